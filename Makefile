@@ -1,0 +1,90 @@
+# `make run` opens the window; `make test` checks everything. Both set up what they need first.
+# Rules use relative paths only, so that a checkout in a folder with spaces works.
+
+SHELL := /usr/bin/env bash
+.SHELLFLAGS := -eu -c
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+PYTHON ?= python3
+export PYTHON
+
+PY := .venv/bin/python
+SIZE := 1600x1000
+PYTEST := QT_QPA_PLATFORM=offscreen $(PY) -m pytest -n 2 --dist loadfile -q
+
+.PHONY: help run test check setup setup-test lint types contracts format screenshots demo-weights bench clean
+
+help:
+	@echo 'make run           set up, then open the window on the demo project (without a display: render it to a file)'
+	@echo 'make test          set up, then lint, types, import contracts and all tests'
+	@echo 'make check         the quick form: without the tests marked slow'
+	@echo 'make format        let ruff format and mend the source'
+	@echo 'make screenshots   render the window, light and dark, to resources/screenshots'
+	@echo 'make demo-weights  train the weights of the demo projects again'
+	@echo 'make bench         run the benchmarks'
+	@echo 'make clean         remove build results and caches (not .venv)'
+
+setup:
+	@.ci/setup.sh base
+
+setup-test:
+	@.ci/setup.sh test
+
+# A display is X11, Wayland or a Mac's; elsewhere the same window is rendered to a file.
+run: setup
+	@if [ -n "$${DISPLAY:-}$${WAYLAND_DISPLAY:-}" ] || [ "$$(uname -s)" = Darwin ]; then \
+	    exec $(PY) main.py demo:reviews; \
+	fi; \
+	mkdir -p build; \
+	QT_QPA_PLATFORM=offscreen $(PY) main.py demo:reviews --screenshot build/espalier.png --size $(SIZE); \
+	echo 'No display here: the window was rendered to build/espalier.png.'; \
+	echo 'Headless commands: $(PY) main.py --help, for example'; \
+	echo '  $(PY) main.py trace demo:reviews'; \
+	echo '  $(PY) main.py report demo:reviews'; \
+	echo '  $(PY) main.py lesson'
+
+test: setup-test lint types contracts
+	@echo '== tests'
+	@$(PYTEST)
+
+check: setup-test lint types contracts
+	@echo '== tests (not slow)'
+	@$(PYTEST) -m 'not slow'
+
+lint: setup-test
+	@echo '== ruff'
+	@$(PY) -m ruff format --check --quiet .|| { echo "make format mends this"; exit 1; }
+	@$(PY) -m ruff check --quiet .
+
+types: setup-test
+	@echo '== types'
+	@$(PY) -m basedpyright --level error
+	@$(PY) -m basedpyright --level error --project .ci/pyright-app.json
+
+contracts: setup-test
+	@echo '== import contracts'
+	@.venv/bin/lint-imports --no-logo
+
+format: setup-test
+	@$(PY) -m ruff check --fix --quiet . || true
+	@$(PY) -m ruff format --quiet .
+
+screenshots: setup
+	@mkdir -p resources/screenshots
+	@for theme in light dark; do \
+	    QT_QPA_PLATFORM=offscreen $(PY) main.py demo:reviews --theme $$theme --size $(SIZE) \
+	        --screenshot resources/screenshots/window-$$theme.png; \
+	done
+
+demo-weights: setup
+	@$(PY) -m model.data.train_demos
+
+bench: setup-test
+	@for file in tests/benchmarks/bench_*.py; do \
+	    name=$${file##*/}; echo "== $${name%.py}"; $(PY) -m tests.benchmarks."$${name%.py}"; \
+	done
+
+clean:
+	@rm -rf build dist .hypothesis .import_linter_cache .pytest_cache .ruff_cache
+	@find . -path ./.venv -prune -o -name __pycache__ -type d -exec rm -rf {} +
+	@find . -maxdepth 1 -name '*.egg-info' -exec rm -rf {} +
