@@ -1,0 +1,1 @@
+"""What a person sees and types: the window, and the command line beside it."""

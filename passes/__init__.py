@@ -1,0 +1,1 @@
+"""Functions over graphs: analyses find, transforms change, searches choose."""

@@ -1,0 +1,1 @@
+"""Searches: the space of choices, the objective, allocation, studies and their workers."""

@@ -1,0 +1,1 @@
+"""Passes that return another graph, one file each."""

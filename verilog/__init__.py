@@ -1,0 +1,1 @@
+"""From a graph to SystemVerilog: lowering, writing, templates, simulation and synthesis."""
