@@ -1,1 +1,1 @@
-"""Passes that leave the graph as it is and report what they find, one file each."""
+"""Passes that only look: one file each."""

@@ -1,1 +1,1 @@
-"""Passes that return another graph, one file each."""
+"""Passes that change the graph: one file each."""

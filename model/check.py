@@ -1,0 +1,105 @@
+"""The rules of a legal graph, as a table; run after every pass and when a file is opened."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from model.graph import Graph, refs
+from model.ops import spec
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something to tell about a node; an error makes the graph illegal, a warning does not."""
+
+    node: str | None
+    message: str
+    severity: Literal["error", "warning"] = "error"
+
+
+Rule = Callable[[Graph], Iterator[Problem]]
+_CALLS = ("placeholder", "get_attr", "call_module", "call_function", "opaque", "output")
+
+
+def _sources_exist(graph: Graph) -> Iterator[Problem]:
+    for node in graph:
+        for ref in node.inputs:
+            if ref.node not in graph.nodes:
+                yield Problem(node.id, f"{node.id} takes the output of {ref.node}, which does not exist.")
+
+
+def _order(graph: Graph) -> Iterator[Problem]:
+    seen: set[str] = set()
+    for node in graph:
+        for ref in node.inputs:
+            if ref.node in graph.nodes and ref.node not in seen:
+                yield Problem(node.id, f"{node.id} stands before its input {ref.node}.")
+        seen.add(node.id)
+
+
+def _outputs_exist(graph: Graph) -> Iterator[Problem]:
+    for node in graph:
+        for ref in node.inputs:
+            source = graph.nodes.get(ref.node)
+            if source and not 0 <= ref.output < (source.outputs or 1):
+                yield Problem(node.id, f"{node.id} takes output {ref.output} of {ref.node}, which has no such output.")
+
+
+def _one_output(graph: Graph) -> Iterator[Problem]:
+    ends = [n.id for n in graph if n.call == "output"]
+    if len(ends) != 1:
+        yield Problem(None, f"The graph has {len(ends)} output nodes; it needs one.")
+    elif graph.structure != "tensor" and len(tuple(refs(graph.output.args))) > len(graph.output_names) > 0:
+        yield Problem(ends[0], "The output has more values than names.")
+
+
+def _ids_match(graph: Graph) -> Iterator[Problem]:
+    for name, node in graph.nodes.items():
+        if name != node.id:
+            yield Problem(name, f"Node {name} calls itself {node.id}.")
+        if node.call not in _CALLS:
+            yield Problem(name, f"{name} has the unknown call {node.call!r}.")
+
+
+def _weights_exist(graph: Graph) -> Iterator[Problem]:
+    for node in graph:
+        for port, name in node.weights.items():
+            if name not in graph.weights:
+                yield Problem(node.id, f"{node.id}.{port} names the weight {name}, which does not exist.")
+
+
+def _choices_have_ports(graph: Graph) -> Iterator[Problem]:
+    for node in graph:
+        for port in node.precision:
+            if port not in spec(node.op).quantisable:
+                yield Problem(node.id, f"{node.id} ({node.op}) cannot have a precision on {port}.")
+        for port in node.sparsity:
+            if port not in node.ports:
+                yield Problem(node.id, f"{node.id} has no port {port} to prune.")
+
+
+def _symbols_known(graph: Graph) -> Iterator[Problem]:
+    for node in graph:
+        for port, meta in node.ports.items():
+            try:
+                meta.sizes(graph.symbols)
+            except (KeyError, ValueError, ZeroDivisionError) as error:
+                yield Problem(node.id, f"{node.id}.{port} has a shape that cannot be evaluated ({error}).")
+
+
+def _opaque(graph: Graph) -> Iterator[Problem]:
+    for node in graph:
+        if node.call == "opaque":
+            yield Problem(node.id, f"{node.id} could not be taken apart; it runs as it is.", "warning")
+
+
+RULES: tuple[Rule, ...] = (_ids_match, _sources_exist, _order, _outputs_exist, _one_output, _weights_exist,
+                           _choices_have_ports, _symbols_known, _opaque)  # fmt: skip
+
+
+def check(graph: Graph) -> list[Problem]:
+    """All problems of a graph, errors first."""
+    found = [p for rule in RULES for p in rule(graph)]
+    return sorted(found, key=lambda p: p.severity != "error")

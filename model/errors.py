@@ -1,0 +1,74 @@
+"""Every error that a user can cause: what happened (message), what to do (hint), where (node).
+
+The core raises these; only the window and the command line show them. Anything else is a bug.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class EspalierError(Exception):
+    """A mistake that the user can mend.
+
+    `message` says what happened, `hint` what to do, `node` is the id of the graph node at fault, if any.
+    """
+
+    def __init__(self, message: str, hint: str = "", node: str | None = None) -> None:
+        super().__init__(message, hint, node)
+        self.message = message
+        self.hint = hint
+        self.node = node
+
+    def __str__(self) -> str:
+        return f"{self.message} {self.hint}".strip()
+
+
+class SourceError(EspalierError):
+    """The model's source is missing, unreadable or unknown."""
+
+
+class TraceError(EspalierError):
+    """The model could not be captured."""
+
+
+class GraphError(EspalierError):
+    """An edit would leave an illegal graph."""
+
+
+class OptionsError(EspalierError):
+    """Options of a pass are wrong; the message holds the path of the key."""
+
+
+class PassError(EspalierError):
+    """A pass could not do its work on this graph."""
+
+
+class FormatError(EspalierError):
+    """A number format does not exist or its parameters are impossible."""
+
+
+class ProjectError(EspalierError):
+    """A project file is missing, foreign, damaged or too new."""
+
+
+class DataError(EspalierError):
+    """A data set is missing or lacks what was asked of it."""
+
+
+class JobError(EspalierError):
+    """A background job ended without a result."""
+
+
+class ExportError(EspalierError):
+    """The result cannot be handed on in the form asked for."""
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """A hint that names the valid name closest to `name`, or all of them when none is close."""
+    names = sorted(known)
+    close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    if close:
+        return f"Did you mean {close[0]!r}?"
+    return f"Valid names: {', '.join(names)}." if names else "There are none."

@@ -1,0 +1,1 @@
+"""Number formats: one file a family, registered by name when the package is walked."""

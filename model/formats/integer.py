@@ -1,0 +1,95 @@
+"""Fixed point: an integer code times a power of two, the labs' `integer`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+import numpy as np
+
+from model.errors import FormatError
+from model.formats.base import Array, Format, whole
+from model.registry import FORMATS
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+@FORMATS.register("integer")
+@dataclass(frozen=True, slots=True)
+class Integer(Format):
+    """clip(round(x·2^f), lo, hi)·2^−f with lo = −2^(w−1), hi = 2^(w−1)−1 (unsigned: 0 … 2^w−1).
+
+    `frac_width` may be negative or exceed `width`. Rounding: to nearest, ties to even, or down.
+    Source: the Q format of fixed-point arithmetic (e.g. Texas Instruments SPRU352).
+    """
+
+    name: ClassVar[str] = "integer"
+    title: ClassVar[str] = "Integer (fixed point)"
+    aliases: ClassVar[tuple[str, ...]] = ("fixed", "fixed_point", "LinearInteger")
+    formula: ClassVar[str] = "clip(round(x·2^f), −2^(w−1), 2^(w−1)−1)·2^−f"
+    source: ClassVar[str] = "Q format (Texas Instruments SPRU352)"
+
+    width: int = 8
+    frac_width: int = 4
+    signed: bool = True
+    rounding: Literal["nearest_even", "floor"] = "nearest_even"
+
+    def __post_init__(self) -> None:
+        whole("integer", "width", self.width, 1, 32)
+        whole("integer", "frac_width", self.frac_width, -32, 64)
+        if not isinstance(self.signed, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise FormatError(f"integer: signed is {self.signed!r}.", "signed must be true or false.")
+        if self.rounding not in ("nearest_even", "floor"):
+            raise FormatError(f"integer: rounding is {self.rounding!r}.", "rounding must be nearest_even or floor.")
+
+    @property
+    def bits(self) -> float:
+        """Exactly the width: the scale is a parameter of the format, not stored per element."""
+        return float(self.width)
+
+    @property
+    def label(self) -> str:
+        """`int 8/4`, unsigned `uint 8/4`."""
+        return f"{'int' if self.signed else 'uint'} {self.width}/{self.frac_width}"
+
+    @property
+    def limits(self) -> tuple[int, int]:
+        """Smallest and largest code."""
+        if self.signed:
+            return -(2 ** (self.width - 1)), 2 ** (self.width - 1) - 1
+        return 0, 2**self.width - 1
+
+    def define(self, x: Tensor) -> Tensor:
+        """The definition in x's own precision, at least float32."""
+        import torch
+
+        # 25 bits and more do not fit a float32 mantissa: the clip limits would round up and out of range.
+        work = x.to(torch.float64 if self.width > 24 or x.dtype == torch.float64 else torch.float32)
+        scaled = torch.ldexp(work, torch.tensor(self.frac_width))
+        rounded = torch.floor(scaled) if self.rounding == "floor" else torch.round(scaled)
+        lo, hi = self.limits
+        return torch.ldexp(rounded.clamp(lo, hi), torch.tensor(-self.frac_width)).to(x.dtype)
+
+    def inside(self, x: Tensor) -> Tensor:
+        """Where the code is not clipped."""
+        lo, hi = self.limits
+        step = 2.0**-self.frac_width
+        slack = 0.0 if self.rounding == "floor" else 0.5
+        return (x >= (lo - slack) * step) & (x <= (hi + slack) * step)
+
+    def encode(self, x: Array) -> Array:
+        """int64 codes."""
+        scaled = np.ldexp(np.asarray(x, dtype=np.float64), self.frac_width)
+        rounded = np.floor(scaled) if self.rounding == "floor" else np.rint(scaled)
+        return np.clip(rounded, *self.limits).astype(np.int64)
+
+    def decode(self, codes: Array) -> Array:
+        """code·2^−f."""
+        return np.ldexp(np.asarray(codes, dtype=np.float64), -self.frac_width).astype(np.float32)
+
+    def codes(self) -> Array:
+        """All 2^w values; at most 2^16 of them are listed."""
+        whole("integer", "width (to list its codes)", self.width, 1, 16)
+        lo, hi = self.limits
+        return self.decode(np.arange(lo, hi + 1))

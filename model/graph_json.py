@@ -1,0 +1,78 @@
+"""Graph ↔ plain JSON, for project files and fingerprints."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any, cast
+
+from model.check import check
+from model.codec import decode, decode_arg, encode, encode_arg
+from model.errors import EspalierError, ProjectError
+from model.graph import Graph, Node
+from model.meta import Precision, Sparsity, TensorMeta, Weight
+
+_TYPED: dict[str, Any] = {"ports": dict[str, TensorMeta], "precision": dict[str, Precision],
+                          "sparsity": dict[str, Sparsity], "weights": dict[str, str]}  # fmt: skip
+_TEXT = ("op", "call", "target", "module_path", "source")
+
+
+def node_to_json(node: Node) -> dict[str, Any]:
+    """Plain JSON of one node."""
+    data: dict[str, Any] = {k: getattr(node, k) for k in _TEXT if getattr(node, k)}
+    data["args"] = [encode_arg(a) for a in node.args]
+    for name in ("kwargs", "attrs"):
+        if getattr(node, name):
+            data[name] = {k: encode_arg(v) for k, v in getattr(node, name).items()}
+    for name in _TYPED:
+        if getattr(node, name):
+            data[name] = encode(getattr(node, name))
+    if node.outputs is not None:
+        data["outputs"] = node.outputs
+    return data
+
+
+def node_from_json(name: str, data: dict[str, Any]) -> Node:
+    """One node; raises OptionsError, ValueError, KeyError or TypeError on foreign data."""
+    values: dict[str, Any] = {k: decode(str, data[k], k) for k in _TEXT if k in data}
+    values["args"] = tuple(decode_arg(a) for a in data.get("args", ()))
+    for part in ("kwargs", "attrs"):
+        values[part] = {str(k): decode_arg(v) for k, v in data.get(part, {}).items()}
+    for part, kind in _TYPED.items():
+        values[part] = decode(kind, data.get(part, {}), f"{name}.{part}")
+    return Node(id=name, outputs=data.get("outputs"), **values)
+
+
+def graph_to_json(graph: Graph) -> dict[str, Any]:
+    """Plain JSON of a graph."""
+    return {
+        "nodes": {n.id: node_to_json(n) for n in graph},
+        "weights": encode(graph.weights),
+        "output_names": list(graph.output_names),
+        "structure": graph.structure,
+        "symbols": graph.symbols,
+    }
+
+
+def graph_from_json(data: dict[str, Any]) -> Graph:
+    """A checked graph; raises ProjectError when the JSON does not hold a legal one."""
+    try:
+        graph = Graph(
+            nodes={str(k): node_from_json(str(k), v) for k, v in data["nodes"].items()},
+            weights=cast("dict[str, Weight]", decode(dict[str, Weight], data["weights"], "weights")),
+            output_names=tuple(decode(tuple[str, ...], data["output_names"], "output_names")),
+            structure=data["structure"],
+            symbols=decode(dict[str, int], data["symbols"], "symbols"),
+        )
+        faults = [p for p in check(graph) if p.severity == "error"]
+    except (EspalierError, KeyError, TypeError, ValueError, AttributeError) as error:
+        raise ProjectError(f"The graph in the file is damaged: {error!s}.", "Open an older copy of it.") from error
+    if faults:
+        raise ProjectError(f"The graph in the file is not legal: {faults[0].message}", "Open an older copy of it.")
+    return graph
+
+
+def fingerprint(graph: Graph) -> str:
+    """Content hash of a graph: equal for equal graphs, in any process."""
+    text = json.dumps(graph_to_json(graph), sort_keys=True, separators=(",", ":"))
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()

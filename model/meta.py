@@ -1,0 +1,90 @@
+"""What is known of a tensor (facts) and what is chosen for a port (choices).
+
+Facts come from the trace and never change by hand; choices are set by the user or a pass.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from model.formats.base import Format
+from model.symbols import evaluate
+
+Dim = int | str
+TensorKey = str
+
+BITS: dict[str, int] = {
+    "float64": 64, "int64": 64, "complex64": 64, "complex128": 128, "float32": 32, "int32": 32, "uint32": 32,
+    "float16": 16, "bfloat16": 16, "int16": 16, "uint16": 16, "uint64": 64,
+    "int8": 8, "uint8": 8, "bool": 8, "float8_e4m3fn": 8, "float8_e5m2": 8,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class TensorMeta:
+    """Shape and dtype of one tensor; a shape entry is an int or an expression over symbols ("batch*seq")."""
+
+    shape: tuple[Dim, ...]
+    dtype: str
+
+    def sizes(self, symbols: dict[str, int]) -> tuple[int, ...]:
+        """The shape as integers, symbols replaced by their values."""
+        return tuple(d if isinstance(d, int) else evaluate(d, symbols) for d in self.shape)
+
+    def elements(self, symbols: dict[str, int]) -> int:
+        """Number of elements under `symbols`."""
+        return math.prod(self.sizes(symbols))
+
+
+@dataclass(frozen=True, slots=True)
+class Weight:
+    """A parameter, buffer or constant of the model by name; `key` is the content hash of its values.
+
+    Two nodes that share a weight name the same `Weight`, so ties survive training.
+    `key` is None for a model that was captured without weights (meta device).
+    """
+
+    key: TensorKey | None
+    shape: tuple[int, ...]
+    dtype: str
+    role: Literal["parameter", "buffer", "constant"] = "parameter"
+    trainable: bool = True
+
+    @property
+    def elements(self) -> int:
+        """Number of elements."""
+        return math.prod(self.shape)
+
+    @property
+    def float_bits(self) -> int:
+        """Bits of one element as stored in the source."""
+        return BITS[self.dtype]
+
+
+@dataclass(frozen=True, slots=True)
+class Precision:
+    """The format chosen for a port."""
+
+    format: Format
+
+    @property
+    def label(self) -> str:
+        """Short text for badges."""
+        return self.format.label
+
+
+@dataclass(frozen=True, slots=True)
+class Sparsity:
+    """The pruning chosen for a port: how, how much, and the mask that came of it.
+
+    `mask` is the key of a uint8 tensor that holds one bit an element (numpy.packbits order), 1 = kept.
+    `zeros` is the exact number of elements that the mask removes.
+    """
+
+    method: str
+    ratio: float
+    scope: str
+    mask: TensorKey | None
+    zeros: int

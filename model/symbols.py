@@ -1,0 +1,45 @@
+"""Arithmetic over the symbolic sizes of shapes ("batch*seq//2"), without sympy and without eval."""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+
+_BINARY: dict[type[ast.operator], Callable[[int, int], int]] = {
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod, ast.Pow: operator.pow,
+}  # fmt: skip
+_CALLS: dict[str, Callable[..., int]] = {
+    "Mod": operator.mod, "PythonMod": operator.mod, "FloorDiv": operator.floordiv, "Max": max, "Min": min,
+}  # fmt: skip
+
+
+@lru_cache(maxsize=4096)
+def _parse(expression: str) -> ast.expr:
+    return ast.parse(expression, mode="eval").body
+
+
+def _value(node: ast.expr, symbols: Mapping[str, int]) -> int:
+    match node:
+        case ast.Constant(value=int(value)):
+            return value
+        case ast.Name(id=name):
+            return symbols[name]
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            return -_value(operand, symbols)
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in _BINARY:
+            return _BINARY[type(op)](_value(left, symbols), _value(right, symbols))
+        case ast.Call(func=ast.Name(id=name), args=args) if name in _CALLS:
+            return _CALLS[name](*(_value(a, symbols) for a in args))
+        case _:
+            raise ValueError(f"not a size expression: {ast.unparse(node)}")
+
+
+def evaluate(expression: str, symbols: Mapping[str, int]) -> int:
+    """The value of a size expression; raises ValueError for other syntax, KeyError for an unknown symbol."""
+    try:
+        return _value(_parse(expression), symbols)
+    except SyntaxError as error:
+        raise ValueError(f"not a size expression: {expression}") from error

@@ -1,0 +1,94 @@
+"""torch.export with as many dynamic dimensions as the model allows."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.export import Dim, ExportedProgram
+
+from model.errors import TraceError
+
+Dynamic = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Captured:
+    """An exported program and how it was won: `level` is "all", "batch" or "static"."""
+
+    program: ExportedProgram
+    level: str
+    failures: tuple[str, ...]
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep torch's export chatter off the terminal, and attention modules off their fused inference path."""
+    fast = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)  # the fused kernel can neither train nor be taken apart
+    level = logging.getLogger("torch").level
+    logging.getLogger("torch").setLevel(logging.CRITICAL)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.getLogger("torch").setLevel(level)
+        torch.backends.mha.set_fastpath_enabled(fast)
+
+
+def _map(value: Any, leaf: Callable[[Tensor], Any]) -> Any:
+    if isinstance(value, Tensor):
+        return leaf(value)
+    if isinstance(value, dict):
+        return {k: _map(v, leaf) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(_map(v, leaf) for v in value)
+    return None
+
+
+def _all_dims(value: Tensor) -> dict[int, Any]:
+    if value.is_floating_point():
+        # (batch, seq, features) has a free length; the sizes of an image are part of its model.
+        return {i: Dim.AUTO for i in range(2 if value.dim() == 3 else min(value.dim(), 1))}
+    return {i: Dim.AUTO for i in range(value.dim())}
+
+
+def _batch_dim(value: Tensor) -> dict[int, Any]:
+    return {0: Dim.AUTO} if value.dim() else {}
+
+
+_LEVELS: tuple[tuple[str, Callable[[Tensor], Any] | None], ...] = (
+    ("all", _all_dims),
+    ("batch", _batch_dim),
+    ("static", None),
+)
+
+
+def capture(model: nn.Module, kwargs: dict[str, Any]) -> Captured:
+    """Export `model` on example `kwargs`; raises TraceError when no level of dynamism works.
+
+    Example sizes of 0 and 1 are specialised by torch: give at least 2 where a dimension shall stay dynamic.
+    """
+    failures: list[str] = []
+    for level, leaf in _LEVELS:
+        dynamic: Dynamic | None = {k: _map(v, leaf) for k, v in kwargs.items()} if leaf else None
+        try:
+            with _quiet():
+                program = torch.export.export(model, (), kwargs, strict=False, dynamic_shapes=dynamic)
+            return Captured(program, level, tuple(failures))
+        # Boundary to foreign code: torch.export raises dozens of types for what a model's own code does.
+        except Exception as error:  # noqa: BLE001
+            failures.append(f"{level}: {type(error).__name__}: {_first_line(error)}")
+    raise TraceError(f"The model could not be exported ({failures[-1]}).", "See the log for all attempts.")
+
+
+def _first_line(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0][:300] if lines else "no message"

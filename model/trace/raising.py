@@ -1,0 +1,216 @@
+"""ATen nodes → the modules that they came from: a leaf module is one call again, with its own weights."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor, fx, nn
+from torch.export import ExportedProgram
+
+from model.graph import Arg, Graph, Node, Ref, Slice, TorchConst, in_port, named_weights, out_port, refs
+from model.leaves import attributes, op_of_module
+from model.meta import TensorMeta
+from model.ops import arg_port, op_of
+from model.trace.flatten import Flat, functional, mutates, pure_twin
+from model.trace.outputs import output_names
+from model.trace.places import Places
+from model.trace.shapes import Names
+from model.trace.targets import name_of
+from model.trace.tensors import Tensors
+from model.weights import WeightStore
+
+
+class Raiser:
+    """One raising of one exported program; `graph()` gives the result."""
+
+    def __init__(self, program: ExportedProgram, model: nn.Module, store: WeightStore) -> None:
+        self.program = functional(program)
+        self.names = Names(self.program)
+        self.problems: list[tuple[str, str]] = []
+        self.callables: dict[str, Any] = {}
+        self._tensors = Tensors(model, store)
+        self._held = {**dict(model.named_parameters(remove_duplicate=False)),
+                      **dict(model.named_buffers(remove_duplicate=False))}  # fmt: skip
+        self._flat = Flat(self.program)
+        self._places = Places(self._flat)
+        self._modules = dict(model.named_modules())
+        self._made: dict[fx.Node, Arg] = {}
+        self._nodes: dict[str, Node] = {}
+        self._taken: Counter[str] = Counter()
+        sig = self.program.graph_signature
+        self._lifted = {**sig.inputs_to_parameters, **sig.inputs_to_buffers, **sig.inputs_to_lifted_tensor_constants}
+
+    def graph(self) -> Graph:
+        """The raised graph, without nodes that nothing uses."""
+        groups = {nodes[-1]: (path, nodes) for path, nodes in self._leaf_groups()}
+        inside = {n for _, nodes in groups.values() for n in nodes}
+        for node in self._flat.nodes:
+            if node in groups:
+                self._leaf(*groups[node])
+            elif node not in inside:
+                self._plain(node)
+        nodes = _alive(self._nodes)
+        names, structure = output_names(self.program)
+        return Graph(nodes, named_weights(nodes.values(), self._tensors.found), names, structure, self.names.symbols)
+
+    # -- which nodes form one leaf module
+
+    def _leaf_groups(self) -> list[tuple[str, list[fx.Node]]]:
+        calls: dict[str, list[fx.Node]] = {}
+        for node in self._flat.nodes:
+            if node.op == "call_function" and isinstance(node.meta.get("val"), Tensor | list | tuple):
+                key, path = self._places.stack_end(node)
+                module = self._modules.get(path)
+                if module is not None and path and op_of_module(module) and not list(module.children()):
+                    calls.setdefault(key, []).append(node)
+        return [(self._places.stack_end(nodes[0])[1], nodes) for nodes in calls.values() if self._is_whole(nodes)]
+
+    def _is_whole(self, nodes: list[fx.Node]) -> bool:
+        """One tensor goes in, and only the last node's value comes out."""
+        own = set(nodes)
+        if not isinstance(nodes[-1].meta.get("val"), Tensor):
+            return False
+        inputs = {self._flat.resolve(i) for n in nodes for i in n.all_input_nodes} - own
+        data = [i for i in inputs if self._is_data(i)]
+        leaks = any(u not in own for n in nodes[:-1] for u in n.users)
+        return len(data) == 1 and not leaks
+
+    def _is_data(self, node: fx.Node) -> bool:
+        return node.name not in self._lifted and isinstance(node.meta.get("val"), Tensor)
+
+    # -- making nodes
+
+    def _fresh(self, wish: str) -> str:
+        name = wish
+        while name in self._nodes:
+            self._taken[wish] += 1
+            name = f"{wish}_{self._taken[wish]}"
+        return name
+
+    def _put(self, node: Node) -> Ref:
+        self._nodes[node.id] = node
+        return Ref(node.id)
+
+    def _leaf(self, path: str, nodes: list[fx.Node]) -> None:
+        module, own = self._modules[path], set(nodes)
+        inputs = [self._flat.resolve(i) for n in nodes for i in n.all_input_nodes]
+        data = next(i for i in inputs if i not in own and self._is_data(i))
+        source = self._arg(data)
+        weights = {n: self._tensors.name(v, f"{path}.{n}") for n, v in _own_tensors(module)}
+        ports = {"data_in": self.names.meta(data.meta["val"])}
+        ports |= {p: _weight_meta(self._tensors, w) for p, w in weights.items() if p in ("weight", "bias")}
+        ports |= self.names.outputs(nodes[-1].meta["val"])
+        node = Node(self._fresh(path.replace(".", "_")), op_of_module(module) or "opaque", "call_module", path,
+                    (source,), {}, ports, weights, attributes(module), None,
+                    self._places.path(nodes[-1]), self._places.source(nodes[-1]))  # fmt: skip
+        self._made[nodes[-1]] = self._put(node)
+
+    def _plain(self, node: fx.Node) -> None:
+        if node.op == "placeholder":
+            if node.name not in self._lifted:
+                meta = self.names.outputs(node.meta.get("val"))
+                self._made[node] = self._put(Node(self._fresh(node.name), "placeholder", "placeholder", node.name,
+                                                  ports=meta))  # fmt: skip
+        elif node.op == "output":
+            self._put(Node("output", "output", "output", "output", tuple(self._arg(a) for a in node.args[0])))  # type: ignore[union-attr]
+        elif node.op == "get_attr":
+            value = _attribute(self.program.graph_module, str(node.target))
+            if isinstance(value, Tensor):
+                self._made[node] = self._tensor(value, str(node.target), "constant")
+        elif "getitem" in str(node.target) and isinstance(self._arg(node.args[0]), Ref):
+            self._getitem(node)
+        else:
+            self._function(node)
+
+    def _getitem(self, node: fx.Node) -> None:
+        source = self._arg(node.args[0])
+        assert isinstance(source, Ref)
+        self._made[node] = replace(source, output=int(node.args[1]))  # type: ignore[arg-type]
+
+    def _function(self, node: fx.Node) -> None:
+        target = pure_twin(node) if mutates(node) else node.target
+        name, call = name_of(target), "call_function"
+        if name is None:
+            name, call = f"opaque.{node.name}", "opaque"
+            self.callables[name] = target
+            self.problems.append((node.name, f"{node.target} could not be taken apart; it runs as it is."))
+        value = node.meta.get("val")
+        args = tuple(self._arg(a) for a in node.args)
+        kwargs = {k: self._arg(a) for k, a in node.kwargs.items()}
+        op = op_of(name) if call == "call_function" else "opaque"
+        ports = self._input_ports(op, args, kwargs) | self.names.outputs(value)
+        outputs = len(value) if isinstance(value, list | tuple) else None
+        made = Node(self._fresh(node.name.rstrip("_")), op, call, name, args, kwargs, ports, {}, {}, outputs,  # type: ignore[arg-type]
+                    self._places.path(node), self._places.source(node))  # fmt: skip
+        self._made[node] = self._put(made)
+        if mutates(node) and isinstance(node.args[0], fx.Node):
+            self._made[self._flat.resolve(node.args[0])] = self._made[node]
+
+    def _input_ports(self, op: str, args: tuple[Arg, ...], kwargs: dict[str, Arg]) -> dict[str, TensorMeta]:
+        ports: dict[str, TensorMeta] = {}
+        for position, arg in enumerate((*args, *kwargs.values())):
+            for ref in refs((arg,)):
+                meta = self._nodes[ref.node].ports.get(out_port(ref.output))
+                if meta is not None:
+                    named = arg_port(op, position) if position < len(args) else None
+                    ports[named or in_port(sum(p.startswith("data_in") for p in ports))] = meta
+        return ports
+
+    def _tensor(self, value: Tensor, wish: str, role: str) -> Ref:
+        name = self._tensors.name(value, wish, role)
+        made = self._fresh(name.replace(".", "_"))
+        ports = {"data_out": self.names.meta(value)}
+        return self._put(Node(made, "get_attr", "get_attr", name, ports=ports, weights={"value": name},
+                              module_path=name.rpartition(".")[0]))  # fmt: skip
+
+    def _lift(self, node: fx.Node) -> Ref:
+        path = self._lifted[node.name]
+        value: Any = self._held.get(path)
+        if value is None:
+            value = self.program.constants[path] if path in self.program.constants else self.program.state_dict[path]
+        return self._tensor(value, path, "constant")
+
+    def _arg(self, value: Any) -> Arg:
+        value = self._flat.resolve(value)
+        match value:
+            case fx.Node():
+                if value not in self._made:
+                    self._made[value] = self._lift(value)
+                return self._made[value]
+            case list() | tuple():
+                return tuple(self._arg(v) for v in value)
+            case slice():
+                return Slice(self._arg(value.start), self._arg(value.stop), self._arg(value.step))
+            case torch.dtype() | torch.layout() | torch.memory_format():
+                return TorchConst(type(value).__name__, str(value).removeprefix("torch."))  # type: ignore[arg-type]
+            case torch.device():
+                return TorchConst("device", str(value))
+            case _:
+                return value
+
+
+def _alive(nodes: dict[str, Node]) -> dict[str, Node]:
+    used: set[str] = set()
+    for node in reversed(nodes.values()):
+        if node.id in used or node.call in ("placeholder", "output"):
+            used.update(r.node for r in node.inputs)
+            used.add(node.id)
+    return {k: n for k, n in nodes.items() if k in used}
+
+
+def _own_tensors(module: nn.Module) -> list[tuple[str, Tensor]]:
+    return [*module.named_parameters(recurse=False), *module.named_buffers(recurse=False)]
+
+
+def _weight_meta(tensors: Tensors, name: str) -> TensorMeta:
+    weight = tensors.found[name]
+    return TensorMeta(weight.shape, weight.dtype)
+
+
+def _attribute(home: Any, path: str) -> Any:
+    for part in path.split("."):
+        home = getattr(home, part)
+    return home

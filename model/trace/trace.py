@@ -1,0 +1,65 @@
+"""Model + example inputs → a checked Graph with facts, symbols and what was lost on the way."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from torch import nn
+
+from model.check import Problem, check
+from model.errors import TraceError
+from model.graph import Graph
+from model.trace.capture import capture
+from model.trace.raising import Raiser
+from model.weights import WeightStore
+
+
+@dataclass(frozen=True, slots=True)
+class Traced:
+    """A trace: the graph, its problems, seconds per stage, and which input dimensions stay free.
+
+    `dynamic` maps a symbol to the places where it stands ("input_ids[0]"); `fixed` lists the others.
+    `callables` holds the functions of opaque nodes by target.
+    """
+
+    graph: Graph
+    problems: tuple[Problem, ...]
+    seconds: dict[str, float]
+    dynamic: dict[str, tuple[str, ...]]
+    fixed: tuple[str, ...]
+    callables: dict[str, Any]
+
+
+def trace(model: nn.Module, example: dict[str, Any], store: WeightStore) -> Traced:
+    """Capture `model` (left in eval mode) on `example` keyword inputs; raises TraceError.
+
+    The graph's weights are put into `store`. Without dynamic export a model becomes static, and what
+    torch cannot export at all is recorded from one real run; both are told as problems.
+    """
+    model.eval()
+    start = time.perf_counter()
+    captured = capture(model, example)
+    exported = time.perf_counter()
+    raiser = Raiser(captured.program, model, store)
+    graph = raiser.graph()
+    raised = time.perf_counter()
+    problems = check(graph)
+    faults = [p for p in problems if p.severity == "error"]
+    if faults:
+        raise TraceError(f"The captured graph is not legal: {faults[0].message}", "Please report the model.", faults[0].node)
+    done = time.perf_counter()
+    seconds = {"capture": exported - start, "raise": raised - exported, "check": done - raised}
+    dynamic = {k: tuple(v) for k, v in raiser.names.dynamic.items()}
+    return Traced(graph, (*problems, *_lost(captured.level, captured.failures, raiser)), seconds, dynamic,
+                  tuple(raiser.names.fixed), raiser.callables)  # fmt: skip
+
+
+def _lost(level: str, failures: tuple[str, ...], raiser: Raiser) -> list[Problem]:
+    found = [Problem(node, text, "warning") for node, text in raiser.problems]
+    if level == "batch":
+        found.append(Problem(None, f"Only the batch size stays free ({failures[-1]}).", "warning"))
+    if level == "static":
+        found.append(Problem(None, f"All input sizes are fixed ({failures[-1]}).", "warning"))
+    return found

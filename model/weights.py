@@ -1,0 +1,200 @@
+"""Content-addressed tensors over safetensors files, memory-mapped and read lazily with numpy alone.
+
+A key is the xxh3-128 hash of dtype, shape and bytes. Files may lie inside an uncompressed zip (a project).
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+import xxhash
+from numpy.typing import NDArray
+
+from model.errors import ProjectError
+from model.meta import TensorKey
+
+Array = NDArray[Any]
+
+# safetensors' dtype names (huggingface/safetensors, README "Format") ↔ ours; numpy lacks bfloat16 and float8.
+NAMES: dict[str, str] = {
+    "F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16", "I64": "int64", "I32": "int32",
+    "I16": "int16", "I8": "int8", "U8": "uint8", "U16": "uint16", "U32": "uint32", "U64": "uint64", "BOOL": "bool",
+    "F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2", "C64": "complex64",
+}  # fmt: skip
+CODES: dict[str, str] = {v: k for k, v in NAMES.items()}
+_CARRIER: dict[str, str] = {"bfloat16": "uint16", "float8_e4m3fn": "uint8", "float8_e5m2": "uint8"}
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """Values as numpy sees them; `dtype` is the true type where numpy has none (bfloat16 in uint16)."""
+
+    array: Array
+    dtype: str
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape."""
+        return tuple(self.array.shape)
+
+    def float32(self) -> NDArray[np.float32]:
+        """The values as float32 (a copy unless they are float32 already)."""
+        if self.dtype == "bfloat16":
+            return (self.array.astype(np.uint32) << 16).view(np.float32)
+        if self.dtype in _CARRIER:
+            import torch
+
+            return torch.from_numpy(np.array(self.array)).view(getattr(torch, self.dtype)).float().numpy()
+        return np.asarray(self.array, dtype=np.float32)
+
+    def key(self) -> TensorKey:
+        """The content hash."""
+        return tensor_key(self.array, self.dtype)
+
+
+def tensor_key(array: Array, dtype: str) -> TensorKey:
+    """xxh3-128 of dtype, shape and the bytes in C order."""
+    digest = xxhash.xxh3_128(f"{dtype}{tuple(array.shape)}".encode())
+    digest.update(memoryview(np.ascontiguousarray(array).reshape(-1).view(np.uint8)))
+    return digest.hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """Where the bytes of a tensor lie."""
+
+    path: Path
+    offset: int
+    dtype: str
+    shape: tuple[int, ...]
+
+
+def read_header(file: Path, start: int = 0) -> dict[str, Location]:
+    """Tensor name → location in the safetensors data that begins at byte `start`; raises ProjectError."""
+    try:
+        with file.open("rb") as handle:
+            handle.seek(start)
+            length = int.from_bytes(handle.read(8), "little")
+            if length > 100_000_000:
+                raise ValueError("the header is too long")
+            header: dict[str, Any] = json.loads(handle.read(length))
+            size = os.fstat(handle.fileno()).st_size
+        header.pop("__metadata__", None)
+        return {k: _location(file, start + 8 + length, v, size) for k, v in header.items()}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ProjectError(f"{file.name} holds no readable safetensors data ({error}).",
+                           "Use a complete copy of the file.") from error  # fmt: skip
+
+
+def _location(file: Path, data: int, entry: dict[str, Any], size: int) -> Location:
+    begin, end = entry["data_offsets"]
+    if data + end > size:
+        raise ValueError("it is cut off")
+    place = Location(file, data + begin, NAMES[entry["dtype"]], tuple(int(d) for d in entry["shape"]))
+    carrier = np.dtype(_CARRIER.get(place.dtype, place.dtype))
+    if end - begin != carrier.itemsize * int(np.prod(place.shape, dtype=np.int64)):
+        raise ValueError("its sizes do not agree")
+    return place
+
+
+class WeightStore:
+    """All tensors that a document knows, by key. Nothing is read before it is asked for."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._locations: dict[TensorKey, Location] = {}
+        self._memory: dict[TensorKey, Tensor] = {}
+        self._maps: dict[Path, mmap.mmap] = {}
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._locations or key in self._memory
+
+    def add(self, locations: Mapping[TensorKey, Location]) -> None:
+        """Learn where tensors lie."""
+        self._locations.update(locations)
+
+    def locate(self, keys: Iterable[TensorKey]) -> dict[TensorKey, Location]:
+        """Locations of `keys`, for another process; tensors that are only in memory are left out."""
+        return {k: self._locations[k] for k in keys if k in self._locations}
+
+    def hold(self, tensor: Tensor) -> TensorKey:
+        """Keep a tensor in memory and return its key; `flush` writes it."""
+        key = tensor.key()
+        if key not in self:
+            self._memory[key] = tensor
+        return key
+
+    def get(self, key: TensorKey) -> Tensor:
+        """The tensor, mapped copy-on-write; raises ProjectError when it is nowhere."""
+        if key in self._memory:
+            return self._memory[key]
+        if key not in self._locations:
+            raise ProjectError("A tensor of the model is missing.", "Open the project's source again.")
+        place = self._locations[key]
+        carrier = np.dtype(_CARRIER.get(place.dtype, place.dtype))
+        count = int(np.prod(place.shape, dtype=np.int64))
+        if not count:
+            return Tensor(np.zeros(place.shape, carrier), place.dtype)
+        array = np.frombuffer(self._map(place.path), carrier, count, place.offset)
+        return Tensor(array.reshape(place.shape), place.dtype)
+
+    def _map(self, path: Path) -> mmap.mmap:
+        if path not in self._maps:
+            try:
+                with path.open("rb") as handle:
+                    self._maps[path] = mmap.mmap(handle.fileno(), 0, access=mmap.ACCESS_COPY)
+            except (OSError, ValueError) as error:
+                raise ProjectError(f"The weights in {path.name} cannot be read ({error}).",
+                                   "Put the file back, or open the source again.") from error  # fmt: skip
+        return self._maps[path]
+
+    def flush(self, name: str) -> dict[TensorKey, Location]:
+        """Write what is only in memory to `folder/name.safetensors`; returns the new locations."""
+        if not self._memory:
+            return {}
+        self.folder.mkdir(parents=True, exist_ok=True)
+        path = self.folder / f"{name}.safetensors"
+        with path.open("wb") as handle:
+            write(handle, self._memory)
+        found = read_header(path)
+        self._locations.update(found)
+        self._memory.clear()
+        return found
+
+    def forget_file(self, path: Path, moved: Mapping[TensorKey, Location]) -> None:
+        """Take tensors from a new place (after a save replaced the file that held them)."""
+        self._maps.pop(path, None)
+        self._locations.update(moved)
+
+
+def header_of(tensors: Mapping[str, tuple[str, tuple[int, ...], int]], metadata: Mapping[str, str] | None = None) -> bytes:
+    """The JSON header of a safetensors file for name → (dtype, shape, bytes), unpadded."""
+    header: dict[str, Any] = {"__metadata__": dict(metadata)} if metadata else {}
+    offset = 0
+    for name, (dtype, shape, size) in tensors.items():
+        header[name] = {"dtype": CODES[dtype], "shape": list(shape), "data_offsets": [offset, offset + size]}
+        offset += size
+    return json.dumps(header, separators=(",", ":")).encode()
+
+
+def write(handle: IO[bytes], tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None, base: int = 0) -> None:
+    """Stream safetensors data; `base` is the file offset of its first byte, so that the data can be aligned to 64."""
+    sizes = {k: (t.dtype, t.shape, t.array.nbytes) for k, t in tensors.items()}
+    header = header_of(sizes, metadata)
+    header += b" " * (-(base + 8 + len(header)) % 64)
+    handle.write(len(header).to_bytes(8, "little") + header)
+    for chunk in _bytes_of(tensors.values()):
+        handle.write(chunk)
+
+
+def _bytes_of(tensors: Iterable[Tensor]) -> Iterator[memoryview]:
+    for tensor in tensors:
+        if tensor.array.size:
+            yield memoryview(np.ascontiguousarray(tensor.array).reshape(-1).view(np.uint8))
