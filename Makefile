@@ -10,7 +10,7 @@ export PYTHON
 
 PY := .venv/bin/python
 SIZE := 1600x1000
-PYTEST := QT_QPA_PLATFORM=offscreen $(PY) -m pytest -n 2 --dist loadfile -q
+PYTEST := QT_QPA_PLATFORM=offscreen $(PY) -m pytest -n 2 --dist loadfile
 
 .PHONY: help run test check setup setup-test lint types contracts format screenshots demo-weights bench clean
 

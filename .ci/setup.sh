@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Makes a checkout ready: a virtual environment, the Python packages, the system libraries Qt needs.
 #   .ci/setup.sh base|test
-# A stamp (pyproject.toml, Python's version, the folder) makes a second run take no time and no network.
+# A stamp (the dependencies in pyproject.toml, Python's version, the folder) makes a second run take no time and no network.
 # PYTHON names the interpreter; TORCH_INDEX the index that has PyTorch's CPU builds ("" to ask none).
 set -eu
 cd "$(dirname "$0")/.."
@@ -112,10 +112,12 @@ make_venv() {
     "$python" -m venv --clear .venv
 }
 
+# What an installation depends on; the settings of linters and tests in the same file are not in it.
 key() {
-    "$py" -c 'import hashlib, os, sys
-seed = open("pyproject.toml", "rb").read() + sys.version.encode() + os.path.realpath(".").encode()
-print(hashlib.sha256(seed).hexdigest())'
+    "$py" -c 'import hashlib, os, sys, tomllib
+file = tomllib.load(open("pyproject.toml", "rb"))
+parts = file["build-system"], file["project"], file["tool"]["setuptools"], sys.version, os.path.realpath(".")
+print(hashlib.sha256(repr(parts).encode()).hexdigest())'
 }
 
 # Done already? The test level contains the base.
@@ -129,7 +131,7 @@ stamped() {
 
 pip_install() {
     "$py" -m pip install --disable-pip-version-check --no-input "$@" </dev/null 2>&1 | tee -a "$log" \
-        | { grep --line-buffered -E '^ *(Downloading|Installing collected)|^ERROR' | cut -c1-150 || true; }
+        | { grep --line-buffered -E '^ *Downloading .*[MG]B\)|^Installing collected|^ERROR' | cut -c1-110 || true; }
 }
 
 # On Linux without an NVIDIA driver, PyTorch's CPU build (0.2 GB) instead of the CUDA one (several GB).
@@ -146,8 +148,9 @@ cpu_torch() {
 packages() {
     local wanted=. offline='NewConnectionError|ConnectionError|name resolution|Network is unreachable|Max retries|No matching distribution|timed out'
     [ "$level" = test ] && wanted='.[test]'
-    rm -f .venv/.stamp-*
     : >"$log"
+    # pip fetches everything before it touches anything: only a stop after that voids older stamps.
+    trap 'grep -q "^Installing collected" "$log" && rm -f .venv/.stamp-*' EXIT
     say "installing the Python packages (the first time some hundred megabytes)"
     set -o pipefail
     if ! { cpu_torch && pip_install -e "$wanted"; }; then
@@ -158,6 +161,7 @@ packages() {
         die "pip failed; all of its output is in $log."
     fi
     "$py" -c 'import PySide6.QtWidgets' || die "Qt does not load: see the line above for the library it misses."
+    trap - EXIT
     key >".venv/.stamp-$level"
     say "ready"
 }
