@@ -131,13 +131,23 @@ class WeightStore:
             self._memory[key] = tensor
         return key
 
+    def adopt(self, places: Iterable[Location]) -> None:
+        """Map tensors that are in memory from files that hold the same values, found by content."""
+        for place in places:
+            key = self._read(place).key()
+            if key in self._memory:
+                del self._memory[key]
+                self._locations[key] = place
+
     def get(self, key: TensorKey) -> Tensor:
         """The tensor, mapped copy-on-write; raises ProjectError when it is nowhere."""
         if key in self._memory:
             return self._memory[key]
         if key not in self._locations:
             raise ProjectError("A tensor of the model is missing.", "Open the project's source again.")
-        place = self._locations[key]
+        return self._read(self._locations[key])
+
+    def _read(self, place: Location) -> Tensor:
         carrier = np.dtype(_CARRIER.get(place.dtype, place.dtype))
         count = int(np.prod(place.shape, dtype=np.int64))
         if not count:

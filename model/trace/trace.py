@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from torch import nn
+from torch.export import ExportedProgram
 
 from model.check import Problem, check
 from model.errors import TraceError
 from model.graph import Graph
-from model.trace.capture import capture
+from model.trace.capture import Captured, capture
 from model.trace.raising import Raiser
 from model.weights import WeightStore
 
@@ -32,15 +33,16 @@ class Traced:
     callables: dict[str, Any]
 
 
-def trace(model: nn.Module, example: dict[str, Any], store: WeightStore) -> Traced:
-    """Capture `model` (left in eval mode) on `example` keyword inputs; raises TraceError.
+def trace(
+    model: nn.Module, example: dict[str, Any], store: WeightStore, program: ExportedProgram | None = None
+) -> Traced:
+    """Capture `model` (in eval mode) on `example` keyword inputs, or raise a `program` of it; raises TraceError.
 
     The graph's weights are put into `store`. Without dynamic export a model becomes static, and what
     torch cannot export at all is recorded from one real run; both are told as problems.
     """
-    model.eval()
     start = time.perf_counter()
-    captured = capture(model, example)
+    captured = Captured(program, "all", ()) if program else capture(model, example)
     exported = time.perf_counter()
     raiser = Raiser(captured.program, model, store)
     graph = raiser.graph()

@@ -1,0 +1,200 @@
+"""Models of the transformers library: from a folder, the hub's cache, or a configuration. Never remote code."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl
+
+from model.errors import EspalierError, SourceError, nearest
+from model.source import KINDS, Loaded, SourceInfo, first_line
+
+if TYPE_CHECKING:
+    from torch import nn
+
+TASKS = {
+    "": "AutoModel", "sequence-classification": "AutoModelForSequenceClassification",
+    "causal-lm": "AutoModelForCausalLM", "masked-lm": "AutoModelForMaskedLM",
+    "token-classification": "AutoModelForTokenClassification", "question-answering": "AutoModelForQuestionAnswering",
+    "image-classification": "AutoModelForImageClassification", "seq2seq-lm": "AutoModelForSeq2SeqLM",
+}  # fmt: skip
+TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "tokenizer.model", "spiece.model")
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    from transformers.utils import logging
+
+    level = logging.get_verbosity()
+    logging.set_verbosity(logging.CRITICAL)
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+        logging.enable_progress_bar()
+
+
+def from_folder(spec: str) -> Loaded:
+    """A model saved with `save_pretrained`; raises SourceError."""
+    path = Path(spec).expanduser().resolve()
+    if not (path / "config.json").exists():
+        raise SourceError(f"{path.name} has no config.json, so it is no Hugging Face folder.", f"Give {KINDS}.")
+    if not any(path.glob("*.safetensors")) and not any(path.glob("*.bin")):
+        raise SourceError(f"{path.name} holds a configuration but no weights.",
+                          "Add model.safetensors, or open it as config:TYPE?….")  # fmt: skip
+    model, example = _pretrained(str(path))
+    tokenizer = str(path) if any((path / n).exists() for n in TOKENIZER_FILES) else None
+    files = tuple(sorted(path.glob("*.safetensors")))
+    return Loaded(SourceInfo(str(path), path.name, tokenizer=tokenizer), model, example, files=files)
+
+
+def from_hub(spec: str) -> Loaded:
+    """A model by its name on the hub, from the cache or online; raises SourceError."""
+    name = spec.partition(":")[2]
+    model, example = _pretrained(name)
+    return Loaded(SourceInfo(spec, name, tokenizer=name), model, example)
+
+
+def _pretrained(name: str) -> tuple[nn.Module, dict[str, Any]]:
+    import transformers
+    from transformers import AutoConfig, AutoModel
+
+    try:
+        with _quiet():
+            config = AutoConfig.from_pretrained(name, trust_remote_code=False)
+            _no_cache(config)
+            architecture = (getattr(config, "architectures", None) or [""])[0]
+            cls = getattr(transformers, architecture, AutoModel)
+            model = cls.from_pretrained(name, config=config, trust_remote_code=False)
+    # Damaged files, unknown architectures, a missing network: transformers and its parsers raise many types.
+    except Exception as error:  # noqa: BLE001
+        raise SourceError(f"{Path(name).name} cannot be loaded: {first_line(error)}",
+                          "Check the name, the network or the cache, or give a sound local folder.") from error  # fmt: skip
+    return model, example_inputs(model)
+
+
+def _no_cache(config: Any) -> None:
+    """Cache objects are no output that a graph could have."""
+    if getattr(config, "use_cache", None):
+        config.use_cache = False
+
+
+def from_config(spec: str) -> Loaded:
+    """`config:TYPE?key=value&task=…&weights=random|none`: an untrained model; raises SourceError."""
+    kind, _, query = spec.partition(":")[2].partition("?")
+    values = {k: _value(v) for k, v in parse_qsl(query, keep_blank_values=True)}
+    task, weights = str(values.pop("task", "")), str(values.pop("weights", "random"))
+    attention = values.pop("attn_implementation", None)
+    if task not in TASKS:
+        raise SourceError(f"There is no task {task!r}.", nearest(task, [t for t in TASKS if t]))
+    if weights not in ("random", "none"):
+        raise SourceError(f"weights is {weights!r}.", "Write weights=random or weights=none.")
+    config = _make_config(kind, values)
+    extra: dict[str, Any] = {"attn_implementation": attention} if attention else {}
+    model, example = _from_config(kind, config, task, weights == "none", extra)
+    return Loaded(SourceInfo(spec, f"{kind} (configuration)"), model, example)
+
+
+def _from_config(kind: str, config: Any, task: str, bare: bool, extra: dict[str, Any]) -> tuple[nn.Module, dict[str, Any]]:
+    import torch
+    import transformers
+
+    try:
+        with _quiet(), torch.device("meta" if bare else "cpu"):
+            model = getattr(transformers, TASKS[task]).from_config(config, trust_remote_code=False, **extra)
+            return model, example_inputs(model)
+    except EspalierError:
+        raise
+    # A model's constructor may raise anything for sizes that do not fit together.
+    except Exception as error:  # noqa: BLE001
+        raise SourceError(f"{kind} cannot be built from this configuration: {first_line(error)}",
+                          "Correct its values.") from error  # fmt: skip
+
+
+def _make_config(kind: str, values: dict[str, Any]) -> Any:
+    from transformers import CONFIG_MAPPING
+
+    if kind not in CONFIG_MAPPING:
+        raise SourceError(f"transformers has no model type {kind!r}.", nearest(kind, CONFIG_MAPPING.keys()))
+    cls = CONFIG_MAPPING[kind]
+    known = set(cls().to_dict()) | set(getattr(cls, "attribute_map", {})) | {"num_labels"}
+    for key in values:
+        if key not in known:
+            raise SourceError(f"The {kind} configuration has no {key!r}.", nearest(key, known))
+    try:
+        config = cls(**values)
+    # transformers validates with a library whose errors are not exported.
+    except Exception as error:  # noqa: BLE001
+        raise SourceError(f"The {kind} configuration is impossible: {first_line(error)}", "Correct its values.") from error
+    _no_cache(config)
+    return config
+
+
+def _value(word: str) -> Any:
+    if word.lower() in ("true", "false"):
+        return word.lower() == "true"
+    if word.lower() in ("none", "null"):
+        return None
+    if word.startswith("["):
+        return [_value(w) for w in word.strip("[]").split(",") if w]
+    for kind in (int, float):
+        with contextlib.suppress(ValueError):
+            return kind(word)
+    return word
+
+
+# -- example inputs
+
+
+def example_inputs(model: Any) -> dict[str, Any]:
+    """Example keyword inputs of a transformers model; those with "?" in front are there to be chosen by name.
+
+    Batch 2 and length 16: torch specialises sizes 0 and 1. Raises SourceError for inputs it cannot make.
+    """
+    main = getattr(model, "main_input_name", "input_ids")
+    if main == "pixel_values":
+        return _image_inputs(model.config)
+    if main == "input_ids" and getattr(model.config, "vocab_size", None):
+        return _text_inputs(model)
+    raise SourceError(f"Models that take {main!r} need example inputs of your own.",
+                      "Give a file.py:factory that returns (model, example inputs).")  # fmt: skip
+
+
+def _text_inputs(model: Any) -> dict[str, Any]:
+    import torch
+
+    config = model.config
+    length = min(16, int(getattr(config, "max_position_embeddings", None) or 16))
+    ids = torch.randint(0, config.vocab_size, (2, length))
+    found: dict[str, Any] = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+    if getattr(config, "is_encoder_decoder", False):
+        found |= {"decoder_input_ids": torch.randint(0, config.vocab_size, (2, length - 3)), "use_cache": False}
+    if getattr(config, "type_vocab_size", 0):
+        found["?token_type_ids"] = torch.zeros_like(ids)
+    labels = _labels(type(model).__name__, config, found)
+    return found if labels is None else {**found, "?labels": labels}
+
+
+def _labels(cls: str, config: Any, inputs: dict[str, Any]) -> Any:
+    import torch
+
+    if "Sequence" in cls:
+        return torch.randint(0, int(config.num_labels), (2,))
+    if "TokenClass" in cls:
+        return torch.randint(0, int(config.num_labels), inputs["input_ids"].shape)
+    if "LM" in cls or "Conditional" in cls:
+        return inputs.get("decoder_input_ids", inputs["input_ids"]).clone()
+    return None
+
+
+def _image_inputs(config: Any) -> dict[str, Any]:
+    import torch
+
+    size = getattr(config, "image_size", 224)
+    height, width = size if isinstance(size, list | tuple) else (size, size)
+    channels = int(getattr(config, "num_channels", 3))
+    found: dict[str, Any] = {"pixel_values": torch.randn(2, channels, int(height), int(width))}
+    return found | {"?labels": torch.randint(0, int(getattr(config, "num_labels", 2)), (2,))}

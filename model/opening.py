@@ -1,0 +1,61 @@
+"""Open a source or a project: the one entry that the window's worker and the command line share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from model.check import Problem
+from model.errors import SourceError
+from model.project import Project, load_project
+from model.recipe import Recipe
+from model.weights import Location, WeightStore, read_header
+
+if TYPE_CHECKING:
+    from model.source import Loaded
+    from model.trace.trace import Traced
+
+
+@dataclass(slots=True)
+class Opened:
+    """A project in memory; `traced` and `loaded` are there when it came from a source."""
+
+    project: Project
+    store: WeightStore
+    problems: tuple[Problem, ...] = ()
+    traced: Traced | None = None
+    loaded: Loaded | None = None
+    callables: dict[str, Any] = field(default_factory=dict)  # type: ignore[assignment]
+
+
+def is_project(spec: str) -> bool:
+    """Whether `spec` names a project file."""
+    return spec.endswith(".espalier")
+
+
+def open_any(spec: str, workdir: Path, inputs: tuple[str, ...] = (), seed: int = 0) -> Opened:
+    """A project file or any source; raises EspalierError."""
+    if not is_project(spec):
+        return open_source(spec, workdir, inputs, seed)
+    if inputs:
+        raise SourceError("A project's inputs are fixed.", "Open its source again with --inputs.")
+    store = WeightStore(workdir)
+    return Opened(load_project(Path(spec), store), store)
+
+
+def open_source(spec: str, workdir: Path, inputs: tuple[str, ...] = (), seed: int = 0) -> Opened:
+    """Load and trace a source into a fresh project."""
+    from model.source import load_source
+    from model.trace.trace import trace
+
+    loaded = load_source(spec, inputs, seed)
+    store = WeightStore(workdir)
+    traced = trace(loaded.model, loaded.example, store, loaded.program)
+    store.adopt(_in_files(loaded.files))
+    project = Project(loaded.info, traced.graph, Recipe(), traced.graph)
+    return Opened(project, store, traced.problems, traced, loaded, traced.callables)
+
+
+def _in_files(files: tuple[Path, ...]) -> list[Location]:
+    return [place for file in files for place in read_header(file).values()]

@@ -1,0 +1,260 @@
+"""The project file: one zip with JSON and safetensors, written whole or not at all. Never pickle.
+
+Loading goes raw JSON → migrations on plain dicts → typed values; what is unknown is kept and saved back.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+from model.codec import decode, encode
+from model.errors import EspalierError, ProjectError
+from model.graph import Graph
+from model.graph_json import graph_from_json, graph_to_json
+from model.meta import TensorKey
+from model.recipe import Raw, Recipe, Step
+from model.registry import PASSES
+from model.source import SourceInfo, demo_folder
+from model.weights import Location, Tensor, WeightStore, read_header, write
+
+FORMAT = 1
+APP = "0.1.0"
+_KNOWN = ("manifest.json", "recipe.json", "graph.json", "view.json", "reports.json")
+_WEIGHTS = "weights/tensors.safetensors"
+Json = dict[str, Any]
+
+MIGRATIONS: dict[int, Callable[[Json], Json]] = {}
+
+
+def migration(old: int) -> Callable[[Callable[[Json], Json]], Callable[[Json], Json]]:
+    """Register the change of {member: JSON} from format `old` to `old + 1`."""
+    return lambda change: MIGRATIONS.setdefault(old, change)
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    """Where the model came from, what it was, what was done to it, what it is now.
+
+    `reports` and `view` are plain JSON. `extras` are members of the file that this version does not know.
+    """
+
+    source: SourceInfo
+    base: Graph
+    recipe: Recipe
+    graph: Graph
+    reports: Json = field(default_factory=dict)  # type: ignore[assignment]
+    view: Json = field(default_factory=dict)  # type: ignore[assignment]
+    extras: dict[str, bytes] = field(default_factory=dict)  # type: ignore[assignment]
+
+
+# -- recipe
+
+
+def step_to_json(step: Step) -> Json:
+    """{pass, options, seed, enabled} of a step."""
+    options = step.options.data if isinstance(step.options, Raw) else encode(step.options)
+    return {"pass": step.pass_name, "options": options, "seed": step.seed, "enabled": step.enabled}
+
+
+def step_from_json(data: Json, path: str = "step") -> Step:
+    """A step; the options of a pass that is not installed stay Raw. Raises OptionsError."""
+    name = decode(str, data.get("pass"), f"{path}.pass")
+    raw = data.get("options", {})
+    options = decode(PASSES.get(name).options, raw, f"{path}.options") if name in PASSES else Raw(raw)
+    return Step(name, options, decode(int, data.get("seed", 0), f"{path}.seed"), bool(data.get("enabled", True)))
+
+
+def recipe_to_json(recipe: Recipe) -> Json:
+    """{"steps": […]}"""
+    return {"steps": [step_to_json(s) for s in recipe.steps]}
+
+
+def recipe_from_json(data: Json) -> Recipe:
+    """A recipe from {"steps": […]}."""
+    return Recipe(tuple(step_from_json(s, f"steps[{i}]") for i, s in enumerate(data["steps"])))
+
+
+# -- keys
+
+
+def keys_of(*graphs: Graph) -> set[TensorKey]:
+    """All tensors that the graphs name."""
+    weights = {w.key for g in graphs for w in g.weights.values() if w.key}
+    return weights | {s.mask for g in graphs for n in g for s in n.sparsity.values() if s.mask}
+
+
+# -- save
+
+
+def save_project(project: Project, store: WeightStore, path: Path, *, everything: bool = False) -> None:
+    """Write the project to `path`, atomically; raises ProjectError and leaves the old file when it cannot.
+
+    Tensors that lie in a file of the source are referred to, unless `everything` is wanted in the file.
+    """
+    path = Path(path)
+    keys = sorted(keys_of(project.base, project.graph))
+    outside = {} if everything else _outside(keys, store, project.source, path)
+    held = {k: store.get(k) for k in keys if k not in outside}
+    try:
+        handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        os.close(handle)
+    except OSError as error:
+        raise ProjectError(f"{path} cannot be written ({error.strerror}).", "Choose another folder.") from error
+    try:
+        _write(Path(temporary), project, held, outside)
+        os.replace(temporary, path)
+    except OSError as error:
+        raise ProjectError(f"{path.name} could not be written ({error.strerror}).",
+                           "Free some space, or choose another folder.") from error  # fmt: skip
+    finally:
+        Path(temporary).unlink(missing_ok=True)
+    store.forget_file(path, _inside(path) if held else {})
+
+
+def _outside(keys: list[TensorKey], store: WeightStore, source: SourceInfo, path: Path) -> dict[TensorKey, Location]:
+    folders = _source_folders(source)
+    return {k: p for k, p in store.locate(keys).items() if p.path.parent in folders and p.path != path.resolve()}
+
+
+def _source_folders(source: SourceInfo) -> set[Path]:
+    if source.spec.startswith("demo:"):
+        return {demo_folder(source.spec.partition(":")[2])}
+    return {Path(source.spec)} if Path(source.spec).is_dir() else set()
+
+
+def _write(target: Path, project: Project, held: Mapping[TensorKey, Tensor], outside: Mapping[TensorKey, Location]) -> None:
+    with target.open("wb") as raw, zipfile.ZipFile(raw, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in _members(project, outside).items():
+            archive.writestr(name, json.dumps(data, separators=(",", ":"), allow_nan=False))
+        for name, data in project.extras.items():
+            archive.writestr(name, data)
+        if held:
+            info = zipfile.ZipInfo(_WEIGHTS)
+            with archive.open(info, "w", force_zip64=True) as member:
+                write(member, held, base=raw.tell())
+        archive.close()
+        raw.flush()
+        os.fsync(raw.fileno())
+
+
+def _members(project: Project, outside: Mapping[TensorKey, Location]) -> dict[str, Json]:
+    graphs = {"base": graph_to_json(project.base)}
+    if project.graph is not project.base:
+        graphs["graph"] = graph_to_json(project.graph)
+    manifest = {"format": FORMAT, "app": APP, "source": encode(project.source), "outside": _relative(project, outside)}
+    return {"manifest.json": manifest, "recipe.json": recipe_to_json(project.recipe), "graph.json": graphs,
+            "view.json": project.view, "reports.json": project.reports}  # fmt: skip
+
+
+def _relative(project: Project, outside: Mapping[TensorKey, Location]) -> Json:
+    """File name in the source's folder → {size, tensors}: a demo opens wherever Espalier is installed."""
+    files: Json = {}
+    for key, place in outside.items():
+        entry = files.setdefault(place.path.name, {"size": place.path.stat().st_size, "tensors": {}})
+        entry["tensors"][key] = [place.offset, place.dtype, list(place.shape)]
+    return files
+
+
+# -- load
+
+
+def load_project(path: Path, store: WeightStore) -> Project:
+    """Read a project; its tensors become known to `store` but are not read. Raises ProjectError."""
+    path = Path(path).resolve()
+    try:
+        with zipfile.ZipFile(path) as archive:
+            members, extras = _read(archive, path)
+    except FileNotFoundError as error:
+        raise ProjectError(f"There is no file {path.name!r}.", "Check the path.") from error
+    except (zipfile.BadZipFile, OSError, ValueError, KeyError, EOFError, NotImplementedError, UnicodeError) as error:
+        raise ProjectError(f"{path.name} is not a readable project ({error}).",
+                           "Open a complete .espalier file.") from error  # fmt: skip
+    project = _decode(_migrate(members, path), extras, path)
+    store.add(_inside(path) if _WEIGHTS in members else {})
+    store.add(_found_outside(members["manifest.json"].get("outside", {}), project.source))
+    _check_tensors(project, store, path)
+    return project
+
+
+def _read(archive: zipfile.ZipFile, path: Path) -> tuple[Json, dict[str, bytes]]:
+    names = archive.namelist()
+    if "manifest.json" not in names:
+        raise ValueError("it has no manifest")
+    members: Json = {n: json.loads(archive.read(n)) for n in names if n in _KNOWN}
+    if _WEIGHTS in names:
+        members[_WEIGHTS] = True
+    return members, {n: archive.read(n) for n in names if n not in _KNOWN and n != _WEIGHTS}
+
+
+def _migrate(members: Json, path: Path) -> Json:
+    version = members["manifest.json"].get("format") if isinstance(members["manifest.json"], dict) else None
+    if not isinstance(version, int):
+        raise ProjectError(f"{path.name} is not an Espalier project.", "Open a .espalier file.")
+    if version > FORMAT:
+        raise ProjectError(f"{path.name} was written by a newer Espalier (project format {version}, this one reads {FORMAT}).",
+                           f"Update Espalier to {members['manifest.json'].get('app', 'a newer version')} or later.")  # fmt: skip
+    while version < FORMAT:
+        members = MIGRATIONS[version](members)
+        version += 1
+    return members
+
+
+def _decode(members: Json, extras: dict[str, bytes], path: Path) -> Project:
+    try:
+        graphs = members["graph.json"]
+        base = graph_from_json(graphs["base"])
+        graph = graph_from_json(graphs["graph"]) if "graph" in graphs else base
+        source = decode(SourceInfo, members["manifest.json"]["source"], "source")
+        recipe = recipe_from_json(members["recipe.json"])
+        reports, view = members.get("reports.json", {}), members.get("view.json", {})
+        return Project(source, base, recipe, graph, reports, view, extras)
+    except ProjectError:
+        raise
+    except EspalierError as error:
+        raise ProjectError(f"{path.name} is damaged: {error.message}", "Open an older copy of it.") from error
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise ProjectError(f"{path.name} is damaged ({error!r}).", "Open an older copy of it.") from error
+
+
+def _inside(path: Path) -> dict[TensorKey, Location]:
+    """Locations of the tensors in the project file itself."""
+    with zipfile.ZipFile(path) as archive:
+        info = archive.getinfo(_WEIGHTS)
+    if info.compress_type != zipfile.ZIP_STORED:
+        raise ProjectError(f"{path.name} holds compressed weights.", "Save it again with Espalier.")
+    with path.open("rb") as raw:
+        return read_header(path.resolve(), _data_start(raw, info.header_offset))
+
+
+def _data_start(raw: IO[bytes], header: int) -> int:
+    """First byte of a member's data: the local header has variable fields (PKWARE APPNOTE 4.3.7)."""
+    raw.seek(header + 26)
+    fields = raw.read(4)
+    return header + 30 + int.from_bytes(fields[:2], "little") + int.from_bytes(fields[2:], "little")
+
+
+def _found_outside(files: Json, source: SourceInfo) -> dict[TensorKey, Location]:
+    return dict(_locations(files, source))
+
+
+def _locations(files: Json, source: SourceInfo) -> Iterator[tuple[TensorKey, Location]]:
+    for name, entry in files.items():
+        path = next((f / name for f in _source_folders(source) if (f / name).exists()), None)
+        if path is None or path.stat().st_size != entry["size"]:
+            raise ProjectError(f"The weights in {name} of {source.spec} are missing or have changed.",
+                               "Put the source back, or open it again.")  # fmt: skip
+        for key, (offset, dtype, shape) in entry["tensors"].items():
+            yield key, Location(path, int(offset), str(dtype), tuple(int(d) for d in shape))
+
+
+def _check_tensors(project: Project, store: WeightStore, path: Path) -> None:
+    missing = [k for k in keys_of(project.base, project.graph) if k not in store]
+    if missing:
+        raise ProjectError(f"{path.name} lacks {len(missing)} of its tensors.", "Open an older copy of it.")

@@ -1,0 +1,205 @@
+"""Where models come from: a Hugging Face folder or id, a configuration, a Python factory, .pt2, a demo."""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from model.errors import SourceError, nearest
+
+if TYPE_CHECKING:
+    from torch import nn
+    from torch.export import ExportedProgram
+
+KINDS = "a Hugging Face folder, hf:NAME, config:TYPE?key=value, file.py:factory, model.pt2 or demo:NAME"
+
+
+@dataclass(frozen=True, slots=True)
+class SourceInfo:
+    """What a project keeps of its source. `spec` is absolute where it names a file."""
+
+    spec: str
+    name: str
+    inputs: tuple[str, ...] = ()
+    seed: int = 0
+    tokenizer: str | None = None
+    data: str | None = None
+
+
+@dataclass(slots=True)
+class Loaded:
+    """A model ready to be traced: an nn.Module and example keyword inputs, or an exported program.
+
+    Examples with "?" before their name are there to be chosen by name only.
+    """
+
+    info: SourceInfo
+    model: nn.Module
+    example: dict[str, Any]
+    program: ExportedProgram | None = None
+    files: tuple[Path, ...] = ()
+
+
+def demo_folder(name: str) -> Path:
+    """The shipped files of a demo."""
+    return Path(__file__).resolve().parent.parent / "resources" / "demos" / name
+
+
+def load_source(spec: str, inputs: tuple[str, ...] = (), seed: int = 0) -> Loaded:
+    """The model that `spec` names, in eval mode; `inputs` chooses the example's inputs (empty: the usual ones).
+
+    Raises SourceError. A factory is the user's own code and runs here; nothing else executes foreign code.
+    """
+    import torch
+
+    torch.manual_seed(seed)
+    loaded = _loader(spec)(spec)
+    if loaded.program is not None:
+        return replace(loaded, info=replace(loaded.info, inputs=tuple(loaded.example), seed=seed))
+    loaded.model.eval()
+    example = _choose(loaded.example, inputs)
+    return replace(loaded, info=replace(loaded.info, inputs=tuple(example), seed=seed), example=example)
+
+
+def _loader(spec: str) -> Callable[[str], Loaded]:
+    from model import huggingface
+
+    head = spec.partition(":")[0]
+    if head in ("demo", "hf", "config") and ":" in spec:
+        return {"demo": _demo, "hf": huggingface.from_hub, "config": huggingface.from_config}[head]
+    if ".py:" in spec or spec.endswith(".py"):
+        return _factory
+    if spec.endswith(".pt2"):
+        return _exported
+    if Path(spec).expanduser().is_dir():
+        return huggingface.from_folder
+    raise _unknown(spec)
+
+
+def _unknown(spec: str) -> SourceError:
+    path = Path(spec).expanduser()
+    if path.suffix in (".safetensors", ".bin", ".pt", ".pth", ".ckpt"):
+        return SourceError(f"{path.name} holds weights without a model.",
+                           "Give the folder with its config.json, or a file.py:factory that builds the model.")  # fmt: skip
+    if not path.exists():
+        return SourceError(f"There is no {spec!r}.", f"Give {KINDS}.")
+    return SourceError(f"{path.name} is not a model that can be opened.", f"Give {KINDS}.")
+
+
+def _choose(example: dict[str, Any], inputs: tuple[str, ...]) -> dict[str, Any]:
+    usual = {k: v for k, v in example.items() if not k.startswith("?")}
+    if not inputs:
+        return usual
+    every = {k.removeprefix("?"): v for k, v in example.items()}
+    for name in inputs:
+        if name not in every:
+            raise SourceError(f"The model has no example for the input {name!r}.", nearest(name, every))
+    fixed = {k: v for k, v in usual.items() if isinstance(v, bool)}
+    return {**{k: every[k] for k in inputs}, **fixed}
+
+
+def _demo(spec: str) -> Loaded:
+    from model.demos import DEMOS, load_demo
+
+    name = spec.partition(":")[2]
+    model, example = load_demo(name)
+    folder = demo_folder(name)
+    tokenizer = str(folder) if (folder / "tokenizer.json").exists() else None
+    info = SourceInfo(spec, DEMOS[name].title, tokenizer=tokenizer, data=DEMOS[name].data)
+    return Loaded(info, model, example, files=(folder / "model.safetensors",))
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an error's text, or its type."""
+    lines = str(error).strip().splitlines()
+    return lines[0][:300] if lines else type(error).__name__
+
+
+# -- the user's own files
+
+
+def _factory(spec: str) -> Loaded:
+    file, _, name = (spec, "", "") if spec.endswith(".py") else spec.rpartition(":")
+    path = Path(file).expanduser().resolve()
+    if not path.exists():
+        raise SourceError(f"There is no file {file!r}.", "Give the path of a Python file, then :factory.")
+    if not name:
+        raise SourceError(f"{path.name} needs the name of a function.", f"Write {path.name}:make_model.")
+    function = getattr(import_file(path), name, None)
+    if not callable(function):
+        raise SourceError(f"{path.name} has no function {name!r}.", "Name a function that returns the model.")
+    model, example = _module_and_example(call_user_code(function, path, f"{name}() in {path.name}"), name)
+    return Loaded(SourceInfo(f"{path}:{name}", f"{name} ({path.name})"), model, example)
+
+
+def call_user_code(function: Callable[[], Any], path: Path, what: str) -> Any:
+    """Call the user's code; whatever it raises becomes a SourceError with the line in `path`."""
+    try:
+        return function()
+    except KeyboardInterrupt:
+        raise
+    # The user's own code may raise anything, SystemExit too.
+    except BaseException as error:
+        text = f"{what} raised {type(error).__name__}: {first_line(error)}{_line(error, path)}"
+        raise SourceError(text, f"Correct {path.name}.") from error
+
+
+def _line(error: BaseException, path: Path) -> str:
+    trace, line = error.__traceback__, None
+    while trace:
+        if trace.tb_frame.f_code.co_filename == str(path):
+            line = trace.tb_lineno
+        trace = trace.tb_next
+    return f" (line {line})" if line else ""
+
+
+def import_file(path: Path) -> Any:
+    """The module in a Python file of the user's; raises SourceError for whatever it raises."""
+    found = importlib.util.spec_from_file_location(path.stem, path)
+    assert found is not None and found.loader is not None
+    module, loader = importlib.util.module_from_spec(found), found.loader
+    call_user_code(lambda: loader.exec_module(module), path, f"{path.name}, when imported,")
+    return module
+
+
+def _module_and_example(result: Any, name: str) -> tuple[nn.Module, dict[str, Any]]:
+    from torch import Tensor, nn
+
+    from model.huggingface import example_inputs
+
+    model, example = result if isinstance(result, tuple) and len(result) == 2 else (result, None)
+    if not isinstance(model, nn.Module):
+        raise SourceError(f"{name}() returned {type(model).__name__}, not a torch module.",
+                          "Return the module, or (module, example keyword inputs).")  # fmt: skip
+    if example is None and hasattr(model, "config"):
+        return model, example_inputs(model)
+    if isinstance(example, Tensor | list | tuple):
+        values = (example,) if isinstance(example, Tensor) else example
+        example = dict(zip(inspect.signature(model.forward).parameters, values, strict=False))
+    if not isinstance(example, dict) or not example:
+        raise SourceError(f"{name}() returned a module without example inputs.",
+                          "Return (module, {'x': torch.randn(2, …)}); give each free size at least 2.")  # fmt: skip
+    return model, example
+
+
+def _exported(spec: str) -> Loaded:
+    import torch
+
+    path = Path(spec).expanduser().resolve()
+    if not path.exists():
+        raise SourceError(f"There is no file {spec!r}.", "Give the path of a .pt2 file.")
+    try:
+        program = torch.export.load(os.fspath(path))
+    # torch raises many types for a foreign or damaged archive.
+    except Exception as error:  # noqa: BLE001
+        raise SourceError(f"{path.name} is not a readable torch.export file ({first_line(error)}).",
+                          "Write it with torch.export.save and this version of torch.") from error  # fmt: skip
+    args, kwargs = program.example_inputs or ((), {})
+    names = [str(n) for n in program.graph_signature.user_inputs]
+    example = {**dict(zip(names, args, strict=False)), **kwargs}
+    return Loaded(SourceInfo(str(path), path.name), program.module(), example, program)

@@ -1,0 +1,186 @@
+"""Recipes as people write them: TOML or JSON, our own typed form or the labs' dicts; and back."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, cast
+
+from model.codec import decode, decode_format, join
+from model.errors import EspalierError, FormatError, OptionsError, nearest
+from model.formats.base import Format
+from model.project import recipe_to_json
+from model.recipe import Recipe, Step
+from model.registry import FORMATS, PASSES
+from passes.select import Select
+from passes.transform.prune import PruneOptions
+from passes.transform.quantize import PORTS, QuantizeOptions, Rule
+
+Json = Any
+LAB_PASSES = {"quantize_transform_pass": "quantize", "prune_transform_pass": "prune"}
+LAB_METHODS = {"l1-norm": "l1", "l1_norm": "l1", "l1": "l1", "random": "random"}
+LAB_BY = ("type", "name", "regex", "regex_name", "module")
+
+
+def load_recipe(source: str | Path | Mapping[str, Any], seed: int = 0) -> Recipe:
+    """A recipe from a TOML or JSON file or from a dict; raises OptionsError with the path of what is wrong.
+
+    The caller's dict is never altered. `seed` is for steps that name none.
+    """
+    data = source if isinstance(source, Mapping) else _read(Path(source))
+    if "steps" not in data:
+        return Recipe(tuple(_named(str(k), v, seed) for k, v in data.items()))
+    extra = [k for k in data if k != "steps"]
+    if extra:
+        raise OptionsError(f"{extra[0]} is not a key of a recipe.", nearest(str(extra[0]), ["steps"]))
+    if not isinstance(data["steps"], list):
+        raise OptionsError("steps is not a list.", "Write steps = [{pass = …, options = {…}}].")
+    return Recipe(tuple(_step(s, f"steps[{i}]", seed) for i, s in enumerate(cast("list[Any]", data["steps"]))))
+
+
+def recipe_to_dict(recipe: Recipe) -> dict[str, Any]:
+    """The JSON form of a recipe; `load_recipe` reads it back to the same value."""
+    return recipe_to_json(recipe)
+
+
+def _read(path: Path) -> Mapping[str, Any]:
+    try:
+        text = path.read_text(encoding="utf-8")
+        data: Any = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
+    except FileNotFoundError as error:
+        raise OptionsError(f"There is no recipe {str(path)!r}.", "Give the path of a TOML or JSON file.") from error
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError, tomllib.TOMLDecodeError) as error:
+        raise OptionsError(f"{path.name} cannot be read: {error}", "Write TOML or JSON.") from error
+    if not isinstance(data, Mapping):
+        raise OptionsError(f"{path.name} holds no table.", "Write {steps = [...]} or pass names with options.")
+    return cast("Mapping[str, Any]", data)
+
+
+def _named(name: str, options: Json, seed: int) -> Step:
+    name, path = LAB_PASSES.get(name, name), name
+    return Step(name, decode_options(name, options, path), seed)
+
+
+def _step(data: Json, path: str, seed: int) -> Step:
+    if not isinstance(data, Mapping):
+        raise OptionsError(f"{path} is not a table.", "Write {pass = …, options = {…}}.")
+    data = cast("Mapping[str, Any]", data)
+    known = ("pass", "options", "seed", "enabled")
+    for key in data:
+        if key not in known:
+            raise OptionsError(f"{path}.{key} is not a key of a step.", nearest(str(key), known))
+    if "pass" not in data:
+        raise OptionsError(f"{path}.pass is missing.", "Name the pass.")
+    name = decode(str, data["pass"], f"{path}.pass")
+    name = LAB_PASSES.get(name, name)
+    options = decode_options(name, data.get("options", {}), f"{path}.options")
+    return Step(name, options, decode(int, data.get("seed", seed), f"{path}.seed"),
+                decode(bool, data.get("enabled", True), f"{path}.enabled"))  # fmt: skip
+
+
+def decode_options(name: str, data: Json, path: str = "") -> Any:
+    """Typed options of pass `name` from JSON in our form or the labs'."""
+    spec = PASSES.get(name)
+    if not isinstance(data, Mapping):
+        raise OptionsError(f"{path} is {data!r}.", "Write a table of options.")
+    lab: Callable[[Mapping[str, Any], str], Any] | None = _LAB_FORMS.get(name)
+    if lab and _is_lab_form(name, cast("Mapping[str, Any]", data)):
+        return lab(cast("Mapping[str, Any]", data), path)
+    return decode(spec.options, data, path)
+
+
+def _is_lab_form(name: str, data: Mapping[str, Any]) -> bool:
+    return "by" in data if name == "quantize" else "weight" in data or "activation" in data
+
+
+# -- the labs' quantize dict
+
+
+def _lab_quantize(data: Mapping[str, Any], path: str) -> QuantizeOptions:
+    by = data["by"]
+    if by not in LAB_BY:
+        raise OptionsError(f"{join(path, 'by')} is {by!r}.", nearest(str(by), LAB_BY))
+    by = "regex" if by == "regex_name" else by
+    others = [k for k in data if k not in ("by", "default")]
+    rules = [_lab_rule(Select(by, (k,)), data[k], join(path, k)) for k in others]
+    default = _lab_rule(Select("all"), data.get("default", {}), join(path, "default"))
+    return QuantizeOptions(tuple(r for r in (default, *rules) if r is not None))
+
+
+def _lab_rule(select: Select, entry: Json, path: str) -> Rule | None:
+    if not isinstance(entry, Mapping):
+        raise OptionsError(f"{path} is {entry!r}.", "Write {config = {name = …}}.")
+    entry = cast("Mapping[str, Any]", entry)
+    config = entry.get("config", entry)
+    if not isinstance(config, Mapping):
+        raise OptionsError(f"{join(path, 'config')} is {config!r}.", "Write a table.")
+    where = join(path, "config") if "config" in entry else path
+    formats = lab_formats(cast("Mapping[str, Any]", config), where)
+    if not formats:
+        return None
+    return Rule(select, formats)
+
+
+def lab_formats(config: Mapping[str, Any], path: str) -> dict[str, Format | None]:
+    """{"name": "integer", "data_in_width": 8, …} → format per port; name None → every port float."""
+    name = config.get("name")
+    if name is None:
+        return dict.fromkeys(PORTS) if len(config) > 1 or path.endswith("config") and "name" in config else {}
+    if name not in FORMATS:
+        raise OptionsError(f"{join(path, 'name')} is {name!r}.", nearest(str(name), FORMATS))
+    fields_ = tuple(f.name for f in fields(FORMATS.get(str(name))))
+    keys = {f"{p}_{f}": (p, f) for p in PORTS for f in fields_}
+    values: dict[str, dict[str, Any]] = {}
+    for key, value in config.items():
+        if key == "name":
+            continue
+        if key not in keys:
+            raise OptionsError(f"{join(path, key)} is not an option of {name}.", nearest(key, keys))
+        port, field = keys[key]
+        values.setdefault(port, {})[field] = value
+    return {p: _format(str(name), v, path) for p, v in values.items()}
+
+
+def _format(name: str, values: dict[str, Any], path: str) -> Format:
+    try:
+        return decode_format({"name": name, **values}, path)
+    except FormatError as error:
+        raise FormatError(f"{path}: {error.message}", error.hint) from error
+
+
+# -- the labs' prune dict
+
+
+def _lab_prune(data: Mapping[str, Any], path: str) -> PruneOptions:
+    for key in data:
+        if key not in ("weight", "activation"):
+            raise OptionsError(f"{join(path, key)} is not an option.", nearest(key, ["weight", "activation"]))
+    activation = data.get("activation")
+    if isinstance(activation, Mapping) and cast("Mapping[str, Any]", activation).get("sparsity", 0):
+        raise OptionsError(f"{join(path, 'activation')} cannot be pruned by this version.",
+                           "Leave activation out, or set its sparsity to 0.")  # fmt: skip
+    entry = data.get("weight", {})
+    known = {"sparsity", "method", "scope"}
+    if not isinstance(entry, Mapping):
+        raise OptionsError(f"{join(path, 'weight')} is {entry!r}.", "Write {sparsity = …, method = …, scope = …}.")
+    entry = cast("Mapping[str, Any]", entry)
+    for key in entry:
+        if key not in known:
+            raise OptionsError(f"{join(path, 'weight')}.{key} is not an option.", nearest(key, known))
+    values = dict(entry)
+    if "method" in values:
+        if values["method"] not in LAB_METHODS:
+            raise OptionsError(f"{join(path, 'weight.method')} is {values['method']!r}.",
+                               nearest(str(values["method"]), LAB_METHODS))  # fmt: skip
+        values["method"] = LAB_METHODS[values["method"]]
+    try:
+        return cast("PruneOptions", decode(PruneOptions, values, join(path, "weight")))
+    except EspalierError as error:
+        raise OptionsError(error.message if path in error.message else f"{join(path, 'weight')}: {error.message}",
+                           error.hint) from error  # fmt: skip
+
+
+_LAB_FORMS: dict[str, Callable[[Mapping[str, Any], str], Any]] = {"quantize": _lab_quantize, "prune": _lab_prune}
