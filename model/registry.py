@@ -1,6 +1,6 @@
 """Named things that one file each adds: formats, passes.
 
-A registry fills by decorator while its package is walked; a name is taken once.
+A registry fills by decorator when its packages are walked, at the first look-up; a name is taken once.
 """
 
 from __future__ import annotations
@@ -19,10 +19,17 @@ T = TypeVar("T")
 class Registry(Generic[T]):
     """Name → entry, with an error that names the nearest valid name."""
 
-    def __init__(self, noun: str, error: type[EspalierError]) -> None:
+    def __init__(self, noun: str, error: type[EspalierError], packages: tuple[str, ...]) -> None:
         self.noun = noun
         self._error = error
+        self._packages = packages
         self._entries: dict[str, T] = {}
+
+    def _filled(self) -> dict[str, T]:
+        packages, self._packages = self._packages, ()
+        for name in packages:
+            walk(importlib.import_module(name))
+        return self._entries
 
     def add(self, name: str, entry: T) -> T:
         """Register `entry`; raises ValueError when the name is taken by another."""
@@ -37,23 +44,24 @@ class Registry(Generic[T]):
 
     def get(self, name: str) -> T:
         """The entry called `name`; raises the registry's error with the nearest valid name."""
-        if name not in self._entries:
-            raise self._error(f"There is no {self.noun} {name!r}.", nearest(name, self._entries))
-        return self._entries[name]
+        entries = self._filled()
+        if name not in entries:
+            raise self._error(f"There is no {self.noun} {name!r}.", nearest(name, entries))
+        return entries[name]
 
     def __contains__(self, name: object) -> bool:
-        return name in self._entries
+        return name in self._filled()
 
     def __iter__(self) -> Iterator[str]:
-        return iter(sorted(self._entries))
+        return iter(sorted(self._filled()))
 
     def items(self) -> list[tuple[str, T]]:
         """All entries by name, sorted."""
-        return sorted(self._entries.items(), key=lambda item: item[0])
+        return sorted(self._filled().items(), key=lambda item: item[0])
 
 
-FORMATS: Registry[Any] = Registry("format", FormatError)
-PASSES: Registry[Any] = Registry("pass", OptionsError)
+FORMATS: Registry[Any] = Registry("format", FormatError, ("model.formats",))
+PASSES: Registry[Any] = Registry("pass", OptionsError, ("passes.analysis", "passes.transform"))
 
 
 def walk(package: ModuleType) -> None:
