@@ -79,9 +79,10 @@ screenshots: setup
 demo-weights: setup
 	@$(PY) -m model.data.train_demos
 
+# Every file there that has a main of its own.
 bench: setup-test
-	@for file in tests/benchmarks/bench_*.py; do \
-	    name=$${file##*/}; echo "== $${name%.py}"; $(PY) -m tests.benchmarks."$${name%.py}"; \
+	@for file in $$(grep -l '__main__' tests/benchmarks/*.py || true); do \
+	    name=$${file##*/}; echo "== $${name%.py}"; $(PY) -m "tests.benchmarks.$${name%.py}"; \
 	done
 
 clean:
