@@ -1,0 +1,74 @@
+"""Where the parameters are: per module, each tied weight counted once, where it is first used."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+
+from model.graph import Graph
+from model.meta import Weight
+from passes.base import Context, NoOptions, Report, Row, analysis
+
+
+@dataclass(slots=True)
+class _Count:
+    parameters: int = 0
+    trainable: int = 0
+    buffers: int = 0
+    bytes: float = 0.0
+    tied: list[str] = field(default_factory=list)  # type: ignore[assignment]
+
+    def add(self, weight: Weight) -> None:
+        self.bytes += weight.elements * weight.float_bits / 8
+        if weight.role != "parameter":
+            self.buffers += weight.elements
+            return
+        self.parameters += weight.elements
+        self.trainable += weight.elements if weight.trainable else 0
+
+
+@analysis("parameters", "Parameters", instant=True)
+def parameters(graph: Graph, options: NoOptions, context: Context) -> tuple[Graph, Report]:
+    """Parameters per module: how many, how many of them trainable, buffers, and bytes in the source's dtype.
+
+    A weight that several nodes share is counted at the first of them; the others name it under `tied`.
+    """
+    counts: dict[str, _Count] = defaultdict(_Count)
+    ops: dict[str, str] = {}
+    seen: set[str] = set()
+    for node in graph:
+        if node.weights:
+            ops.setdefault(node.target, node.op)
+        for name in node.weights.values():
+            count = counts[node.target]
+            if name not in seen:
+                count.add(graph.weights[name])
+            elif not name.startswith(node.target + ".") and name not in count.tied:
+                count.tied.append(name)
+            seen.add(name)
+    rows = tuple(_row(path, ops[path], count) for path, count in counts.items())
+    return graph, Report("parameters", rows, totals(graph))
+
+
+def _row(path: str, op: str, count: _Count) -> Row:
+    return {
+        "module": path,
+        "op": op,
+        "parameters": count.parameters,
+        "trainable": count.trainable,
+        "buffers": count.buffers,
+        "bytes": round(count.bytes),
+        "tied": tuple(count.tied),
+    }
+
+
+def totals(graph: Graph) -> Row:
+    """Parameters of the whole graph, each once."""
+    held = [w for w in graph.weights.values() if w.role == "parameter"]
+    total, trainable = sum(w.elements for w in held), sum(w.elements for w in held if w.trainable)
+    return {
+        "parameters": total,
+        "trainable": trainable,
+        "frozen": total - trainable,
+        "bytes": round(sum(w.elements * w.float_bits / 8 for w in held)),
+    }
