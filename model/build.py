@@ -63,7 +63,9 @@ class _Builder:
     def _load(self, name: str) -> Tensor:
         weight = self.graph.weights[name]
         if weight.key is None:
-            raise GraphError("The model was opened without weights, so it cannot run.", "Open it with weights.")
+            raise GraphError(
+                "The model was opened without weights, so it cannot run.", "Open it with weights."
+            )
         value = to_torch(self.store.get(weight.key))
         if weight.role != "parameter":
             return value
@@ -114,7 +116,9 @@ class _Builder:
                 inner._parameters[port] = self._parameter(name)
             else:
                 inner._buffers[port] = self.tensors[name]
-        effective = {p: self._effective(node, p) for p in node.weights if p in node.precision or p in node.sparsity}
+        effective = {
+            p: self._effective(node, p) for p in node.weights if p in node.precision or p in node.sparsity
+        }
         return Compressed(inner, node.op, effective) if effective else inner
 
     def _parameter(self, name: str) -> nn.Parameter:
@@ -125,7 +129,9 @@ class _Builder:
         chosen, sparsity = node.precision.get(port), node.sparsity.get(port)
         mask = None
         if sparsity and sparsity.mask is not None:
-            mask = unpack_mask(to_torch(self.store.get(sparsity.mask)), node.ports[port].sizes(self.graph.symbols))
+            mask = unpack_mask(
+                to_torch(self.store.get(sparsity.mask)), node.ports[port].sizes(self.graph.symbols)
+            )
         return Effective(chosen.format if chosen else None, mask)
 
     # -- nodes
@@ -150,20 +156,32 @@ class _Builder:
         values = [self._arg(a) for a in node.args]
         if self.graph.structure == "tensor":
             return values[0]
-        return dict(zip(self.graph.output_names, values, strict=True)) if self.graph.structure == "dict" else tuple(values)
+        return (
+            dict(zip(self.graph.output_names, values, strict=True))
+            if self.graph.structure == "dict"
+            else tuple(values)
+        )
 
     def _call_module(self, node: Node) -> fx.Node:
-        chosen = tuple(sorted((p, str(c.format)) for p, c in node.precision.items() if p in ("weight", "bias")))
+        chosen = tuple(
+            sorted((p, str(c.format)) for p, c in node.precision.items() if p in ("weight", "bias"))
+        )
         masks = tuple(sorted((p, str(s.mask)) for p, s in node.sparsity.items()))
         source = self._arg(node.args[0])
         if "data_in" in node.precision:
             source = self._quantised(source, node, "data_in")
-        return self.fx.create_node("call_module", self.leaves[node.target, chosen, masks], (source,), {}, node.id)
+        return self.fx.create_node(
+            "call_module", self.leaves[node.target, chosen, masks], (source,), {}, node.id
+        )
 
     def _call_function(self, node: Node) -> fx.Node:
         target = self.callables.get(node.target) if node.call == "opaque" else function_of(node.target)
         if target is None:
-            raise GraphError(f"{node.id} is opaque, and its function is not at hand.", "Open the model's source again.", node.id)
+            raise GraphError(
+                f"{node.id} is opaque, and its function is not at hand.",
+                "Open the model's source again.",
+                node.id,
+            )
         args = tuple(self._function_arg(node, i, a) for i, a in enumerate(node.args))
         kwargs = {k: self._arg(a) for k, a in node.kwargs.items()}
         return self.fx.create_node("call_function", target, args, kwargs, node.id)

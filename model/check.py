@@ -44,7 +44,9 @@ def _outputs_exist(graph: Graph) -> Iterator[Problem]:
         for ref in node.inputs:
             source = graph.nodes.get(ref.node)
             if source and not 0 <= ref.output < (source.outputs or 1):
-                yield Problem(node.id, f"{node.id} takes output {ref.output} of {ref.node}, which has no such output.")
+                yield Problem(
+                    node.id, f"{node.id} takes output {ref.output} of {ref.node}, which has no such output."
+                )
 
 
 def _one_output(graph: Graph) -> Iterator[Problem]:

@@ -60,7 +60,7 @@ class Document:
         self._saved = self._state
 
     @property
-    def state(self) -> State:
+    def present(self) -> State:
         """The present recipe and graph."""
         return self._state
 
@@ -95,7 +95,13 @@ class Document:
         if after == before:
             return None
         last = self._undo[-1] if self._undo else None
-        if last and merge_key is not None and last.merge_key == merge_key and not self._redo and before != self._saved:
+        if (
+            last
+            and merge_key is not None
+            and last.merge_key == merge_key
+            and not self._redo
+            and before != self._saved
+        ):
             self._undo[-1] = Edit(label, last.before, after, merge_key)
         else:
             self._undo.append(Edit(label, before, after, merge_key))
@@ -119,9 +125,9 @@ class Document:
         self._undo.append(edit)
         return self._move(edit.label, edit.after)
 
-    def saved(self, path: Path) -> None:
-        """Note that the present state lies in `path`."""
-        self.path, self._saved = path, self._state
+    def saved(self, path: Path, state: State) -> None:
+        """Note that `state` lies in `path`."""
+        self.path, self._saved = path, state
 
     def snapshot(self) -> Project:
         """The project with the present recipe and graph, to be saved."""

@@ -176,7 +176,9 @@ class Graph:
         for name in ids:
             left = [u for u in users[name] if u not in gone]
             if left:
-                raise GraphError(f"{name} is still used by {', '.join(left)}.", "Re-wire its users first.", name)
+                raise GraphError(
+                    f"{name} is still used by {', '.join(left)}.", "Re-wire its users first.", name
+                )
             if self.nodes[name].call in ("placeholder", "output"):
                 raise GraphError(f"{name} is an {self.nodes[name].call} and cannot be removed.", node=name)
         nodes = {k: n for k, n in self.nodes.items() if k not in gone}

@@ -66,9 +66,13 @@ def graph_from_json(data: dict[str, Any]) -> Graph:
         )
         faults = [p for p in check(graph) if p.severity == "error"]
     except (EspalierError, KeyError, TypeError, ValueError, AttributeError) as error:
-        raise ProjectError(f"The graph in the file is damaged: {error!s}.", "Open an older copy of it.") from error
+        raise ProjectError(
+            f"The graph in the file is damaged: {error!s}.", "Open an older copy of it."
+        ) from error
     if faults:
-        raise ProjectError(f"The graph in the file is not legal: {faults[0].message}", "Open an older copy of it.")
+        raise ProjectError(
+            f"The graph in the file is not legal: {faults[0].message}", "Open an older copy of it."
+        )
     return graph
 
 

@@ -41,7 +41,9 @@ def from_folder(spec: str) -> Loaded:
     """A model saved with `save_pretrained`; raises SourceError."""
     path = Path(spec).expanduser().resolve()
     if not (path / "config.json").exists():
-        raise SourceError(f"{path.name} has no config.json, so it is no Hugging Face folder.", f"Give {KINDS}.")
+        raise SourceError(
+            f"{path.name} has no config.json, so it is no Hugging Face folder.", f"Give {KINDS}."
+        )
     if not any(path.glob("*.safetensors")) and not any(path.glob("*.bin")):
         raise SourceError(f"{path.name} holds a configuration but no weights.",
                           "Add model.safetensors, or open it as config:TYPE?….")  # fmt: skip
@@ -70,7 +72,7 @@ def _pretrained(name: str) -> tuple[nn.Module, dict[str, Any]]:
             cls = getattr(transformers, architecture, AutoModel)
             model = cls.from_pretrained(name, config=config, trust_remote_code=False)
     # Damaged files, unknown architectures, a missing network: transformers and its parsers raise many types.
-    except Exception as error:  # noqa: BLE001
+    except Exception as error:
         raise SourceError(f"{Path(name).name} cannot be loaded: {first_line(error)}",
                           "Check the name, the network or the cache, or give a sound local folder.") from error  # fmt: skip
     return model, example_inputs(model)
@@ -98,7 +100,9 @@ def from_config(spec: str) -> Loaded:
     return Loaded(SourceInfo(spec, f"{kind} (configuration)"), model, example)
 
 
-def _from_config(kind: str, config: Any, task: str, bare: bool, extra: dict[str, Any]) -> tuple[nn.Module, dict[str, Any]]:
+def _from_config(
+    kind: str, config: Any, task: str, bare: bool, extra: dict[str, Any]
+) -> tuple[nn.Module, dict[str, Any]]:
     import torch
     import transformers
 
@@ -109,7 +113,7 @@ def _from_config(kind: str, config: Any, task: str, bare: bool, extra: dict[str,
     except EspalierError:
         raise
     # A model's constructor may raise anything for sizes that do not fit together.
-    except Exception as error:  # noqa: BLE001
+    except Exception as error:
         raise SourceError(f"{kind} cannot be built from this configuration: {first_line(error)}",
                           "Correct its values.") from error  # fmt: skip
 
@@ -127,8 +131,10 @@ def _make_config(kind: str, values: dict[str, Any]) -> Any:
     try:
         config = cls(**values)
     # transformers validates with a library whose errors are not exported.
-    except Exception as error:  # noqa: BLE001
-        raise SourceError(f"The {kind} configuration is impossible: {first_line(error)}", "Correct its values.") from error
+    except Exception as error:
+        raise SourceError(
+            f"The {kind} configuration is impossible: {first_line(error)}", "Correct its values."
+        ) from error
     _no_cache(config)
     return config
 
@@ -171,7 +177,10 @@ def _text_inputs(model: Any) -> dict[str, Any]:
     ids = torch.randint(0, config.vocab_size, (2, length))
     found: dict[str, Any] = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
     if getattr(config, "is_encoder_decoder", False):
-        found |= {"decoder_input_ids": torch.randint(0, config.vocab_size, (2, length - 3)), "use_cache": False}
+        found |= {
+            "decoder_input_ids": torch.randint(0, config.vocab_size, (2, length - 3)),
+            "use_cache": False,
+        }
     if getattr(config, "type_vocab_size", 0):
         found["?token_type_ids"] = torch.zeros_like(ids)
     labels = _labels(type(model).__name__, config, found)

@@ -68,7 +68,9 @@ def step_from_json(data: Json, path: str = "step") -> Step:
     name = decode(str, data.get("pass"), f"{path}.pass")
     raw = data.get("options", {})
     options = decode(PASSES.get(name).options, raw, f"{path}.options") if name in PASSES else Raw(raw)
-    return Step(name, options, decode(int, data.get("seed", 0), f"{path}.seed"), bool(data.get("enabled", True)))
+    return Step(
+        name, options, decode(int, data.get("seed", 0), f"{path}.seed"), bool(data.get("enabled", True))
+    )
 
 
 def recipe_to_json(recipe: Recipe) -> Json:
@@ -106,7 +108,9 @@ def save_project(project: Project, store: WeightStore, path: Path, *, everything
         handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
         os.close(handle)
     except OSError as error:
-        raise ProjectError(f"{path} cannot be written ({error.strerror}).", "Choose another folder.") from error
+        raise ProjectError(
+            f"{path} cannot be written ({error.strerror}).", "Choose another folder."
+        ) from error
     try:
         _write(Path(temporary), project, held, outside)
         os.replace(temporary, path)
@@ -118,9 +122,13 @@ def save_project(project: Project, store: WeightStore, path: Path, *, everything
     store.forget_file(path, _inside(path) if held else {})
 
 
-def _outside(keys: list[TensorKey], store: WeightStore, source: SourceInfo, path: Path) -> dict[TensorKey, Location]:
+def _outside(
+    keys: list[TensorKey], store: WeightStore, source: SourceInfo, path: Path
+) -> dict[TensorKey, Location]:
     folders = _source_folders(source)
-    return {k: p for k, p in store.locate(keys).items() if p.path.parent in folders and p.path != path.resolve()}
+    return {
+        k: p for k, p in store.locate(keys).items() if p.path.parent in folders and p.path != path.resolve()
+    }
 
 
 def _source_folders(source: SourceInfo) -> set[Path]:
@@ -129,7 +137,9 @@ def _source_folders(source: SourceInfo) -> set[Path]:
     return {Path(source.spec)} if Path(source.spec).is_dir() else set()
 
 
-def _write(target: Path, project: Project, held: Mapping[TensorKey, Tensor], outside: Mapping[TensorKey, Location]) -> None:
+def _write(
+    target: Path, project: Project, held: Mapping[TensorKey, Tensor], outside: Mapping[TensorKey, Location]
+) -> None:
     with target.open("wb") as raw, zipfile.ZipFile(raw, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, data in _members(project, outside).items():
             archive.writestr(name, json.dumps(data, separators=(",", ":"), allow_nan=False))
@@ -148,7 +158,12 @@ def _members(project: Project, outside: Mapping[TensorKey, Location]) -> dict[st
     graphs = {"base": graph_to_json(project.base)}
     if project.graph is not project.base:
         graphs["graph"] = graph_to_json(project.graph)
-    manifest = {"format": FORMAT, "app": APP, "source": encode(project.source), "outside": _relative(project, outside)}
+    manifest = {
+        "format": FORMAT,
+        "app": APP,
+        "source": encode(project.source),
+        "outside": _relative(project, outside),
+    }
     return {"manifest.json": manifest, "recipe.json": recipe_to_json(project.recipe), "graph.json": graphs,
             "view.json": project.view, "reports.json": project.reports}  # fmt: skip
 
@@ -173,7 +188,15 @@ def load_project(path: Path, store: WeightStore) -> Project:
             members, extras = _read(archive, path)
     except FileNotFoundError as error:
         raise ProjectError(f"There is no file {path.name!r}.", "Check the path.") from error
-    except (zipfile.BadZipFile, OSError, ValueError, KeyError, EOFError, NotImplementedError, UnicodeError) as error:
+    except (
+        zipfile.BadZipFile,
+        OSError,
+        ValueError,
+        KeyError,
+        EOFError,
+        NotImplementedError,
+        UnicodeError,
+    ) as error:
         raise ProjectError(f"{path.name} is not a readable project ({error}).",
                            "Open a complete .espalier file.") from error  # fmt: skip
     project = _decode(_migrate(members, path), extras, path)

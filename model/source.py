@@ -196,7 +196,7 @@ def _exported(spec: str) -> Loaded:
     try:
         program = torch.export.load(os.fspath(path))
     # torch raises many types for a foreign or damaged archive.
-    except Exception as error:  # noqa: BLE001
+    except Exception as error:
         raise SourceError(f"{path.name} is not a readable torch.export file ({first_line(error)}).",
                           "Write it with torch.export.save and this version of torch.") from error  # fmt: skip
     args, kwargs = program.example_inputs or ((), {})

@@ -184,7 +184,9 @@ class WeightStore:
         self._locations.update(moved)
 
 
-def header_of(tensors: Mapping[str, tuple[str, tuple[int, ...], int]], metadata: Mapping[str, str] | None = None) -> bytes:
+def header_of(
+    tensors: Mapping[str, tuple[str, tuple[int, ...], int]], metadata: Mapping[str, str] | None = None
+) -> bytes:
     """The JSON header of a safetensors file for name → (dtype, shape, bytes), unpadded."""
     header: dict[str, Any] = {"__metadata__": dict(metadata)} if metadata else {}
     offset = 0
@@ -194,7 +196,9 @@ def header_of(tensors: Mapping[str, tuple[str, tuple[int, ...], int]], metadata:
     return json.dumps(header, separators=(",", ":")).encode()
 
 
-def write(handle: IO[bytes], tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None, base: int = 0) -> None:
+def write(
+    handle: IO[bytes], tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None, base: int = 0
+) -> None:
     """Stream safetensors data; `base` is the file offset of its first byte, so that the data can be aligned to 64."""
     sizes = {k: (t.dtype, t.shape, t.array.nbytes) for k, t in tensors.items()}
     header = header_of(sizes, metadata)

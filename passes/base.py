@@ -108,7 +108,9 @@ def run_step(graph: Graph, step: Step, context: Context) -> StepResult:
     """Run one step and check what it leaves; raises PassError, OptionsError or what the pass raises."""
     spec: PassSpec = PASSES.get(step.pass_name)
     if not isinstance(step.options, spec.options):
-        raise PassError(f"Step {step.pass_name} holds options of another kind.", "Remove the step and add it again.")
+        raise PassError(
+            f"Step {step.pass_name} holds options of another kind.", "Remove the step and add it again."
+        )
     start = time.perf_counter()
     context.seed = step.seed
     after, report = spec.run(graph, step.options, context)
@@ -116,7 +118,9 @@ def run_step(graph: Graph, step: Step, context: Context) -> StepResult:
         raise PassError(f"The analysis {spec.name} changed the graph.", "Register it as a transform.")
     faults = [p for p in check(after) if p.severity == "error"] if after is not graph else []
     if faults:
-        raise PassError(f"{spec.name} leaves an illegal graph: {faults[0].message}", "Correct the pass.", faults[0].node)
+        raise PassError(
+            f"{spec.name} leaves an illegal graph: {faults[0].message}", "Correct the pass.", faults[0].node
+        )
     return StepResult(after, report, time.perf_counter() - start)
 
 

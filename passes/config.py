@@ -38,7 +38,9 @@ def load_recipe(source: str | Path | Mapping[str, Any], seed: int = 0) -> Recipe
         raise OptionsError(f"{extra[0]} is not a key of a recipe.", nearest(str(extra[0]), ["steps"]))
     if not isinstance(data["steps"], list):
         raise OptionsError("steps is not a list.", "Write steps = [{pass = …, options = {…}}].")
-    return Recipe(tuple(_step(s, f"steps[{i}]", seed) for i, s in enumerate(cast("list[Any]", data["steps"]))))
+    return Recipe(
+        tuple(_step(s, f"steps[{i}]", seed) for i, s in enumerate(cast("list[Any]", data["steps"])))
+    )
 
 
 def recipe_to_dict(recipe: Recipe) -> dict[str, Any]:
@@ -51,11 +53,15 @@ def _read(path: Path) -> Mapping[str, Any]:
         text = path.read_text(encoding="utf-8")
         data: Any = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
     except FileNotFoundError as error:
-        raise OptionsError(f"There is no recipe {str(path)!r}.", "Give the path of a TOML or JSON file.") from error
+        raise OptionsError(
+            f"There is no recipe {str(path)!r}.", "Give the path of a TOML or JSON file."
+        ) from error
     except (OSError, UnicodeDecodeError, json.JSONDecodeError, tomllib.TOMLDecodeError) as error:
         raise OptionsError(f"{path.name} cannot be read: {error}", "Write TOML or JSON.") from error
     if not isinstance(data, Mapping):
-        raise OptionsError(f"{path.name} holds no table.", "Write {steps = [...]} or pass names with options.")
+        raise OptionsError(
+            f"{path.name} holds no table.", "Write {steps = [...]} or pass names with options."
+        )
     return cast("Mapping[str, Any]", data)
 
 
@@ -107,7 +113,9 @@ def _lab_quantize(data: Mapping[str, Any], path: str) -> QuantizeOptions:
     others = [k for k in data if k not in ("by", "default")]
     rules = [_lab_rule(Select(by, (k,)), data[k], join(path, k)) for k in others]
     default = _lab_rule(Select("all"), data.get("default", {}), join(path, "default"))
-    return QuantizeOptions(tuple(r for r in (default, *rules) if r is not None))
+    # A default of None leaves what is not named alone; a named None sets it back to float.
+    kept = [default] if default and any(default.formats.values()) else []
+    return QuantizeOptions((*kept, *(r for r in rules if r is not None)))
 
 
 def _lab_rule(select: Select, entry: Json, path: str) -> Rule | None:
@@ -128,7 +136,7 @@ def lab_formats(config: Mapping[str, Any], path: str) -> dict[str, Format | None
     """{"name": "integer", "data_in_width": 8, …} → format per port; name None → every port float."""
     name = config.get("name")
     if name is None:
-        return dict.fromkeys(PORTS) if len(config) > 1 or path.endswith("config") and "name" in config else {}
+        return dict.fromkeys(PORTS) if "name" in config else {}
     if name not in FORMATS:
         raise OptionsError(f"{join(path, 'name')} is {name!r}.", nearest(str(name), FORMATS))
     fields_ = tuple(f.name for f in fields(FORMATS.get(str(name))))
@@ -165,7 +173,9 @@ def _lab_prune(data: Mapping[str, Any], path: str) -> PruneOptions:
     entry = data.get("weight", {})
     known = {"sparsity", "method", "scope"}
     if not isinstance(entry, Mapping):
-        raise OptionsError(f"{join(path, 'weight')} is {entry!r}.", "Write {sparsity = …, method = …, scope = …}.")
+        raise OptionsError(
+            f"{join(path, 'weight')} is {entry!r}.", "Write {sparsity = …, method = …, scope = …}."
+        )
     entry = cast("Mapping[str, Any]", entry)
     for key in entry:
         if key not in known:
@@ -183,4 +193,7 @@ def _lab_prune(data: Mapping[str, Any], path: str) -> PruneOptions:
                            error.hint) from error  # fmt: skip
 
 
-_LAB_FORMS: dict[str, Callable[[Mapping[str, Any], str], Any]] = {"quantize": _lab_quantize, "prune": _lab_prune}
+_LAB_FORMS: dict[str, Callable[[Mapping[str, Any], str], Any]] = {
+    "quantize": _lab_quantize,
+    "prune": _lab_prune,
+}

@@ -112,7 +112,9 @@ def parse_format(text: str) -> Format:
     """`integer(width=8, frac_width=4)` → Format; raises FormatError. Words may stand unquoted."""
     match = _CALL.match(text)
     if match is None:
-        raise FormatError(f"{text!r} is not a format.", "Write name(key=value, …), e.g. integer(width=8, frac_width=4).")
+        raise FormatError(
+            f"{text!r} is not a format.", "Write name(key=value, …), e.g. integer(width=8, frac_width=4)."
+        )
     name, inner = match.group(1), match.group(2) or ""
     return make_format(name, dict(_pairs(name, inner)))
 
@@ -139,7 +141,9 @@ def _literal(word: str) -> int | float | bool | str:
 def whole(fmt: str, field: str, value: object, low: int, high: int) -> None:
     """Raise FormatError unless `value` is an integer in low…high."""
     if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
-        raise FormatError(f"{fmt}: {field} is {value!r}.", f"{field} must be a whole number from {low} to {high}.")
+        raise FormatError(
+            f"{fmt}: {field} is {value!r}.", f"{field} must be a whole number from {low} to {high}."
+        )
 
 
 def ascending(values: Any) -> Array:

@@ -30,7 +30,12 @@ def _writes_through_view(node: fx.Node) -> bool:
         return False
     base = node.args[0]
     twin = pure_twin(node)
-    return twin is None or not isinstance(base, fx.Node) or _aliases(base) or any(_aliases(u) for u in base.users)
+    return (
+        twin is None
+        or not isinstance(base, fx.Node)
+        or _aliases(base)
+        or any(_aliases(u) for u in base.users)
+    )
 
 
 def _aliases(node: fx.Node) -> bool:

@@ -50,7 +50,11 @@ def trace(
     problems = check(graph)
     faults = [p for p in problems if p.severity == "error"]
     if faults:
-        raise TraceError(f"The captured graph is not legal: {faults[0].message}", "Please report the model.", faults[0].node)
+        raise TraceError(
+            f"The captured graph is not legal: {faults[0].message}",
+            "Please report the model.",
+            faults[0].node,
+        )
     done = time.perf_counter()
     seconds = {"capture": exported - start, "raise": raised - exported, "check": done - raised}
     dynamic = {k: tuple(v) for k, v in raiser.names.dynamic.items()}

@@ -1,0 +1,178 @@
+"""Runs jobs in one warm worker process, one after another, from a thread that only waits.
+
+A worker that dies gives one Failed event; the next job gets a new worker. No Qt in here.
+"""
+
+from __future__ import annotations
+
+import itertools
+import multiprocessing
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+
+from passes.jobs import TERMINAL, Event, Failed, Job, JobEvent, JobInfo, LogLine, Progress, Started, Stopped
+
+GRACE = 1.0
+Listener = Callable[[JobEvent], None]
+
+
+def _entry(pipe: Connection) -> None:
+    from passes.worker import main
+
+    main(pipe)
+
+
+class Worker:
+    """One spawned worker process and our end of its pipe."""
+
+    def __init__(self) -> None:
+        context = multiprocessing.get_context("spawn")
+        self.pipe, theirs = context.Pipe()
+        self.process: BaseProcess = context.Process(
+            target=_entry, args=(theirs,), daemon=True, name="espalier-worker"
+        )
+        self.process.start()
+        theirs.close()
+
+    def stop(self) -> None:
+        """End the process, kindly first; returns when it is gone."""
+        self.pipe.close()
+        self.process.join(0.2)
+        for end in (self.process.terminate, self.process.kill):
+            if self.process.is_alive():
+                end()
+                self.process.join(GRACE)
+
+    def death(self) -> Failed:
+        """Why the process is gone, in words."""
+        self.process.join(GRACE)
+        code = self.process.exitcode or 0
+        why = f"signal {-code}" if code < 0 else f"exit code {code}"
+        hint = "Your project is untouched; run the job again. A common cause is too little memory."
+        return Failed(f"The worker process ended unexpectedly ({why}).", hint)
+
+
+class JobRunner:
+    """Queue of jobs; `listener` is called from the runner's thread with every event."""
+
+    def __init__(self, listener: Listener) -> None:
+        self._listener = listener
+        self._ids = itertools.count(1)
+        self._queue: deque[JobInfo] = deque()
+        self._wake = threading.Condition()
+        self._current: JobInfo | None = None
+        self._cancelled: set[int] = set()
+        self._closing = False
+        self._worker: Worker | None = None
+        self._thread = threading.Thread(target=self._loop, name="espalier-jobs")
+        self._thread.start()
+
+    @property
+    def worker_pid(self) -> int | None:
+        """The worker's process id, for tests and the log."""
+        return self._worker.process.pid if self._worker else None
+
+    def submit(self, title: str, job: Job, *, urgent: bool = False) -> JobInfo:
+        """Queue a job; an urgent one goes before those that wait."""
+        info = JobInfo(next(self._ids), title, job)
+        with self._wake:
+            (self._queue.appendleft if urgent else self._queue.append)(info)
+            self._wake.notify()
+        return info
+
+    def cancel(self, number: int) -> None:
+        """Stop a job, running or waiting."""
+        with self._wake:
+            waiting = next((j for j in self._queue if j.id == number), None)
+            if waiting:
+                self._queue.remove(waiting)
+            elif self._current and self._current.id == number:
+                self._cancelled.add(number)
+            self._wake.notify()
+        if waiting:
+            self._tell(waiting, Stopped())
+
+    def close(self) -> None:
+        """Stop everything and wait for the thread and the process to end."""
+        with self._wake:
+            self._closing = True
+            self._queue.clear()
+            self._wake.notify()
+        self._thread.join()
+
+    # -- in the thread
+
+    def _loop(self) -> None:
+        self._worker = Worker()
+        while (info := self._next()) is not None:
+            self._tell(info, self._run(info))
+            self._current = None
+        self._worker.stop()
+
+    def _next(self) -> JobInfo | None:
+        with self._wake:
+            while not self._queue and not self._closing:
+                self._wake.wait()
+            self._current = None if self._closing else self._queue.popleft()
+            return self._current
+
+    def _alive(self) -> Worker:
+        if self._worker is None or not self._worker.process.is_alive():
+            if self._worker is not None:
+                self._worker.stop()
+            self._worker = Worker()
+        return self._worker
+
+    def _run(self, info: JobInfo) -> Event:
+        """Send the job and pass its events on; returns its terminal event."""
+        worker = self._alive()
+        try:
+            worker.pipe.send(info.job)
+        except (OSError, ValueError):
+            return worker.death()
+        asked: float | None = None
+        while True:
+            event = self._hear(worker)
+            if isinstance(event, TERMINAL):
+                return event
+            if event is not None:
+                self._tell(info, event)
+            if (self._closing or info.id in self._cancelled) and asked is None:
+                asked = time.monotonic()
+                self._ask_to_stop(worker)
+            if asked is not None and time.monotonic() - asked > (0 if self._closing else GRACE):
+                worker.stop()
+                return Stopped()
+
+    def _hear(self, worker: Worker) -> Event | None:
+        """The next event, None after a short silence."""
+        ready = wait([worker.pipe, worker.process.sentinel], timeout=0.05)
+        if worker.pipe in ready:
+            try:
+                return worker.pipe.recv()
+            except (EOFError, OSError):
+                return worker.death()
+        return worker.death() if ready else None
+
+    @staticmethod
+    def _ask_to_stop(worker: Worker) -> None:
+        try:
+            worker.pipe.send(None)
+        except OSError:
+            return
+
+    def _tell(self, info: JobInfo, event: Event) -> None:
+        match event:
+            case Started():
+                info.state, info.started = "running", time.monotonic()
+            case Progress():
+                info.progress = event
+            case LogLine(text):
+                info.log.append(text)
+            case _:
+                info.state, info.finished = type(event).__name__.lower(), time.monotonic()
+        self._listener(JobEvent(info, event))

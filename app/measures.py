@@ -1,0 +1,74 @@
+"""Measured accuracies by recipe and data, so that undo brings a measured score back without a run."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import Any
+
+from model.graph import Graph
+from model.project import Project, recipe_to_json
+from model.recipe import Recipe
+from passes.analysis.evaluate import EvaluateOptions
+from passes.score import Score, static_score
+
+
+def _key(recipe: Recipe) -> str:
+    return json.dumps(recipe_to_json(Recipe(recipe.active)), sort_keys=True)
+
+
+class Measures:
+    """Accuracy and loss by recipe for the data in use; static scores by graph identity."""
+
+    def __init__(self) -> None:
+        self.options = EvaluateOptions()
+        self._found: dict[str, tuple[float, float]] = {}
+        self._static: dict[int, tuple[Graph, Score]] = {}
+
+    def use(self, options: EvaluateOptions) -> None:
+        """Measure on this data from now on; figures of other data are forgotten."""
+        if options != self.options:
+            self.options = options
+            self._found.clear()
+
+    def known(self, recipe: Recipe) -> bool:
+        """Whether a recipe has been measured on the data in use."""
+        return _key(recipe) in self._found
+
+    def put(self, recipe: Recipe, options: EvaluateOptions, summary: dict[str, Any]) -> None:
+        """Keep what an evaluation found, unless other data is in use by now."""
+        if options == self.options:
+            self._found[_key(recipe)] = (summary["accuracy"], summary["loss"])
+
+    def score(self, graph: Graph, recipe: Recipe) -> Score:
+        """Static score of `graph` with what was measured of `recipe`."""
+        static = self._static_score(graph)
+        found = self._found.get(_key(recipe))
+        return static.measured(*found) if found else static
+
+    def _static_score(self, graph: Graph) -> Score:
+        held = self._static.get(id(graph))
+        if held is None or held[0] is not graph:
+            self._static = {k: v for k, v in list(self._static.items())[-20:]}
+            held = self._static[id(graph)] = (graph, static_score(graph))
+        return held[1]
+
+    def to_json(self, recipe: Recipe) -> dict[str, Any]:
+        """{"scores": …} for the project file: baseline and present recipe."""
+        kept = {k: self._found.get(_key(r)) for k, r in (("baseline", Recipe()), ("present", recipe))}
+        found = {k: list(v) for k, v in kept.items() if v}
+        return {"scores": {"options": asdict(self.options), **found}} if found else {}
+
+    def restore(self, project: Project) -> None:
+        """Take the scores of an opened project; what does not fit is left out."""
+        held = project.reports.get("scores")
+        if not isinstance(held, dict):
+            return
+        try:
+            self.options = EvaluateOptions(**held["options"])
+            for name, recipe in (("baseline", Recipe()), ("present", project.recipe)):
+                if name in held:
+                    accuracy, loss = held[name]
+                    self._found[_key(recipe)] = (float(accuracy), float(loss))
+        except (KeyError, TypeError, ValueError):
+            self._found.clear()

@@ -1,0 +1,269 @@
+"""Jobs and their events: what the window and the command line send to a worker process, and hear from it.
+
+No Qt, no torch: the window imports this before its first paint.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from model.errors import EspalierError
+from model.graph import Graph
+from model.meta import TensorKey
+from model.project import Project
+from model.recipe import Recipe, Step
+from model.weights import Location
+from passes.base import Cancelled
+
+Locations = dict[TensorKey, Location]
+
+
+# -- jobs: plain values that travel to the worker
+
+
+@dataclass(frozen=True, slots=True)
+class OpenJob:
+    """Open a source or project."""
+
+    spec: str
+    workdir: Path
+    inputs: tuple[str, ...] = ()
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class OpenResult:
+    """A project with the places of its tensors; `problems` are texts by node."""
+
+    project: Project
+    locations: Locations
+    problems: tuple[Any, ...]
+    seconds: dict[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayJob:
+    """Run a recipe on a base graph."""
+
+    base: Graph
+    recipe: Recipe
+    locations: Locations
+    workdir: Path
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayResult:
+    """The graph after each active step, the reports, and new tensors' places."""
+
+    graphs: tuple[Graph, ...]
+    reports: tuple[Any, ...]
+    seconds: tuple[float, ...]
+    locations: Locations
+
+
+@dataclass(frozen=True, slots=True)
+class AnalyseJob:
+    """Run one analysis on a graph."""
+
+    graph: Graph
+    step: Step
+    locations: Locations
+    workdir: Path
+    source: str
+    tokenizer: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class SaveJob:
+    """Save a project."""
+
+    project: Project
+    locations: Locations
+    path: Path
+    workdir: Path
+    everything: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ExportJob:
+    """Hand a project on; `form` is safetensors, recipe or script."""
+
+    project: Project
+    locations: Locations
+    path: Path
+    form: str
+    workdir: Path
+
+
+@dataclass(frozen=True, slots=True)
+class PluginJob:
+    """Load a plug-in file of the user's."""
+
+    path: Path
+
+
+Job = OpenJob | ReplayJob | AnalyseJob | SaveJob | ExportJob | PluginJob
+
+
+# -- events: plain values that come back; each job ends with exactly one of Done, Failed, Cancelled
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """The worker took the job."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """`done` of `total` (0 = unknown), with a few words."""
+
+    done: int
+    total: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class LogLine:
+    """A line that the job (or the user's model code) printed."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The job's result."""
+
+    result: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The job failed; `details` holds the traceback of a bug, empty for a user's mistake."""
+
+    message: str
+    hint: str = ""
+    node: str | None = None
+    details: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """The job was cancelled."""
+
+
+Event = Started | Progress | LogLine | Done | Failed | Stopped
+TERMINAL = (Done, Failed, Stopped)
+
+
+@dataclass(slots=True)
+class JobInfo:
+    """A job as the window lists it."""
+
+    id: int
+    title: str
+    job: Job
+    state: str = "waiting"
+    progress: Progress | None = None
+    started: float = field(default_factory=time.monotonic)
+    finished: float | None = None
+    log: list[str] = field(default_factory=list)  # type: ignore[assignment]
+    outcome: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class JobEvent:
+    """An event with the job that it belongs to."""
+
+    job: JobInfo
+    event: Event
+
+
+Handler = Callable[[Any, "Channel"], Any]
+
+
+class Channel:
+    """The worker's side of the pipe: sends events, notices a cancel."""
+
+    def __init__(self, pipe: Connection) -> None:
+        self._pipe = pipe
+        self._last = 0.0
+
+    def send(self, event: Event) -> None:
+        """Send one event."""
+        self._pipe.send(event)
+
+    def progress(self, done: int, total: int, text: str) -> None:
+        """Send progress, at most 20 a second; raises Cancelled when the user stopped the job."""
+        if self._pipe.poll():
+            self._pipe.recv()
+            raise Cancelled("The job was cancelled.")
+        now = time.monotonic()
+        if now - self._last > 0.05 or done >= total:
+            self._last = now
+            self.send(Progress(done, total, text))
+
+
+class _Lines(io.TextIOBase):
+    """A standard stream whose lines become events, so that a print in a model's code breaks nothing."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel, self._rest = channel, ""
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, text: str, /) -> int:
+        *lines, self._rest = (self._rest + text).split("\n")
+        for line in lines:
+            if line.strip():
+                self._channel.send(LogLine(line.rstrip()))
+        return len(text)
+
+
+def serve(pipe: Connection, handler: Handler) -> None:
+    """The worker's loop: take a job, run it, send its one terminal event; ends when the pipe closes."""
+    channel = Channel(pipe)
+    while True:
+        try:
+            job = pipe.recv()
+        except (EOFError, OSError, KeyboardInterrupt):
+            return
+        if job is None:
+            continue  # a cancel that came too late
+        with contextlib.suppress(BrokenPipeError):
+            channel.send(Started())
+            channel.send(run_one(job, channel, handler))
+
+
+def run_one(job: Any, channel: Channel, handler: Handler) -> Event:
+    """The terminal event of one job."""
+    lines: Any = _Lines(channel)
+    try:
+        with contextlib.redirect_stdout(lines), contextlib.redirect_stderr(lines):
+            return Done(handler(job, channel))
+    except Cancelled:
+        return Stopped()
+    except EspalierError as error:
+        return Failed(error.message, error.hint, error.node)
+    except MemoryError:
+        return Failed(
+            "The job needs more memory than there is.", "Close other programs, or use a smaller model."
+        )
+    # Worker boundary: the user's model code may raise anything, and the worker must live on.
+    except BaseException as error:  # noqa: BLE001
+        text = "".join(traceback.format_exception(error))
+        return Failed(
+            f"{type(error).__name__}: {str(error).strip()[:500]}",
+            "See the log for where it happened.",
+            None,
+            text,
+        )

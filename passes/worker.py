@@ -1,0 +1,143 @@
+"""The warm worker process: torch lives here, models and data stay loaded between jobs."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from functools import singledispatch
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from model.graph import Graph
+from model.opening import Opened, open_any, open_source
+from model.project import keys_of, save_project
+from model.weights import WeightStore
+from passes.base import Context, is_instant, run_step
+from passes.jobs import (
+    AnalyseJob,
+    Channel,
+    ExportJob,
+    Locations,
+    OpenJob,
+    OpenResult,
+    PluginJob,
+    ReplayJob,
+    ReplayResult,
+    SaveJob,
+    serve,
+)  # fmt: skip
+from passes.replay import Memo, replay
+
+
+@dataclass(slots=True)
+class _State:
+    """What stays warm: stores by working folder, replay results by base, functions of opaque nodes by source."""
+
+    stores: dict[Path, WeightStore] = field(default_factory=dict)  # type: ignore[assignment]
+    memos: OrderedDict[str, Memo] = field(default_factory=OrderedDict)  # type: ignore[assignment]
+    opened: OrderedDict[str, dict[str, Any]] = field(default_factory=OrderedDict)  # type: ignore[assignment]
+    files: int = 0
+
+
+_STATE = _State()
+
+
+def main(pipe: Connection) -> None:
+    """Entry point of the spawned process: warm up, then serve."""
+    import torch
+    import transformers  # noqa: F401
+
+    torch.set_num_threads(max(1, torch.get_num_threads()))
+    serve(pipe, handle)
+
+
+@singledispatch
+def handle(job: Any, channel: Channel) -> Any:
+    """Run one job."""
+    raise TypeError(f"unknown job {type(job).__name__}")
+
+
+def _store(workdir: Path, locations: Locations | None = None) -> WeightStore:
+    store = _STATE.stores.setdefault(workdir, WeightStore(workdir))
+    store.add(locations or {})
+    return store
+
+
+def _flush(store: WeightStore) -> Locations:
+    _STATE.files += 1
+    return store.flush(f"tensors-{_STATE.files}-{id(store):x}")
+
+
+@handle.register
+def _open(job: OpenJob, channel: Channel) -> OpenResult:
+    channel.progress(0, 0, f"opening {job.spec}")
+    opened = open_any(job.spec, job.workdir, job.inputs, job.seed)
+    _STATE.stores[job.workdir] = opened.store
+    _remember(opened)
+    channel.progress(0, 0, "storing the weights")
+    _flush(opened.store)
+    locations = opened.store.locate(keys_of(opened.project.base, opened.project.graph))
+    seconds = opened.traced.seconds if opened.traced else {}
+    return OpenResult(opened.project, locations, opened.problems, seconds)
+
+
+def _remember(opened: Opened) -> None:
+    _STATE.opened[opened.project.source.spec] = opened.callables
+    while len(_STATE.opened) > 4:
+        _STATE.opened.popitem(last=False)
+
+
+def _callables(graph: Graph, spec: str, workdir: Path) -> dict[str, Any]:
+    """Functions of opaque nodes; a project with some opens its source again once."""
+    if not any(n.call == "opaque" for n in graph):
+        return {}
+    if spec not in _STATE.opened:
+        _remember(open_source(spec, workdir))
+    return _STATE.opened[spec]
+
+
+@handle.register
+def _replay(job: ReplayJob, channel: Channel) -> ReplayResult:
+    store = _store(job.workdir, job.locations)
+    memo = _STATE.memos.setdefault(f"{job.workdir}", Memo())
+    context = Context(
+        store, progress=channel.progress, callables=_callables(job.base, job.source, job.workdir)
+    )
+    done = replay(job.base, job.recipe, context, memo)
+    graphs = tuple(r.graph for r in done.results)
+    _flush(store)
+    return ReplayResult(graphs, done.reports, tuple(r.seconds for r in done.results),
+                        store.locate(keys_of(*graphs)))  # fmt: skip
+
+
+@handle.register
+def _analyse(job: AnalyseJob, channel: Channel) -> Any:
+    store = _store(job.workdir, job.locations)
+    callables = {} if is_instant(job.step) else _callables(job.graph, job.source, job.workdir)
+    context = Context(store, progress=channel.progress, callables=callables, tokenizer=job.tokenizer)
+    return run_step(job.graph, job.step, context).report
+
+
+@handle.register
+def _save(job: SaveJob, channel: Channel) -> Locations:
+    store = _store(job.workdir, job.locations)
+    channel.progress(0, 0, f"saving {job.path.name}")
+    save_project(job.project, store, job.path, everything=job.everything)
+    return store.locate(keys_of(job.project.base, job.project.graph))
+
+
+@handle.register
+def _export(job: ExportJob, channel: Channel) -> Any:
+    from passes.export import export
+
+    store = _store(job.workdir, job.locations)
+    channel.progress(0, 0, f"exporting to {job.path.name}")
+    return export(job.project, store, job.form, job.path)
+
+
+@handle.register
+def _plugin(job: PluginJob, channel: Channel) -> tuple[str, ...]:
+    from passes.plugins import load_plugin
+
+    return tuple(load_plugin(job.path))
