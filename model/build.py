@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -27,7 +28,24 @@ def build(graph: Graph, store: WeightStore, callables: Callables | None = None) 
     Inputs are keyword arguments named as the placeholders; results leave as the original's did (tensor,
     tuple, or a dict by name). Raises GraphError for a graph without weights, ProjectError for missing tensors.
     """
+    if graph.runs == "module":
+        return _recorded(graph, store, callables or {})
     return _Builder(graph, store, callables or {}).module()
+
+
+def _recorded(graph: Graph, store: WeightStore, callables: Callables) -> Any:
+    """The original module with the leaves that have choices swapped."""
+    original: Any = callables.get("model")
+    if original is None:
+        raise GraphError("This model runs only with its own code, which is not at hand.", "Open its source again.")
+    builder = _Builder(graph, store, callables)
+    module: Any = copy.deepcopy(original).eval()
+    for node in graph:
+        if node.call == "call_module" and (node.precision or node.sparsity):
+            module.set_submodule(node.target, builder.whole_leaf(node))
+    live = {**dict(module.named_parameters()), **dict(module.named_buffers())}
+    module.espalier_weights = {n: v for n, v in live.items() if n in graph.weights} | builder.tensors_used
+    return module
 
 
 def parameters_of(module: nn.Module) -> dict[str, Tensor]:
@@ -59,13 +77,12 @@ class _Builder:
         self.items: dict[Ref, fx.Node] = {}
         self.tensors = {name: self._load(name) for name in graph.weights}
         self.leaves: dict[tuple[Any, ...], str] = {}
+        self.tensors_used: dict[str, Tensor] = {}
 
     def _load(self, name: str) -> Tensor:
         weight = self.graph.weights[name]
         if weight.key is None:
-            raise GraphError(
-                "The model was opened without weights, so it cannot run.", "Open it with weights."
-            )
+            raise GraphError("The model was opened without weights, so it cannot run.", "Open it with weights.")
         value = to_torch(self.store.get(weight.key))
         if weight.role != "parameter":
             return value
@@ -109,6 +126,13 @@ class _Builder:
             self._attach(self.leaves[key], self._leaf(node))
         self.made_path = self.leaves
 
+    def whole_leaf(self, node: Node) -> nn.Module:
+        """A leaf with all its choices inside, activations too, for a model that cannot be re-wired."""
+        self.tensors_used |= {name: self.tensors[name] for name in node.weights.values()}
+        ends = {p: self._effective(node, p) for p in ("data_in", "data_out") if p in node.precision}
+        parts = (ends.get("data_in"), self._leaf(node), ends.get("data_out"))
+        return nn.Sequential(*(p for p in parts if p is not None))
+
     def _leaf(self, node: Node) -> nn.Module:
         inner = make(node.attrs)
         for port, name in node.weights.items():
@@ -116,9 +140,7 @@ class _Builder:
                 inner._parameters[port] = self._parameter(name)
             else:
                 inner._buffers[port] = self.tensors[name]
-        effective = {
-            p: self._effective(node, p) for p in node.weights if p in node.precision or p in node.sparsity
-        }
+        effective = {p: self._effective(node, p) for p in node.weights if p in node.precision or p in node.sparsity}
         return Compressed(inner, node.op, effective) if effective else inner
 
     def _parameter(self, name: str) -> nn.Parameter:
@@ -129,9 +151,7 @@ class _Builder:
         chosen, sparsity = node.precision.get(port), node.sparsity.get(port)
         mask = None
         if sparsity and sparsity.mask is not None:
-            mask = unpack_mask(
-                to_torch(self.store.get(sparsity.mask)), node.ports[port].sizes(self.graph.symbols)
-            )
+            mask = unpack_mask(to_torch(self.store.get(sparsity.mask)), node.ports[port].sizes(self.graph.symbols))
         return Effective(chosen.format if chosen else None, mask)
 
     # -- nodes
@@ -157,22 +177,16 @@ class _Builder:
         if self.graph.structure == "tensor":
             return values[0]
         return (
-            dict(zip(self.graph.output_names, values, strict=True))
-            if self.graph.structure == "dict"
-            else tuple(values)
+            dict(zip(self.graph.output_names, values, strict=True)) if self.graph.structure == "dict" else tuple(values)
         )
 
     def _call_module(self, node: Node) -> fx.Node:
-        chosen = tuple(
-            sorted((p, str(c.format)) for p, c in node.precision.items() if p in ("weight", "bias"))
-        )
+        chosen = tuple(sorted((p, str(c.format)) for p, c in node.precision.items() if p in ("weight", "bias")))
         masks = tuple(sorted((p, str(s.mask)) for p, s in node.sparsity.items()))
         source = self._arg(node.args[0])
         if "data_in" in node.precision:
             source = self._quantised(source, node, "data_in")
-        return self.fx.create_node(
-            "call_module", self.leaves[node.target, chosen, masks], (source,), {}, node.id
-        )
+        return self.fx.create_node("call_module", self.leaves[node.target, chosen, masks], (source,), {}, node.id)
 
     def _call_function(self, node: Node) -> fx.Node:
         target = self.callables.get(node.target) if node.call == "opaque" else function_of(node.target)

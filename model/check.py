@@ -44,9 +44,7 @@ def _outputs_exist(graph: Graph) -> Iterator[Problem]:
         for ref in node.inputs:
             source = graph.nodes.get(ref.node)
             if source and not 0 <= ref.output < (source.outputs or 1):
-                yield Problem(
-                    node.id, f"{node.id} takes output {ref.output} of {ref.node}, which has no such output."
-                )
+                yield Problem(node.id, f"{node.id} takes output {ref.output} of {ref.node}, which has no such output.")
 
 
 def _one_output(graph: Graph) -> Iterator[Problem]:
@@ -93,7 +91,7 @@ def _symbols_known(graph: Graph) -> Iterator[Problem]:
 
 def _opaque(graph: Graph) -> Iterator[Problem]:
     for node in graph:
-        if node.call == "opaque":
+        if node.call == "opaque" and graph.runs == "graph":
             yield Problem(node.id, f"{node.id} could not be taken apart; it runs as it is.", "warning")
 
 

@@ -100,6 +100,7 @@ class Graph:
     """Nodes in topological order, the weights they name, and the example sizes of the symbols in shapes.
 
     `structure` says how results leave: one tensor, a tuple, or a dict with the keys `output_names`.
+    `runs` "module": recorded from a run; it runs as the original module and cannot be re-wired.
     """
 
     nodes: dict[str, Node]
@@ -107,6 +108,7 @@ class Graph:
     output_names: tuple[str, ...] = ()
     structure: Literal["tensor", "tuple", "dict"] = "tuple"
     symbols: dict[str, int] = field(default_factory=dict)  # type: ignore[assignment]
+    runs: Literal["graph", "module"] = "graph"
 
     def __getitem__(self, node: str) -> Node:
         if node not in self.nodes:
@@ -176,9 +178,7 @@ class Graph:
         for name in ids:
             left = [u for u in users[name] if u not in gone]
             if left:
-                raise GraphError(
-                    f"{name} is still used by {', '.join(left)}.", "Re-wire its users first.", name
-                )
+                raise GraphError(f"{name} is still used by {', '.join(left)}.", "Re-wire its users first.", name)
             if self.nodes[name].call in ("placeholder", "output"):
                 raise GraphError(f"{name} is an {self.nodes[name].call} and cannot be removed.", node=name)
         nodes = {k: n for k, n in self.nodes.items() if k not in gone}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 from model.check import check
 from model.codec import decode, decode_arg, encode, encode_arg
@@ -51,6 +51,7 @@ def graph_to_json(graph: Graph) -> dict[str, Any]:
         "output_names": list(graph.output_names),
         "structure": graph.structure,
         "symbols": graph.symbols,
+        "runs": graph.runs,
     }
 
 
@@ -61,18 +62,15 @@ def graph_from_json(data: dict[str, Any]) -> Graph:
             nodes={str(k): node_from_json(str(k), v) for k, v in data["nodes"].items()},
             weights=cast("dict[str, Weight]", decode(dict[str, Weight], data["weights"], "weights")),
             output_names=tuple(decode(tuple[str, ...], data["output_names"], "output_names")),
-            structure=data["structure"],
+            structure=decode(Literal["tensor", "tuple", "dict"], data["structure"], "structure"),
             symbols=decode(dict[str, int], data["symbols"], "symbols"),
+            runs=decode(Literal["graph", "module"], data.get("runs", "graph"), "runs"),
         )
         faults = [p for p in check(graph) if p.severity == "error"]
     except (EspalierError, KeyError, TypeError, ValueError, AttributeError) as error:
-        raise ProjectError(
-            f"The graph in the file is damaged: {error!s}.", "Open an older copy of it."
-        ) from error
+        raise ProjectError(f"The graph in the file is damaged: {error!s}.", "Open an older copy of it.") from error
     if faults:
-        raise ProjectError(
-            f"The graph in the file is not legal: {faults[0].message}", "Open an older copy of it."
-        )
+        raise ProjectError(f"The graph in the file is not legal: {faults[0].message}", "Open an older copy of it.")
     return graph
 
 

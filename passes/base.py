@@ -108,14 +108,15 @@ def run_step(graph: Graph, step: Step, context: Context) -> StepResult:
     """Run one step and check what it leaves; raises PassError, OptionsError or what the pass raises."""
     spec: PassSpec = PASSES.get(step.pass_name)
     if not isinstance(step.options, spec.options):
-        raise PassError(
-            f"Step {step.pass_name} holds options of another kind.", "Remove the step and add it again."
-        )
+        raise PassError(f"Step {step.pass_name} holds options of another kind.", "Remove the step and add it again.")
     start = time.perf_counter()
     context.seed = step.seed
     after, report = spec.run(graph, step.options, context)
     if spec.kind == "analysis" and after is not graph:
         raise PassError(f"The analysis {spec.name} changed the graph.", "Register it as a transform.")
+    if graph.runs == "module" and set(after.nodes) != set(graph.nodes):
+        text = "This model was recorded from a run, so its nodes cannot be added, removed or re-wired."
+        raise PassError(text, "Give a model that torch.export can capture.")
     faults = [p for p in check(after) if p.severity == "error"] if after is not graph else []
     if faults:
         raise PassError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections import OrderedDict
 from dataclasses import dataclass, field
 from functools import singledispatch
@@ -45,10 +46,8 @@ _STATE = _State()
 
 def main(pipe: Connection) -> None:
     """Entry point of the spawned process: warm up, then serve."""
-    import torch
-    import transformers  # noqa: F401
-
-    torch.set_num_threads(max(1, torch.get_num_threads()))
+    for name in ("torch", "torch.export", "transformers"):
+        importlib.import_module(name)
     serve(pipe, handle)
 
 
@@ -90,7 +89,7 @@ def _remember(opened: Opened) -> None:
 
 def _callables(graph: Graph, spec: str, workdir: Path) -> dict[str, Any]:
     """Functions of opaque nodes; a project with some opens its source again once."""
-    if not any(n.call == "opaque" for n in graph):
+    if graph.runs == "graph" and not any(n.call == "opaque" for n in graph):
         return {}
     if spec not in _STATE.opened:
         _remember(open_source(spec, workdir))
@@ -101,9 +100,7 @@ def _callables(graph: Graph, spec: str, workdir: Path) -> dict[str, Any]:
 def _replay(job: ReplayJob, channel: Channel) -> ReplayResult:
     store = _store(job.workdir, job.locations)
     memo = _STATE.memos.setdefault(f"{job.workdir}", Memo())
-    context = Context(
-        store, progress=channel.progress, callables=_callables(job.base, job.source, job.workdir)
-    )
+    context = Context(store, progress=channel.progress, callables=_callables(job.base, job.source, job.workdir))
     done = replay(job.base, job.recipe, context, memo)
     graphs = tuple(r.graph for r in done.results)
     _flush(store)

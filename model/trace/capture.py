@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import logging
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,14 +30,15 @@ class Captured:
 
 
 @contextlib.contextmanager
-def _quiet() -> Iterator[None]:
+def _quiet() -> Generator[None]:
     """Keep torch's export chatter off the terminal, and attention modules off their fused inference path."""
     fast = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)  # the fused kernel can neither train nor be taken apart
     level = logging.getLogger("torch").level
     logging.getLogger("torch").setLevel(logging.CRITICAL)
     try:
-        with warnings.catch_warnings():
+        # torch prints whole graphs when an attempt fails, and the next one may succeed.
+        with warnings.catch_warnings(), redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
             warnings.simplefilter("ignore")
             yield
     finally:

@@ -9,6 +9,8 @@ import torch
 from torch import fx
 from torch.export import ExportedProgram
 
+from model.trace.targets import OpOverload
+
 _DROPPED = ("_assert_", "sym_constrain", "_assert_tensor_metadata", "_functional_assert")
 _WRAPPERS = ("wrap_with_set_grad_enabled", "wrap_with_autocast", "wrap_with_inference_mode")
 
@@ -20,9 +22,13 @@ def functional(program: ExportedProgram) -> ExportedProgram:
     return program.run_decompositions({})
 
 
+def _schema(node: fx.Node) -> Any:
+    return getattr(node.target, "_schema")  # noqa: B009  torch names it private and offers nothing else
+
+
 def mutates(node: fx.Node) -> bool:
     """Whether an operator writes into its first argument."""
-    return isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable
+    return isinstance(node.target, OpOverload) and _schema(node).is_mutable
 
 
 def _writes_through_view(node: fx.Node) -> bool:
@@ -30,23 +36,18 @@ def _writes_through_view(node: fx.Node) -> bool:
         return False
     base = node.args[0]
     twin = pure_twin(node)
-    return (
-        twin is None
-        or not isinstance(base, fx.Node)
-        or _aliases(base)
-        or any(_aliases(u) for u in base.users)
-    )
+    return twin is None or not isinstance(base, fx.Node) or _aliases(base) or any(_aliases(u) for u in base.users)
 
 
 def _aliases(node: fx.Node) -> bool:
-    if not isinstance(node.target, torch._ops.OpOverload) or mutates(node):
+    if not isinstance(node.target, OpOverload) or mutates(node):
         return node.op == "placeholder"
-    return any(r.alias_info is not None for r in node.target._schema.returns)
+    return any(r.alias_info is not None for r in _schema(node).returns)
 
 
 def pure_twin(node: fx.Node) -> Any:
     """The operator that returns what an in-place operator writes (add_ → add), or None."""
-    packet, overload = node.target._schema.name.split("::")[-1], node.target._overloadname  # type: ignore[union-attr]
+    packet, overload = _schema(node).name.split("::")[-1], node.target._overloadname  # type: ignore[union-attr]
     if not packet.endswith("_"):
         return None
     twin = getattr(torch.ops.aten, packet[:-1], None)

@@ -58,9 +58,7 @@ class Raiser:
                 self._plain(node)
         nodes = _alive(self._nodes)
         names, structure = output_names(self.program)
-        return Graph(
-            nodes, named_weights(nodes.values(), self._tensors.found), names, structure, self.names.symbols
-        )
+        return Graph(nodes, named_weights(nodes.values(), self._tensors.found), names, structure, self.names.symbols)
 
     # -- which nodes form one leaf module
 
@@ -72,9 +70,7 @@ class Raiser:
                 module = self._modules.get(path)
                 if module is not None and path and op_of_module(module) and not list(module.children()):
                     calls.setdefault(key, []).append(node)
-        return [
-            (self._places.stack_end(nodes[0])[1], nodes) for nodes in calls.values() if self._is_whole(nodes)
-        ]
+        return [(self._places.stack_end(nodes[0])[1], nodes) for nodes in calls.values() if self._is_whole(nodes)]
 
     def _is_whole(self, nodes: list[fx.Node]) -> bool:
         """One tensor goes in, and only the last node's value comes out."""
@@ -178,11 +174,7 @@ class Raiser:
         path = self._lifted[node.name]
         value: Any = self._held.get(path)
         if value is None:
-            value = (
-                self.program.constants[path]
-                if path in self.program.constants
-                else self.program.state_dict[path]
-            )
+            value = self.program.constants[path] if path in self.program.constants else self.program.state_dict[path]
         return self._tensor(value, path, "constant")
 
     def _arg(self, value: Any) -> Arg:

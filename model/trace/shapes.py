@@ -31,7 +31,7 @@ class Names:
     def _read_input(self, name: str, value: Tensor) -> None:
         for axis, size in enumerate(value.shape):
             place = f"{name}[{axis}]"
-            if isinstance(size, int):
+            if not isinstance(size, torch.SymInt):
                 self.fixed.append(place)
                 continue
             expression = size.node.expr
@@ -70,7 +70,7 @@ class Names:
 
     def meta(self, value: Tensor) -> TensorMeta:
         """Shape and dtype of a fake tensor."""
-        shape = tuple(d if isinstance(d, int) else self._text(d) for d in value.shape)
+        shape = tuple(self._text(d) if isinstance(d, torch.SymInt) else int(d) for d in value.shape)
         return TensorMeta(shape, str(value.dtype).removeprefix("torch."))
 
     def outputs(self, value: Any) -> dict[str, TensorMeta]:

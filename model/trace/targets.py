@@ -21,12 +21,13 @@ _PYTHON: dict[str, Callable[..., Any]] = {
         "sym_float", "sym_int", "sym_max", "sym_min", "sym_not", "sym_ite", "sym_sum", "_sym_sqrt")},
 }  # fmt: skip
 _NAMES: dict[Any, str] = {f: n for n, f in _PYTHON.items()}
+OpOverload = type(torch.ops.aten.add.Tensor)
 _FORBIDDEN = ("from_file",)  # reads and writes files
 
 
 def name_of(target: Any) -> str | None:
     """`aten.add.Tensor`, `_operator.mul`, … or None for a function that a graph may not call."""
-    if isinstance(target, torch._ops.OpOverload):
+    if isinstance(target, OpOverload):
         return str(target)
     try:
         return _NAMES.get(target)
@@ -44,7 +45,7 @@ def function_of(name: str) -> Callable[..., Any]:
     if len(parts) == 3 and parts[1] not in _FORBIDDEN:
         packet = getattr(getattr(torch.ops, parts[0], None), parts[1], None)
         found = getattr(packet, parts[2], None)
-    if not isinstance(found, torch._ops.OpOverload):
+    if not isinstance(found, OpOverload):
         raise ProjectError(f"The graph calls {name!r}, which this version does not know.",
                            "Update Espalier, or open the model's source again.")  # fmt: skip
     return found

@@ -14,6 +14,7 @@ from model.errors import TraceError
 from model.graph import Graph
 from model.trace.capture import Captured, capture
 from model.trace.raising import Raiser
+from model.trace.recording import MODEL, record
 from model.weights import WeightStore
 
 
@@ -42,7 +43,10 @@ def trace(
     torch cannot export at all is recorded from one real run; both are told as problems.
     """
     start = time.perf_counter()
-    captured = Captured(program, "all", ()) if program else capture(model, example)
+    try:
+        captured = Captured(program, "all", ()) if program else capture(model, example)
+    except TraceError as error:
+        return _recorded(model, example, store, error, start)
     exported = time.perf_counter()
     raiser = Raiser(captured.program, model, store)
     graph = raiser.graph()
@@ -60,6 +64,16 @@ def trace(
     dynamic = {k: tuple(v) for k, v in raiser.names.dynamic.items()}
     return Traced(graph, (*problems, *_lost(captured.level, captured.failures, raiser)), seconds, dynamic,
                   tuple(raiser.names.fixed), raiser.callables)  # fmt: skip
+
+
+def _recorded(model: nn.Module, example: dict[str, Any], store: WeightStore, why: TraceError, start: float) -> Traced:
+    captured = time.perf_counter()
+    graph = record(model, example, store)
+    done = time.perf_counter()
+    text = f"{why.message} It was recorded from one run instead: layers can be compressed, but not re-wired."
+    seconds = {"capture": captured - start, "raise": done - captured, "check": 0.0}
+    fixed = tuple(f"{n.target}[{i}]" for n in graph.placeholders for i in range(len(n.ports["data_out"].shape)))
+    return Traced(graph, (Problem(None, text, "warning"), *check(graph)), seconds, {}, fixed, {MODEL: model})
 
 
 def _lost(level: str, failures: tuple[str, ...], raiser: Raiser) -> list[Problem]:
