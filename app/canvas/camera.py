@@ -1,0 +1,52 @@
+"""What part of the canvas is seen, and how large: pure arithmetic between canvas units and screen pixels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+SMALLEST, LARGEST = 0.0002, 4.0
+Area = tuple[float, float, float, float]  # x, y, width, height
+
+
+@dataclass(slots=True)
+class Camera:
+    """`x`, `y` is the canvas point at the top left of the view; `scale` is pixels per canvas unit."""
+
+    scale: float = 1.0
+    x: float = 0.0
+    y: float = 0.0
+
+    def to_canvas(self, px: float, py: float) -> tuple[float, float]:
+        """The canvas point under a pixel."""
+        return self.x + px / self.scale, self.y + py / self.scale
+
+    def to_screen(self, x: float, y: float) -> tuple[float, float]:
+        """The pixel over a canvas point."""
+        return (x - self.x) * self.scale, (y - self.y) * self.scale
+
+    def area(self, width: float, height: float, margin: float = 0.0) -> Area:
+        """The part of the canvas in a view of this size, with a margin in pixels."""
+        m = margin / self.scale
+        return self.x - m, self.y - m, width / self.scale + 2 * m, height / self.scale + 2 * m
+
+    def pan(self, dx: float, dy: float) -> None:
+        """Move the picture by pixels."""
+        self.x -= dx / self.scale
+        self.y -= dy / self.scale
+
+    def zoom(self, factor: float, px: float, py: float) -> None:
+        """Scale by `factor`, holding the pixel (px, py) in place."""
+        x, y = self.to_canvas(px, py)
+        self.scale = min(max(self.scale * factor, SMALLEST), LARGEST)
+        self.x, self.y = x - px / self.scale, y - py / self.scale
+
+    def centre(self, x: float, y: float, width: float, height: float) -> None:
+        """Put a canvas point in the middle of a view."""
+        self.x, self.y = x - width / self.scale / 2, y - height / self.scale / 2
+
+    def fit(self, area: Area, width: float, height: float, margin: float = 48.0, most: float = 1.0) -> None:
+        """Show all of `area`, no larger than `most`."""
+        x, y, w, h = area
+        room_w, room_h = max(width - 2 * margin, 32.0), max(height - 2 * margin, 32.0)
+        self.scale = min(max(min(room_w / max(w, 1.0), room_h / max(h, 1.0), most), SMALLEST), LARGEST)
+        self.centre(x + w / 2, y + h / 2, width, height)

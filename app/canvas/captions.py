@@ -1,0 +1,117 @@
+"""What is written on a node: its name, one secondary line, and how much room they need.
+
+Widths are estimated from a table, so that the layout needs no Qt and depends on facts only, never on choices.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from app.theme import NODE_LABEL, SECONDARY
+from model.graph import Node
+from model.meta import TensorMeta
+from model.ops import spec
+
+TITLES: dict[str, str] = {
+    "linear": "Linear", "conv1d": "Conv1d", "conv2d": "Conv2d", "conv3d": "Conv3d", "layer_norm": "LayerNorm",
+    "group_norm": "GroupNorm", "rms_norm": "RMSNorm", "batch_norm": "BatchNorm", "embedding": "Embedding",
+    "instance_norm": "InstanceNorm", "gelu": "GELU", "relu": "ReLU", "silu": "SiLU", "relu6": "ReLU6",
+    "tanh": "tanh", "elu": "ELU", "selu": "SELU", "scaled_dot_product_attention": "attention",
+    "cross_entropy": "cross-entropy", "__and__": "and", "__or__": "or", "placeholder": "input",
+    "get_attr": "constant", "dropout": "Dropout", "identity": "Identity",
+}  # fmt: skip
+BADGE_ROOM = 62.0
+NODE_HEIGHT = 40.0
+_NARROW, _WIDE = "fijlrtI.,:;'|!()[]·-/ ", "mwMWGOQ@%→×"
+
+
+@dataclass(frozen=True, slots=True)
+class Caption:
+    """The texts of a node and its width on the canvas."""
+
+    name: str
+    detail: str
+    category: str
+    width: float
+
+
+def text_width(text: str, size: float, bold: bool = False) -> float:
+    """About how wide `text` is at `size` px in a wide UI font."""
+    narrow = sum(c in _NARROW for c in text)
+    wide = sum(c in _WIDE for c in text)
+    return size * (0.61 * len(text) - 0.24 * narrow + 0.24 * wide) * (1.1 if bold else 1.0)
+
+
+def shape_text(meta: TensorMeta | None) -> str:
+    """`batch × seq × 128`; a scalar says so."""
+    if meta is None:
+        return ""
+    return " × ".join(str(d).replace("*", "·") for d in meta.shape) or "scalar"
+
+
+def tail(path: str) -> str:
+    """The last part of a dotted path, with the part before it when it is a number."""
+    head, _, last = path.rpartition(".")
+    return f"{head.rpartition('.')[2]}.{last}" if last.isdigit() and head else last
+
+
+def title(op: str) -> str:
+    """An op's name for people."""
+    return TITLES.get(op, op)
+
+
+def caption(node: Node, lone: bool = False) -> Caption:
+    """The caption of `node`; `lone`: it is all there is of its module, and takes the module's name."""
+    weight, out = node.ports.get("weight"), node.ports.get("data_out")
+    return _caption(
+        node.op,
+        node.call,
+        node.module_path if lone and node.call == "call_function" else node.target,
+        lone,
+        weight.shape if weight else None,
+        out.shape if out else None,
+        (out or weight).dtype if (out or weight) else "",  # type: ignore[union-attr]
+    )
+
+
+@lru_cache(maxsize=200_000)
+def _caption(
+    op: str,
+    call: str,
+    path: str,
+    lone: bool,
+    weight: tuple[int | str, ...] | None,
+    out: tuple[int | str, ...] | None,
+    dtype: str,
+) -> Caption:
+    row = spec(op)
+    named = lone or call in ("call_module", "placeholder", "get_attr")
+    name = tail(path) if named else title(op)
+    detail = _detail(op, call, named, weight, out, dtype)
+    badge = BADGE_ROOM if row.quantisable else 0.0
+    need = max(text_width(name, NODE_LABEL) + badge, text_width(detail, SECONDARY) + badge * 0.6)
+    width = min(max(8 * round((need + 30) / 8), 104), 248)
+    return Caption(name, detail, row.category, float(width))
+
+
+def _detail(
+    op: str,
+    call: str,
+    named: bool,
+    weight: tuple[int | str, ...] | None,
+    out: tuple[int | str, ...] | None,
+    dtype: str,
+) -> str:
+    shape = shape_text(TensorMeta(out, dtype)) if out is not None else ""
+    if op == "linear" and weight and len(weight) == 2:
+        return f"Linear {weight[1]} → {weight[0]}"
+    if op.startswith("conv") and weight and len(weight) > 2:
+        return f"{title(op)} {weight[1]} → {weight[0]}, {'×'.join(map(str, weight[2:]))}"
+    if op == "embedding" and weight and len(weight) == 2:
+        return f"Embedding {weight[0]} × {weight[1]}"
+    if weight and spec(op).category == "norm":
+        return f"{title(op)} {' × '.join(map(str, weight))}"
+    if call == "placeholder":
+        return f"{shape} {dtype}".strip()
+    return f"{title(op)} · {shape}" if named and shape else shape or title(op)

@@ -1,0 +1,256 @@
+"""The small panels that float on the canvas: breadcrumb, colour-by, legend and minimap."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from PySide6.QtCore import QPoint, QPointF, QRectF, QSize, Qt, Signal
+from PySide6.QtGui import (
+    QColor,
+    QFontMetricsF,
+    QKeyEvent,
+    QLinearGradient,
+    QMouseEvent,
+    QPainter,
+    QPaintEvent,
+    QPixmap,
+)
+from PySide6.QtWidgets import QWidget
+
+from app.canvas.colouring import Legend
+from app.canvas.primitives import draw_rects, font, pen
+from app.canvas.scene import Scene
+from app.theme import PAD, SEQUENTIAL, SMALL, SPARSITY, Palette
+
+HEIGHT = 27
+
+
+class Card(QWidget):
+    """A rounded panel with one line of pieces of text, some of which can be pressed."""
+
+    pressed = Signal(int)
+
+    def __init__(self, parent: QWidget, palette: Palette, name: str) -> None:
+        super().__init__(parent)
+        self.tokens = palette
+        self.setAccessibleName(name)
+        self.setCursor(Qt.CursorShape.ArrowCursor)
+        self.setMouseTracking(True)
+        self.pieces: list[tuple[str, bool, bool]] = []  # text, strong, can be pressed
+        self.boxes: list[QRectF] = []
+        self.hover = self.focused = -1
+
+    def set_palette(self, palette: Palette) -> None:
+        """Take other colours."""
+        self.tokens = palette
+        self.update()
+
+    def set_pieces(self, pieces: list[tuple[str, bool, bool]]) -> None:
+        """Show these texts; the card takes the width it needs."""
+        if pieces == self.pieces:
+            return
+        self.pieces = pieces
+        x, self.boxes = float(PAD), []
+        for text, strong, _ in pieces:
+            width = QFontMetricsF(font(SMALL + 0.5, strong)).horizontalAdvance(text) + 1
+            self.boxes.append(QRectF(x, 0, width, HEIGHT))
+            x += width
+        self.setAccessibleDescription("".join(p[0] for p in pieces))
+        self.setFocusPolicy(
+            Qt.FocusPolicy.TabFocus if any(p[2] for p in pieces) else Qt.FocusPolicy.NoFocus
+        )
+        self.resize(QSize(int(x + PAD), HEIGHT))
+        self.update()
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        painter = QPainter(self)
+        self.paint_ground(painter)
+        for k, ((text, strong, link), box) in enumerate(zip(self.pieces, self.boxes, strict=True)):
+            lit = link and k in (self.hover, self.focused if self.hasFocus() else -1)
+            ink = self.tokens.accent if lit else self.tokens.text if strong else self.tokens.muted
+            painter.setFont(font(SMALL + 0.5, strong))
+            painter.setPen(QColor(ink))
+            painter.drawText(box, Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignLeft, text)
+        painter.end()
+
+    def paint_ground(self, painter: QPainter) -> None:
+        """The panel itself."""
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        painter.setPen(pen(self.tokens.accent if self.hasFocus() else self.tokens.line))
+        painter.setBrush(QColor(self.tokens.panel))
+        painter.drawRoundedRect(QRectF(self.rect()).adjusted(0.5, 0.5, -0.5, -0.5), 6, 6)
+
+    def _piece(self, spot: QPointF) -> int:
+        for k, box in enumerate(self.boxes):
+            if self.pieces[k][2] and box.adjusted(-3, 0, 3, 0).contains(spot):
+                return k
+        return -1
+
+    def mouseMoveEvent(self, event: QMouseEvent) -> None:
+        piece = self._piece(event.position())
+        if piece != self.hover:
+            self.hover = piece
+            hand = Qt.CursorShape.PointingHandCursor if piece >= 0 else Qt.CursorShape.ArrowCursor
+            self.setCursor(hand)
+            self.update()
+
+    def leaveEvent(self, event: object) -> None:
+        self.hover = -1
+        self.update()
+
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        piece = self._piece(event.position())
+        if piece >= 0 and event.button() == Qt.MouseButton.LeftButton:
+            self.pressed.emit(piece)
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        links = [k for k, p in enumerate(self.pieces) if p[2]]
+        step = {Qt.Key.Key_Right: 1, Qt.Key.Key_Left: -1}.get(Qt.Key(event.key()))
+        if not links:
+            return super().keyPressEvent(event)
+        if step:
+            place = links.index(self.focused) + step if self.focused in links else 0
+            self.focused = links[place % len(links)]
+            self.update()
+        elif event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter, Qt.Key.Key_Space):
+            self.pressed.emit(self.focused if self.focused in links else links[0])
+        else:
+            super().keyPressEvent(event)
+
+    def below(self, piece: int) -> QPoint:
+        """Where a menu of a piece opens."""
+        return self.mapToGlobal(QPoint(int(self.boxes[piece].left()), HEIGHT))
+
+
+class LegendCard(Card):
+    """What the colours mean."""
+
+    def __init__(self, parent: QWidget, palette: Palette) -> None:
+        super().__init__(parent, palette, "Legend")
+        self.legend = Legend("")
+        self._items: list[tuple[float, str, str]] = []
+
+    def set_legend(self, legend: Legend, sparsity: bool) -> None:
+        """Show `legend`; `sparsity`: say what the orange bars are."""
+        self.legend = legend
+        metrics = QFontMetricsF(font(SMALL))
+        x = PAD + metrics.horizontalAdvance(legend.title) + 10
+        self._items = []
+        swatches = [*legend.swatches, *([("sparsity", "")] if sparsity and legend.swatches else [])]
+        for text, colour in swatches:
+            self._items.append((x, text, colour))
+            x += 16 + metrics.horizontalAdvance(text) + 10
+        if legend.low:
+            x += metrics.horizontalAdvance(legend.low) + metrics.horizontalAdvance(legend.high) + 110
+        self.setAccessibleDescription(f"{legend.title}: " + (", ".join(t for t, _ in swatches) or self._range()))
+        self.resize(int(x + 4), HEIGHT)
+        self.update()
+
+    def _range(self) -> str:
+        return f"{self.legend.low} to {self.legend.high}" if self.legend.low else ""
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        painter = QPainter(self)
+        self.paint_ground(painter)
+        painter.setFont(font(SMALL))
+        self._text(painter, PAD, self.legend.title)
+        for x, text, colour in self._items:
+            painter.setPen(Qt.PenStyle.NoPen)
+            painter.setBrush(QColor(colour or SPARSITY))
+            painter.drawRoundedRect(QRectF(x, 9, 10, 9) if colour else QRectF(x - 1, 12, 12, 4), 2, 2)
+            self._text(painter, x + 15, text)
+        if self.legend.low:
+            self._scale(painter)
+        painter.end()
+
+    def _text(self, painter: QPainter, x: float, text: str) -> None:
+        painter.setPen(QColor(self.tokens.muted))
+        painter.drawText(QRectF(x, 0, 800, HEIGHT), Qt.AlignmentFlag.AlignVCenter, text)
+
+    def _scale(self, painter: QPainter) -> None:
+        metrics = QFontMetricsF(font(SMALL))
+        x = PAD + metrics.horizontalAdvance(self.legend.title) + 10
+        self._text(painter, x, self.legend.low)
+        x += metrics.horizontalAdvance(self.legend.low) + 6
+        blend = QLinearGradient(x, 0, x + 88, 0)
+        for k, colour in enumerate(SEQUENTIAL):
+            blend.setColorAt(k / (len(SEQUENTIAL) - 1), QColor(colour))
+        painter.setPen(Qt.PenStyle.NoPen)
+        painter.setBrush(blend)
+        painter.drawRoundedRect(QRectF(x, 9, 88, 9), 2, 2)
+        self._text(painter, x + 94, self.legend.high)
+
+
+class Minimap(QWidget):
+    """The whole graph, small, with the part in view framed; pressing or dragging moves the view there."""
+
+    moved = Signal(float, float)
+
+    def __init__(self, parent: QWidget, palette: Palette, view: Callable[[], QRectF]) -> None:
+        super().__init__(parent)
+        self.tokens, self._view = palette, view
+        self.setAccessibleName("Overview")
+        self.resize(152, 98)
+        self._picture: QPixmap | None = None
+        self._scale, self._left, self._top = 1.0, 0.0, 0.0
+
+    def set_scene(self, scene: Scene | None, palette: Palette) -> None:
+        """Paint the overview anew."""
+        self.tokens = palette
+        self._picture = self._paint(scene) if scene else None
+        self.update()
+
+    def _paint(self, scene: Scene) -> QPixmap:
+        ratio = self.devicePixelRatioF()
+        picture = QPixmap(int(self.width() * ratio), int(self.height() * ratio))
+        picture.setDevicePixelRatio(ratio)
+        picture.fill(Qt.GlobalColor.transparent)
+        width, height = max(scene.layout.width, 1), max(scene.layout.height, 1)
+        self._scale = min((self.width() - 14) / width, (self.height() - 14) / height)
+        self._left = (self.width() - width * self._scale) / 2
+        self._top = (self.height() - height * self._scale) / 2
+        painter = QPainter(picture)
+        self._boxes(painter, scene.layout.group_rects[scene.layout.group_open], self.tokens.group)
+        self._boxes(painter, scene.layout.group_rects[~scene.layout.group_open], self.tokens.muted)
+        self._boxes(painter, scene.layout.node_rects, self.tokens.muted)
+        painter.end()
+        return picture
+
+    def _boxes(self, painter: QPainter, rects: np.ndarray, colour: str) -> None:
+        rects = rects[:: len(rects) // 3000 + 1] * self._scale
+        rects[:, :2] += (self._left, self._top)
+        rects[:, 2:] = np.maximum(rects[:, 2:], 1.0)
+        painter.setPen(Qt.PenStyle.NoPen)
+        painter.setBrush(QColor(colour))
+        draw_rects(painter, rects)
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        painter = QPainter(self)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        painter.setPen(pen(self.tokens.line))
+        painter.setBrush(QColor(self.tokens.panel))
+        painter.drawRoundedRect(QRectF(self.rect()).adjusted(0.5, 0.5, -0.5, -0.5), 6, 6)
+        if self._picture is not None:
+            painter.drawPixmap(0, 0, self._picture)
+            view, k = self._view(), self._scale
+            frame = QRectF(self._left + view.x() * k, self._top + view.y() * k, view.width() * k, view.height() * k)
+            frame = frame.intersected(QRectF(self.rect()).adjusted(2, 2, -2, -2))
+            if frame.width() < 4:
+                frame.adjust(-2, 0, 2, 0)
+            if frame.height() < 4:
+                frame.adjust(0, -2, 0, 2)
+            painter.setPen(pen(self.tokens.accent, 1.4))
+            painter.setBrush(Qt.BrushStyle.NoBrush)
+            painter.drawRect(frame)
+        painter.end()
+
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        self._go(event.position())
+
+    def mouseMoveEvent(self, event: QMouseEvent) -> None:
+        if event.buttons() & Qt.MouseButton.LeftButton:
+            self._go(event.position())
+
+    def _go(self, spot: QPointF) -> None:
+        self.moved.emit((spot.x() - self._left) / self._scale, (spot.y() - self._top) / self._scale)

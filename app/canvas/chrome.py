@@ -1,0 +1,102 @@
+"""The cards on the canvas, where they stand and what they say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+from PySide6.QtCore import QRectF
+from PySide6.QtWidgets import QMenu
+
+from app.canvas.cards import Card, LegendCard, Minimap
+from app.canvas.colouring import MODES
+from app.canvas.scene import Scene
+from app.theme import PAD, Palette
+
+if TYPE_CHECKING:
+    from app.canvas.view import GraphCanvas
+
+
+class Chrome:
+    """Breadcrumb, colour-by, legend and minimap of one canvas."""
+
+    def __init__(self, canvas: GraphCanvas, palette: Palette, view: Callable[[], QRectF]) -> None:
+        self.canvas = canvas
+        self.breadcrumb = Card(canvas, palette, "Where you are")
+        self.colour_by = Card(canvas, palette, "Colour by, and direction")
+        self.legend = LegendCard(canvas, palette)
+        self.minimap = Minimap(canvas, palette, view)
+        self.cards = (self.breadcrumb, self.colour_by, self.legend, self.minimap)
+        self._trail: list[int] = []
+        self.breadcrumb.pressed.connect(self._go)
+        self.colour_by.pressed.connect(self._choose)
+        self.show(False)
+
+    def show(self, visible: bool) -> None:
+        """With or without cards."""
+        for card in self.cards:
+            card.setVisible(visible)
+
+    def set_palette(self, palette: Palette) -> None:
+        """Take other colours."""
+        for card in (self.breadcrumb, self.colour_by, self.legend):
+            card.set_palette(palette)
+
+    def arrange(self) -> None:
+        """Put every card into its corner; small windows do without overview and legend."""
+        width, height = self.canvas.width(), self.canvas.height()
+        self.breadcrumb.move(PAD, PAD)
+        self.colour_by.move(width - self.colour_by.width() - PAD, PAD)
+        self.legend.move(PAD, height - self.legend.height() - PAD)
+        self.minimap.move(width - self.minimap.width() - PAD, height - self.minimap.height() - PAD)
+        full = self.canvas.scene is not None
+        self.minimap.setVisible(full and width > 420 and height > 300)
+        self.legend.setVisible(full and self.legend.width() + 2 * PAD < width)
+        room = self.breadcrumb.width() + self.colour_by.width() + 3 * PAD
+        self.breadcrumb.setVisible(full and room < width)
+
+    def tell(self, scene: Scene, mode: str, title: str) -> None:
+        """Say how the canvas is coloured."""
+        arrow = "across" if scene.layout.horizontal else "down"
+        name = title if mode == "overlay" else MODES[mode]
+        self.colour_by.set_pieces(
+            [("Colour by ", False, False), (f"{name} ▾", True, True), ("   Flow ", False, False), (arrow, True, True)]
+        )
+        self.legend.set_legend(scene.colours.legend, bool(np.isfinite(scene.figures.sparsity).any()))
+        self.arrange()
+
+    def trace(self, scene: Scene, group: int) -> None:
+        """Say which group is in view or selected."""
+        trail = scene.layout.tree.ancestors(group)
+        if trail == self._trail and self.breadcrumb.pieces:
+            return
+        self._trail = trail
+        labels = ["model", *(scene.layout.tree.groups[g].label for g in trail)]
+        pieces = [("model", len(labels) == 1, True)]
+        for k, label in enumerate(labels[1:], 1):
+            pieces += [(" › ", False, False), (label, k == len(labels) - 1, True)]
+        self.breadcrumb.set_pieces(pieces)
+        self.arrange()
+
+    def _go(self, piece: int) -> None:
+        place = piece // 2
+        if place == 0:
+            self.canvas.fit()
+        else:
+            self.canvas.show_group(self._trail[place - 1])
+
+    def _choose(self, piece: int) -> None:
+        if piece == 3:
+            self.canvas.set_horizontal(not self.canvas.horizontal)
+            return
+        menu = QMenu(self.canvas)
+        modes = dict(MODES)
+        if self.canvas.overlay is not None:
+            modes["overlay"] = self.canvas.overlay.title
+        for mode, title in modes.items():
+            action = menu.addAction(title[:1].upper() + title[1:])
+            action.setCheckable(True)
+            action.setChecked(mode == self.canvas.mode)
+            action.triggered.connect(lambda _=False, m=mode: self.canvas.set_mode(m))
+        menu.popup(self.colour_by.below(piece))

@@ -1,0 +1,119 @@
+"""What the canvas shows of the choices and sizes of nodes: badges, bits, sparsity, parameters.
+
+Follows edits node by node, so that an edit of one layer recomputes one row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.canvas.hierarchy import Hierarchy
+from model.graph import Graph, Node
+from model.meta import BITS
+from model.ops import spec
+
+FLOATS: dict[str, str] = {"float32": "fp32", "float16": "fp16", "bfloat16": "bf16", "float64": "fp64"}
+_FIRST = ("weight", "data_in", "data_out", "bias")
+BARS = 8
+
+
+@dataclass(slots=True)
+class Figures:
+    """One row per node; NaN where a figure makes no sense."""
+
+    badges: list[str]
+    bits: NDArray[np.float64]
+    sparsity: NDArray[np.float64]
+    parameters: NDArray[np.float64]
+    _groups: dict[int, GroupFigures] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, graph: Graph) -> Figures:
+        """The figures of all nodes."""
+        size = len(graph)
+        blank = (np.full(size, np.nan) for _ in range(3))
+        figures = cls([""] * size, *blank)
+        for i, node in enumerate(graph):
+            figures._set(i, node, graph)
+        return figures
+
+    def update(self, graph: Graph, ids: Iterable[str], index: dict[str, int]) -> None:
+        """Recompute some rows."""
+        for name in ids:
+            self._set(index[name], graph.nodes[name], graph)
+        self._groups.clear()
+
+    def _set(self, i: int, node: Node, graph: Graph) -> None:
+        self.badges[i] = badge(node)
+        self.bits[i] = weight_bits(node)
+        self.sparsity[i] = sparsity(node)
+        self.parameters[i] = parameters(node, graph) if node.weights else np.nan
+
+    def group(self, tree: Hierarchy, number: int) -> GroupFigures:
+        """The figures of a whole group."""
+        found = self._groups.get(number)
+        if found is None:
+            found = self._groups[number] = self._sum(tree.members(number))
+        return found
+
+    def _sum(self, members: list[int]) -> GroupFigures:
+        rows = np.array(sorted(members), np.int64)
+        bits = self.bits[rows] if len(rows) else np.zeros(0)
+        bits = bits[~np.isnan(bits)]
+        parts = np.array_split(bits, min(BARS, len(bits))) if len(bits) else []
+        total = float(np.nansum(self.parameters[rows])) if len(rows) else 0.0
+        return GroupFigures(int(total), tuple(float(p.mean()) for p in parts), rows)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupFigures:
+    """Parameters of a group, the bits of its layers (averaged into a few bars), and its rows."""
+
+    parameters: int
+    bars: tuple[float, ...]
+    rows: NDArray[np.int64]
+
+
+def badge(node: Node) -> str:
+    """The format on a node's badge; the float it is stored in where it could be quantised and is not."""
+    for port in _FIRST:
+        if port in node.precision:
+            return node.precision[port].label
+    for precision in node.precision.values():
+        return precision.label
+    ports = spec(node.op).quantisable
+    meta = next((node.ports[p] for p in ("weight", *ports) if p in node.ports), None) if ports else None
+    return FLOATS.get(meta.dtype, "") if meta else ""
+
+
+def weight_bits(node: Node) -> float:
+    """Bits of one weight of a layer that can be quantised."""
+    if "weight" in node.precision:
+        return float(node.precision["weight"].format.bits)
+    meta = node.ports.get("weight")
+    return float(BITS.get(meta.dtype, 32)) if meta and "weight" in spec(node.op).quantisable else np.nan
+
+
+def sparsity(node: Node) -> float:
+    """The pruned share of a layer's weight."""
+    chosen = node.sparsity.get("weight") or next(iter(node.sparsity.values()), None)
+    return float(chosen.ratio) if chosen else np.nan
+
+
+def parameters(node: Node, graph: Graph) -> float:
+    """Elements of the node's own parameters."""
+    named = (graph.weights.get(w) for w in node.weights.values())
+    return float(sum(w.elements for w in named if w and w.role == "parameter")) or np.nan
+
+
+def amount(value: float) -> str:
+    """`16 512`, `198 k`, `4.4 M`, `7.2 G`, with thin spaces."""
+    for unit, size in (("G", 1e9), ("M", 1e6), ("k", 1e5)):
+        if value >= size:
+            scaled = value / (1e3 if unit == "k" else size)
+            return f"{scaled:.0f} {unit}" if scaled >= 100 else f"{scaled:.3g} {unit}"
+    return f"{value:,.0f}".replace(",", "\u2009")

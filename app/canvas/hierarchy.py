@@ -1,0 +1,162 @@
+"""The module tree of a graph: which node sits in which group, and how each group is wired inside.
+
+Edges are cut at the borders of groups into ports, so that equal blocks are equal values wherever they stand.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.canvas.captions import Caption, tail
+from model.graph import Graph, Node
+
+IN, OUT = -1, -2  # the group's own border as an end of a wire
+Tensor = tuple[int, int]  # (node number, output number)
+Wire = tuple[int, int, int, int]  # (from child, its port, to child, its port)
+
+
+class Cancelled(Exception):
+    """The result is no longer wanted."""
+
+
+@dataclass(slots=True)
+class Group:
+    """One namespace. `children` holds node n as n, group g as ~g and stub s as nodes + s."""
+
+    path: str
+    label: str
+    parent: int
+    depth: int
+    place: int = 0
+    children: list[int] = field(default_factory=list)
+    wires: dict[Wire, Tensor] = field(default_factory=dict)
+    ins: dict[Tensor, int] = field(default_factory=dict)
+    outs: dict[Tensor, int] = field(default_factory=dict)
+    size: int = 0
+    key: int = 0
+    wiring: int = 0
+    twins: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Stub:
+    """One end of a cut edge: where a shared tensor comes in, or (`uses` > 0) where it leaves for many."""
+
+    source: int
+    group: int
+    label: str
+    uses: int = 0
+
+
+@dataclass(slots=True)
+class Hierarchy:
+    """The tree of one graph. Built once per structure; open and closed groups do not change it."""
+
+    ids: tuple[str, ...]
+    captions: list[Caption | None]
+    keys: list[int]
+    home: list[int]
+    groups: list[Group]
+    stubs: list[Stub]
+    paths: dict[str, int]
+    show_scalars: bool
+    index: dict[str, int] = field(default_factory=dict)
+    edges: NDArray[np.int64] = field(default_factory=lambda: np.zeros((0, 2), np.int64))
+
+    def group_of(self, path: str) -> int:
+        """The number of the group that shows `path`; merged groups answer with the one that holds them."""
+        while path and path not in self.paths:
+            path = path.rpartition(".")[0]
+        return self.paths.get(path, 0)
+
+    def ancestors(self, group: int) -> list[int]:
+        """The groups around and including `group`, outermost first, without the root."""
+        found: list[int] = []
+        while group > 0:
+            found.append(group)
+            group = self.groups[group].parent
+        return found[::-1]
+
+    def members(self, group: int) -> list[int]:
+        """All nodes inside a group, at any depth."""
+        found: list[int] = []
+        stack = [group]
+        while stack:
+            for child in self.groups[stack.pop()].children:
+                if child < 0:
+                    stack.append(~child)
+                elif child < len(self.ids):
+                    found.append(child)
+        return found
+
+
+def same_structure(before: Graph, after: Graph) -> bool:
+    """The graphs differ in choices only, so that nothing moves."""
+    if len(before) != len(after):
+        return False
+    pairs = zip(before.nodes.items(), after.nodes.items(), strict=True)
+    return all(i == j and (a is b or _facts(a) == _facts(b)) for (i, a), (j, b) in pairs)
+
+
+def _facts(node: Node) -> tuple[object, ...]:
+    return node.op, node.call, node.target, node.args, node.kwargs, node.module_path, node.ports
+
+
+def open_all(tree: Hierarchy) -> frozenset[str]:
+    """Every group open."""
+    return frozenset(g.path for g in tree.groups[1:])
+
+
+def default_open(tree: Hierarchy, limit: int = 60) -> frozenset[str]:
+    """Open as deep as stays readable; of identical siblings only the first."""
+    chosen: set[str] = set()
+    visible = len(tree.groups[0].children)
+    level = [0]
+    while level:
+        following: list[int] = []
+        for number in level:
+            seen: set[int] = set()
+            for child in tree.groups[number].children:
+                if child >= 0 or tree.groups[~child].key in seen:
+                    continue
+                group = tree.groups[~child]
+                seen.add(group.key)
+                if visible + len(group.children) - 1 <= limit:
+                    visible += len(group.children) - 1
+                    chosen.add(group.path)
+                    following.append(~child)
+        level = following
+    return frozenset(chosen)
+
+
+def count_twins(groups: list[Group]) -> None:
+    """Set `twins`: how many siblings (itself included) are built the same."""
+    for group in groups:
+        kids = [~c for c in group.children if c < 0]
+        same = Counter(groups[k].key for k in kids)
+        for k in kids:
+            groups[k].twins = same[groups[k].key]
+
+
+def intern_keys(groups: list[Group], keys: list[int], stub_keys: list[int], cancelled: Callable[[], bool]) -> None:
+    """Number the groups by what is inside them: `key` whatever the order of wires, `wiring` in order."""
+    seen: dict[object, int] = {}
+    wirings: dict[object, int] = {}
+    nodes = len(keys)
+    for group in reversed(groups):
+        if cancelled():
+            raise Cancelled
+        inside = tuple(
+            keys[c] if 0 <= c < nodes else -1 - groups[~c].key if c < 0 else stub_keys[c - nodes]
+            for c in group.children
+        )
+        ports = (len(group.ins), len(group.outs))
+        name = tail(group.label)
+        kind = "" if name.rpartition(".")[2].isdigit() else name
+        group.key = seen.setdefault((inside, frozenset(group.wires), ports, kind), len(seen))
+        group.wiring = wirings.setdefault((tuple(group.wires), ports), len(wirings))

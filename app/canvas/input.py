@@ -1,0 +1,217 @@
+"""Pointer, wheel and keyboard on the canvas, turned into gestures and calls."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import ClassVar
+
+from PySide6.QtCore import QEvent, QPointF, QRectF, Qt
+from PySide6.QtGui import QHelpEvent, QKeyEvent, QMouseEvent, QWheelEvent
+from PySide6.QtWidgets import QToolTip, QWidget
+
+from app.canvas import walk
+from app.canvas.gestures import Gesture, Pan, RubberBand
+from app.canvas.paint import DETAIL_FROM
+from app.canvas.scene import Hit
+from app.canvas.stage import Stage
+from app.theme import Palette
+
+_ADD = Qt.KeyboardModifier.ControlModifier
+_BAND = Qt.KeyboardModifier.ShiftModifier
+STEP = 1.25
+
+
+class Input(Stage):
+    """A stage that listens. What a click means is the subclass's business."""
+
+    WAYS: ClassVar[dict[Qt.Key, walk.Way]] = {
+        Qt.Key.Key_Left: "left",
+        Qt.Key.Key_Right: "right",
+        Qt.Key.Key_Up: "up",
+        Qt.Key.Key_Down: "down",
+    }
+
+    def __init__(self, parent: QWidget | None, palette: Palette) -> None:
+        super().__init__(parent, palette)
+        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        self.setMouseTracking(True)
+        self._gesture: Gesture | None = None
+
+    # ---- what the subclass does
+
+    def selection(self) -> tuple[str, ...]:
+        """Ids of the selected nodes."""
+        raise NotImplementedError
+
+    def select(self, ids: Iterable[str], reveal: bool = False) -> None:
+        """Select nodes."""
+        raise NotImplementedError
+
+    def members(self, hit: Hit) -> list[str]:
+        """Ids of the nodes that a hit stands for."""
+        raise NotImplementedError
+
+    def toggle(self, place: int) -> None:
+        """Open or close the group at a place of the layout."""
+        raise NotImplementedError
+
+    def activate(self, node: str) -> None:
+        """A node was double-clicked."""
+        raise NotImplementedError
+
+    # ---- gestures call these
+
+    def hit(self, spot: QPointF) -> Hit | None:
+        """What is at a pixel."""
+        return self.scene.hit(*self.camera.to_canvas(spot.x(), spot.y())) if self.scene else None
+
+    def click(self, spot: QPointF, add: bool) -> None:
+        """Select what is at a pixel; a triangle opens or closes its group."""
+        hit = self.hit(spot)
+        if hit and hit.triangle and not add:
+            self.toggle(hit.place)
+            return
+        header = hit is not None and (hit.kind == "node" or self.on_header(hit, spot))
+        found = self.members(hit) if hit and header else []
+        if not add:
+            self.select(found)
+        elif found:
+            now = self.selection()
+            gone = set(found) if set(found) <= set(now) else set()
+            self.select([i for i in now if i not in gone] + ([] if gone else found))
+
+    def on_header(self, hit: Hit, spot: QPointF) -> bool:
+        """Whether a hit on a group is on a closed one or on the head of an open one."""
+        assert self.scene is not None
+        if not self.scene.layout.group_open[hit.place]:
+            return True
+        y = self.camera.to_canvas(spot.x(), spot.y())[1]
+        return bool(y - self.scene.layout.group_rects[hit.place, 1] <= 34)
+
+    def show_band(self, band: QRectF | None) -> None:
+        """Show or take away the rubber band."""
+        self.marks.band = band
+        self.update()
+
+    def select_band(self, band: QRectF, add: bool) -> None:
+        """Select the nodes, and all in the closed groups, that a band touches."""
+        if self.scene is None:
+            return
+        x, y = self.camera.to_canvas(band.x(), band.y())
+        area = (x, y, band.width() / self.camera.scale, band.height() / self.camera.scale)
+        ids = self.scene.layout.tree.ids
+        found = [ids[i] for i in self.scene.layout.nodes[self.scene.nodes_in(area)].tolist()]
+        for place in self.scene.groups_in(area).tolist():
+            if not self.scene.layout.group_open[place]:
+                found += self.members(Hit("group", place))
+        self.select([*self.selection(), *found] if add else found)
+
+    # ---- events
+
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        self.setFocus(Qt.FocusReason.MouseFocusReason)
+        add = bool(event.modifiers() & _ADD)
+        spot = event.position()
+        if event.button() == Qt.MouseButton.LeftButton:
+            kind = RubberBand if event.modifiers() & _BAND else Pan
+            self._gesture = kind(self, spot, add)
+        elif event.button() == Qt.MouseButton.MiddleButton:
+            self._gesture = Pan(self, spot)
+
+    def mouseMoveEvent(self, event: QMouseEvent) -> None:
+        if self._gesture is not None:
+            self._gesture.move(event.position())
+        else:
+            self.hover(event.position())
+
+    def mouseReleaseEvent(self, event: QMouseEvent) -> None:
+        gesture, self._gesture = self._gesture, None
+        if gesture is not None:
+            gesture.end(event.position())
+
+    def mouseDoubleClickEvent(self, event: QMouseEvent) -> None:
+        hit = self.hit(event.position())
+        if hit is None or event.button() != Qt.MouseButton.LeftButton:
+            return
+        if hit.kind == "node":
+            self.activate(self.members(hit)[0])
+        elif not hit.triangle and self.on_header(hit, event.position()):
+            self.toggle(hit.place)
+
+    def hover(self, spot: QPointF) -> None:
+        """Mark what the pointer is over; an edge shows its shape."""
+        if self.scene is None:
+            return
+        hit = self.hit(spot)
+        rect = edge = None
+        if hit and hit.kind == "node":
+            rect = tuple(self.scene.layout.node_rects[hit.place].tolist())
+        elif self.camera.scale >= DETAIL_FROM and (hit is None or self.scene.layout.group_open[hit.place]):
+            edge = self.scene.edge_at(*self.camera.to_canvas(spot.x(), spot.y()), 5 / self.camera.scale)
+        changed = (rect, edge) != (self.marks.hover, self.marks.hover_edge)
+        self.marks.hover, self.marks.hover_edge, self.marks.spot = rect, edge, spot
+        if changed:
+            self.update()
+
+    def leaveEvent(self, event: QEvent) -> None:
+        self.marks.hover = self.marks.hover_edge = None
+        self.update()
+
+    def wheelEvent(self, event: QWheelEvent) -> None:
+        pixels, turned = event.pixelDelta(), event.angleDelta()
+        if not pixels.isNull() and not event.modifiers() & _ADD:
+            self.camera.pan(pixels.x(), pixels.y())
+            self.moved()
+        else:
+            amount = pixels.y() / 200 if not pixels.isNull() else turned.y() / 480
+            self.zoom_at(2.0**amount, event.position())
+        event.accept()
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        key = Qt.Key(event.key())
+        if key in self.WAYS:
+            self._walk(self.WAYS[key], bool(event.modifiers() & _BAND))
+        elif key == Qt.Key.Key_Escape:
+            self._escape()
+        elif key == Qt.Key.Key_A and event.modifiers() & _ADD:
+            self.select(self.scene.layout.tree.ids if self.scene else ())
+        elif key == Qt.Key.Key_F and not event.modifiers():
+            self.fit()
+        elif key in (Qt.Key.Key_Plus, Qt.Key.Key_Equal, Qt.Key.Key_Minus):
+            self.zoom_by(1 / STEP if key == Qt.Key.Key_Minus else STEP)
+        elif key in (Qt.Key.Key_Return, Qt.Key.Key_Enter) and self.selection():
+            self.activate(self.selection()[-1])
+        else:
+            super().keyPressEvent(event)
+
+    def _escape(self) -> None:
+        gesture, self._gesture = self._gesture, None
+        if gesture is not None:
+            gesture.cancel()
+        else:
+            self.select(())
+
+    def _walk(self, way: walk.Way, add: bool) -> None:
+        if self.scene is None:
+            return
+        now = self.selection()
+        found = walk.step(self.scene, now[-1] if now else None, way)
+        if found is not None:
+            self.select([*(i for i in now if i != found), found] if add else [found])
+            self.bring(self.scene.layout.tree.index[found])
+
+    def event(self, event: QEvent) -> bool:
+        if event.type() == QEvent.Type.ToolTip and isinstance(event, QHelpEvent):
+            QToolTip.showText(event.globalPos(), self.note_at(QPointF(event.pos())), self)
+            return True
+        return super().event(event)
+
+    def note_at(self, spot: QPointF) -> str:
+        """The tool tip of a pixel: a node's full name and its problem."""
+        hit = self.hit(spot)
+        if self.scene is None or hit is None or hit.kind != "node":
+            return ""
+        number = int(self.scene.layout.nodes[hit.place])
+        node = self.scene.graph.nodes[self.scene.layout.tree.ids[number]]
+        lines = [node.target if node.call == "call_module" else node.id, self.scene.problems.get(number, "")]
+        return "\n".join(filter(None, lines))

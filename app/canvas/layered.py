@@ -1,0 +1,328 @@
+"""One namespace drawn in layers: sizes and wires in, positions and routes out.
+
+Works in two abstract directions, `along` the flow and `across` it, so that vertical and horizontal share it.
+Long wires get a slot of their own in every layer that they pass: they run through gaps, not through nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from app.canvas.ordering import order, ranks
+
+Wire = tuple[int, int, int, int]
+Point = tuple[float, float]  # (across, along)
+SPACE, LANE, PORT = 20.0, 12.0, 14.0  # between boxes; beside a passing wire; between ports of the border
+GAP_LEAST, GAP_MOST = 24.0, 60.0
+SNAP = 8.0
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """A child: its size, and where wires meet its two sides (empty: anywhere)."""
+
+    across: float
+    along: float
+    ins: tuple[float, ...] = ()
+    outs: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """The border's own needs: room before and after the children, and ports."""
+
+    ins: int = 0
+    outs: int = 0
+    head: float = 0.0
+    tail: float = 0.0
+    before: float = 0.0
+    after: float = 0.0
+    least: float = 0.0
+    keep: tuple[float, float] = (0.0, 0.0)
+    least_along: float = 0.0
+
+
+@dataclass(slots=True)
+class Drawing:
+    """Positions of the children, of the border's ports, and the route of each wire."""
+
+    at: list[Point]
+    ins: list[float]
+    outs: list[float]
+    across: float
+    along: float
+    routes: list[list[Point]]
+
+
+@dataclass(slots=True)
+class _Part:
+    """A box, a port of the border, or the slot of a passing wire, in one layer."""
+
+    rank: int
+    across: float
+    slot: bool = False
+    left: float = 0.0
+    ups: list[tuple[int, float, float, float]] = field(default_factory=list)
+    downs: list[tuple[int, float, float, float]] = field(default_factory=list)
+
+
+def draw(boxes: Sequence[Box], wires: Sequence[Wire], frame: Frame) -> Drawing:
+    """Lay out one namespace."""
+    return _Sketch(boxes, wires, frame).run()
+
+
+class _Sketch:
+    def __init__(self, boxes: Sequence[Box], wires: Sequence[Wire], frame: Frame) -> None:
+        self.boxes, self.frame = boxes, frame
+        self.first = len(boxes)
+        self.last = self.first + frame.ins
+        self.count = self.last + frame.outs
+        ends = [(self._item(a, p, self.first), self._item(b, q, self.last)) for a, p, b, q in wires]
+        self.rank, back = ranks(self.count, ends, self.first, self.last)
+        self.turned = [k in back for k in range(len(wires))]
+        self.wires = [
+            (b, q, a, p) if turned else (a, p, b, q)
+            for (a, b), (_, p, _, q), turned in zip(ends, wires, self.turned, strict=True)
+        ]
+        self.parts = [
+            _Part(self.rank[i], boxes[i].across if i < self.first else 2.0) for i in range(self.count)
+        ]
+        self.routes: list[list[int]] = []
+
+    def _item(self, child: int, port: int, base: int) -> int:
+        return child if child >= 0 else base + port
+
+    def run(self) -> Drawing:
+        """All steps."""
+        pairs = self._slots()
+        self._links(pairs)
+        layers: list[list[int]] = [[] for _ in range(max(self.rank, default=0) + 1)]
+        for i, part in enumerate(self.parts):
+            layers[part.rank].append(i)
+        layers = order(layers, list(pairs))
+        self._pack(layers)
+        for turn in range(8):
+            self._settle(layers, turn)
+        self._settle(layers, -1)
+        return self._finish(layers)
+
+    def _slots(self) -> dict[tuple[int, int], float]:
+        """Give every layer that a wire passes a slot; wires of one tensor share theirs while they run together."""
+        budget = 6 * self.count + 400
+        pairs: dict[tuple[int, int], float] = {}
+        lanes: dict[tuple[int, int, int], int] = {}
+        users = [0] * self.count
+        for a, _, _, _ in self.wires:
+            users[a] += 1
+        for a, p, b, _ in self.wires:
+            route = [a]
+            span = range(self.rank[a] + 1, self.rank[b])
+            if len(span) > budget:
+                self.routes.append([a, b])
+                continue
+            for r in span:
+                key = (a, -1 if a >= self.first else p, r)
+                if key not in lanes:
+                    lanes[key] = len(self.parts)
+                    self.parts.append(_Part(r, 2.0, True))
+                    budget -= 1
+                route.append(lanes[key])
+            route.append(b)
+            for u, v in zip(route, route[1:], strict=False):
+                straight = 8.0 if self.parts[u].slot and self.parts[v].slot else 1.0
+                pairs.setdefault((u, v), 3.0 if straight == 1.0 and users[a] == 1 else straight)
+            self.routes.append(route)
+        return pairs
+
+    def _links(self, pairs: dict[tuple[int, int], float]) -> None:
+        """Neighbours pull centre to centre: pulling port to port would make a chain of blocks drift sideways."""
+        for (u, v), weight in pairs.items():
+            start, end = self.parts[u].across / 2, self.parts[v].across / 2
+            self.parts[u].downs.append((v, start, end, weight))
+            self.parts[v].ups.append((u, end, start, weight))
+
+    def _anchor(self, item: int, port: int, top: bool) -> float:
+        if item < self.first:
+            box = self.boxes[item]
+            known = box.ins if top else box.outs
+            if port < len(known):
+                return known[port]
+        return self.parts[item].across / 2
+
+    def _room(self, a: int, b: int) -> float:
+        """Least distance between the left edges of two neighbours."""
+        one, two = self.parts[a], self.parts[b]
+        ports = self.first <= a < self.count and self.first <= b < self.count
+        space = PORT if ports else LANE if one.slot or two.slot else SPACE
+        return one.across + space
+
+    def _pack(self, layers: list[list[int]]) -> None:
+        for layer in layers:
+            place = 0.0
+            for k, v in enumerate(layer):
+                self.parts[v].left = place
+                if k + 1 < len(layer):
+                    place += self._room(v, layer[k + 1])
+            shift = place / 2
+            for v in layer:
+                self.parts[v].left -= shift
+
+    def _settle(self, layers: list[list[int]], turn: int) -> None:
+        """Move every layer as near to its neighbours' medians as its order allows."""
+        down = turn % 2 == 0
+        for layer in layers if down else reversed(layers):
+            wishes: list[float] = []
+            weights: list[float] = []
+            for v in layer:
+                part = self.parts[v]
+                near = part.ups + part.downs if turn < 0 else part.ups if down else part.downs
+                wish, weight = self._wish(part, near)
+                wishes.append(wish)
+                weights.append(weight)
+            rooms = [self._room(a, b) for a, b in zip(layer, layer[1:], strict=False)]
+            for v, left in zip(layer, spread(wishes, weights, rooms), strict=True):
+                self.parts[v].left = left
+
+    def _wish(self, part: _Part, near: list[tuple[int, float, float, float]]) -> tuple[float, float]:
+        if not near:
+            return part.left, 0.05
+        if len(near) == 1:
+            u, own, other, weight = near[0]
+            return self.parts[u].left + other - own, weight
+        places = sorted((self.parts[u].left + other - own, weight) for u, own, other, weight in near)
+        half = sum(w for _, w in places) / 2
+        seen = 0.0
+        for k, (place, weight) in enumerate(places):
+            seen += weight
+            if seen > half:
+                return place, half * 2
+            if seen == half:
+                return (place + places[k + 1][0]) / 2, half * 2
+        return places[-1][0], half * 2
+
+    def _finish(self, layers: list[list[int]]) -> Drawing:
+        frame, parts = self.frame, self.parts
+        low = min((p.left for p in parts), default=0.0)
+        high = max((p.left + p.across for p in parts), default=0.0)
+        across = max(high - low + frame.before + frame.after, frame.least)
+        shift = frame.before + (across - frame.before - frame.after - (high - low)) / 2 - low
+        for part in parts:
+            part.left = round(part.left + shift, 1)
+        self._keep_ports(across)
+        joints = self._joints()
+        tops, bottoms, along = self._levels(layers, joints)
+        at = [(parts[i].left, tops[self.rank[i]]) for i in range(self.first)]
+        routes = [self._route(k, joints, tops, bottoms, along) for k in range(len(self.wires))]
+        ins = [parts[i].left + 1 for i in range(self.first, self.last)]
+        outs = [parts[i].left + 1 for i in range(self.last, self.count)]
+        return Drawing(at, ins, outs, across, along, routes)
+
+    def _keep_ports(self, across: float) -> None:
+        """Hold the border's inputs clear of what is written in its head, if there is room."""
+        low, high = self.frame.keep[0], across - self.frame.keep[1]
+        ports = sorted(range(self.first, self.last), key=lambda i: self.parts[i].left)
+        if not ports or high - low < PORT * len(ports):
+            return
+        rooms = [PORT] * (len(ports) - 1)
+        wishes = [min(max(self.parts[i].left, low), high) for i in ports]
+        for i, left in zip(ports, spread(wishes, [1.0] * len(ports), rooms), strict=True):
+            self.parts[i].left = left
+
+    def _joints(self) -> list[tuple[float, float]]:
+        """Where each wire leaves and arrives, across; wires into one box are spread in the order they come."""
+        arrivals: dict[int, list[int]] = {}
+        for k, (_, _, b, _) in enumerate(self.wires):
+            if b < self.first and not self.boxes[b].ins:
+                arrivals.setdefault(b, []).append(k)
+        ends = [self.parts[b].left + self._anchor(b, q, True) for _, _, b, q in self.wires]
+        starts = [self.parts[a].left + self._anchor(a, p, False) for a, p, _, _ in self.wires]
+        for b, ks in arrivals.items():
+            self._spread_arrivals(b, ks, ends, starts)
+        return list(zip(starts, ends, strict=True))
+
+    def _spread_arrivals(self, b: int, ks: list[int], ends: list[float], starts: list[float]) -> None:
+        part = self.parts[b]
+        came = {k: starts[k] if len(self.routes[k]) == 2 else self._middle(self.routes[k][-2]) for k in ks}
+        groups: dict[float, list[int]] = {}
+        for k in ks:
+            groups.setdefault(round(came[k], 1), []).append(k)
+        places = sorted(groups)
+        step = min(24.0, (part.across - 24.0) / len(places))
+        middle = part.left + part.across / 2
+        low, high = part.left + 10.0, part.left + part.across - 10.0
+        if low > high:
+            low = high = middle
+        for n, place in enumerate(places):
+            end = middle + (n - (len(places) - 1) / 2) * step
+            if abs(place - end) <= max(SNAP, step / 2) and low <= place <= high:
+                end = place
+            for k in groups[place]:
+                ends[k] = end
+
+    def _middle(self, part: int) -> float:
+        return self.parts[part].left + self.parts[part].across / 2
+
+    def _levels(
+        self, layers: list[list[int]], joints: list[tuple[float, float]]
+    ) -> tuple[list[float], list[float], float]:
+        """Along: the start and end of each layer, and the whole."""
+        frame, count = self.frame, len(layers)
+        swing = [0.0] * count
+        for k, route in enumerate(self.routes):
+            for u, v in zip(route, route[1:], strict=False):
+                start = joints[k][0] if u == route[0] else self._middle(u)
+                end = joints[k][1] if v == route[-1] else self._middle(v)
+                r = self.parts[u].rank
+                swing[r] = max(swing[r], abs(end - start))
+        tops, bottoms = [0.0] * count, [0.0] * count
+        place = 0.0 if frame.ins else frame.head
+        for r, layer in enumerate(layers):
+            border = r == 0 and frame.ins
+            size = frame.head if border else max((self._along(i) for i in layer), default=0.0)
+            tops[r], bottoms[r] = place, place + size
+            gap = min(GAP_LEAST + swing[r] / 12, GAP_MOST)
+            place += size + (gap if r + 1 < count else 0.0)
+        return tops, bottoms, max(place + (0.0 if frame.outs else frame.tail), frame.least_along)
+
+    def _along(self, part: int) -> float:
+        return self.boxes[part].along if part < self.first else 0.0
+
+    def _route(
+        self,
+        k: int,
+        joints: list[tuple[float, float]],
+        tops: list[float],
+        bottoms: list[float],
+        along: float,
+    ) -> list[Point]:
+        route, (x, end) = self.routes[k], joints[k]
+        rank = self.rank[route[0]]
+        first = route[0] >= self.first
+        points = [(x, 0.0 if first else tops[rank] + self._along(route[0])), (x, bottoms[rank])]
+        for part in route[1:-1]:
+            x, rank = self._middle(part), self.parts[part].rank
+            points += [(x, tops[rank]), (x, bottoms[rank])]
+        points.append((end, along if route[-1] >= self.last else tops[self.rank[route[-1]]]))
+        points = [p for n, p in enumerate(points) if n == 0 or p != points[n - 1]]
+        return points[::-1] if self.turned[k] else points
+
+
+def spread(wishes: list[float], weights: list[float], rooms: list[float]) -> list[float]:
+    """Places nearest to the wishes (least squares) that keep the order and the room between neighbours."""
+    offsets = [0.0]
+    for room in rooms:
+        offsets.append(offsets[-1] + room)
+    pools: list[list[float]] = []  # [sum of weighted wishes, weight, how many]
+    for wish, weight, offset in zip(wishes, weights, offsets, strict=False):
+        pools.append([(wish - offset) * weight, weight, 1])
+        while len(pools) > 1 and pools[-2][0] * pools[-1][1] > pools[-1][0] * pools[-2][1]:
+            total, weight_, size = pools.pop()
+            pools[-1][0] += total
+            pools[-1][1] += weight_
+            pools[-1][2] += size
+    places: list[float] = []
+    for total, weight_, size in pools:
+        start = total / weight_
+        places += [start + offsets[len(places) + k] for k in range(int(size))]
+    return places

@@ -1,0 +1,221 @@
+"""Where everything on the canvas stands: one layered drawing per distinct block, put together bottom up.
+
+Pure and deterministic. Depends on structure and on which groups are open, never on choices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.canvas.captions import NODE_HEIGHT, text_width
+from app.canvas.hierarchy import Cancelled, Group, Hierarchy, Tensor
+from app.canvas.layered import Box, Drawing, Frame, draw
+from app.canvas.namespaces import never
+from app.theme import NODE_LABEL, SECONDARY
+
+HEAD, PADDING, CLOSED_HEIGHT, STUB_HEIGHT = 34.0, 16.0, 44.0, 18.0
+COUNTS_ROOM, BARS_ROOM = 150.0, 62.0
+
+Rects = NDArray[np.float64]
+Numbers = NDArray[np.int64]
+
+
+@dataclass(slots=True)
+class Layout:
+    """Rectangles (x, y, width, height) and routes, in canvas units; numbers point into the hierarchy.
+
+    Edge k runs through points[starts[k]:starts[k + 1]] and carries the tensor tensors[k].
+    """
+
+    tree: Hierarchy
+    open_groups: frozenset[str]
+    horizontal: bool
+    width: float
+    height: float
+    nodes: Numbers
+    node_rects: Rects
+    groups: Numbers
+    group_rects: Rects
+    group_open: NDArray[np.bool_]
+    stubs: Numbers
+    stub_rects: Rects
+    points: Rects
+    starts: Numbers
+    tensors: Numbers
+
+
+@dataclass(slots=True)
+class _Block:
+    """A drawn namespace without identities, shared by all its equals. Positions count from its corner."""
+
+    number: int
+    drawing: Drawing
+    width: float
+    height: float
+    nodes: Rects
+    groups: Rects
+    opened: NDArray[np.bool_]
+    stubs: Rects
+    points: Rects
+    lengths: Numbers
+
+
+@dataclass(slots=True)
+class _Names:
+    """The identities of one instance of a block, in the block's order."""
+
+    nodes: list[int] = field(default_factory=list)
+    groups: list[int] = field(default_factory=list)
+    stubs: list[int] = field(default_factory=list)
+    tensors: list[Tensor] = field(default_factory=list)
+
+
+def layout(
+    tree: Hierarchy,
+    open_groups: frozenset[str],
+    horizontal: bool = False,
+    cancelled: Callable[[], bool] = never,
+) -> Layout:
+    """Lay out `tree` with `open_groups` open; raises Cancelled when `cancelled()` turns true."""
+    block, names = _Builder(tree, open_groups, horizontal, cancelled).block(0)
+    starts = np.zeros(len(block.lengths) + 1, np.int64)
+    np.cumsum(block.lengths, out=starts[1:])
+    return Layout(
+        tree, open_groups, horizontal, block.width, block.height,
+        np.array(names.nodes, np.int64), block.nodes, np.array(names.groups, np.int64), block.groups, block.opened,
+        np.array(names.stubs, np.int64), block.stubs, block.points, starts,
+        np.array(names.tensors, np.int64).reshape(-1, 2),
+    )  # fmt: skip
+
+
+class _Builder:
+    def __init__(
+        self, tree: Hierarchy, open_groups: frozenset[str], horizontal: bool, cancelled: Callable[[], bool]
+    ) -> None:
+        self.tree, self.horizontal, self.cancelled = tree, horizontal, cancelled
+        self.open = [g.path in open_groups for g in tree.groups]
+        self.open[0] = True
+        self.memo: dict[object, _Block] = {}
+        self.nodes = len(tree.ids)
+
+    def block(self, number: int) -> tuple[_Block, _Names]:
+        """The drawing of an open group, and who is who in it."""
+        if self.cancelled():
+            raise Cancelled
+        group = self.tree.groups[number]
+        kids: dict[int, tuple[_Block, _Names]] = {}
+        codes: list[int] = []
+        for place, child in enumerate(group.children):
+            if child < 0 and self.open[~child]:
+                kids[place] = self.block(~child)
+                codes.append(-1 - kids[place][0].number)
+            else:
+                codes.append(int(self._width(child)) + (10_000 if child < 0 else 0))
+        key = (group.wiring, tuple(codes), int(_title_width(group)), group.parent < 0)
+        found = self.memo.get(key)
+        if found is None:
+            found = self.memo[key] = self._draw(group, {p: b for p, (b, _) in kids.items()})
+        return found, self._names(group, kids)
+
+    def _width(self, child: int) -> float:
+        if child < 0:
+            return closed_width(self.tree.groups[~child])
+        if child >= self.nodes:
+            return stub_width(self.tree.stubs[child - self.nodes].label)
+        caption = self.tree.captions[child]
+        return caption.width if caption else 0.0
+
+    def _names(self, group: Group, kids: dict[int, tuple[_Block, _Names]]) -> _Names:
+        names = _Names(tensors=list(group.wires.values()))
+        for child in group.children:
+            if child < 0:
+                names.groups.append(~child)
+            elif child < self.nodes:
+                names.nodes.append(child)
+            else:
+                names.stubs.append(child - self.nodes)
+        for _, inner in kids.values():
+            names.nodes += inner.nodes
+            names.groups += inner.groups
+            names.stubs += inner.stubs
+            names.tensors += inner.tensors
+        return names
+
+    def _draw(self, group: Group, kids: dict[int, _Block]) -> _Block:
+        sizes = [self._size(p, c, kids) for p, c in enumerate(group.children)]
+        boxes = [self._box(size, kids.get(p)) for p, size in enumerate(sizes)]
+        drawing = draw(boxes, list(group.wires), self._frame(group))
+        flip = slice(None, None, -1) if self.horizontal else slice(None)
+        at = np.array(drawing.at, float).reshape(-1, 2)[:, flip]
+        rects = np.hstack([at, np.array(sizes, float).reshape(-1, 2)])
+        points = np.array([p for route in drawing.routes for p in route], float).reshape(-1, 2)[:, flip]
+        lengths = np.array([len(r) for r in drawing.routes], np.int64)
+        size = (drawing.across, drawing.along)[flip]
+        codes = np.array(group.children, np.int64)
+        own = codes < 0
+        stub = codes >= self.nodes
+        opened = np.array([p in kids for p in range(len(codes))], bool)
+        inner = [(at[p], b) for p, b in kids.items()]
+        return _Block(
+            len(self.memo), drawing, size[0], size[1],
+            _join(rects[~own & ~stub], [(o, b.nodes) for o, b in inner]),
+            _join(rects[own], [(o, b.groups) for o, b in inner]),
+            np.concatenate([opened[own], *(b.opened for _, b in inner)]),
+            _join(rects[stub], [(o, b.stubs) for o, b in inner]),
+            _join(points, [(o, b.points) for o, b in inner]),
+            np.concatenate([lengths, *(b.lengths for _, b in inner)]),
+        )  # fmt: skip
+
+    def _size(self, place: int, child: int, kids: dict[int, _Block]) -> tuple[float, float]:
+        if place in kids:
+            return kids[place].width, kids[place].height
+        height = CLOSED_HEIGHT if child < 0 else NODE_HEIGHT if child < self.nodes else STUB_HEIGHT
+        return self._width(child), height
+
+    def _box(self, size: tuple[float, float], inner: _Block | None) -> Box:
+        across, along = size[::-1] if self.horizontal else size
+        if inner is None:
+            return Box(across, along)
+        return Box(across, along, tuple(inner.drawing.ins), tuple(inner.drawing.outs))
+
+    def _frame(self, group: Group) -> Frame:
+        ins, outs = len(group.ins), len(group.outs)
+        if group.parent < 0:
+            return Frame(ins, outs)
+        title = _title_width(group)
+        least = title + COUNTS_ROOM
+        if self.horizontal:
+            return Frame(
+                ins, outs, PADDING, PADDING, HEAD + 4, PADDING, HEAD + NODE_HEIGHT, (HEAD + 4, 8.0), least
+            )
+        return Frame(ins, outs, HEAD, PADDING, PADDING, PADDING, least, (title + 4, 12.0))
+
+
+def _join(own: Rects, inner: list[tuple[Rects, Rects]]) -> Rects:
+    """One array: the own rows, then each inner block's rows moved to its place."""
+    if not inner:
+        return own
+    width = own.shape[1]
+    moved = np.concatenate([rows for _, rows in inner])
+    offsets = np.repeat([o for o, _ in inner], [len(rows) for _, rows in inner], axis=0)
+    moved[:, :2] += offsets.reshape(-1, 2)
+    return np.concatenate([own, moved]) if width else moved
+
+
+def _title_width(group: Group) -> float:
+    return 34.0 + text_width(group.label, NODE_LABEL, True)
+
+
+def closed_width(group: Group) -> float:
+    """Width of a closed group's box."""
+    need = max(text_width(group.label, NODE_LABEL, True) + 18, 23 * SECONDARY * 0.56)
+    return min(max(8.0 * round((need + 26 + BARS_ROOM) / 8), 184.0), 304.0)
+
+
+def stub_width(label: str) -> float:
+    """Width of a stub's tag."""
+    return min(8.0 * round((text_width(label, SECONDARY) + 22) / 8), 208.0)

@@ -1,0 +1,276 @@
+"""Builds the Hierarchy of a graph: the module tree first, then the wires cut at its borders."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from app.canvas.captions import Caption, caption
+from app.canvas.hierarchy import IN, OUT, Cancelled, Group, Hierarchy, Stub, Tensor, count_twins, intern_keys
+from model.graph import Arg, Graph, Node, Ref, Slice
+from model.ops import spec
+
+SHARED_GROUPS, SHARED_SPAN = 4, 16  # a tensor used in so many groups, so far apart, is cut into stubs
+
+
+def never() -> bool:
+    """Nobody cancels."""
+    return False
+
+
+def build(graph: Graph, show_scalars: bool = False, cancelled: Callable[[], bool] = never) -> Hierarchy:
+    """The hierarchy of `graph`; raises Cancelled when `cancelled()` turns true."""
+    inputs = [tuple(_sources(n.args, n.kwargs)) for n in graph]
+    index = {name: i for i, name in enumerate(graph.nodes)}
+    shown = _shown(graph, inputs, index, show_scalars)
+    raw = _Paths()
+    place = [raw.add(_path(n)) if s else -1 for n, s in zip(graph, shown, strict=True)]
+    final = raw.resolve(place)
+    groups, where = _groups(raw, final)
+    lone = raw.lone
+    home = [where[final[p]] if p >= 0 else -1 for p in place]
+    captions = [caption(n, lone[p]) if p >= 0 else None for n, p in zip(graph, place, strict=True)]
+    paths = {path: where[final[i]] for path, i in raw.at.items()}
+    seen: dict[Caption, int] = {}
+    keys = [-1 if c is None else seen.setdefault(c, len(seen)) for c in captions]
+    tree = Hierarchy(tuple(index), captions, keys, home, groups, [], paths, show_scalars, index)
+    _Wiring(tree, cancelled).run(inputs)
+    stub_keys = [seen.setdefault(("stub", s.label, s.uses), len(seen)) for s in tree.stubs]  # type: ignore[arg-type]
+    intern_keys(groups, keys, stub_keys, cancelled)
+    count_twins(groups)
+    return tree
+
+
+def _sources(args: tuple[Arg, ...], kwargs: dict[str, Arg]) -> Iterator[Ref]:
+    """Like Node.inputs, without recursion for the common case: this runs for every node of the graph."""
+    for arg in (*args, *kwargs.values()) if kwargs else args:
+        kind = type(arg)
+        if kind is Ref:
+            yield arg  # type: ignore[misc]
+        elif kind is tuple:
+            yield from _sources(arg, {})  # type: ignore[arg-type]
+        elif kind is Slice:
+            yield from _sources((arg.start, arg.stop, arg.step), {})  # type: ignore[union-attr]
+
+
+def _path(node: Node) -> str:
+    return node.module_path.rpartition(".")[0] if node.call == "call_module" else node.module_path
+
+
+def _shown(
+    graph: Graph, inputs: list[tuple[Ref, ...]], index: dict[str, int], show_scalars: bool
+) -> list[bool]:
+    """Which nodes have a box: no shape arithmetic, and no constant that only one node uses."""
+    if show_scalars:
+        return [True] * len(inputs)
+    implicit = {op: spec(op).kind == "implicit_func" for op in {n.op for n in graph}}
+    shown = [not (implicit[n.op] and "data_out" not in n.ports) for n in graph]
+    constants = {n.id: 0 for n in graph if n.call == "get_attr"}
+    if constants:
+        for refs, visible in zip(inputs, shown, strict=True):
+            for name in {r.node for r in refs} if visible else ():
+                if name in constants:
+                    constants[name] += 1
+        for name, uses in constants.items():
+            shown[index[name]] = uses > 1
+    return shown
+
+
+@dataclass(slots=True)
+class _Paths:
+    """The raw module tree, before groups that would only add a frame are dissolved."""
+
+    at: dict[str, int] = field(default_factory=lambda: {"": 0})
+    names: list[str] = field(default_factory=lambda: [""])
+    parent: list[int] = field(default_factory=lambda: [-1])
+    lone: list[bool] = field(default_factory=list)
+
+    def add(self, path: str) -> int:
+        """The number of `path`; parents are made first, so numbers grow downwards."""
+        found = self.at.get(path)
+        if found is None:
+            head, _, _ = path.rpartition(".")
+            parent = self.add(head)
+            found = self.at[path] = len(self.names)
+            self.names.append(path)
+            self.parent.append(parent)
+        return found
+
+    def resolve(self, place: list[int]) -> list[int]:
+        """Raw number → the raw group that shows it, once needless frames are gone."""
+        size = len(self.names)
+        leaves, kids, numbered = [0] * size, [0] * size, [True] * size
+        for p in place:
+            if p >= 0:
+                leaves[p] += 1
+        gone = [False] * size
+        self.lone = [False] * size
+        for i in range(size - 1, 0, -1):
+            up = self.parent[i]
+            self.lone[i] = leaves[i] == 1 and kids[i] == 0
+            container = leaves[i] == 0 and (kids[i] <= 1 or numbered[i])
+            gone[i] = self.lone[i] or container
+            leaves[up] += self.lone[i]
+            kids[up] += kids[i] if container else not self.lone[i]
+            if not self.lone[i] and kids[i] + leaves[i]:
+                numbered[up] &= not container and self.names[i].rpartition(".")[2].isdigit()
+        final = list(range(size))
+        for i in range(1, size):
+            if gone[i]:
+                final[i] = final[self.parent[i]]
+        return final
+
+
+def _groups(raw: _Paths, final: list[int]) -> tuple[list[Group], dict[int, int]]:
+    groups, where = [Group("", "", -1, 0)], {0: 0}
+    for i in range(1, len(raw.names)):
+        if final[i] != i:
+            continue
+        up = where[final[raw.parent[i]]]
+        above = groups[up]
+        label = raw.names[i][len(above.path) + 1 :] if above.path else raw.names[i]
+        where[i] = len(groups)
+        groups.append(Group(raw.names[i], label, up, above.depth + 1))
+    return groups, where
+
+
+class _Wiring:
+    """Fills children and wires, walking the nodes in order so that equal blocks number their parts alike."""
+
+    def __init__(self, tree: Hierarchy, cancelled: Callable[[], bool]) -> None:
+        self.tree, self.groups, self.cancelled = tree, tree.groups, cancelled
+        self.place = [0] * len(tree.ids)
+        self.stub_at: dict[tuple[int, int], int] = {}
+        self.entered = [False] * len(tree.groups)
+        self.entered[0] = True
+
+    def run(self, inputs: list[tuple[Ref, ...]]) -> None:
+        """Place every shown node and connect it to its sources."""
+        index, home = self.tree.index, self.tree.home
+        numbers = [tuple(dict.fromkeys((index[r.node], r.output) for r in refs)) if refs else () for refs in inputs]
+        shared = self._shared(numbers)
+        pairs = [(u, v) for v, sources in enumerate(numbers) for u, _ in sources]
+        self.tree.edges = np.array(pairs, np.int64).reshape(-1, 2)
+        for v, sources in enumerate(numbers):
+            group = home[v]
+            if group < 0:
+                continue
+            if v % 512 == 0 and self.cancelled():
+                raise Cancelled
+            self.place[v] = self._append(group, v)
+            slot = 0
+            for tensor in sources:
+                if home[tensor[0]] >= 0:
+                    self._connect(tensor, v, slot, shared)
+                    slot += 1
+
+    def _append(self, group: int, child: int) -> int:
+        self._enter(group)
+        own = self.groups[group]
+        own.children.append(child)
+        while child < len(self.tree.ids) and group >= 0:
+            self.groups[group].size += 1
+            group = self.groups[group].parent
+        return len(own.children) - 1
+
+    def _enter(self, group: int) -> None:
+        if self.entered[group]:
+            return
+        self.entered[group] = True
+        own = self.groups[group]
+        self._enter(own.parent)
+        own.place = len(self.groups[own.parent].children)
+        self.groups[own.parent].children.append(~group)
+
+    def _shared(self, numbers: list[tuple[Tensor, ...]]) -> dict[int, int]:
+        """Sources that feed many groups far apart → number of those groups."""
+        home = self.tree.home
+        users: dict[int, set[int]] = {}
+        depth = [0] * len(numbers)
+        for v, sources in enumerate(numbers):
+            deepest = -1
+            for u, _ in sources:
+                if depth[u] > deepest:
+                    deepest = depth[u]
+                if home[u] != home[v] and home[v] >= 0:
+                    users.setdefault(u, set()).add(v)
+            depth[v] = deepest + 1
+        found: dict[int, int] = {}
+        for u, nodes in users.items():
+            if len(nodes) >= SHARED_GROUPS:
+                count = len({home[v] for v in nodes})
+                ranks = [depth[v] for v in nodes]
+                if count >= SHARED_GROUPS and max(ranks) - min(ranks) >= SHARED_SPAN:
+                    found[u] = count
+        return found
+
+    def _connect(self, tensor: Tensor, v: int, slot: int, shared: dict[int, int]) -> None:
+        u, output = tensor
+        home = self.tree.home
+        if home[u] == home[v]:
+            wire = (self.place[u], output, self.place[v], slot)
+            self.groups[home[v]].wires[wire] = tensor
+        elif u in shared:
+            self._stub(tensor, v, slot, shared[u])
+        else:
+            self._cross(tensor, v, slot)
+
+    def _stub(self, tensor: Tensor, v: int, slot: int, uses: int) -> None:
+        tree = self.tree
+        u, group = tensor[0], tree.home[v]
+        label = self._stub_label(u)
+        if (u, tree.home[u]) not in self.stub_at:
+            place = self._new_stub(Stub(u, tree.home[u], f"to {uses} places", uses))
+            self.groups[tree.home[u]].wires[(self.place[u], tensor[1], place, 0)] = tensor
+        if (u, group) not in self.stub_at:
+            self._new_stub(Stub(u, group, label))
+        place = self.stub_at[(u, group)]
+        self.groups[group].wires[(place, 0, self.place[v], slot)] = tensor
+
+    def _new_stub(self, stub: Stub) -> int:
+        child = len(self.tree.ids) + len(self.tree.stubs)
+        self.tree.stubs.append(stub)
+        self.stub_at[(stub.source, stub.group)] = place = self._append(stub.group, child)
+        return place
+
+    def _stub_label(self, u: int) -> str:
+        text = self.tree.captions[u]
+        group = self.groups[self.tree.home[u]]
+        name = text.name if text else ""
+        if text and text.category == "io":
+            return name
+        return f"{group.label.rpartition('.')[2]} › {name}" if group.parent >= 0 else name
+
+    def _cross(self, tensor: Tensor, v: int, slot: int) -> None:
+        """Wire a tensor across borders: up from its source, down to its user, each port made once."""
+        groups = self.groups
+        above, below = self.tree.home[tensor[0]], self.tree.home[v]
+        meet = self._meet(above, below)
+        child, port = self.place[v], slot
+        while below != meet:
+            group = groups[below]
+            known = tensor in group.ins
+            number = group.ins.setdefault(tensor, len(group.ins))
+            group.wires[(IN, number, child, port)] = tensor
+            if known:
+                return
+            child, port, below = group.place, number, group.parent
+        source, output = self.place[tensor[0]], tensor[1]
+        while above != meet:
+            group = groups[above]
+            number = group.outs.setdefault(tensor, len(group.outs))
+            group.wires[(source, output, OUT, number)] = tensor
+            source, output, above = group.place, number, group.parent
+        groups[meet].wires[(source, output, child, port)] = tensor
+
+    def _meet(self, a: int, b: int) -> int:
+        groups = self.groups
+        while groups[a].depth > groups[b].depth:
+            a = groups[a].parent
+        while groups[b].depth > groups[a].depth:
+            b = groups[b].parent
+        while a != b:
+            a, b = groups[a].parent, groups[b].parent
+        return a

@@ -1,0 +1,169 @@
+"""Layers of a small directed graph and the order inside each: the first half of a layered drawing.
+
+Sweeps of medians and swaps for the few distinct blocks of a model; igraph for large flat graphs.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right, insort
+from collections.abc import Sequence
+
+Pair = tuple[int, int]
+SMALL = 1500  # parts up to which our own sweeps are affordable
+ROUNDS = 6
+
+
+def ranks(count: int, pairs: Sequence[Pair], first: int, last: int) -> tuple[list[int], set[int]]:
+    """Layer of each of `count` items, and which pairs point backwards (numbers into `pairs`).
+
+    Items from `first` are the border's inputs (layer 0), from `last` its outputs (the last layer).
+    """
+    back = _back(count, pairs)
+    out: list[list[int]] = [[] for _ in range(count)]
+    degree = [0] * count
+    for k, (a, b) in enumerate(pairs):
+        if k in back:
+            a, b = b, a
+        out[a].append(b)
+        degree[b] += 1
+    base = int(last > first)
+    rank = [0 if i >= first else base for i in range(count)]
+    left, ready = degree[:], [i for i in range(count) if degree[i] == 0]
+    for a in ready:
+        for b in out[a]:
+            rank[b] = max(rank[b], rank[a] + 1)
+            left[b] -= 1
+            if left[b] == 0:
+                ready.append(b)
+    for i in range(first):
+        if degree[i] == 0 and out[i]:
+            rank[i] = max(base, min(rank[b] for b in out[i]) - 1)
+    if count > last:
+        end = max((rank[i] for i in range(last)), default=0) + 1
+        for i in range(last, count):
+            rank[i] = end
+    return rank, back
+
+
+def _back(count: int, pairs: Sequence[Pair]) -> set[int]:
+    """The pairs to turn round so that no cycle is left; earlier items stay above later ones."""
+    left = [0] * count
+    out: list[list[Pair]] = [[] for _ in range(count)]
+    for k, (a, b) in enumerate(pairs):
+        out[a].append((b, k))
+        left[b] += 1
+    done, back = [False] * count, set()
+    ready = [i for i in range(count) if left[i] == 0]
+    cursor = 0
+    while True:
+        for a in ready:
+            done[a] = True
+            for b, _ in out[a]:
+                left[b] -= 1
+                if left[b] == 0 and not done[b]:
+                    ready.append(b)
+        while cursor < count and done[cursor]:
+            cursor += 1
+        if cursor == count:
+            return back
+        done[cursor] = True
+        for k, (a, b) in enumerate(pairs):
+            if b == cursor and not done[a]:
+                back.add(k)
+        ready = [cursor]
+        left[cursor] = 0
+
+
+def order(layers: list[list[int]], pairs: Sequence[Pair]) -> list[list[int]]:
+    """The layers with their parts ordered so that few pairs cross; every pair joins neighbouring layers."""
+    if all(len(layer) < 2 for layer in layers):
+        return layers
+    parts = sum(map(len, layers))
+    ups: list[list[int]] = [[] for _ in range(parts)]
+    downs: list[list[int]] = [[] for _ in range(parts)]
+    for a, b in pairs:
+        downs[a].append(b)
+        ups[b].append(a)
+    if parts > SMALL:
+        layers = _by_igraph(layers, pairs)
+        return layers
+    best, fewest = layers, crossings(layers, downs)
+    for turn in range(2 * ROUNDS):
+        if fewest == 0:
+            break
+        layers = _sweep(layers, ups if turn % 2 == 0 else downs, turn % 2 == 0)
+        _swap(layers, ups, downs)
+        found = crossings(layers, downs)
+        if found < fewest:
+            best, fewest = [layer[:] for layer in layers], found
+    return best
+
+
+def crossings(layers: list[list[int]], downs: list[list[int]]) -> int:
+    """How many pairs cross."""
+    total = 0
+    for upper, lower in zip(layers, layers[1:], strict=False):
+        if len(upper) < 2 or len(lower) < 2:
+            continue
+        at = {v: i for i, v in enumerate(lower)}
+        seen: list[int] = []
+        for a in upper:
+            ends = sorted(at[b] for b in downs[a])
+            total += sum(len(seen) - bisect_right(seen, e) for e in ends)
+            for e in ends:
+                insort(seen, e)
+    return total
+
+
+def _sweep(layers: list[list[int]], near: list[list[int]], down: bool) -> list[list[int]]:
+    result = [layer[:] for layer in layers]
+    steps = range(1, len(layers)) if down else range(len(layers) - 2, -1, -1)
+    for k in steps:
+        beside = result[k - 1 if down else k + 1]
+        at = {v: i for i, v in enumerate(beside)}
+        middle: dict[int, float] = {}
+        for i, v in enumerate(result[k]):
+            places = sorted(at[u] for u in near[v])
+            size = len(places)
+            scale = max(len(result[k]) - 1, 1) / max(len(beside) - 1, 1)
+            if not size:
+                middle[v] = float(i)
+            else:
+                middle[v] = (places[(size - 1) // 2] + places[size // 2]) / 2 * scale
+        result[k].sort(key=middle.__getitem__)
+    return result
+
+
+def _swap(layers: list[list[int]], ups: list[list[int]], downs: list[list[int]]) -> None:
+    """Exchange neighbours wherever that removes crossings."""
+    at = {v: i for layer in layers for i, v in enumerate(layer)}
+    for _ in range(4):
+        better = False
+        for layer in layers:
+            for i in range(len(layer) - 1):
+                a, b = layer[i], layer[i + 1]
+                now = _between(ups[a], ups[b], at) + _between(downs[a], downs[b], at)
+                then = _between(ups[b], ups[a], at) + _between(downs[b], downs[a], at)
+                if then < now:
+                    layer[i], layer[i + 1] = b, a
+                    at[a], at[b] = i + 1, i
+                    better = True
+        if not better:
+            return
+
+
+def _between(left: list[int], right: list[int], at: dict[int, int]) -> int:
+    return sum(at[u] > at[v] for u in left for v in right)
+
+
+def _by_igraph(layers: list[list[int]], pairs: Sequence[Pair]) -> list[list[int]]:
+    import igraph
+
+    layer_of = [0] * sum(map(len, layers))
+    for k, layer in enumerate(layers):
+        for v in layer:
+            layer_of[v] = k
+    graph = igraph.Graph(n=len(layer_of), edges=list(dict.fromkeys(pairs)), directed=True)
+    drawn = graph.layout_sugiyama(layers=layer_of, maxiter=24)
+    place = [x for x, _ in drawn.coords[: len(layer_of)]]
+    return [sorted(layer, key=place.__getitem__) for layer in layers]

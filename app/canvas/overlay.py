@@ -1,0 +1,141 @@
+"""What changes from frame to frame and therefore lies above the tiles: selection, hover, rubber band, messages."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from PySide6.QtCore import QPointF, QRectF, Qt
+from PySide6.QtGui import QColor, QFontMetricsF, QPainter
+
+from app.canvas.camera import Area, Camera
+from app.canvas.paint import DETAIL_FROM, Painter
+from app.canvas.primitives import draw_rects, font, pen
+from app.canvas.scene import Scene
+from app.theme import BODY, RADIUS, SECONDARY, SELECTION_WIDTH, Palette
+
+MOST_OUTLINES, MOST_ROUTES = 400, 160
+
+EMPTY = ("No model open", "Open a Hugging Face folder, a Python file or a project, or drop one here.")
+BUSY = "Laying out the graph …"
+
+
+@dataclass(slots=True)
+class Marks:
+    """What is marked at the moment, by place in the layout."""
+
+    nodes: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
+    groups: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
+    routes: list[int] = field(default_factory=list)
+    hover: Area | None = None
+    hover_edge: int | None = None
+    spot: QPointF = field(default_factory=QPointF)
+    band: QRectF | None = None
+
+
+def mark_selection(scene: Scene, selected: tuple[str, ...]) -> Marks:
+    """Outlines of selected nodes and of the closed groups that hide some; routes that leave a single node."""
+    tree, marks = scene.layout.tree, Marks()
+    numbers = [tree.index[name] for name in selected if name in tree.index]
+    if not numbers:
+        return marks
+    chosen = np.zeros(len(tree.ids), bool)
+    chosen[numbers] = True
+    marks.nodes = np.flatnonzero(chosen[scene.layout.nodes])
+    hidden = {tree.home[i] for i in numbers if i not in scene.place_of}
+    around = {g for group in hidden if group >= 0 for g in tree.ancestors(group)}
+    closed = [scene.group_place[g] for g in around if g in scene.group_place]
+    marks.groups = np.array([p for p in closed if not scene.layout.group_open[p]], np.int64)
+    if len(numbers) <= 3:
+        leaving = np.isin(scene.layout.tensors[:, 0], numbers)
+        ends = scene.layout.points[np.maximum(scene.layout.starts[1:] - 1, 0)]
+        arriving = np.zeros(len(ends), bool)
+        for i in numbers:
+            if i in scene.place_of:
+                x, y, w, h = scene.layout.node_rects[scene.place_of[i]].tolist()
+                arriving |= (ends[:, 0] >= x - 1) & (ends[:, 0] <= x + w + 1) & (np.abs(ends[:, 1] - y) < h + 1)
+                if not scene.layout.horizontal:
+                    arriving &= leaving | (ends[:, 1] <= y + 1)
+        marks.routes = np.flatnonzero(leaving | arriving)[:MOST_ROUTES].tolist()
+    return marks
+
+
+def paint_marks(painter: QPainter, scene: Scene, kit: Painter, camera: Camera, marks: Marks, view: QRectF) -> None:
+    """Draw the marks over the picture."""
+    palette = kit.palette
+    painter.save()
+    painter.scale(camera.scale, camera.scale)
+    painter.translate(-camera.x, -camera.y)
+    near = camera.scale >= DETAIL_FROM
+    painter.setRenderHint(QPainter.RenderHint.Antialiasing, near)
+    painter.setBrush(Qt.BrushStyle.NoBrush)
+    if marks.routes:
+        painter.setPen(pen(palette.accent, 1.6))
+        for path in kit.paths(scene, marks.routes):
+            painter.drawPath(path)
+    area = camera.area(view.width(), view.height())
+    painter.setPen(pen(palette.accent, SELECTION_WIDTH))
+    _outlines(painter, scene.layout.node_rects[marks.nodes], area, near)
+    _outlines(painter, scene.layout.group_rects[marks.groups], area, near)
+    if marks.hover and near:
+        painter.setPen(pen(palette.accent, 1.0))
+        painter.drawRoundedRect(QRectF(*marks.hover), RADIUS, RADIUS)
+    if marks.hover_edge is not None:
+        painter.setPen(pen(palette.accent, 1.8))
+        for path in kit.paths(scene, [marks.hover_edge]):
+            painter.drawPath(path)
+    painter.restore()
+    painter.setRenderHint(QPainter.RenderHint.Antialiasing, True)
+    if marks.hover_edge is not None:
+        _note(painter, scene.shape(marks.hover_edge), marks.spot, palette)
+    if marks.band is not None:
+        ground = QColor(palette.accent)
+        ground.setAlpha(28)
+        painter.setPen(pen(palette.accent))
+        painter.setBrush(ground)
+        painter.drawRect(marks.band)
+
+
+def _outlines(painter: QPainter, rects: np.ndarray, area: Area, near: bool) -> None:
+    if not len(rects):
+        return
+    x, y, w, h = area
+    seen = (
+        (rects[:, 0] <= x + w)
+        & (rects[:, 0] + rects[:, 2] >= x)
+        & (rects[:, 1] <= y + h)
+        & (rects[:, 1] + rects[:, 3] >= y)
+    )
+    rects = rects[seen]
+    if near and len(rects) <= MOST_OUTLINES:
+        for row in rects.tolist():
+            painter.drawRoundedRect(QRectF(*row).adjusted(-0.5, -0.5, 0.5, 0.5), RADIUS, RADIUS)
+    else:
+        draw_rects(painter, rects[:: len(rects) // 2000 + 1])
+
+
+def _note(painter: QPainter, text: str, spot: QPointF, palette: Palette) -> None:
+    """A small label beside the pointer."""
+    if not text:
+        return
+    face = font(SECONDARY + 0.5)
+    width = QFontMetricsF(face).horizontalAdvance(text) + 14
+    box = QRectF(spot.x() + 12, spot.y() - 24, width, 19)
+    painter.setPen(pen(palette.line))
+    painter.setBrush(QColor(palette.panel))
+    painter.drawRoundedRect(box, 5, 5)
+    painter.setFont(face)
+    painter.setPen(QColor(palette.text))
+    painter.drawText(box, Qt.AlignmentFlag.AlignCenter, text)
+
+
+def paint_words(painter: QPainter, view: QRectF, title: str, text: str, palette: Palette) -> None:
+    """A message in the middle of the view."""
+    middle = view.center().y()
+    flags = Qt.AlignmentFlag.AlignHCenter | Qt.AlignmentFlag.AlignVCenter | Qt.TextFlag.TextWordWrap
+    painter.setFont(font(BODY + 3, True))
+    painter.setPen(QColor(palette.text))
+    painter.drawText(QRectF(view.x() + 16, middle - 34, view.width() - 32, 26), flags, title)
+    painter.setFont(font(BODY))
+    painter.setPen(QColor(palette.muted))
+    painter.drawText(QRectF(view.x() + 16, middle - 4, view.width() - 32, 40), flags, text)

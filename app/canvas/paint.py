@@ -1,0 +1,290 @@
+"""Paints a piece of the scene in batches, with as much detail as the zoom can show."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+from PySide6.QtCore import QPointF, QRectF, Qt
+from PySide6.QtGui import QColor, QPainter, QPainterPath
+
+from app.canvas.camera import Area
+from app.canvas.captions import NODE_HEIGHT
+from app.canvas.figures import amount
+from app.canvas.layout import CLOSED_HEIGHT, HEAD
+from app.canvas.primitives import draw_lines, draw_rects, font, pen, route_path
+from app.canvas.scene import Found, Scene
+from app.canvas.sprites import DETAILS_FROM, Face, Sprites, write
+from app.theme import EDGE_WIDTH, GROUP_RADIUS, NODE_LABEL, SECONDARY, Palette
+
+DETAIL_FROM = 0.35  # below: plain rectangles and straight lines
+CURVES_FROM = 0.16
+MOST_EDGES, MOST_NODES = 1500, 4000  # per piece, when far away: more cannot be told apart
+
+
+class Painter:
+    """Paints scenes; holds the sprites and the edge paths that repeated painting needs."""
+
+    def __init__(self, palette: Palette) -> None:
+        self.palette = palette
+        self.sprites = Sprites()
+        self._paths: dict[int, QPainterPath] = {}
+        self._scene: Scene | None = None
+
+    def forget(self) -> None:
+        """A new layout or new figures: what was kept no longer holds."""
+        self._paths.clear()
+
+    def paint(self, painter: QPainter, scene: Scene, area: Area, scale: float, ratio: float) -> None:
+        """Paint what of `scene` lies in `area`; `painter` already maps canvas units to pixels."""
+        if self._scene is None or scene.layout is not self._scene.layout:
+            self._paths.clear()
+        self._scene = scene
+        self.sprites.prepare(scale, ratio, self.palette)
+        near = scale >= DETAIL_FROM
+        x, y, w, h = area
+        reach = (x - 8, y - 8, w + 16, h + 16)
+        groups = scene.groups_in(reach)
+        edges = scene.edges_in(reach)
+        nodes = scene.nodes_in(reach)
+        self._frames(painter, scene, groups, scale)
+        self._edges(painter, scene, edges, scale)
+        if near:
+            self._closed(painter, scene, groups)
+            self._nodes(painter, scene, nodes)
+            self._stubs(painter, scene, reach, scale)
+            if scale >= DETAILS_FROM:
+                self._shapes(painter, scene, edges)
+        else:
+            self._far_nodes(painter, scene, nodes, scale)
+            self._far_closed(painter, scene, groups)
+        self._titles(painter, scene, groups, scale)
+
+    def skeleton(self, painter: QPainter, scene: Scene, area: Area, scale: float) -> None:
+        """The least that holds the place of a picture not yet painted: frames large enough to see."""
+        groups = scene.groups_in(area)
+        rects = scene.layout.group_rects[groups]
+        groups = groups[np.minimum(rects[:, 2], rects[:, 3]) * scale >= 6]
+        painter.setPen(pen(self.palette.line))
+        for opened, colour in ((True, self.palette.group), (False, self.palette.panel)):
+            painter.setBrush(QColor(colour))
+            draw_rects(
+                painter, scene.layout.group_rects[groups[scene.layout.group_open[groups] == opened]]
+            )
+
+    def _frames(self, painter: QPainter, scene: Scene, groups: Found, scale: float) -> None:
+        """The grounds of open groups, outer ones first."""
+        layout = scene.layout
+        opened = groups[layout.group_open[groups]]
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing, scale >= CURVES_FROM)
+        for place in opened.tolist():
+            depth = layout.tree.groups[layout.groups[place]].depth
+            painter.setPen(pen(self.palette.line))
+            painter.setBrush(QColor(self.palette.group if depth % 2 else self.palette.background))
+            x, y, w, h = layout.group_rects[place].tolist()
+            if min(w, h) * scale < 3:
+                continue
+            if scale < CURVES_FROM:
+                painter.drawRect(QRectF(x, y, w, h))
+            else:
+                painter.drawRoundedRect(QRectF(x, y, w, h), GROUP_RADIUS, GROUP_RADIUS)
+
+    def _edges(self, painter: QPainter, scene: Scene, edges: Found, scale: float) -> None:
+        painter.setBrush(Qt.BrushStyle.NoBrush)
+        if scale < CURVES_FROM:
+            self._lines(painter, scene, edges)
+            return
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing, True)
+        painter.setPen(pen(self.palette.edge, EDGE_WIDTH if scale >= DETAIL_FROM else 1.0))
+        for path in self.paths(scene, edges.tolist()):
+            painter.drawPath(path)
+
+    def paths(self, scene: Scene, edges: Iterable[int]) -> Iterable[QPainterPath]:
+        """The courses of edges, kept for the next time."""
+        points, starts = scene.layout.points, scene.layout.starts
+        for k in edges:
+            path = self._paths.get(k)
+            if path is None:
+                path = self._paths[k] = route_path(points[starts[k] : starts[k + 1]], scene.layout.horizontal)
+            yield path
+
+    def _lines(self, painter: QPainter, scene: Scene, edges: Found) -> None:
+        if len(edges) > MOST_EDGES:
+            edges = edges[:: len(edges) // MOST_EDGES + 1]
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing, False)
+        painter.setPen(pen(self.palette.edge))
+        starts = scene.layout.starts
+        counts = starts[edges + 1] - starts[edges] - 1
+        first = starts[edges] - edges
+        rows = np.repeat(first - np.concatenate([[0], np.cumsum(counts)[:-1]]), counts) + np.arange(counts.sum())
+        draw_lines(painter, scene.segments[rows])
+
+    def _far_nodes(self, painter: QPainter, scene: Scene, nodes: Found, scale: float) -> None:
+        """Plain rectangles, one call per colour."""
+        if len(nodes) > MOST_NODES:
+            nodes = nodes[:: len(nodes) // MOST_NODES + 1]
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing, False)
+        painter.setPen(Qt.PenStyle.NoPen)
+        codes = scene.colours.codes[scene.layout.nodes[nodes]]
+        for code in np.unique(codes).tolist():
+            painter.setBrush(QColor(scene.colours.colours[code]))
+            rects = scene.layout.node_rects[nodes[codes == code]]
+            if scale * NODE_HEIGHT < 1.5:
+                rects = rects.copy()
+                rects[:, 3] = np.maximum(rects[:, 3], 1.5 / scale)
+            draw_rects(painter, rects)
+
+    def _far_closed(self, painter: QPainter, scene: Scene, groups: Found) -> None:
+        layout = scene.layout
+        closed = groups[~layout.group_open[groups]]
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing, False)
+        painter.setPen(pen(self.palette.edge))
+        painter.setBrush(QColor(self.palette.panel))
+        draw_rects(painter, layout.group_rects[closed])
+
+    def _nodes(self, painter: QPainter, scene: Scene, nodes: Found) -> None:
+        transform = painter.transform()
+        painter.save()
+        painter.resetTransform()
+        rects = scene.layout.node_rects[nodes]
+        offset = 2 * transform.m11()
+        xs = np.rint(rects[:, 0] * transform.m11() + transform.dx() - offset).tolist()
+        ys = np.rint(rects[:, 1] * transform.m22() + transform.dy() - offset).tolist()
+        ids = scene.layout.nodes[nodes].tolist()
+        ratio = painter.device().devicePixelRatioF()
+        for i, x, y in zip(ids, xs, ys, strict=True):
+            painter.drawPixmap(QPointF(x / ratio, y / ratio), self.sprites.node(face_of(scene, i)))
+        painter.restore()
+
+    def _closed(self, painter: QPainter, scene: Scene, groups: Found) -> None:
+        layout = scene.layout
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing, True)
+        for place in groups[~layout.group_open[groups]].tolist():
+            self._closed_box(painter, scene, place)
+
+    def _closed_box(self, painter: QPainter, scene: Scene, place: int) -> None:
+        layout, palette = scene.layout, self.palette
+        number = int(layout.groups[place])
+        group = layout.tree.groups[number]
+        figures = scene.figures.group(layout.tree, number)
+        x, y, w, _ = layout.group_rects[place].tolist()
+        painter.setPen(pen(palette.line))
+        painter.setBrush(QColor(palette.panel))
+        painter.drawRoundedRect(QRectF(x, y, w, CLOSED_HEIGHT), GROUP_RADIUS, GROUP_RADIUS)
+        code = scene.colours.code_of(figures.rows)
+        if code is not None:
+            painter.setPen(Qt.PenStyle.NoPen)
+            painter.setBrush(QColor(scene.colours.colours[code]))
+            painter.drawRoundedRect(QRectF(x + 3, y + 8, 4, CLOSED_HEIGHT - 16), 2, 2)
+        small = self.sprites.scale < DETAILS_FROM
+        bars = 0.0 if small or not figures.bars else 7.0 * len(figures.bars) + 12
+        triangle(painter, x + 13, y + (CLOSED_HEIGHT / 2 if small else 15), False, palette)
+        size = min(10 / self.sprites.scale, 20) if small else NODE_LABEL
+        title = QRectF(x + 24, y + (0 if small else 5), w - 30 - bars, CLOSED_HEIGHT if small else 19)
+        write(painter, group.label, font(size, True), palette.text, title)
+        if small:
+            return
+        text = counts(group.size, figures.parameters, group.twins)
+        write(painter, text, font(SECONDARY), palette.muted, QRectF(x + 24, y + 23, w - 30 - bars, 16))
+        self._bars(painter, figures.bars, x + w - 10, y + CLOSED_HEIGHT / 2)
+
+    def _bars(self, painter: QPainter, bars: tuple[float, ...], right: float, middle: float) -> None:
+        """One small bar per few layers: its height is the bits of their weights, 32 being full."""
+        painter.setPen(Qt.PenStyle.NoPen)
+        painter.setBrush(QColor(self.palette.bar))
+        for k, bits in enumerate(reversed(bars)):
+            height = max(20 * min(bits, 32) / 32, 2.0)
+            painter.drawRect(QRectF(right - 7 * k - 5, middle + 10 - height, 5, height))
+
+    def _stubs(self, painter: QPainter, scene: Scene, area: Area, scale: float) -> None:
+        palette, layout = self.palette, scene.layout
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing, True)
+        for place in scene.stubs_in(area).tolist():
+            x, y, w, h = layout.stub_rects[place].tolist()
+            painter.setPen(pen(palette.line))
+            painter.setBrush(QColor(palette.chip))
+            painter.drawRoundedRect(QRectF(x, y, w, h), h / 2, h / 2)
+            if scale >= NAMES_STUB:
+                stub = layout.tree.stubs[layout.stubs[place]]
+                mark = "→ " if stub.uses else "↳ "
+                write(painter, mark + stub.label, font(SECONDARY), palette.muted, QRectF(x + 8, y, w - 14, h))
+
+    def _shapes(self, painter: QPainter, scene: Scene, edges: Found) -> None:
+        """The shape beside an edge that has the room."""
+
+    def _titles(self, painter: QPainter, scene: Scene, groups: Found, scale: float) -> None:
+        """The heads of open groups; from afar larger than life, as on a map, where they have room."""
+        layout, palette = scene.layout, self.palette
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing, True)
+        for place in groups[layout.group_open[groups]].tolist():
+            x, y, w, h = layout.group_rects[place].tolist()
+            number = int(layout.groups[place])
+            group = layout.tree.groups[number]
+            if scale < DETAIL_FROM:
+                if w * scale > 70 and h * scale > 60:
+                    size = 11 / scale
+                    box = QRectF(x + 6 / scale, y + 3 / scale, w - 12 / scale, 16 / scale)
+                    write(painter, group.label, font(size, True), palette.text, box)
+                continue
+            size = NODE_LABEL if scale >= DETAILS_FROM else min(10 / scale, 22)
+            triangle(painter, x + 15, y + HEAD / 2, True, palette)
+            self._title(painter, scene, place, size, scale >= DETAILS_FROM)
+
+    def _title(self, painter: QPainter, scene: Scene, place: int, size: float, full: bool) -> None:
+        layout, palette = scene.layout, self.palette
+        x, y, w, _ = layout.group_rects[place].tolist()
+        number = int(layout.groups[place])
+        group = layout.tree.groups[number]
+        write(painter, group.label, font(size, True), palette.text, QRectF(x + 26, y, w - 38, HEAD))
+        if full:
+            text = counts(group.size, scene.figures.group(layout.tree, number).parameters, group.twins)
+            painter.setFont(font(SECONDARY))
+            painter.setPen(QColor(palette.muted))
+            box = QRectF(x + 26, y, w - 38, HEAD)
+            painter.drawText(box, Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignRight, text)
+
+
+NAMES_STUB = 0.5
+
+
+def triangle(painter: QPainter, x: float, y: float, opened: bool, palette: Palette) -> None:
+    """The mark that opens and closes a group."""
+    path = QPainterPath()
+    points = ((-4, -2.5), (4, -2.5), (0, 3)) if opened else ((-2.5, -4), (-2.5, 4), (3, 0))
+    path.moveTo(x + points[0][0], y + points[0][1])
+    for dx, dy in points[1:]:
+        path.lineTo(x + dx, y + dy)
+    path.closeSubpath()
+    painter.setPen(Qt.PenStyle.NoPen)
+    painter.setBrush(QColor(palette.muted))
+    painter.drawPath(path)
+
+
+def counts(nodes: int, parameters: int, twins: int) -> str:
+    """`27 nodes · 198 k parameters · ×12 identical`."""
+    parts = [f"{amount(nodes)} node{'s' * (nodes != 1)}"]
+    if parameters:
+        parts.append(f"{amount(parameters)} parameters")
+    if twins > 1:
+        parts.append(f"×{twins} identical")
+    return " · ".join(parts)
+
+
+def face_of(scene: Scene, i: int) -> Face:
+    """What node i looks like."""
+    caption = scene.layout.tree.captions[i]
+    assert caption is not None
+    code = int(scene.colours.codes[i])
+    return Face(
+        caption.name,
+        caption.detail,
+        scene.figures.badges[i],
+        float(scene.figures.sparsity[i]) if scene.figures.sparsity[i] == scene.figures.sparsity[i] else -1.0,
+        scene.colours.colours[code],
+        caption.width,
+        i in scene.problems,
+        scene.colours.values is not None and scene.colours.values[i] == scene.colours.values[i],
+        caption.category == "shape",
+    )
+
+

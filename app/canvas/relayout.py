@@ -1,0 +1,86 @@
+"""Lays out off the UI thread when a graph is large; a newer request makes the older one stale."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from PySide6.QtCore import QObject, Qt, Signal
+
+from app.canvas.hierarchy import Cancelled, Hierarchy, default_open
+from app.canvas.layout import Layout, layout
+from app.canvas.namespaces import build
+from model.graph import Graph
+
+SYNCHRONOUS = 600  # shown items up to which a layout takes less than a frame or two
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What to lay out; `tree` is given when the structure is unchanged, `open_groups` None means choose."""
+
+    graph: Graph
+    tree: Hierarchy | None
+    open_groups: frozenset[str] | None
+    horizontal: bool
+    show_scalars: bool = False
+
+    def carry_out(self, cancelled: Callable[[], bool]) -> Layout:
+        """The layout; raises Cancelled."""
+        tree = self.tree or build(self.graph, self.show_scalars, cancelled)
+        known = {g.path for g in tree.groups}
+        open_groups = default_open(tree) if self.open_groups is None else self.open_groups & known
+        return layout(tree, open_groups, self.horizontal, cancelled)
+
+
+class Relayout(QObject):
+    """Runs one wish at a time and emits `arrived(wish, layout)` on the thread of the window."""
+
+    arrived = Signal(object, object)
+    failed = Signal(object)
+    _done = Signal(object, object, object)
+
+    def __init__(self, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._thread: threading.Thread | None = None
+        self._stop = threading.Event()
+        self._done.connect(self._receive, Qt.ConnectionType.QueuedConnection)
+
+    @property
+    def busy(self) -> bool:
+        """A layout is being computed."""
+        return self._thread is not None
+
+    def request(self, wish: Wish) -> None:
+        """Carry out `wish`, at once when it is small, in place of any other."""
+        self.stop()
+        if len(wish.graph) <= SYNCHRONOUS:
+            self.arrived.emit(wish, wish.carry_out(lambda: False))
+            return
+        stop = self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._work, args=(wish, stop), name="canvas layout")
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Cancel what runs, and wait the moment until it has seen it."""
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+
+    def _work(self, wish: Wish, stop: threading.Event) -> None:
+        try:
+            found = wish.carry_out(stop.is_set)
+        except Cancelled:
+            return
+        if not stop.is_set():
+            self._done.emit(wish, found, stop)
+
+    def _receive(self, wish: Wish, found: Layout, stop: threading.Event) -> None:
+        if stop is not self._stop or stop.is_set():
+            return
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+        self.arrived.emit(wish, found)

@@ -1,0 +1,156 @@
+"""Pictures of nodes and closed groups, drawn once per content and zoom and then only copied."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from PySide6.QtCore import QPointF, QRectF, Qt
+from PySide6.QtGui import QColor, QFont, QFontMetricsF, QPainter, QPainterPath, QPixmap
+
+from app.canvas.captions import NODE_HEIGHT
+from app.canvas.primitives import font, pen
+from app.theme import NODE_LABEL, RADIUS, SECONDARY, SPARSITY, Palette, mix
+
+MOST = 3000
+NAMES_FROM, DETAILS_FROM = 0.42, 0.62  # zoom from which names, and second lines and badges, are written
+
+
+@dataclass(frozen=True, slots=True)
+class Face:
+    """All that a node's picture depends on."""
+
+    name: str
+    detail: str
+    badge: str
+    sparsity: float
+    colour: str
+    width: float
+    problem: bool = False
+    tinted: bool = False
+    quiet: bool = False
+
+
+class Sprites:
+    """Pictures by face, for one zoom, pixel ratio and palette at a time."""
+
+    def __init__(self) -> None:
+        self._key: object = None
+        self._made: dict[object, QPixmap] = {}
+
+    def prepare(self, scale: float, ratio: float, palette: Palette) -> None:
+        """Forget the pictures when any of these changed."""
+        if self._key != (scale, ratio, palette.name):
+            self._key = (scale, ratio, palette.name)
+            self._made.clear()
+        self.scale, self.ratio, self.palette = scale, ratio, palette
+
+    def get(self, key: object, width: float, height: float, paint: Callable[[QPainter], None]) -> QPixmap:
+        """The picture under `key`, painted by `paint` in canvas units when it is new."""
+        found = self._made.get(key)
+        if found is None:
+            if len(self._made) > MOST:
+                self._made.clear()
+            found = self._made[key] = self._paint(width, height, paint)
+        return found
+
+    def _paint(self, width: float, height: float, paint: Callable[[QPainter], None]) -> QPixmap:
+        k = self.scale * self.ratio
+        made = QPixmap(math.ceil((width + 4) * k) + 1, math.ceil((height + 4) * k) + 1)
+        made.fill(Qt.GlobalColor.transparent)
+        painter = QPainter(made)
+        painter.setRenderHints(QPainter.RenderHint.Antialiasing | QPainter.RenderHint.TextAntialiasing)
+        painter.scale(k, k)
+        painter.translate(2, 2)
+        paint(painter)
+        painter.end()
+        made.setDevicePixelRatio(self.ratio)
+        return made
+
+    def node(self, face: Face) -> QPixmap:
+        """The picture of a node; its corner lies 2 canvas units outside of the node's."""
+        return self.get(face, face.width, NODE_HEIGHT, lambda p: paint_node(p, face, self.palette, self.scale))
+
+
+def paint_node(painter: QPainter, face: Face, palette: Palette, scale: float) -> None:
+    """A node with its corner at the origin."""
+    box = QRectF(0.5, 0.5, face.width - 1, NODE_HEIGHT - 1)
+    ground = mix((palette.node, face.colour), 0.22) if face.tinted else palette.node
+    painter.setPen(pen(palette.bad if face.problem else palette.line, 1.4 if face.problem else 1.0, False))
+    painter.setBrush(QColor(ground))
+    painter.drawRoundedRect(box, RADIUS, RADIUS)
+    clip = QPainterPath()
+    clip.addRoundedRect(box.adjusted(-0.5, -0.5, 0.5, 0.5), RADIUS, RADIUS)
+    painter.save()
+    painter.setClipPath(clip)
+    painter.fillRect(QRectF(0, 0, 4, NODE_HEIGHT), QColor(face.colour))
+    painter.restore()
+    if scale < NAMES_FROM:
+        return
+    if scale < DETAILS_FROM:
+        size = min(10.0 / scale, 22.0)
+        write(painter, face.name, font(size), palette.text, QRectF(12, 0, face.width - 16, NODE_HEIGHT))
+        return
+    right = face.width - 8
+    if face.badge:
+        left = paint_badge(painter, face.badge, right, palette)
+        if face.sparsity >= 0:
+            paint_sparsity(painter, face.sparsity, right, palette)
+    else:
+        left = right
+    ink = palette.muted if face.quiet else palette.text
+    write(painter, face.name, font(NODE_LABEL), ink, QRectF(13, 4, left - 17, 18))
+    low = right - 36 if face.badge and face.sparsity >= 0 else right
+    write(painter, face.detail, font(SECONDARY), palette.muted, QRectF(13, 20, low - 13, 16))
+    if face.problem:
+        paint_mark(painter, face.width, palette)
+
+
+def paint_badge(painter: QPainter, text: str, right: float, palette: Palette) -> float:
+    """The format's badge; answers where it begins."""
+    face = font(SECONDARY)
+    width = QFontMetricsF(face).horizontalAdvance(text) + 12
+    box = QRectF(right - width, 6, width, 15)
+    painter.setPen(Qt.PenStyle.NoPen)
+    painter.setBrush(QColor(palette.chip))
+    painter.drawRoundedRect(box, 7.5, 7.5)
+    painter.setFont(face)
+    painter.setPen(QColor(palette.text))
+    painter.drawText(box, Qt.AlignmentFlag.AlignCenter, text)
+    return right - width
+
+
+def paint_sparsity(painter: QPainter, share: float, right: float, palette: Palette) -> None:
+    """The pruned share as a small bar below the badge."""
+    painter.setPen(Qt.PenStyle.NoPen)
+    painter.setBrush(QColor(palette.chip))
+    painter.drawRoundedRect(QRectF(right - 30, 26, 28, 4), 2, 2)
+    painter.setBrush(QColor(SPARSITY))
+    painter.drawRoundedRect(QRectF(right - 30, 26, max(28 * min(share, 1.0), 4.0), 4), 2, 2)
+
+
+def paint_mark(painter: QPainter, width: float, palette: Palette) -> None:
+    """The mark of a problem on the upper right corner."""
+    painter.setPen(pen(palette.background, 1.5, False))
+    painter.setBrush(QColor(palette.bad))
+    painter.drawEllipse(QPointF(width - 4, 4), 5, 5)
+    painter.setPen(QColor(palette.node))
+    painter.setFont(font(8, True))
+    painter.drawText(QRectF(width - 9, -1, 10, 10), Qt.AlignmentFlag.AlignCenter, "!")
+
+
+_elided: dict[tuple[str, float, int, int], str] = {}
+
+
+def write(painter: QPainter, text: str, face: QFont, colour: str, box: QRectF) -> None:
+    """One line of text, elided to its box."""
+    key = (text, face.pointSizeF(), int(face.weight()), int(box.width()))
+    shown = _elided.get(key)
+    if shown is None:
+        if len(_elided) > 20_000:
+            _elided.clear()
+        shown = _elided[key] = QFontMetricsF(face).elidedText(text, Qt.TextElideMode.ElideRight, box.width())
+    painter.setFont(face)
+    painter.setPen(QColor(colour))
+    painter.drawText(box, Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignLeft, shown)

@@ -1,0 +1,148 @@
+"""The picture of the canvas in square tiles: panning copies, and only what newly appears is painted.
+
+Painting is rationed per frame; until a tile is done the last zoom's tiles, or frames alone, hold its place.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import OrderedDict
+
+from PySide6.QtCore import QPointF, QRectF, QSizeF
+from PySide6.QtGui import QColor, QPainter, QPixmap
+
+from app.canvas.camera import Area, Camera
+from app.canvas.paint import Painter
+from app.canvas.scene import Scene
+
+SIDE = 256  # logical pixels
+BUDGET = 0.005  # seconds of painting per frame
+MEMORY = 128 * 2**20  # bytes of tiles kept
+Key = tuple[int, int]
+
+
+class Tiles:
+    """Finished tiles of one zoom, and those of the zoom before as a stand-in."""
+
+    def __init__(self, painter: Painter) -> None:
+        self.painter = painter
+        self.done: OrderedDict[Key, QPixmap] = OrderedDict()
+        self.scale, self.ratio = 1.0, 1.0
+        self._before: tuple[float, dict[Key, QPixmap]] | None = None
+
+    def clear(self) -> None:
+        """Forget all: layout, palette or figures changed."""
+        self.done.clear()
+        self._before = None
+
+    def drop(self, areas: list[Area]) -> None:
+        """Forget the tiles that show any of these canvas areas."""
+        self._before = None
+        for x, y, w, h in areas:
+            for key in self._keys(((x - 8), (y - 8), w + 16, h + 16)):
+                self.done.pop(key, None)
+
+    def stale(self) -> None:
+        """The picture is out of date but may stand in until the new one is painted (same places)."""
+        if self.done:
+            self._before = (self.scale, dict(self.done))
+        self.done.clear()
+
+    def show(self, target: QPainter, scene: Scene, camera: Camera, size: QSizeF, moving: bool) -> bool:
+        """Draw the view; True when all of it is final. `moving`: the zoom still changes, paint nothing new."""
+        ratio = target.device().devicePixelRatioF()
+        area = camera.area(size.width(), size.height())
+        if not moving and (camera.scale != self.scale or ratio != self.ratio):
+            self._change(camera.scale, ratio)
+        if camera.scale != self.scale:
+            self._stand_in(target, scene, camera, size, (self.scale, dict(self.done)))
+            return False
+        keys = self._keys(area)
+        missing = [k for k in keys if k not in self.done]
+        if missing:
+            missing = self._paint_some(scene, missing, camera, size)
+        if missing:
+            self._stand_in(target, scene, camera, size, self._before)
+        else:
+            self._before = None
+        left, top = self._corner(camera)
+        for key in keys:
+            tile = self.done.get(key)
+            if tile is not None:
+                target.drawPixmap(QPointF(key[0] * SIDE - left, key[1] * SIDE - top), tile)
+        self._trim()
+        return not missing
+
+    def _corner(self, camera: Camera) -> tuple[float, float]:
+        """The view's corner in scaled canvas pixels, on whole device pixels."""
+        k = self.ratio
+        return round(camera.x * camera.scale * k) / k, round(camera.y * camera.scale * k) / k
+
+    def _keys(self, area: Area) -> list[Key]:
+        x, y, w, h = (v * self.scale / SIDE for v in area)
+        across = range(math.floor(x), math.floor(x + w) + 1)
+        return [(i, j) for j in range(math.floor(y), math.floor(y + h) + 1) for i in across]
+
+    def _change(self, scale: float, ratio: float) -> None:
+        if self.done:
+            self._before = (self.scale, dict(self.done))
+        self.done.clear()
+        self.scale, self.ratio = scale, ratio
+
+    def _paint_some(self, scene: Scene, missing: list[Key], camera: Camera, size: QSizeF) -> list[Key]:
+        """Paint tiles, the middle first, until the ration is used up; answers those left."""
+        cx = (camera.x * self.scale + size.width() / 2) / SIDE - 0.5
+        cy = (camera.y * self.scale + size.height() / 2) / SIDE - 0.5
+        missing.sort(key=lambda k: (k[0] - cx) ** 2 + (k[1] - cy) ** 2)
+        start = time.perf_counter()
+        for n, key in enumerate(missing):
+            if n and time.perf_counter() - start > BUDGET:
+                return missing[n:]
+            self.done[key] = self._tile(scene, key)
+        return []
+
+    def _tile(self, scene: Scene, key: Key) -> QPixmap:
+        side = math.ceil(SIDE * self.ratio)
+        tile = QPixmap(side, side)
+        tile.setDevicePixelRatio(self.ratio)
+        tile.fill(QColor(self.painter.palette.background))
+        painter = QPainter(tile)
+        try:
+            painter.translate(-key[0] * SIDE, -key[1] * SIDE)
+            painter.scale(self.scale, self.scale)
+            side_canvas = SIDE / self.scale
+            area = (key[0] * side_canvas, key[1] * side_canvas, side_canvas, side_canvas)
+            self.painter.paint(painter, scene, area, self.scale, self.ratio)
+        finally:
+            painter.end()
+        return tile
+
+    def _stand_in(
+        self,
+        target: QPainter,
+        scene: Scene,
+        camera: Camera,
+        size: QSizeF,
+        old: tuple[float, dict[Key, QPixmap]] | None,
+    ) -> None:
+        target.save()
+        target.scale(camera.scale, camera.scale)
+        target.translate(-camera.x, -camera.y)
+        area = camera.area(size.width(), size.height())
+        self.painter.skeleton(target, scene, area, camera.scale)
+        target.restore()
+        if old is None:
+            return
+        scale, tiles = old
+        factor = camera.scale / scale
+        side = SIDE * factor
+        for (i, j), tile in tiles.items():
+            x, y = i * side - camera.x * camera.scale, j * side - camera.y * camera.scale
+            if x < size.width() and y < size.height() and x + side > 0 and y + side > 0:
+                target.drawPixmap(QRectF(x, y, side, side), tile, QRectF(tile.rect()))
+
+    def _trim(self) -> None:
+        most = max(MEMORY // int((SIDE * self.ratio) ** 2 * 4), 64)
+        while len(self.done) > most:
+            self.done.popitem(last=False)
