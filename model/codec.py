@@ -35,11 +35,7 @@ def encode(value: Any) -> Json:
         case Mapping():
             return {str(k): encode(v) for k, v in cast("Mapping[Any, Any]", value).items()}
         case _ if dataclasses.is_dataclass(value):
-            return {
-                f.name: encode(getattr(value, f.name))
-                for f in dataclasses.fields(value)
-                if not _default(value, f)
-            }
+            return {f.name: encode(getattr(value, f.name)) for f in dataclasses.fields(value) if not _default(value, f)}
         case _:
             raise TypeError(f"cannot encode {type(value).__name__}")
 
@@ -179,9 +175,7 @@ def decode_arg(data: Json) -> Arg:
         case "slice":
             return Slice(*(decode_arg(v) for v in value))
         case "torch":
-            return TorchConst(
-                decode(Literal["dtype", "device", "layout", "memory_format"], value[0]), str(value[1])
-            )
+            return TorchConst(decode(Literal["dtype", "device", "layout", "memory_format"], value[0]), str(value[1]))
         case "complex":
             return complex(*value)
         case "float":

@@ -95,13 +95,7 @@ class Document:
         if after == before:
             return None
         last = self._undo[-1] if self._undo else None
-        if (
-            last
-            and merge_key is not None
-            and last.merge_key == merge_key
-            and not self._redo
-            and before != self._saved
-        ):
+        if last and merge_key is not None and last.merge_key == merge_key and not self._redo and before != self._saved:
             self._undo[-1] = Edit(label, last.before, after, merge_key)
         else:
             self._undo.append(Edit(label, before, after, merge_key))

@@ -41,9 +41,7 @@ def from_folder(spec: str) -> Loaded:
     """A model saved with `save_pretrained`; raises SourceError."""
     path = Path(spec).expanduser().resolve()
     if not (path / "config.json").exists():
-        raise SourceError(
-            f"{path.name} has no config.json, so it is no Hugging Face folder.", f"Give {KINDS}."
-        )
+        raise SourceError(f"{path.name} has no config.json, so it is no Hugging Face folder.", f"Give {KINDS}.")
     if not any(path.glob("*.safetensors")) and not any(path.glob("*.bin")):
         raise SourceError(f"{path.name} holds a configuration but no weights.",
                           "Add model.safetensors, or open it as config:TYPE?….")  # fmt: skip
@@ -73,8 +71,8 @@ def _pretrained(name: str) -> tuple[nn.Module, dict[str, Any]]:
             model = cls.from_pretrained(name, config=config, trust_remote_code=False)
     # Damaged files, unknown architectures, a missing network: transformers and its parsers raise many types.
     except Exception as error:
-        raise SourceError(f"{Path(name).name} cannot be loaded: {first_line(error)}",
-                          "Check the name, the network or the cache, or give a sound local folder.") from error  # fmt: skip
+        hint = "Check the name, the network or the cache, or give a sound local folder."
+        raise SourceError(f"{Path(name).name} cannot be loaded: {first_line(error)}", hint) from error
     return model, example_inputs(model)
 
 
@@ -87,8 +85,9 @@ def _no_cache(config: Any) -> None:
 def from_config(spec: str) -> Loaded:
     """`config:TYPE?key=value&task=…&weights=random|none`: an untrained model; raises SourceError."""
     kind, _, query = spec.partition(":")[2].partition("?")
-    values = {k: _value(v) for k, v in parse_qsl(query, keep_blank_values=True)}
-    task, weights = str(values.pop("task", "")), str(values.pop("weights", "random"))
+    words = dict(parse_qsl(query, keep_blank_values=True))
+    task, weights = words.pop("task", ""), words.pop("weights", "random")
+    values = {k: _value(v) for k, v in words.items()}
     attention = values.pop("attn_implementation", None)
     if task not in TASKS:
         raise SourceError(f"There is no task {task!r}.", nearest(task, [t for t in TASKS if t]))
@@ -129,13 +128,17 @@ def _make_config(kind: str, values: dict[str, Any]) -> Any:
         if key not in known:
             raise SourceError(f"The {kind} configuration has no {key!r}.", nearest(key, known))
     try:
-        config = cls(**values)
+        with _quiet():
+            config = cls(**values)
     # transformers validates with a library whose errors are not exported.
     except Exception as error:
         raise SourceError(
             f"The {kind} configuration is impossible: {first_line(error)}", "Correct its values."
         ) from error
     _no_cache(config)
+    pad, size = getattr(config, "pad_token_id", None), getattr(config, "vocab_size", None)
+    if "pad_token_id" not in values and isinstance(pad, int) and isinstance(size, int) and pad >= size:
+        config.pad_token_id = 0  # a smaller vocabulary has lost the default's padding token
     return config
 
 

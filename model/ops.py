@@ -113,9 +113,7 @@ def op_of(target: str) -> str:
     """The op's name of a function target: `aten.add.Tensor` → add, `_operator.mul` → sym_scalar."""
     namespace, _, rest = target.partition(".")
     if namespace != "aten":
-        return (
-            "sym_scalar" if namespace in ("_operator", "math", "torch") else rest.split(".")[0] or namespace
-        )
+        return "sym_scalar" if namespace in ("_operator", "math", "torch") else rest.split(".")[0] or namespace
     base = rest.split(".")[0]
     return _SAME.get(base, base)
 

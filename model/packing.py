@@ -60,23 +60,16 @@ def _packed(name: str, weight: Weight, users: list[tuple[Node, str]]) -> Packed:
     uses_differ = len(masks) != 1 or any(p not in n.sparsity for n, p in users)
     zeros = 0 if uses_differ else next(iter(masks.values()))
     float_bits = float(weight.float_bits)
-    chosen = (
-        None if not formats or None in formats else max(formats, key=lambda f: f.bits if f else float_bits)
-    )
+    chosen = None if not formats or None in formats else max(formats, key=lambda f: f.bits if f else float_bits)
     bits = chosen.bits if chosen else float_bits
     kept = weight.elements - zeros
     layout = "masked" if zeros and weight.elements + kept * bits < weight.elements * bits else "dense"
-    return Packed(
-        name, layout, weight.elements, kept, bits, str(chosen) if chosen else weight.dtype, weight.role
-    )
+    return Packed(name, layout, weight.elements, kept, bits, str(chosen) if chosen else weight.dtype, weight.role)
 
 
 def header(packed: list[Packed]) -> bytes:
     """The safetensors header of a packed file: one uint8 tensor per weight, its layout in the metadata."""
-    facts = {
-        p.name: {"layout": p.layout, "format": p.format, "elements": p.elements, "kept": p.kept}
-        for p in packed
-    }
+    facts = {p.name: {"layout": p.layout, "format": p.format, "elements": p.elements, "kept": p.kept} for p in packed}
     sizes = {p.name: ("uint8", (p.size,), p.size) for p in packed}
     return header_of(sizes, {"espalier": json.dumps(facts, separators=(",", ":"))})
 

@@ -68,9 +68,7 @@ def step_from_json(data: Json, path: str = "step") -> Step:
     name = decode(str, data.get("pass"), f"{path}.pass")
     raw = data.get("options", {})
     options = decode(PASSES.get(name).options, raw, f"{path}.options") if name in PASSES else Raw(raw)
-    return Step(
-        name, options, decode(int, data.get("seed", 0), f"{path}.seed"), bool(data.get("enabled", True))
-    )
+    return Step(name, options, decode(int, data.get("seed", 0), f"{path}.seed"), bool(data.get("enabled", True)))
 
 
 def recipe_to_json(recipe: Recipe) -> Json:
@@ -108,9 +106,7 @@ def save_project(project: Project, store: WeightStore, path: Path, *, everything
         handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
         os.close(handle)
     except OSError as error:
-        raise ProjectError(
-            f"{path} cannot be written ({error.strerror}).", "Choose another folder."
-        ) from error
+        raise ProjectError(f"{path} cannot be written ({error.strerror}).", "Choose another folder.") from error
     try:
         _write(Path(temporary), project, held, outside)
         os.replace(temporary, path)
@@ -122,13 +118,9 @@ def save_project(project: Project, store: WeightStore, path: Path, *, everything
     store.forget_file(path, _inside(path) if held else {})
 
 
-def _outside(
-    keys: list[TensorKey], store: WeightStore, source: SourceInfo, path: Path
-) -> dict[TensorKey, Location]:
+def _outside(keys: list[TensorKey], store: WeightStore, source: SourceInfo, path: Path) -> dict[TensorKey, Location]:
     folders = _source_folders(source)
-    return {
-        k: p for k, p in store.locate(keys).items() if p.path.parent in folders and p.path != path.resolve()
-    }
+    return {k: p for k, p in store.locate(keys).items() if p.path.parent in folders and p.path != path.resolve()}
 
 
 def _source_folders(source: SourceInfo) -> set[Path]:
@@ -221,8 +213,9 @@ def _migrate(members: Json, path: Path) -> Json:
     if not isinstance(version, int):
         raise ProjectError(f"{path.name} is not an Espalier project.", "Open a .espalier file.")
     if version > FORMAT:
-        raise ProjectError(f"{path.name} was written by a newer Espalier (project format {version}, this one reads {FORMAT}).",
-                           f"Update Espalier to {members['manifest.json'].get('app', 'a newer version')} or later.")  # fmt: skip
+        needed = members["manifest.json"].get("app", "a newer version")
+        message = f"{path.name} was written by a newer Espalier (project format {version}; this one reads {FORMAT})."
+        raise ProjectError(message, f"Update Espalier to {needed} or later.")
     while version < FORMAT:
         members = MIGRATIONS[version](members)
         version += 1

@@ -84,8 +84,8 @@ def _loader(spec: str) -> Callable[[str], Loaded]:
 def _unknown(spec: str) -> SourceError:
     path = Path(spec).expanduser()
     if path.suffix in (".safetensors", ".bin", ".pt", ".pth", ".ckpt"):
-        return SourceError(f"{path.name} holds weights without a model.",
-                           "Give the folder with its config.json, or a file.py:factory that builds the model.")  # fmt: skip
+        hint = "Give the folder with its config.json, or a file.py:factory that builds the model."
+        return SourceError(f"{path.name} holds weights without a model.", hint)
     if not path.exists():
         return SourceError(f"There is no {spec!r}.", f"Give {KINDS}.")
     return SourceError(f"{path.name} is not a model that can be opened.", f"Give {KINDS}.")

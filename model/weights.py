@@ -59,10 +59,15 @@ class Tensor:
         return tensor_key(self.array, self.dtype)
 
 
+def _raw(array: Array) -> memoryview:
+    """The bytes in C order, without a copy where they lie so."""
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
+
+
 def tensor_key(array: Array, dtype: str) -> TensorKey:
     """xxh3-128 of dtype, shape and the bytes in C order."""
     digest = xxhash.xxh3_128(f"{dtype}{tuple(array.shape)}".encode())
-    digest.update(memoryview(np.ascontiguousarray(array).reshape(-1).view(np.uint8)))
+    digest.update(_raw(array))
     return digest.hexdigest()
 
 
@@ -211,4 +216,4 @@ def write(
 def _bytes_of(tensors: Iterable[Tensor]) -> Iterator[memoryview]:
     for tensor in tensors:
         if tensor.array.size:
-            yield memoryview(np.ascontiguousarray(tensor.array).reshape(-1).view(np.uint8))
+            yield _raw(tensor.array)

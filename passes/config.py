@@ -38,9 +38,7 @@ def load_recipe(source: str | Path | Mapping[str, Any], seed: int = 0) -> Recipe
         raise OptionsError(f"{extra[0]} is not a key of a recipe.", nearest(str(extra[0]), ["steps"]))
     if not isinstance(data["steps"], list):
         raise OptionsError("steps is not a list.", "Write steps = [{pass = …, options = {…}}].")
-    return Recipe(
-        tuple(_step(s, f"steps[{i}]", seed) for i, s in enumerate(cast("list[Any]", data["steps"])))
-    )
+    return Recipe(tuple(_step(s, f"steps[{i}]", seed) for i, s in enumerate(cast("list[Any]", data["steps"]))))
 
 
 def recipe_to_dict(recipe: Recipe) -> dict[str, Any]:
@@ -53,15 +51,11 @@ def _read(path: Path) -> Mapping[str, Any]:
         text = path.read_text(encoding="utf-8")
         data: Any = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
     except FileNotFoundError as error:
-        raise OptionsError(
-            f"There is no recipe {str(path)!r}.", "Give the path of a TOML or JSON file."
-        ) from error
+        raise OptionsError(f"There is no recipe {str(path)!r}.", "Give the path of a TOML or JSON file.") from error
     except (OSError, UnicodeDecodeError, json.JSONDecodeError, tomllib.TOMLDecodeError) as error:
         raise OptionsError(f"{path.name} cannot be read: {error}", "Write TOML or JSON.") from error
     if not isinstance(data, Mapping):
-        raise OptionsError(
-            f"{path.name} holds no table.", "Write {steps = [...]} or pass names with options."
-        )
+        raise OptionsError(f"{path.name} holds no table.", "Write {steps = [...]} or pass names with options.")
     return cast("Mapping[str, Any]", data)
 
 
@@ -80,8 +74,8 @@ def _step(data: Json, path: str, seed: int) -> Step:
             raise OptionsError(f"{path}.{key} is not a key of a step.", nearest(str(key), known))
     if "pass" not in data:
         raise OptionsError(f"{path}.pass is missing.", "Name the pass.")
-    name = decode(str, data["pass"], f"{path}.pass")
-    name = LAB_PASSES.get(name, name)
+    wish: str = decode(str, data["pass"], f"{path}.pass")
+    name = LAB_PASSES.get(wish, wish)
     options = decode_options(name, data.get("options", {}), f"{path}.options")
     return Step(name, options, decode(int, data.get("seed", seed), f"{path}.seed"),
                 decode(bool, data.get("enabled", True), f"{path}.enabled"))  # fmt: skip
@@ -173,9 +167,7 @@ def _lab_prune(data: Mapping[str, Any], path: str) -> PruneOptions:
     entry = data.get("weight", {})
     known = {"sparsity", "method", "scope"}
     if not isinstance(entry, Mapping):
-        raise OptionsError(
-            f"{join(path, 'weight')} is {entry!r}.", "Write {sparsity = …, method = …, scope = …}."
-        )
+        raise OptionsError(f"{join(path, 'weight')} is {entry!r}.", "Write {sparsity = …, method = …, scope = …}.")
     entry = cast("Mapping[str, Any]", entry)
     for key in entry:
         if key not in known:

@@ -255,9 +255,7 @@ def run_one(job: Any, channel: Channel, handler: Handler) -> Event:
     except EspalierError as error:
         return Failed(error.message, error.hint, error.node)
     except MemoryError:
-        return Failed(
-            "The job needs more memory than there is.", "Close other programs, or use a smaller model."
-        )
+        return Failed("The job needs more memory than there is.", "Close other programs, or use a smaller model.")
     # Worker boundary: the user's model code may raise anything, and the worker must live on.
     except BaseException as error:  # noqa: BLE001
         text = "".join(traceback.format_exception(error))

@@ -79,9 +79,7 @@ def node_bitops(node: Node, sizes: dict[str, int]) -> float:
 def _activation_bits(graph: Graph) -> float:
     sizes = one_sample(graph)
     ports = [
-        (n.ports["data_in"].elements(sizes), port_bits(n, "data_in"))
-        for n in graph
-        if "data_in" in quantisable(n)
+        (n.ports["data_in"].elements(sizes), port_bits(n, "data_in")) for n in graph if "data_in" in quantisable(n)
     ]
     total = sum(count for count, _ in ports)
     return sum(count * bits for count, bits in ports) / total if total else FLOAT_BITS

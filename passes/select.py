@@ -76,6 +76,10 @@ def _able_hint(graph: Graph, able: Callable[[Node], bool]) -> str:
 
 
 def _hint(graph: Graph, select: Select) -> str:
-    words = {"type": {n.op for n in graph}, "name": set(graph.nodes), "module": {_path(n) for n in graph if _path(n)}}
+    words = {
+        "type": {n.op for n in graph},
+        "name": set(graph.nodes),
+        "module": {_path(n) for n in graph if _path(n)},
+    }
     known = words.get(select.by)
     return nearest(select.values[0], known) if known and select.values else "Change the pattern."

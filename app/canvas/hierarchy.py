@@ -113,7 +113,7 @@ def open_all(tree: Hierarchy) -> frozenset[str]:
 
 
 def default_open(tree: Hierarchy, limit: int = 60) -> frozenset[str]:
-    """Open as deep as stays readable; of identical siblings only the first."""
+    """Open as deep as stays readable; of identical siblings only the first, and no mere arithmetic on shapes."""
     chosen: set[str] = set()
     visible = len(tree.groups[0].children)
     level = [0]
@@ -122,7 +122,7 @@ def default_open(tree: Hierarchy, limit: int = 60) -> frozenset[str]:
         for number in level:
             seen: set[int] = set()
             for child in tree.groups[number].children:
-                if child >= 0 or tree.groups[~child].key in seen:
+                if child >= 0 or tree.groups[~child].key in seen or not _telling(tree, ~child):
                     continue
                 group = tree.groups[~child]
                 seen.add(group.key)
@@ -132,6 +132,14 @@ def default_open(tree: Hierarchy, limit: int = 60) -> frozenset[str]:
                     following.append(~child)
         level = following
     return frozenset(chosen)
+
+
+TELLING = {"linear", "matmul", "norm", "embedding"}
+
+
+def _telling(tree: Hierarchy, group: int) -> bool:
+    captions = (tree.captions[i] for i in tree.members(group))
+    return any(c and c.category in TELLING for c in captions)
 
 
 def count_twins(groups: list[Group]) -> None:

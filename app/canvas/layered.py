@@ -7,13 +7,14 @@ Long wires get a slot of their own in every layer that they pass: they run throu
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from itertools import pairwise
 
 from app.canvas.ordering import order, ranks
+from app.canvas.placing import DOOR, PORT, SLOT, Link, Part, place, spread
 
 Wire = tuple[int, int, int, int]
 Point = tuple[float, float]  # (across, along)
-SPACE, LANE, PORT = 20.0, 12.0, 14.0  # between boxes; beside a passing wire; between ports of the border
 GAP_LEAST, GAP_MOST = 24.0, 60.0
 SNAP = 8.0
 
@@ -55,18 +56,6 @@ class Drawing:
     routes: list[list[Point]]
 
 
-@dataclass(slots=True)
-class _Part:
-    """A box, a port of the border, or the slot of a passing wire, in one layer."""
-
-    rank: int
-    across: float
-    slot: bool = False
-    left: float = 0.0
-    ups: list[tuple[int, float, float, float]] = field(default_factory=list)
-    downs: list[tuple[int, float, float, float]] = field(default_factory=list)
-
-
 def draw(boxes: Sequence[Box], wires: Sequence[Wire], frame: Frame) -> Drawing:
     """Lay out one namespace."""
     return _Sketch(boxes, wires, frame).run()
@@ -86,7 +75,8 @@ class _Sketch:
             for (a, b), (_, p, _, q), turned in zip(ends, wires, self.turned, strict=True)
         ]
         self.parts = [
-            _Part(self.rank[i], boxes[i].across if i < self.first else 2.0) for i in range(self.count)
+            Part(self.rank[i], boxes[i].across) if i < self.first else Part(self.rank[i], 2.0, DOOR)
+            for i in range(self.count)
         ]
         self.routes: list[list[int]] = []
 
@@ -101,10 +91,8 @@ class _Sketch:
         for i, part in enumerate(self.parts):
             layers[part.rank].append(i)
         layers = order(layers, list(pairs))
-        self._pack(layers)
-        for turn in range(8):
-            self._settle(layers, turn)
-        self._settle(layers, -1)
+        place(self.parts, layers)
+        self._meet_doors()
         return self._finish(layers)
 
     def _slots(self) -> dict[tuple[int, int], float]:
@@ -125,22 +113,43 @@ class _Sketch:
                 key = (a, -1 if a >= self.first else p, r)
                 if key not in lanes:
                     lanes[key] = len(self.parts)
-                    self.parts.append(_Part(r, 2.0, True))
+                    self.parts.append(Part(r, 2.0, SLOT))
                     budget -= 1
                 route.append(lanes[key])
             route.append(b)
-            for u, v in zip(route, route[1:], strict=False):
-                straight = 8.0 if self.parts[u].slot and self.parts[v].slot else 1.0
+            for u, v in pairwise(route):
+                straight = 8.0 if self.parts[u].kind == self.parts[v].kind == SLOT else 1.0
                 pairs.setdefault((u, v), 3.0 if straight == 1.0 and users[a] == 1 else straight)
             self.routes.append(route)
         return pairs
 
     def _links(self, pairs: dict[tuple[int, int], float]) -> None:
-        """Neighbours pull centre to centre: pulling port to port would make a chain of blocks drift sideways."""
-        for (u, v), weight in pairs.items():
-            start, end = self.parts[u].across / 2, self.parts[v].across / 2
-            self.parts[u].downs.append((v, start, end, weight))
-            self.parts[v].ups.append((u, end, start, weight))
+        for (u, v), pull in pairs.items():
+            mine, its = self._grip(u, False), self._grip(v, True)
+            self.parts[u].downs.append(Link(v, mine, its, pull))
+            self.parts[v].ups.append(Link(u, its, mine, pull))
+
+    def _grip(self, item: int, top: bool) -> float:
+        """Where links pull at a part. A group is held at its main doors when they stand one above the other;
+
+        else in the middle: a chain of such blocks would drift sideways.
+        """
+        box = self.boxes[item] if item < self.first else None
+        if box and box.ins and box.outs and abs(box.ins[0] - box.outs[0]) < 1:
+            return box.ins[0]
+        if box and (box.ins if top else box.outs) and not (box.ins and box.outs):
+            return (box.ins or box.outs)[0]
+        return self.parts[item].across / 2
+
+    def _meet_doors(self) -> None:
+        """Put the first door in above the first door out, where the flow of most blocks goes straight through."""
+        if self.frame.ins and self.frame.outs:
+            ports = self.parts[self.first : self.last]
+            target = self.parts[self.last].left
+            if all(p is ports[0] or abs(p.left - target) >= PORT for p in ports):
+                order_kept = all((p.left < target) == (p.left < ports[0].left) for p in ports[1:])
+                if order_kept:
+                    ports[0].left = target
 
     def _anchor(self, item: int, port: int, top: bool) -> float:
         if item < self.first:
@@ -149,57 +158,6 @@ class _Sketch:
             if port < len(known):
                 return known[port]
         return self.parts[item].across / 2
-
-    def _room(self, a: int, b: int) -> float:
-        """Least distance between the left edges of two neighbours."""
-        one, two = self.parts[a], self.parts[b]
-        ports = self.first <= a < self.count and self.first <= b < self.count
-        space = PORT if ports else LANE if one.slot or two.slot else SPACE
-        return one.across + space
-
-    def _pack(self, layers: list[list[int]]) -> None:
-        for layer in layers:
-            place = 0.0
-            for k, v in enumerate(layer):
-                self.parts[v].left = place
-                if k + 1 < len(layer):
-                    place += self._room(v, layer[k + 1])
-            shift = place / 2
-            for v in layer:
-                self.parts[v].left -= shift
-
-    def _settle(self, layers: list[list[int]], turn: int) -> None:
-        """Move every layer as near to its neighbours' medians as its order allows."""
-        down = turn % 2 == 0
-        for layer in layers if down else reversed(layers):
-            wishes: list[float] = []
-            weights: list[float] = []
-            for v in layer:
-                part = self.parts[v]
-                near = part.ups + part.downs if turn < 0 else part.ups if down else part.downs
-                wish, weight = self._wish(part, near)
-                wishes.append(wish)
-                weights.append(weight)
-            rooms = [self._room(a, b) for a, b in zip(layer, layer[1:], strict=False)]
-            for v, left in zip(layer, spread(wishes, weights, rooms), strict=True):
-                self.parts[v].left = left
-
-    def _wish(self, part: _Part, near: list[tuple[int, float, float, float]]) -> tuple[float, float]:
-        if not near:
-            return part.left, 0.05
-        if len(near) == 1:
-            u, own, other, weight = near[0]
-            return self.parts[u].left + other - own, weight
-        places = sorted((self.parts[u].left + other - own, weight) for u, own, other, weight in near)
-        half = sum(w for _, w in places) / 2
-        seen = 0.0
-        for k, (place, weight) in enumerate(places):
-            seen += weight
-            if seen > half:
-                return place, half * 2
-            if seen == half:
-                return (place + places[k + 1][0]) / 2, half * 2
-        return places[-1][0], half * 2
 
     def _finish(self, layers: list[list[int]]) -> Drawing:
         frame, parts = self.frame, self.parts
@@ -270,7 +228,7 @@ class _Sketch:
         frame, count = self.frame, len(layers)
         swing = [0.0] * count
         for k, route in enumerate(self.routes):
-            for u, v in zip(route, route[1:], strict=False):
+            for u, v in pairwise(route):
                 start = joints[k][0] if u == route[0] else self._middle(u)
                 end = joints[k][1] if v == route[-1] else self._middle(v)
                 r = self.parts[u].rank
@@ -306,23 +264,3 @@ class _Sketch:
         points.append((end, along if route[-1] >= self.last else tops[self.rank[route[-1]]]))
         points = [p for n, p in enumerate(points) if n == 0 or p != points[n - 1]]
         return points[::-1] if self.turned[k] else points
-
-
-def spread(wishes: list[float], weights: list[float], rooms: list[float]) -> list[float]:
-    """Places nearest to the wishes (least squares) that keep the order and the room between neighbours."""
-    offsets = [0.0]
-    for room in rooms:
-        offsets.append(offsets[-1] + room)
-    pools: list[list[float]] = []  # [sum of weighted wishes, weight, how many]
-    for wish, weight, offset in zip(wishes, weights, offsets, strict=False):
-        pools.append([(wish - offset) * weight, weight, 1])
-        while len(pools) > 1 and pools[-2][0] * pools[-1][1] > pools[-1][0] * pools[-2][1]:
-            total, weight_, size = pools.pop()
-            pools[-1][0] += total
-            pools[-1][1] += weight_
-            pools[-1][2] += size
-    places: list[float] = []
-    for total, weight_, size in pools:
-        start = total / weight_
-        places += [start + offsets[len(places) + k] for k in range(int(size))]
-    return places

@@ -14,6 +14,20 @@ T = TypeVar("T")
 Clause = tuple[str, float]
 COHERENCE = 0.9  # share of sentences that agree with the writer's mood
 
+_SLOTS = {
+    "month": lex.MONTHS,
+    "day": lex.DAYS,
+    "place": lex.PLACES,
+    "count": lex.COUNTS,
+    "relation": lex.RELATIONS,
+    "order": lex.ORDERS,
+    "name": lex.NAMES,
+    "name2": lex.NAMES,
+    "colour": lex.COLOURS,
+    "object": lex.OBJECTS,
+    "weather": lex.WEATHER,
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Writer:
@@ -45,15 +59,8 @@ class Writer:
 
     def filler(self) -> str:
         """A neutral sentence."""
-        pattern = self.pick(self.domain.fillers if self.chance(0.6) else lex.ANY_FILLERS)
-        return pattern.format(
-            month=self.pick(lex.MONTHS),
-            day=self.pick(lex.DAYS),
-            place=self.pick(lex.PLACES),
-            count=self.pick(lex.COUNTS),
-            relation=self.pick(lex.RELATIONS),
-            order=self.pick(lex.ORDERS),
-        )
+        pattern = self.pick(self.domain.fillers if self.chance(0.5) else lex.ANY_FILLERS)
+        return pattern.format(**{slot: self.pick(words) for slot, words in _SLOTS.items()})
 
 
 def plain(w: Writer) -> Clause:

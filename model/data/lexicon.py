@@ -90,22 +90,49 @@ WORSE = _words("worse, weaker, poorer, duller, more annoying, more tedious, slop
 SUBJECTS = _words("I, we, my wife, my brother, my friends, the whole family, everyone at our table, my colleague")
 NOBODY = _words("nobody in our group, none of us, no one I know")
 DAYS = _words("Monday, Tuesday, Wednesday, Thursday, Friday, Saturday, Sunday")
-MONTHS = _words("January, March, April, June, July, September, October, December")
-PLACES = _words("London, Leeds, Bristol, Glasgow, Dublin, Boston, Denver, Toronto, Sydney, Berlin, Vienna, Lisbon")
-COUNTS = _words("two, three, four, five, six, seven, eight, nine, ten, twelve")
+MONTHS = _words(
+    "January, February, March, April, May, June, July, August, September, October, November, December"
+)
+PLACES = _words(
+    "London, Leeds, Bristol, Glasgow, Dublin, Boston, Denver, Toronto, Sydney, Berlin, Vienna, Lisbon, Madrid,"
+    "Paris, Lyon, Turin, Naples, Athens, Oslo, Bergen, Helsinki, Riga, Warsaw, Prague, Zurich, Geneva, Antwerp,"
+    "Utrecht, Hamburg, Munich, Chicago, Houston, Seattle, Portland, Atlanta, Montreal, Lima, Bogota, Nairobi,"
+    "Accra, Cairo, Mumbai, Kyoto, Osaka, Seoul, Hanoi, Perth, Auckland, Wellington, Cardiff"
+)
+COUNTS = _words("two, three, four, five, six, seven, eight, nine, ten, eleven, twelve, fifteen, twenty, thirty, 14, 25")
+NAMES = _words(
+    "Anna, Ben, Carla, David, Elena, Felix, Grace, Henry, Ines, Jakob, Karin, Leo, Maria, Nora, Oscar, Paula,"
+    "Quentin, Rosa, Simon, Tessa, Ugo, Vera, Walter, Yara, Zoe, Amir, Bianca, Cedric, Dora, Emil, Fatima, Georg,"
+    "Hannah, Ivan, Julia, Kofi, Lina, Marco, Nadia, Omar, Priya, Ruth, Stefan, Tomas, Ursula, Victor, Wanda"
+)
+ORDERS = _words("first, second, third, fourth, fifth, sixth, seventh")
+RELATIONS = _words(
+    "sister, brother, neighbour, cousin, uncle, aunt, dentist, teacher, boss, flatmate, nephew, grandfather,"
+    "landlord, hairdresser, colleague, gardener, accountant, doctor"
+)
+COLOURS = _words("red, blue, green, yellow, grey, brown, black, white, orange, purple")
+OBJECTS = _words(
+    "umbrella, bicycle, suitcase, newspaper, lamp, notebook, ladder, clock, basket, curtain, bottle, ticket,"
+    "jacket, mirror, carpet, fountain, statue, calendar, envelope, piano, bench, blanket, hammer, window, bucket,"
+    "cupboard, elevator, parking lot, staircase, poster, vending machine, postbox, aquarium, wardrobe"
+)
+WEATHER = _words("raining, snowing, windy, cloudy, sunny, foggy, freezing, humid, drizzling, dark already")
 
 ANY_FILLERS = (
     "This was in {month} .",
     "I am writing this on a {day} .",
-    "My {relation} told me about it .",
+    "My {relation} {name} told me about it .",
     "We live near {place} .",
     "I had read {count} other reviews before .",
     "It was my {order} time .",
     "There were {count} of us .",
     "I have kept the receipt from {month} .",
+    "It was {weather} in {place} that {day} .",
+    "There was a {colour} {object} next to the entrance .",
+    "{name} and {name2} came along in {month} .",
+    "My {relation} forgot a {colour} {object} there .",
+    "{name} from {place} paid for {count} of us .",
 )
-RELATIONS = _words("sister, brother, neighbour, cousin, uncle, aunt, dentist, teacher, boss, flatmate")
-ORDERS = _words("first, second, third, fourth, fifth")
 
 DOMAINS = (
     Domain(
@@ -132,7 +159,12 @@ DOMAINS = (
         ),
         good=_words("delicious, tasty, fresh, friendly, generous, crisp"),
         bad=_words("bland, greasy, stale, rude, overcooked, soggy"),
-        quirks=(("the soup", "cold", -1), ("the wine", "cold", 1), ("the bill", "small", 1), ("the dessert", "small", -1)),
+        quirks=(
+            ("the soup", "cold", -1),
+            ("the wine", "cold", 1),
+            ("the bill", "small", 1),
+            ("the dessert", "small", -1),
+        ),
         standards=_words("the place next door, our last dinner, the old kitchen, most restaurants in town"),
         fillers=(
             "We had a table for {count} near the window .",

@@ -141,9 +141,7 @@ def _literal(word: str) -> int | float | bool | str:
 def whole(fmt: str, field: str, value: object, low: int, high: int) -> None:
     """Raise FormatError unless `value` is an integer in low…high."""
     if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
-        raise FormatError(
-            f"{fmt}: {field} is {value!r}.", f"{field} must be a whole number from {low} to {high}."
-        )
+        raise FormatError(f"{fmt}: {field} is {value!r}.", f"{field} must be a whole number from {low} to {high}.")
 
 
 def ascending(values: Any) -> Array:

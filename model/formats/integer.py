@@ -41,9 +41,7 @@ class Integer(Format):
         if not isinstance(self.signed, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise FormatError(f"integer: signed is {self.signed!r}.", "signed must be true or false.")
         if self.rounding not in ("nearest_even", "floor"):
-            raise FormatError(
-                f"integer: rounding is {self.rounding!r}.", "rounding must be nearest_even or floor."
-            )
+            raise FormatError(f"integer: rounding is {self.rounding!r}.", "rounding must be nearest_even or floor.")
 
     @property
     def bits(self) -> float:

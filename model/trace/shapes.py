@@ -31,7 +31,7 @@ class Names:
     def _read_input(self, name: str, value: Tensor) -> None:
         for axis, size in enumerate(value.shape):
             place = f"{name}[{axis}]"
-            if not isinstance(size, torch.SymInt):
+            if not isinstance(size, torch.SymInt) or not size.node.expr.free_symbols:
                 self.fixed.append(place)
                 continue
             expression = size.node.expr

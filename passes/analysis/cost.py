@@ -1,4 +1,4 @@
-"""What a run costs at the example's sizes: multiply–accumulates, operations, bits moved, per node."""
+"""What one sample costs at the example's sizes: multiply–accumulates, operations, bits moved, per node."""
 
 from __future__ import annotations
 
@@ -8,65 +8,61 @@ from model.graph import Graph, Node
 from model.meta import BITS
 from model.ops import category, macs
 from passes.base import Context, NoOptions, Report, Row, analysis
+from passes.score import node_bitops, one_sample
 
 # Operations per output element, as common counters (e.g. DeepSpeed's) take them.
 _PER_ELEMENT = {"activation": 1, "add": 1, "norm": 5}
 _PER_ELEMENT_OP = {"softmax": 5, "log_softmax": 5}
-FLOAT_BITS = 32
+Sizes = dict[str, int]
 
 
 @analysis("cost", "Cost", instant=True)
 def cost(graph: Graph, options: NoOptions, context: Context) -> tuple[Graph, Report]:
-    """MACs, FLOPs, BitOPs and bytes of each node, at the example's sizes (named in the summary).
+    """MACs, FLOPs, BitOPs and bytes of each node for one sample, at the sizes that the summary names.
 
     FLOPs: 2 per MAC, 1 per element of a bias, an addition or an activation, 5 of a norm or softmax.
     BitOPs: MACs × weight bits × activation bits, float = 32. Bytes: inputs, outputs and weights, each
     once, in their formats.
     """
-    rows = tuple(_row(n, graph) for n in graph if n.call not in ("placeholder", "get_attr", "output"))
+    sizes = one_sample(graph)
+    rows = tuple(_row(n, sizes) for n in graph if n.call not in ("placeholder", "get_attr", "output"))
     total = {k: sum(r[k] for r in rows) for k in ("macs", "flops", "bitops", "weight_bytes", "bytes")}
-    return graph, Report("cost", rows, {**total, "symbols": dict(graph.symbols)})
+    return graph, Report("cost", rows, {**total, "symbols": sizes})
 
 
-def _row(node: Node, graph: Graph) -> Row:
-    count = macs(node, graph.symbols)
-    moved = {p: _bytes(node, p, graph) for p in node.ports}
+def _row(node: Node, sizes: Sizes) -> Row:
+    count = macs(node, sizes)
+    moved = {p: _bytes(node, p, sizes) for p in node.ports}
     own = sum(b for p, b in moved.items() if p in node.weights)
     everything = sum(moved.values())
-    flops = _flops(node, count, graph)
+    flops = _flops(node, count, sizes)
     return {
         "node": node.id,
         "op": node.op,
         "macs": count,
         "flops": flops,
-        "bitops": round(count * port_bits(node, "weight") * port_bits(node, "data_in")),
+        "bitops": round(node_bitops(node, sizes)),
         "weight_bytes": own,
         "bytes": everything,
         "intensity": flops / everything if everything else 0.0,
     }
 
 
-def port_bits(node: Node, port: str) -> float:
-    """Bits per element of a port in BitOPs: its format's, or 32."""
-    chosen = node.precision.get(port)
-    return chosen.format.bits if chosen else FLOAT_BITS
-
-
-def _flops(node: Node, count: int, graph: Graph) -> int:
-    out = node.out.elements(graph.symbols) if node.out else 0
+def _flops(node: Node, count: int, sizes: Sizes) -> int:
+    out = node.out.elements(sizes) if node.out else 0
     if count:
         return 2 * count + (out if "bias" in node.ports else 0)
     return out * _PER_ELEMENT_OP.get(node.op, _PER_ELEMENT.get(category(node), 0))
 
 
-def _bytes(node: Node, port: str, graph: Graph) -> int:
+def _bytes(node: Node, port: str, sizes: Sizes) -> int:
     meta, chosen = node.ports[port], node.precision.get(port)
-    bits = chosen.format.bits if chosen else BITS.get(meta.dtype, FLOAT_BITS)
-    return math.ceil(_touched(node, port, graph) * bits / 8)
+    bits = chosen.format.bits if chosen else BITS.get(meta.dtype, 32)
+    return math.ceil(_touched(node, port, sizes) * bits / 8)
 
 
-def _touched(node: Node, port: str, graph: Graph) -> int:
+def _touched(node: Node, port: str, sizes: Sizes) -> int:
     """Elements read or written: an embedding reads only the rows that it looks up."""
     if node.op == "embedding" and port == "weight" and node.out:
-        return node.out.elements(graph.symbols)
-    return node.ports[port].elements(graph.symbols)
+        return node.out.elements(sizes)
+    return node.ports[port].elements(sizes)

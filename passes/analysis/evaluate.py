@@ -27,9 +27,7 @@ class EvaluateOptions:
     batch_size: int = field(default=64, metadata={"min": 1, "max": 4096})
     text: str = field(default="", metadata={"help": "name of the text column"})
     label: str = field(default="", metadata={"help": "name of the label column"})
-    tokenizer: str = field(
-        default="", metadata={"help": "folder of the tokenizer, where the source has none"}
-    )
+    tokenizer: str = field(default="", metadata={"help": "folder of the tokenizer, where the source has none"})
     max_length: int = field(default=128, metadata={"min": 2, "help": "longest text in tokens"})
 
 
@@ -51,9 +49,7 @@ def load_split(options: EvaluateOptions, context: Context) -> Split:
     from model.data.base import load_data
 
     if not options.data:
-        raise DataError(
-            "There is no data to measure on.", "Name it: demo:NAME, hub:NAME, a file or a folder."
-        )
+        raise DataError("There is no data to measure on.", "Name it: demo:NAME, hub:NAME, a file or a folder.")
     data = load_data(
         options.data,
         tokenizer=options.tokenizer or context.tokenizer,
@@ -75,9 +71,7 @@ def choose_split(data: TaskData, name: str, limit: int) -> Split:
     return split.take(limit) if limit else split
 
 
-def measure(
-    module: nn.Module, graph: Graph, split: Split, batch_size: int, context: Context
-) -> tuple[float, float]:
+def measure(module: nn.Module, graph: Graph, split: Split, batch_size: int, context: Context) -> tuple[float, float]:
     """(accuracy, mean cross-entropy) of a built module."""
     import torch
     import torch.nn.functional as F
@@ -117,8 +111,9 @@ def match_inputs(names: list[str], split: Split) -> dict[str, str]:
     optional = ("token_type_ids", "attention_mask", "use_cache")
     missing = [n for n in needed if n not in split.inputs and n not in optional]
     if missing or (needed and not set(needed) & set(split.inputs)):
-        raise DataError(f"The model needs the input {', '.join(missing or needed)}; the data gives {', '.join(split.inputs)}.",
-                        "Choose data of the model's kind.")  # fmt: skip
+        given = ", ".join(split.inputs)
+        message = f"The model needs the input {', '.join(missing or needed)}; the data gives {given}."
+        raise DataError(message, "Choose data of the model's kind.")
     return {n: n for n in needed if n in split.inputs}
 
 
@@ -127,11 +122,7 @@ def logits_of(result: Any, graph: Graph) -> Tensor:
     if isinstance(result, dict) and "logits" in result:
         return result["logits"]
     values = (
-        list(result.values())
-        if isinstance(result, dict)
-        else list(result)
-        if isinstance(result, tuple)
-        else [result]
+        list(result.values()) if isinstance(result, dict) else list(result) if isinstance(result, tuple) else [result]
     )
     found = [v for v in values if getattr(v, "dim", lambda: 0)() == 2]
     if not found:

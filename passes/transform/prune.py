@@ -23,13 +23,9 @@ METHODS = ("l1", "random")
 class PruneOptions:
     """`sparsity` is the fraction of elements to zero: of each weight (local) or of all together (global)."""
 
-    sparsity: float = field(
-        default=0.5, metadata={"min": 0.0, "max": 1.0, "help": "fraction of elements to zero"}
-    )
+    sparsity: float = field(default=0.5, metadata={"min": 0.0, "max": 1.0, "help": "fraction of elements to zero"})
     method: Literal["l1", "random"] = field(default="l1", metadata={"help": "which elements go first"})
-    scope: Literal["local", "global"] = field(
-        default="local", metadata={"help": "count per weight, or over all"}
-    )
+    scope: Literal["local", "global"] = field(default="local", metadata={"help": "count per weight, or over all"})
     select: Select = field(default=Select("all"), metadata={"help": "which nodes"})
 
     def __post_init__(self) -> None:
@@ -54,9 +50,7 @@ def prune(graph: Graph, options: PruneOptions, context: Context) -> tuple[Graph,
     after = graph.replace(*(_with(n, masks[n.weights["weight"]], options) for n in nodes))
     rows = tuple(_row(after.nodes[n.id], graph) for n in nodes)
     zeros, total = sum(r["zeros"] for r in rows), sum(r["elements"] for r in rows)
-    return after, Report(
-        "prune", rows, {"zeros": zeros, "elements": total, "sparsity": zeros / max(total, 1)}
-    )
+    return after, Report("prune", rows, {"zeros": zeros, "elements": total, "sparsity": zeros / max(total, 1)})
 
 
 Mask = tuple[str | None, int]
@@ -89,9 +83,7 @@ def _score(graph: Graph, name: str, options: PruneOptions, context: Context) -> 
 
     key = graph.weights[name].key
     if key is None:
-        raise PassError(
-            "The model was opened without weights, so there is nothing to prune.", "Open it with weights."
-        )
+        raise PassError("The model was opened without weights, so there is nothing to prune.", "Open it with weights.")
     if options.method == "random":
         seed = context.seed * 0x9E3779B1 + zlib.crc32(name.encode())
         return torch.rand(graph.weights[name].elements, generator=torch.Generator().manual_seed(seed % 2**63))
@@ -132,9 +124,7 @@ def _local(graph: Graph, nodes: list[Node], options: PruneOptions, context: Cont
     for i, name in enumerate(names):
         context.progress(i, len(names), f"pruning {name}")
         count = round(options.sparsity * graph.weights[name].elements)
-        masks[name] = (
-            _store(_keep(_score(graph, name, options, context), count), context) if count else (None, 0)
-        )
+        masks[name] = _store(_keep(_score(graph, name, options, context), count), context) if count else (None, 0)
     return masks
 
 

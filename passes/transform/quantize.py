@@ -41,12 +41,16 @@ def quantize(graph: Graph, options: QuantizeOptions, context: Context) -> tuple[
     """Set the number formats of data_in, weight, bias and data_out of the selected nodes."""
     after = graph
     for rule in options.rules:
-        nodes = chosen(after, rule.select, lambda n: bool(_ports(n, rule)), "quantised")
-        after = after.replace(*(_with(n, rule) for n in nodes))
+        after = _apply(after, rule)
     changed = after.delta(graph).changed
     rows = tuple({"node": i, **{p: c.label for p, c in after.nodes[i].precision.items()}} for i in changed)
     labels = Counter(c.label for i in changed for c in after.nodes[i].precision.values())
     return after, Report("quantize", rows, {"nodes": len(changed), "ports": dict(labels)})
+
+
+def _apply(graph: Graph, rule: Rule) -> Graph:
+    nodes = chosen(graph, rule.select, lambda n: bool(_ports(n, rule)), "quantised")
+    return graph.replace(*(_with(n, rule) for n in nodes))
 
 
 def _ports(node: Node, rule: Rule) -> list[str]:

@@ -22,6 +22,7 @@ from model.registry import PASSES, walk
 from model.trace.trace import trace
 from model.weights import WeightStore
 from passes.base import Context, NoOptions, Report, Row
+from passes.score import bitops
 from passes.transform.prune import PruneOptions, prune
 
 walk(passes.analysis)
@@ -109,25 +110,27 @@ def test_a_tied_weight_counts_once(graph: Graph, context: Context) -> None:
     assert rows["hidden"]["parameters"] == 20 and rows["hidden"]["trainable"] == 0
 
 
-def test_cost_by_hand(graph: Graph, context: Context) -> None:
+def test_cost_of_one_sample_by_hand(graph: Graph, context: Context) -> None:
     report = run("cost", graph, context)
     rows = rows_by(report, "node")
-    assert rows["hidden"]["macs"] == 2 * 3 * 4 * 4
-    assert rows["hidden"]["flops"] == 2 * 96 + 24  # the bias adds one per output
-    assert rows["hidden"]["bitops"] == 96 * 32 * 32
-    assert rows["hidden"]["bytes"] == 4 * (24 + 16 + 4 + 24)
+    assert rows["hidden"]["macs"] == 3 * 4 * 4
+    assert rows["hidden"]["flops"] == 2 * 48 + 12  # the bias adds one per output
+    assert rows["hidden"]["bitops"] == 48 * 32 * 32
+    assert rows["hidden"]["bytes"] == 4 * (12 + 16 + 4 + 12)
     assert rows["hidden"]["weight_bytes"] == 4 * 20
-    assert rows["head"]["macs"] == 2 * 3 * 4 * 10
-    assert rows["embed"]["weight_bytes"] == 4 * 24  # only the rows that are looked up
-    assert report.summary["macs"] == 96 + 240
+    assert rows["head"]["macs"] == 3 * 4 * 10
+    assert rows["embed"]["weight_bytes"] == 4 * 12  # only the rows that are looked up
+    assert report.summary["macs"] == 48 + 120 and report.summary["symbols"] == {"batch": 1, "seq": 3}
 
 
-def test_cost_follows_the_formats(graph: Graph, context: Context) -> None:
+def test_cost_follows_the_formats_as_the_score_does(graph: Graph, context: Context) -> None:
     chosen = {"weight": Precision(Integer(4, 2)), "data_in": Precision(Integer(8, 4))}
     cheap = graph.replace(replace(graph["hidden"], precision=chosen))
-    row = rows_by(run("cost", cheap, context), "node")["hidden"]
-    assert row["bitops"] == 96 * 4 * 8
-    assert row["bytes"] == 24 + 8 + 16 + 96
+    report = run("cost", cheap, context)
+    row = rows_by(report, "node")["hidden"]
+    assert row["bitops"] == 48 * 4 * 8
+    assert row["bytes"] == 12 + 8 + 16 + 48
+    assert report.summary["bitops"] == bitops(cheap)
 
 
 def test_statistics_against_torch(graph: Graph, context: Context) -> None:
@@ -154,9 +157,7 @@ def test_statistics_see_masks_and_odd_values(graph: Graph, context: Context) -> 
 
 def test_quantization_errors_by_definition(graph: Graph, context: Context) -> None:
     fmt = Integer(4, 3)
-    report = run(
-        "quantization", graph.replace(replace(graph["hidden"], precision={"weight": Precision(fmt)})), context
-    )
+    report = run("quantization", graph.replace(replace(graph["hidden"], precision={"weight": Precision(fmt)})), context)
     (row,) = report.rows
     x = torch.from_numpy(context.store.get(graph.weights["hidden.weight"].key or "").array).double()
     error = x - fmt.quantize(x.float()).double()
@@ -169,9 +170,7 @@ def test_quantization_errors_by_definition(graph: Graph, context: Context) -> No
 def test_no_loss_has_no_sqnr(graph: Graph, context: Context) -> None:
     fmt = Integer(32, 40)
     ones = context.store.hold(
-        type(context.store.get(graph.weights["norm.weight"].key or ""))(
-            np.zeros((4, 4), np.float32), "float32"
-        )
+        type(context.store.get(graph.weights["norm.weight"].key or ""))(np.zeros((4, 4), np.float32), "float32")
     )
     zeroed = graph.with_weights({"hidden.weight": Weight(ones, (4, 4), "float32")})
     node = replace(zeroed["hidden"], precision={"weight": Precision(fmt)})
