@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
@@ -12,6 +13,7 @@ from model.formats.base import Array, Format, whole
 from model.registry import FORMATS
 
 if TYPE_CHECKING:
+    import torch
     from torch import Tensor
 
 
@@ -61,22 +63,36 @@ class Integer(Format):
         return 0, 2**self.width - 1
 
     def define(self, x: Tensor) -> Tensor:
-        """The definition in x's own precision, at least float32."""
+        """The definition in x's own precision, at least float32, rounded to x's dtype."""
+        import torch
+
+        lo, hi = self._limits_in(x.dtype)
+        return torch.ldexp(self._rounded(x).clamp(lo, hi), torch.tensor(-self.frac_width)).to(x.dtype)
+
+    def inside(self, x: Tensor) -> Tensor:
+        """Where the code is not clipped."""
+        rounded = self._rounded(x)
+        lo, hi = self.limits
+        return (rounded >= lo) & (rounded <= hi)
+
+    def _rounded(self, x: Tensor) -> Tensor:
+        """round(x·2^f), not clipped."""
         import torch
 
         # 25 bits and more do not fit a float32 mantissa: the clip limits would round up and out of range.
         work = x.to(torch.float64 if self.width > 24 or x.dtype == torch.float64 else torch.float32)
         scaled = torch.ldexp(work, torch.tensor(self.frac_width))
-        rounded = torch.floor(scaled) if self.rounding == "floor" else torch.round(scaled)
-        lo, hi = self.limits
-        return torch.ldexp(rounded.clamp(lo, hi), torch.tensor(-self.frac_width)).to(x.dtype)
+        return torch.floor(scaled) if self.rounding == "floor" else torch.round(scaled)
 
-    def inside(self, x: Tensor) -> Tensor:
-        """Where the code is not clipped."""
+    def _limits_in(self, dtype: torch.dtype) -> tuple[int, int]:
+        """The limits, drawn in where their values would be infinite in `dtype` (float16 ends at 65504)."""
+        import torch
+
         lo, hi = self.limits
-        step = 2.0**-self.frac_width
-        slack = 0.0 if self.rounding == "floor" else 0.5
-        return (x >= (lo - slack) * step) & (x <= (hi + slack) * step)
+        if dtype != torch.float16:
+            return lo, hi
+        most = math.floor(math.ldexp(torch.finfo(dtype).max, self.frac_width))
+        return max(lo, -most), min(hi, most)
 
     def encode(self, x: Array) -> Array:
         """int64 codes."""
