@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from app.canvas.ordering import order, ranks
-from app.canvas.placing import DOOR, PORT, SLOT, Link, Part, place, spread
+from app.canvas.placing import DOOR, PORT, SLOT, Link, Part, place, preferred, spread
 
 Wire = tuple[int, int, int, int]
 Point = tuple[float, float]  # (across, along)
-GAP_LEAST, GAP_MOST = 24.0, 60.0
+Pull = tuple[float, int]  # how strongly, and at which port of the lower part
+GAP_LEAST, GAP_BORDER, GAP_MOST = 24.0, 12.0, 60.0
 SNAP = 8.0
 
 
@@ -95,15 +96,15 @@ class _Sketch:
         self._meet_doors()
         return self._finish(layers)
 
-    def _slots(self) -> dict[tuple[int, int], float]:
+    def _slots(self) -> dict[tuple[int, int], Pull]:
         """Give every layer that a wire passes a slot; wires of one tensor share theirs while they run together."""
         budget = 6 * self.count + 400
-        pairs: dict[tuple[int, int], float] = {}
+        pairs: dict[tuple[int, int], Pull] = {}
         lanes: dict[tuple[int, int, int], int] = {}
         users = [0] * self.count
         for a, _, _, _ in self.wires:
             users[a] += 1
-        for a, p, b, _ in self.wires:
+        for a, p, b, q in self.wires:
             route = [a]
             span = range(self.rank[a] + 1, self.rank[b])
             if len(span) > budget:
@@ -118,43 +119,60 @@ class _Sketch:
                 route.append(lanes[key])
             route.append(b)
             for u, v in pairwise(route):
-                straight = 8.0 if self.parts[u].kind == self.parts[v].kind == SLOT else 1.0
-                pairs.setdefault((u, v), 3.0 if straight == 1.0 and users[a] == 1 else straight)
+                pull = self._pull(u, v, q if v == b else 0, users[a] == 1)
+                if pull[0] > pairs.get((u, v), (0.0, 0))[0]:
+                    pairs[(u, v)] = pull
             self.routes.append(route)
         return pairs
 
-    def _links(self, pairs: dict[tuple[int, int], float]) -> None:
-        for (u, v), pull in pairs.items():
-            mine, its = self._grip(u, False), self._grip(v, True)
+    def _pull(self, u: int, v: int, port: int, only: bool) -> Pull:
+        """How strongly u and v want to stand in line: passing wires most, then the main way into a group."""
+        if self.parts[u].kind == self.parts[v].kind == SLOT:
+            return 8.0, 0
+        if v < self.first and self.boxes[v].ins:
+            return (4.0 if port == 0 else 1.0), port
+        return (3.0 if only else 1.0), port
+
+    def _links(self, pairs: dict[tuple[int, int], Pull]) -> None:
+        for (u, v), (pull, port) in pairs.items():
+            mine, its = self._grip(u, False, 0), self._grip(v, True, port)
             self.parts[u].downs.append(Link(v, mine, its, pull))
             self.parts[v].ups.append(Link(u, its, mine, pull))
 
-    def _grip(self, item: int, top: bool) -> float:
-        """Where links pull at a part. A group is held at its main doors when they stand one above the other;
-
+    def _grip(self, item: int, top: bool, port: int) -> float:
+        """Where links pull at a part. A group is held at its main doors when they stand one above the other,
         else in the middle: a chain of such blocks would drift sideways.
         """
         box = self.boxes[item] if item < self.first else None
-        if box and box.ins and box.outs and abs(box.ins[0] - box.outs[0]) < 1:
-            return box.ins[0]
-        if box and (box.ins if top else box.outs) and not (box.ins and box.outs):
-            return (box.ins or box.outs)[0]
+        doors = (box.ins if top else box.outs) if box else ()
+        if box and 0 < port < len(doors):
+            return doors[port]
+        if box and doors and (not (box.ins and box.outs) or abs(box.ins[0] - box.outs[0]) < 1):
+            return doors[0]
         return self.parts[item].across / 2
 
     def _meet_doors(self) -> None:
-        """Put the first door in above the first door out, where the flow of most blocks goes straight through."""
-        if self.frame.ins and self.frame.outs:
-            ports = self.parts[self.first : self.last]
-            target = self.parts[self.last].left
-            if all(p is ports[0] or abs(p.left - target) >= PORT for p in ports):
-                order_kept = all((p.left < target) == (p.left < ports[0].left) for p in ports[1:])
-                if order_kept:
-                    ports[0].left = target
+        """Put the first door in above the first door out, where the flow of most blocks goes straight through,
+        and the other doors above what they lead to.
+        """
+        main = self.parts[self.last].left if self.frame.ins and self.frame.outs else None
+        for start, end, side in ((self.first, self.last, "downs"), (self.last, self.count, "ups")):
+            doors = sorted(range(start, end), key=lambda i: self.parts[i].left)
+            wishes, pulls = [], []
+            for i in doors:
+                link = preferred(self.parts, getattr(self.parts[i], side))
+                wish = self.parts[link.to].left + link.its - link.mine if link else self.parts[i].left
+                fixed = main is not None and i == start
+                wishes.append(main if fixed and main is not None else wish)
+                pulls.append(1000.0 if fixed else 1.0)
+            rooms = [2.0 + PORT] * (len(doors) - 1)
+            for i, left in zip(doors, spread(wishes, pulls, rooms), strict=True):
+                self.parts[i].left = left
 
     def _anchor(self, item: int, port: int, top: bool) -> float:
+        """Where a wire meets a part, from the part's left."""
         if item < self.first:
-            box = self.boxes[item]
-            known = box.ins if top else box.outs
+            known = self.boxes[item].ins if top else self.boxes[item].outs
             if port < len(known):
                 return known[port]
         return self.parts[item].across / 2
@@ -211,11 +229,11 @@ class _Sketch:
         low, high = part.left + 10.0, part.left + part.across - 10.0
         if low > high:
             low = high = middle
-        for n, place in enumerate(places):
+        for n, came_from in enumerate(places):
             end = middle + (n - (len(places) - 1) / 2) * step
-            if abs(place - end) <= max(SNAP, step / 2) and low <= place <= high:
-                end = place
-            for k in groups[place]:
+            if abs(came_from - end) <= max(SNAP, step / 2) and low <= came_from <= high:
+                end = came_from
+            for k in groups[came_from]:
                 ends[k] = end
 
     def _middle(self, part: int) -> float:
@@ -239,7 +257,8 @@ class _Sketch:
             border = r == 0 and frame.ins
             size = frame.head if border else max((self._along(i) for i in layer), default=0.0)
             tops[r], bottoms[r] = place, place + size
-            gap = min(GAP_LEAST + swing[r] / 12, GAP_MOST)
+            least = GAP_LEAST if not border else GAP_BORDER
+            gap = min(least + swing[r] / 12, GAP_MOST)
             place += size + (gap if r + 1 < count else 0.0)
         return tops, bottoms, max(place + (0.0 if frame.outs else frame.tail), frame.least_along)
 

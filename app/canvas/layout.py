@@ -28,6 +28,7 @@ Numbers = NDArray[np.int64]
 class Layout:
     """Rectangles (x, y, width, height) and routes, in canvas units; numbers point into the hierarchy.
 
+    `group_doors` holds the first and last place (x) where wires cross an open group's head, else NaN.
     Edge k runs through points[starts[k]:starts[k + 1]] and carries the tensor tensors[k].
     """
 
@@ -41,6 +42,7 @@ class Layout:
     groups: Numbers
     group_rects: Rects
     group_open: NDArray[np.bool_]
+    group_doors: Rects
     stubs: Numbers
     stub_rects: Rects
     points: Rects
@@ -59,6 +61,7 @@ class _Block:
     nodes: Rects
     groups: Rects
     opened: NDArray[np.bool_]
+    doors: Rects
     stubs: Rects
     points: Rects
     lengths: Numbers
@@ -86,7 +89,7 @@ def layout(
     np.cumsum(block.lengths, out=starts[1:])
     return Layout(
         tree, open_groups, horizontal, block.width, block.height,
-        np.array(names.nodes, np.int64), block.nodes, np.array(names.groups, np.int64), block.groups, block.opened,
+        np.array(names.nodes, np.int64), block.nodes, np.array(names.groups, np.int64), block.groups, block.opened, block.doors,
         np.array(names.stubs, np.int64), block.stubs, block.points, starts,
         np.array(names.tensors, np.int64).reshape(-1, 2),
     )  # fmt: skip
@@ -165,10 +168,20 @@ class _Builder:
             _join(rects[~own & ~stub], [(o, b.nodes) for o, b in inner]),
             _join(rects[own], [(o, b.groups) for o, b in inner]),
             np.concatenate([opened[own], *(b.opened for _, b in inner)]),
+            _join(self._doors(group, at, kids), [(o[:1].repeat(2), b.doors) for o, b in inner]),
             _join(rects[stub], [(o, b.stubs) for o, b in inner]),
             _join(points, [(o, b.points) for o, b in inner]),
             np.concatenate([lengths, *(b.lengths for _, b in inner)]),
         )  # fmt: skip
+
+    def _doors(self, group: Group, at: Rects, kids: dict[int, _Block]) -> Rects:
+        """Where wires cross the heads of the child groups."""
+        rows: list[tuple[float, float]] = []
+        for place, child in enumerate(group.children):
+            ins = kids[place].drawing.ins if place in kids and not self.horizontal else []
+            if child < 0:
+                rows.append((at[place, 0] + min(ins), at[place, 0] + max(ins)) if ins else (np.nan, np.nan))
+        return np.array(rows, float).reshape(-1, 2)
 
     def _size(self, place: int, child: int, kids: dict[int, _Block]) -> tuple[float, float]:
         if place in kids:
@@ -199,11 +212,10 @@ def _join(own: Rects, inner: list[tuple[Rects, Rects]]) -> Rects:
     """One array: the own rows, then each inner block's rows moved to its place."""
     if not inner:
         return own
-    width = own.shape[1]
     moved = np.concatenate([rows for _, rows in inner])
     offsets = np.repeat([o for o, _ in inner], [len(rows) for _, rows in inner], axis=0)
     moved[:, :2] += offsets.reshape(-1, 2)
-    return np.concatenate([own, moved]) if width else moved
+    return np.concatenate([own, moved])
 
 
 def _title_width(group: Group) -> float:

@@ -91,7 +91,7 @@ def order(layers: list[list[int]], pairs: Sequence[Pair]) -> list[list[int]]:
     for turn in range(2 * ROUNDS):
         if fewest == 0:
             break
-        layers = _sweep(layers, ups if turn % 2 == 0 else downs, turn % 2 == 0)
+        layers = _sweep(layers, ups if turn % 2 == 0 else downs, turn % 2 == 0, turn % 4 > 1)
         _swap(layers, ups, downs)
         found = crossings(layers, downs)
         if found < fewest:
@@ -115,21 +115,21 @@ def crossings(layers: list[list[int]], downs: list[list[int]]) -> int:
     return total
 
 
-def _sweep(layers: list[list[int]], near: list[list[int]], down: bool) -> list[list[int]]:
+def _sweep(layers: list[list[int]], near: list[list[int]], down: bool, turn_ties: bool) -> list[list[int]]:
+    """Sort every layer by the medians of its neighbours; turning ties round leads out of dead ends."""
     result = [layer[:] for layer in layers]
     steps = range(1, len(layers)) if down else range(len(layers) - 2, -1, -1)
     for k in steps:
         beside = result[k - 1 if down else k + 1]
         at = {v: i for i, v in enumerate(beside)}
-        middle: dict[int, float] = {}
+        middle: dict[int, tuple[float, int]] = {}
         for i, v in enumerate(result[k]):
             places = sorted(at[u] for u in near[v])
             size = len(places)
             scale = max(len(result[k]) - 1, 1) / max(len(beside) - 1, 1)
-            if not size:
-                middle[v] = float(i)
-            else:
-                middle[v] = (places[(size - 1) // 2] + places[size // 2]) / 2 * scale
+            tie = -i if turn_ties else i
+            median = (places[(size - 1) // 2] + places[size // 2]) / 2 * scale if size else float(i)
+            middle[v] = (median, tie)
         result[k].sort(key=middle.__getitem__)
     return result
 

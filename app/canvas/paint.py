@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import numpy as np
 from PySide6.QtCore import QPointF, QRectF, Qt
-from PySide6.QtGui import QColor, QPainter, QPainterPath
+from PySide6.QtGui import QColor, QFontMetricsF, QPainter, QPainterPath
 
 from app.canvas.camera import Area
 from app.canvas.captions import NODE_HEIGHT
@@ -184,8 +184,11 @@ class Painter:
         write(painter, group.label, font(size, True), palette.text, title)
         if small:
             return
-        text = counts(group.size, figures.parameters, group.twins)
-        write(painter, text, font(SECONDARY), palette.muted, QRectF(x + 24, y + 23, w - 30 - bars, 16))
+        below = QRectF(x + 24, y + 23, w - 30 - bars, 16)
+        metrics = QFontMetricsF(font(SECONDARY))
+        texts = counts(group.size, figures.parameters, group.twins)
+        text = next((t for t in texts if metrics.horizontalAdvance(t) <= below.width()), texts[-1])
+        write(painter, text, font(SECONDARY), palette.muted, below)
         self._bars(painter, figures.bars, x + w - 10, y + CLOSED_HEIGHT / 2)
 
     def _bars(self, painter: QPainter, bars: tuple[float, ...], right: float, middle: float) -> None:
@@ -231,17 +234,35 @@ class Painter:
             self._title(painter, scene, place, size, scale >= DETAILS_FROM)
 
     def _title(self, painter: QPainter, scene: Scene, place: int, size: float, full: bool) -> None:
+        """Name to the left and counts to the right of the wires that cross the head, as much as fits."""
         layout, palette = scene.layout, self.palette
         x, y, w, _ = layout.group_rects[place].tolist()
-        number = int(layout.groups[place])
-        group = layout.tree.groups[number]
-        write(painter, group.label, font(size, True), palette.text, QRectF(x + 26, y, w - 38, HEAD))
-        if full:
-            text = counts(group.size, scene.figures.group(layout.tree, number).parameters, group.twins)
-            painter.setFont(font(SECONDARY))
-            painter.setPen(QColor(palette.muted))
-            box = QRectF(x + 26, y, w - 38, HEAD)
-            painter.drawText(box, Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignRight, text)
+        first, last = layout.group_doors[place].tolist()
+        group = layout.tree.groups[int(layout.groups[place])]
+        face, box = font(size, True), QRectF(x + 26, y, w - 38, HEAD)
+        width = min(QFontMetricsF(face).horizontalAdvance(group.label), box.width())
+        if first < box.x() + width + 4:
+            ground = QColor(palette.group if group.depth % 2 else palette.background)
+            painter.fillRect(QRectF(box.x(), y + 8, width + 3, HEAD - 16), ground)
+        write(painter, group.label, face, palette.text, box)
+        if not full:
+            return
+        figures = scene.figures.group(layout.tree, int(layout.groups[place]))
+        free = [(box.x() + width + 12, box.right())]
+        if first == first:
+            free = [(max(last + 8, free[0][0]), box.right()), (free[0][0], first - 8)]
+            if len(group.ins) == 2:
+                free.insert(1, (max(first + 8, box.x() + width + 12), last - 8))
+        face = font(SECONDARY)
+        painter.setFont(face)
+        painter.setPen(QColor(palette.muted))
+        for text in counts(group.size, figures.parameters, group.twins):
+            need = QFontMetricsF(face).horizontalAdvance(text)
+            spot = next(((a, b) for a, b in free if b - a >= need), None)
+            if spot:
+                here = QRectF(spot[1] - need - 1, y, need + 1, HEAD)
+                painter.drawText(here, Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignRight, text)
+                return
 
 
 NAMES_STUB = 0.5
@@ -260,14 +281,13 @@ def triangle(painter: QPainter, x: float, y: float, opened: bool, palette: Palet
     painter.drawPath(path)
 
 
-def counts(nodes: int, parameters: int, twins: int) -> str:
-    """`27 nodes · 198 k parameters · ×12 identical`."""
-    parts = [f"{amount(nodes)} node{'s' * (nodes != 1)}"]
-    if parameters:
-        parts.append(f"{amount(parameters)} parameters")
-    if twins > 1:
-        parts.append(f"×{twins} identical")
-    return " · ".join(parts)
+def counts(nodes: int, parameters: int, twins: int) -> tuple[str, ...]:
+    """`27 nodes · 198 k parameters · ×12 identical`, then ever shorter."""
+    some = f"{amount(nodes)} node{'s' * (nodes != 1)}"
+    same = f"×{twins} identical" if twins > 1 else ""
+    size = f"{amount(parameters)} parameters" if parameters else ""
+    tries = ((some, size, same), (some, same), (some, f"×{twins}" if same else ""), (f"×{twins}",) if same else (some,))
+    return tuple(dict.fromkeys(" · ".join(filter(None, t)) for t in tries))
 
 
 def face_of(scene: Scene, i: int) -> Face:

@@ -1,0 +1,180 @@
+"""Where the parts of each layer stand across the flow: the second half of a layered drawing.
+
+Medians pull parts towards their neighbours; then what belongs together is set into straight lines.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+SPACE, LANE, PORT = 20.0, 12.0, 14.0  # between boxes; beside a passing wire; between ports of the border
+BOX, SLOT, DOOR = 0, 1, 2
+ROUNDS = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """One neighbour: which part, where the link meets me and it, and how strongly it pulls."""
+
+    to: int
+    mine: float
+    its: float
+    pull: float
+
+
+@dataclass(slots=True)
+class Part:
+    """A box, the slot of a passing wire, or a door of the border, in one layer."""
+
+    rank: int
+    across: float
+    kind: int = BOX
+    left: float = 0.0
+    ups: list[Link] = field(default_factory=list)
+    downs: list[Link] = field(default_factory=list)
+
+
+def room(one: Part, two: Part) -> float:
+    """Least distance between the left edges of two neighbours."""
+    if one.kind == DOOR and two.kind == DOOR:
+        return one.across + PORT
+    return one.across + (SPACE if one.kind == BOX and two.kind == BOX else LANE)
+
+
+def place(parts: list[Part], layers: list[list[int]]) -> None:
+    """Set `left` of every part; the order inside layers stays."""
+    _pack(parts, layers)
+    for turn in range(ROUNDS):
+        _settle(parts, layers, "ups" if turn % 2 == 0 else "downs")
+    _settle(parts, layers, "both")
+    chains = _chains(parts)
+    for _ in range(3):
+        for chain in chains:
+            _straighten(parts, layers, chain)
+
+
+def _pack(parts: list[Part], layers: list[list[int]]) -> None:
+    for layer in layers:
+        at = 0.0
+        for a, b in pairwise(layer):
+            parts[a].left, at = at, at + room(parts[a], parts[b])
+        if layer:
+            parts[layer[-1]].left = at
+        for v in layer:
+            parts[v].left -= (at + parts[layer[-1]].across) / 2
+
+
+def _settle(parts: list[Part], layers: list[list[int]], sides: str) -> None:
+    """Move every layer as near to its neighbours' medians as its order allows."""
+    for layer in reversed(layers) if sides == "downs" else layers:
+        wishes, pulls, rooms = [], [], []
+        for v in layer:
+            part = parts[v]
+            near = part.ups + part.downs if sides == "both" else part.ups if sides == "ups" else part.downs
+            wish, pull = _wish(parts, part, near)
+            wishes.append(wish)
+            pulls.append(pull)
+        for a, b in pairwise(layer):
+            rooms.append(room(parts[a], parts[b]))
+        for v, left in zip(layer, spread(wishes, pulls, rooms), strict=True):
+            parts[v].left = left
+
+
+def _wish(parts: list[Part], part: Part, near: list[Link]) -> tuple[float, float]:
+    """The weighted median of where the neighbours would have this part."""
+    if not near:
+        return part.left, 0.05
+    if len(near) == 1:
+        link = near[0]
+        return parts[link.to].left + link.its - link.mine, link.pull
+    places = sorted((parts[k.to].left + k.its - k.mine, k.pull) for k in near)
+    half = sum(pull for _, pull in places) / 2
+    seen = 0.0
+    for k, (at, pull) in enumerate(places):
+        seen += pull
+        if seen > half:
+            return at, half * 2
+        if seen == half:
+            return (at + places[k + 1][0]) / 2, half * 2
+    return places[-1][0], half * 2
+
+
+def _chains(parts: list[Part]) -> list[list[tuple[int, float]]]:
+    """Runs of parts that prefer one another, each with its shift from the run's line; passing wires first."""
+    after: dict[int, Link] = {}
+    for v, part in enumerate(parts):
+        link = preferred(parts, part.downs)
+        if link is not None:
+            back = preferred(parts, parts[link.to].ups)
+            if back is not None and back.to == v:
+                after[v] = link
+    inner = {link.to for link in after.values()}
+    chains = []
+    for start in after:
+        if start in inner:
+            continue
+        chain, shift, v = [(start, 0.0)], 0.0, start
+        while v in after:
+            link = after[v]
+            shift += link.mine - link.its
+            v = link.to
+            chain.append((v, shift))
+        chains.append(chain)
+    chains.sort(key=lambda c: (-len(c), c[0]))
+    return chains
+
+
+def preferred(parts: list[Part], links: list[Link]) -> Link | None:
+    """The strongest link; among equals the middle one."""
+    if not links:
+        return None
+    most = max(k.pull for k in links)
+    best = sorted((k for k in links if k.pull == most), key=lambda k: parts[k.to].left + k.its)
+    return best[(len(best) - 1) // 2]
+
+
+def _straighten(parts: list[Part], layers: list[list[int]], chain: list[tuple[int, float]]) -> None:
+    """Put a chain on one line if its neighbours leave room, else as much of it as they do."""
+    low, high, lines = float("-inf"), float("inf"), []
+    run: list[tuple[int, float]] = []
+    for v, shift in chain:
+        part, layer = parts[v], layers[parts[v].rank]
+        at = layer.index(v)
+        least = parts[layer[at - 1]].left + room(parts[layer[at - 1]], part) if at else float("-inf")
+        most = parts[layer[at + 1]].left - room(part, parts[layer[at + 1]]) if at + 1 < len(layer) else float("inf")
+        if max(low, least - shift) > min(high, most - shift):
+            _align(parts, run, lines, low, high)
+            low, high, lines, run = float("-inf"), float("inf"), [], []
+        low, high = max(low, least - shift), min(high, most - shift)
+        lines.append(part.left - shift)
+        run.append((v, shift))
+    _align(parts, run, lines, low, high)
+
+
+def _align(parts: list[Part], run: list[tuple[int, float]], lines: list[float], low: float, high: float) -> None:
+    if len(run) < 2:
+        return
+    line = min(max(sorted(lines)[len(lines) // 2], low), high)
+    for v, shift in run:
+        parts[v].left = line + shift
+
+
+def spread(wishes: list[float], weights: list[float], rooms: list[float]) -> list[float]:
+    """Places nearest to the wishes (least squares) that keep the order and the room between neighbours."""
+    offsets = [0.0]
+    for gap in rooms:
+        offsets.append(offsets[-1] + gap)
+    pools: list[list[float]] = []  # [sum of weighted wishes, weight, how many]
+    for wish, weight, offset in zip(wishes, weights, offsets, strict=False):
+        pools.append([(wish - offset) * weight, weight, 1])
+        while len(pools) > 1 and pools[-2][0] * pools[-1][1] > pools[-1][0] * pools[-2][1]:
+            total, heavy, size = pools.pop()
+            pools[-1][0] += total
+            pools[-1][1] += heavy
+            pools[-1][2] += size
+    places: list[float] = []
+    for total, heavy, size in pools:
+        start = total / heavy
+        places += [start + offsets[len(places) + k] for k in range(int(size))]
+    return places
