@@ -41,7 +41,7 @@ def _row(node: Node, sizes: Sizes) -> Row:
         "op": node.op,
         "macs": count,
         "flops": flops,
-        "bitops": round(node_bitops(node, sizes)),
+        "bitops": node_bitops(node, sizes),
         "weight_bytes": own,
         "bytes": everything,
         "intensity": flops / everything if everything else 0.0,

@@ -1,0 +1,140 @@
+"""A graph lent to a pass of the labs: its model as torch.fx, on copies of the weights, every node marked."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from torch import Tensor, fx, nn
+
+from model.build import build, parameters_of
+from model.errors import PassError
+from model.graph import Graph
+from model.layers import Compressed, Effective
+from passes.base import Context
+from passes.labs.mase import MaseGraph, annotate
+
+MARK = "espalier"
+
+
+@dataclass(frozen=True, slots=True)
+class Lent:
+    """What was lent, to tell afterwards what the pass has changed."""
+
+    graph: Graph
+    mg: MaseGraph
+    model: fx.GraphModule
+    targets: dict[str, object]
+    modules: dict[str, nn.Module]
+    tensors: dict[str, Tensor]
+
+    def untouched(self, node: fx.Node, model: fx.GraphModule) -> str | None:
+        """The id of the graph's node that `node` still is, whatever its inputs; None for any other."""
+        name = str(node.meta.get(MARK, ""))
+        if name not in self.graph.nodes or node.target != self.targets[name]:
+            return None
+        if node.op == "call_module":
+            module = model.get_submodule(str(node.target))
+            return name if module is self.modules[str(node.target)] and self._same(name, module) else None
+        if node.op == "get_attr":
+            held = self.tensors[self.graph.nodes[name].weights["value"]]
+            return name if attribute(model, str(node.target)) is held else None
+        return name
+
+    def _same(self, name: str, module: nn.Module) -> bool:
+        own = tensors_of(module)
+        weights = self.graph.nodes[name].weights
+        return set(own) == set(weights) and all(
+            own[p] is self.tensors[w] or not isinstance(self.tensors[w], nn.Parameter) for p, w in weights.items()
+        )
+
+
+def lend(graph: Graph, context: Context) -> Lent:
+    """Build `graph` for a pass that may change anything in place; raises PassError where there is no graph to run."""
+    if graph.runs == "module":
+        text = "This model was recorded from a run, so there is no torch.fx graph that the pass could work on."
+        raise PassError(text, "Give a model that torch.export can capture.")
+    model = build(graph, context.store, context.callables)
+    tensors = parameters_of(model)
+    for tensor in tensors.values():
+        tensor.data = tensor.data.clone()  # the store's own copy must survive in-place edits
+    _open_up(model)
+    known = _mark(model, graph)
+    annotate(model, graph, known)
+    targets: dict[str, object] = {name: node.target for node, name in known.items()}
+    return Lent(graph, MaseGraph(model), model, targets, dict(model.named_modules()), dict(tensors))
+
+
+def _mark(model: fx.GraphModule, graph: Graph) -> dict[fx.Node, str]:
+    own = {(str(n.call), n.target): n.id for n in graph if n.call in ("placeholder", "get_attr")}
+    for node in model.graph.nodes:
+        name = own.get((node.op, node.target)) or (graph.output.id if node.op == "output" else None)
+        if name:
+            node.meta[MARK] = name
+    return {n: n.meta[MARK] for n in model.graph.nodes if MARK in n.meta}
+
+
+class _Through:
+    """Stands in for a leaf module's `forward`: its masks and formats apply, and it still looks like a plain module."""
+
+    def __init__(self, plain: nn.Module, *parts: nn.Module) -> None:
+        self.plain, self.parts = plain, parts
+
+    def __call__(self, x: Tensor) -> Tensor:
+        restore(self.plain)
+        try:
+            return nn.Sequential(*self.parts)(x)
+        finally:
+            self.plain.forward = self  # type: ignore[method-assign,assignment]
+
+
+def _open_up(model: fx.GraphModule) -> None:
+    """The labs' code asks for isinstance(module, nn.Linear), sets module.weight, and searches targets by name."""
+    calls = Counter(str(n.target) for n in model.graph.nodes if n.op == "call_module")
+    for node in [n for n in model.graph.nodes if n.op == "call_module" and MARK in n.meta]:
+        path = str(node.target)
+        module = model.get_submodule(path)
+        plain = module.inner if isinstance(module, Compressed) else module
+        ends = _take_ends(node, model) if calls[path] == 1 else (None, None)
+        parts = [m for m in (ends[0], module, ends[1]) if m is not None]
+        if "forward" not in plain.__dict__ and (len(parts) > 1 or module is not plain):
+            model.set_submodule(path, plain)
+            plain.forward = _Through(plain, *parts)  # type: ignore[method-assign,assignment]
+    model.recompile()
+
+
+def _take_ends(node: fx.Node, model: fx.GraphModule) -> tuple[nn.Module | None, nn.Module | None]:
+    """The formats of what goes in and comes out, taken out of the graph."""
+    before, after = node.args[0], next(iter(node.users), None)
+    found: list[nn.Module | None] = [None, None]
+    if isinstance(before, fx.Node) and is_effective(before, model):
+        found[0] = model.get_submodule(str(before.target))
+        node.replace_input_with(before, before.args[0])  # type: ignore[arg-type]
+        model.graph.erase_node(before)
+    if after is not None and len(node.users) == 1 and str(after.target) == f"effective.{node.meta[MARK]}_data_out":
+        found[1] = model.get_submodule(str(after.target))
+        after.replace_all_uses_with(node)
+        model.graph.erase_node(after)
+    return found[0], found[1]
+
+
+def restore(module: nn.Module) -> None:
+    """A module's own `forward` again."""
+    module.__dict__.pop("forward", None)
+
+
+def tensors_of(module: nn.Module) -> dict[str, Tensor]:
+    """A module's own parameters and buffers by port."""
+    return {**dict(module.named_parameters(recurse=False)), **dict(module.named_buffers(recurse=False))}
+
+
+def attribute(home: object, path: str) -> object:
+    """`home.a.b.c`"""
+    for part in path.split("."):
+        home = getattr(home, part)
+    return home
+
+
+def is_effective(node: fx.Node, model: fx.GraphModule) -> bool:
+    """Whether a node only applies a format or mask that the next or the previous node's choices hold."""
+    return node.op == "call_module" and isinstance(model.get_submodule(str(node.target)), Effective)
