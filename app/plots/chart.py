@@ -1,0 +1,95 @@
+"""The base of all plots: axes, fonts and colours from the theme's tokens; export to PNG, SVG and CSV."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyqtgraph as pg
+from PySide6.QtCore import QEvent, Qt
+from PySide6.QtGui import QColor, QFont, QPen
+from PySide6.QtWidgets import QFrame, QWidget
+
+from app.fields import tokens
+from app.theme import PLOT_WIDTH, SECONDARY, Palette
+
+Table = tuple[tuple[str, ...], Sequence[Sequence[object]]]
+
+pg.setConfigOptions(antialias=True)
+
+
+class Chart(pg.PlotWidget):  # type: ignore[misc]
+    """A themed plot. Subclasses draw in `draw(palette)`, and give their figures in `table()`."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.look: Palette = tokens(self)
+        self.plot: pg.PlotItem = self.getPlotItem()
+        self.plot.hideButtons()
+        self.plot.setMenuEnabled(False)
+        self.plot.setMouseEnabled(x=False, y=False)
+        self.plot.layout.setContentsMargins(0, 0, 0, 0)
+        self.setFrameShape(QFrame.Shape.NoFrame)
+        self.setViewportUpdateMode(self.ViewportUpdateMode.FullViewportUpdate)
+        self.set_theme(self.look)
+
+    def set_theme(self, palette: Palette) -> None:
+        """Take other colours and draw again."""
+        self.look = palette
+        self.setBackground(palette.panel)
+        font = QFont(self.font())
+        font.setPixelSize(round(SECONDARY + 0.5))
+        for name in ("left", "bottom"):
+            axis = self.plot.getAxis(name)
+            axis.setPen(QPen(Qt.PenStyle.NoPen))
+            axis.setTickPen(QPen(Qt.PenStyle.NoPen))
+            axis.setTextPen(QColor(palette.muted))
+            axis.setTickFont(font)
+            axis.setStyle(tickLength=0, tickTextOffset=4)
+        self.draw(palette)
+
+    def draw(self, palette: Palette) -> None:
+        """Draw what is known, in `palette`."""
+
+    def table(self) -> Table:
+        """The figures drawn: names of the columns, and rows."""
+        return (), ()
+
+    def export(self, path: Path) -> None:
+        """Write the plot to a .png (twice the size on screen), .svg or .csv file."""
+        if path.suffix == ".csv":
+            names, rows = self.table()
+            with path.open("w", newline="", encoding="utf-8") as handle:
+                csv.writer(handle).writerows([names, *rows])
+        elif path.suffix == ".svg":
+            from pyqtgraph.exporters import SVGExporter
+
+            SVGExporter(self.plot).export(str(path))
+        else:
+            from pyqtgraph.exporters import ImageExporter
+
+            exporter = ImageExporter(self.plot)
+            exporter.parameters()["width"] = 2 * self.width()
+            exporter.export(str(path))
+
+    def changeEvent(self, event: QEvent) -> None:
+        super().changeEvent(event)
+        if event.type() in (QEvent.Type.PaletteChange, QEvent.Type.StyleChange) and hasattr(self, "plot"):
+            now = tokens(self)
+            if now is not self.look:
+                self.set_theme(now)
+
+
+def pen(colour: str, width: float = PLOT_WIDTH, alpha: int = 255) -> QPen:
+    """A cosmetic pen."""
+    made = QPen(tint(colour, alpha), width)
+    made.setCosmetic(True)
+    return made
+
+
+def tint(colour: str, alpha: int) -> QColor:
+    """A colour with opacity 0 … 255."""
+    made = QColor(colour)
+    made.setAlpha(alpha)
+    return made

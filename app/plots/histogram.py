@@ -1,0 +1,145 @@
+"""The histogram of a weight with the quantisation grid over it, pruned values greyed, the clipped range marked."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyqtgraph as pg
+from numpy.typing import NDArray
+from PySide6.QtCore import QPointF, QSize, Qt
+from PySide6.QtGui import QMouseEvent, QPen
+from PySide6.QtWidgets import QToolTip, QWidget
+
+from app.plots.chart import Chart, Table, pen, tint
+from app.theme import Palette
+from app.weight_figures import Histogram, Loss
+from app.words import count, percent
+
+LEAST_GAP = 5.0  # pixels between two lines of the grid
+
+
+class WeightHistogram(Chart):
+    """`show_histogram` and `show_loss` say what is drawn; either may be None."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        self.histogram: Histogram | None = None
+        self.loss: Loss | None = None
+        self.thinned = 1
+        super().__init__(parent)
+        self.plot.hideAxis("left")
+        self.plot.getViewBox().setDefaultPadding(0)
+        self.setMouseTracking(True)
+        self.setAccessibleName("Histogram of the weight")
+
+    def sizeHint(self) -> QSize:
+        return QSize(260, 96)
+
+    def show_histogram(self, histogram: Histogram | None) -> None:
+        """Draw a histogram, or nothing."""
+        if histogram is not self.histogram:
+            self.histogram = histogram
+            self.draw(self.look)
+
+    def show_loss(self, loss: Loss | None) -> None:
+        """Draw the grid of a format, or none."""
+        if loss is not self.loss:
+            self.loss = loss
+            self.draw(self.look)
+
+    def draw(self, palette: Palette) -> None:
+        self.plot.clear()
+        found = self.histogram
+        if found is None:
+            self.plot.getAxis("bottom").setTicks([[]])
+            return
+        top = float(max(int((found.kept + found.pruned).max(initial=0)), 1))
+        self.plot.setXRange(found.low, found.high, padding=0)
+        self.plot.setYRange(0, top * 1.06, padding=0)
+        self._ticks(found)
+        self._clipped(found, top, palette)
+        self._grid(found, top, palette)
+        self._bars(found, palette)
+
+    def _bars(self, found: Histogram, palette: Palette) -> None:
+        centres, width = (found.edges[:-1] + found.edges[1:]) / 2, (found.high - found.low) / len(found.kept) * 0.84
+        none = QPen(Qt.PenStyle.NoPen)
+        kept = pg.BarGraphItem(x=centres, y0=0, height=found.kept, width=width, pen=none,
+                               brush=tint(palette.bar, 165))  # fmt: skip
+        self.plot.addItem(kept)
+        if found.pruned.any():
+            self.plot.addItem(pg.BarGraphItem(x=centres, y0=found.kept, height=found.pruned, width=width, pen=none,
+                                              brush=tint(palette.muted, 70)))  # fmt: skip
+
+    def _grid(self, found: Histogram, top: float, palette: Palette) -> None:
+        lines, self.thinned = self.lines()
+        if len(lines):
+            x = np.repeat(lines, 2)
+            y = np.tile([0.0, top * 1.06], len(lines))
+            self.plot.addItem(pg.PlotCurveItem(x, y, connect="pairs", pen=pen(palette.accent, 1.0, 110),
+                                               antialias=False))  # fmt: skip
+
+    def lines(self) -> tuple[NDArray[np.float64], int]:
+        """The lines of the grid to draw, and that each stands for how many (a power of two)."""
+        found, loss = self.histogram, self.loss
+        if found is None or loss is None or loss.grid is None or not len(loss.grid):
+            return np.zeros(0), 1
+        grid = loss.grid[(loss.grid >= found.low) & (loss.grid <= found.high)]
+        most = max(int(max(self.width(), 100) / LEAST_GAP), 4)
+        step = 1
+        while len(grid) / step > most:
+            step *= 2
+        if step == 1:
+            return grid, 1
+        zero = int(np.argmin(np.abs(grid)))
+        return grid[zero % step :: step], step
+
+    def _clipped(self, found: Histogram, top: float, palette: Palette) -> None:
+        loss = self.loss
+        if loss is None or loss.low is None or loss.high is None:
+            return
+        for start, end in ((found.low, loss.low), (loss.high, found.high)):
+            if end > start:
+                shade = pg.BarGraphItem(x0=[start], x1=[end], y0=0, height=[top * 1.06],
+                                        pen=QPen(Qt.PenStyle.NoPen), brush=tint(palette.bad, 34))  # fmt: skip
+                self.plot.addItem(shade)
+
+    def _ticks(self, found: Histogram) -> None:
+        reach = max(abs(found.low), abs(found.high))
+        size = 10.0 ** np.floor(np.log10(reach)) if reach > 0 else 1.0
+        nice = next(s * size for s in (5, 2, 1, 0.5) if s * size <= reach * 0.98)
+        ticks = np.arange(np.ceil(found.low / nice), np.floor(found.high / nice) + 1) * nice
+        if found.low < 0 < found.high:
+            ticks = np.array([-nice, 0.0, nice])
+        elif len(ticks) < 2:
+            ticks = np.array([found.low * 0.98 + found.high * 0.02, found.high * 0.98 + found.low * 0.02])
+        self.plot.getAxis("bottom").setTicks([[(float(t), f"{t:.4g}".replace("-", "−")) for t in ticks[:7]]])
+
+    def resizeEvent(self, event: object) -> None:
+        super().resizeEvent(event)
+        if getattr(self, "histogram", None) is not None and self.lines()[1] != self.thinned:
+            self.draw(self.look)
+
+    def mouseMoveEvent(self, event: QMouseEvent) -> None:
+        super().mouseMoveEvent(event)
+        text = self.words_at(self.plot.vb.mapSceneToView(QPointF(self.mapToScene(event.pos()))).x())
+        QToolTip.showText(event.globalPosition().toPoint(), text, self)
+
+    def words_at(self, x: float) -> str:
+        """What lies at `x`, for the hover."""
+        found = self.histogram
+        if found is None or not found.low <= x < found.high:
+            return ""
+        bin_ = min(int((x - found.low) / (found.high - found.low) * len(found.kept)), len(found.kept) - 1)
+        number = int(found.kept[bin_] + found.pruned[bin_])
+        edges = [f"{e:.3g}".replace("-", "−") for e in found.edges[bin_ : bin_ + 2]]
+        text = f"{edges[0]} … {edges[1]}: {count(number)} of {count(found.elements)}"
+        share = percent(number / max(found.elements, 1))
+        pruned = f", {count(int(found.pruned[bin_]))} pruned" if found.pruned[bin_] else ""
+        return f"{text} ({share}){pruned}"
+
+    def table(self) -> Table:
+        names = ("from", "to", "kept", "pruned")
+        if self.histogram is None:
+            return names, ()
+        edges = self.histogram.edges.tolist()
+        rows = zip(edges, edges[1:], self.histogram.kept.tolist(), self.histogram.pruned.tolist(), strict=False)
+        return names, tuple(rows)

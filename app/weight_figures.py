@@ -1,0 +1,250 @@
+"""What the inspector shows of a tensor: its histogram, and what a format does to it. numpy alone, in chunks.
+
+Runs in a pool thread. A chunk is the most that is ever copied, unless the format shares scales (blocks).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from model.errors import EspalierError
+from model.formats.base import Format
+from model.weights import Tensor
+
+Floats = NDArray[np.float32]
+Stop = Callable[[], bool]
+CHUNK = 1 << 19  # a multiple of 8: chunks of packed masks begin at whole bytes
+BINS = 65
+SAMPLE = 1 << 16
+GRID_MOST = 4096
+ELEMENTWISE = ("integer", "minifloat_ieee", "minifloat_denorm", "log")
+
+
+class Stopped(Exception):
+    """The result is no longer wanted."""
+
+
+def never() -> bool:
+    """Nobody stops."""
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class Histogram:
+    """Counts over equal bins from `low` to `high`: of what stays, and of what the mask removes."""
+
+    low: float
+    high: float
+    kept: NDArray[np.int64]
+    pruned: NDArray[np.int64]
+    elements: int
+    least: float
+    most: float
+
+    @property
+    def edges(self) -> NDArray[np.float64]:
+        """The borders of the bins."""
+        return np.linspace(self.low, self.high, len(self.kept) + 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """What a format does to a tensor. `sqnr` is inf without any error, None when all of the signal is noise.
+
+    `grid` holds the representable values within the tensor's range, where one grid serves all elements;
+    `low` and `high` are its ends; `best` is the same format with the frac_width that loses least.
+    """
+
+    sqnr: float | None = None
+    saturated: float = 0.0
+    zeros: float = 0.0
+    low: float | None = None
+    high: float | None = None
+    grid: NDArray[np.float64] | None = None
+    best: Format | None = None
+    best_sqnr: float | None = None
+    reason: str = ""
+
+
+def histogram(tensor: Tensor, mask: NDArray[np.uint8] | None, stop: Stop = never) -> Histogram:
+    """The histogram of a tensor; not finite values are left out. Two passes, no full copy."""
+    least, most, count = math.inf, -math.inf, 0
+    for x, _ in _chunks(tensor, None, stop):
+        x = x[np.isfinite(x)]
+        count += x.size
+        if x.size:
+            least, most = min(least, float(x.min())), max(most, float(x.max()))
+    low, high = _span(least, most)
+    kept, pruned = np.zeros(BINS, np.int64), np.zeros(BINS, np.int64)
+    for x, keep in _chunks(tensor, mask, stop):
+        fine = np.isfinite(x)
+        place = ((x[fine] - np.float32(low)) * np.float32(BINS / (high - low))).astype(np.int32)
+        np.clip(place, 0, BINS - 1, out=place)
+        if keep is None:
+            kept += np.bincount(place, minlength=BINS)
+        else:
+            chosen = keep[fine]
+            kept += np.bincount(place[chosen], minlength=BINS)
+            pruned += np.bincount(place[~chosen], minlength=BINS)
+    return Histogram(low, high, kept, pruned, count, least if count else 0.0, most if count else 0.0)
+
+
+def _span(least: float, most: float) -> tuple[float, float]:
+    """The range to draw: around zero where the values lie on both sides of it."""
+    if least > most:
+        return -1.0, 1.0
+    if least < 0 < most:
+        reach = max(-least, most)
+        return -reach, reach
+    room = (most - least) * 0.02 or abs(most) * 0.1 or 1.0
+    return least - room, most + room
+
+
+def loss(fmt: Format, tensor: Tensor, mask: NDArray[np.uint8] | None, stop: Stop = never) -> Loss:
+    """Error of `fmt` on the masked tensor; `reason` says in words why there is none to show."""
+    try:
+        with np.errstate(all="ignore"):
+            ends = _ends(fmt)
+            found = _sums(fmt, tensor, mask, ends, stop)
+            return _with_best(found, fmt, tensor, mask)
+    except (EspalierError, ValueError, TypeError, NotImplementedError, OverflowError) as error:
+        return Loss(reason=str(error))
+
+
+def _sums(
+    fmt: Format, tensor: Tensor, mask: NDArray[np.uint8] | None, ends: tuple[float, float] | None, stop: Stop
+) -> Loss:
+    signal = noise = 0.0
+    outside = zeros = total = 0
+    reach, values = 0.0, np.zeros(0)
+    whole = fmt.name not in ELEMENTWISE
+    for x, keep in _chunks(tensor, mask, stop, whole):
+        if keep is not None:
+            x = np.where(keep, x, np.float32(0))
+        y = quantised(fmt, x)
+        fine = np.isfinite(x)
+        x, y = (x, y) if fine.all() else (x[fine], y[fine])
+        signal += float(np.square(x, dtype=np.float64).sum())
+        noise += float(np.square(np.subtract(x, y, dtype=np.float64)).sum())
+        zeros += int(np.count_nonzero(y == 0))
+        total += x.size
+        reach = max(reach, float(np.abs(x).max(initial=0)))
+        if ends:
+            outside += int(np.count_nonzero((x < ends[0]) | (x > ends[1])))
+        elif len(values) <= GRID_MOST:
+            values = np.union1d(values, np.unique(y)[: GRID_MOST + 1])
+    sqnr = math.inf if noise == 0 else None if signal == 0 else 10 * math.log10(signal / noise)
+    grid = _grid(fmt, reach) if ends else values if len(values) <= GRID_MOST else None
+    low, high = ends or (None, None)
+    return Loss(sqnr, outside / max(total, 1), zeros / max(total, 1), low, high, grid)
+
+
+def quantised(fmt: Format, x: Floats) -> Floats:
+    """`x` after a round trip through the format's codes, same shape; raises ValueError where it has another."""
+    y = np.asarray(fmt.decode(fmt.encode(x)), dtype=np.float32)
+    if y.shape != x.shape:
+        raise ValueError(f"{fmt.label} gives no values one by one.")
+    return y
+
+
+def _ends(fmt: Format) -> tuple[float, float] | None:
+    """The least and the greatest value, or None where they follow the data."""
+    far = quantised(fmt, np.array([[-1e30, 1e30]], dtype=np.float32))[0]
+    if abs(float(far[1])) > 1e29 or not np.isfinite(far).all():
+        return None
+    return float(far[0]), float(far[1])
+
+
+def _grid(fmt: Format, reach: float) -> NDArray[np.float64] | None:
+    """Representable values up to `reach`; None when there are too many to be seen."""
+    frac = getattr(fmt, "frac_width", None)
+    if frac is not None and fmt.name == "integer":
+        step = 2.0**-frac
+        lo, hi = fmt.limits  # type: ignore[attr-defined]
+        first, last = max(lo, math.floor(-reach / step) - 1), min(hi, math.ceil(reach / step) + 1)
+        return np.arange(first, last + 1) * step if last - first <= GRID_MOST else None
+    codes = np.asarray(fmt.codes(), dtype=np.float64)
+    inside = codes[np.abs(codes) <= reach * 1.05]
+    return inside if len(inside) <= GRID_MOST else None
+
+
+def _with_best(found: Loss, fmt: Format, tensor: Tensor, mask: NDArray[np.uint8] | None) -> Loss:
+    """Try other places of the binary point on a sample, where the format has one."""
+    if not hasattr(fmt, "frac_width") or not hasattr(fmt, "width") or found.sqnr in (None, math.inf):
+        return found
+    x = _sample(tensor, mask)
+    reach = float(np.abs(x).max(initial=0))
+    if not reach:
+        return found
+    middle = int(fmt.width) - 1 - math.ceil(math.log2(reach))  # type: ignore[attr-defined]
+    scored: dict[int, float] = {}
+    for frac in {*range(middle - 1, middle + 5), fmt.frac_width}:  # type: ignore[attr-defined]
+        try:
+            scored[frac] = _sqnr(x, quantised(replace(fmt, frac_width=frac), x))  # type: ignore[call-arg]
+        except EspalierError:
+            continue
+    if not scored:
+        return found
+    best = max(scored, key=lambda f: scored[f])
+    return replace(found, best=replace(fmt, frac_width=best), best_sqnr=scored[best])  # type: ignore[call-arg]
+
+
+def _sqnr(x: Floats, y: Floats) -> float:
+    noise = float(np.square(np.subtract(x, y, dtype=np.float64)).sum())
+    signal = float(np.square(x, dtype=np.float64).sum())
+    return math.inf if noise == 0 else 10 * math.log10(max(signal, 1e-300) / noise)
+
+
+def _sample(tensor: Tensor, mask: NDArray[np.uint8] | None) -> Floats:
+    """At most SAMPLE values, evenly spread, masked ones as zero."""
+    flat = tensor.array.reshape(-1)
+    step = max(1, flat.size // SAMPLE)
+    x = _float32(np.ascontiguousarray(flat[::step]), tensor.dtype)
+    if mask is not None:
+        place = np.arange(0, flat.size, step)
+        keep = (mask[place >> 3] >> (7 - (place & 7)).astype(np.uint8)) & 1
+        x = np.where(keep.astype(bool), x, np.float32(0))
+    return x[np.isfinite(x)]
+
+
+def _chunks(
+    tensor: Tensor, mask: NDArray[np.uint8] | None, stop: Stop, whole: bool = False
+) -> Iterator[tuple[Floats, NDArray[np.bool_] | None]]:
+    """(values, kept) in parts; `whole` gives the tensor at once, in its shape."""
+    flat = tensor.array.reshape(-1)
+    size = max(flat.size, 1) if whole else CHUNK
+    for start in range(0, flat.size, size):
+        if stop():
+            raise Stopped
+        part = flat[start : start + size]
+        x = _float32(part, tensor.dtype)
+        keep = None
+        if mask is not None:
+            keep = np.unpackbits(mask[start >> 3 : (start + part.size + 7) >> 3], count=part.size).astype(bool)
+        if whole:
+            x = x.reshape(tensor.shape)
+            keep = None if keep is None else keep.reshape(tensor.shape)
+        yield x, keep
+
+
+def _float32(part: NDArray[Any], dtype: str) -> Floats:
+    if dtype.startswith("float8"):
+        return _float8_values(dtype)[part]
+    return Tensor(part, dtype).float32()
+
+
+def _float8_values(dtype: str) -> Floats:
+    """The 256 values of an 8-bit float, so that no torch is needed to read them."""
+    exponent, mantissa, bias = (4, 3, 7) if dtype == "float8_e4m3fn" else (5, 2, 15)
+    codes = np.arange(256)
+    e, m = (codes >> mantissa) & ((1 << exponent) - 1), codes & ((1 << mantissa) - 1)
+    size = np.where(e == 0, m * 2.0 ** (1 - bias - mantissa), (1 + m / (1 << mantissa)) * 2.0 ** (e - bias))
+    special = (codes & 0x7F) == 0x7F if exponent == 4 else e == 31
+    size = np.where(special, np.nan, size)
+    return np.where(codes & 0x80, -size, size).astype(np.float32)
