@@ -1,0 +1,194 @@
+"""Everything that can be done by menu, toolbar, key or command palette: one table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from PySide6.QtGui import QAction, QKeySequence
+from PySide6.QtWidgets import QMenu, QToolBar
+
+from app import file_actions as files
+from app import model_actions as models
+from app import view_actions as views
+from app.canvas.colouring import MODES
+from app.panels.tables import reports
+
+if TYPE_CHECKING:
+    from app.window import Window
+
+Test = Callable[["Window"], bool]
+
+
+def _always(window: Window) -> bool:
+    return True
+
+
+def _held(window: Window) -> bool:
+    return window.session.document is not None
+
+
+def _chosen(window: Window) -> bool:
+    return bool(window.session.selection)
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """One row. `menu` may hold a submenu ("View/Colour by"); `tool` is its word on the toolbar."""
+
+    id: str
+    title: str
+    menu: str
+    run: Callable[[Window], object]
+    key: str = ""
+    tool: str = ""
+    needs: Test = _held
+    checked: Test | None = None
+    words: Callable[[Window], str] | None = None
+    help: str = ""
+    group: int = 0  # a separator stands between groups of a menu
+
+
+def _undo(redo: bool) -> Callable[[Window], str | None]:
+    return lambda w: (
+        None if w.session.document is None else w.session.document.redo_label if redo else w.session.document.undo_label
+    )
+
+
+def _undo_words(verb: str, label: Callable[[Window], str | None]) -> Callable[[Window], str]:
+    return lambda w: f"{verb} {label(w)}" if label(w) else verb
+
+
+FILE = (
+    Action("open", "Open…", "File", files.open_file, "Ctrl+O", "Open", _always, help="Open a project or model file"),
+    Action("open_folder", "Open folder…", "File", files.open_folder, "Ctrl+Shift+O", needs=_always, help="Open a Hugging Face folder"),
+    Action("open_name", "Open by name…", "File", files.open_name, "Ctrl+Alt+O", needs=_always,
+           help="Open hf:NAME, config:…, demo:NAME or file.py:factory"),
+    Action("save", "Save", "File", files.save, "Ctrl+S", "Save", group=1),
+    Action("save_as", "Save as…", "File", files.save_as, "Ctrl+Shift+S", group=1),
+    Action("export_safetensors", "Safetensors folder…", "File/Export", lambda w: files.export(w, "safetensors")),
+    Action("export_recipe", "Recipe…", "File/Export", lambda w: files.export(w, "recipe")),
+    Action("export_script", "Python script…", "File/Export", lambda w: files.export(w, "script")),
+    Action("export_picture", "Picture of the graph…", "File/Export", files.export_picture),
+    Action("close", "Close", "File", files.close, "Ctrl+W", group=2),
+    Action("quit", "Quit", "File", lambda w: w.close(), "Ctrl+Q", needs=_always, group=2),
+)  # fmt: skip
+
+EDIT = (
+    Action("undo", "Undo", "Edit", lambda w: w.session.undo(), "Ctrl+Z", "↶ Undo", lambda w: bool(_undo(False)(w)),
+           words=_undo_words("Undo", _undo(False))),
+    Action("redo", "Redo", "Edit", lambda w: w.session.redo(), "Ctrl+Shift+Z", "↷ Redo", lambda w: bool(_undo(True)(w)),
+           words=_undo_words("Redo", _undo(True))),
+    Action("select_all", "Select all nodes", "Edit", models.select_all, "Ctrl+A", group=1),
+    Action("select_alike", "Select all of the same type", "Edit", models.select_alike, "Ctrl+Shift+A", needs=_chosen, group=1),
+    Action("select_none", "Select nothing", "Edit", lambda w: w.session.select(()), needs=_chosen, group=1),
+    Action("find", "Find a node or a command", "Edit", lambda w: w.find.begin(), "Ctrl+F", needs=_always, group=2),
+)  # fmt: skip
+
+MODEL = (
+    Action("quantise", "Quantise…", "Model", lambda w: models.ask(w, "quantize"), "Ctrl+Shift+Q", "Quantise…"),
+    Action("prune", "Prune…", "Model", lambda w: models.ask(w, "prune"), "Ctrl+Shift+R", "Prune…"),
+    Action("remove_dropout", "Remove dropout", "Model", lambda w: models.run(w, "remove_dropout"), needs=models.has_dropout),
+)  # fmt: skip
+
+RUN = (
+    Action("evaluate", "Evaluate", "Run", models.evaluate, "F5", "Evaluate", help="Measure accuracy and loss"),
+    Action("evaluate_on", "Evaluate on…", "Run", models.evaluate_on, "Shift+F5"),
+    Action("live", "Measure after every edit", "Run", models.toggle_live, needs=_always, checked=lambda w: w.live.enabled),
+    Action("cancel", "Cancel the running job", "Run", models.cancel, "Ctrl+.", needs=lambda w: bool(w.session.jobs), group=1),
+)  # fmt: skip
+
+VIEW = (
+    Action("fit", "Fit graph", "View", lambda w: w.canvas.fit(), "Ctrl+0"),
+    Action("zoom_in", "Zoom in", "View", lambda w: w.canvas.zoom_by(1.25), "Ctrl++"),
+    Action("zoom_out", "Zoom out", "View", lambda w: w.canvas.zoom_by(0.8), "Ctrl+-"),
+    Action("zoom_to", "Go to the selection", "View", views.reveal, "Ctrl+G", needs=_chosen),
+    Action("expand", "Expand all", "View", lambda w: w.canvas.open_all(), "Ctrl+Shift+E", group=1),
+    Action("collapse", "Collapse all", "View", lambda w: w.canvas.close_all(), "Ctrl+Shift+C", group=1),
+    Action("across", "Left to right", "View", views.toggle_across, "Ctrl+Shift+L", checked=lambda w: w.canvas.horizontal, group=1),
+    *(Action(f"colour_{k}", v[:1].upper() + v[1:], "View/Colour by", lambda w, k=k: views.colour(w, k), f"Alt+{i + 1}",
+             checked=lambda w, k=k: w.canvas.mode == k, group=2) for i, (k, v) in enumerate(MODES.items())),
+    *(Action(f"theme_{m}", m.capitalize(), "View/Theme", lambda w, m=m: views.theme(w, m), needs=_always,
+             checked=lambda w, m=m: w.appearance.mode == m, group=3) for m in ("light", "dark", "system")),
+    Action("reset_layout", "Reset the layout", "View", lambda w: w.reset_layout(), group=4),
+)  # fmt: skip
+
+HELP = (
+    Action("shortcuts", "Shortcuts", "Help", views.shortcuts, "F1", needs=_always),
+    Action("crash_reports", "Crash reports", "Help", views.crash_reports, needs=_always),
+    Action("about", "About Espalier", "Help", views.about, needs=_always, group=1),
+)
+
+
+def _report_rows() -> list[Action]:
+    return [
+        Action(f"report_{s.name}", s.title, "Model/Report", lambda w, n=s.name: models.report(w, n),
+               help=s.doc.split("\n")[0], group=1) for s in reports()
+    ]  # fmt: skip
+
+
+def table() -> list[Action]:
+    """All rows, in menu order."""
+    return [*FILE, *EDIT, *VIEW, *MODEL, *_report_rows(), *RUN, *HELP]
+
+
+class Actions:
+    """The table as QActions in menus and on the toolbar, with what is enabled kept true."""
+
+    def __init__(self, window: Window) -> None:
+        self._window = window
+        self.rows = table()
+        self.actions: dict[str, QAction] = {}
+        self.menus: dict[str, QMenu] = {}
+        last: dict[str, int] = {}
+        for row in self.rows:
+            menu = self._menu(row.menu, row.group, last)
+            action = self._action(row)
+            menu.addAction(action)
+            self.actions[row.id] = action
+
+    def _menu(self, path: str, group: int, last: dict[str, int]) -> QMenu:
+        head, _, tail = path.partition("/")
+        top = self.menus.get(head) or self.menus.setdefault(head, self._window.menuBar().addMenu(f"&{head}"))
+        if last.setdefault(head, group) != group:
+            top.addSeparator()
+            last[head] = group
+        if not tail:
+            return top
+        return self.menus.get(path) or self.menus.setdefault(path, top.addMenu(tail))
+
+    def _action(self, row: Action) -> QAction:
+        action = QAction(row.title, self._window)
+        action.setObjectName(row.id)
+        action.setCheckable(row.checked is not None)
+        if row.key:
+            keys = [QKeySequence(row.key)]
+            action.setShortcuts(keys if row.id != "find" else [*keys, QKeySequence("Ctrl+Shift+P")])
+        key = f"  {QKeySequence(row.key).toString()}" if row.key else ""
+        action.setToolTip(f"{row.help or row.title.rstrip('…')}{key}")
+        action.triggered.connect(lambda: self.run(row.id))
+        return action
+
+    def run(self, name: str) -> None:
+        """Do what row `name` does."""
+        row = next(r for r in self.rows if r.id == name)
+        if row.needs(self._window):
+            row.run(self._window)
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Set what is enabled and ticked, and the labels of undo and redo."""
+        for row in self.rows:
+            action = self.actions[row.id]
+            action.setEnabled(row.needs(self._window))
+            if row.checked:
+                action.setChecked(row.checked(self._window))
+            if row.words:
+                action.setText(row.words(self._window))
+
+    def put(self, bar: QToolBar, name: str) -> None:
+        """Put an action on the toolbar under its short word."""
+        row, action = next(r for r in self.rows if r.id == name), self.actions[name]
+        action.setIconText(row.tool or row.title)
+        bar.addAction(action)

@@ -1,0 +1,144 @@
+"""Which panels stand where round the canvas: one table, and the docks made of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QDockWidget, QTabWidget, QWidget
+
+from app.panels.heading import DockHeading
+from app.panels.jobs import JobsPanel
+from app.panels.log import LogPanel
+from app.panels.problems import ProblemsPanel
+from app.panels.recipe import RecipePanel
+from app.panels.tables import TablesPanel
+
+if TYPE_CHECKING:
+    from app.session import Session
+    from app.window import Window
+
+Area = Qt.DockWidgetArea
+
+
+def OutlinePanel(session):
+    try:
+        from app.panels.outline import OutlinePanel as P
+
+        return P(session)
+    except ImportError:
+        return QWidget()
+
+
+def InspectorPanel(session):
+    try:
+        from app.panels.inspector import InspectorPanel as P
+
+        return P(session)
+    except ImportError:
+        return QWidget()
+
+
+LEFT, RIGHT, BOTTOM = Area.LeftDockWidgetArea, Area.RightDockWidgetArea, Area.BottomDockWidgetArea
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """One dock; `size` is its first width (left, right) or height (bottom, and within the left)."""
+
+    id: str
+    title: str
+    area: Area
+    make: Callable[[Session], QWidget]
+    size: int
+
+
+DOCKS: tuple[Spec, ...] = (
+    Spec("outline", "Outline", LEFT, OutlinePanel, 380),
+    Spec("recipe", "Recipe", LEFT, RecipePanel, 250),
+    Spec("inspector", "Inspector", RIGHT, InspectorPanel, 320),
+    Spec("jobs", "Jobs", BOTTOM, JobsPanel, 190),
+    Spec("tables", "Tables", BOTTOM, TablesPanel, 190),
+    Spec("log", "Log", BOTTOM, LogPanel, 190),
+    Spec("problems", "Problems", BOTTOM, ProblemsPanel, 190),
+)
+SIDE = 262
+
+
+class Docks:
+    """The docks by id and their panels."""
+
+    def __init__(self, window: Window) -> None:
+        self._window = window
+        self.panels: dict[str, QWidget] = {}
+        self.docks: dict[str, QDockWidget] = {}
+        window.setCorner(Qt.Corner.BottomLeftCorner, BOTTOM)
+        window.setCorner(Qt.Corner.BottomRightCorner, BOTTOM)
+        window.setTabPosition(BOTTOM, QTabWidget.TabPosition.North)
+        for spec in DOCKS:
+            self._add(spec)
+        self.reset()
+
+    def _add(self, spec: Spec) -> None:
+        panel = spec.make(self._window.session)
+        dock = QDockWidget(spec.title, self._window)
+        dock.setObjectName(spec.id)
+        dock.setWidget(panel)
+        if spec.area == BOTTOM:
+            bare = QWidget()
+            bare.setFixedHeight(0)
+            dock.setTitleBarWidget(bare)
+        else:
+            dock.setTitleBarWidget(DockHeading(spec.title, dock.close))
+        panel.setProperty("surface", "panel")
+        panel.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        self.panels[spec.id], self.docks[spec.id] = panel, dock
+
+    def reset(self) -> None:
+        """Every dock at its first place."""
+        window = self._window
+        before: dict[Area, QDockWidget] = {}
+        for spec in DOCKS:
+            dock = self.docks[spec.id]
+            dock.setFloating(False)
+            window.addDockWidget(spec.area, dock)
+            if spec.area == BOTTOM and BOTTOM in before:
+                window.tabifyDockWidget(before[BOTTOM], dock)
+            before[spec.area] = dock
+            dock.show()
+        self.docks["jobs"].raise_()
+        self._sizes()
+
+    def _sizes(self) -> None:
+        held = self.docks
+        window, across, down = self._window, Qt.Orientation.Horizontal, Qt.Orientation.Vertical
+        window.resizeDocks([held["outline"], held["inspector"]], [SIDE, 320], across)
+        window.resizeDocks([held["outline"], held["recipe"]], [380, 250], down)
+        window.resizeDocks([held["jobs"]], [190], down)
+
+    def hide_all(self) -> None:
+        """Hide them all, as the welcome page wants it."""
+        for dock in self.docks.values():
+            dock.hide()
+
+    def bring(self, name: str) -> None:
+        """Show a dock and put its tab in front."""
+        self.docks[name].show()
+        self.docks[name].raise_()
+
+    def mark(self, name: str, count: int) -> None:
+        """Write a number beside the title of a dock's tab."""
+        title = next(s.title for s in DOCKS if s.id == name)
+        self.docks[name].setWindowTitle(f"{title} {count}" if count else title)
+
+    def connect(self, window: Window, busy: Callable[[str], None]) -> None:
+        """Pass on what the panels ask for."""
+        panels = self.panels
+        panels["jobs"].busy.connect(busy)  # type: ignore[attr-defined]
+        panels["problems"].counted.connect(lambda n: self.mark("problems", n))  # type: ignore[attr-defined]
+        panels["recipe"].edit_wanted.connect(window.edit_step)  # type: ignore[attr-defined]
+        panels["tables"].wanted.connect(window.report)  # type: ignore[attr-defined]
+        panels["tables"].overlay_wanted.connect(window.canvas.set_overlay)  # type: ignore[attr-defined]
+        panels["tables"].save_wanted.connect(window.save_table)  # type: ignore[attr-defined]

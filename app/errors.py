@@ -1,0 +1,145 @@
+"""The only place that shows errors: a banner that blocks nothing, and a report file for bugs.
+
+What a user can mend arrives as EspalierError (message, hint, node); anything else is a bug and is written down.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+
+from PySide6.QtCore import QObject, Qt, QUrl, Signal
+from PySide6.QtGui import QDesktopServices
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
+
+from app.settings import data_folder
+from model.errors import EspalierError
+
+KEPT_REPORTS = 20
+Button = tuple[str, Callable[[], object]]
+
+
+class Banner(QFrame):
+    """One message above the canvas, with what to do; a new one replaces the old."""
+
+    show_node = Signal(str)
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._message, self._hint = QLabel(wordWrap=True), QLabel(wordWrap=True)
+        self._message.setProperty("role", "strong")
+        self._hint.setProperty("role", "muted")
+        for label in (self._message, self._hint):
+            label.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+        words = QVBoxLayout(spacing=2)
+        words.addWidget(self._message)
+        words.addWidget(self._hint)
+        self._buttons = QHBoxLayout(spacing=4)
+        row = QHBoxLayout(self)
+        row.setContentsMargins(14, 8, 8, 8)
+        row.addLayout(words, 1)
+        row.addLayout(self._buttons)
+        self.setAccessibleName("Message")
+        self.hide()
+
+    @property
+    def text(self) -> str:
+        """What is shown, or nothing."""
+        return f"{self._message.text()} {self._hint.text()}".strip() if not self.isHidden() else ""
+
+    def error(self, error: EspalierError) -> None:
+        """Show what happened, what to do, and the way to the node at fault."""
+        node = error.node
+        buttons: list[Button] = [("Show node", lambda: self.show_node.emit(node))] if node else []
+        self.tell(error.message, error.hint, buttons, "error")
+
+    def tell(self, message: str, hint: str = "", buttons: list[Button] | None = None, kind: str = "note") -> None:
+        """Show a message with buttons; Dismiss is always there."""
+        self._message.setText(message)
+        self._hint.setText(hint)
+        self._hint.setVisible(bool(hint))
+        while item := self._buttons.takeAt(0):
+            if widget := item.widget():
+                widget.hide()
+                widget.deleteLater()
+        for title, act in [*(buttons or []), ("Dismiss", lambda: None)]:
+            self._buttons.addWidget(self._button(title, act))
+        self.setProperty("banner", kind)
+        self.style().unpolish(self)
+        self.style().polish(self)
+        self.show()
+
+    def _button(self, title: str, act: Callable[[], object]) -> QPushButton:
+        button = QPushButton(title)
+        button.setProperty("link", True)
+        button.clicked.connect(lambda: (self.hide(), act()))
+        return button
+
+
+class _Crashes(QObject):
+    """Carries a report from any thread to the window's."""
+
+    happened = Signal(str, object)
+
+
+CRASHES = _Crashes()
+
+
+def crash_report(error: BaseException) -> Path:
+    """Write what happened to a file and return it; keeps the last few."""
+    folder = data_folder("crashes")
+    path = folder / f"crash-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.txt"
+    head = [f"Espalier crash report, {time.strftime('%Y-%m-%d %H:%M:%S')}",
+            f"Python {platform.python_version()}, {platform.platform()}", *_versions(), ""]  # fmt: skip
+    path.write_text("\n".join(head) + "".join(traceback.format_exception(error)), encoding="utf-8")
+    for old in sorted(folder.glob("crash-*.txt"))[:-KEPT_REPORTS]:
+        old.unlink(missing_ok=True)
+    return path
+
+
+def _versions() -> list[str]:
+    loaded = ("PySide6", "numpy", "pyqtgraph", "torch", "transformers")
+    return [f"{n} {getattr(sys.modules[n], '__version__', '?')}" for n in loaded if n in sys.modules]
+
+
+def install_hooks() -> None:
+    """Let every exception that nobody caught end in a report and a banner, never in a silent exit."""
+    sys.excepthook = _hook
+    threading.excepthook = lambda args: _hook(args.exc_type, args.exc_value, args.exc_traceback)
+
+
+def _hook(kind: type[BaseException], error: BaseException | None, trace: TracebackType | None) -> None:
+    if error is None or issubclass(kind, KeyboardInterrupt | SystemExit):
+        sys.__excepthook__(kind, error or kind(), trace)
+        return
+    sys.__excepthook__(kind, error, trace)
+    if isinstance(error, EspalierError):
+        CRASHES.happened.emit("", error)
+        return
+    try:
+        path = str(crash_report(error))
+    except OSError:
+        path = ""
+    CRASHES.happened.emit(path, error)
+
+
+def show_crash(banner: Banner, path: str, error: BaseException) -> None:
+    """Tell of a bug; your document is untouched, since every edit is a value that is swapped at the end."""
+    if isinstance(error, EspalierError):
+        banner.error(error)
+        return
+    hint = "The document is as it was before. " + (f"A report lies in {path}." if path else "")
+    open_it: list[Button] = [("Open report", lambda: open_file(path))] if path else []
+    banner.tell(f"Something went wrong inside Espalier: {type(error).__name__}: {error}", hint, open_it, "error")
+
+
+def open_file(path: str | Path) -> None:
+    """Open a file or folder in the desktop's own program."""
+    QDesktopServices.openUrl(QUrl.fromLocalFile(str(path)))

@@ -1,0 +1,181 @@
+"""What the File menu does. Dialogs open without blocking; unsaved changes are asked about before they are lost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QFileDialog, QInputDialog, QMessageBox
+
+from model.opening import is_project
+
+if TYPE_CHECKING:
+    from app.panels.table import Table
+    from app.window import Window
+
+OPENABLE = "Models and projects (*.espalier *.pt2 *.py *.onnx);;All files (*)"
+Then = Callable[[], object]
+
+
+def _ask_path(window: Window, title: str, then: Callable[[Path], object], *, save: bool = False,
+              names: str = "", folder: bool = False, suggestion: str = "") -> QFileDialog:  # fmt: skip
+    """A file dialog that calls `then` with what was chosen."""
+    dialog = QFileDialog(window, title, window.settings.last_folder, names)
+    dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+    dialog.setAcceptMode(QFileDialog.AcceptMode.AcceptSave if save else QFileDialog.AcceptMode.AcceptOpen)
+    dialog.setFileMode(QFileDialog.FileMode.Directory if folder else
+                       QFileDialog.FileMode.AnyFile if save else QFileDialog.FileMode.ExistingFile)  # fmt: skip
+    if suggestion:
+        dialog.selectFile(suggestion)
+    if save and "." in suggestion:
+        dialog.setDefaultSuffix(suggestion.rpartition(".")[2])
+    dialog.fileSelected.connect(lambda name: _chosen(window, Path(name), then))
+    dialog.open()
+    return dialog
+
+
+def _chosen(window: Window, path: Path, then: Callable[[Path], object]) -> None:
+    window.settings.last_folder = str(path.parent)
+    then(path)
+
+
+def open_file(window: Window) -> None:
+    """Choose a project or model file."""
+    _ask_path(window, "Open", lambda p: open_path(window, p), names=OPENABLE)
+
+
+def open_folder(window: Window) -> None:
+    """Choose a Hugging Face folder."""
+    _ask_path(window, "Open folder", lambda p: open_spec(window, str(p)), folder=True)
+
+
+def open_path(window: Window, path: Path) -> None:
+    """Open a dropped or chosen path; a Python file needs its function named."""
+    if path.suffix == ".py":
+        _ask_text(window, "Open", f"Function in {path.name} that returns the model", "make_model",
+                  lambda name: open_spec(window, f"{path}:{name}"))  # fmt: skip
+    else:
+        open_spec(window, str(path))
+
+
+def open_name(window: Window) -> None:
+    """Type a source."""
+    _ask_text(window, "Open by name", "A folder, hf:NAME, config:TYPE?key=value, demo:NAME or file.py:factory", "demo:reviews",
+              lambda text: open_spec(window, text))  # fmt: skip
+
+
+def _ask_text(window: Window, title: str, label: str, value: str, then: Callable[[str], object]) -> None:
+    dialog = QInputDialog(window)
+    dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+    dialog.setWindowTitle(title)
+    dialog.setLabelText(label)
+    dialog.setTextValue(value)
+    dialog.setOkButtonText("Open")
+    dialog.resize(480, 120)
+    dialog.textValueSelected.connect(lambda text: text.strip() and then(text.strip()))
+    dialog.open()
+
+
+def open_spec(window: Window, spec: str) -> None:
+    """Open a source, after asking about unsaved changes."""
+    guard(window, lambda: window.begin_opening(spec))
+
+
+def guard(window: Window, then: Then) -> None:
+    """Do `then` once nothing unsaved would be lost: at once, or after Save or Discard."""
+    document = window.session.document
+    if document is None or not document.dirty:
+        then()
+        return
+    box = QMessageBox(window)
+    box.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+    box.setWindowTitle("Espalier")
+    box.setText(f"Save the changes to {document.path.name if document.path else document.project.source.name}?")
+    box.setInformativeText("Otherwise they are lost.")
+    buttons = QMessageBox.StandardButton
+    box.setStandardButtons(buttons.Save | buttons.Discard | buttons.Cancel)
+    box.setDefaultButton(buttons.Save)
+    box.buttonClicked.connect(lambda b: _answered(window, box.standardButton(b), then))
+    box.open()
+
+
+def _answered(window: Window, answer: QMessageBox.StandardButton, then: Then) -> None:
+    if answer == QMessageBox.StandardButton.Discard:
+        then()
+    elif answer == QMessageBox.StandardButton.Save:
+        window.after_save = then
+        save(window)
+
+
+def save(window: Window) -> None:
+    """Save to the project's file; the first time ask for one."""
+    document = window.session.document
+    if document and document.path:
+        window.session.save()
+    else:
+        save_as(window)
+
+
+def save_as(window: Window) -> None:
+    """Choose a file and save to it."""
+    document = window.session.document
+    if document is None:
+        return
+    name = document.path.name if document.path else f"{_word(document.project.source.name)}.espalier"
+    dialog = _ask_path(window, "Save as", lambda p: window.session.save_as(_project(p)), save=True,
+                       names="Espalier projects (*.espalier)", suggestion=name)  # fmt: skip
+    dialog.rejected.connect(window.forget_after_save)
+
+
+def _project(path: Path) -> Path:
+    return path if is_project(path.name) else path.with_name(path.name + ".espalier")
+
+
+def _word(name: str) -> str:
+    return "".join(c if c.isalnum() or c in "-_." else "-" for c in name).strip("-.") or "model"
+
+
+def close(window: Window) -> None:
+    """Close the document."""
+    guard(window, window.session.close)
+
+
+EXPORTS = {
+    "safetensors": ("Export a safetensors folder", "", True),
+    "recipe": ("Export the recipe", "recipe.json", False),
+    "script": ("Export a Python script", "compress.py", False),
+}
+
+
+def export(window: Window, form: str) -> None:
+    """Hand the result on in `form`."""
+    title, suggestion, folder = EXPORTS[form]
+    _ask_path(
+        window, title, lambda p: window.session.export(form, p), save=not folder, folder=folder, suggestion=suggestion
+    )
+
+
+def export_picture(window: Window) -> None:
+    """Write the graph as a PNG."""
+
+    def write(path: Path) -> None:
+        if not window.canvas.render(str(path), (3200, 2400)):
+            window.banner.tell(f"{path.name} could not be written.", "Choose another folder.", kind="error")
+
+    _ask_path(window, "Export a picture", write, save=True, names="Pictures (*.png)", suggestion="graph.png")
+
+
+def save_table(window: Window, rows: Table) -> None:
+    """Write a table as CSV."""
+
+    def write(path: Path) -> None:
+        try:
+            rows.save(path)
+        except OSError as error:
+            window.banner.tell(
+                f"{path.name} could not be written ({error.strerror}).", "Choose another folder.", kind="error"
+            )
+
+    _ask_path(window, "Save the table", write, save=True, names="CSV (*.csv)", suggestion="report.csv")

@@ -1,0 +1,117 @@
+"""The window's edges: the name and title in the menu bar, the toolbar, the status line."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QSize, Qt, Signal
+from PySide6.QtGui import QResizeEvent
+from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QSizePolicy, QStatusBar, QToolBar, QToolButton, QWidget
+
+from app.panels.palette import FindField
+from app.panels.score import ScorePanel
+
+if TYPE_CHECKING:
+    from app.actions import Actions
+    from app.session import Session
+
+TOOLS = ("open", "save", "|", "undo", "redo", "|", "evaluate", "Model/Report", "prune", "quantise")
+
+
+def brand() -> QLabel:
+    """The program's name before the menus."""
+    label = QLabel("Espalier", margin=4)
+    label.setProperty("role", "strong")
+    label.setContentsMargins(10, 0, 6, 0)
+    return label
+
+
+class TitleLabel(QLabel):
+    """The document's name at the right of the menu bar."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.setProperty("role", "muted")
+        self.setContentsMargins(0, 0, 10, 0)
+
+    def tell(self, name: str, dirty: bool) -> None:
+        """Show a name, with a star while something is unsaved."""
+        head, dash, tail = name.partition(" — ")
+        self.setText(f"{head}{'*' if dirty else ''}{dash}{tail}")
+        bar = self.parentWidget()
+        if bar:
+            bar.adjustSize()
+
+
+def toolbar(actions: Actions, find: FindField) -> QToolBar:
+    """One row of words, and the find field at its end."""
+    bar = QToolBar("Tools")
+    bar.setObjectName("tools")
+    bar.setMovable(False)
+    bar.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonTextOnly)
+    bar.setContextMenuPolicy(Qt.ContextMenuPolicy.PreventContextMenu)
+    bar.toggleViewAction().setVisible(False)
+    for name in TOOLS:
+        if name == "|":
+            bar.addSeparator()
+        elif name in actions.menus:
+            bar.addWidget(_menu_button(actions, name))
+        else:
+            actions.put(bar, name)
+    space = QWidget()
+    space.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Preferred)
+    bar.addWidget(space)
+    bar.addWidget(find)
+    return bar
+
+
+def _menu_button(actions: Actions, name: str) -> QToolButton:
+    button = QToolButton()
+    button.setText(f"{name.rpartition('/')[2]} ▾")
+    button.setMenu(actions.menus[name])
+    button.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
+    button.setStyleSheet("QToolButton::menu-indicator { image: none; }")
+    return button
+
+
+class StatusLine(QStatusBar):
+    """The score at the left, what runs at the right."""
+
+    pressed = Signal()
+
+    def __init__(self, session: Session) -> None:
+        super().__init__()
+        self.setSizeGripEnabled(False)
+        self.score = ScorePanel(session)
+        self._job = QPushButton()
+        self._job.setProperty("flat", True)
+        self._job.setAccessibleName("What runs now")
+        self._job.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
+        self._job.clicked.connect(self.pressed)
+        self._text = ""
+        host = QWidget()
+        row = QHBoxLayout(host)
+        row.setContentsMargins(0, 0, 8, 0)
+        row.addWidget(self.score)
+        row.addWidget(self._job, 1)
+        self.addWidget(host, 1)
+        self.setMinimumHeight(46)
+        self.tell("")
+
+    def tell(self, text: str) -> None:
+        """Say what runs; nothing when nothing does."""
+        self._text = text
+        self._elide()
+
+    def _elide(self) -> None:
+        metrics = self._job.fontMetrics()
+        self._job.setText(metrics.elidedText(self._text, Qt.TextElideMode.ElideRight, max(self._job.width() - 30, 0)))
+        self._job.setToolTip(self._text)
+        self._job.setVisible(bool(self._text))
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._elide()
+
+    def sizeHint(self) -> QSize:
+        return QSize(200, 46)

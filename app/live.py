@@ -1,0 +1,58 @@
+"""Measures again after every edit, where that is quick: see the consequence at once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QObject, QTimer
+
+from passes.jobs import AnalyseJob, Done, JobEvent, JobInfo
+
+if TYPE_CHECKING:
+    from app.session import Session
+
+PAUSE = 400  # milliseconds without another edit
+QUICK = 8.0  # seconds that an evaluation may take to be run unasked
+
+
+def is_evaluation(job: JobInfo) -> bool:
+    """Whether a job measures the score."""
+    return isinstance(job.job, AnalyseJob) and job.job.step.pass_name == "evaluate"
+
+
+class LiveMeasure(QObject):
+    """Where the source knows its data: evaluates when a model is opened and when an edit has settled."""
+
+    def __init__(self, session: Session, pause: int = PAUSE) -> None:
+        super().__init__(session)
+        self._session = session
+        self.enabled = True
+        self._slow = False
+        self._wait = QTimer(self, singleShot=True, interval=pause)
+        self._wait.timeout.connect(self._measure)
+        session.opened.connect(self._opened)
+        session.changed.connect(self._changed)
+        session.job_event.connect(self._hear)
+
+    def _opened(self) -> None:
+        self._slow = False
+        self._wait.start() if self._session.document else self._wait.stop()
+
+    def _changed(self) -> None:
+        if not self.enabled or self._slow:
+            return
+        for job in list(self._session.jobs):
+            if is_evaluation(job):
+                self._session.cancel(job.id)
+        self._wait.start()
+
+    def _measure(self) -> None:
+        document = self._session.document
+        wanted = self.enabled and not self._slow and document and document.project.source.data
+        if wanted and self._session.score.accuracy is None:
+            self._session.evaluate()
+
+    def _hear(self, heard: JobEvent) -> None:
+        job = heard.job
+        if is_evaluation(job) and isinstance(heard.event, Done) and job.finished:
+            self._slow = job.finished - job.started > QUICK

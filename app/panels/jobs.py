@@ -1,0 +1,199 @@
+"""All jobs of this run: what each does, how long it still takes, how it ended, and what it printed."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import Qt, QTimer, Signal
+from PySide6.QtGui import QMouseEvent
+from PySide6.QtWidgets import (
+    QFrame,
+    QHBoxLayout,
+    QLabel,
+    QPlainTextEdit,
+    QProgressBar,
+    QScrollArea,
+    QSplitter,
+    QVBoxLayout,
+    QWidget,
+)
+
+from app.panels.heading import empty_state, link
+from app.words import count, duration, left
+from passes.jobs import Done, Failed, JobEvent, JobInfo, LogLine, Stopped
+
+if TYPE_CHECKING:
+    from app.session import Session
+
+KEPT = 60
+EMPTY = "No jobs yet. Opening, evaluating and measuring appear here while they run."
+
+
+def status_text(job: JobInfo, now: float) -> str:
+    """Where a job stands, in one line."""
+    if job.finished is not None:
+        took = duration(job.finished - job.started)
+        return {"done": f"done in {took}", "failed": f"failed after {took}", "stopped": "cancelled"}[job.state]
+    if job.state == "waiting":
+        return "waits for the job before it"
+    return " · ".join(p for p in (*_progress(job), _time(job, now)) if p)
+
+
+def _progress(job: JobInfo) -> tuple[str, str]:
+    p = job.progress
+    if p is None:
+        return "", ""
+    return p.text, f"{count(p.done)} of {count(p.total)}" if p.total > 1 else ""
+
+
+def _time(job: JobInfo, now: float) -> str:
+    elapsed, p = now - job.started, job.progress
+    if p and p.total > 1 and 0 < p.done < p.total and elapsed > 1:
+        return left(elapsed / p.done * (p.total - p.done))
+    return duration(elapsed)
+
+
+class JobRow(QFrame):
+    """One job: a line, a bar while it runs, Cancel."""
+
+    chosen = Signal(int)
+
+    def __init__(self, session: Session, job: JobInfo) -> None:
+        super().__init__()
+        self.job = job
+        self._title, self._status = QLabel(job.title), QLabel()
+        self._title.setProperty("role", "strong")
+        self._status.setProperty("role", "muted")
+        self._status.setTextFormat(Qt.TextFormat.PlainText)
+        self._cancel = link("Cancel", lambda: session.cancel(job.id))
+        self._cancel.setAccessibleName(f"Cancel {job.title}")
+        self._bar = QProgressBar(textVisible=False)
+        self._note = QLabel(wordWrap=True, visible=False)
+        self._note.setProperty("role", "bad")
+        line = QHBoxLayout()
+        line.addWidget(self._title)
+        line.addStretch(1)
+        line.addWidget(self._status)
+        line.addWidget(self._cancel)
+        box = QVBoxLayout(self)
+        box.setContentsMargins(12, 3, 12, 3)
+        box.setSpacing(3)
+        box.addLayout(line)
+        box.addWidget(self._bar)
+        box.addWidget(self._note)
+        self.refresh(time.monotonic())
+
+    def refresh(self, now: float) -> None:
+        """Show where the job stands."""
+        running = self.job.finished is None
+        self._status.setText(status_text(self.job, now))
+        self._cancel.setVisible(running)
+        self._bar.setVisible(running)
+        p = self.job.progress
+        known = p is not None and p.total > 1
+        busy = self.job.state == "running" and not known
+        self._bar.setRange(0, 0 if busy else (p.total if p and known else 1))
+        if not busy:
+            self._bar.setValue(p.done if p and known else 0)
+
+    def fail(self, message: str) -> None:
+        """Say below the line why it failed."""
+        self._note.setText(message)
+        self._note.show()
+
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        self.chosen.emit(self.job.id)
+        super().mousePressEvent(event)
+
+
+class JobsPanel(QWidget):
+    """The list of jobs, newest first, and the log of the chosen one."""
+
+    busy = Signal(str)
+
+    def __init__(self, session: Session) -> None:
+        super().__init__()
+        self._session = session
+        self._rows: dict[int, JobRow] = {}
+        self._chosen: int | None = None
+        self._empty = empty_state(EMPTY)
+        self._list = QVBoxLayout()
+        self._list.setContentsMargins(0, 6, 0, 6)
+        self._list.setSpacing(2)
+        self._list.addWidget(self._empty)
+        self._list.addStretch(1)
+        self._log = QPlainTextEdit(readOnly=True, maximumBlockCount=5000)
+        self._log.setProperty("bare", True)
+        self._log.setPlaceholderText("The log of the chosen job.")
+        self._build()
+        self._clock = QTimer(self, interval=500)
+        self._clock.timeout.connect(self._tick)
+        session.job_event.connect(self.hear)
+
+    def _build(self) -> None:
+        inner = QWidget()
+        inner.setProperty("surface", "panel")
+        inner.setLayout(self._list)
+        area = QScrollArea(widgetResizable=True)
+        area.setWidget(inner)
+        split = QSplitter(Qt.Orientation.Horizontal)
+        split.addWidget(area)
+        split.addWidget(self._log)
+        split.setSizes([640, 360])
+        split.setHandleWidth(1)
+        row = QHBoxLayout(self)
+        row.setContentsMargins(0, 0, 0, 0)
+        row.addWidget(split)
+
+    def hear(self, heard: JobEvent) -> None:
+        """Take an event into the list."""
+        job, event = heard.job, heard.event
+        row = self._rows.get(job.id) or self._add(job)
+        match event:
+            case LogLine(text) if job.id == self._chosen:
+                self._log.appendPlainText(text)
+            case Failed(message=message, details=details):
+                row.fail(message)
+                if details:
+                    job.log.extend(details.rstrip().splitlines())
+                self._choose(job.id)
+            case Done() | Stopped():
+                pass
+            case _:
+                self._clock.start()
+        row.refresh(time.monotonic())
+        self._tell()
+
+    def _add(self, job: JobInfo) -> JobRow:
+        row = JobRow(self._session, job)
+        row.chosen.connect(self._choose)
+        self._rows[job.id] = row
+        self._list.insertWidget(0, row)
+        self._empty.hide()
+        for number in list(self._rows)[:-KEPT]:
+            self._rows.pop(number).deleteLater()
+        self._choose(job.id)
+        return row
+
+    def _choose(self, number: int) -> None:
+        self._chosen = number
+        self._log.setPlainText("\n".join(self._rows[number].job.log[-5000:]))
+
+    def _tick(self) -> None:
+        now = time.monotonic()
+        running = [r for r in self._rows.values() if r.job.finished is None]
+        for row in running:
+            row.refresh(now)
+        if not running:
+            self._clock.stop()
+        self._tell()
+
+    def _tell(self) -> None:
+        running = [r.job for r in self._rows.values() if r.job.state == "running"]
+        if not running:
+            self.busy.emit("")
+            return
+        rest = len(self._session.jobs) - 1
+        more = f" · {rest} more" if rest > 0 else ""
+        self.busy.emit(f"{running[0].title}: {status_text(running[0], time.monotonic())}{more}")

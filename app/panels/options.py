@@ -1,0 +1,83 @@
+"""The form of a pass's options, in a window of its own that blocks nothing; it stays while something is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QDialog, QHBoxLayout, QLabel, QPushButton, QScrollArea, QVBoxLayout, QWidget
+
+from app.panels.heading import muted
+from model.errors import EspalierError
+from passes.base import PassSpec
+
+if TYPE_CHECKING:
+    from app.session import Session
+
+
+def make_form(options: Any, session: Session) -> QWidget:
+    """A form with `value()` for an options dataclass."""
+    from app.forms import Form
+
+    return Form(options)
+
+
+class OptionsWindow(QDialog):
+    """Title, what the pass does, its options, Apply and Cancel."""
+
+    def __init__(
+        self,
+        parent: QWidget,
+        session: Session,
+        spec: PassSpec,
+        form: QWidget,
+        verb: str,
+        apply: Callable[[Any], object],
+    ) -> None:
+        super().__init__(parent, Qt.WindowType.Tool)
+        self.setWindowTitle(spec.title)
+        self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        self._session, self._form, self._apply_to = session, form, apply
+        self._error = QLabel(wordWrap=True, visible=False)
+        self._error.setProperty("role", "bad")
+        title = QLabel(spec.title)
+        title.setProperty("role", "title")
+        area = QScrollArea(widgetResizable=True)
+        area.setWidget(form)
+        self.apply_button = QPushButton(verb)
+        self.apply_button.setProperty("primary", True)
+        self.apply_button.setDefault(True)
+        self.apply_button.clicked.connect(self.apply)
+        cancel = QPushButton("Cancel")
+        cancel.clicked.connect(self.close)
+        buttons = QHBoxLayout()
+        buttons.addStretch(1)
+        buttons.addWidget(cancel)
+        buttons.addWidget(self.apply_button)
+        box = QVBoxLayout(self)
+        box.setContentsMargins(16, 14, 16, 14)
+        box.setSpacing(8)
+        box.addWidget(title)
+        box.addWidget(muted(spec.doc.split("\n\n")[0].replace("\n", " ")))
+        box.addWidget(area, 1)
+        box.addWidget(self._error)
+        box.addLayout(buttons)
+        self.resize(460, min(640, form.sizeHint().height() + 190))
+
+    def apply(self) -> None:
+        """Take the options; close unless they are refused at once."""
+        self._error.hide()
+        self._session.problem.connect(self._refuse)
+        try:
+            self._apply_to(self._form.value())  # type: ignore[attr-defined]
+        except EspalierError as error:
+            self._refuse(error)
+        finally:
+            self._session.problem.disconnect(self._refuse)
+        if self._error.isHidden():
+            self.close()
+
+    def _refuse(self, error: EspalierError) -> None:
+        self._error.setText(f"{error.message} {error.hint}".strip())
+        self._error.show()

@@ -1,0 +1,244 @@
+"""The recipe: what has been done to the model, in order; each step can be switched, edited, moved, removed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QAbstractListModel, QMimeData, QModelIndex, QPersistentModelIndex, QPoint, Qt, Signal
+from PySide6.QtGui import QKeyEvent
+from PySide6.QtWidgets import QAbstractItemView, QLabel, QListView, QMenu, QVBoxLayout, QWidget
+
+from app.panels.heading import empty_state
+from app.panels.recipe_paint import LINE, RecipePainter
+from app.panels.step_words import origin, result, summary, title
+from model.errors import EspalierError
+from passes.jobs import Failed, JobEvent, ReplayJob
+
+if TYPE_CHECKING:
+    from app.session import Session
+
+Index = QModelIndex | QPersistentModelIndex
+_NOWHERE = QModelIndex()
+MIME = "application/x-espalier-step"
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A row as it is painted; `step` is None for the trace."""
+
+    title: str
+    summary: str
+    result: str
+    step: int | None
+    enabled: bool = True
+    error: str = ""
+
+
+class RecipeModel(QAbstractListModel):
+    """Row 0 is the trace, the steps follow."""
+
+    moved = Signal(int, int)
+    switched = Signal(int, bool)
+
+    def __init__(self, session: Session) -> None:
+        super().__init__()
+        self._session = session
+        self.lines: list[Line] = []
+        self.error = ""
+
+    def refresh(self) -> None:
+        """Read the recipe again."""
+        self.beginResetModel()
+        self.lines = self._read()
+        self.endResetModel()
+
+    def _read(self) -> list[Line]:
+        document = self._session.document
+        if document is None:
+            return []
+        lines = [Line("Trace", origin(document.project.source), "", None)]
+        reports = iter(self._session.step_reports())
+        for i, step in enumerate(document.recipe.steps):
+            found = next(reports, None) if step.enabled else None
+            lines.append(Line(title(step), summary(step), result(found), i, step.enabled))
+        if self.error:
+            lines.append(Line("Not applied", self.error, "", -1, True, self.error))
+        return lines
+
+    def rowCount(self, parent: Index = _NOWHERE) -> int:
+        return 0 if parent.isValid() else len(self.lines)
+
+    def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> object:
+        line = self.lines[index.row()]
+        if role == LINE:
+            return line
+        if role == Qt.ItemDataRole.DisplayRole:
+            return ". ".join(t for t in (line.title, line.summary, line.result) if t)
+        if role == Qt.ItemDataRole.ToolTipRole:
+            return "\n".join(t for t in (line.summary, line.result) if t)
+        if role == Qt.ItemDataRole.CheckStateRole and self._is_step(line):
+            return Qt.CheckState.Checked if line.enabled else Qt.CheckState.Unchecked
+        return None
+
+    def setData(self, index: Index, value: object, role: int = Qt.ItemDataRole.EditRole) -> bool:
+        line = self.lines[index.row()]
+        if role != Qt.ItemDataRole.CheckStateRole or line.step is None or not self._is_step(line):
+            return False
+        self.switched.emit(line.step, not line.enabled)
+        return True
+
+    @staticmethod
+    def _is_step(line: Line) -> bool:
+        return line.step is not None and line.step >= 0
+
+    def flags(self, index: Index) -> Qt.ItemFlag:
+        if not index.isValid():
+            return Qt.ItemFlag.ItemIsDropEnabled
+        flag = Qt.ItemFlag.ItemIsEnabled | Qt.ItemFlag.ItemIsSelectable
+        if self._is_step(self.lines[index.row()]):
+            flag |= Qt.ItemFlag.ItemIsUserCheckable | Qt.ItemFlag.ItemIsDragEnabled
+        return flag
+
+    def supportedDropActions(self) -> Qt.DropAction:
+        return Qt.DropAction.MoveAction
+
+    def mimeTypes(self) -> list[str]:
+        return [MIME]
+
+    def mimeData(self, indexes: list[QModelIndex]) -> QMimeData:
+        data = QMimeData()
+        data.setData(MIME, str(self.lines[indexes[0].row()].step).encode())
+        return data
+
+    def dropMimeData(self, data: QMimeData, action: Qt.DropAction, row: int, column: int, parent: Index) -> bool:
+        if not data.hasFormat(MIME):
+            return False
+        start = int(bytes(data.data(MIME).data()))
+        place = (row if row >= 0 else len(self.lines)) - 1
+        last = sum(self._is_step(line) for line in self.lines) - 1
+        to = min(max(place - 1 if place > start else place, 0), last)
+        if to != start:
+            self.moved.emit(start, to)
+        return False  # the document moves the step; the view must not remove the row too
+
+
+class RecipePanel(QWidget):
+    """The list with its keys and its menu."""
+
+    edit_wanted = Signal(int)
+
+    def __init__(self, session: Session) -> None:
+        super().__init__()
+        self._session = session
+        self.model = RecipeModel(session)
+        self.view = _Steps(self)
+        self.view.setModel(self.model)
+        self._empty: QLabel = empty_state("No model is open, so there is no recipe yet.")
+        box = QVBoxLayout(self)
+        box.setContentsMargins(0, 0, 0, 4)
+        box.addWidget(self._empty)
+        box.addWidget(self.view, 1)
+        self.model.moved.connect(self._move)
+        self.model.switched.connect(session.enable_step)
+        self.view.customContextMenuRequested.connect(self._menu)
+        self.view.doubleClicked.connect(lambda _: self.edit())
+        session.opened.connect(self._clear)
+        session.changed.connect(self._clear)
+        session.job_event.connect(self._hear)
+        self.refresh()
+
+    @property
+    def step(self) -> int | None:
+        """The chosen step."""
+        row = self.view.currentIndex().row()
+        found = self.model.lines[row].step if 0 <= row < len(self.model.lines) else None
+        return found if found is not None and found >= 0 else None
+
+    def refresh(self) -> None:
+        """Show the recipe as it is."""
+        row = self.view.currentIndex().row()
+        self.model.refresh()
+        self.view.setCurrentIndex(self.model.index(min(row, len(self.model.lines) - 1)))
+        self._empty.setVisible(not self.model.lines)
+        self.view.setVisible(bool(self.model.lines))
+
+    def _clear(self) -> None:
+        self.model.error = ""
+        self.refresh()
+
+    def _hear(self, heard: JobEvent) -> None:
+        if isinstance(heard.job.job, ReplayJob) and isinstance(heard.event, Failed):
+            self.fail(EspalierError(heard.event.message))
+
+    def fail(self, error: EspalierError) -> None:
+        """Show that the last change of the recipe was not applied, and why."""
+        self.model.error = error.message
+        self.refresh()
+
+    def edit(self) -> None:
+        """Ask for the form of the chosen step's options."""
+        if self.step is not None:
+            self.edit_wanted.emit(self.step)
+
+    def remove(self) -> None:
+        """Remove the chosen step."""
+        if self.step is not None:
+            self._session.remove_step(self.step)
+
+    def switch(self) -> None:
+        """Switch the chosen step on or off."""
+        if self.step is not None and self._session.document:
+            self._session.enable_step(self.step, not self._session.document.recipe.steps[self.step].enabled)
+
+    def shift(self, by: int) -> None:
+        """Move the chosen step up or down."""
+        document, step = self._session.document, self.step
+        if document and step is not None and 0 <= step + by < len(document.recipe):
+            self._move(step, step + by)
+
+    def _move(self, start: int, to: int) -> None:
+        self._session.move_step(start, to)
+        self.view.setCurrentIndex(self.model.index(to + 1))
+
+    def _menu(self, at: QPoint) -> None:
+        step, document = self.step, self._session.document
+        if step is None or document is None:
+            return
+        menu = QMenu(self)
+        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        menu.addAction("Edit…\tEnter", self.edit)
+        menu.addAction("Disable\tSpace" if document.recipe.steps[step].enabled else "Enable\tSpace", self.switch)
+        menu.addSeparator()
+        menu.addAction("Move up\tAlt+Up", lambda: self.shift(-1)).setEnabled(step > 0)
+        menu.addAction("Move down\tAlt+Down", lambda: self.shift(1)).setEnabled(step < len(document.recipe) - 1)
+        menu.addSeparator()
+        menu.addAction("Remove\tDelete", self.remove)
+        menu.popup(self.view.viewport().mapToGlobal(at))
+
+
+class _Steps(QListView):
+    """The view with its keys."""
+
+    def __init__(self, panel: RecipePanel) -> None:
+        super().__init__(panel)
+        self._panel = panel
+        self.setItemDelegate(RecipePainter(self))
+        self.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
+        self.setDragDropMode(QAbstractItemView.DragDropMode.InternalMove)
+        self.setDefaultDropAction(Qt.DropAction.MoveAction)
+        self.setVerticalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
+        self.setAccessibleName("Recipe")
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        alt = bool(event.modifiers() & Qt.KeyboardModifier.AltModifier)
+        keys = {
+            Qt.Key.Key_Return: self._panel.edit, Qt.Key.Key_Enter: self._panel.edit, Qt.Key.Key_F2: self._panel.edit,
+            Qt.Key.Key_Space: self._panel.switch, Qt.Key.Key_Delete: self._panel.remove,
+        }  # fmt: skip
+        if alt and event.key() in (Qt.Key.Key_Up, Qt.Key.Key_Down):
+            self._panel.shift(-1 if event.key() == Qt.Key.Key_Up else 1)
+        elif not alt and event.key() in keys and self._panel.step is not None:
+            keys[Qt.Key(event.key())]()
+        else:
+            super().keyPressEvent(event)

@@ -1,0 +1,133 @@
+"""The score in the status bar: what the model is worth and what it costs, and how far that is from the baseline."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QLabel, QSizePolicy, QWidget
+
+from app.words import NOT_MEASURED, mebibytes, percent, scaled, signed
+
+if TYPE_CHECKING:
+    from app.session import Session
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One figure: where it stands in the score, how it is written, and which way is better (+1 up, −1 down)."""
+
+    key: str
+    label: str
+    write: Callable[[float], str]
+    change: Callable[[float, float], str]
+    better: int
+    help: str
+    suffix: str = ""
+
+
+def _relative(now: float, before: float) -> str:
+    if not before:
+        return ""
+    part = 100 * (now / before - 1)
+    return signed(part, 0 if abs(part) >= 10 else 1) + "\u2009%"
+
+
+def _points(now: float, before: float) -> str:
+    return signed(100 * (now - before), 1)
+
+
+def _absolute(digits: int) -> Callable[[float, float], str]:
+    return lambda now, before: signed(now - before, digits)
+
+
+ENTRIES: tuple[Entry, ...] = (
+    Entry("accuracy", "accuracy", percent, _points, 1, "Fraction of the data set that is classified correctly"),
+    Entry("loss", "loss", lambda v: f"{v:.3f}", _absolute(3), -1, "Mean cross-entropy over the data set"),
+    Entry("size_bytes", "size", mebibytes, _relative, -1, "Bytes of the packed export"),
+    Entry("weight_bits", "weight bits", lambda v: f"{v:.2f}", _absolute(2), -1,
+          "Stored bits per parameter, over all parameters", "of 32"),
+    Entry("activation_bits", "activation bits", lambda v: f"{v:.2f}", _absolute(2), -1,
+          "Mean bits over the elements that flow into nodes that can be quantised", "of 32"),
+    Entry("bitops", "BitOPs", scaled, _relative, -1, "MACs × weight bits × activation bits, at the example's sizes"),
+    Entry("sparsity", "sparsity", percent, _points, 0, "Zeros over elements, in weights of linear and convolution nodes"),
+    Entry("memory_density", "memory density", lambda v: f"{v:.2f} ×", _absolute(2), 1,
+          "Bits in float 32 over the bits that are stored"),
+)  # fmt: skip
+
+
+class Figure(QWidget):
+    """A label above a figure and its change."""
+
+    def __init__(self, entry: Entry) -> None:
+        super().__init__(toolTip=entry.help)
+        self._entry = entry
+        self._label, self._value, self._change = QLabel(entry.label), QLabel(), QLabel()
+        self._label.setProperty("role", "small")
+        self._change.setProperty("tone", "same")
+        grid = QGridLayout(self)
+        grid.setContentsMargins(0, 0, 0, 0)
+        grid.setHorizontalSpacing(7)
+        grid.setVerticalSpacing(0)
+        grid.addWidget(self._label, 0, 0, 1, 2)
+        grid.addWidget(self._value, 1, 0)
+        grid.addWidget(self._change, 1, 1, Qt.AlignmentFlag.AlignBottom)
+        self.setSizePolicy(QSizePolicy.Policy.Maximum, QSizePolicy.Policy.Fixed)
+        self.setAccessibleName(entry.label)
+        self.show_value(None, None)
+
+    @property
+    def text(self) -> str:
+        """Value and change as shown."""
+        return f"{self._value.text()} {self._change.text()}".strip()
+
+    def show_value(self, now: float | None, before: float | None) -> None:
+        """Show the figure, and its change when there is something to compare with."""
+        self._role(self._value, "role", "muted" if now is None else "score")
+        self._value.setText(NOT_MEASURED if now is None else self._entry.write(now))
+        change, tone = self._judge(now, before)
+        self._role(self._change, "tone", tone)
+        self._change.setText(change)
+        self.setAccessibleDescription(self.text)
+
+    def _judge(self, now: float | None, before: float | None) -> tuple[str, str]:
+        entry = self._entry
+        text = "" if now is None or before is None else entry.change(now, before)
+        if now is None or before is None or now == before or text.startswith("±0"):
+            return (entry.suffix if now is not None else ""), "same"
+        gain = (now - before) * entry.better
+        return text, "same" if not gain else "good" if gain > 0 else "bad"
+
+    def _role(self, label: QLabel, name: str, value: str) -> None:
+        if label.property(name) != value:
+            label.setProperty(name, value)
+            label.style().unpolish(label)
+            label.style().polish(label)
+
+
+class ScorePanel(QWidget):
+    """All figures in a row, kept up to date from the session."""
+
+    def __init__(self, session: Session) -> None:
+        super().__init__()
+        self._session = session
+        self.figures = {e.key: Figure(e) for e in ENTRIES}
+        row = QHBoxLayout(self)
+        row.setContentsMargins(12, 3, 12, 4)
+        row.setSpacing(26)
+        for figure in self.figures.values():
+            row.addWidget(figure)
+        row.addStretch(1)
+        session.score_changed.connect(self.refresh)
+        session.opened.connect(self.refresh)
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Read the score again."""
+        score, before = self._session.score, self._session.baseline
+        held = self._session.document is not None
+        for key, figure in self.figures.items():
+            figure.setVisible(held)
+            figure.show_value(getattr(score, key, None), getattr(before, key, None))

@@ -1,0 +1,86 @@
+"""A step of the recipe in words: its title, what it was told, what came of it. No Qt."""
+
+from __future__ import annotations
+
+from dataclasses import MISSING, fields, is_dataclass
+from typing import Any
+
+from app.words import cell, percent, plural
+from model.recipe import Raw, Step
+from model.registry import PASSES
+from model.source import SourceInfo
+from passes.base import Report
+from passes.select import Select
+from passes.transform.prune import PruneOptions
+from passes.transform.quantize import QuantizeOptions, Rule
+
+
+def title(step: Step) -> str:
+    """The pass's title; the bare name where it is not installed."""
+    return PASSES.get(step.pass_name).title if step.pass_name in PASSES else f"{step.pass_name} (not installed)"
+
+
+def summary(step: Step) -> str:
+    """The options in one line."""
+    match step.options:
+        case QuantizeOptions(rules=rules):
+            return "; ".join(_rule(r) for r in rules) or "no rule yet"
+        case PruneOptions() as o:
+            return f"{selection(o.select)} · {o.method} · {o.scope} · {percent(o.sparsity, 0)}"
+        case Raw():
+            return "options kept as they were read"
+        case options:
+            return _generic(options)
+
+
+def selection(select: Select) -> str:
+    """`type linear`; `query`; `3 nodes`; `all nodes`."""
+    if select.by == "all":
+        return "all nodes"
+    if select.by == "name":
+        return select.values[0].rpartition(".")[2] if len(select.values) == 1 else plural(len(select.values), "node")
+    return select.describe()
+
+
+def _rule(rule: Rule) -> str:
+    by_label: dict[str, list[str]] = {}
+    for port, fmt in rule.formats.items():
+        by_label.setdefault(fmt.label if fmt else "float", []).append(port)
+    if len(by_label) == 1 and len(rule.formats) > 2:
+        return f"{selection(rule.select)} · {next(iter(by_label))}"
+    return f"{selection(rule.select)} · " + ", ".join(f"{', '.join(p)} {label}" for label, p in by_label.items())
+
+
+def _generic(options: Any) -> str:
+    if not is_dataclass(options):
+        return ""
+    parts: list[str] = []
+    for f in fields(options):
+        value = getattr(options, f.name)
+        default = (
+            f.default if f.default is not MISSING else f.default_factory() if f.default_factory is not MISSING else None
+        )
+        if value != default:
+            text = selection(value) if isinstance(value, Select) else cell(value)
+            parts.append(f"{f.name.replace('_', ' ')} {text}")
+    return " · ".join(parts)
+
+
+def result(report: Report | None) -> str:
+    """What the step did: `14 nodes`, `9 830 of 32 768 zeros`."""
+    if report is None:
+        return ""
+    found = report.summary
+    if "removed" in found:
+        return f"{plural(int(found['removed']), 'node')} removed"
+    if "zeros" in found and "elements" in found:
+        return f"{plural(len(report.rows), 'node')} · {cell(found['zeros'])} of {cell(found['elements'])} zeros"
+    if "nodes" in found:
+        return plural(int(found["nodes"]), "node")
+    return ""
+
+
+def origin(source: SourceInfo) -> str:
+    """Where the model came from and which inputs were traced."""
+    where = source.spec if len(source.spec) < 40 else "…/" + source.spec.rstrip("/").rpartition("/")[2]
+    return f"{where} · {', '.join(source.inputs)}" if source.inputs else where

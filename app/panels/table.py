@@ -1,0 +1,173 @@
+"""A table that sorts by value, copies as TSV and saves as CSV: reports and problems share it."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from PySide6.QtCore import QAbstractTableModel, QModelIndex, QPersistentModelIndex, Qt, Signal
+from PySide6.QtGui import QGuiApplication, QKeySequence, QShortcut
+from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QTableView, QWidget
+
+from app.theme import ROW
+from app.words import cell
+
+Row = dict[str, Any]
+Index = QModelIndex | QPersistentModelIndex
+_NOWHERE = QModelIndex()
+ASCENDING = Qt.SortOrder.AscendingOrder
+
+
+def columns_of(rows: Sequence[Row]) -> list[str]:
+    """All keys in the order of their first appearance."""
+    return list(dict.fromkeys(key for row in rows for key in row))
+
+
+def plain(value: object) -> str:
+    """A value as it goes to TSV and CSV: full precision, no thin spaces."""
+    if value is None:
+        return ""
+    if isinstance(value, tuple | list):
+        return "x".join(str(v) for v in value)
+    return str(value)
+
+
+def to_text(rows: Sequence[Row], columns: Sequence[str], delimiter: str) -> str:
+    """The rows with a header line."""
+    out = io.StringIO()
+    writer = csv.writer(out, delimiter=delimiter, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows([plain(row.get(c)) for c in columns] for row in rows)
+    return out.getvalue()
+
+
+def _order(value: object) -> tuple[int, Any]:
+    """Numbers before words before nothing."""
+    if value is None or value != value:
+        return 2, 0
+    if isinstance(value, int | float):
+        return 0, value
+    return 1, cell(value).casefold()
+
+
+class TableModel(QAbstractTableModel):
+    """Rows of a report; `shown` holds those that pass the filter, in the order of the sort."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.columns: list[str] = []
+        self.shown: list[Row] = []
+        self._rows: list[Row] = []
+        self._filter = ""
+        self._sort: tuple[int, Qt.SortOrder] | None = None
+
+    def set_rows(self, rows: Sequence[Row]) -> None:
+        """Show other rows."""
+        self.beginResetModel()
+        self._rows, self.columns, self._sort = list(rows), columns_of(rows), None
+        self._arrange()
+        self.endResetModel()
+
+    def set_filter(self, text: str) -> None:
+        """Show the rows that hold `text` in any cell."""
+        self.beginResetModel()
+        self._filter = text.casefold()
+        self._arrange()
+        self.endResetModel()
+
+    def sort(self, column: int, order: Qt.SortOrder = ASCENDING) -> None:
+        self.layoutAboutToBeChanged.emit()
+        self._sort = (column, order) if 0 <= column < len(self.columns) else None
+        self._arrange()
+        self.layoutChanged.emit()
+
+    def _arrange(self) -> None:
+        wish = self._filter
+        found = [r for r in self._rows if not wish or any(wish in cell(v).casefold() for v in r.values())]
+        if self._sort:
+            name, order = self.columns[self._sort[0]], self._sort[1]
+            found.sort(key=lambda r: _order(r.get(name)), reverse=order != ASCENDING)
+        self.shown = found
+
+    def rowCount(self, parent: Index = _NOWHERE) -> int:
+        return 0 if parent.isValid() else len(self.shown)
+
+    def columnCount(self, parent: Index = _NOWHERE) -> int:
+        return 0 if parent.isValid() else len(self.columns)
+
+    def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> object:
+        value = self.shown[index.row()].get(self.columns[index.column()])
+        if role == Qt.ItemDataRole.DisplayRole:
+            return cell(value)
+        if role == Qt.ItemDataRole.ToolTipRole:
+            return plain(value) or None
+        if role == Qt.ItemDataRole.TextAlignmentRole:
+            number = isinstance(value, int | float) and not isinstance(value, bool)
+            side = Qt.AlignmentFlag.AlignRight if number else Qt.AlignmentFlag.AlignLeft
+            return int(side | Qt.AlignmentFlag.AlignVCenter)
+        return None
+
+    def headerData(self, section: int, side: Qt.Orientation, role: int = Qt.ItemDataRole.DisplayRole) -> object:
+        if role == Qt.ItemDataRole.DisplayRole and side == Qt.Orientation.Horizontal:
+            return self.columns[section].replace("_", " ")
+        return None
+
+
+class Table(QTableView):
+    """The view: rows of 23 px, whole rows selected, Ctrl+C copies; a row with a node tells which."""
+
+    node_chosen = Signal(str)
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.rows = TableModel()
+        self.rows.setParent(self)
+        self.setModel(self.rows)
+        self.setShowGrid(False)
+        self.setWordWrap(False)
+        self.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectRows)
+        self.setSelectionMode(QAbstractItemView.SelectionMode.ExtendedSelection)
+        self.verticalHeader().hide()
+        self.verticalHeader().setDefaultSectionSize(ROW)
+        self.verticalHeader().setMinimumSectionSize(ROW)
+        header = self.horizontalHeader()
+        header.setStretchLastSection(True)
+        header.setHighlightSections(False)
+        header.setDefaultAlignment(Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter)
+        header.setSectionResizeMode(QHeaderView.ResizeMode.Interactive)
+        header.setSortIndicatorClearable(True)
+        header.setSortIndicator(-1, ASCENDING)
+        self.setSortingEnabled(True)
+        copy = QShortcut(QKeySequence(QKeySequence.StandardKey.Copy), self)
+        copy.setContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
+        copy.activated.connect(self.copy)
+        self.selectionModel().currentRowChanged.connect(self._choose)
+
+    def show_rows(self, rows: Sequence[Row]) -> None:
+        """Show other rows, columns as wide as the first of them need."""
+        self.horizontalHeader().setSortIndicator(-1, ASCENDING)
+        self.rows.set_rows(rows)
+        self.horizontalHeader().setResizeContentsPrecision(40)
+        self.resizeColumnsToContents()
+        for i in range(len(self.rows.columns)):
+            self.setColumnWidth(i, min(self.columnWidth(i) + 14, 320))
+
+    def picked(self) -> list[Row]:
+        """The selected rows, or all."""
+        chosen = sorted(i.row() for i in self.selectionModel().selectedRows())
+        return [self.rows.shown[i] for i in chosen] if len(chosen) > 1 else self.rows.shown
+
+    def copy(self) -> None:
+        """Put the selected rows (with one or none selected: all) on the clipboard as TSV."""
+        QGuiApplication.clipboard().setText(to_text(self.picked(), self.rows.columns, "\t"))
+
+    def save(self, path: Path) -> None:
+        """Write all rows as CSV; raises OSError."""
+        path.write_text(to_text(self.rows.shown, self.rows.columns, ","), encoding="utf-8")
+
+    def _choose(self, now: QModelIndex) -> None:
+        if now.isValid() and (node := self.rows.shown[now.row()].get("node")):
+            self.node_chosen.emit(str(node))

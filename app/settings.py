@@ -1,0 +1,100 @@
+"""What the window remembers between runs: recent files, theme, layout, plug-in folder. Only here is QSettings used."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from PySide6.QtCore import QByteArray, QSettings, QStandardPaths
+
+RECENT = 10
+LAYOUT_VERSION = 1
+MODES = ("system", "light", "dark")
+
+
+class Settings:
+    """Typed access to the stored settings; a missing or foreign value reads as its default."""
+
+    def __init__(self, store: QSettings | None = None) -> None:
+        self._store = store or QSettings("Espalier", "Espalier")
+
+    def _text(self, key: str, default: str = "") -> str:
+        value = self._store.value(key, default)
+        return value if isinstance(value, str) else default
+
+    @property
+    def mode(self) -> str:
+        """light, dark or system."""
+        value = self._text("theme", "system")
+        return value if value in MODES else "system"
+
+    @mode.setter
+    def mode(self, value: str) -> None:
+        self._store.setValue("theme", value)
+
+    @property
+    def recent(self) -> list[str]:
+        """What was opened last, newest first: paths and other sources."""
+        value = self._store.value("recent", [])
+        items = [value] if isinstance(value, str) else value
+        return [str(v) for v in items if v] if isinstance(items, list) else []
+
+    def add_recent(self, spec: str) -> None:
+        """Put `spec` first."""
+        rest = [r for r in self.recent if r != spec]
+        self._store.setValue("recent", [spec, *rest][:RECENT])
+
+    def remove_recent(self, spec: str) -> None:
+        """Forget `spec`."""
+        self._store.setValue("recent", [r for r in self.recent if r != spec])
+
+    @property
+    def plugin_folder(self) -> str:
+        """Where the user's own passes and formats lie; empty when there is none."""
+        return self._text("plugin_folder")
+
+    @plugin_folder.setter
+    def plugin_folder(self, value: str) -> None:
+        self._store.setValue("plugin_folder", value)
+
+    @property
+    def last_folder(self) -> str:
+        """The folder that file dialogs start in."""
+        return self._text("last_folder")
+
+    @last_folder.setter
+    def last_folder(self, value: str) -> None:
+        self._store.setValue("last_folder", value)
+
+    def save_layout(self, geometry: QByteArray, state: QByteArray) -> None:
+        """Keep the window's place and its docks."""
+        self._store.setValue(f"layout/{LAYOUT_VERSION}/geometry", geometry)
+        self._store.setValue(f"layout/{LAYOUT_VERSION}/state", state)
+
+    def layout(self) -> tuple[QByteArray, QByteArray] | None:
+        """(geometry, state) as last kept, or None."""
+        found = [self._store.value(f"layout/{LAYOUT_VERSION}/{k}") for k in ("geometry", "state")]
+        geometry, state = found
+        if isinstance(geometry, QByteArray) and isinstance(state, QByteArray):
+            return geometry, state
+        return None
+
+    def sync(self) -> None:
+        """Write to disk now."""
+        self._store.sync()
+
+
+def data_folder(name: str) -> Path:
+    """A folder for files of the program itself (crash reports, recovery), made if need be."""
+    base = QStandardPaths.writableLocation(QStandardPaths.StandardLocation.GenericDataLocation)
+    folder = Path(base or Path.home() / ".local" / "share") / "espalier" / name
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def is_missing(spec: str) -> bool:
+    """Whether a recent entry names a file or folder that is gone; other sources count as present."""
+    head, _, tail = spec.partition(":")
+    if tail and head in ("demo", "hf", "config"):
+        return False
+    path = spec.rpartition(":")[0] if ".py:" in spec else spec
+    return not Path(path).expanduser().exists()

@@ -1,0 +1,299 @@
+"""The main window: puts the panels round the canvas and passes on what the session tells. No logic of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from PySide6.QtCore import QByteArray, Qt
+from PySide6.QtGui import QCloseEvent, QDragEnterEvent, QDropEvent
+from PySide6.QtWidgets import QMainWindow, QMenu, QStackedWidget, QVBoxLayout, QWidget
+
+from app import file_actions as files
+from app import model_actions as models
+from app.actions import Actions
+from app.canvas.view import GraphCanvas
+from app.docks import Docks
+from app.errors import CRASHES, Banner, show_crash
+from app.finding import entries
+from app.frame import StatusLine, TitleLabel, brand, toolbar
+from app.live import LiveMeasure
+from app.panels.loading import LoadingPage
+from app.panels.options import OptionsWindow, make_form
+from app.panels.palette import FindField
+from app.panels.welcome import WelcomePage
+from app.recovery import Leftover, Recovery, discard, leftovers
+from app.session import Session
+from app.settings import Settings
+from app.style import Appearance
+from app.theme import Palette
+from model.document import Change
+from model.errors import EspalierError
+from passes.base import PassSpec
+from passes.jobs import TERMINAL, Done, JobEvent, OpenJob, Progress
+
+
+class Window(QMainWindow):
+    """Everything that the user sees; what it does is in the actions, what it knows is in the session."""
+
+    def __init__(self, session: Session, settings: Settings, appearance: Appearance) -> None:
+        super().__init__()
+        self.session, self.settings, self.appearance = session, settings, appearance
+        self.after_save: Callable[[], object] | None = None
+        self._leaving = False
+        self._layout: QByteArray | None = None
+        self.live, self.recovery = LiveMeasure(session), Recovery(session)
+        self.banner, self.loading = Banner(), LoadingPage()
+        self.welcome, self.canvas = WelcomePage(settings), GraphCanvas(palette=appearance.palette)
+        self.find = FindField(lambda text: entries(self, text), self)
+        self.title = TitleLabel()
+        self._build()
+        self.docks = Docks(self)
+        self.actions_table = Actions(self)
+        self._finish_menus()
+        self._connect()
+        self._restore_layout()
+        self._opened()
+
+    # -- building
+
+    def _build(self) -> None:
+        self.pages = QStackedWidget()
+        for page in (self.welcome, self.loading, self.canvas):
+            self.pages.addWidget(page)
+        centre = QWidget()
+        box = QVBoxLayout(centre)
+        box.setContentsMargins(0, 0, 0, 0)
+        box.setSpacing(0)
+        box.addWidget(self.banner)
+        box.addWidget(self.pages, 1)
+        self.setCentralWidget(centre)
+        self.status = StatusLine(self.session)
+        self.setStatusBar(self.status)
+        self.setAcceptDrops(True)
+        self.setDockOptions(QMainWindow.DockOption.AllowTabbedDocks | QMainWindow.DockOption.AllowNestedDocks)
+        self.menuBar().setCornerWidget(brand(), Qt.Corner.TopLeftCorner)
+        self.menuBar().setCornerWidget(self.title, Qt.Corner.TopRightCorner)
+        self.resize(1440, 900)
+
+    def _finish_menus(self) -> None:
+        menus = self.actions_table.menus
+        panels = QMenu("Panels", self)
+        for dock in self.docks.docks.values():
+            panels.addAction(dock.toggleViewAction())
+        menus["View"].insertMenu(self.actions_table.actions["reset_layout"], panels)
+        self._recent = QMenu("Open recent", self)
+        self._recent.aboutToShow.connect(self._fill_recent)
+        menus["File"].insertMenu(self.actions_table.actions["save"], self._recent)
+        self.addToolBar(toolbar(self.actions_table, self.find))
+
+    def _fill_recent(self) -> None:
+        self._recent.clear()
+        for spec in self.settings.recent:
+            self._recent.addAction(spec, lambda spec=spec: files.open_spec(self, spec))
+        if not self.settings.recent:
+            self._recent.addAction("Nothing opened yet").setEnabled(False)
+
+    def _connect(self) -> None:
+        session, docks = self.session, self.docks
+        session.opened.connect(self._opened)
+        session.changed.connect(self._changed)
+        session.saved.connect(self._saved)
+        session.selection_changed.connect(self._selected)
+        session.job_event.connect(self._heard)
+        session.problem.connect(self.banner.error)
+        session.view_provider = self.view_state
+        self.canvas.selection_changed.connect(session.select)
+        self.appearance.changed.connect(self._recolour)
+        self.banner.show_node.connect(self.go_to)
+        self.loading.cancelled.connect(self._cancel_opening)
+        self.status.pressed.connect(lambda: docks.bring("jobs"))
+        CRASHES.happened.connect(self._crashed)
+        self.welcome.open_wanted.connect(lambda spec: files.open_spec(self, spec))
+        self.welcome.browse_wanted.connect(lambda: files.open_file(self))
+        self.welcome.folder_wanted.connect(lambda: files.open_folder(self))
+        self.welcome.recover_wanted.connect(self._recover)
+        self.welcome.discard_wanted.connect(self._discard)
+        docks.connect(self, self.status.tell)
+
+    # -- what the session tells
+
+    def _opened(self) -> None:
+        document = self.session.document
+        self.canvas.set_graph(document.graph if document else None)
+        self.canvas.set_problems({p.node: p.message for p in self.session.problems if p.node})
+        if document:
+            self.banner.hide()
+            self.canvas.restore(document.project.view.get("canvas", {}))
+            self.settings.add_recent(str(document.path or document.project.source.spec))
+        else:
+            self.welcome.refresh(leftovers())
+        self._show_page()
+        self._refresh()
+
+    def _changed(self, change: Change) -> None:
+        self.canvas.set_graph(change.after.graph, change.delta)
+        self._refresh()
+
+    def _saved(self) -> None:
+        document = self.session.document
+        if document and document.path:
+            self.settings.add_recent(str(document.path))
+        self._refresh()
+        if self.after_save and document and not document.dirty:
+            then, self.after_save = self.after_save, None
+            then()
+
+    def forget_after_save(self) -> None:
+        """Do not go on with what waited for a save: there was none."""
+        self.after_save = None
+
+    def _selected(self, ids: tuple[str, ...]) -> None:
+        if ids != self.canvas.selection():
+            self.canvas.select(ids, reveal=True)
+        self.actions_table.refresh()
+
+    def _heard(self, heard: JobEvent) -> None:
+        if isinstance(heard.job.job, OpenJob):
+            if isinstance(heard.event, Progress):
+                self.loading.tell(heard.event.text)
+            elif isinstance(heard.event, TERMINAL) and not isinstance(heard.event, Done):
+                self._show_page()
+        if isinstance(heard.event, TERMINAL):
+            self.actions_table.refresh()
+
+    def _crashed(self, path: str, error: BaseException) -> None:
+        show_crash(self.banner, path, error)
+
+    def _recolour(self, palette: Palette) -> None:
+        self.canvas.set_palette(palette)
+        self.actions_table.refresh()
+
+    def _refresh(self) -> None:
+        document = self.session.document
+        name = ""
+        if document:
+            source = document.project.source.name
+            name = f"{document.path.name} — {source}" if document.path else source
+        dirty = bool(document and document.dirty)
+        self.setWindowTitle(f"{name}[*] — Espalier" if name else "Espalier")
+        self.setWindowModified(dirty)
+        self.title.tell(name, dirty)
+        self.actions_table.refresh()
+
+    # -- pages and docks
+
+    def _show_page(self) -> None:
+        opening = any(isinstance(j.job, OpenJob) for j in self.session.jobs)
+        if self.session.document:
+            page: QWidget = self.canvas
+        else:
+            page = self.loading if opening else self.welcome
+        self.pages.setCurrentWidget(page)
+        self._place_docks(page is self.canvas)
+
+    def _place_docks(self, wanted: bool) -> None:
+        if wanted and self._layout is not None:
+            self.restoreState(self._layout)
+            self._layout = None
+        elif not wanted and self._layout is None:
+            self._layout = self.saveState()
+            self.docks.hide_all()
+
+    def _restore_layout(self) -> None:
+        kept = self.settings.layout()
+        if kept:
+            self.restoreGeometry(kept[0])
+            self.restoreState(kept[1])
+
+    def reset_layout(self) -> None:
+        """Every panel back to its first place."""
+        self.docks.reset()
+
+    def show_dock(self, name: str) -> None:
+        """Bring a panel to the front."""
+        self.docks.bring(name)
+
+    def view_state(self) -> dict[str, Any]:
+        """What a project remembers of the view."""
+        return {"canvas": self.canvas.view_state()}
+
+    # -- what the actions use
+
+    def begin_opening(self, spec: str) -> None:
+        """Open a source or project; asks nothing."""
+        self.banner.hide()
+        self.session.open(str(Path(spec).expanduser()) if spec.startswith("~") else spec)
+        self.loading.begin(f"Opening {spec}")
+        self._show_page()
+
+    def go_to(self, node: str) -> None:
+        """Select a node and bring it into view."""
+        self.session.select((node,))
+        self.canvas.reveal(node)
+        self.canvas.setFocus()
+
+    def ask_options(
+        self, spec: PassSpec, options: Any, apply: Callable[[Any], object], verb: str = "Apply"
+    ) -> OptionsWindow:
+        """Show the form of a pass's options beside the work."""
+        form = make_form(options, self.session)
+        page = OptionsWindow(self, self.session, spec, form, verb, apply)
+        page.show()
+        return page
+
+    def edit_step(self, index: int) -> None:
+        """Show the options of a step of the recipe."""
+        models.edit_step(self, index)
+
+    def report(self, name: str) -> None:
+        """Make a report."""
+        models.report(self, name)
+
+    def save_table(self) -> None:
+        """Save the table on screen as CSV."""
+        files.save_table(self, self.docks.panels["tables"].table)  # type: ignore[attr-defined]
+
+    def _cancel_opening(self) -> None:
+        for job in list(self.session.jobs):
+            if isinstance(job.job, OpenJob):
+                self.session.cancel(job.id)
+
+    def _recover(self, leftover: Leftover) -> None:
+        self.loading.begin(f"Recovering {leftover.title}")
+        self.recovery.recover(leftover)
+        self._show_page()
+
+    def _discard(self, leftover: Leftover) -> None:
+        discard(leftover)
+        self.welcome.refresh(leftovers())
+
+    # -- what the system tells
+
+    def dragEnterEvent(self, event: QDragEnterEvent) -> None:
+        if any(u.isLocalFile() for u in event.mimeData().urls()):
+            event.acceptProposedAction()
+
+    def dropEvent(self, event: QDropEvent) -> None:
+        paths = [Path(u.toLocalFile()) for u in event.mimeData().urls() if u.isLocalFile()]
+        if paths:
+            event.acceptProposedAction()
+            files.open_path(self, paths[0])
+
+    def closeEvent(self, event: QCloseEvent) -> None:
+        document = self.session.document
+        if not self._leaving and document and document.dirty:
+            event.ignore()
+            files.guard(self, self._leave)
+            return
+        self.settings.save_layout(self.saveGeometry(), self._layout or self.saveState())
+        self.settings.sync()
+        self.hide()
+        self.recovery.forget()
+        self.session.shutdown()
+        event.accept()
+
+    def _leave(self) -> None:
+        self._leaving = True
+        self.close()

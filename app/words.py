@@ -1,0 +1,93 @@
+"""Figures and counts as people read them: units, thin spaces, a true minus sign, "not measured yet"."""
+
+from __future__ import annotations
+
+THIN = "\u2009"
+NOT_MEASURED = "not measured yet"
+_UNITS = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+
+
+def count(value: int) -> str:
+    """16 512, with thin spaces."""
+    return f"{value:,}".replace(",", THIN).replace("-", "−")
+
+
+def plural(value: int, noun: str, many: str = "") -> str:
+    """`1 node`, `14 nodes`."""
+    return f"{count(value)} {noun if value == 1 else many or noun + 's'}"
+
+
+def scaled(value: float, digits: int = 2) -> str:
+    """0.62 G, 18.4 k, 950."""
+    for size, unit in _UNITS:
+        if abs(value) >= size:
+            return f"{value / size:.{digits}f}{THIN}{unit}".replace("-", "−")
+    return f"{value:.0f}".replace("-", "−")
+
+
+def mebibytes(size: float) -> str:
+    """0.41 MiB; small sizes in KiB, large ones in GiB."""
+    if size >= 1 << 30:
+        return f"{size / (1 << 30):.2f}{THIN}GiB"
+    if size < 100_000:
+        return f"{size / 1024:.1f}{THIN}KiB"
+    return f"{size / (1 << 20):.2f}{THIN}MiB"
+
+
+def percent(value: float, digits: int = 1) -> str:
+    """84.6 %."""
+    return f"{100 * value:.{digits}f}{THIN}%".replace("-", "−")
+
+
+def signed(value: float, digits: int) -> str:
+    """+0.2, −0.01, or ±0 when it rounds to nothing."""
+    text = f"{value:+.{digits}f}"
+    return "±0" if not text.strip("+-0.") else text.replace("-", "−")
+
+
+def duration(seconds: float) -> str:
+    """0.4 s, 31 s, 2 min 5 s, 1 h 4 min."""
+    if seconds < 10:
+        return f"{seconds:.1f}{THIN}s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole}{THIN}s"
+    if whole < 3600:
+        return f"{whole // 60}{THIN}min {whole % 60}{THIN}s"
+    return f"{whole // 3600}{THIN}h {whole % 3600 // 60}{THIN}min"
+
+
+def left(seconds: float) -> str:
+    """How long a job still takes, roughly: `5 s left`, `2 min left`."""
+    if seconds < 90:
+        return f"{max(1, round(seconds))}{THIN}s left"
+    if seconds < 5400:
+        return f"{round(seconds / 60)}{THIN}min left"
+    return f"{seconds / 3600:.1f}{THIN}h left"
+
+
+def cell(value: object) -> str:
+    """A value of a report's row."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return count(value)
+    if isinstance(value, float):
+        return _float(value)
+    if isinstance(value, tuple | list):
+        return " × ".join(str(v) for v in value) if all(isinstance(v, int | str) for v in value) else str(value)
+    if isinstance(value, dict):
+        return ", ".join(f"{k} {cell(v)}" for k, v in value.items())
+    return str(value)
+
+
+def _float(value: float) -> str:
+    if value != value:
+        return "NaN"
+    if value == 0:
+        return "0"
+    size = abs(value)
+    text = f"{value:.3g}" if size < 1e-3 or size >= 1e6 else f"{value:.4g}"
+    return text.replace("e-0", "e-").replace("e+0", "e").replace("e+", "e").replace("-", "−")
