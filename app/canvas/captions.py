@@ -26,7 +26,7 @@ NODE_HEIGHT = 40.0
 _NARROW, _WIDE = "fijlrtI.,:;'|!()[]·-/ ", "mwMWGOQ@%→×"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Caption:
     """The texts of a node and its width on the canvas."""
 
@@ -62,33 +62,40 @@ def title(op: str) -> str:
 
 
 def caption(node: Node, lone: bool = False) -> Caption:
-    """The caption of `node`; `lone`: it is all there is of its module, and takes the module's name."""
+    """The caption of `node`, one object for equal ones; `lone`: it is all of its module and takes its name."""
+    call = node.call
+    if lone and call == "call_function":
+        name = tail(node.module_path)
+    elif lone or call in _NAMED:
+        name = tail(node.target)
+    else:
+        name = ""
     weight, out = node.ports.get("weight"), node.ports.get("data_out")
     return _caption(
         node.op,
-        node.call,
-        node.module_path if lone and node.call == "call_function" else node.target,
-        lone,
+        call,
+        name,
         weight.shape if weight else None,
         out.shape if out else None,
-        (out or weight).dtype if (out or weight) else "",  # type: ignore[union-attr]
+        out.dtype if out else "",
     )
 
 
-@lru_cache(maxsize=200_000)
+_NAMED = frozenset(("call_module", "placeholder", "get_attr"))
+
+
+@lru_cache(maxsize=100_000)
 def _caption(
     op: str,
     call: str,
-    path: str,
-    lone: bool,
+    name: str,
     weight: tuple[int | str, ...] | None,
     out: tuple[int | str, ...] | None,
     dtype: str,
 ) -> Caption:
     row = spec(op)
-    named = lone or call in ("call_module", "placeholder", "get_attr")
-    name = tail(path) if named else title(op)
-    detail = _detail(op, call, named, weight, out, dtype)
+    detail = _detail(op, call, bool(name), weight, out, dtype)
+    name = name or title(op)
     badge = BADGE_ROOM if row.quantisable else 0.0
     need = max(text_width(name, NODE_LABEL) + badge, text_width(detail, SECONDARY) + badge * 0.6)
     width = min(max(8 * round((need + 30) / 8), 104), 248)

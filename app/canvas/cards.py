@@ -57,9 +57,7 @@ class Card(QWidget):
             self.boxes.append(QRectF(x, 0, width, HEIGHT))
             x += width
         self.setAccessibleDescription("".join(p[0] for p in pieces))
-        self.setFocusPolicy(
-            Qt.FocusPolicy.TabFocus if any(p[2] for p in pieces) else Qt.FocusPolicy.NoFocus
-        )
+        self.setFocusPolicy(Qt.FocusPolicy.TabFocus if any(p[2] for p in pieces) else Qt.FocusPolicy.NoFocus)
         self.resize(QSize(int(x + PAD), HEIGHT))
         self.update()
 

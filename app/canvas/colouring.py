@@ -88,9 +88,7 @@ def _bins(values: NDArray[np.float64], low: float, high: float) -> NDArray[np.in
     return np.where(np.isfinite(values), codes, BINS)
 
 
-def colouring(
-    mode: str, tree: Hierarchy, figures: Figures, overlay: Overlay | None, palette: Palette
-) -> Colouring:
+def colouring(mode: str, tree: Hierarchy, figures: Figures, overlay: Overlay | None, palette: Palette) -> Colouring:
     """The colouring for a mode of MODES, or "overlay"."""
     if mode == "overlay" and overlay is not None:
         values = np.array([overlay.values.get(name, np.nan) for name in tree.ids], float)

@@ -117,3 +117,12 @@ def amount(value: float) -> str:
             scaled = value / (1e3 if unit == "k" else size)
             return f"{scaled:.0f} {unit}" if scaled >= 100 else f"{scaled:.3g} {unit}"
     return f"{value:,.0f}".replace(",", "\u2009")
+
+
+def counts(nodes: int, parameters: int, twins: int) -> tuple[str, ...]:
+    """`27 nodes · 198 k parameters · ×12 identical`, then ever shorter."""
+    some = f"{amount(nodes)} node{'s' * (nodes != 1)}"
+    same = f"×{twins} identical" if twins > 1 else ""
+    size = f"{amount(parameters)} parameters" if parameters else ""
+    tries = ((some, size, same), (some, same), (some, f"×{twins}" if same else ""), (f"×{twins}",) if same else (some,))
+    return tuple(dict.fromkeys(" · ".join(filter(None, t)) for t in tries))

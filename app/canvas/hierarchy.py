@@ -152,7 +152,7 @@ def count_twins(groups: list[Group]) -> None:
 
 
 def intern_keys(groups: list[Group], keys: list[int], stub_keys: list[int], cancelled: Callable[[], bool]) -> None:
-    """Number the groups by what is inside them: `key` whatever the order of wires, `wiring` in order."""
+    """Count the nodes of groups and number them by what is inside: `key` in any order of wires, `wiring` in theirs."""
     seen: dict[object, int] = {}
     wirings: dict[object, int] = {}
     nodes = len(keys)
@@ -163,6 +163,7 @@ def intern_keys(groups: list[Group], keys: list[int], stub_keys: list[int], canc
             keys[c] if 0 <= c < nodes else -1 - groups[~c].key if c < 0 else stub_keys[c - nodes]
             for c in group.children
         )
+        group.size = sum(1 if 0 <= c < nodes else groups[~c].size if c < 0 else 0 for c in group.children)
         ports = (len(group.ins), len(group.outs))
         name = tail(group.label)
         kind = "" if name.rpartition(".")[2].isdigit() else name

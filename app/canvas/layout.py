@@ -89,7 +89,8 @@ def layout(
     np.cumsum(block.lengths, out=starts[1:])
     return Layout(
         tree, open_groups, horizontal, block.width, block.height,
-        np.array(names.nodes, np.int64), block.nodes, np.array(names.groups, np.int64), block.groups, block.opened, block.doors,
+        np.array(names.nodes, np.int64), block.nodes, np.array(names.groups, np.int64),
+        block.groups, block.opened, block.doors,
         np.array(names.stubs, np.int64), block.stubs, block.points, starts,
         np.array(names.tensors, np.int64).reshape(-1, 2),
     )  # fmt: skip
@@ -104,6 +105,7 @@ class _Builder:
         self.open[0] = True
         self.memo: dict[object, _Block] = {}
         self.nodes = len(tree.ids)
+        self.widths = [int(c.width) if c else 0 for c in tree.captions]
 
     def block(self, number: int) -> tuple[_Block, _Names]:
         """The drawing of an open group, and who is who in it."""
@@ -113,11 +115,13 @@ class _Builder:
         kids: dict[int, tuple[_Block, _Names]] = {}
         codes: list[int] = []
         for place, child in enumerate(group.children):
-            if child < 0 and self.open[~child]:
+            if 0 <= child < self.nodes:
+                codes.append(self.widths[child])
+            elif child < 0 and self.open[~child]:
                 kids[place] = self.block(~child)
                 codes.append(-1 - kids[place][0].number)
             else:
-                codes.append(int(self._width(child)) + (10_000 if child < 0 else 0))
+                codes.append(int(self._width(child)) + (10_000 if child < 0 else 20_000))
         key = (group.wiring, tuple(codes), int(_title_width(group)), group.parent < 0)
         found = self.memo.get(key)
         if found is None:
@@ -135,10 +139,10 @@ class _Builder:
     def _names(self, group: Group, kids: dict[int, tuple[_Block, _Names]]) -> _Names:
         names = _Names(tensors=list(group.wires.values()))
         for child in group.children:
-            if child < 0:
-                names.groups.append(~child)
-            elif child < self.nodes:
+            if 0 <= child < self.nodes:
                 names.nodes.append(child)
+            elif child < 0:
+                names.groups.append(~child)
             else:
                 names.stubs.append(child - self.nodes)
         for _, inner in kids.values():
@@ -202,9 +206,7 @@ class _Builder:
         title = _title_width(group)
         least = title + COUNTS_ROOM
         if self.horizontal:
-            return Frame(
-                ins, outs, PADDING, PADDING, HEAD + 4, PADDING, HEAD + NODE_HEIGHT, (HEAD + 4, 8.0), least
-            )
+            return Frame(ins, outs, PADDING, PADDING, HEAD + 4, PADDING, HEAD + NODE_HEIGHT, (HEAD + 4, 8.0), least)
         return Frame(ins, outs, HEAD, PADDING, PADDING, PADDING, least, (title + 4, 12.0))
 
 

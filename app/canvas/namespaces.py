@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from app.canvas.captions import Caption, caption
+from app.canvas.captions import caption
 from app.canvas.hierarchy import IN, OUT, Cancelled, Group, Hierarchy, Stub, Tensor, count_twins, intern_keys
 from model.graph import Arg, Graph, Node, Ref, Slice
 from model.ops import spec
@@ -33,11 +33,11 @@ def build(graph: Graph, show_scalars: bool = False, cancelled: Callable[[], bool
     home = [where[final[p]] if p >= 0 else -1 for p in place]
     captions = [caption(n, lone[p]) if p >= 0 else None for n, p in zip(graph, place, strict=True)]
     paths = {path: where[final[i]] for path, i in raw.at.items()}
-    seen: dict[Caption, int] = {}
+    seen: dict[object, int] = {}
     keys = [-1 if c is None else seen.setdefault(c, len(seen)) for c in captions]
     tree = Hierarchy(tuple(index), captions, keys, home, groups, [], paths, show_scalars, index)
     _Wiring(tree, cancelled).run(inputs)
-    stub_keys = [seen.setdefault(("stub", s.label, s.uses), len(seen)) for s in tree.stubs]  # type: ignore[arg-type]
+    stub_keys = [seen.setdefault(("stub", s.label, s.uses), len(seen)) for s in tree.stubs]
     intern_keys(groups, keys, stub_keys, cancelled)
     count_twins(groups)
     return tree
@@ -55,13 +55,17 @@ def _sources(args: tuple[Arg, ...], kwargs: dict[str, Arg]) -> Iterator[Ref]:
             yield from _sources((arg.start, arg.stop, arg.step), {})  # type: ignore[union-attr]
 
 
+def _distinct(refs: tuple[Ref, ...], index: dict[str, int]) -> tuple[Tensor, ...]:
+    if len(refs) < 2:
+        return ((index[refs[0].node], refs[0].output),) if refs else ()
+    return tuple(dict.fromkeys([(index[r.node], r.output) for r in refs]))
+
+
 def _path(node: Node) -> str:
     return node.module_path.rpartition(".")[0] if node.call == "call_module" else node.module_path
 
 
-def _shown(
-    graph: Graph, inputs: list[tuple[Ref, ...]], index: dict[str, int], show_scalars: bool
-) -> list[bool]:
+def _shown(graph: Graph, inputs: list[tuple[Ref, ...]], index: dict[str, int], show_scalars: bool) -> list[bool]:
     """Which nodes have a box: no shape arithmetic, and no constant that only one node uses."""
     if show_scalars:
         return [True] * len(inputs)
@@ -149,7 +153,7 @@ class _Wiring:
     def run(self, inputs: list[tuple[Ref, ...]]) -> None:
         """Place every shown node and connect it to its sources."""
         index, home = self.tree.index, self.tree.home
-        numbers = [tuple(dict.fromkeys((index[r.node], r.output) for r in refs)) if refs else () for refs in inputs]
+        numbers = [_distinct(refs, index) for refs in inputs]
         shared = self._shared(numbers)
         pairs = [(u, v) for v, sources in enumerate(numbers) for u, _ in sources]
         self.tree.edges = np.array(pairs, np.int64).reshape(-1, 2)
@@ -167,20 +171,17 @@ class _Wiring:
                     slot += 1
 
     def _append(self, group: int, child: int) -> int:
-        self._enter(group)
-        own = self.groups[group]
-        own.children.append(child)
-        while child < len(self.tree.ids) and group >= 0:
-            self.groups[group].size += 1
-            group = self.groups[group].parent
-        return len(own.children) - 1
+        if not self.entered[group]:
+            self._enter(group)
+        children = self.groups[group].children
+        children.append(child)
+        return len(children) - 1
 
     def _enter(self, group: int) -> None:
-        if self.entered[group]:
-            return
         self.entered[group] = True
         own = self.groups[group]
-        self._enter(own.parent)
+        if not self.entered[own.parent]:
+            self._enter(own.parent)
         own.place = len(self.groups[own.parent].children)
         self.groups[own.parent].children.append(~group)
 

@@ -5,6 +5,7 @@ Sweeps of medians and swaps for the few distinct blocks of a model; igraph for l
 
 from __future__ import annotations
 
+import itertools
 from bisect import bisect_right, insort
 from collections.abc import Sequence
 
@@ -102,7 +103,7 @@ def order(layers: list[list[int]], pairs: Sequence[Pair]) -> list[list[int]]:
 def crossings(layers: list[list[int]], downs: list[list[int]]) -> int:
     """How many pairs cross."""
     total = 0
-    for upper, lower in zip(layers, layers[1:], strict=False):
+    for upper, lower in itertools.pairwise(layers):
         if len(upper) < 2 or len(lower) < 2:
             continue
         at = {v: i for i, v in enumerate(lower)}

@@ -10,7 +10,7 @@ from PySide6.QtGui import QColor, QFontMetricsF, QPainter, QPainterPath
 
 from app.canvas.camera import Area
 from app.canvas.captions import NODE_HEIGHT
-from app.canvas.figures import amount
+from app.canvas.figures import counts
 from app.canvas.layout import CLOSED_HEIGHT, HEAD
 from app.canvas.primitives import draw_lines, draw_rects, font, pen, route_path
 from app.canvas.scene import Found, Scene
@@ -68,9 +68,7 @@ class Painter:
         painter.setPen(pen(self.palette.line))
         for opened, colour in ((True, self.palette.group), (False, self.palette.panel)):
             painter.setBrush(QColor(colour))
-            draw_rects(
-                painter, scene.layout.group_rects[groups[scene.layout.group_open[groups] == opened]]
-            )
+            draw_rects(painter, scene.layout.group_rects[groups[scene.layout.group_open[groups] == opened]])
 
     def _frames(self, painter: QPainter, scene: Scene, groups: Found, scale: float) -> None:
         """The grounds of open groups, outer ones first."""
@@ -281,15 +279,6 @@ def triangle(painter: QPainter, x: float, y: float, opened: bool, palette: Palet
     painter.drawPath(path)
 
 
-def counts(nodes: int, parameters: int, twins: int) -> tuple[str, ...]:
-    """`27 nodes · 198 k parameters · ×12 identical`, then ever shorter."""
-    some = f"{amount(nodes)} node{'s' * (nodes != 1)}"
-    same = f"×{twins} identical" if twins > 1 else ""
-    size = f"{amount(parameters)} parameters" if parameters else ""
-    tries = ((some, size, same), (some, same), (some, f"×{twins}" if same else ""), (f"×{twins}",) if same else (some,))
-    return tuple(dict.fromkeys(" · ".join(filter(None, t)) for t in tries))
-
-
 def face_of(scene: Scene, i: int) -> Face:
     """What node i looks like."""
     caption = scene.layout.tree.captions[i]
@@ -306,5 +295,3 @@ def face_of(scene: Scene, i: int) -> Face:
         scene.colours.values is not None and scene.colours.values[i] == scene.colours.values[i],
         caption.category == "shape",
     )
-
-

@@ -68,6 +68,11 @@ def _pack(parts: list[Part], layers: list[list[int]]) -> None:
 def _settle(parts: list[Part], layers: list[list[int]], sides: str) -> None:
     """Move every layer as near to its neighbours' medians as its order allows."""
     for layer in reversed(layers) if sides == "downs" else layers:
+        if len(layer) == 1:
+            part = parts[layer[0]]
+            near = part.ups + part.downs if sides == "both" else part.ups if sides == "ups" else part.downs
+            part.left = _wish(parts, part, near)[0]
+            continue
         wishes, pulls, rooms = [], [], []
         for v in layer:
             part = parts[v]

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import gc
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from PySide6.QtCore import QObject, Qt, Signal
 
+from app.canvas.colouring import by_kind
+from app.canvas.figures import Figures
 from app.canvas.hierarchy import Cancelled, Hierarchy, default_open
-from app.canvas.layout import Layout, layout
+from app.canvas.layout import layout
 from app.canvas.namespaces import build
+from app.canvas.scene import Scene
 from model.graph import Graph
 
 SYNCHRONOUS = 600  # shown items up to which a layout takes less than a frame or two
@@ -25,17 +30,33 @@ class Wish:
     open_groups: frozenset[str] | None
     horizontal: bool
     show_scalars: bool = False
+    figures: Figures | None = None
 
-    def carry_out(self, cancelled: Callable[[], bool]) -> Layout:
-        """The layout; raises Cancelled."""
-        tree = self.tree or build(self.graph, self.show_scalars, cancelled)
-        known = {g.path for g in tree.groups}
-        open_groups = default_open(tree) if self.open_groups is None else self.open_groups & known
-        return layout(tree, open_groups, self.horizontal, cancelled)
+    def carry_out(self, cancelled: Callable[[], bool]) -> Scene:
+        """The scene; raises Cancelled."""
+        with collector_at_rest():
+            tree = self.tree or build(self.graph, self.show_scalars, cancelled)
+            known = {g.path for g in tree.groups}
+            open_groups = default_open(tree) if self.open_groups is None else self.open_groups & known
+            found = layout(tree, open_groups, self.horizontal, cancelled)
+            figures = self.figures or Figures.of(self.graph)
+            return Scene(self.graph, found, figures, by_kind(tree))
+
+
+@contextmanager
+def collector_at_rest() -> Iterator[None]:
+    """Building makes many small values and no cycles: the collector would only walk them again and again."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
 
 
 class Relayout(QObject):
-    """Runs one wish at a time and emits `arrived(wish, layout)` on the thread of the window."""
+    """Runs one wish at a time and emits `arrived(wish, scene)` on the thread of the window."""
 
     arrived = Signal(object, object)
     failed = Signal(object)
@@ -77,7 +98,7 @@ class Relayout(QObject):
         if not stop.is_set():
             self._done.emit(wish, found, stop)
 
-    def _receive(self, wish: Wish, found: Layout, stop: threading.Event) -> None:
+    def _receive(self, wish: Wish, found: Scene, stop: threading.Event) -> None:
         if stop is not self._stop or stop.is_set():
             return
         if self._thread is not None:

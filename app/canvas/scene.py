@@ -5,6 +5,7 @@ Free of Qt. One scene belongs to one layout; figures and colours are exchanged w
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -150,9 +151,7 @@ def within(rects: NDArray[np.float64], area: Area) -> Found:
 
 def _crossing(boxes: NDArray[np.float64], area: Area) -> Found:
     x, y, w, h = area
-    return np.flatnonzero(
-        (boxes[:, 2] >= x) & (boxes[:, 0] <= x + w) & (boxes[:, 3] >= y) & (boxes[:, 1] <= y + h)
-    )
+    return np.flatnonzero((boxes[:, 2] >= x) & (boxes[:, 0] <= x + w) & (boxes[:, 3] >= y) & (boxes[:, 1] <= y + h))
 
 
 def _boxes(points: NDArray[np.float64], starts: Found) -> NDArray[np.float64]:
@@ -177,7 +176,7 @@ def curve(points: NDArray[np.float64], horizontal: bool, steps: int = 8) -> NDAr
     t = np.linspace(0, 1, steps + 1)
     ease, straight = 3 * t**2 - 2 * t**3, 1.5 * t - 1.5 * t**2 + t**3
     parts = [points[:1]]
-    for a, b in zip(points, points[1:], strict=False):
+    for a, b in itertools.pairwise(points):
         along, across = (0, 1) if horizontal else (1, 0)
         part = np.empty((steps + 1, 2))
         part[:, across] = a[across] + (b[across] - a[across]) * ease

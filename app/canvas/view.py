@@ -9,11 +9,9 @@ from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QWidget
 
 from app.canvas.colouring import MODES, Overlay, colouring
-from app.canvas.figures import Figures
 from app.canvas.find import find
 from app.canvas.hierarchy import same_structure
 from app.canvas.input import Input
-from app.canvas.layout import Layout
 from app.canvas.overlay import mark_selection
 from app.canvas.relayout import Relayout, Wish
 from app.canvas.scene import Hit, Scene
@@ -87,7 +85,7 @@ class GraphCanvas(Input):
             numbers = [index[i] for i in changed]
             groups = {g for i in numbers for g in self.scene.layout.tree.ancestors(self.scene.layout.tree.home[i])}
             rects = [self.scene.group_place[g] for g in groups if g in self.scene.group_place]
-            heads = [tuple(r[:3]) + (44.0,) for r in self.scene.layout.group_rects[rects].tolist()]
+            heads = [(*tuple(r[:3]), 44.0) for r in self.scene.layout.group_rects[rects].tolist()]
             self.tiles.drop([*self.node_areas(numbers), *heads])
             self.chrome.tell(self.scene, self.mode, "")
             self.update()
@@ -151,35 +149,28 @@ class GraphCanvas(Input):
         if self.graph is None:
             return
         known = self.scene is not None and not new and not self._relayout.busy
-        tree = self.scene.layout.tree if self.scene and known else None
+        tree, figures = (self.scene.layout.tree, self.scene.figures) if self.scene and known else (None, None)
         self.waiting = True
-        self._relayout.request(Wish(self.graph, tree, self.open_groups, self.horizontal, self.show_scalars))
+        wish = Wish(self.graph, tree, self.open_groups, self.horizontal, self.show_scalars, figures)
+        self._relayout.request(wish)
 
-    def _install(self, wish: Wish, found: Layout) -> None:
+    def _install(self, wish: Wish, found: Scene) -> None:
         """A layout has arrived: exchange the scene, hold what the user looks at in place."""
-        graph, old = wish.graph, self.scene
-        self.open_groups, self.waiting = found.open_groups, False
-        same = old is not None and old.layout.tree is found.tree
-        figures = old.figures if old and same and old.graph is graph else Figures.of(graph)
-        colours = colouring(self.mode, found.tree, figures, self.overlay, self.tokens)
-        self.scene = Scene(graph, found, figures, colours)
-        self._mark_problems(self.scene)
-        if old is not None and same and not self._after:
-            self._hold(old, self.scene)
-        self.tiles.clear()
+        old = self.scene
+        self.scene, self.open_groups, self.waiting = found, found.layout.open_groups, False
+        self._mark_problems(found)
+        if old is not None and old.layout.tree is found.layout.tree and not self._after:
+            self._hold(old, found)
         self.marks.hover = self.marks.hover_edge = None
         self._mark()
         self.chrome.show(True)
-        self.chrome.minimap.set_scene(self.scene, self.tokens)
-        self.chrome.tell(self.scene, self.mode, self.overlay.title if self.overlay else "")
+        self._recolour()
+        self.tiles.clear()
         after, self._after, self._anchor = self._after, [], None
         for step in after:
             step()
         self.moved()
         self.tell_place()
-        if self.graph is not graph and self.graph is not None:
-            latest, self.graph = self.graph, graph
-            self.set_graph(latest)
 
     def _hold(self, old: Scene, new: Scene) -> None:
         """Keep the toggled group, or else what is nearest to the middle, where it was on the screen."""

@@ -1,0 +1,180 @@
+"""Writes a laid-out graph as SVG, without Qt: for `trace --svg`, papers and browsers.
+
+The drawing is the canvas's own: same layout, same tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from html import escape
+
+from app.canvas.captions import NODE_HEIGHT, text_width
+from app.canvas.figures import Figures, counts
+from app.canvas.hierarchy import default_open
+from app.canvas.layout import CLOSED_HEIGHT, HEAD, Layout, layout
+from app.canvas.namespaces import build
+from app.theme import (
+    EDGE_WIDTH,
+    GROUP_RADIUS,
+    LIGHT,
+    NODE_LABEL,
+    RADIUS,
+    SECONDARY,
+    SPARSITY,
+    Palette,
+    css_fonts,
+)
+from model.graph import Graph
+
+MARGIN = 24.0
+
+
+def to_svg(
+    graph: Graph,
+    open_groups: frozenset[str] | None = None,
+    palette: Palette = LIGHT,
+    horizontal: bool = False,
+) -> str:
+    """The graph as an SVG document; `open_groups` None opens what stays readable."""
+    tree = build(graph)
+    opened = default_open(tree) if open_groups is None else open_groups
+    return "\n".join(_Writer(layout(tree, opened, horizontal), Figures.of(graph), palette).document()) + "\n"
+
+
+class _Writer:
+    def __init__(self, drawn: Layout, figures: Figures, palette: Palette) -> None:
+        self.drawn, self.figures, self.palette = drawn, figures, palette
+
+    def document(self) -> Iterator[str]:
+        """All lines."""
+        drawn, p = self.drawn, self.palette
+        width, height = drawn.width + 2 * MARGIN, drawn.height + 2 * MARGIN
+        box = f"{-MARGIN:g} {-MARGIN:g} {width:.1f} {height:.1f}"
+        yield '<?xml version="1.0" encoding="UTF-8"?>'
+        yield (
+            f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}" viewBox="{box}" '
+            f'font-family="{escape(css_fonts())}">'
+        )
+        yield f'<rect x="{-MARGIN:g}" y="{-MARGIN:g}" width="100%" height="100%" fill="{p.background}"/>'
+        yield from self._frames()
+        yield f'<g fill="none" stroke="{p.edge}" stroke-width="{EDGE_WIDTH}">'
+        yield from self._edges()
+        yield "</g>"
+        yield from self._heads()
+        yield from self._stubs()
+        yield from self._nodes()
+        yield "</svg>"
+
+    def _frames(self) -> Iterator[str]:
+        drawn, p = self.drawn, self.palette
+        for number, rect, opened in zip(
+            drawn.groups.tolist(), drawn.group_rects.tolist(), drawn.group_open, strict=True
+        ):
+            odd = drawn.tree.groups[number].depth % 2
+            ground = (p.group if odd else p.background) if opened else p.panel
+            if opened:
+                yield box(rect, GROUP_RADIUS, ground, p.line)
+
+    def _edges(self) -> Iterator[str]:
+        drawn = self.drawn
+        for start, end in zip(drawn.starts.tolist(), drawn.starts[1:].tolist(), strict=False):
+            yield f'<path d="{course(drawn.points[start:end].tolist(), drawn.horizontal)}"/>'
+
+    def _heads(self) -> Iterator[str]:
+        drawn, p = self.drawn, self.palette
+        for number, rect, opened in zip(
+            drawn.groups.tolist(), drawn.group_rects.tolist(), drawn.group_open, strict=True
+        ):
+            group = drawn.tree.groups[number]
+            x, y, w, _ = rect
+            figures = self.figures.group(drawn.tree, number)
+            if not opened:
+                yield box(rect, GROUP_RADIUS, p.panel, p.line)
+            mark = "▾" if opened else "▸"
+            yield text(x + 11, y + (HEAD / 2 + 4 if opened else 18), f"{mark} {group.label}", NODE_LABEL, p.text, True)
+            title = x + 30 + text_width(group.label, NODE_LABEL, True)
+            room = x + w - 12 - title if opened else w - 34 - 7 * len(figures.bars)
+            words = counts(group.size, figures.parameters, group.twins)
+            said = next((t for t in words if text_width(t, SECONDARY) <= room), "")
+            if opened:
+                yield text(x + w - 12, y + HEAD / 2 + 4, said, SECONDARY, p.muted, anchor="end")
+                continue
+            yield text(x + 24, y + 34, said, SECONDARY, p.muted)
+            for k, bits in enumerate(reversed(figures.bars)):
+                tall = max(20 * min(bits, 32) / 32, 2.0)
+                bar = (x + w - 15 - 7 * k, y + CLOSED_HEIGHT / 2 + 10 - tall, 5.0, tall)
+                yield box(bar, 0, p.bar)
+
+    def _stubs(self) -> Iterator[str]:
+        drawn, p = self.drawn, self.palette
+        for number, rect in zip(drawn.stubs.tolist(), drawn.stub_rects.tolist(), strict=True):
+            stub = drawn.tree.stubs[number]
+            yield box(rect, 9, p.chip, p.line)
+            words = f"{'→' if stub.uses else '↳'} {fitting(stub.label, SECONDARY, rect[2] - 24)}"
+            yield text(rect[0] + 8, rect[1] + 13, words, SECONDARY, p.muted)
+
+    def _nodes(self) -> Iterator[str]:
+        drawn = self.drawn
+        for number, rect in zip(drawn.nodes.tolist(), drawn.node_rects.tolist(), strict=True):
+            yield f'<g id="{escape(drawn.tree.ids[number], quote=True)}">'
+            yield from self._node(number, rect)
+            yield "</g>"
+
+    def _node(self, number: int, rect: list[float]) -> Iterator[str]:
+        p, caption = self.palette, self.drawn.tree.captions[number]
+        assert caption is not None
+        x, y, w, h = rect
+        yield box(rect, RADIUS, p.node, p.line)
+        bar = f"M{x + 4:.1f} {y:.1f}h-1a3 3 0 0 0 -3 3v{h - 6:.1f}a3 3 0 0 0 3 3h1z"
+        yield f'<path d="{bar}" fill="{p.category(caption.category)}"/>'
+        badge, pruned = self.figures.badges[number], self.figures.sparsity[number]
+        room = w - 22
+        if badge:
+            wide = text_width(badge, SECONDARY) + 12
+            room -= wide + 6
+            yield box((x + w - 8 - wide, y + 6, wide, 15.0), 7.5, p.chip)
+            yield text(x + w - 8 - wide / 2, y + 17, badge, SECONDARY, p.text, anchor="middle")
+        if pruned == pruned:
+            yield box((x + w - 38, y + 28, 28.0, 4.0), 2, p.chip)
+            yield box((x + w - 38, y + 28, max(28 * min(pruned, 1.0), 4.0), 4.0), 2, SPARSITY)
+        yield text(x + 13, y + 17, fitting(caption.name, NODE_LABEL, room), NODE_LABEL, p.text)
+        low = w - (54 if pruned == pruned else 20)
+        yield text(x + 13, y + NODE_HEIGHT - 8, fitting(caption.detail, SECONDARY, low), SECONDARY, p.muted)
+
+
+def box(rect: list[float] | tuple[float, ...], radius: float, fill: str, line: str = "") -> str:
+    """A rectangle."""
+    x, y, w, h = rect
+    stroke = f' stroke="{line}"' if line else ""
+    return f'<rect x="{x:.1f}" y="{y:.1f}" width="{w:.1f}" height="{h:.1f}" rx="{radius:g}" fill="{fill}"{stroke}/>'
+
+
+def text(x: float, y: float, words: str, size: float, colour: str, bold: bool = False, anchor: str = "start") -> str:
+    """One line of text."""
+    weight = ' font-weight="600"' if bold else ""
+    place = f' text-anchor="{anchor}"' if anchor != "start" else ""
+    return f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size:g}" fill="{colour}"{weight}{place}>{escape(words)}</text>'
+
+
+def fitting(words: str, size: float, width: float) -> str:
+    """The text, shortened with an ellipsis to about `width`."""
+    if text_width(words, size) <= width:
+        return words
+    while words and text_width(words + "…", size) > width:
+        words = words[:-1]
+    return words + "…"
+
+
+def course(points: list[list[float]], horizontal: bool) -> str:
+    """The path data of a route, curved between layers."""
+    x0, y0 = points[0]
+    parts = [f"M{x0:.1f} {y0:.1f}"]
+    for x, y in points[1:]:
+        if x == x0 or y == y0:
+            parts.append(f"L{x:.1f} {y:.1f}")
+        elif horizontal:
+            parts.append(f"C{(x0 + x) / 2:.1f} {y0:.1f} {(x0 + x) / 2:.1f} {y:.1f} {x:.1f} {y:.1f}")
+        else:
+            parts.append(f"C{x0:.1f} {(y0 + y) / 2:.1f} {x:.1f} {(y0 + y) / 2:.1f} {x:.1f} {y:.1f}")
+        x0, y0 = x, y
+    return "".join(parts)
