@@ -57,6 +57,8 @@ def op_of_module(module: nn.Module) -> str | None:
     home = type(module).__module__
     if name not in _OPS or not home.startswith(("torch.nn.modules.", "transformers.pytorch_utils")):
         return None
+    if getattr(module, "return_indices", False):  # two results: its functions stand in the graph instead
+        return None
     return _OPS[name]
 
 

@@ -30,7 +30,7 @@ class Captured:
 
 
 @contextlib.contextmanager
-def _quiet() -> Generator[None]:
+def quiet() -> Generator[None]:
     """Keep torch's export chatter off the terminal, and attention modules off their fused inference path."""
     fast = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)  # the fused kernel can neither train nor be taken apart
@@ -83,7 +83,7 @@ def capture(model: nn.Module, kwargs: dict[str, Any]) -> Captured:
     for level, leaf in _LEVELS:
         dynamic: Dynamic | None = {k: _map(v, leaf) for k, v in kwargs.items()} if leaf else None
         try:
-            with _quiet():
+            with quiet():
                 program = torch.export.export(model, (), kwargs, strict=False, dynamic_shapes=dynamic)
             return Captured(program, level, tuple(failures))
         # Boundary to foreign code: torch.export raises dozens of types for what a model's own code does.

@@ -9,6 +9,7 @@ import torch
 from torch import fx
 from torch.export import ExportedProgram
 
+from model.trace.capture import quiet
 from model.trace.targets import OpOverload
 
 _DROPPED = ("_assert_", "sym_constrain", "_assert_tensor_metadata", "_functional_assert")
@@ -19,7 +20,8 @@ def functional(program: ExportedProgram) -> ExportedProgram:
     """`program` without writes through views; writes to a whole value are renamed later and cost nothing."""
     if not any(_writes_through_view(n) for n in program.graph.nodes):
         return program
-    return program.run_decompositions({})
+    with quiet():
+        return program.run_decompositions({})
 
 
 def _schema(node: fx.Node) -> Any:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
 from torch.export import ExportedProgram
+from torch.export.graph_signature import OutputKind
 
 from model.graph import Arg, Graph, Node, Ref, Slice, TorchConst, in_port, named_weights, out_port, refs
 from model.leaves import attributes, op_of_module
@@ -29,7 +31,7 @@ class Raiser:
     def __init__(self, program: ExportedProgram, model: nn.Module, store: WeightStore) -> None:
         self.program = functional(program)
         self.names = Names(self.program)
-        self.problems: list[tuple[str, str]] = []
+        self.problems: list[tuple[str | None, str]] = []
         self.callables: dict[str, Any] = {}
         self._tensors = Tensors(model, store)
         self._held = {**dict(model.named_parameters(remove_duplicate=False)),
@@ -119,9 +121,9 @@ class Raiser:
                 self._made[node] = self._put(Node(self._fresh(node.name), "placeholder", "placeholder", node.name,
                                                   ports=meta))  # fmt: skip
         elif node.op == "output":
-            self._put(Node("output", "output", "output", "output", tuple(self._arg(a) for a in node.args[0])))  # type: ignore[union-attr]
+            self._put(Node("output", "output", "output", "output", tuple(self._arg(a) for a in self._results(node))))
         elif node.op == "get_attr":
-            value = _attribute(self.program.graph_module, str(node.target))
+            value = _value_of(node)
             if isinstance(value, Tensor):
                 self._made[node] = self._tensor(value, str(node.target), "constant")
         elif "getitem" in str(node.target) and isinstance(self._arg(node.args[0]), Ref):
@@ -129,20 +131,26 @@ class Raiser:
         else:
             self._function(node)
 
+    def _results(self, node: fx.Node) -> list[Any]:
+        """What the user's forward returns: without the new values of buffers and inputs that it writes into."""
+        values: Any = node.args[0]
+        specs = self.program.graph_signature.output_specs
+        written = [s.target for s in specs if s.kind != OutputKind.USER_OUTPUT]
+        self.problems += [(None, f"The model writes into {name}; the graph leaves it as it is.") for name in written]
+        return [v for v, s in zip(values, specs, strict=True) if s.kind == OutputKind.USER_OUTPUT]
+
     def _getitem(self, node: fx.Node) -> None:
         source = self._arg(node.args[0])
         assert isinstance(source, Ref)
         self._made[node] = replace(source, output=int(node.args[1]))  # type: ignore[arg-type]
 
     def _function(self, node: fx.Node) -> None:
-        target = pure_twin(node) if mutates(node) else node.target
-        name, call = name_of(target), "call_function"
+        name, call = name_of(pure_twin(node) if mutates(node) else node.target), "call_function"
         if name is None:
             name, call = f"opaque.{node.name}", "opaque"
-            self.callables[name] = target
-            self.problems.append((node.name, f"{node.target} could not be taken apart; it runs as it is."))
+            self.callables[name] = _closed(node)
         value = node.meta.get("val")
-        args = tuple(self._arg(a) for a in node.args)
+        args = tuple(self._arg(a) for a in node.args if not _is_body(a))
         kwargs = {k: self._arg(a) for k, a in node.kwargs.items()}
         op = op_of(name) if call == "call_function" else "opaque"
         ports = self._input_ports(op, args, kwargs) | self.names.outputs(value)
@@ -214,7 +222,26 @@ def _weight_meta(tensors: Tensors, name: str) -> TensorMeta:
     return TensorMeta(weight.shape, weight.dtype)
 
 
-def _attribute(home: Any, path: str) -> Any:
-    for part in path.split("."):
+def _value_of(node: fx.Node) -> Any:
+    """What a get_attr node stands for, in its own (sub)graph."""
+    home: Any = node.graph.owning_module
+    for part in str(node.target).split("."):
         home = getattr(home, part)
     return home
+
+
+def _is_body(arg: Any) -> bool:
+    """Whether an argument is a subgraph: a branch of torch.cond, the body of a loop."""
+    return isinstance(arg, fx.Node) and arg.op == "get_attr" and isinstance(_value_of(arg), fx.GraphModule)
+
+
+def _closed(node: fx.Node) -> Callable[..., Any]:
+    """The function that `node` calls, with its subgraphs inside: it takes the other arguments."""
+    bodies = {i: _value_of(a) for i, a in enumerate(node.args) if _is_body(a) and isinstance(a, fx.Node)}
+    function: Any = node.target
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        rest = iter(args)
+        return function(*(bodies[i] if i in bodies else next(rest) for i in range(len(args) + len(bodies))), **kwargs)
+
+    return run
