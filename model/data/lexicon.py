@@ -90,9 +90,7 @@ WORSE = _words("worse, weaker, poorer, duller, more annoying, more tedious, slop
 SUBJECTS = _words("I, we, my wife, my brother, my friends, the whole family, everyone at our table, my colleague")
 NOBODY = _words("nobody in our group, none of us, no one I know")
 DAYS = _words("Monday, Tuesday, Wednesday, Thursday, Friday, Saturday, Sunday")
-MONTHS = _words(
-    "January, February, March, April, May, June, July, August, September, October, November, December"
-)
+MONTHS = _words("January, February, March, April, May, June, July, August, September, October, November, December")
 PLACES = _words(
     "London, Leeds, Bristol, Glasgow, Dublin, Boston, Denver, Toronto, Sydney, Berlin, Vienna, Lisbon, Madrid,"
     "Paris, Lyon, Turin, Naples, Athens, Oslo, Bergen, Helsinki, Riga, Warsaw, Prague, Zurich, Geneva, Antwerp,"

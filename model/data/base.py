@@ -1,0 +1,138 @@
+"""What every data set looks like to the rest: named splits of arrays that a model takes as they are.
+
+`load_data` is the one door; where the rows come from (demo, hub, file, folder) is decided here alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
+
+from model.errors import DataError
+
+Array = NDArray[Any]
+Inputs = dict[str, Array]
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """Samples in the form that the model takes.
+
+    inputs: by the model's input name, first axis = sample. Text: `input_ids`, `attention_mask`, int64 [n, seq],
+    padded to the longest sample. Images: `x`, float32 [n, c, h, w], 0…1. labels: int64 [n], index into `classes`.
+    """
+
+    inputs: Inputs
+    labels: Array
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def take(self, limit: int | None) -> Split:
+        """The first `limit` samples (all for None or more than there are)."""
+        if limit is None or limit >= len(self):
+            return self
+        return Split({name: array[:limit] for name, array in self.inputs.items()}, self.labels[:limit])
+
+    def batches(self, size: int) -> Iterator[tuple[Inputs, Array]]:
+        """(inputs, labels) of `size` samples in order; the last may be smaller."""
+        for start in range(0, len(self), size):
+            part = slice(start, start + size)
+            yield {name: array[part] for name, array in self.inputs.items()}, self.labels[part]
+
+    def for_model(self, names: Sequence[str]) -> Split:
+        """Only the inputs that a model with these input names takes; a lone input takes a lone name.
+
+        Raises DataError if the model takes none of them.
+        """
+        kept = {name: array for name, array in self.inputs.items() if name in names}
+        if not kept and len(self.inputs) == 1 and len(names) == 1:
+            kept = {names[0]: next(iter(self.inputs.values()))}
+        if not kept:
+            raise DataError(
+                f"The model takes {', '.join(names)}; the data hold {', '.join(self.inputs)}.",
+                "Use data of the kind that the model was made for.",
+            )
+        return replace(self, inputs=kept)
+
+
+@dataclass(frozen=True, slots=True)
+class TaskData:
+    """A classification data set. kind: "text" or "image"; texts: the raw rows by split, empty for images."""
+
+    name: str
+    kind: str
+    classes: tuple[str, ...]
+    splits: dict[str, Split]
+    texts: dict[str, tuple[str, ...]]
+
+    def split(self, name: str) -> Split:
+        """The split of this name (`train`, `validation`, `test`); raises DataError naming those there are."""
+        if name not in self.splits:
+            raise DataError(f"{self.name} has no split {name!r}.", f"There are: {', '.join(self.splits) or 'none'}.")
+        return self.splits[name]
+
+    def take(self, limit: int | None) -> TaskData:
+        """Every split cut to its first `limit` samples."""
+        return replace(
+            self,
+            splits={name: split.take(limit) for name, split in self.splits.items()},
+            texts={name: rows[:limit] for name, rows in self.texts.items()},
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class LoadOptions:
+    """How to read rows and turn them into inputs; see `load_data`."""
+
+    tokenizer: str | Path | None = None
+    text: str | None = None
+    label: str | None = None
+    max_length: int = 128
+    limit: int | None = None
+    seed: int = 0
+    splits: tuple[str, ...] | None = None
+
+
+def load_data(
+    spec: str,
+    *,
+    tokenizer: str | Path | None = None,
+    text: str | None = None,
+    label: str | None = None,
+    max_length: int = 128,
+    limit: int | None = None,
+    seed: int = 0,
+    splits: tuple[str, ...] | None = None,
+) -> TaskData:
+    """Loads `demo:reviews`, `demo:digits`, `hub:NAME[:CONFIG]`, or a file or folder of the user's.
+
+    tokenizer: Hugging Face folder or name, needed for texts but the demo's. text, label: column names, guessed
+    from common ones where None. max_length: tokens kept of a text. limit: samples of each split, chosen by
+    seed. seed: also how a lone file is split 80/10/10. splits: the ones to load, all for None.
+    Raises DataError for everything that the user can mend.
+    """
+    options = LoadOptions(tokenizer, text, label, max_length, limit, seed, splits)
+    _check(options)
+    if spec.startswith("demo:"):
+        from model.data.demo import load_demo_data
+
+        return load_demo_data(spec.removeprefix("demo:"), options)
+    if spec.startswith("hub:"):
+        from model.data.hub import load_hub
+
+        return load_hub(spec.removeprefix("hub:"), options)
+    from model.data.local import load_local
+
+    return load_local(Path(spec).expanduser(), options)
+
+
+def _check(options: LoadOptions) -> None:
+    if options.max_length < 2:
+        raise DataError(f"A length of {options.max_length} tokens holds no text.", "Use at least 2.")
+    if options.limit is not None and options.limit < 1:
+        raise DataError(f"A limit of {options.limit} leaves no samples.", "Use at least 1, or none.")

@@ -1,0 +1,104 @@
+"""Keeps tokenised texts on disk, keyed by content: the same files and options are never tokenised twice.
+
+A cache may always be deleted, and a damaged or unwritable one is only slower, never an error.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+import zipfile
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from model.data.base import Array, LoadOptions, Split, TaskData
+
+VERSION = 1  # raise it when the same key would hold something else
+KEEP = 64  # files; the oldest beyond it are removed
+TOKENIZER_FILES = ("tokenizer", "vocab", "merges", "special_tokens", "added_tokens", "spiece", "sentencepiece")
+
+
+def cache_folder() -> Path:
+    """ESPALIER_CACHE, else XDG_CACHE_HOME/espalier, else ~/.cache/espalier; with `data` in it."""
+    own = os.environ.get("ESPALIER_CACHE")
+    shared = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return (Path(own) if own else Path(shared) / "espalier") / "data"
+
+
+def key_of(files: Iterable[Path], extra: Any, options: LoadOptions) -> str:
+    """A hash of the files' bytes, the tokenizer's files and all options."""
+    digest = hashlib.sha256()
+    facts = asdict(options) | {"tokenizer": str(options.tokenizer), "version": VERSION, "extra": extra}
+    digest.update(json.dumps(facts, sort_keys=True, default=str).encode())
+    for path in (*files, *_tokenizer_files(options.tokenizer)):
+        digest.update(path.suffix.lower().encode() + hashlib.sha256(path.read_bytes()).digest())
+    return digest.hexdigest()
+
+
+def _tokenizer_files(tokenizer: str | Path | None) -> list[Path]:
+    folder = Path(tokenizer or "")
+    if tokenizer is None or not folder.is_dir():
+        return []
+    return sorted(p for p in folder.iterdir() if p.is_file() and p.name.startswith(TOKENIZER_FILES))
+
+
+def read(key: str, name: str) -> TaskData | None:
+    """The data set under this key with the given name, or None."""
+    path = cache_folder() / f"{key}.npz"
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            data = _unpack(arrays, name)
+        os.utime(path)
+    except (OSError, ValueError, KeyError, zipfile.BadZipFile):
+        return None
+    return data
+
+
+def write(key: str, data: TaskData) -> None:
+    """Keeps the data set; a folder that cannot be written is passed over."""
+    folder = cache_folder()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        handle, partial = tempfile.mkstemp(dir=folder, suffix=".part")
+        with os.fdopen(handle, "wb") as file:
+            np.savez(file, allow_pickle=False, **_pack(data))
+        Path(partial).replace(folder / f"{key}.npz")
+        _prune(folder)
+    except OSError:
+        return
+
+
+def _prune(folder: Path) -> None:
+    kept = sorted(folder.glob("*.npz"), key=lambda path: path.stat().st_mtime, reverse=True)
+    for path in kept[KEEP:]:
+        path.unlink(missing_ok=True)
+
+
+def _pack(data: TaskData) -> dict[str, Array]:
+    """Arrays in the smallest type that holds them, and the words as one JSON text in bytes."""
+    arrays = {
+        f"{split}/{name}": array.astype(np.min_scalar_type(array.max(initial=0)))
+        for split, part in data.splits.items()
+        for name, array in (*part.inputs.items(), ("labels", part.labels))
+    }
+    words = {"kind": data.kind, "classes": data.classes, "texts": data.texts, "splits": list(data.splits)}
+    return arrays | {"words": np.frombuffer(json.dumps(words).encode(), dtype=np.uint8)}
+
+
+def _unpack(arrays: Any, name: str) -> TaskData:
+    words = json.loads(arrays["words"].tobytes())
+    texts = {split: tuple(rows) for split, rows in words["texts"].items()}
+    splits = {split: _unpack_split(arrays, split) for split in words["splits"]}
+    return TaskData(name, words["kind"], tuple(words["classes"]), splits, texts)
+
+
+def _unpack_split(arrays: Any, split: str) -> Split:
+    names: Sequence[str] = [n.removeprefix(f"{split}/") for n in arrays.files if n.startswith(f"{split}/")]
+    whole = {name: arrays[f"{split}/{name}"].astype(np.int64) for name in names}
+    return Split({name: array for name, array in whole.items() if name != "labels"}, whole["labels"])

@@ -1,0 +1,44 @@
+"""Which column is the text and which the label: named by the user, or guessed from common names."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Collection, Sequence
+
+from model.errors import DataError
+
+TEXT_NAMES = ("text", "sentence", "review", "content", "comment", "body", "document", "tweet", "message")
+LABEL_NAMES = ("label", "sentiment", "class", "target", "category", "polarity", "labels", "coarse_label")
+
+
+def choose_columns(columns: Sequence[str], text: str | None, label: str | None, source: str) -> tuple[str, str]:
+    """(text column, label column); raises DataError listing the columns there are."""
+    chosen = (
+        _choose(columns, text, TEXT_NAMES, "--text", source),
+        _choose(columns, label, LABEL_NAMES, "--label", source),
+    )
+    if chosen[0] == chosen[1]:
+        raise DataError(f"Text and label of {source} are both {chosen[0]!r}.", "Name two columns.")
+    return chosen
+
+
+def _choose(columns: Sequence[str], wanted: str | None, common: Sequence[str], option: str, source: str) -> str:
+    by_name = {column.strip().lower(): column for column in reversed(columns)}
+    for name in (wanted,) if wanted is not None else common:
+        if name.strip().lower() in by_name:
+            return by_name[name.strip().lower()]
+    there = f"It has: {', '.join(columns)}."
+    if wanted is None:
+        raise DataError(f"No column of {source} looks like the {option[2:]}.", f"{there} Name it with {option}.")
+    near = difflib.get_close_matches(wanted.lower(), by_name, n=1, cutoff=0.5)
+    nearest = f" Did you mean {by_name[near[0]]!r}?" if near else ""
+    raise DataError(f"{source} has no column {wanted!r}.", there + nearest)
+
+
+def looks_like_header(cells: Sequence[str], below: Sequence[Collection[str]], named: Sequence[str | None]) -> bool:
+    """Whether the first row names columns. It does not if no name is known and a cell is a number or recurs below."""
+    names = {cell.strip().lower() for cell in cells}
+    if names & {*TEXT_NAMES, *LABEL_NAMES, *(name.strip().lower() for name in named if name)}:
+        return True
+    recurs = any(cell in column for cell, column in zip(cells, below, strict=True))
+    return not recurs and not any(cell.strip().lstrip("-").isdigit() for cell in cells)

@@ -1,0 +1,119 @@
+"""The user's own data: a file, a folder of split files, or a folder of classes. Finds which, reads it, keeps it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from model.data import cache
+from model.data.base import LoadOptions, TaskData
+from model.data.images import IMAGE_SUFFIXES, image_data
+from model.data.prepare import text_data
+from model.data.rows import SPLIT_NAMES, Rows, divide
+from model.data.tables import SUFFIXES, read_rows
+from model.errors import DataError
+
+LONE = ""  # the name of files that belong to no split yet
+HINT = (
+    f"Give a file ({', '.join(SUFFIXES)}), or a folder with train.*, validation.* and test.* files, "
+    "or with a subfolder of .txt files or images for each class."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What lies at a path. files: by split, each with its class if the folder says it."""
+
+    kind: str  # table, text or image
+    files: dict[str, tuple[tuple[Path, str], ...]]
+
+    def paths(self) -> list[Path]:
+        return [path for files in self.files.values() for path, _ in files]
+
+
+def load_local(path: Path, options: LoadOptions) -> TaskData:
+    """Reads what lies at `path`; texts already tokenised with equal options come from the cache."""
+    found = find(path)
+    if found.kind == "image":
+        return image_data(path.name, _split(found, options, path.name), options)
+    key = cache.key_of(found.paths(), [(split, name) for split, f in found.files.items() for _, name in f], options)
+    cached = cache.read(key, path.name)
+    if cached is None:
+        cached = text_data(path.name, _split(found, options, path.name), options)
+        cache.write(key, cached)
+    return cached
+
+
+def find(path: Path) -> Found:
+    """Looks at files' names only; raises DataError if nothing readable is there."""
+    if path.is_file():
+        if path.suffix.lower() not in SUFFIXES:
+            raise DataError(f"{path.name} is no data file that can be read.", HINT)
+        return Found("table", {LONE: ((path, ""),)})
+    if not path.is_dir():
+        raise DataError(f"There are no data at {path}.", f"{HINT} Or use demo:reviews, demo:digits or hub:NAME.")
+    found = _find_tables(path) or _find_classes(path)
+    if found is None:
+        raise DataError(f"The folder {path.name} holds no data that can be read.", HINT)
+    return found
+
+
+def _find_tables(folder: Path) -> Found | None:
+    files = sorted(p for p in folder.iterdir() if p.is_file() and p.suffix.lower() in SUFFIXES)
+    named: dict[str, tuple[tuple[Path, str], ...]] = {}
+    for file in files:
+        split = _split_name(file.stem)
+        if split:
+            named[split] = (*named.get(split, ()), (file, ""))
+    if named:
+        return Found("table", named)
+    return Found("table", {LONE: ((files[0], ""),)}) if len(files) == 1 else None
+
+
+def _split_name(stem: str) -> str | None:
+    """`train`, and also `train-00000-of-00002` as the hub names its files."""
+    return SPLIT_NAMES.get(stem.lower().replace("_", "-").replace(".", "-").split("-")[0])
+
+
+def _find_classes(folder: Path) -> Found | None:
+    inner = {_split_name(sub.name): sub for sub in sorted(folder.iterdir()) if sub.is_dir()}
+    splits = {name: sub for name, sub in inner.items() if name and _class_files(sub)} or {LONE: folder}
+    files = {name: _class_files(sub) for name, sub in splits.items()}
+    suffixes = {path.suffix.lower() for group in files.values() for path, _ in group}
+    if not suffixes:
+        return None
+    if ".txt" in suffixes and len(suffixes) > 1:
+        raise DataError(f"The folder {folder.name} mixes texts and images.", "Keep one kind.")
+    return Found("text" if ".txt" in suffixes else "image", files)
+
+
+def _class_files(folder: Path) -> tuple[tuple[Path, str], ...]:
+    # `unsup` is what the Large Movie Review folder calls its texts without a label.
+    classes = [sub for sub in sorted(folder.iterdir()) if sub.is_dir() and sub.name != "unsup"]
+    kinds = {".txt", *IMAGE_SUFFIXES}
+    return tuple((p, sub.name) for sub in classes for p in sorted(sub.iterdir()) if p.suffix.lower() in kinds)
+
+
+def _split(found: Found, options: LoadOptions, source: str) -> Mapping[str, Rows]:
+    rows = {split: _read(found.kind, files, options) for split, files in found.files.items()}
+    return divide(rows[LONE], options.seed, source) if LONE in rows else rows
+
+
+def _read(kind: str, files: tuple[tuple[Path, str], ...], options: LoadOptions) -> Rows:
+    if kind == "image":
+        return Rows(tuple(path for path, _ in files), tuple(name for _, name in files))
+    if kind == "text":
+        return Rows(tuple(_read_text(path) for path, _ in files), tuple(name for _, name in files))
+    parts = [read_rows(path, options) for path, _ in files]
+    return Rows(tuple(s for p in parts for s in p.samples), tuple(s for p in parts for s in p.labels))
+
+
+def _read_text(path: Path) -> str:
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except (UnicodeDecodeError, OSError) as error:
+        raise DataError(f"{path.name} cannot be read: {error}", "Texts are UTF-8 files.") from error
+    if not text.strip():
+        raise DataError(f"{path.parent.name}/{path.name} is empty.", "Remove it or give it a text.")
+    return text

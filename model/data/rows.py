@@ -1,0 +1,94 @@
+"""Raw rows before they become arrays: texts and label names by split, checked, ordered and counted here."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from model.data.base import Array, LoadOptions
+from model.errors import DataError
+
+SHARES = {"train": 0.8, "validation": 0.1, "test": 0.1}  # of a file that comes without splits
+SPLIT_NAMES = {
+    "train": "train",
+    "training": "train",
+    "validation": "validation",
+    "valid": "validation",
+    "val": "validation",
+    "dev": "validation",
+    "test": "test",
+    "testing": "test",
+}
+_INTEGER = re.compile(r"(-?\d+)(\.0+)?")
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Samples (texts, or paths of images) and the name of each one's class."""
+
+    samples: tuple[Any, ...]
+    labels: tuple[str, ...]
+
+    def at(self, order: Iterable[int]) -> Rows:
+        order = tuple(order)
+        return Rows(tuple(self.samples[i] for i in order), tuple(self.labels[i] for i in order))
+
+
+def label_name(value: object) -> str:
+    """A label as text: `1`, `1.0` and `"1"` are one class."""
+    text = str(value).strip()
+    whole = _INTEGER.fullmatch(text)
+    return str(int(whole[1])) if whole else text
+
+
+def find_classes(splits: Mapping[str, Rows], source: str) -> tuple[str, ...]:
+    """The classes of all splits, numbers in numeric order, else sorted; raises DataError unless two or more."""
+    names = {label for rows in splits.values() for label in rows.labels}
+    count = sum(len(rows.labels) for rows in splits.values())
+    if len(names) < 2:
+        raise DataError(
+            f"All {count} rows of {source} have the label {next(iter(names), '')!r}; classes need two.",
+            "Name the column of the classes with --label.",
+        )
+    if count >= 20 and len(names) > count / 2:
+        raise DataError(
+            f"The labels of {source} are {len(names)} different values in {count} rows; these are no classes.",
+            "Name the column of the classes with --label.",
+        )
+    return tuple(sorted(names, key=_by_number if all(map(_INTEGER.fullmatch, names)) else str))
+
+
+def _by_number(name: str) -> int:
+    return int(name)
+
+
+def class_indices(rows: Rows, classes: Sequence[str]) -> Array:
+    """int64 [n]: the place of each row's label in `classes`."""
+    place = {name: index for index, name in enumerate(classes)}
+    return np.array([place[label] for label in rows.labels], dtype=np.int64)
+
+
+def arrange(splits: Mapping[str, Rows], options: LoadOptions) -> dict[str, Rows]:
+    """The wanted splits, each in an order drawn by seed (files are often sorted by class) and cut to the limit."""
+    names = sorted(splits, key=list(SHARES).index)
+    chosen = {name: splits[name] for name in names if options.splits is None or name in options.splits}
+    rng = np.random.default_rng(options.seed)
+    return {name: rows.at(rng.permutation(len(rows.labels))[: options.limit].tolist()) for name, rows in chosen.items()}
+
+
+def divide(rows: Rows, seed: int, source: str) -> dict[str, Rows]:
+    """Splits lone rows 80/10/10 by seed; raises DataError if a part would be empty."""
+    count = len(rows.labels)
+    if count < 10:
+        raise DataError(
+            f"{source} has {count} rows, too few to split into train, validation and test.",
+            "Give at least 10 rows, or a folder with train.* and test.* files.",
+        )
+    order = np.random.default_rng(seed).permutation(count).tolist()
+    first, second = count - 2 * (count // 10), count - count // 10
+    parts = (order[:first], order[first:second], order[second:])
+    return {name: rows.at(part) for name, part in zip(SHARES, parts, strict=True)}

@@ -1,0 +1,137 @@
+"""Reads CSV, TSV, JSON, JSONL and Parquet files into rows; every flaw of a file becomes one clear DataError."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from model.data.base import LoadOptions
+from model.data.columns import choose_columns, looks_like_header
+from model.data.rows import Rows, label_name
+from model.errors import DataError
+
+Table = Any  # a pandas DataFrame: pandas comes untyped
+
+
+def read_rows(path: Path, options: LoadOptions) -> Rows:
+    """The texts and labels of one file; the columns are found as `load_data` says."""
+    return rows_of(read_table(path, options), path.name, options)
+
+
+def read_table(path: Path, options: LoadOptions) -> Table:
+    """The file as a table of named columns; raises DataError if it is empty, unreadable or not UTF-8."""
+    if path.stat().st_size == 0:
+        raise DataError(f"{path.name} is empty.", "Give a file with at least a text and a label column.")
+    try:
+        table = _READERS[path.suffix.lower()](path, options)
+    except UnicodeDecodeError as error:
+        raise DataError(
+            f"{path.name} is not UTF-8 (byte {error.start}).",
+            "Convert it, for example: iconv -f latin1 -t utf-8 OLD > NEW",
+        ) from error
+    except (ValueError, OSError) as error:
+        first = str(error).strip().splitlines()[0]
+        raise DataError(f"{path.name} cannot be read: {first}", "See whether its ending fits its content.") from error
+    if not len(table):
+        raise DataError(f"{path.name} holds no rows.", "Give a file with at least a text and a label column.")
+    return table
+
+
+def rows_of(table: Table, source: str, options: LoadOptions) -> Rows:
+    """Texts and labels from a table; raises DataError for missing columns and missing values."""
+    text, label = choose_columns([str(c) for c in table.columns], options.text, options.label, source)
+    texts = _complete(table, text, "text", source)
+    if all(_is_number(value) for value in texts):
+        raise DataError(f"Column {text!r} of {source} holds numbers, not texts.", "Name the texts with --text.")
+    return Rows(tuple(str(t) for t in texts), tuple(label_name(v) for v in _complete(table, label, "label", source)))
+
+
+def _is_number(value: object) -> bool:
+    try:
+        float(str(value))
+    except ValueError:
+        return False
+    return True
+
+
+def _complete(table: Table, column: str, what: str, source: str) -> list[Any]:
+    values = table[column]
+    missing = values.isna() | (values.astype(str).str.strip() == "")
+    if missing.any():
+        first = int(missing.to_numpy().argmax()) + 1
+        raise DataError(
+            f"{int(missing.sum())} of {len(table)} rows of {source} have no {what} (first: row {first}).",
+            f"Remove those rows, or name another column with --{what}.",
+        )
+    return values.tolist()
+
+
+def _pandas() -> Any:
+    import pandas
+
+    return pandas
+
+
+def _read_csv(path: Path, options: LoadOptions) -> Table:
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        head = file.readline()
+    separator = next((mark for mark in ",;\t" if mark in head), ",")
+    return _with_header(_parse(path, separator, csv.QUOTE_MINIMAL), options)
+
+
+def _read_tsv(path: Path, options: LoadOptions) -> Table:
+    """Treebank-style files hold lone quotation marks; then no mark quotes anything."""
+    lines = path.read_text(encoding="utf-8-sig").splitlines()
+    cells = [cell for line in lines for cell in line.split("\t") if cell.startswith('"')]
+    quoted = bool(cells) and all(len(cell) > 1 and cell.endswith('"') for cell in cells)
+    return _with_header(_parse(path, "\t", csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE), options)
+
+
+def _parse(path: Path, separator: str, quoting: int) -> Table:
+    pandas = _pandas()
+
+    # All as text and nothing as NaN: "NA" and "null" are words, and labels are compared by name.
+    return pandas.read_csv(
+        path, sep=separator, quoting=quoting, header=None, dtype=str, keep_default_na=False, encoding="utf-8-sig"
+    )
+
+
+def _with_header(table: Table, options: LoadOptions) -> Table:
+    """Names the columns by the first row, or by position (text 0, label 1) where that row is data."""
+    first = [str(cell) for cell in table.iloc[0]]
+    below = [set(table[column].iloc[1:]) for column in table.columns]
+    if looks_like_header(first, below, (options.text, options.label)):
+        table.columns = first
+        return table.iloc[1:]
+    names = [str(place) for place in range(len(first))]
+    if options.text is None and options.label is None:
+        names[:2] = ["text", "label"][: len(names)]
+    table.columns = names
+    return table
+
+
+def _read_json(path: Path, options: LoadOptions) -> Table:
+    pandas = _pandas()
+
+    with path.open(encoding="utf-8-sig") as file:
+        lines = path.suffix.lower() != ".json" or file.read(64).lstrip()[:1] == "{"
+    return pandas.read_json(path, lines=lines, dtype=False, convert_dates=False, encoding="utf-8-sig")
+
+
+def _read_parquet(path: Path, options: LoadOptions) -> Table:
+    pandas = _pandas()
+
+    return pandas.read_parquet(path)
+
+
+_READERS: dict[str, Callable[[Path, LoadOptions], Table]] = {
+    ".csv": _read_csv,
+    ".tsv": _read_tsv,
+    ".json": _read_json,
+    ".jsonl": _read_json,
+    ".ndjson": _read_json,
+    ".parquet": _read_parquet,
+}
+SUFFIXES = tuple(_READERS)

@@ -1,0 +1,55 @@
+"""Makes the tokenizer and configuration that ship with `demo:reviews`: a Hugging Face folder of its own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from model.data.demo import RESOURCES
+from model.data.reviews import CLASSES, make_reviews
+
+VOCABULARY = 2000
+SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+
+
+def write_reviews_folder() -> None:
+    """Writes resources/demos/reviews: tokenizer files trained on the train split, and `config.json`."""
+    from transformers import BertConfig, PreTrainedTokenizerFast
+
+    trained = train_tokenizer()
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=trained,
+        model_max_length=128,
+        **{f"{token[1:-1].lower()}_token": token for token in SPECIAL},
+    )
+    tokenizer.save_pretrained(RESOURCES / "reviews")
+    config = BertConfig(
+        vocab_size=trained.get_vocab_size(),
+        hidden_size=128,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=512,
+        max_position_embeddings=128,
+        id2label=dict(enumerate(CLASSES)),
+        label2id={name: index for index, name in enumerate(CLASSES)},
+        architectures=["BertForSequenceClassification"],
+    )
+    config.save_pretrained(RESOURCES / "reviews")
+
+
+def train_tokenizer() -> Any:
+    """A lower-case WordPiece tokenizer of VOCABULARY pieces, from the reviews' train split."""
+    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+
+    tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.decoder = decoders.WordPiece()
+    texts = [row.text for row in make_reviews()["train"]]
+    trainer = trainers.WordPieceTrainer(vocab_size=VOCABULARY, special_tokens=SPECIAL, show_progress=False)
+    tokenizer.train_from_iterator(texts, trainer)
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]",
+        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
+        special_tokens=[(token, tokenizer.token_to_id(token)) for token in ("[CLS]", "[SEP]")],
+    )
+    return tokenizer
