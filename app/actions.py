@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from PySide6.QtGui import QAction, QKeySequence
+from PySide6.QtGui import QAction, QKeySequence, QShortcut
 from PySide6.QtWidgets import QMenu, QToolBar
 
 from app import file_actions as files
@@ -62,7 +62,8 @@ def _undo_words(verb: str, label: Callable[[Window], str | None]) -> Callable[[W
 
 FILE = (
     Action("open", "Open…", "File", files.open_file, "Ctrl+O", "Open", _always, help="Open a project or model file"),
-    Action("open_folder", "Open folder…", "File", files.open_folder, "Ctrl+Shift+O", needs=_always, help="Open a Hugging Face folder"),
+    Action("open_folder", "Open folder…", "File", files.open_folder, "Ctrl+Shift+O", needs=_always,
+           help="Open a Hugging Face folder"),
     Action("open_name", "Open by name…", "File", files.open_name, "Ctrl+Alt+O", needs=_always,
            help="Open hf:NAME, config:…, demo:NAME or file.py:factory"),
     Action("save", "Save", "File", files.save, "Ctrl+S", "Save", group=1),
@@ -81,22 +82,26 @@ EDIT = (
     Action("redo", "Redo", "Edit", lambda w: w.session.redo(), "Ctrl+Shift+Z", "↷ Redo", lambda w: bool(_undo(True)(w)),
            words=_undo_words("Redo", _undo(True))),
     Action("select_all", "Select all nodes", "Edit", models.select_all, "Ctrl+A", group=1),
-    Action("select_alike", "Select all of the same type", "Edit", models.select_alike, "Ctrl+Shift+A", needs=_chosen, group=1),
+    Action("select_alike", "Select all of the same type", "Edit", models.select_alike, "Ctrl+Shift+A", needs=_chosen,
+           group=1),
     Action("select_none", "Select nothing", "Edit", lambda w: w.session.select(()), needs=_chosen, group=1),
-    Action("find", "Find a node or a command", "Edit", lambda w: w.find.begin(), "Ctrl+F", needs=_always, group=2),
+    Action("find", "Find a node or a command", "Edit", lambda w: w.finder.begin(), "Ctrl+F", needs=_always, group=2),
 )  # fmt: skip
 
 MODEL = (
     Action("quantise", "Quantise…", "Model", lambda w: models.ask(w, "quantize"), "Ctrl+Shift+Q", "Quantise…"),
     Action("prune", "Prune…", "Model", lambda w: models.ask(w, "prune"), "Ctrl+Shift+R", "Prune…"),
-    Action("remove_dropout", "Remove dropout", "Model", lambda w: models.run(w, "remove_dropout"), needs=models.has_dropout),
+    Action("remove_dropout", "Remove dropout", "Model", lambda w: models.run(w, "remove_dropout"),
+           needs=models.has_dropout),
 )  # fmt: skip
 
 RUN = (
     Action("evaluate", "Evaluate", "Run", models.evaluate, "F5", "Evaluate", help="Measure accuracy and loss"),
     Action("evaluate_on", "Evaluate on…", "Run", models.evaluate_on, "Shift+F5"),
-    Action("live", "Measure after every edit", "Run", models.toggle_live, needs=_always, checked=lambda w: w.live.enabled),
-    Action("cancel", "Cancel the running job", "Run", models.cancel, "Ctrl+.", needs=lambda w: bool(w.session.jobs), group=1),
+    Action("live", "Measure after every edit", "Run", models.toggle_live, needs=_always,
+           checked=lambda w: w.live.enabled),
+    Action("cancel", "Cancel the running job", "Run", models.cancel, "Ctrl+.",
+           needs=lambda w: bool(w.session.jobs), group=1),
 )  # fmt: skip
 
 VIEW = (
@@ -106,7 +111,8 @@ VIEW = (
     Action("zoom_to", "Go to the selection", "View", views.reveal, "Ctrl+G", needs=_chosen),
     Action("expand", "Expand all", "View", lambda w: w.canvas.open_all(), "Ctrl+Shift+E", group=1),
     Action("collapse", "Collapse all", "View", lambda w: w.canvas.close_all(), "Ctrl+Shift+C", group=1),
-    Action("across", "Left to right", "View", views.toggle_across, "Ctrl+Shift+L", checked=lambda w: w.canvas.horizontal, group=1),
+    Action("across", "Left to right", "View", views.toggle_across, "Ctrl+Shift+L",
+           checked=lambda w: w.canvas.horizontal, group=1),
     *(Action(f"colour_{k}", v[:1].upper() + v[1:], "View/Colour by", lambda w, k=k: views.colour(w, k), f"Alt+{i + 1}",
              checked=lambda w, k=k: w.canvas.mode == k, group=2) for i, (k, v) in enumerate(MODES.items())),
     *(Action(f"theme_{m}", m.capitalize(), "View/Theme", lambda w, m=m: views.theme(w, m), needs=_always,
@@ -150,13 +156,20 @@ class Actions:
 
     def _menu(self, path: str, group: int, last: dict[str, int]) -> QMenu:
         head, _, tail = path.partition("/")
-        top = self.menus.get(head) or self.menus.setdefault(head, self._window.menuBar().addMenu(f"&{head}"))
+        top = self.menus.get(head) or self.menus.setdefault(head, self._top(head))
         if last.setdefault(head, group) != group:
             top.addSeparator()
             last[head] = group
         if not tail:
             return top
         return self.menus.get(path) or self.menus.setdefault(path, top.addMenu(tail))
+
+    def _top(self, title: str) -> QMenu:
+        """A menu of the bar; Alt and its first letter open it, without underlining that letter."""
+        menu = self._window.menus.addMenu(title)
+        key = QShortcut(QKeySequence(f"Alt+{title[0]}"), self._window)
+        key.activated.connect(lambda: self._window.menus.setActiveAction(menu.menuAction()))
+        return menu
 
     def _action(self, row: Action) -> QAction:
         action = QAction(row.title, self._window)
@@ -186,6 +199,7 @@ class Actions:
                 action.setChecked(row.checked(self._window))
             if row.words:
                 action.setText(row.words(self._window))
+        self.menus["Model/Report"].setEnabled(_held(self._window))
 
     def put(self, bar: QToolBar, name: str) -> None:
         """Put an action on the toolbar under its short word."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import sys
+import os
+import tempfile
 from collections.abc import Sequence
-from pathlib import Path
 
-from PySide6.QtCore import QTimer
+from PySide6.QtCore import QEventLoop, QSettings, QTimer
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QApplication
 
@@ -14,6 +14,7 @@ from app.errors import install_hooks
 from app.settings import Settings
 from app.style import Appearance
 from app.window import Window
+from model.errors import EspalierError, ExportError
 
 
 def make_application(arguments: Sequence[str] = ()) -> QApplication:
@@ -45,3 +46,62 @@ def open_window(target: str | None) -> int:
     if target:
         QTimer.singleShot(0, lambda: window.begin_opening(target))
     return app.exec()
+
+
+def render_screenshot(target: str | None, file: str, size: tuple[int, int], theme: str, panel: str | None) -> None:
+    """Open `target` offscreen, wait until it is loaded and measured, write the window to `file`.
+
+    `panel` is a dock to bring to the front. Raises EspalierError when the target cannot be opened or
+    the picture not be written.
+    """
+    os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
+    app = make_application()
+    install_hooks()
+    with tempfile.TemporaryDirectory() as folder:
+        settings = Settings(QSettings(f"{folder}/settings.ini", QSettings.Format.IniFormat))
+        window = make_window(app, settings, theme)
+        window.resize(*size)
+        window.show()
+        try:
+            Camera(window, target, panel).take(file)
+        finally:
+            window.leave()
+
+
+class Camera:
+    """Waits until nothing moves any more, then takes the picture."""
+
+    def __init__(self, window: Window, target: str | None, panel: str | None) -> None:
+        self._window, self._panel = window, panel
+        self._errors: list[EspalierError] = []
+        self._loop = QEventLoop()
+        window.session.problem.connect(self._fail)
+        if target:
+            window.begin_opening(target)
+        self._clock = QTimer(interval=100)
+        self._clock.timeout.connect(self._look)
+        self._quiet = 0
+
+    def take(self, file: str) -> None:
+        """Run the event loop until all is there; raises EspalierError."""
+        self._clock.start()
+        self._loop.exec()
+        self._clock.stop()
+        if self._errors and self._window.session.document is None:
+            raise self._errors[0]
+        if not self._window.grab().save(file):
+            raise ExportError(f"{file} cannot be written.", "Choose another folder, and a name that ends in .png.")
+
+    def _fail(self, error: EspalierError) -> None:
+        self._errors.append(error)
+
+    def _look(self) -> None:
+        window = self._window
+        if window.session.jobs or window.busy:
+            self._quiet = 0
+            return
+        if self._quiet == 0 and self._panel and window.session.document:
+            window.show_dock(self._panel)
+        self._quiet += 1
+        if self._quiet > 8:
+            self._loop.quit()

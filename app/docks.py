@@ -10,8 +10,10 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QDockWidget, QTabWidget, QWidget
 
 from app.panels.heading import DockHeading
+from app.panels.inspector import InspectorPanel
 from app.panels.jobs import JobsPanel
 from app.panels.log import LogPanel
+from app.panels.outline import OutlinePanel
 from app.panels.problems import ProblemsPanel
 from app.panels.recipe import RecipePanel
 from app.panels.tables import TablesPanel
@@ -21,26 +23,6 @@ if TYPE_CHECKING:
     from app.window import Window
 
 Area = Qt.DockWidgetArea
-
-
-def OutlinePanel(session):
-    try:
-        from app.panels.outline import OutlinePanel as P
-
-        return P(session)
-    except ImportError:
-        return QWidget()
-
-
-def InspectorPanel(session):
-    try:
-        from app.panels.inspector import InspectorPanel as P
-
-        return P(session)
-    except ImportError:
-        return QWidget()
-
-
 LEFT, RIGHT, BOTTOM = Area.LeftDockWidgetArea, Area.RightDockWidgetArea, Area.BottomDockWidgetArea
 
 

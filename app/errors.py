@@ -17,8 +17,9 @@ from types import TracebackType
 
 from PySide6.QtCore import QObject, Qt, QUrl, Signal
 from PySide6.QtGui import QDesktopServices
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QWidget
 
+from app.panels.heading import column_of, row_of
 from app.settings import data_folder
 from model.errors import EspalierError
 
@@ -38,10 +39,10 @@ class Banner(QFrame):
         self._hint.setProperty("role", "muted")
         for label in (self._message, self._hint):
             label.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
-        words = QVBoxLayout(spacing=2)
+        words = column_of(2)
         words.addWidget(self._message)
         words.addWidget(self._hint)
-        self._buttons = QHBoxLayout(spacing=4)
+        self._buttons = row_of(4)
         row = QHBoxLayout(self)
         row.setContentsMargins(14, 8, 8, 8)
         row.addLayout(words, 1)

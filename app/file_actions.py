@@ -62,8 +62,8 @@ def open_path(window: Window, path: Path) -> None:
 
 def open_name(window: Window) -> None:
     """Type a source."""
-    _ask_text(window, "Open by name", "A folder, hf:NAME, config:TYPE?key=value, demo:NAME or file.py:factory", "demo:reviews",
-              lambda text: open_spec(window, text))  # fmt: skip
+    _ask_text(window, "Open by name", "A folder, hf:NAME, config:TYPE?key=value, demo:NAME or file.py:factory",
+              "demo:reviews", lambda text: open_spec(window, text))  # fmt: skip
 
 
 def _ask_text(window: Window, title: str, label: str, value: str, then: Callable[[str], object]) -> None:

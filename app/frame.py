@@ -6,8 +6,19 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QSize, Qt, Signal
 from PySide6.QtGui import QResizeEvent
-from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QSizePolicy, QStatusBar, QToolBar, QToolButton, QWidget
+from PySide6.QtWidgets import (
+    QHBoxLayout,
+    QLabel,
+    QMenuBar,
+    QPushButton,
+    QSizePolicy,
+    QStatusBar,
+    QToolBar,
+    QToolButton,
+    QWidget,
+)
 
+from app.panels.heading import muted
 from app.panels.palette import FindField
 from app.panels.score import ScorePanel
 
@@ -26,21 +37,33 @@ def brand() -> QLabel:
     return label
 
 
+class MenuRow(QWidget):
+    """The program's name, the menus, and the document's name."""
+
+    def __init__(self, menus: QMenuBar, title: QLabel) -> None:
+        super().__init__()
+        self.setProperty("surface", "panel")
+        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        row = QHBoxLayout(self)
+        row.setContentsMargins(4, 0, 0, 0)
+        row.setSpacing(0)
+        row.addWidget(brand())
+        row.addWidget(menus, 1)
+        row.addWidget(title)
+
+
 class TitleLabel(QLabel):
     """The document's name at the right of the menu bar."""
 
     def __init__(self) -> None:
         super().__init__()
         self.setProperty("role", "muted")
-        self.setContentsMargins(0, 0, 10, 0)
+        self.setContentsMargins(0, 0, 14, 0)
 
     def tell(self, name: str, dirty: bool) -> None:
         """Show a name, with a star while something is unsaved."""
         head, dash, tail = name.partition(" — ")
         self.setText(f"{head}{'*' if dirty else ''}{dash}{tail}")
-        bar = self.parentWidget()
-        if bar:
-            bar.adjustSize()
 
 
 def toolbar(actions: Actions, find: FindField) -> QToolBar:
@@ -69,6 +92,7 @@ def _menu_button(actions: Actions, name: str) -> QToolButton:
     button = QToolButton()
     button.setText(f"{name.rpartition('/')[2]} ▾")
     button.setMenu(actions.menus[name])
+    button.setObjectName(name)
     button.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
     button.setStyleSheet("QToolButton::menu-indicator { image: none; }")
     return button
@@ -83,6 +107,8 @@ class StatusLine(QStatusBar):
         super().__init__()
         self.setSizeGripEnabled(False)
         self.score = ScorePanel(session)
+        self._nothing = muted("No model is open", wrap=False)
+        self._nothing.setContentsMargins(12, 0, 0, 0)
         self._job = QPushButton()
         self._job.setProperty("flat", True)
         self._job.setAccessibleName("What runs now")
@@ -92,11 +118,18 @@ class StatusLine(QStatusBar):
         host = QWidget()
         row = QHBoxLayout(host)
         row.setContentsMargins(0, 0, 8, 0)
+        row.addWidget(self._nothing)
         row.addWidget(self.score)
         row.addWidget(self._job, 1)
         self.addWidget(host, 1)
         self.setMinimumHeight(46)
+        session.opened.connect(lambda: self._place(session.document is not None))
+        self._place(session.document is not None)
         self.tell("")
+
+    def _place(self, held: bool) -> None:
+        self.score.setVisible(held)
+        self._nothing.setVisible(not held)
 
     def tell(self, text: str) -> None:
         """Say what runs; nothing when nothing does."""

@@ -34,6 +34,11 @@ class LiveMeasure(QObject):
         session.changed.connect(self._changed)
         session.job_event.connect(self._hear)
 
+    @property
+    def waiting(self) -> bool:
+        """Whether a measurement is about to start."""
+        return self._wait.isActive()
+
     def _opened(self) -> None:
         self._slow = False
         self._wait.start() if self._session.document else self._wait.stop()

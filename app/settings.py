@@ -91,10 +91,13 @@ def data_folder(name: str) -> Path:
     return folder
 
 
+def is_path(spec: str) -> bool:
+    """Whether a source names a file or folder; a demo, a hub's name or a configuration does not."""
+    head, colon, _ = spec.partition(":")
+    return not (colon and head in ("demo", "hf", "config"))
+
+
 def is_missing(spec: str) -> bool:
-    """Whether a recent entry names a file or folder that is gone; other sources count as present."""
-    head, _, tail = spec.partition(":")
-    if tail and head in ("demo", "hf", "config"):
-        return False
+    """Whether a recent entry names a file or folder that is gone."""
     path = spec.rpartition(":")[0] if ".py:" in spec else spec
-    return not Path(path).expanduser().exists()
+    return is_path(spec) and not Path(path).expanduser().exists()

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from PySide6.QtCore import QByteArray, Qt
+from PySide6.QtCore import QByteArray
 from PySide6.QtGui import QCloseEvent, QDragEnterEvent, QDropEvent
-from PySide6.QtWidgets import QMainWindow, QMenu, QStackedWidget, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QMainWindow, QMenu, QMenuBar, QStackedWidget, QVBoxLayout, QWidget
 
 from app import file_actions as files
 from app import model_actions as models
@@ -17,7 +17,7 @@ from app.canvas.view import GraphCanvas
 from app.docks import Docks
 from app.errors import CRASHES, Banner, show_crash
 from app.finding import entries
-from app.frame import StatusLine, TitleLabel, brand, toolbar
+from app.frame import MenuRow, StatusLine, TitleLabel, toolbar
 from app.live import LiveMeasure
 from app.panels.loading import LoadingPage
 from app.panels.options import OptionsWindow, make_form
@@ -29,7 +29,6 @@ from app.settings import Settings
 from app.style import Appearance
 from app.theme import Palette
 from model.document import Change
-from model.errors import EspalierError
 from passes.base import PassSpec
 from passes.jobs import TERMINAL, Done, JobEvent, OpenJob, Progress
 
@@ -46,7 +45,7 @@ class Window(QMainWindow):
         self.live, self.recovery = LiveMeasure(session), Recovery(session)
         self.banner, self.loading = Banner(), LoadingPage()
         self.welcome, self.canvas = WelcomePage(settings), GraphCanvas(palette=appearance.palette)
-        self.find = FindField(lambda text: entries(self, text), self)
+        self.finder = FindField(lambda text: entries(self, text), self)
         self.title = TitleLabel()
         self._build()
         self.docks = Docks(self)
@@ -73,8 +72,8 @@ class Window(QMainWindow):
         self.setStatusBar(self.status)
         self.setAcceptDrops(True)
         self.setDockOptions(QMainWindow.DockOption.AllowTabbedDocks | QMainWindow.DockOption.AllowNestedDocks)
-        self.menuBar().setCornerWidget(brand(), Qt.Corner.TopLeftCorner)
-        self.menuBar().setCornerWidget(self.title, Qt.Corner.TopRightCorner)
+        self.menus = QMenuBar()
+        self.setMenuWidget(MenuRow(self.menus, self.title))
         self.resize(1440, 900)
 
     def _finish_menus(self) -> None:
@@ -86,7 +85,7 @@ class Window(QMainWindow):
         self._recent = QMenu("Open recent", self)
         self._recent.aboutToShow.connect(self._fill_recent)
         menus["File"].insertMenu(self.actions_table.actions["save"], self._recent)
-        self.addToolBar(toolbar(self.actions_table, self.find))
+        self.addToolBar(toolbar(self.actions_table, self.finder))
 
     def _fill_recent(self) -> None:
         self._recent.clear()
@@ -121,15 +120,16 @@ class Window(QMainWindow):
 
     def _opened(self) -> None:
         document = self.session.document
+        self._show_page()
         self.canvas.set_graph(document.graph if document else None)
         self.canvas.set_problems({p.node: p.message for p in self.session.problems if p.node})
         if document:
             self.banner.hide()
-            self.canvas.restore(document.project.view.get("canvas", {}))
+            if view := document.project.view.get("canvas"):
+                self.canvas.restore(view)
             self.settings.add_recent(str(document.path or document.project.source.spec))
         else:
             self.welcome.refresh(leftovers())
-        self._show_page()
         self._refresh()
 
     def _changed(self, change: Change) -> None:
@@ -285,7 +285,7 @@ class Window(QMainWindow):
         document = self.session.document
         if not self._leaving and document and document.dirty:
             event.ignore()
-            files.guard(self, self._leave)
+            files.guard(self, self.leave)
             return
         self.settings.save_layout(self.saveGeometry(), self._layout or self.saveState())
         self.settings.sync()
@@ -294,6 +294,13 @@ class Window(QMainWindow):
         self.session.shutdown()
         event.accept()
 
-    def _leave(self) -> None:
+    def leave(self) -> None:
+        """Close without asking."""
         self._leaving = True
         self.close()
+
+    @property
+    def busy(self) -> bool:
+        """Whether something is about to be measured or laid out, for the camera."""
+        drawn = self.canvas.scene is not None or self.session.document is None
+        return self.live.waiting or self.canvas.waiting or not drawn

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from PySide6.QtCore import Qt
-from PySide6.QtGui import QFont
-from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QToolButton, QWidget
+from PySide6.QtCore import QSize, Qt
+from PySide6.QtGui import QFont, QResizeEvent
+from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QToolButton, QVBoxLayout, QWidget
 
 
 def heading(text: str) -> QLabel:
@@ -19,6 +19,24 @@ def heading(text: str) -> QLabel:
     return label
 
 
+class Elided(QLabel):
+    """A line that gives way: what does not fit ends in an ellipsis and stands in the tool tip."""
+
+    def __init__(self, text: str, role: str, least: int = 60) -> None:
+        super().__init__(text)
+        self.setToolTip(text)
+        self.setProperty("role", role)
+        self.setMinimumWidth(least)
+        self._whole = text
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self.setText(self.fontMetrics().elidedText(self._whole, Qt.TextElideMode.ElideMiddle, self.width()))
+
+    def sizeHint(self) -> QSize:
+        return QSize(self.fontMetrics().horizontalAdvance(self._whole) + 2, super().sizeHint().height())
+
+
 class DockHeading(QWidget):
     """What stands at the top of a side dock."""
 
@@ -26,14 +44,39 @@ class DockHeading(QWidget):
         super().__init__()
         self.setProperty("surface", "panel")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
-        self._close = QToolButton(text="×", toolTip=f"Close {title} (View brings it back)")
+        self._close = QToolButton()
+        self._close.setText("×")
+        self._close.setToolTip(f"Close {title} (View brings it back)")
         self._close.setAccessibleName(f"Close {title}")
-        self._close.setStyleSheet("QToolButton { padding: 0 5px; }")
+        self._close.setProperty("quiet", True)
         self._close.clicked.connect(close)
         row = QHBoxLayout(self)
         row.setContentsMargins(12, 8, 6, 2)
         row.addWidget(heading(title), 1)
         row.addWidget(self._close)
+
+
+def column_of(spacing: int) -> QVBoxLayout:
+    """A column with this much space between its parts."""
+    box = QVBoxLayout()
+    box.setSpacing(spacing)
+    return box
+
+
+def row_of(spacing: int) -> QHBoxLayout:
+    """A row with this much space between its parts."""
+    box = QHBoxLayout()
+    box.setSpacing(spacing)
+    return box
+
+
+def warning() -> QLabel:
+    """A hidden line for what went wrong."""
+    label = QLabel()
+    label.setWordWrap(True)
+    label.setProperty("role", "bad")
+    label.hide()
+    return label
 
 
 def muted(text: str, wrap: bool = True) -> QLabel:
@@ -53,7 +96,7 @@ def empty_state(text: str) -> QLabel:
 
 def link(text: str, act: Callable[[], object]) -> QPushButton:
     """A button that looks like a link."""
-    button = QPushButton(text)
+    button = QPushButton(text.replace("&", "&&"))
     button.setProperty("link", True)
     button.setCursor(Qt.CursorShape.PointingHandCursor)
     button.clicked.connect(lambda: act())

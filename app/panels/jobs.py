@@ -14,12 +14,13 @@ from PySide6.QtWidgets import (
     QPlainTextEdit,
     QProgressBar,
     QScrollArea,
+    QSizePolicy,
     QSplitter,
     QVBoxLayout,
     QWidget,
 )
 
-from app.panels.heading import empty_state, link
+from app.panels.heading import Elided, empty_state, link, warning
 from app.words import count, duration, left
 from passes.jobs import Done, Failed, JobEvent, JobInfo, LogLine, Stopped
 
@@ -62,18 +63,17 @@ class JobRow(QFrame):
     def __init__(self, session: Session, job: JobInfo) -> None:
         super().__init__()
         self.job = job
-        self._title, self._status = QLabel(job.title), QLabel()
-        self._title.setProperty("role", "strong")
+        self._title, self._status = Elided(job.title, "strong"), QLabel()
         self._status.setProperty("role", "muted")
         self._status.setTextFormat(Qt.TextFormat.PlainText)
         self._cancel = link("Cancel", lambda: session.cancel(job.id))
         self._cancel.setAccessibleName(f"Cancel {job.title}")
         self._bar = QProgressBar(textVisible=False)
-        self._note = QLabel(wordWrap=True, visible=False)
-        self._note.setProperty("role", "bad")
+        self._note = warning()
         line = QHBoxLayout()
         line.addWidget(self._title)
         line.addStretch(1)
+        self._title.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
         line.addWidget(self._status)
         line.addWidget(self._cancel)
         box = QVBoxLayout(self)

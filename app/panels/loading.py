@@ -19,6 +19,10 @@ class LoadingPage(QWidget):
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         self._title, self._text = QLabel(), muted("")
         self._title.setProperty("role", "title")
+        for label in (self._title, self._text):
+            label.setWordWrap(True)
+            label.setFixedWidth(560)
+            label.setAlignment(Qt.AlignmentFlag.AlignCenter)
         bar = QProgressBar(textVisible=False)
         bar.setRange(0, 0)
         bar.setFixedWidth(280)
@@ -33,7 +37,7 @@ class LoadingPage(QWidget):
 
     def begin(self, title: str) -> None:
         """Start with a new title."""
-        self._title.setText(title)
+        self._title.setText(title if len(title) < 160 else f"{title[:160]}…")
         self.tell("starting: the first time takes a few seconds")
 
     def tell(self, text: str) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QDialog, QHBoxLayout, QLabel, QPushButton, QScrollArea, QVBoxLayout, QWidget
 
-from app.panels.heading import muted
+from app.panels.heading import muted, warning
 from model.errors import EspalierError
 from passes.base import PassSpec
 
@@ -39,8 +39,7 @@ class OptionsWindow(QDialog):
         self.setWindowTitle(spec.title)
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         self._session, self._form, self._apply_to = session, form, apply
-        self._error = QLabel(wordWrap=True, visible=False)
-        self._error.setProperty("role", "bad")
+        self._error = warning()
         title = QLabel(spec.title)
         title.setProperty("role", "title")
         area = QScrollArea(widgetResizable=True)

@@ -53,7 +53,7 @@ Finder = Callable[[str], Sequence[Entry]]
 
 
 def rank(text: str, title: str) -> int | None:
-    """How well `text` fits a command's title (0 is best), None when it does not: every word, or its letters in order."""
+    """How well `text` fits a title (0 is best), or None: every word is in it, or its letters are, in order."""
     wish, name = text.casefold().split(), title.casefold()
     if all(w in name for w in wish):
         starts = all(name.startswith(w) or f" {w}" in name for w in wish)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QAbstractItemModel, QEvent, QModelIndex, QPersistentModelIndex, QRect, QSize, Qt
 from PySide6.QtGui import QColor, QFont, QFontMetrics, QMouseEvent, QPainter, QPen
-from PySide6.QtWidgets import QStyle, QStyledItemDelegate, QStyleOptionViewItem
+from PySide6.QtWidgets import QAbstractItemView, QStyle, QStyledItemDelegate, QStyleOptionViewItem
 
 from app.fields import tokens
 
@@ -47,7 +47,7 @@ class RecipePainter(QStyledItemDelegate):
 
     def sizeHint(self, option: QStyleOptionViewItem, index: Index) -> QSize:
         view = self.parent()
-        option.rect.setWidth(view.viewport().width() if hasattr(view, "viewport") else 200)
+        option.rect.setWidth(view.viewport().width() if isinstance(view, QAbstractItemView) else 200)
         return QSize(100, 2 * PAD + TITLE + DETAIL * len(self._texts(option, index)))
 
     def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: Index) -> None:

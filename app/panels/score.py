@@ -52,7 +52,8 @@ ENTRIES: tuple[Entry, ...] = (
     Entry("activation_bits", "activation bits", lambda v: f"{v:.2f}", _absolute(2), -1,
           "Mean bits over the elements that flow into nodes that can be quantised", "of 32"),
     Entry("bitops", "BitOPs", scaled, _relative, -1, "MACs × weight bits × activation bits, at the example's sizes"),
-    Entry("sparsity", "sparsity", percent, _points, 0, "Zeros over elements, in weights of linear and convolution nodes"),
+    Entry("sparsity", "sparsity", percent, _points, 0,
+          "Zeros over elements, in weights of linear and convolution nodes"),
     Entry("memory_density", "memory density", lambda v: f"{v:.2f} ×", _absolute(2), 1,
           "Bits in float 32 over the bits that are stored"),
 )  # fmt: skip
@@ -127,7 +128,5 @@ class ScorePanel(QWidget):
     def refresh(self) -> None:
         """Read the score again."""
         score, before = self._session.score, self._session.baseline
-        held = self._session.document is not None
         for key, figure in self.figures.items():
-            figure.setVisible(held)
             figure.show_value(getattr(score, key, None), getattr(before, key, None))

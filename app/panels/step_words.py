@@ -82,5 +82,5 @@ def result(report: Report | None) -> str:
 
 def origin(source: SourceInfo) -> str:
     """Where the model came from and which inputs were traced."""
-    where = source.spec if len(source.spec) < 40 else "…/" + source.spec.rstrip("/").rpartition("/")[2]
+    where = source.spec if len(source.spec) < 32 else source.name
     return f"{where} · {', '.join(source.inputs)}" if source.inputs else where

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QKeyEvent, QMouseEvent
@@ -22,13 +20,12 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app.panels.heading import heading, link, muted
+from app.panels.heading import Elided, column_of, heading, link, muted, row_of
 from app.recovery import Leftover
-from app.settings import Settings, is_missing
+from app.settings import Settings, is_missing, is_path
 from app.words import count, percent
+from model.demos import DEMOS
 
-DEMOS = Path(__file__).resolve().parents[2] / "resources" / "demos"
-ORDER = ("reviews", "digits", "digits-mlp")
 WIDTH = 860
 
 
@@ -42,34 +39,19 @@ class Card:
     figures: str
 
 
-def cards(folder: Path = DEMOS) -> list[Card]:
-    """The shipped demos, in the order of a first lesson; one whose card cannot be read is left out."""
-    files = {p.parent.name: p for p in folder.glob("*/card.json")}
-    names = [n for n in ORDER if n in files] + sorted(set(files) - set(ORDER))
-    return [c for c in (_card(n, files[n]) for n in names) if c]
+def cards() -> list[Card]:
+    """The shipped demos whose weights are there, in the order of a first lesson."""
+    found = [d for d in DEMOS.values() if (d.folder / "model.safetensors").exists()]
+    return [Card(f"demo:{d.name}", d.title, d.description, _figures(d.folder / "card.json")) for d in found]
 
 
-def _card(name: str, path: Path) -> Card | None:
+def _figures(path: Path) -> str:
+    """Accuracy on the test split and size, as far as the demo's card tells."""
     try:
-        data: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    return Card(f"demo:{name}", str(data.get("title", name)), str(data.get("description", "")), _figures(data))
-
-
-def _figures(data: dict[str, Any]) -> str:
-    accuracy = next((v for k in ("accuracy", "test_accuracy", "held_out_accuracy") if (v := _number(data, k))), None)
-    parameters = _number(data, "parameters")
-    parts = [
-        f"{percent(accuracy)} held-out accuracy" if accuracy else "",
-        f"{count(int(parameters))} parameters" if parameters else "",
-    ]
-    return " · ".join(p for p in parts if p)
-
-
-def _number(data: dict[str, Any], key: str) -> float | None:
-    value = data.get(key)
-    return value if isinstance(value, int | float) else None
+        data = json.loads(path.read_text(encoding="utf-8"))
+        return f"{percent(data['accuracy']['test'])} held-out accuracy · {count(data['parameters'])} parameters"
+    except (OSError, ValueError, KeyError, TypeError):
+        return ""
 
 
 class CardButton(QFrame):
@@ -127,7 +109,7 @@ class WelcomePage(QScrollArea):
         )
         self.spec.setAccessibleName("Model to open")
         self.spec.returnPressed.connect(self._open_spec)
-        self._recent, self._left = QVBoxLayout(spacing=1), QVBoxLayout(spacing=6)
+        self._recent, self._left = column_of(1), column_of(6)
         page = QWidget()
         page.setProperty("surface", "background")
         column = QWidget()
@@ -163,7 +145,7 @@ class WelcomePage(QScrollArea):
         box.addStretch(1)
 
     def _openers(self) -> QHBoxLayout:
-        row = QHBoxLayout(spacing=8)
+        row = row_of(8)
         go = QPushButton("Open")
         go.setProperty("primary", True)
         go.clicked.connect(self._open_spec)
@@ -209,11 +191,13 @@ class WelcomePage(QScrollArea):
             self._left.addWidget(self._leftover_row(leftover))
 
     def _recent_row(self, spec: str) -> QWidget:
+        name = Path(spec).name if is_path(spec) else spec
+        where = Elided(spec if is_path(spec) else "", "muted")
         if not is_missing(spec):
-            return _line(link(Path(spec).name or spec, lambda: self.open_wanted.emit(spec)), muted(spec, wrap=False))
-        gone = muted(f"{Path(spec).name}   missing", wrap=False)
+            return _line(link(name if len(name) < 90 else f"{name[:88]}…", lambda: self.open_wanted.emit(spec)), where)
+        gone = muted(f"{name} is missing", wrap=False)
         gone.setContentsMargins(5, 3, 0, 3)
-        return _line(gone, muted(spec, wrap=False), link("Forget", lambda: self._forget(spec)))
+        return _line(gone, where, link("Forget", lambda: self._forget(spec)))
 
     def _forget(self, spec: str) -> None:
         self._settings.remove_recent(spec)
@@ -222,7 +206,7 @@ class WelcomePage(QScrollArea):
     def _leftover_row(self, leftover: Leftover) -> QWidget:
         frame = QFrame()
         frame.setProperty("card", True)
-        words = QVBoxLayout(spacing=2)
+        words = column_of(2)
         title = QLabel(f"Unsaved work on {leftover.title}")
         title.setProperty("role", "strong")
         words.addWidget(title)
