@@ -194,8 +194,9 @@ class Actions:
         """Set what is enabled and ticked, and the labels of undo and redo."""
         for row in self.rows:
             action = self.actions[row.id]
-            action.setEnabled(row.needs(self._window))
-            if row.checked:
+            able = row.needs(self._window)
+            action.setEnabled(able)
+            if row.checked and able:
                 action.setChecked(row.checked(self._window))
             if row.words:
                 action.setText(row.words(self._window))

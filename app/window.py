@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from PySide6.QtCore import QByteArray
-from PySide6.QtGui import QCloseEvent, QDragEnterEvent, QDropEvent
+from PySide6.QtCore import QByteArray, QTimer
+from PySide6.QtGui import QCloseEvent, QDragEnterEvent, QDropEvent, QShowEvent
 from PySide6.QtWidgets import QMainWindow, QMenu, QMenuBar, QStackedWidget, QVBoxLayout, QWidget
 
 from app import file_actions as files
 from app import model_actions as models
 from app.actions import Actions
-from app.canvas.view import GraphCanvas
-from app.docks import Docks
 from app.errors import CRASHES, Banner, show_crash
 from app.finding import entries
 from app.frame import MenuRow, StatusLine, TitleLabel, toolbar
@@ -32,6 +31,10 @@ from model.document import Change
 from passes.base import PassSpec
 from passes.jobs import TERMINAL, Done, JobEvent, OpenJob, Progress
 
+if TYPE_CHECKING:
+    from app.canvas.view import GraphCanvas
+    from app.docks import Docks
+
 
 class Window(QMainWindow):
     """Everything that the user sees; what it does is in the actions, what it knows is in the session."""
@@ -40,26 +43,31 @@ class Window(QMainWindow):
         super().__init__()
         self.session, self.settings, self.appearance = session, settings, appearance
         self.after_save: Callable[[], object] | None = None
-        self._leaving = False
+        self.furnished, self._leaving = False, False
         self._layout: QByteArray | None = None
         self.live, self.recovery = LiveMeasure(session), Recovery(session)
         self.banner, self.loading = Banner(), LoadingPage()
-        self.welcome, self.canvas = WelcomePage(settings), GraphCanvas(palette=appearance.palette)
+        self.welcome = WelcomePage(settings)
         self.finder = FindField(lambda text: entries(self, text), self)
         self.title = TitleLabel()
         self._build()
-        self.docks = Docks(self)
         self.actions_table = Actions(self)
         self._finish_menus()
         self._connect()
-        self._restore_layout()
-        self._opened()
+        if kept := settings.layout():
+            self.restoreGeometry(kept[0])
+        self.welcome.refresh(leftovers())
+        self._show_page()
+        self._refresh()
+        # The first paint does not wait for the canvas and the panels.
+        self._later = QTimer(self, singleShot=True, interval=20)
+        self._later.timeout.connect(self.furnish)
 
     # -- building
 
     def _build(self) -> None:
         self.pages = QStackedWidget()
-        for page in (self.welcome, self.loading, self.canvas):
+        for page in (self.welcome, self.loading):
             self.pages.addWidget(page)
         centre = QWidget()
         box = QVBoxLayout(centre)
@@ -76,12 +84,46 @@ class Window(QMainWindow):
         self.setMenuWidget(MenuRow(self.menus, self.title))
         self.resize(1440, 900)
 
+    @cached_property
+    def canvas(self) -> GraphCanvas:
+        """The graph canvas, made when it is first needed."""
+        from app.canvas.view import GraphCanvas
+
+        canvas = GraphCanvas(palette=self.appearance.palette)
+        self.pages.addWidget(canvas)
+        canvas.selection_changed.connect(self.session.select)
+        return canvas
+
+    @cached_property
+    def docks(self) -> Docks:
+        """The panels round the canvas, made when they are first needed."""
+        from app.docks import Docks
+
+        docks = Docks(self)
+        for dock in docks.docks.values():
+            self._panels.addAction(dock.toggleViewAction())
+        if kept := self.settings.layout():
+            self.restoreState(kept[1])
+        return docks
+
+    def furnish(self) -> None:
+        """Make canvas and docks; they stay hidden until a model is open."""
+        self._later.stop()
+        if not self.furnished:
+            self.furnished = True
+            self.docks.connect(self, self.status.tell)
+            self._show_page()
+            self.actions_table.refresh()
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        if not self.furnished:
+            self._later.start()
+
     def _finish_menus(self) -> None:
         menus = self.actions_table.menus
-        panels = QMenu("Panels", self)
-        for dock in self.docks.docks.values():
-            panels.addAction(dock.toggleViewAction())
-        menus["View"].insertMenu(self.actions_table.actions["reset_layout"], panels)
+        self._panels = QMenu("Panels", self)
+        menus["View"].insertMenu(self.actions_table.actions["reset_layout"], self._panels)
         self._recent = QMenu("Open recent", self)
         self._recent.aboutToShow.connect(self._fill_recent)
         menus["File"].insertMenu(self.actions_table.actions["save"], self._recent)
@@ -95,7 +137,7 @@ class Window(QMainWindow):
             self._recent.addAction("Nothing opened yet").setEnabled(False)
 
     def _connect(self) -> None:
-        session, docks = self.session, self.docks
+        session = self.session
         session.opened.connect(self._opened)
         session.changed.connect(self._changed)
         session.saved.connect(self._saved)
@@ -103,23 +145,22 @@ class Window(QMainWindow):
         session.job_event.connect(self._heard)
         session.problem.connect(self.banner.error)
         session.view_provider = self.view_state
-        self.canvas.selection_changed.connect(session.select)
         self.appearance.changed.connect(self._recolour)
         self.banner.show_node.connect(self.go_to)
         self.loading.cancelled.connect(self._cancel_opening)
-        self.status.pressed.connect(lambda: docks.bring("jobs"))
+        self.status.pressed.connect(lambda: self.docks.bring("jobs"))
         CRASHES.happened.connect(self._crashed)
         self.welcome.open_wanted.connect(lambda spec: files.open_spec(self, spec))
         self.welcome.browse_wanted.connect(lambda: files.open_file(self))
         self.welcome.folder_wanted.connect(lambda: files.open_folder(self))
         self.welcome.recover_wanted.connect(self._recover)
         self.welcome.discard_wanted.connect(self._discard)
-        docks.connect(self, self.status.tell)
 
     # -- what the session tells
 
     def _opened(self) -> None:
         document = self.session.document
+        self.furnish()
         self._show_page()
         self.canvas.set_graph(document.graph if document else None)
         self.canvas.set_problems({p.node: p.message for p in self.session.problems if p.node})
@@ -167,7 +208,8 @@ class Window(QMainWindow):
         show_crash(self.banner, path, error)
 
     def _recolour(self, palette: Palette) -> None:
-        self.canvas.set_palette(palette)
+        if self.furnished:
+            self.canvas.set_palette(palette)
         self.actions_table.refresh()
 
     def _refresh(self) -> None:
@@ -186,12 +228,11 @@ class Window(QMainWindow):
 
     def _show_page(self) -> None:
         opening = any(isinstance(j.job, OpenJob) for j in self.session.jobs)
-        if self.session.document:
-            page: QWidget = self.canvas
-        else:
-            page = self.loading if opening else self.welcome
+        held = self.session.document is not None
+        page: QWidget = self.canvas if held else self.loading if opening else self.welcome
         self.pages.setCurrentWidget(page)
-        self._place_docks(page is self.canvas)
+        if self.furnished:
+            self._place_docks(held)
 
     def _place_docks(self, wanted: bool) -> None:
         if wanted and self._layout is not None:
@@ -200,12 +241,6 @@ class Window(QMainWindow):
         elif not wanted and self._layout is None:
             self._layout = self.saveState()
             self.docks.hide_all()
-
-    def _restore_layout(self) -> None:
-        kept = self.settings.layout()
-        if kept:
-            self.restoreGeometry(kept[0])
-            self.restoreState(kept[1])
 
     def reset_layout(self) -> None:
         """Every panel back to its first place."""
@@ -287,7 +322,8 @@ class Window(QMainWindow):
             event.ignore()
             files.guard(self, self.leave)
             return
-        self.settings.save_layout(self.saveGeometry(), self._layout or self.saveState())
+        if self.furnished:
+            self.settings.save_layout(self.saveGeometry(), self._layout or self.saveState())
         self.settings.sync()
         self.hide()
         self.recovery.forget()
