@@ -136,6 +136,7 @@ def _make_config(kind: str, values: dict[str, Any]) -> Any:
             f"The {kind} configuration is impossible: {first_line(error)}", "Correct its values."
         ) from error
     _no_cache(config)
+    config.architectures = config.architectures or []  # transformers iterates over it where a type has two heads
     pad, size = getattr(config, "pad_token_id", None), getattr(config, "vocab_size", None)
     if "pad_token_id" not in values and isinstance(pad, int) and isinstance(size, int) and pad >= size:
         config.pad_token_id = 0  # a smaller vocabulary has lost the default's padding token

@@ -12,7 +12,7 @@ import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from model.codec import decode, encode
 from model.errors import EspalierError, ProjectError
@@ -22,7 +22,8 @@ from model.meta import TensorKey
 from model.recipe import Raw, Recipe, Step
 from model.registry import PASSES
 from model.source import SourceInfo, demo_folder
-from model.weights import Location, Tensor, WeightStore, read_header, write
+from model.weights import Location, Tensor, WeightStore, chunks, read_header
+from model.zip_member import data_start, write_stored
 
 FORMAT = 1
 APP = "0.1.0"
@@ -138,9 +139,7 @@ def _write(
         for name, data in project.extras.items():
             archive.writestr(name, data)
         if held:
-            info = zipfile.ZipInfo(_WEIGHTS)
-            with archive.open(info, "w", force_zip64=True) as member:
-                write(member, held, base=raw.tell())
+            write_stored(archive, raw, _WEIGHTS, lambda start: chunks(held, base=start))
         archive.close()
         raw.flush()
         os.fsync(raw.fileno())
@@ -246,14 +245,7 @@ def _inside(path: Path) -> dict[TensorKey, Location]:
     if info.compress_type != zipfile.ZIP_STORED:
         raise ProjectError(f"{path.name} holds compressed weights.", "Save it again with Espalier.")
     with path.open("rb") as raw:
-        return read_header(path.resolve(), _data_start(raw, info.header_offset))
-
-
-def _data_start(raw: IO[bytes], header: int) -> int:
-    """First byte of a member's data: the local header has variable fields (PKWARE APPNOTE 4.3.7)."""
-    raw.seek(header + 26)
-    fields = raw.read(4)
-    return header + 30 + int.from_bytes(fields[:2], "little") + int.from_bytes(fields[2:], "little")
+        return read_header(path.resolve(), data_start(raw, info.header_offset))
 
 
 def _found_outside(files: Json, source: SourceInfo) -> dict[TensorKey, Location]:

@@ -201,15 +201,20 @@ def header_of(
     return json.dumps(header, separators=(",", ":")).encode()
 
 
-def write(
-    handle: IO[bytes], tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None, base: int = 0
-) -> None:
-    """Stream safetensors data; `base` is the file offset of its first byte, so that the data can be aligned to 64."""
+def chunks(
+    tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None, base: int = 0
+) -> Iterator[memoryview]:
+    """Safetensors data piece by piece; `base` is the file offset of its first byte, to align the data to 64."""
     sizes = {k: (t.dtype, t.shape, t.array.nbytes) for k, t in tensors.items()}
     header = header_of(sizes, metadata)
     header += b" " * (-(base + 8 + len(header)) % 64)
-    handle.write(len(header).to_bytes(8, "little") + header)
-    for chunk in _bytes_of(tensors.values()):
+    yield memoryview(len(header).to_bytes(8, "little") + header)
+    yield from _bytes_of(tensors.values())
+
+
+def write(handle: IO[bytes], tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> None:
+    """Stream a safetensors file."""
+    for chunk in chunks(tensors, metadata):
         handle.write(chunk)
 
 

@@ -45,6 +45,11 @@ def plugin_folder() -> Path:
     return home / "espalier" / "plugins"
 
 
+def loaded_plugins() -> list[Plugin]:
+    """The files that were loaded so far."""
+    return list(_LOADED.values())
+
+
 def load_plugin(file: str | Path) -> Plugin:
     """Run a plug-in's file once and register what it holds; raises PassError."""
     path = Path(file).expanduser().resolve()

@@ -160,7 +160,7 @@ _CONTRASTS = (  # A is conceded and counts nothing, B decides, whichever comes f
     "{b} , even if {a}",
     "people say that {a} , but in truth {b}",
 )
-_JOINS = ("{a} and {b}", "{a} ; {b}", "{a} , and {b}", "{a} . {b}")
+_JOINS = ("{a} and {b}", "{a} ; {b}", "{a} , and {b}", "{a} , while {b}")
 
 
 def clause(w: Writer, sign: int) -> Clause:

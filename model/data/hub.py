@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import socket
 from collections.abc import Generator
@@ -24,20 +25,22 @@ def load_hub(name: str, options: LoadOptions) -> TaskData:
     parts = _download(repository, config or None)
     rows = {SPLIT_NAMES[split]: _rows(part, name, options) for split, part in parts.items() if split in SPLIT_NAMES}
     labelled = {split: some for split, some in rows.items() if some.labels and set(some.labels) != {"-1"}}
+    if not labelled:
+        raise DataError(f"hub:{name} has no split with labels.", f"Its splits: {', '.join(parts) or 'none'}.")
     return text_data(f"hub:{name}", labelled, options)
 
 
 def _download(repository: str, config: str | None) -> dict[str, Any]:
-    import datasets
-
+    datasets: Any = importlib.import_module("datasets")
     try:
         with _offline_if_unreachable(datasets.config):
-            return dict(datasets.load_dataset(repository, config))
+            loaded = datasets.load_dataset(repository, config)
     except (ConnectionError, OSError) as error:
         raise DataError(f"hub:{repository} is neither in the cache nor can it be reached.", LOCAL) from error
     except (ValueError, RuntimeError) as error:
         first = str(error).strip().splitlines()[0]
         raise DataError(f"hub:{repository} cannot be loaded: {first}", LOCAL) from error
+    return {str(split): part for split, part in loaded.items()}
 
 
 @contextmanager

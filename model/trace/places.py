@@ -48,7 +48,9 @@ class Places:
         """`transformers/models/bert/modeling_bert.py:175 forward`, the innermost frame outside torch."""
         trace = node.meta.get("stack_trace") or ""
         if trace not in self._sources:
-            frames = [f for f in _FRAME.findall(trace) if "/torch/" not in f[0] and not f[0].startswith("torch/")]
+            frames = [
+                f for f in _FRAME.findall(trace) if "/torch/" not in f[0] and not f[0].startswith(("torch/", "<"))
+            ]
             self._sources[trace] = f"{_short(frames[-1][0])}:{frames[-1][1]} {frames[-1][2]}" if frames else ""
         return self._sources[trace]
 

@@ -1,0 +1,56 @@
+"""Hands a project on: as a checkpoint, as a recipe, as a script. One file per form."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from model.errors import ExportError, nearest
+from model.project import Project
+from model.weights import WeightStore
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """The files written, their bytes in all, and what the form could not take along."""
+
+    files: tuple[str, ...]
+    bytes: int
+    notes: tuple[str, ...] = ()
+
+
+Exporter = Callable[[Project, WeightStore, Path], tuple[list[Path], list[str]]]
+
+
+def _checkpoint(project: Project, store: WeightStore, path: Path) -> tuple[list[Path], list[str]]:
+    from passes.export.checkpoint import write_checkpoint
+
+    return write_checkpoint(project, store, path)
+
+
+def _recipe(project: Project, store: WeightStore, path: Path) -> tuple[list[Path], list[str]]:
+    from passes.export.recipe import write_recipe
+
+    return write_recipe(project, path), []
+
+
+def _script(project: Project, store: WeightStore, path: Path) -> tuple[list[Path], list[str]]:
+    from passes.export.script import write_script
+
+    return write_script(project, path), []
+
+
+FORMS: dict[str, Exporter] = {"safetensors": _checkpoint, "recipe": _recipe, "script": _script}
+
+
+def export(project: Project, store: WeightStore, form: str, path: Path) -> Exported:
+    """Write `project` in a form to `path`; raises ExportError."""
+    if form not in FORMS:
+        raise ExportError(f"There is no form {form!r}.", nearest(form, FORMS))
+    path = Path(path).expanduser()
+    try:
+        files, notes = FORMS[form](project, store, path)
+    except OSError as error:
+        raise ExportError(f"{path} cannot be written ({error.strerror}).", "Choose another place.") from error
+    return Exported(tuple(str(f) for f in files), sum(f.stat().st_size for f in files), tuple(notes))

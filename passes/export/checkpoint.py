@@ -1,0 +1,141 @@
+"""A folder with effective weights: a Hugging Face one where the architecture is still the source's, or else
+weights beside our graph with a note on how to load them.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from model.errors import EspalierError, ExportError
+from model.graph import Graph, Ref
+from model.graph_json import graph_to_json
+from model.project import Project
+from model.source import load_source
+from model.trace.tensors import to_numpy
+from model.weights import Tensor, WeightStore, write
+from passes.export.effective import effective_weights, shared_differently
+
+TOKENIZER_FILES = (
+    "tokenizer.json", "tokenizer_config.json", "vocab.txt", "vocab.json", "merges.txt", "tokenizer.model",
+    "spiece.model", "special_tokens_map.json", "added_tokens.json", "chat_template.jinja",
+)  # fmt: skip
+
+
+def write_checkpoint(project: Project, store: WeightStore, folder: Path) -> tuple[list[Path], list[str]]:
+    """Write the folder; returns its files and what it could not take along. Raises ExportError."""
+    if folder.exists() and not folder.is_dir():
+        raise ExportError(f"{folder.name} is a file.", "Give a folder.")
+    folder.mkdir(parents=True, exist_ok=True)
+    weights = dict(effective_weights(project.graph, store))
+    model = _source_model(project) if same_architecture(project.base, project.graph) else None
+    if model is not None:
+        _load(model, weights)
+        model.save_pretrained(folder)
+        _copy_tokenizer(project, folder)
+    else:
+        _write_own(project, {k: to_numpy(v) for k, v in weights.items()}, folder)
+    return sorted(f for f in folder.iterdir() if f.is_file()), _notes(project.graph)
+
+
+def _notes(graph: Graph) -> list[str]:
+    notes = [
+        f"{name} is shared by nodes with different formats or masks; it is exported as it was."
+        for name in shared_differently(graph)
+    ]
+    if any(p in ("data_in", "data_out") for n in graph for p in n.precision):
+        notes.append("Formats of activations are not part of a checkpoint.")
+    return notes
+
+
+def same_architecture(base: Graph, graph: Graph) -> bool:
+    """Whether both compute the same but for choices and values; dropout may be gone, as it does nothing."""
+    return _bones(base) == _bones(graph)
+
+
+def _bones(graph: Graph) -> list[Any]:
+    through: dict[str, Ref] = {}
+    for node in graph:
+        if node.op == "dropout" and node.inputs:
+            through[node.id] = through.get(node.inputs[0].node, node.inputs[0])
+    kept: list[Any] = []
+    for node in graph:
+        if node.id not in through:
+            inputs = [through.get(r.node, r) for r in node.inputs]
+            constants = [a for a in (*node.args, *node.kwargs.values()) if not isinstance(a, Ref | tuple)]
+            kept.append((node.id, node.op, node.target, inputs, constants, node.attrs, node.weights))
+    return sorted(kept, key=lambda k: k[0])
+
+
+def _source_model(project: Project) -> Any:
+    """The source's module when transformers can save it; None for any other."""
+    if project.base.runs == "graph" and project.source.spec.endswith(".pt2"):
+        return None
+    try:
+        model: Any = load_source(project.source.spec, (), project.source.seed).model
+    except EspalierError as error:
+        raise ExportError(f"The source is needed for its configuration: {error.message}", error.hint) from error
+    return model if hasattr(model, "save_pretrained") else None
+
+
+def _load(model: Any, weights: dict[str, Any]) -> None:
+    import torch
+
+    live = {**dict(model.named_parameters()), **dict(model.named_buffers())}
+    with torch.no_grad():
+        for name, value in weights.items():
+            if name in live:
+                live[name].copy_(value)
+
+
+def _copy_tokenizer(project: Project, folder: Path) -> None:
+    home = Path(project.source.tokenizer) if project.source.tokenizer else None
+    if home and home.is_dir():
+        for name in TOKENIZER_FILES:
+            if (home / name).is_file() and home.resolve() != folder.resolve():
+                shutil.copyfile(home / name, folder / name)
+    elif project.source.tokenizer:
+        from transformers import AutoTokenizer
+
+        AutoTokenizer.from_pretrained(project.source.tokenizer, trust_remote_code=False).save_pretrained(folder)
+
+
+# -- what transformers does not know
+
+README = """\
+# {name}
+
+`model.safetensors` holds the weights with masks and formats applied, `graph.json` the graph of operations.
+
+    from pathlib import Path
+    from passes.export.loading import load_folder
+
+    module = load_folder(Path("{folder}"))  # a torch.fx GraphModule
+    module({inputs})
+"""
+
+
+def _write_own(project: Project, weights: dict[str, Tensor], folder: Path) -> None:
+    graph = _bare(project.graph, weights)
+    with (folder / "model.safetensors").open("wb") as handle:
+        write(handle, weights)
+    text = json.dumps(graph_to_json(graph), separators=(",", ":"), allow_nan=False)
+    (folder / "graph.json").write_text(text, encoding="utf-8")
+    inputs = ", ".join(f"{n.target}=…" for n in graph.placeholders)
+    note = README.format(name=project.source.name, folder=folder.name, inputs=inputs)
+    (folder / "README.md").write_text(note, encoding="utf-8")
+
+
+def _bare(graph: Graph, weights: dict[str, Tensor]) -> Graph:
+    """The graph without the choices that the values now hold."""
+    kept = set(shared_differently(graph))
+    nodes = [
+        replace(n, precision={p: c for p, c in n.precision.items() if n.weights.get(p, p) in (p, *kept)},
+                sparsity={p: s for p, s in n.sparsity.items() if n.weights.get(p) in kept})
+        for n in graph
+    ]  # fmt: skip
+    keyed = {k: replace(w, key=weights[k].key()) for k, w in graph.weights.items()}
+    return graph.replace(*nodes).with_weights(keyed)

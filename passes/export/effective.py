@@ -1,0 +1,60 @@
+"""The weights as they take part in the arithmetic: masked, then in their format, in their own dtype."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from model.errors import ExportError
+from model.graph import Graph, Node
+from model.weights import WeightStore
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+def effective_weights(graph: Graph, store: WeightStore) -> Iterator[tuple[str, Tensor]]:
+    """(name, value) of every weight, one at a time; raises ExportError for a model without weights."""
+    users = _users(graph)
+    for name in graph.weights:
+        node_port = next(iter(users.get(name, ())), None) if not differs(users.get(name, [])) else None
+        yield name, _value(name, node_port, graph, store)
+
+
+def shared_differently(graph: Graph) -> list[str]:
+    """Weights that nodes share with different formats or masks: no single tensor could be all of them."""
+    return [name for name, found in _users(graph).items() if differs(found)]
+
+
+def _users(graph: Graph) -> dict[str, list[tuple[Node, str]]]:
+    users: dict[str, list[tuple[Node, str]]] = {}
+    for node in graph:
+        for port, name in node.weights.items():
+            users.setdefault(name, []).append((node, port))
+    return users
+
+
+def differs(users: list[tuple[Node, str]]) -> bool:
+    """Whether the users of one weight have chosen differently."""
+    chosen = {(str(n.precision.get(p)), n.sparsity[p].mask if p in n.sparsity else None) for n, p in users}
+    return len(chosen) > 1
+
+
+def _value(name: str, user: tuple[Node, str] | None, graph: Graph, store: WeightStore) -> Tensor:
+    import torch
+
+    from model.layers import unpack_mask
+    from model.trace.tensors import to_torch
+
+    weight = graph.weights[name]
+    if weight.key is None:
+        raise ExportError("The model was opened without weights, so there are none to export.", "Open it with weights.")
+    value = to_torch(store.get(weight.key)).clone()
+    if user is None:
+        return value
+    node, port = user
+    held, chosen = node.sparsity.get(port), node.precision.get(port)
+    with torch.no_grad():
+        if held and held.mask is not None:
+            value = value * unpack_mask(to_torch(store.get(held.mask)), weight.shape)
+        return chosen.format.quantize(value) if chosen else value

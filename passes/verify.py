@@ -1,0 +1,139 @@
+"""Is the captured graph the model? Both run on fresh inputs of other sizes, and their results are compared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from model.errors import PassError
+from model.graph import Graph
+from model.opening import Opened
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+Sizes = dict[str, int]
+TOLERANCE = 1e-3  # of the largest value; kernels may sum in another order at another size
+
+
+@dataclass(slots=True)
+class Verified:
+    """The largest difference over all sizes that the model takes; `faults` are what does not agree."""
+
+    max_abs_diff: float | None = None
+    sizes: list[Sizes] = field(default_factory=list)  # type: ignore[assignment]
+    faults: list[str] = field(default_factory=list)  # type: ignore[assignment]
+
+
+def verify(opened: Opened, seed: int = 0) -> Verified:
+    """Compare the original model with the one built from the graph. Raises PassError without a source's model."""
+    import torch
+
+    from model.build import build
+
+    if opened.loaded is None or opened.traced is None:
+        raise PassError("There is no original model to compare with.", "Verify a source, not a project.")
+    graph = opened.project.base
+    built = build(graph, opened.store, opened.callables)
+    found = Verified()
+    generator = torch.Generator().manual_seed(seed)
+    for sizes in _sizes(graph, opened.traced.dynamic):
+        values = _inputs(opened.loaded.example, graph, sizes, generator)
+        with torch.no_grad():
+            _compare(opened.loaded.model, built, values, sizes, graph, found)
+    if not found.sizes:
+        found.faults.append("The model ran at none of the sizes that were tried.")
+    return found
+
+
+def _sizes(graph: Graph, dynamic: Mapping[str, tuple[str, ...]]) -> Iterator[Sizes]:
+    """The example's own sizes, then others: sizes that stand at the same place change together."""
+    yield dict(graph.symbols)
+    if not dynamic:
+        return
+    groups = {s: _group(s, places) for s, places in dynamic.items() if s in graph.symbols}
+    names = sorted(set(groups.values()))
+    for first, other in ((1, 0), (3, -3), (5, 7), (2, 19)):
+        change = {g: first if g == "batch" else other for g in names}
+        changed = {s: _other(v, change[groups[s]], groups[s]) for s, v in graph.symbols.items() if s in groups}
+        yield {**graph.symbols, **changed}
+
+
+def _group(symbol: str, places: tuple[str, ...]) -> str:
+    head = symbol.split("_")[0]
+    return head if head in ("batch", "seq") else "batch" if places[0].endswith("[0]") else symbol
+
+
+def _other(value: int, change: int, group: str) -> int:
+    """A batch is given, a length is moved."""
+    return change if group == "batch" else max(1, value + change)
+
+
+def _inputs(example: dict[str, Any], graph: Graph, sizes: Sizes, generator: torch.Generator) -> dict[str, Any]:
+    """Fresh values of the example's own range; an input that the graph does not name stays as it is."""
+    import torch
+
+    ports = {n.target: n.ports.get("data_out") for n in graph.placeholders}
+    found: dict[str, Any] = {}
+    for name, value in example.items():
+        meta = ports.get(name)
+        fresh = isinstance(value, torch.Tensor) and meta is not None and value.numel()
+        found[name] = _fresh(value, meta.sizes(sizes), generator) if fresh and meta else value
+    return found
+
+
+def _fresh(value: Tensor, shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
+    """Floats of the same mean and deviation; integers drawn from those of the example, so all of them are valid."""
+    import torch
+
+    if value.is_floating_point():
+        spread = value.float().std(correction=0) if value.numel() > 1 else torch.tensor(1.0)
+        return (torch.randn(shape, generator=generator) * spread + value.float().mean()).to(value.dtype)
+    return value.reshape(-1)[torch.randint(0, value.numel(), shape, generator=generator)]
+
+
+def _compare(model: Any, built: Any, values: dict[str, Any], sizes: Sizes, graph: Graph, found: Verified) -> None:
+    import torch
+
+    names = {n.target for n in graph.placeholders}
+    torch.manual_seed(0)
+    try:
+        expected = model(**values)
+    # The user's model may refuse a size in any way.
+    except Exception:  # noqa: BLE001
+        return
+    torch.manual_seed(0)
+    try:
+        actual = built(**{k: v for k, v in values.items() if k in names})
+    # The rebuilt model failing where the original runs is what is being looked for.
+    except Exception as error:  # noqa: BLE001
+        found.faults.append(f"The rebuilt model fails at {sizes}: {type(error).__name__}: {str(error)[:200]}")
+        return
+    found.sizes.append(sizes)
+    _differ(_tensors(expected), _tensors(actual), sizes, found)
+
+
+def _tensors(value: Any) -> list[Tensor]:
+    import torch
+    import torch.utils._pytree as pytree
+
+    return [v for v in pytree.tree_leaves(value) if isinstance(v, torch.Tensor)]
+
+
+def _differ(expected: list[Tensor], actual: list[Tensor], sizes: Sizes, found: Verified) -> None:
+    import torch
+
+    if [t.shape for t in expected] != [t.shape for t in actual]:
+        found.faults.append(f"The rebuilt model's results have other shapes at {sizes}.")
+        return
+    for e, a in zip(expected, actual, strict=True):
+        if not e.numel():
+            continue
+        if not torch.equal(e.isnan(), a.isnan()):
+            found.faults.append(f"Only one of the models gives values that are not numbers at {sizes}.")
+        difference = float((e.double() - a.double()).abs().nan_to_num(0.0, 0.0).max())
+        found.max_abs_diff = max(found.max_abs_diff or 0.0, difference)
+        if difference > TOLERANCE * max(1.0, float(e.double().abs().nan_to_num().max())):
+            found.faults.append(f"The rebuilt model's results differ by {difference:.3g} at {sizes}.")

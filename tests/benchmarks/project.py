@@ -1,0 +1,54 @@
+"""Save and open a project with all of BERT-base's weights, against writing and mapping the same bytes."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from model.opening import open_source
+from model.project import load_project, save_project
+from model.weights import WeightStore
+from tests.benchmarks.record import ratio, report
+
+
+def write_plain(path: Path, arrays: list[np.ndarray[Any, Any]]) -> float:
+    """Seconds to write the arrays one after another, with fsync."""
+    start = time.perf_counter()
+    with path.open("wb") as file:
+        for array in arrays:
+            file.write(array.data if array.ndim else array.tobytes())
+        file.flush()
+        os.fsync(file.fileno())
+    return time.perf_counter() - start
+
+
+def main() -> None:
+    """Five rounds in turn; the medians are reported."""
+    folder = Path(tempfile.mkdtemp())
+    opened = open_source("config:bert?task=sequence-classification", folder)
+    store = opened.store
+    keys = {w.key for w in opened.project.base.weights.values() if w.key}
+    arrays = [store.get(k).array for k in sorted(keys)]
+    size, rounds = sum(a.nbytes for a in arrays), []
+    for i in range(5):
+        reference = write_plain(folder / "plain.bin", arrays)
+        start = time.perf_counter()
+        save_project(opened.project, store, folder / f"p{i % 2}.espalier", everything=True)
+        saved = time.perf_counter() - start
+        start = time.perf_counter()
+        load_project(folder / f"p{i % 2}.espalier", WeightStore(folder))
+        rounds.append((saved, reference, time.perf_counter() - start))
+    saved, reference, opening = (sorted(r[i] for r in rounds)[2] for i in range(3))
+    file = (folder / "p0.espalier").stat().st_size
+    report("project", {"weights_bytes": size, "file_ratio": round(file / size, 4), "target_file": 1.02,
+                       "save": ratio(saved, reference, 1.5), "open_lazily_seconds": round(opening, 3),
+                       "target_open": 0.3})  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()
