@@ -225,6 +225,7 @@ class Choice(QComboBox):
         super().__init__()
         self.values: tuple[Any, ...] = ()
         self.setPlaceholderText(MIXED)
+        self.setFixedHeight(HEIGHT)
         self.view().setVerticalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
         self.offer(values, texts)
         self.activated.connect(lambda _: self.edited.emit())

@@ -19,7 +19,7 @@ from model.errors import EspalierError, FormatError
 from model.formats.base import Format, parameters
 from model.registry import FORMATS
 
-FLOAT = "float"
+FLOAT, LEAVE = "float", "leave as it is"
 CELLS = 2
 CELL_WIDTH, CHOICE_WIDTH = 40, 78
 SHORT: dict[str, str] = {
@@ -50,10 +50,10 @@ class FormatEditor(QWidget):
 
     edited = Signal()
 
-    def __init__(self, compact: bool = False, allow_none: bool = True) -> None:
+    def __init__(self, compact: bool = False, allow_none: bool = True, allow_leave: bool = False) -> None:
         super().__init__()
         self.compact, self.allow_none = compact, allow_none
-        self.names = (*((FLOAT,) if allow_none else ()), *FORMATS)
+        self.names = (*((LEAVE,) if allow_leave else ()), *((FLOAT,) if allow_none else ()), *FORMATS)
         self.choice = Choice(self.names)
         self.choice.setAccessibleName("format")
         self.choice.edited.connect(self._format_chosen)
@@ -93,6 +93,16 @@ class FormatEditor(QWidget):
     # -- values
 
     @property
+    def left(self) -> bool:
+        """Whether nothing is to be set."""
+        return self.choice.currentIndex() >= 0 and self.choice.get() == LEAVE
+
+    def leave(self) -> None:
+        """Show that nothing is to be set."""
+        self.put(None)
+        self.choice.put(LEAVE)
+
+    @property
     def error(self) -> str:
         """Why the fields make no format; empty when they do."""
         try:
@@ -107,7 +117,7 @@ class FormatEditor(QWidget):
 
     def value(self) -> Format | None:
         """The format, None for float; raises FormatError or OptionsError."""
-        if self.choice.get() == FLOAT:
+        if self.choice.get() in (FLOAT, LEAVE):
             return None
         assert self._kind is not None
         return _make(self._kind, {name: widget.get() for name, widget in self.widgets.items()})
@@ -191,7 +201,7 @@ class FormatEditor(QWidget):
 
     def _format_chosen(self) -> None:
         name = self.choice.get()
-        cls: type[Format] | None = None if name == FLOAT else FORMATS.get(name)
+        cls: type[Format] | None = None if name in (FLOAT, LEAVE) else FORMATS.get(name)
         if cls is None or cls is not self._kind:
             self._build(cls)
             self._fill(cls)

@@ -110,7 +110,7 @@ class OutlineTree(QTreeView):
         state = Flag.State_Selected if selected else Flag.State_MouseOver if hovered else Flag.State_None
         painter.fillRect(rect, self.ground(state, look))
         if self.model().rowCount(index):
-            self._arrow(painter, QPointF(rect.right() - INDENT / 2 + LEFT + 1, rect.center().y() + 0.5), index, look)
+            self._arrow(painter, QPointF(rect.right() - 4, rect.center().y() + 0.5), index, look)
 
     def _arrow(self, painter: QPainter, at: QPointF, index: Index, look: Palette) -> None:
         painter.save()
