@@ -30,6 +30,7 @@ def field_style(palette: Palette) -> str:
     """What the fields below need beyond the window's style sheet; for the root of a form or panel."""
     return f"""
     QLineEdit {{ padding: 0 6px; border-radius: 4px; min-height: {HEIGHT - 2}px; max-height: {HEIGHT - 2}px; }}
+    QComboBox {{ border: none; padding: 0; min-height: {HEIGHT}px; max-height: {HEIGHT}px; }}
     QLineEdit#number {{ padding: 0 2px; }}
     QLineEdit[wrong="true"] {{ border-color: {palette.bad}; }}
     QLabel[role="wrong"] {{ color: {palette.bad}; font-size: 11.5px; }}
