@@ -21,7 +21,7 @@ from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QWidget
 
 from app.panels.heading import column_of, row_of
 from app.settings import data_folder
-from model.errors import EspalierError
+from model.errors import EspalierError, JobError
 
 KEPT_REPORTS = 20
 Button = tuple[str, Callable[[], object]]
@@ -31,6 +31,7 @@ class Banner(QFrame):
     """One message above the canvas, with what to do; a new one replaces the old."""
 
     show_node = Signal(str)
+    show_log = Signal()
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -56,9 +57,11 @@ class Banner(QFrame):
         return f"{self._message.text()} {self._hint.text()}".strip() if not self.isHidden() else ""
 
     def error(self, error: EspalierError) -> None:
-        """Show what happened, what to do, and the way to the node at fault."""
+        """Show what happened, what to do, and the way to the node at fault, or to the log of a job."""
         node = error.node
         buttons: list[Button] = [("Show node", lambda: self.show_node.emit(node))] if node else []
+        if isinstance(error, JobError):
+            buttons.append(("Show log", self.show_log.emit))
         self.tell(error.message, error.hint, buttons, "error")
 
     def tell(self, message: str, hint: str = "", buttons: list[Button] | None = None, kind: str = "note") -> None:

@@ -94,6 +94,9 @@ def _menu_button(actions: Actions, name: str) -> QToolButton:
     button.setMenu(actions.menus[name])
     button.setObjectName(name)
     button.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
+    shown = actions.menus[name].menuAction()
+    shown.changed.connect(lambda: button.setEnabled(shown.isEnabled()))
+    button.setEnabled(shown.isEnabled())
     button.setStyleSheet("QToolButton::menu-indicator { image: none; }")
     return button
 
@@ -110,6 +113,7 @@ class StatusLine(QStatusBar):
         self._nothing = muted("No model is open", wrap=False)
         self._nothing.setContentsMargins(12, 0, 0, 0)
         self._job = QPushButton()
+        self._job.setObjectName("job")
         self._job.setProperty("flat", True)
         self._job.setAccessibleName("What runs now")
         self._job.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)

@@ -147,6 +147,7 @@ class Window(QMainWindow):
         session.view_provider = self.view_state
         self.appearance.changed.connect(self._recolour)
         self.banner.show_node.connect(self.go_to)
+        self.banner.show_log.connect(lambda: self.show_dock("log"))
         self.loading.cancelled.connect(self._cancel_opening)
         self.status.pressed.connect(lambda: self.docks.bring("jobs"))
         CRASHES.happened.connect(self._crashed)

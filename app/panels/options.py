@@ -20,7 +20,7 @@ def make_form(options: Any, session: Session) -> QWidget:
     """A form with `value()` for an options dataclass."""
     from app.forms import Form
 
-    return Form(options)
+    return Form(type(options), options, session.document.graph if session.document else None)
 
 
 class OptionsWindow(QDialog):
@@ -42,7 +42,8 @@ class OptionsWindow(QDialog):
         self._error = warning()
         title = QLabel(spec.title)
         title.setProperty("role", "title")
-        area = QScrollArea(widgetResizable=True)
+        area = QScrollArea()
+        area.setWidgetResizable(True)
         area.setWidget(form)
         self.apply_button = QPushButton(verb)
         self.apply_button.setProperty("primary", True)

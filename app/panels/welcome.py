@@ -49,7 +49,7 @@ def _figures(path: Path) -> str:
     """Accuracy on the test split and size, as far as the demo's card tells."""
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
-        return f"{percent(data['accuracy']['test'])} held-out accuracy · {count(data['parameters'])} parameters"
+        return f"{percent(data['accuracy']['test'])} held-out accuracy\n{count(data['parameters'])} parameters"
     except (OSError, ValueError, KeyError, TypeError):
         return ""
 
@@ -108,6 +108,7 @@ class WelcomePage(QScrollArea):
             placeholderText="A folder, hf:NAME, config:bert?num_hidden_layers=2, file.py:factory or model.pt2"
         )
         self.spec.setAccessibleName("Model to open")
+        self.spec.setFixedHeight(28)
         self.spec.returnPressed.connect(self._open_spec)
         self._recent, self._left = column_of(1), column_of(6)
         page = QWidget()
