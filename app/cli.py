@@ -1,0 +1,225 @@
+"""The command line: finds the subcommand, runs it, and turns every ending into streams and an exit code.
+
+0: done. 2: the user's mistake, told in two lines. 1: a bug, with a report file. 130: stopped by Ctrl+C.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+import os
+import pkgutil
+import sys
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Protocol, TextIO
+
+import app.commands
+from app.commands.command import Answer, Command, Parser, UsageError, add_common
+from app.commands.console import Console, one_line
+from app.commands.crash import write_crash_report
+from model.errors import EspalierError, nearest
+
+PROGRAM = "main.py"
+# Read when the libraries are imported: nothing of theirs belongs on the terminal.
+QUIET = {"TRANSFORMERS_VERBOSITY": "error", "HF_HUB_DISABLE_PROGRESS_BARS": "1", "TOKENIZERS_PARALLELISM": "false"}
+
+
+class Window(Protocol):
+    """What opens the window; given by whoever starts the program, so that nothing here knows of Qt."""
+
+    def open(self, target: str | None) -> int:
+        """Show the window until it is closed; the exit code."""
+        ...
+
+    def render(self, target: str | None, file: Path, size: tuple[int, int], theme: str, panel: str | None) -> None:
+        """Draw the window offscreen into a file, with everything loaded."""
+        ...
+
+
+def main(words: list[str] | None = None, window: Window | None = None) -> int:
+    """Run the command line `words`; returns the exit code."""
+    words = sys.argv[1:] if words is None else words
+    out = sys.stdout
+    try:
+        with contextlib.redirect_stdout(sys.stderr):
+            return _dispatch(words, window, out)
+    except EspalierError as error:
+        _tell(error.message, error.hint or f"See {PROGRAM} --help.")
+        return 2
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:  # whoever read our output has gone, as `head` does
+        with contextlib.suppress(OSError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return 0
+    except MemoryError:
+        _tell("There is not enough memory for this.", "Close other programs, or use a smaller model.")
+        return 2
+    # A bug: whatever it is, the user gets one line and a file.
+    except Exception as error:  # noqa: BLE001
+        path = write_crash_report(error, words)
+        print(one_line(f"Espalier failed: {type(error).__name__}: {error}. Report: {path}"), file=sys.stderr)
+        return 1
+
+
+def process(window: Window | None = None) -> int:
+    """`main` for a process of its own: even what libraries write to file descriptor 1 goes to stderr."""
+    for name, value in QUIET.items():
+        os.environ.setdefault(name, value)
+    warnings.simplefilter("ignore")
+    sys.stdout.flush()
+    real = os.dup(1)
+    os.dup2(2, 1)
+    sys.stdout = os.fdopen(real, "w", encoding="utf-8", errors="replace")
+    return main(window=window)
+
+
+def _tell(what: str, do: str) -> None:
+    print(one_line(what), one_line(do), sep="\n", file=sys.stderr)
+
+
+def _dispatch(words: list[str], window: Window | None, out: TextIO) -> int:
+    words = _common_last(words)
+    known = commands()
+    if words and words[0] in known:
+        return _run(known[words[0]], words[1:], out)
+    if words and words[0] in ("-h", "--help", "help"):
+        print(_overview(known), file=out)
+        return 0
+    if words and not words[0].startswith("-") and not _is_target(words[0]):
+        raise UsageError(f"There is no command {words[0]!r}.", nearest(words[0], known))
+    return _window(words, window)
+
+
+def _common_last(words: list[str]) -> list[str]:
+    """`--json trace X` means `trace X --json`."""
+    lead: list[str] = []
+    rest = list(words)
+    while rest and rest[0] in ("--json", "--seed", "--plugin"):
+        count = 1 if rest[0] == "--json" else 2
+        lead, rest = lead + rest[:count], rest[count:]
+    return rest + lead if rest and not rest[0].startswith("-") else words
+
+
+def commands() -> dict[str, Command]:
+    """All subcommands by name: every module of app.commands that holds one."""
+    found: dict[str, Command] = {}
+    for info in pkgutil.iter_modules(app.commands.__path__):
+        command = getattr(importlib.import_module(f"app.commands.{info.name}"), "COMMAND", None)
+        if isinstance(command, Command):
+            found[command.name] = command
+    return dict(sorted(found.items()))
+
+
+def parser_of(command: Command) -> Parser:
+    """The parser of a subcommand."""
+    parser = Parser(command.name, f"{PROGRAM} {command.name}", command.about, command.details)
+    command.arguments(parser)
+    add_common(parser)
+    return parser
+
+
+def _run(command: Command, words: list[str], out: TextIO) -> int:
+    parser = parser_of(command)
+    if "-h" in words or "--help" in words:
+        print(parser.format_help(), end="", file=out)
+        return 0
+    found = parser.read(words)
+    console = Console(out, found.json)
+    _load_plugins(found.plugin, console)
+    try:
+        answer = command.run(found, console)
+    finally:
+        console.clear()
+    _answer(answer, console)
+    return answer.code
+
+
+def _load_plugins(files: list[str], console: Console) -> None:
+    from passes.plugins import load_plugins
+
+    load_plugins(files, console.note)
+
+
+def _answer(answer: Answer, console: Console) -> None:
+    if console.json:
+        console.out.write(json.dumps(plain(answer.data), ensure_ascii=False, allow_nan=False) + "\n")
+    else:
+        console.out.writelines(line + "\n" for line in answer.lines())
+    console.out.flush()
+
+
+def plain(value: Any) -> Any:
+    """Strict JSON: what is not finite becomes null, arrays and other numbers become lists and plain numbers."""
+    match value:
+        case float():
+            return value if value - value == 0 else None
+        case None | bool() | int() | str():
+            return value
+        case Mapping():
+            return {str(k): plain(v) for k, v in value.items()}
+        case list() | tuple() | set() | frozenset():
+            return [plain(v) for v in value]
+        case _ if hasattr(value, "tolist"):
+            return plain(value.tolist())
+        case _:
+            return str(value)
+
+
+# -- the window
+
+
+def _is_target(word: str) -> bool:
+    """Whether a first word names something to open rather than a command."""
+    return ":" in word or "." in word or "/" in word or os.path.exists(word)
+
+
+def _window_parser() -> Parser:
+    parser = Parser("The window", PROGRAM, "Opens the window, or draws it into a file.", "")
+    parser.add_argument("target", nargs="?", metavar="PATH|SOURCE", help="a project, or a model to open")
+    parser.add_argument("--screenshot", metavar="FILE", help="draw the window offscreen into a PNG and exit")
+    parser.add_argument("--size", type=_size, default=(1600, 1000), metavar="WxH", help="its size (default 1600x1000)")
+    parser.add_argument("--theme", choices=("light", "dark"), default="light", help="its theme (default light)")
+    parser.add_argument("--panel", metavar="NAME", help="the panel to bring to the front")
+    return parser
+
+
+def _size(text: str) -> tuple[int, int]:
+    width, x, height = text.lower().partition("x")
+    if not (x and width.isdigit() and height.isdigit() and 200 <= int(width) <= 8000 and 200 <= int(height) <= 8000):
+        raise UsageError(f"--size is {text!r}.", "Write width x height in pixels, such as 1600x1000.")
+    return int(width), int(height)
+
+
+def _window(words: list[str], window: Window | None) -> int:
+    found = _window_parser().read(words)
+    if window is None:
+        raise UsageError("There is no window here.", f"Use a command: {', '.join(commands())}.")
+    if found.screenshot:
+        window.render(found.target, Path(found.screenshot), found.size, found.theme, found.panel)
+        return 0
+    if not _has_display():
+        raise UsageError("There is no display, so the window cannot open.",
+                         f"Use --screenshot FILE, or a command: {', '.join(commands())}.")  # fmt: skip
+    return window.open(found.target)
+
+
+def _has_display() -> bool:
+    asked = os.environ.get("QT_QPA_PLATFORM", "").partition(":")[0]
+    if asked or not sys.platform.startswith("linux"):
+        return asked not in ("offscreen", "minimal")
+    return bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
+
+
+def _overview(known: dict[str, Command]) -> str:
+    width = max(map(len, known))
+    return "\n".join([
+        _window_parser().format_help().strip(), "", "commands (main.py COMMAND --help tells more):",
+        *(f"  {name.ljust(width)}  {c.about}" for name, c in known.items()), "",
+        "SOURCE  a Hugging Face folder, hf:NAME, config:bert?num_hidden_layers=2, file.py:factory, model.pt2,",
+        "        demo:reviews, demo:digits or demo:digits-mlp",
+        "Every command takes --json, --seed N and --plugin FILE.py.",
+    ])  # fmt: skip

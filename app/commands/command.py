@@ -1,0 +1,94 @@
+"""What a subcommand is: its name, its arguments, and a function from them to an answer."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+from app.commands.console import Console
+from model.errors import EspalierError, nearest
+
+Arguments = argparse.Namespace
+
+
+class UsageError(EspalierError):
+    """The command line itself is wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A command's result: the JSON object, the same as lines of text, and the exit code."""
+
+    data: dict[str, Any]
+    lines: Callable[[], Iterable[str]]
+    code: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A subcommand. `about` is its one line in the list of all, `details` what its own help adds."""
+
+    name: str
+    about: str
+    arguments: Callable[[Parser], None]
+    run: Callable[[Arguments, Console], Answer]
+    details: str = ""
+    aliases: tuple[str, ...] = field(default=())
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse whose faults are our errors: one line what, one line what to do."""
+
+    def __init__(self, command: str, program: str, about: str, details: str) -> None:
+        form = argparse.RawDescriptionHelpFormatter
+        text = f"{about}\n\n{details}".strip()
+        super().__init__(prog=program, description=text, formatter_class=form, allow_abbrev=False)
+        self.command = command
+
+    @property
+    def hint(self) -> str:
+        """How to find out what this command takes."""
+        return f"See {self.prog} --help."
+
+    @property
+    def flags(self) -> list[str]:
+        """All options that start with two dashes."""
+        return [o for a in self._actions for o in a.option_strings if o.startswith("--")]
+
+    def error(self, message: str) -> NoReturn:
+        """Raise instead of printing a usage text."""
+        missing = re.match(r"the following arguments are required: (.*)", message)
+        if missing:
+            raise UsageError(f"{self.command} needs {missing.group(1)}.", self.hint)
+        choice = re.match(r"argument (.*): invalid choice: '(.*)' \(choose from (.*)\)", message)
+        if choice:
+            known = re.findall(r"'([^']*)'", choice.group(3))
+            raise UsageError(f"{choice.group(1)} cannot be {choice.group(2)!r}.", nearest(choice.group(2), known))
+        raise UsageError(f"{message.removeprefix('argument ')}.", self.hint)
+
+    def read(self, words: list[str]) -> Arguments:
+        """The arguments in `words`; raises UsageError."""
+        found, extra = self.parse_known_args(words)
+        for word in extra:
+            if word.startswith("-") and len(word) > 1:
+                flag = word.partition("=")[0]
+                raise UsageError(f"{self.command} has no option {flag}.", nearest(flag, self.flags))
+        if extra:
+            raise UsageError(f"{extra[0]!r} is one argument too many for {self.command}.", self.hint)
+        return found
+
+
+def add_common(parser: Parser) -> None:
+    """What every command takes."""
+    parser.add_argument("--seed", type=int, default=0, help="equal seeds give equal results (default 0)")
+    parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
+    parser.add_argument(
+        "--plugin",
+        action="append",
+        default=[],
+        metavar="FILE.py",
+        help="load passes and formats of your own; may repeat",
+    )

@@ -1,0 +1,129 @@
+"""Where a command writes: its answer to the real stdout, all else to stderr, a progress bar to a terminal only."""
+
+from __future__ import annotations
+
+import math
+import shutil
+import sys
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TextIO
+
+THIN = "\u2009"
+BAR = 24
+
+
+class Console:
+    """The streams of one command."""
+
+    def __init__(self, out: TextIO, json: bool) -> None:
+        self.out = out
+        self.json = json
+        self._drawn = 0
+        self._last = 0.0
+
+    @property
+    def live(self) -> bool:
+        """Whether somebody watches."""
+        return not self.json and sys.stderr.isatty()
+
+    def progress(self, done: int, total: int, text: str) -> None:
+        """Draw a bar, at most ten times a second."""
+        now = time.monotonic()
+        if not self.live or now - self._last < 0.1:
+            return
+        self._last = now
+        part = min(done / total, 1.0) if total else 0.0
+        bar = "█" * round(part * BAR) + "░" * (BAR - round(part * BAR)) + " " if total else ""
+        self._draw(f"{bar}{text}"[: shutil.get_terminal_size().columns - 1])
+
+    def _draw(self, line: str) -> None:
+        sys.stderr.write("\r" + line.ljust(self._drawn))
+        sys.stderr.flush()
+        self._drawn = len(line)
+
+    def clear(self) -> None:
+        """Take the bar away."""
+        if self._drawn:
+            self._draw("")
+            sys.stderr.write("\r")
+            self._drawn = 0
+
+    def note(self, text: str) -> None:
+        """One line besides the answer."""
+        self.clear()
+        sys.stderr.write(one_line(text) + "\n")
+
+
+def one_line(text: str) -> str:
+    """`text` without line breaks."""
+    return " ".join(text.split())
+
+
+# -- numbers
+
+
+def count(value: float) -> str:
+    """14 480 258, with thin spaces."""
+    return f"{round(value):,}".replace(",", THIN)
+
+
+def size(value: float) -> str:
+    """16.7 MiB"""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if abs(value) < 1024 or unit == "GiB":
+            return f"{value:.0f}{THIN}{unit}" if unit == "B" else f"{value:.1f}{THIN}{unit}"
+        value /= 1024
+    return ""
+
+
+def big(value: float) -> str:
+    """1.32 G"""
+    for unit in ("", "k", "M", "G", "T"):
+        if abs(value) < 1000 or unit == "T":
+            return f"{value:.3g}{THIN}{unit}".strip() if unit else f"{value:.4g}"
+        value /= 1000
+    return ""
+
+
+def seconds(value: float) -> str:
+    """2.31 s or 14 ms"""
+    return f"{value * 1000:.0f}{THIN}ms" if value < 1 else f"{value:.2f}{THIN}s"
+
+
+def cell(value: Any) -> str:
+    """A value in a table."""
+    match value:
+        case None:
+            return "–"
+        case bool() | str():
+            return str(value)
+        case int():
+            return count(value)
+        case float():
+            return f"{value:.4g}" if math.isfinite(value) else str(value)
+        case tuple() | list():
+            whole = all(isinstance(v, int | str) for v in value)
+            return " × ".join(map(str, value)) if whole else ", ".join(map(cell, value))
+        case Mapping():
+            return ", ".join(f"{k} {cell(v)}" for k, v in value.items())
+        case _:
+            return str(value)
+
+
+def table(rows: Sequence[Mapping[str, Any]], indent: str = "") -> Iterable[str]:
+    """Aligned columns under their names; numbers to the right."""
+    names = list(dict.fromkeys(k for row in rows for k in row))
+    right = [all(isinstance(r.get(n), int | float | None) for r in rows) for n in names]
+    lines = [[n.replace("_", " ") for n in names], *([cell(r.get(n)) for n in names] for r in rows)]
+    widths = [max(len(line[i]) for line in lines) for i in range(len(names))]
+    for line in lines:
+        cells = (c.rjust(w) if r else c.ljust(w) for c, w, r in zip(line, widths, right, strict=True))
+        yield (indent + "  ".join(cells)).rstrip()
+
+
+def facts(pairs: Mapping[str, str], indent: str = "") -> Iterable[str]:
+    """`name  value` lines, the values aligned."""
+    width = max(map(len, pairs), default=0)
+    for name, value in pairs.items():
+        yield f"{indent}{name.ljust(width)}  {value}"

@@ -1,0 +1,38 @@
+"""A bug's traceback goes to a file, not to the user's terminal."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+import time
+import traceback
+from pathlib import Path
+
+KEPT = 20
+
+
+def crash_folder() -> Path:
+    """Where crash reports lie: with the window's own."""
+    home = Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share")
+    return home / "espalier" / "crashes"
+
+
+def write_crash_report(error: BaseException, words: list[str]) -> Path | None:
+    """The file with what happened; None where none can be written."""
+    folder = crash_folder()
+    stamp = time.strftime("%Y%m%d-%H%M%S")
+    path = folder / f"crash-{stamp}-{os.getpid()}.txt"
+    loaded = [
+        f"{n} {getattr(sys.modules[n], '__version__', '?')}" for n in ("torch", "transformers") if n in sys.modules
+    ]
+    head = [f"Espalier crash report, {stamp}", f"Python {platform.python_version()}, {platform.platform()}", *loaded]
+    text = "\n".join([*head, f"arguments: {words}", "", *traceback.format_exception(error)])
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        for old in sorted(folder.glob("crash-*.txt"))[:-KEPT]:
+            old.unlink(missing_ok=True)
+    except OSError:
+        return None
+    return path

@@ -1,0 +1,66 @@
+"""A SOURCE or PROJECT on the command line, opened: what every command that needs a model begins with."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import Generator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from app.commands.command import Arguments
+from app.commands.console import Console
+from model.graph import Graph
+from model.opening import Opened, is_project, open_any, open_source
+from model.project import Project, save_project
+from model.weights import WeightStore
+from passes.base import Context
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """An opened model and what its passes run in."""
+
+    opened: Opened
+    context: Context
+
+    @property
+    def project(self) -> Project:
+        """The project."""
+        return self.opened.project
+
+    @property
+    def store(self) -> WeightStore:
+        """Its tensors."""
+        return self.opened.store
+
+
+@contextlib.contextmanager
+def opened(spec: str, found: Arguments, console: Console) -> Generator[Target]:
+    """Open `spec` with the command's seed and inputs; its working folder goes at the end."""
+    inputs = tuple(i.strip() for i in (getattr(found, "inputs", None) or "").split(",") if i.strip())
+    with tempfile.TemporaryDirectory(prefix="espalier-", ignore_cleanup_errors=True) as folder:
+        console.progress(0, 0, f"opening {spec}")
+        result = open_any(spec, Path(folder), inputs, found.seed)
+        project = result.project
+        callables = result.callables or (_callables(project, Path(folder)) if is_project(spec) else {})
+        context = Context(result.store, found.seed, console.progress, callables, project.source.tokenizer)
+        yield Target(result, context)
+
+
+def _callables(project: Project, folder: Path) -> dict[str, Any]:
+    """Functions of opaque nodes are not in a project: its source is opened again for them."""
+    if not any(map(_needs_source, (project.base, project.graph))):
+        return {}
+    return open_source(project.source.spec, folder / "again", project.source.inputs, project.source.seed).callables
+
+
+def _needs_source(graph: Graph) -> bool:
+    return graph.runs == "module" or any(n.call == "opaque" for n in graph)
+
+
+def save(target: Target, project: Project, path: str) -> str:
+    """Write the project; returns the path as given."""
+    save_project(project, target.store, Path(path))
+    return path

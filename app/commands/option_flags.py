@@ -1,0 +1,50 @@
+"""Flags from the fields of an options dataclass: the same fields that the window's forms come from."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Literal, get_args, get_origin
+
+from app.commands.command import Arguments, Parser
+from model.codec import decode, hints
+
+
+def add_options(parser: Parser, options: type, skip: tuple[str, ...] = ()) -> None:
+    """One flag per plain field of `options`, with its help and its default."""
+    kinds = hints(options)
+    for field in dataclasses.fields(options):
+        if field.name not in skip:
+            _add(parser, field, kinds[field.name])
+
+
+def _add(parser: Parser, field: dataclasses.Field[Any], kind: Any) -> None:
+    flag = "--" + field.name.replace("_", "-")
+    default = "" if field.default in ("", dataclasses.MISSING) else f" (default {field.default})"
+    text = (str(field.metadata.get("help", "")) + default).strip() or None
+    if kind is bool:
+        parser.add_argument(flag, action="store_true", default=None, help=text)
+    elif get_origin(kind) is Literal:
+        parser.add_argument(flag, choices=get_args(kind), help=text)
+    else:
+        parser.add_argument(flag, type=kind, metavar=field.name.upper(), help=text)
+
+
+def read_options(options: type, found: Arguments, **given: Any) -> Any:
+    """The options as given on the command line; raises OptionsError."""
+    names = [f.name for f in dataclasses.fields(options)]
+    values = {n: getattr(found, n) for n in names if getattr(found, n, None) is not None}
+    checked = decode(options, {**values, **given})
+    for field in dataclasses.fields(options):
+        _in_range(field, getattr(checked, field.name))
+    return checked
+
+
+def _in_range(field: dataclasses.Field[Any], value: Any) -> None:
+    from model.errors import OptionsError
+
+    low, high = field.metadata.get("min"), field.metadata.get("max")
+    flag = "--" + field.name.replace("_", "-")
+    if isinstance(value, int | float) and low is not None and value < low:
+        raise OptionsError(f"{flag} is {value}.", f"It must be at least {low}.")
+    if isinstance(value, int | float) and high is not None and value > high:
+        raise OptionsError(f"{flag} is {value}.", f"It must be at most {high}.")

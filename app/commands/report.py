@@ -1,0 +1,132 @@
+"""`report`: what the analyses find, as tables on the terminal or in a file."""
+
+from __future__ import annotations
+
+import csv
+import html
+import io
+import json
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from app.commands.command import Answer, Arguments, Command, Parser, UsageError
+from app.commands.console import Console, cell, facts, table
+from app.commands.opening import opened
+from model.errors import OptionsError, nearest
+from model.recipe import Step
+from model.registry import PASSES
+from passes.base import Report, run_step
+
+DEFAULT = "graph,parameters,cost"
+
+
+def _arguments(parser: Parser) -> None:
+    parser.add_argument("target", metavar="SOURCE|PROJECT", help="the model")
+    names = ", ".join(n for n, spec in PASSES.items() if spec.kind == "analysis")
+    parser.add_argument("--what", metavar="a,b", default=DEFAULT, help=f"reports: {names} (default {DEFAULT})")
+    parser.add_argument("-o", "--output", metavar="FILE", help="write a .csv, .html or .json file")
+
+
+def _run(found: Arguments, console: Console) -> Answer:
+    names = [_analysis(n.strip()) for n in found.what.split(",") if n.strip()]
+    if not names:
+        raise UsageError("--what names no report.", f"Name some, such as {DEFAULT}.")
+    write = _writer(found.output) if found.output else None
+    with opened(found.target, found, console) as target:
+        steps = [Step(n, PASSES.get(n).options(), found.seed) for n in names]
+        reports = [run_step(target.project.graph, s, target.context).report for s in steps]
+    rows = [{"report": r.pass_name, **row} for r in reports for row in r.rows]
+    data: dict[str, Any] = {"rows": rows, "summary": {r.pass_name: r.summary for r in reports}}
+    if write:
+        data["output"] = _write(found.output, write(reports, data))
+    return Answer(data, lambda: _lines(reports) if not write else [f"written to {found.output}"])
+
+
+def _analysis(name: str) -> str:
+    known = [n for n, spec in PASSES.items() if spec.kind == "analysis"]
+    if name not in known:
+        raise OptionsError(f"There is no report {name!r}.", nearest(name, known))
+    return name
+
+
+def _lines(reports: list[Report]) -> Iterable[str]:
+    for number, report in enumerate(reports):
+        if number:
+            yield ""
+        yield PASSES.get(report.pass_name).title
+        yield from facts({k.replace("_", " "): cell(v) for k, v in report.summary.items()}, "  ")
+        if report.rows:
+            yield ""
+            yield from table(report.rows, "  ")
+
+
+# -- files
+
+Writer = Callable[[list[Report], dict[str, Any]], str]
+
+
+def _writer(path: str) -> Writer:
+    kind = Path(path).suffix.lower()
+    if kind not in _WRITERS:
+        raise UsageError(f"{path} has no known kind.", f"End it in {', '.join(_WRITERS)}.")
+    return _WRITERS[kind]
+
+
+def _write(path: str, text: str) -> str:
+    try:
+        Path(path).write_text(text, encoding="utf-8", newline="")
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written ({error.strerror}).", "Choose another file.") from error
+    return path
+
+
+def _csv(reports: list[Report], data: dict[str, Any]) -> str:
+    """One table; with several reports their columns stand side by side, and the first tells which it is."""
+    rows: list[dict[str, Any]] = data["rows"] if len(reports) > 1 else [dict(r) for r in reports[0].rows]
+    names = list(dict.fromkeys(k for row in rows for k in row))
+    out = io.StringIO()
+    writer = csv.DictWriter(out, names, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows({k: _bare(v) for k, v in row.items()} for row in rows)
+    return out.getvalue()
+
+
+def _bare(value: Any) -> Any:
+    if isinstance(value, tuple | list):
+        return " ".join(map(str, value))
+    return "" if value is None else value
+
+
+def _html(reports: list[Report], data: dict[str, Any]) -> str:
+    style = (
+        "body{font:14px system-ui,sans-serif;margin:2rem}table{border-collapse:collapse;margin:.5rem 0 2rem}"
+        "th,td{padding:.2rem .7rem;text-align:left;border-bottom:1px solid #ddd}td.n{text-align:right;"
+        "font-variant-numeric:tabular-nums}"
+    )
+    head = f'<meta charset="utf-8"><title>Report</title><style>{style}</style>'
+    return f'<!doctype html><html lang="en">{head}{"".join(_section(r) for r in reports)}</html>\n'
+
+
+def _section(report: Report) -> str:
+    names = list(dict.fromkeys(k for row in report.rows for k in row))
+    head = "".join(f"<th>{html.escape(n.replace('_', ' '))}</th>" for n in names)
+    rows = "".join("<tr>" + "".join(_td(row.get(n)) for n in names) + "</tr>" for row in report.rows)
+    told = ", ".join(f"{k.replace('_', ' ')}: {cell(v)}" for k, v in report.summary.items())
+    title = html.escape(PASSES.get(report.pass_name).title)
+    return f"<h2>{title}</h2><p>{html.escape(told)}</p><table><tr>{head}</tr>{rows}</table>"
+
+
+def _td(value: Any) -> str:
+    kind = ' class="n"' if isinstance(value, int | float) and not isinstance(value, bool) else ""
+    return f"<td{kind}>{html.escape(cell(value))}</td>"
+
+
+def _json(reports: list[Report], data: dict[str, Any]) -> str:
+    from app.cli import plain
+
+    return json.dumps(plain(data), ensure_ascii=False, indent=1, allow_nan=False) + "\n"
+
+
+_WRITERS: dict[str, Writer] = {".csv": _csv, ".html": _html, ".json": _json}
+COMMAND = Command("report", "prints or writes what the analyses find", _arguments, _run)

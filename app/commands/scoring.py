@@ -1,0 +1,50 @@
+"""The score as the commands show it: measured where there is data, figures in a row."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from app.commands.command import Arguments, Parser
+from app.commands.console import big, count, size
+from app.commands.opening import Target
+from app.commands.option_flags import add_options, read_options
+from model.graph import Graph
+from model.recipe import Step
+from passes.analysis.evaluate import EvaluateOptions
+from passes.base import run_step
+from passes.score import static_score
+
+
+def add_data(parser: Parser) -> None:
+    """--data and what belongs to it."""
+    add_options(parser, EvaluateOptions)
+
+
+def data_options(found: Arguments, target: Target) -> EvaluateOptions | None:
+    """What to measure on: --data, or the data that a demo was trained on, or None."""
+    data = found.data or target.project.source.data
+    return read_options(EvaluateOptions, found, data=data) if data else None
+
+
+def score(graph: Graph, target: Target, options: EvaluateOptions | None) -> dict[str, Any]:
+    """The score's figures; accuracy and loss are None without data."""
+    if options is None:
+        return asdict(static_score(graph))
+    step = Step("evaluate", options, target.context.seed)
+    return dict(run_step(graph, step, target.context).report.summary)
+
+
+def figures(found: dict[str, Any]) -> dict[str, str]:
+    """Name → figure with its unit."""
+    accuracy, loss = found["accuracy"], found["loss"]
+    return {
+        "accuracy": "–" if accuracy is None else f"{accuracy:.4f}",
+        "loss": "–" if loss is None else f"{loss:.4f}",
+        "size": size(found["size_bytes"]),
+        "weight bits": f"{found['weight_bits']:.2f}",
+        "activation bits": f"{found['activation_bits']:.2f}",
+        "sparsity": f"{found['sparsity']:.1%}",
+        "BitOPs": big(found["bitops"]),
+        "memory density": f"{found['memory_density']:.2f}",
+    } | ({"samples": count(found["samples"])} if "samples" in found else {})

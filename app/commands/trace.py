@@ -1,0 +1,85 @@
+"""`trace`: capture a model as a graph, and check that the graph is the model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from app.commands.command import Answer, Arguments, Command, Parser, UsageError
+from app.commands.console import Console, count, facts, seconds
+from app.commands.opening import Target, opened, save
+from model.opening import is_project
+from passes.analysis.graph import summarise
+
+
+def _arguments(parser: Parser) -> None:
+    parser.add_argument("source", metavar="SOURCE", help="the model")
+    parser.add_argument("--inputs", metavar="a,b", help="the inputs to trace with (default: the usual ones)")
+    parser.add_argument("-o", "--output", metavar="P.espalier", help="save as a project")
+    parser.add_argument("--svg", metavar="FILE", help="draw the graph")
+    parser.add_argument("--verify", action="store_true", help="compare original and rebuilt model at other sizes")
+
+
+def _run(found: Arguments, console: Console) -> Answer:
+    if is_project(found.source):
+        raise UsageError("A project is traced already.", "Name a source, or use report.")
+    with opened(found.source, found, console) as target:
+        data = _data(target)
+        if found.verify:
+            _verify(target, data, console)
+        if found.output:
+            data["output"] = save(target, target.project, found.output)
+        if found.svg:
+            data["svg"] = _draw(target, found.svg)
+    code = 1 if any(p["severity"] == "error" for p in data["problems"]) else 0
+    return Answer(data, lambda: _lines(data), code)
+
+
+def _data(target: Target) -> dict[str, Any]:
+    traced = target.opened.traced
+    assert traced is not None
+    problems = [{"node": p.node, "message": p.message, "severity": p.severity} for p in target.opened.problems]
+    return {**summarise(target.project.base), "dynamic": dict(traced.dynamic), "fixed": list(traced.fixed),
+            "problems": problems, "seconds": dict(traced.seconds), "max_abs_diff": None}  # fmt: skip
+
+
+def _verify(target: Target, data: dict[str, Any], console: Console) -> None:
+    from passes.verify import verify
+
+    console.progress(0, 0, "verifying")
+    found = verify(target.opened, target.context.seed)
+    data["max_abs_diff"] = found.max_abs_diff
+    data["verified"] = found.sizes
+    data["problems"] += [{"node": None, "message": m, "severity": "error"} for m in found.faults]
+
+
+def _draw(target: Target, path: str) -> str:
+    from app.canvas.svg import to_svg
+
+    try:
+        Path(path).write_text(to_svg(target.project.base), encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written ({error.strerror}).", "Choose another file.") from error
+    return path
+
+
+def _lines(data: dict[str, Any]) -> Iterable[str]:
+    names = ("nodes", "edges", "parameters", "depth")
+    shown = {n: count(data[n]) for n in names}
+    shown["kinds"] = ", ".join(f"{k} {v}" for k, v in data["kinds"].items())
+    shown["ops"] = ", ".join(f"{k} {v}" for k, v in data["ops"].items())
+    shown["free sizes"] = ", ".join(f"{s} = {', '.join(p)}" for s, p in data["dynamic"].items()) or "none"
+    shown["fixed sizes"] = ", ".join(data["fixed"]) or "none"
+    shown["seconds"] = ", ".join(f"{k} {seconds(v)}" for k, v in data["seconds"].items())
+    if "verified" in data:
+        difference = data["max_abs_diff"]
+        told = "–" if difference is None else f"{difference:.3g}"
+        shown["largest difference"] = f"{told} at {len(data['verified'])} sizes"
+    shown |= {k: data[k] for k in ("output", "svg") if k in data}
+    yield from facts(shown)
+    for problem in data["problems"]:
+        yield f"{problem['severity']}: {problem['message']}"
+
+
+COMMAND = Command("trace", "captures a model as a graph", _arguments, _run)

@@ -1,0 +1,33 @@
+"""Starts Espalier: a headless subcommand, or the window."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+
+class _Window:
+    """Loads Qt only when a window is wanted."""
+
+    def open(self, target: str | None) -> int:
+        """Show the window until it is closed."""
+        from app.application import open_window
+
+        return open_window(target)
+
+    def render(self, target: str | None, file: Path, size: tuple[int, int], theme: str, panel: str | None) -> None:
+        """Draw the window into a file."""
+        from app.application import render_screenshot
+
+        render_screenshot(target, str(file), size, theme, panel)
+
+
+def main() -> int:
+    """The program's entry point; returns the exit code."""
+    from app.cli import process
+
+    return process(_Window())
+
+
+if __name__ == "__main__":
+    sys.exit(main())
