@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
+from model.ops import category
 from model.registry import PASSES
 from passes.base import NoOptions, PassSpec
 from passes.select import Select
@@ -41,9 +42,12 @@ def select_alike(window: Window) -> None:
 
 
 def default_select(window: Window) -> Select:
-    """The selected nodes, or all of type linear."""
-    chosen = window.session.selection
-    return Select("name", chosen) if 0 < len(chosen) <= BY_HAND else Select("type", ("linear",))
+    """The selected nodes, or all linear and convolution layers that the graph has."""
+    chosen, document = window.session.selection, window.session.document
+    if 0 < len(chosen) <= BY_HAND:
+        return Select("name", chosen)
+    ops = {n.op for n in document.graph if category(n) == "linear" and "weight" in n.weights} if document else set()
+    return Select("type", tuple(sorted(ops)) or ("linear",))
 
 
 def default_options(window: Window, spec: PassSpec) -> Any:

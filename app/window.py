@@ -162,21 +162,21 @@ class Window(QMainWindow):
     def _opened(self) -> None:
         document = self.session.document
         self.furnish()
-        self._show_page()
-        self.canvas.set_graph(document.graph if document else None)
-        self.canvas.set_problems({p.node: p.message for p in self.session.problems if p.node})
         if document:
             self.banner.hide()
-            if view := document.project.view.get("canvas"):
-                self.canvas.restore(view)
             self.settings.add_recent(str(document.path or document.project.source.spec))
         else:
             self.welcome.refresh(leftovers())
+        self._show_page()
         self._refresh()
+        self.canvas.set_graph(document.graph if document else None)
+        self.canvas.set_problems({p.node: p.message for p in self.session.problems if p.node})
+        if document and (view := document.project.view.get("canvas")):
+            self.canvas.restore(view)
 
     def _changed(self, change: Change) -> None:
-        self.canvas.set_graph(change.after.graph, change.delta)
         self._refresh()
+        self.canvas.set_graph(change.after.graph, change.delta)
 
     def _saved(self) -> None:
         document = self.session.document

@@ -92,6 +92,7 @@ class Figure(QWidget):
         self._role(self._change, "tone", tone)
         self._change.setText(change)
         self.setAccessibleDescription(self.text)
+        self.setMinimumWidth(max(self.minimumWidth(), self.sizeHint().width()))  # neighbours keep their places
 
     def _judge(self, now: float | None, before: float | None) -> tuple[str, str]:
         entry = self._entry

@@ -1,0 +1,153 @@
+"""What tests of the window share: a session whose jobs are answered by the test, and a small model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PySide6.QtCore import QCoreApplication, QEvent, QSettings
+from PySide6.QtWidgets import QApplication
+from pytestqt.qtbot import QtBot
+
+import app.session
+from app.session import Session
+from app.settings import Settings
+from app.style import Appearance
+from app.window import Window
+from model.graph import Graph, Node, Ref
+from model.meta import TensorMeta, Weight
+from model.project import Project
+from model.recipe import Recipe
+from model.source import SourceInfo
+from passes.jobs import Done, Event, Failed, Job, JobEvent, JobInfo, OpenJob, OpenResult, Progress, Started, Stopped
+
+Listener = Callable[[JobEvent], None]
+
+
+class FakeRunner:
+    """Takes jobs and answers when the test says so; no thread, no process."""
+
+    def __init__(self, listener: Listener) -> None:
+        self._listener = listener
+        self.waiting: list[JobInfo] = []
+        self.count = 0
+
+    def submit(self, title: str, job: Job, *, urgent: bool = False) -> JobInfo:
+        """Queue a job."""
+        self.count += 1
+        info = JobInfo(self.count, title, job)
+        self.waiting.append(info)
+        return info
+
+    def tell(self, info: JobInfo, event: Event) -> None:
+        """Send an event as the real runner does."""
+        match event:
+            case Started():
+                info.state = "running"
+            case Progress():
+                info.progress = event
+            case Done() | Failed() | Stopped():
+                info.state, info.finished = type(event).__name__.lower(), info.started + 1.5
+                self.waiting.remove(info)
+            case _:
+                pass
+        self._listener(JobEvent(info, event))
+
+    def finish(self, result: Any) -> JobInfo:
+        """Let the oldest job end with a result."""
+        info = self.waiting[0]
+        self.tell(info, Started())
+        self.tell(info, Done(result))
+        return info
+
+    def cancel(self, number: int) -> None:
+        """Stop a job at once."""
+        self.tell(next(j for j in self.waiting if j.id == number), Stopped())
+
+    def close(self) -> None:
+        """Nothing runs."""
+
+
+def small_graph() -> Graph:
+    """x → fc1 → dropout → fc2 → output, without weights in memory."""
+    flat, wide = TensorMeta(("batch", 8), "float32"), TensorMeta(("batch", 4), "float32")
+    linear = {"data_in": flat, "weight": TensorMeta((8, 8), "float32"), "data_out": flat}
+    last = {"data_in": flat, "weight": TensorMeta((4, 8), "float32"), "data_out": wide}
+    nodes = [
+        Node("x", "placeholder", "placeholder", "x", ports={"data_out": flat}),
+        Node("fc1", "linear", "call_module", "fc1", (Ref("x"),), ports=linear, weights={"weight": "fc1.weight"},
+             module_path="fc1"),
+        Node("drop", "dropout", "call_module", "drop", (Ref("fc1"),), ports={"data_in": flat, "data_out": flat},
+             attrs={"p": 0.1}, module_path="drop"),
+        Node("fc2", "linear", "call_module", "fc2", (Ref("drop"),), ports=last, weights={"weight": "fc2.weight"},
+             module_path="fc2"),
+        Node("output", "output", "output", "output", (Ref("fc2"),)),
+    ]  # fmt: skip
+    weights = {"fc1.weight": Weight(None, (8, 8), "float32"), "fc2.weight": Weight(None, (4, 8), "float32")}
+    return Graph({n.id: n for n in nodes}, weights, ("output",), "tensor", {"batch": 2})
+
+
+def small_project(data: str | None = None) -> Project:
+    """A project on the small graph."""
+    graph = small_graph()
+    return Project(SourceInfo("demo:small", "Small", ("x",), data=data), graph, Recipe(), graph)
+
+
+@pytest.fixture
+def runner(monkeypatch: pytest.MonkeyPatch) -> list[FakeRunner]:
+    """The fake runners that sessions made, oldest first."""
+    made: list[FakeRunner] = []
+
+    def make(listener: Listener) -> FakeRunner:
+        made.append(FakeRunner(listener))
+        return made[-1]
+
+    monkeypatch.setattr(app.session, "JobRunner", make)
+    return made
+
+
+@pytest.fixture
+def session(qtbot: QtBot, runner: list[FakeRunner]) -> Iterator[Session]:
+    """A session without a worker."""
+    made = Session()
+    yield made
+    made.shutdown()
+    made.deleteLater()
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    """Settings in a file of the test's own."""
+    return Settings(QSettings(str(tmp_path / "settings.ini"), QSettings.Format.IniFormat))
+
+
+@pytest.fixture
+def window(qtbot: QtBot, qapp: QApplication, runner: list[FakeRunner], settings: Settings) -> Iterator[Window]:
+    """The window, furnished and shown, with no model open."""
+    appearance = Appearance(qapp, "light")
+    made = Window(Session(), settings, appearance)
+    made.resize(1200, 800)
+    made.show()
+    made.furnish()
+    yield made
+    made.leave()
+    made.session.deleteLater()
+    made.deleteLater()
+    appearance.deleteLater()
+    QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+
+
+@pytest.fixture
+def opened(window: Window, runner: list[FakeRunner]) -> Window:
+    """The window with the small model."""
+    open_small(window, runner)
+    return window
+
+
+def open_small(window: Window, runner: list[FakeRunner], project: Project | None = None) -> None:
+    """Open the small model as the worker would."""
+    window.begin_opening("demo:small")
+    assert isinstance(runner[-1].waiting[0].job, OpenJob)
+    runner[-1].finish(OpenResult(project or small_project(), {}, (), {}))

@@ -1,0 +1,171 @@
+"""The window: pages, title, docks, dropping, closing with unsaved edits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import QMimeData, QPoint, Qt, QUrl
+from PySide6.QtGui import QDropEvent
+from PySide6.QtWidgets import QFileDialog, QMessageBox
+from pytestqt.qtbot import QtBot
+
+from app.window import Window
+from model.errors import PassError
+from passes.jobs import Failed, LogLine, OpenJob, Progress, SaveJob, Started
+from tests.gui.conftest import FakeRunner, open_small
+
+pytestmark = pytest.mark.gui
+
+
+def remove_dropout(window: Window) -> None:
+    window.actions_table.run("remove_dropout")
+
+
+def test_starts_on_the_welcome_page_without_docks(window: Window) -> None:
+    assert window.pages.currentWidget() is window.welcome
+    assert not any(d.isVisible() for d in window.docks.docks.values())
+    assert window.windowTitle() == "Espalier"
+
+
+def test_first_paint_does_not_wait_for_the_panels(window: Window) -> None:
+    fresh = Window(window.session, window.settings, window.appearance)
+    assert not fresh.furnished and "canvas" not in fresh.__dict__
+    fresh.deleteLater()
+
+
+def test_opening_shows_progress_then_the_graph(window: Window, runner: list[FakeRunner]) -> None:
+    window.begin_opening("demo:small")
+    assert window.pages.currentWidget() is window.loading
+    runner[0].tell(runner[0].waiting[0], Started())
+    runner[0].tell(runner[0].waiting[0], Progress(0, 0, "capturing"))
+    assert window.loading._text.text() == "capturing"
+    runner[0].waiting.clear()
+    open_small(window, runner)
+    assert window.pages.currentWidget() is window.canvas
+    assert window.canvas.graph is window.session.document.graph  # type: ignore[union-attr]
+    assert all(d.isVisible() for n, d in window.docks.docks.items() if n in ("outline", "recipe", "inspector"))
+    assert window.settings.recent == ["demo:small"]
+
+
+def test_a_failed_opening_returns_to_the_welcome_page_and_says_why(window: Window, runner: list[FakeRunner]) -> None:
+    window.begin_opening("nothing")
+    info = runner[0].waiting[0]
+    runner[0].tell(info, Started())
+    runner[0].tell(info, Failed("There is no 'nothing'.", "Give a folder."))
+    assert window.pages.currentWidget() is window.welcome
+    assert window.banner.text == "There is no 'nothing'. Give a folder."
+
+
+def test_cancelling_the_opening(window: Window, qtbot: QtBot) -> None:
+    window.begin_opening("demo:small")
+    window.loading.cancelled.emit()
+    assert window.pages.currentWidget() is window.welcome and not window.banner.text
+
+
+def test_title_follows_the_edits(opened: Window) -> None:
+    assert opened.windowTitle() == "Small[*] — Espalier" and not opened.isWindowModified()
+    remove_dropout(opened)
+    assert opened.isWindowModified() and opened.title.text() == "Small*"
+    opened.actions_table.run("undo")
+    assert not opened.isWindowModified()
+
+
+def test_undo_and_redo_say_what_they_do(opened: Window) -> None:
+    actions = opened.actions_table.actions
+    assert not actions["undo"].isEnabled()
+    remove_dropout(opened)
+    assert actions["undo"].text() == "Undo Remove dropout" and actions["undo"].iconText() == "↶ Undo"
+    opened.actions_table.run("undo")
+    assert actions["redo"].text() == "Redo Remove dropout"
+
+
+def test_every_enabled_action_runs(opened: Window, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app.errors.QDesktopServices.openUrl", lambda url: True)
+    for row in opened.actions_table.rows:
+        if row.id not in ("quit", "close"):
+            opened.actions_table.run(row.id)
+    for dialog in opened.findChildren(QFileDialog):
+        dialog.close()
+    assert opened.session.document
+
+
+def test_shortcuts_are_unique(window: Window) -> None:
+    keys = [k.toString() for a in window.actions_table.actions.values() for k in a.shortcuts()]
+    assert len(keys) == len(set(keys))
+
+
+def test_selection_goes_both_ways(opened: Window) -> None:
+    opened.session.select(("fc1",))
+    assert opened.canvas.selection() == ("fc1",)
+    opened.canvas.select(("fc2",))
+    assert opened.session.selection == ("fc2",)
+
+
+def test_problem_with_a_node_leads_to_it(opened: Window) -> None:
+    opened.session.problem.emit(PassError("fc2 is odd.", "Look.", "fc2"))
+    opened.banner.show_node.emit("fc2")
+    assert opened.session.selection == ("fc2",)
+
+
+def drop(window: Window, path: Path) -> None:
+    data = QMimeData()
+    data.setUrls([QUrl.fromLocalFile(str(path))])
+    buttons, keys = Qt.MouseButton.LeftButton, Qt.KeyboardModifier.NoModifier
+    window.dropEvent(QDropEvent(QPoint(5, 5), Qt.DropAction.CopyAction, data, buttons, keys))
+
+
+def test_a_dropped_folder_is_opened(window: Window, runner: list[FakeRunner], tmp_path: Path) -> None:
+    drop(window, tmp_path)
+    job = runner[0].waiting[0].job
+    assert isinstance(job, OpenJob) and job.spec == str(tmp_path)
+
+
+def ask(window: Window, button: QMessageBox.StandardButton) -> None:
+    window.close()
+    box = window.findChild(QMessageBox)
+    assert isinstance(box, QMessageBox) and window.isVisible()
+    box.button(button).click()
+
+
+def test_closing_asks_about_unsaved_edits(opened: Window) -> None:
+    remove_dropout(opened)
+    ask(opened, QMessageBox.StandardButton.Cancel)
+    assert opened.isVisible()
+
+
+def test_discarding_closes(opened: Window) -> None:
+    remove_dropout(opened)
+    ask(opened, QMessageBox.StandardButton.Discard)
+    assert not opened.isVisible()
+
+
+def test_saving_first_closes_when_it_is_saved(opened: Window, runner: list[FakeRunner], tmp_path: Path) -> None:
+    remove_dropout(opened)
+    opened.session.document.path = tmp_path / "a.espalier"  # type: ignore[union-attr]
+    ask(opened, QMessageBox.StandardButton.Save)
+    save = next(j for j in runner[0].waiting if isinstance(j.job, SaveJob))
+    runner[0].tell(save, LogLine("writing"))
+    from passes.jobs import Done
+
+    assert opened.isVisible()
+    runner[0].tell(save, Done({}))
+    assert not opened.isVisible()
+
+
+def test_docks_are_remembered(opened: Window) -> None:
+    opened.docks.docks["outline"].close()
+    opened.leave()
+    again = Window(opened.session, opened.settings, opened.appearance)
+    again.show()
+    again.furnish()
+    assert again.docks.docks["outline"].isHidden() and not again.docks.docks["recipe"].isHidden()
+    again.hide()
+    again.deleteLater()
+
+
+def test_theme_changes_at_once(opened: Window) -> None:
+    opened.actions_table.run("theme_dark")
+    assert opened.appearance.palette.dark and opened.settings.mode == "dark"
+    assert opened.canvas.tokens.dark
+    opened.actions_table.run("theme_light")
