@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from math import ceil
 
 from app.theme import NODE_LABEL, SECONDARY
 from model.graph import Node
@@ -23,7 +24,14 @@ TITLES: dict[str, str] = {
 }  # fmt: skip
 BADGE_ROOM = 62.0
 NODE_HEIGHT = 40.0
-_NARROW, _WIDE = "fijlrtI.,:;'|!()[]·-/ ", "mwMWGOQ@%→×"
+_ADVANCES: dict[str, float] = {
+    letter: width
+    for width, letters in (
+        (0.3, " ',.IJijl·"), (0.35, "-/:;\\f|"), (0.4, "!()[]rt›"), (0.5, "\"*_`sz"), (0.55, "?Lc"),
+        (0.6, "FPTYaekovxy"), (0.7, "ABCRVXZ"), (0.75, "DGHNU"), (0.8, "&OQw"), (0.85, "#+<=>M^~×→↳−"), (1.0, "%m@W…"),
+    )
+    for letter in letters
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,10 +45,12 @@ class Caption:
 
 
 def text_width(text: str, size: float, bold: bool = False) -> float:
-    """About how wide `text` is at `size` px in a wide UI font."""
-    narrow = sum(c in _NARROW for c in text)
-    wide = sum(c in _WIDE for c in text)
-    return size * (0.61 * len(text) - 0.24 * narrow + 0.24 * wide) * (1.1 if bold else 1.0)
+    """About how wide `text` is at `size` px in a wide UI font (DejaVu Sans; most others are narrower)."""
+    return size * sum(map(_advance, text)) * (1.13 if bold else 1.0)
+
+
+def _advance(letter: str) -> float:
+    return _ADVANCES.get(letter, 0.65)
 
 
 def shape_text(meta: TensorMeta | None) -> str:
@@ -98,7 +108,7 @@ def _caption(
     name = name or title(op)
     badge = BADGE_ROOM if row.quantisable else 0.0
     need = max(text_width(name, NODE_LABEL) + badge, text_width(detail, SECONDARY) + badge * 0.6)
-    width = min(max(8 * round((need + 30) / 8), 104), 248)
+    width = min(max(8 * ceil((need + 27) / 8), 104), 272)
     return Caption(name, detail, row.category, float(width))
 
 

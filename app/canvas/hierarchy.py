@@ -115,7 +115,7 @@ def open_all(tree: Hierarchy) -> frozenset[str]:
 def default_open(tree: Hierarchy, limit: int = 60) -> frozenset[str]:
     """Open as deep as stays readable; of identical siblings only the first, and no mere arithmetic on shapes."""
     chosen: set[str] = set()
-    visible = len(tree.groups[0].children)
+    visible = float(len(tree.groups[0].children))
     level = [0]
     while level:
         following: list[int] = []
@@ -126,12 +126,19 @@ def default_open(tree: Hierarchy, limit: int = 60) -> frozenset[str]:
                     continue
                 group = tree.groups[~child]
                 seen.add(group.key)
-                if visible + len(group.children) - 1 <= limit:
-                    visible += len(group.children) - 1
+                more = _burden(tree, group)
+                if visible + more <= limit:
+                    visible += more
                     chosen.add(group.path)
                     following.append(~child)
         level = following
     return frozenset(chosen)
+
+
+def _burden(tree: Hierarchy, group: Group) -> float:
+    """How much a group adds to what must be read when it opens; repeated blocks are read at a glance."""
+    keys = [tree.groups[~c].key if c < 0 else -1 - c for c in group.children]
+    return len(set(keys)) + 0.2 * (len(keys) - len(set(keys))) - 1
 
 
 TELLING = {"linear", "matmul", "norm", "embedding"}

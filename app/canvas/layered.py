@@ -6,6 +6,7 @@ Long wires get a slot of their own in every layer that they pass: they run throu
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -18,6 +19,7 @@ Point = tuple[float, float]  # (across, along)
 Pull = tuple[float, int]  # how strongly, and at which port of the lower part
 GAP_LEAST, GAP_BORDER, GAP_MOST = 24.0, 12.0, 60.0
 SNAP = 8.0
+NEAR_DOOR = 48.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +30,7 @@ class Box:
     along: float
     ins: tuple[float, ...] = ()
     outs: tuple[float, ...] = ()
+    group: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +58,7 @@ class Drawing:
     across: float
     along: float
     routes: list[list[Point]]
+    labels: list[tuple[float, float, float]]
 
 
 def draw(boxes: Sequence[Box], wires: Sequence[Wire], frame: Frame) -> Drawing:
@@ -134,10 +138,11 @@ class _Sketch:
         return (3.0 if only else 1.0), port
 
     def _links(self, pairs: dict[tuple[int, int], Pull]) -> None:
+        fan_out, fan_in = Counter(u for u, _ in pairs), Counter(v for _, v in pairs)
         for (u, v), (pull, port) in pairs.items():
             mine, its = self._grip(u, False, 0), self._grip(v, True, port)
-            self.parts[u].downs.append(Link(v, mine, its, pull))
-            self.parts[v].ups.append(Link(u, its, mine, pull))
+            self.parts[u].downs.append(Link(v, mine, its, pull, pull / fan_in[v]))
+            self.parts[v].ups.append(Link(u, its, mine, pull, pull / fan_out[u]))
 
     def _grip(self, item: int, top: bool, port: int) -> float:
         """Where links pull at a part. A group is held at its main doors when they stand one above the other,
@@ -162,7 +167,7 @@ class _Sketch:
             for i in doors:
                 link = preferred(self.parts, getattr(self.parts[i], side))
                 wish = self.parts[link.to].left + link.its - link.mine if link else self.parts[i].left
-                fixed = main is not None and i == start
+                fixed = main is not None and i == start and abs(main - wish) < NEAR_DOOR
                 wishes.append(main if fixed and main is not None else wish)
                 pulls.append(1000.0 if fixed else 1.0)
             rooms = [2.0 + PORT] * (len(doors) - 1)
@@ -192,7 +197,31 @@ class _Sketch:
         routes = [self._route(k, joints, tops, bottoms, along) for k in range(len(self.wires))]
         ins = [parts[i].left + 1 for i in range(self.first, self.last)]
         outs = [parts[i].left + 1 for i in range(self.last, self.count)]
-        return Drawing(at, ins, outs, across, along, routes)
+        labels = self._labels(joints, tops, bottoms, across)
+        return Drawing(at, ins, outs, across, along, routes, labels)
+
+    def _labels(
+        self, joints: list[tuple[float, float]], tops: list[float], bottoms: list[float], across: float
+    ) -> list[tuple[float, float, float]]:
+        """For each wire that leads straight from or to a group: where a label may stand, and how wide it may be."""
+        spans: dict[int, list[tuple[float, float, int]]] = {}
+        for k, route in enumerate(self.routes):
+            ends = [joints[k][0], *(self._middle(v) for v in route[1:-1]), joints[k][1]]
+            for u, (x, y) in zip(route, pairwise(ends), strict=False):
+                spans.setdefault(self.parts[u].rank, []).append((min(x, y), max(x, y), k))
+        labels = [(0.0, 0.0, 0.0)] * len(self.routes)
+        for k, route in enumerate(self.routes):
+            x, end = joints[k][0], joints[k][1] if len(route) == 2 else self._middle(route[1])
+            if abs(x - end) < 1 and self._is_telling(route):
+                r = self.parts[route[0]].rank
+                others = [low for low, high, j in spans[r] if j != k and high > x + 1]
+                labels[k] = (x, (bottoms[r] + tops[r + 1]) / 2, max(min([across, *others]) - x, 0.0))
+        return labels
+
+    def _is_telling(self, route: list[int]) -> bool:
+        """Between two children, one of them a group."""
+        first, last = route[0], route[-1]
+        return max(first, last) < self.first and (self.boxes[first].group or self.boxes[last].group)
 
     def _keep_ports(self, across: float) -> None:
         """Hold the border's inputs clear of what is written in its head, if there is room."""

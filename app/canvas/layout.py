@@ -29,7 +29,8 @@ class Layout:
     """Rectangles (x, y, width, height) and routes, in canvas units; numbers point into the hierarchy.
 
     `group_doors` holds the first and last place (x) where wires cross an open group's head, else NaN.
-    Edge k runs through points[starts[k]:starts[k + 1]] and carries the tensor tensors[k].
+    Edge k runs through points[starts[k]:starts[k + 1]] and carries the tensor tensors[k]; a label may
+    stand right of labels[k] (x, y, width).
     """
 
     tree: Hierarchy
@@ -48,6 +49,7 @@ class Layout:
     points: Rects
     starts: Numbers
     tensors: Numbers
+    labels: Rects
 
 
 @dataclass(slots=True)
@@ -65,6 +67,7 @@ class _Block:
     stubs: Rects
     points: Rects
     lengths: Numbers
+    labels: Rects
 
 
 @dataclass(slots=True)
@@ -92,7 +95,7 @@ def layout(
         np.array(names.nodes, np.int64), block.nodes, np.array(names.groups, np.int64),
         block.groups, block.opened, block.doors,
         np.array(names.stubs, np.int64), block.stubs, block.points, starts,
-        np.array(names.tensors, np.int64).reshape(-1, 2),
+        np.array(names.tensors, np.int64).reshape(-1, 2), block.labels,
     )  # fmt: skip
 
 
@@ -154,7 +157,7 @@ class _Builder:
 
     def _draw(self, group: Group, kids: dict[int, _Block]) -> _Block:
         sizes = [self._size(p, c, kids) for p, c in enumerate(group.children)]
-        boxes = [self._box(size, kids.get(p)) for p, size in enumerate(sizes)]
+        boxes = [self._box(size, kids.get(p), group.children[p] < 0) for p, size in enumerate(sizes)]
         drawing = draw(boxes, list(group.wires), self._frame(group))
         flip = slice(None, None, -1) if self.horizontal else slice(None)
         at = np.array(drawing.at, float).reshape(-1, 2)[:, flip]
@@ -176,7 +179,13 @@ class _Builder:
             _join(rects[stub], [(o, b.stubs) for o, b in inner]),
             _join(points, [(o, b.points) for o, b in inner]),
             np.concatenate([lengths, *(b.lengths for _, b in inner)]),
+            _join(self._labels(drawing), [(np.append(o, 0.0), b.labels) for o, b in inner]),
         )  # fmt: skip
+
+    def _labels(self, drawing: Drawing) -> Rects:
+        """Places for labels; wires that run across have no room for any."""
+        rows = np.array(drawing.labels, float).reshape(-1, 3)
+        return rows * 0.0 if self.horizontal else rows
 
     def _doors(self, group: Group, at: Rects, kids: dict[int, _Block]) -> Rects:
         """Where wires cross the heads of the child groups."""
@@ -193,11 +202,11 @@ class _Builder:
         height = CLOSED_HEIGHT if child < 0 else NODE_HEIGHT if child < self.nodes else STUB_HEIGHT
         return self._width(child), height
 
-    def _box(self, size: tuple[float, float], inner: _Block | None) -> Box:
+    def _box(self, size: tuple[float, float], inner: _Block | None, group: bool) -> Box:
         across, along = size[::-1] if self.horizontal else size
         if inner is None:
-            return Box(across, along)
-        return Box(across, along, tuple(inner.drawing.ins), tuple(inner.drawing.outs))
+            return Box(across, along, group=group)
+        return Box(across, along, tuple(inner.drawing.ins), tuple(inner.drawing.outs), True)
 
     def _frame(self, group: Group) -> Frame:
         ins, outs = len(group.ins), len(group.outs)
@@ -216,7 +225,7 @@ def _join(own: Rects, inner: list[tuple[Rects, Rects]]) -> Rects:
         return own
     moved = np.concatenate([rows for _, rows in inner])
     offsets = np.repeat([o for o, _ in inner], [len(rows) for _, rows in inner], axis=0)
-    moved[:, :2] += offsets.reshape(-1, 2)
+    moved[:, : offsets.shape[1]] += offsets
     return np.concatenate([own, moved])
 
 
@@ -232,4 +241,4 @@ def closed_width(group: Group) -> float:
 
 def stub_width(label: str) -> float:
     """Width of a stub's tag."""
-    return min(8.0 * round((text_width(label, SECONDARY) + 22) / 8), 208.0)
+    return min(8.0 * round((text_width(label, SECONDARY) + 34) / 8), 216.0)

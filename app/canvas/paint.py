@@ -212,24 +212,52 @@ class Painter:
 
     def _shapes(self, painter: QPainter, scene: Scene, edges: Found) -> None:
         """The shape beside an edge that has the room."""
+        layout = scene.layout
+        face = font(SECONDARY)
+        metrics = QFontMetricsF(face)
+        painter.setFont(face)
+        painter.setPen(QColor(self.palette.muted))
+        for k in edges[layout.labels[edges, 2] > 40].tolist():
+            shape = scene.shape(k)
+            x, y, room = layout.labels[k].tolist()
+            width = metrics.horizontalAdvance(shape)
+            if shape and width + 14 <= room:
+                painter.drawText(QRectF(x + 6, y - 8, width + 2, 16), Qt.AlignmentFlag.AlignVCenter, shape)
 
     def _titles(self, painter: QPainter, scene: Scene, groups: Found, scale: float) -> None:
-        """The heads of open groups; from afar larger than life, as on a map, where they have room."""
-        layout, palette = scene.layout, self.palette
+        """The heads of open groups."""
+        layout = scene.layout
         painter.setRenderHint(QPainter.RenderHint.Antialiasing, True)
-        for place in groups[layout.group_open[groups]].tolist():
+        opened = groups[layout.group_open[groups]].tolist()
+        if scale < DETAIL_FROM:
+            self._far_titles(painter, scene, opened, scale)
+            return
+        size = NODE_LABEL if scale >= DETAILS_FROM else min(10 / scale, 22)
+        for place in opened:
+            x, y = layout.group_rects[place, :2].tolist()
+            triangle(painter, x + 15, y + HEAD / 2, True, self.palette)
+            self._title(painter, scene, place, size, scale >= DETAILS_FROM)
+
+    def _far_titles(self, painter: QPainter, scene: Scene, opened: list[int], scale: float) -> None:
+        """Names larger than life, as on a map, where a group is large enough and no outer name is in the way."""
+        layout = scene.layout
+        face = font(11 / scale, True)
+        written: dict[int, tuple[float, float]] = {}
+        for place in opened:
             x, y, w, h = layout.group_rects[place].tolist()
             number = int(layout.groups[place])
-            group = layout.tree.groups[number]
-            if scale < DETAIL_FROM:
-                if w * scale > 70 and h * scale > 60:
-                    size = 11 / scale
-                    box = QRectF(x + 6 / scale, y + 3 / scale, w - 12 / scale, 16 / scale)
-                    write(painter, group.label, font(size, True), palette.text, box)
+            around = layout.tree.ancestors(number)[:-1]
+            near = any(g in written and (y - written[g][1]) * scale < 17 for g in around)
+            if w * scale < 64 or h * scale < 54 or near:
                 continue
-            size = NODE_LABEL if scale >= DETAILS_FROM else min(10 / scale, 22)
-            triangle(painter, x + 15, y + HEAD / 2, True, palette)
-            self._title(painter, scene, place, size, scale >= DETAILS_FROM)
+            written[number] = (x, y)
+            label = layout.tree.groups[number].label
+            width = min(QFontMetricsF(face).horizontalAdvance(label), w - 12 / scale)
+            box = QRectF(x + 5 / scale, y + 3 / scale, width + 4 / scale, 15 / scale)
+            ground = QColor(self.palette.panel)
+            ground.setAlpha(215)
+            painter.fillRect(box.adjusted(-2 / scale, 0, 0, 0), ground)
+            write(painter, label, face, self.palette.text, box)
 
     def _title(self, painter: QPainter, scene: Scene, place: int, size: float, full: bool) -> None:
         """Name to the left and counts to the right of the wires that cross the head, as much as fits."""

@@ -10,7 +10,7 @@ from itertools import pairwise
 
 SPACE, LANE, PORT = 20.0, 12.0, 14.0  # between boxes; beside a passing wire; between ports of the border
 BOX, SLOT, DOOR = 0, 1, 2
-ROUNDS = 6
+ROUNDS, OTHER = 8, 0.3
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +21,7 @@ class Link:
     mine: float
     its: float
     pull: float
+    share: float  # the pull, divided among all that the other end is linked to on this side
 
 
 @dataclass(slots=True)
@@ -67,40 +68,35 @@ def _pack(parts: list[Part], layers: list[list[int]]) -> None:
 
 def _settle(parts: list[Part], layers: list[list[int]], sides: str) -> None:
     """Move every layer as near to its neighbours' medians as its order allows."""
+    up, down = {"ups": (1.0, OTHER), "downs": (OTHER, 1.0), "both": (1.0, 1.0)}[sides]
     for layer in reversed(layers) if sides == "downs" else layers:
-        if len(layer) == 1:
-            part = parts[layer[0]]
-            near = part.ups + part.downs if sides == "both" else part.ups if sides == "ups" else part.downs
-            part.left = _wish(parts, part, near)[0]
-            continue
-        wishes, pulls, rooms = [], [], []
+        wishes, pulls = [], []
         for v in layer:
-            part = parts[v]
-            near = part.ups + part.downs if sides == "both" else part.ups if sides == "ups" else part.downs
-            wish, pull = _wish(parts, part, near)
+            wish, pull = _wish(parts, parts[v], up, down)
             wishes.append(wish)
             pulls.append(pull)
-        for a, b in pairwise(layer):
-            rooms.append(room(parts[a], parts[b]))
+        if len(layer) == 1:
+            parts[layer[0]].left = wishes[0]
+            continue
+        rooms = [room(parts[a], parts[b]) for a, b in pairwise(layer)]
         for v, left in zip(layer, spread(wishes, pulls, rooms), strict=True):
             parts[v].left = left
 
 
-def _wish(parts: list[Part], part: Part, near: list[Link]) -> tuple[float, float]:
+def _wish(parts: list[Part], part: Part, up: float, down: float) -> tuple[float, float]:
     """The weighted median of where the neighbours would have this part."""
-    if not near:
-        return part.left, 0.05
-    if len(near) == 1:
-        link = near[0]
-        return parts[link.to].left + link.its - link.mine, link.pull
-    places = sorted((parts[k.to].left + k.its - k.mine, k.pull) for k in near)
+    places = [(parts[k.to].left + k.its - k.mine, k.share * up) for k in part.ups]
+    places += [(parts[k.to].left + k.its - k.mine, k.share * down) for k in part.downs]
+    if len(places) < 2:
+        return places[0] if places else (part.left, 0.05)
+    places.sort()
     half = sum(pull for _, pull in places) / 2
     seen = 0.0
     for k, (at, pull) in enumerate(places):
         seen += pull
-        if seen > half:
+        if seen > half + 1e-9:
             return at, half * 2
-        if seen == half:
+        if seen > half - 1e-9 and k + 1 < len(places):
             return (at + places[k + 1][0]) / 2, half * 2
     return places[-1][0], half * 2
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -56,52 +57,41 @@ def collector_at_rest() -> Iterator[None]:
 
 
 class Relayout(QObject):
-    """Runs one wish at a time and emits `arrived(wish, scene)` on the thread of the window."""
+    """Runs one wish at a time and emits `arrived(scene)` on the thread of the window."""
 
-    arrived = Signal(object, object)
-    failed = Signal(object)
-    _done = Signal(object, object, object)
+    arrived = Signal(object)
+    _done = Signal(object)
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
-        self._thread: threading.Thread | None = None
+        self._pool: ThreadPoolExecutor | None = None
         self._stop = threading.Event()
         self._done.connect(self._receive, Qt.ConnectionType.QueuedConnection)
 
     @property
     def busy(self) -> bool:
         """A layout is being computed."""
-        return self._thread is not None
+        return self._pool is not None
 
     def request(self, wish: Wish) -> None:
         """Carry out `wish`, at once when it is small, in place of any other."""
         self.stop()
         if len(wish.graph) <= SYNCHRONOUS:
-            self.arrived.emit(wish, wish.carry_out(lambda: False))
+            self.arrived.emit(wish.carry_out(lambda: False))
             return
-        stop = self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._work, args=(wish, stop), name="canvas layout")
-        self._thread.start()
+        self._stop = threading.Event()
+        self._pool = ThreadPoolExecutor(1, "canvas layout")
+        self._pool.submit(wish.carry_out, self._stop.is_set).add_done_callback(self._done.emit)
 
     def stop(self) -> None:
         """Cancel what runs, and wait the moment until it has seen it."""
         self._stop.set()
-        if self._thread is not None:
-            self._thread.join()
-            self._thread = None
+        if self._pool is not None:
+            self._pool.shutdown()
+            self._pool = None
 
-    def _work(self, wish: Wish, stop: threading.Event) -> None:
-        try:
-            found = wish.carry_out(stop.is_set)
-        except Cancelled:
+    def _receive(self, future: Future[Scene]) -> None:
+        if isinstance(future.exception(), Cancelled) or self._stop.is_set():
             return
-        if not stop.is_set():
-            self._done.emit(wish, found, stop)
-
-    def _receive(self, wish: Wish, found: Scene, stop: threading.Event) -> None:
-        if stop is not self._stop or stop.is_set():
-            return
-        if self._thread is not None:
-            self._thread.join()
-            self._thread = None
-        self.arrived.emit(wish, found)
+        self.stop()
+        self.arrived.emit(future.result())

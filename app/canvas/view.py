@@ -154,7 +154,7 @@ class GraphCanvas(Input):
         wish = Wish(self.graph, tree, self.open_groups, self.horizontal, self.show_scalars, figures)
         self._relayout.request(wish)
 
-    def _install(self, wish: Wish, found: Scene) -> None:
+    def _install(self, found: Scene) -> None:
         """A layout has arrived: exchange the scene, hold what the user looks at in place."""
         old = self.scene
         self.scene, self.open_groups, self.waiting = found, found.layout.open_groups, False
