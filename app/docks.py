@@ -117,10 +117,18 @@ class Docks:
 
     def connect(self, window: Window, busy: Callable[[str], None]) -> None:
         """Pass on what the panels ask for."""
-        panels = self.panels
-        panels["jobs"].busy.connect(busy)  # type: ignore[attr-defined]
-        panels["problems"].counted.connect(lambda n: self.mark("problems", n))  # type: ignore[attr-defined]
-        panels["recipe"].edit_wanted.connect(window.edit_step)  # type: ignore[attr-defined]
-        panels["tables"].wanted.connect(window.report)  # type: ignore[attr-defined]
-        panels["tables"].overlay_wanted.connect(window.canvas.set_overlay)  # type: ignore[attr-defined]
-        panels["tables"].save_wanted.connect(window.save_table)  # type: ignore[attr-defined]
+        jobs, problems, recipe = self.panels["jobs"], self.panels["problems"], self.panels["recipe"]
+        assert isinstance(jobs, JobsPanel) and isinstance(problems, ProblemsPanel) and isinstance(recipe, RecipePanel)
+        jobs.busy.connect(busy)
+        problems.counted.connect(lambda n: self.mark("problems", n))
+        recipe.edit_wanted.connect(window.edit_step)
+        self.tables.wanted.connect(window.report)
+        self.tables.overlay_wanted.connect(window.canvas.set_overlay)
+        self.tables.save_wanted.connect(window.save_table)
+
+    @property
+    def tables(self) -> TablesPanel:
+        """The panel of the reports."""
+        panel = self.panels["tables"]
+        assert isinstance(panel, TablesPanel)
+        return panel

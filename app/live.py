@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, QTimer
 
-from passes.jobs import AnalyseJob, Done, JobEvent, JobInfo
+from passes.jobs import AnalyseJob, Done, JobEvent, JobInfo, Progress
 
 if TYPE_CHECKING:
     from app.session import Session
@@ -28,6 +29,7 @@ class LiveMeasure(QObject):
         self._session = session
         self.enabled = True
         self._slow = False
+        self._since = (0, 0.0)
         self._wait = QTimer(self, singleShot=True, interval=pause)
         self._wait.timeout.connect(self._measure)
         session.opened.connect(self._opened)
@@ -58,6 +60,11 @@ class LiveMeasure(QObject):
             self._session.evaluate()
 
     def _hear(self, heard: JobEvent) -> None:
+        """Judge the speed by the run itself, without the loading of data before it."""
         job = heard.job
-        if is_evaluation(job) and isinstance(heard.event, Done) and job.finished:
-            self._slow = job.finished - job.started > QUICK
+        if not is_evaluation(job):
+            return
+        if isinstance(heard.event, Progress) and self._since[0] != job.id:
+            self._since = job.id, time.monotonic()
+        elif isinstance(heard.event, Done) and self._since[0] == job.id:
+            self._slow = time.monotonic() - self._since[1] > QUICK

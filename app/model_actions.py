@@ -87,6 +87,7 @@ def edit_step(window: Window, index: int) -> None:
 def report(window: Window, name: str) -> None:
     """Make a report and bring the tables up."""
     window.show_dock("tables")
+    window.docks.tables.wait_for(name)
     run(window, name)
 
 

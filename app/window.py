@@ -289,7 +289,7 @@ class Window(QMainWindow):
 
     def save_table(self) -> None:
         """Save the table on screen as CSV."""
-        files.save_table(self, self.docks.panels["tables"].table)  # type: ignore[attr-defined]
+        files.save_table(self, self.docks.tables.table)
 
     def _cancel_opening(self) -> None:
         for job in list(self.session.jobs):

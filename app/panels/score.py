@@ -6,13 +6,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import Qt
+from PySide6.QtCore import QSize, Qt
+from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QLabel, QSizePolicy, QWidget
 
 from app.words import NOT_MEASURED, mebibytes, percent, scaled, signed
 
 if TYPE_CHECKING:
     from app.session import Session
+
+
+PAD, GAP = 12, 26
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +96,8 @@ class Figure(QWidget):
         self._role(self._change, "tone", tone)
         self._change.setText(change)
         self.setAccessibleDescription(self.text)
-        self.setMinimumWidth(max(self.minimumWidth(), self.sizeHint().width()))  # neighbours keep their places
+        if now is not None:  # the neighbours keep their places while figures change
+            self.setMinimumWidth(max(self.minimumWidth(), self.sizeHint().width()))
 
     def _judge(self, now: float | None, before: float | None) -> tuple[str, str]:
         entry = self._entry
@@ -117,11 +122,12 @@ class ScorePanel(QWidget):
         self._session = session
         self.figures = {e.key: Figure(e) for e in ENTRIES}
         row = QHBoxLayout(self)
-        row.setContentsMargins(12, 3, 12, 4)
-        row.setSpacing(26)
+        row.setContentsMargins(PAD, 3, PAD, 4)
+        row.setSpacing(GAP)
         for figure in self.figures.values():
             row.addWidget(figure)
         row.addStretch(1)
+        self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
         session.score_changed.connect(self.refresh)
         session.opened.connect(self.refresh)
         self.refresh()
@@ -131,3 +137,19 @@ class ScorePanel(QWidget):
         score, before = self._session.score, self._session.baseline
         for key, figure in self.figures.items():
             figure.show_value(getattr(score, key, None), getattr(before, key, None))
+        self._fit()
+
+    def _fit(self) -> None:
+        """Hide the last figures where the window is too narrow for all."""
+        room = self.width() - 2 * PAD
+        for figure in self.figures.values():
+            room -= max(figure.sizeHint().width(), figure.minimumWidth())
+            figure.setVisible(room >= 0 or not self.isVisible())
+            room -= GAP
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._fit()
+
+    def minimumSizeHint(self) -> QSize:
+        return QSize(120, super().minimumSizeHint().height())

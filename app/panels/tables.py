@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QComboBox, QHBoxLayout, QLabel, QLineEdit, QStackedWidget, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QLabel, QLineEdit, QStackedWidget, QVBoxLayout, QWidget
 
+from app.fields import Choice
 from app.panels.heading import empty_state, link
 from app.panels.table import Table
 from app.words import cell, plural
@@ -49,31 +50,37 @@ class TablesPanel(QWidget):
         self._reports: dict[str, Report] = {}
         self._stale: set[str] = set()
         self.table = Table()
-        self._choice, self._filter = QComboBox(), QLineEdit(placeholderText="Filter rows", clearButtonEnabled=True)
+        self._choice, self._filter = Choice(), QLineEdit()
+        self._filter.setPlaceholderText("Filter rows")
+        self._filter.setClearButtonEnabled(True)
         self._summary, self._counts = QLabel(), QLabel()
         self._summary.setProperty("role", "muted")
         self._summary.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         self._counts.setProperty("role", "muted")
         self._again = link("Run again", lambda: self.wanted.emit(self.current))
         self._pages = QStackedWidget()
-        self._pages.addWidget(empty_state(EMPTY))
+        self._words = empty_state(EMPTY)
+        self._pages.addWidget(self._words)
         self._pages.addWidget(self.table)
         self._build()
         self._filter.textChanged.connect(self._refilter)
-        self._choice.activated.connect(self._pick)
+        self._choice.edited.connect(self._pick)
         self.table.node_chosen.connect(lambda node: session.select((node,)))
         session.report_ready.connect(self.show_report)
         session.changed.connect(self._outdate)
+        session.problem.connect(self._give_up)
         session.opened.connect(self.clear)
         self.clear()
 
     @property
     def current(self) -> str:
         """The name of the report that is chosen."""
-        return self._choice.currentData() or ""
+        return self._choice.get() if self._choice.currentIndex() >= 0 else ""
 
     def _build(self) -> None:
-        self._choice.setMinimumWidth(170)
+        self._choice.setMinimumWidth(150)
+        self._choice.setFixedHeight(25)
+        self._filter.setFixedHeight(25)
         self._choice.setAccessibleName("Report")
         self._filter.setMaximumWidth(220)
         bar = QHBoxLayout()
@@ -104,20 +111,30 @@ class TablesPanel(QWidget):
         """Forget all reports."""
         self._reports.clear()
         self._stale.clear()
-        self._choice.clear()
-        for spec in reports():
-            self._choice.addItem(spec.title, spec.name)
-            self._choice.setItemData(self._choice.count() - 1, spec.doc.split("\n")[0], Qt.ItemDataRole.ToolTipRole)
-        self._choice.setCurrentIndex(-1)
+        specs = reports()
+        self._choice.offer(tuple(s.name for s in specs), tuple(s.title for s in specs))
+        self._choice.put(None)
         self._choice.setPlaceholderText("Choose a report")
         self._choice.setEnabled(self._session.document is not None)
+        self._words.setText(EMPTY)
         self._show(None)
+
+    def wait_for(self, name: str) -> None:
+        """Say that a report is being made; what is shown of an earlier one stays."""
+        self._choice.put(name)
+        if name not in self._reports:
+            self._words.setText(f"{self._choice.currentText()}: being made, after the jobs before it.")
+            self._show(None)
+
+    def _give_up(self) -> None:
+        if self.current and self.current not in self._reports:
+            self._words.setText("There is no table, because something went wrong. Problems and the log say what.")
 
     def show_report(self, report: Report) -> None:
         """Show a report that arrived."""
         self._reports[report.pass_name] = report
         self._stale.discard(report.pass_name)
-        self._choice.setCurrentIndex(self._choice.findData(report.pass_name))
+        self._choice.put(report.pass_name)
         self._show(report)
 
     def _pick(self) -> None:
@@ -135,9 +152,9 @@ class TablesPanel(QWidget):
         self._pages.setCurrentIndex(1 if rows else 0)
         self._summary.setText(summary_text(report) if report and report.rows else "")
         for widget in (*self._tools, self._filter):
-            widget.setEnabled(bool(rows))
+            widget.setVisible(bool(rows))
         by_node = any("node" in r for r in rows) and any(is_number(v) for r in rows for v in r.values())
-        self._colour.setVisible(by_node)
+        self._colour.setVisible(by_node and bool(rows))
         self._count()
 
     def _refilter(self, text: str) -> None:
