@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -14,44 +15,36 @@ from model.errors import GraphError
 from model.graph import Arg, Graph, Node, Ref, Slice, TorchConst
 from model.layers import Compressed, Effective, unpack_mask
 from model.leaves import make
+from model.meta import Weight
 from model.ops import arg_port
 from model.trace.targets import function_of
 from model.trace.tensors import to_numpy, to_torch
+from model.weights import Tensor as Stored
 from model.weights import WeightStore
 
 Callables = Mapping[str, Callable[..., Any]]
+_PLACES = "espalier"  # key in a built module's meta: weight name → path of its tensor
 
 
 def build(graph: Graph, store: WeightStore, callables: Callables | None = None) -> fx.GraphModule:
-    """A GraphModule in eval mode over the graph's weights (shared memory with the store, copy on write).
+    """A GraphModule in eval mode over the graph's weights: mapped copy on write, so training leaves the store alone.
 
     Inputs are keyword arguments named as the placeholders; results leave as the original's did (tensor,
     tuple, or a dict by name). Raises GraphError for a graph without weights, ProjectError for missing tensors.
     """
-    if graph.runs == "module":
-        return _recorded(graph, store, callables or {})
-    return _Builder(graph, store, callables or {}).module()
-
-
-def _recorded(graph: Graph, store: WeightStore, callables: Callables) -> Any:
-    """The original module with the leaves that have choices swapped."""
-    original: Any = callables.get("model")
-    if original is None:
-        raise GraphError("This model runs only with its own code, which is not at hand.", "Open its source again.")
-    builder = _Builder(graph, store, callables)
-    module: Any = copy.deepcopy(original).eval()
-    for node in graph:
-        if node.call == "call_module" and (node.precision or node.sparsity):
-            module.set_submodule(node.target, builder.whole_leaf(node))
-    live = {**dict(module.named_parameters()), **dict(module.named_buffers())}
-    module.espalier_weights = {n: v for n, v in live.items() if n in graph.weights} | builder.tensors_used
-    return module
+    builder = _Builder(graph, store, callables or {})
+    return builder.recorded() if graph.runs == "module" else builder.module()
 
 
 def parameters_of(module: nn.Module) -> dict[str, Tensor]:
-    """Weight name → the live tensor of a built module."""
-    found: dict[str, Tensor] = module.espalier_weights  # type: ignore[assignment]
-    return found
+    """Weight name → the live tensor of a built module, or of a deep copy of one."""
+    held: Any = module
+    return {name: _at(module, path) for name, path in held.meta[_PLACES].items()}
+
+
+def _at(module: nn.Module, path: str) -> Any:
+    parent, _, name = path.rpartition(".")
+    return getattr(module.get_submodule(parent), name)
 
 
 def read_back(module: nn.Module, graph: Graph, store: WeightStore) -> Graph:
@@ -68,6 +61,19 @@ def read_back(module: nn.Module, graph: Graph, store: WeightStore) -> Graph:
     return graph.with_weights(fresh)
 
 
+def _load(weight: Weight, read: Callable[[str], Stored]) -> Tensor:
+    if weight.key is None:
+        raise GraphError("The model was opened without weights, so it cannot run.", "Open it with weights.")
+    value = to_torch(read(weight.key))
+    return nn.Parameter(value, requires_grad=weight.trainable) if weight.role == "parameter" else value
+
+
+def _leaf_key(node: Node) -> tuple[Any, ...]:
+    """Equal for calls that can share one leaf: the same module with the same choices for its tensors."""
+    formats = sorted((p, str(c.format)) for p, c in node.precision.items() if p in ("weight", "bias"))
+    return node.target, tuple(formats), tuple(sorted((p, str(s.mask)) for p, s in node.sparsity.items()))
+
+
 class _Builder:
     def __init__(self, graph: Graph, store: WeightStore, callables: Callables) -> None:
         self.graph, self.store, self.callables = graph, store, callables
@@ -75,18 +81,10 @@ class _Builder:
         self.fx = fx.Graph()
         self.made: dict[str, fx.Node] = {}
         self.items: dict[Ref, fx.Node] = {}
-        self.tensors = {name: self._load(name) for name in graph.weights}
+        read = store.reader()
+        self.tensors = {name: _load(weight, read) for name, weight in graph.weights.items()}
         self.leaves: dict[tuple[Any, ...], str] = {}
-        self.tensors_used: dict[str, Tensor] = {}
-
-    def _load(self, name: str) -> Tensor:
-        weight = self.graph.weights[name]
-        if weight.key is None:
-            raise GraphError("The model was opened without weights, so it cannot run.", "Open it with weights.")
-        value = to_torch(self.store.get(weight.key))
-        if weight.role != "parameter":
-            return value
-        return nn.Parameter(value, requires_grad=weight.trainable)
+        self.places: dict[str, str] = {}
 
     def module(self) -> fx.GraphModule:
         for node in self.graph:
@@ -95,8 +93,36 @@ class _Builder:
         for node in self.graph:
             self.made[node.id] = self._emit(node)
         module = fx.GraphModule(self.root, self.fx)
-        module.espalier_weights = self.tensors  # type: ignore[assignment]
+        for name, path in self.places.items():
+            if self.graph.weights[name].role == "constant":  # not part of the state, as in the original
+                parent, _, attribute = path.rpartition(".")
+                module.get_submodule(parent).register_buffer(attribute, self.tensors[name], persistent=False)
+        module.meta[_PLACES] = self.places
         return module.eval()
+
+    def recorded(self) -> Any:
+        """The original module over the graph's weights, with the leaves that have choices swapped."""
+        original: Any = self.callables.get("model")
+        if original is None:
+            raise GraphError("This model runs only with its own code, which is not at hand.", "Open its source again.")
+        module: Any = copy.deepcopy(original).eval()
+        self._adopt(module)
+        for node in self.graph:
+            if node.call == "call_module" and (node.precision or node.sparsity):
+                module.set_submodule(node.target, self._whole_leaf(node))
+        module.meta = {_PLACES: self.places}
+        return module
+
+    def _adopt(self, module: nn.Module) -> None:
+        """Put the graph's weights in place of the module's own, ties kept."""
+        named = [*module.named_parameters(), *module.named_buffers()]
+        names = {id(v): n for n, v in named if n in self.tensors}
+        self.places = {n: n for n in names.values()}
+        for inner in module.modules():
+            for held in (inner._parameters, inner._buffers):
+                for key, value in held.items():
+                    if id(value) in names:
+                        held[key] = self.tensors[names[id(value)]]  # type: ignore[assignment]
 
     # -- modules and tensors under their own paths
 
@@ -117,30 +143,37 @@ class _Builder:
             home.register_buffer(name, value)
 
     def _attach_leaf(self, node: Node) -> None:
-        chosen = tuple(sorted((p, str(c.format)) for p, c in node.precision.items()))
-        masks = tuple(sorted((p, str(s.mask)) for p, s in node.sparsity.items()))
-        key = (node.target, tuple(p for p in chosen if p[0] in ("weight", "bias")), masks)
+        key = _leaf_key(node)
         if key not in self.leaves:
-            first = not any(k[0] == node.target for k in self.leaves)
-            self.leaves[key] = node.target if first else f"{node.target}_{len(self.leaves)}"
-            self._attach(self.leaves[key], self._leaf(node))
-        self.made_path = self.leaves
+            self.leaves[key] = self._free(node.target)
+            self._attach(self.leaves[key], self._leaf(node, self.leaves[key]))
 
-    def whole_leaf(self, node: Node) -> nn.Module:
+    def _free(self, target: str) -> str:
+        """A module path that no other leaf has: calls of one module may have different choices."""
+        taken = {n.target for n in self.graph}
+        names = itertools.chain([target], (f"{target}_{i}" for i in itertools.count(1)))
+        return next(
+            n
+            for n in names
+            if n not in self.leaves.values() and (n == target or not any(f"{t}.".startswith(f"{n}.") for t in taken))
+        )
+
+    def _whole_leaf(self, node: Node) -> nn.Module:
         """A leaf with all its choices inside, activations too, for a model that cannot be re-wired."""
-        self.tensors_used |= {name: self.tensors[name] for name in node.weights.values()}
-        ends = {p: self._effective(node, p) for p in ("data_in", "data_out") if p in node.precision}
-        parts = (ends.get("data_in"), self._leaf(node), ends.get("data_out"))
-        return nn.Sequential(*(p for p in parts if p is not None))
+        for name in node.weights.values():
+            self.places.pop(name, None)
+        before, after = ([self._effective(node, p)] if p in node.precision else [] for p in ("data_in", "data_out"))
+        return nn.Sequential(*before, self._leaf(node, f"{node.target}.{len(before)}"), *after)
 
-    def _leaf(self, node: Node) -> nn.Module:
+    def _leaf(self, node: Node, path: str) -> nn.Module:
         inner = make(node.attrs)
+        effective = {p: self._effective(node, p) for p in node.weights if p in node.precision or p in node.sparsity}
         for port, name in node.weights.items():
             if port in inner._parameters:
                 inner._parameters[port] = self._parameter(name)
             else:
                 inner._buffers[port] = self.tensors[name]
-        effective = {p: self._effective(node, p) for p in node.weights if p in node.precision or p in node.sparsity}
+            self.places.setdefault(name, f"{path}.inner.{port}" if effective else f"{path}.{port}")
         return Compressed(inner, node.op, effective) if effective else inner
 
     def _parameter(self, name: str) -> nn.Parameter:
@@ -162,6 +195,7 @@ class _Builder:
                 return self.fx.placeholder(node.target, default_value=None)
             case "get_attr":
                 self._attach(node.target, self.tensors[node.weights["value"]])
+                self.places.setdefault(node.weights["value"], node.target)
                 return self.fx.get_attr(node.target)
             case "output":
                 return self.fx.output(self._result(node))
@@ -181,12 +215,10 @@ class _Builder:
         )
 
     def _call_module(self, node: Node) -> fx.Node:
-        chosen = tuple(sorted((p, str(c.format)) for p, c in node.precision.items() if p in ("weight", "bias")))
-        masks = tuple(sorted((p, str(s.mask)) for p, s in node.sparsity.items()))
         source = self._arg(node.args[0])
         if "data_in" in node.precision:
             source = self._quantised(source, node, "data_in")
-        return self.fx.create_node("call_module", self.leaves[node.target, chosen, masks], (source,), {}, node.id)
+        return self.fx.create_node("call_module", self.leaves[_leaf_key(node)], (source,), {}, node.id)
 
     def _call_function(self, node: Node) -> fx.Node:
         target = self.callables.get(node.target) if node.call == "opaque" else function_of(node.target)

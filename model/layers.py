@@ -20,16 +20,16 @@ class Effective(nn.Module):
         super().__init__()
         self.format = fmt
         self.register_buffer("mask", mask, persistent=False)
-        self._cached: tuple[int, int, Tensor] | None = None
+        self._cached: tuple[tuple[Any, ...], Tensor] | None = None
 
     def forward(self, x: Tensor) -> Tensor:
         """Any shape → the same shape and dtype."""
-        if not isinstance(x, nn.Parameter) or (torch.is_grad_enabled() and x.requires_grad):
+        if type(x) is not nn.Parameter or (torch.is_grad_enabled() and x.requires_grad):
             return self._compute(x)
-        stamp = (id(x), x._version)
-        if self._cached is None or self._cached[:2] != stamp:
-            self._cached = (*stamp, self._compute(x).detach())
-        return self._cached[2]
+        stamp = (id(x), x._version, x.data_ptr(), x.dtype)
+        if self._cached is None or self._cached[0] != stamp:
+            self._cached = stamp, self._compute(x).detach()
+        return self._cached[1]
 
     def _compute(self, x: Tensor) -> Tensor:
         pruned = x if self.mask is None else x * self.mask

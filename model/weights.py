@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import mmap
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -21,6 +21,7 @@ from model.errors import ProjectError
 from model.meta import TensorKey
 
 Array = NDArray[Any]
+Maps = dict[Path, mmap.mmap]
 
 # safetensors' dtype names (huggingface/safetensors, README "Format") ↔ ours; numpy lacks bfloat16 and float8.
 NAMES: dict[str, str] = {
@@ -109,6 +110,17 @@ def _location(file: Path, data: int, entry: dict[str, Any], size: int) -> Locati
     return place
 
 
+def _map(path: Path, maps: Maps) -> mmap.mmap:
+    if path not in maps:
+        try:
+            with path.open("rb") as handle:
+                maps[path] = mmap.mmap(handle.fileno(), 0, access=mmap.ACCESS_COPY)
+        except (OSError, ValueError) as error:
+            raise ProjectError(f"The weights in {path.name} cannot be read ({error}).",
+                               "Put the file back, or open the source again.") from error  # fmt: skip
+    return maps[path]
+
+
 class WeightStore:
     """All tensors that a document knows, by key. Nothing is read before it is asked for."""
 
@@ -116,7 +128,7 @@ class WeightStore:
         self.folder = folder
         self._locations: dict[TensorKey, Location] = {}
         self._memory: dict[TensorKey, Tensor] = {}
-        self._maps: dict[Path, mmap.mmap] = {}
+        self._maps: Maps = {}
 
     def __contains__(self, key: object) -> bool:
         return key in self._locations or key in self._memory
@@ -145,30 +157,33 @@ class WeightStore:
                 self._locations[key] = place
 
     def get(self, key: TensorKey) -> Tensor:
-        """The tensor, mapped copy-on-write; raises ProjectError when it is nowhere."""
-        if key in self._memory:
-            return self._memory[key]
+        """The tensor, mapped, to be read only; raises ProjectError when it is nowhere."""
+        return self._memory[key] if key in self._memory else self._read(self._place(key))
+
+    def reader(self) -> Callable[[TensorKey], Tensor]:
+        """As `get`, for values that may be written: own mappings (copy on write), copies of what is in memory."""
+        maps: Maps = {}
+
+        def get(key: TensorKey) -> Tensor:
+            if key in self._memory:
+                held = self._memory[key]
+                return Tensor(held.array.copy(), held.dtype)
+            return self._read(self._place(key), maps)
+
+        return get
+
+    def _place(self, key: TensorKey) -> Location:
         if key not in self._locations:
             raise ProjectError("A tensor of the model is missing.", "Open the project's source again.")
-        return self._read(self._locations[key])
+        return self._locations[key]
 
-    def _read(self, place: Location) -> Tensor:
+    def _read(self, place: Location, maps: Maps | None = None) -> Tensor:
         carrier = np.dtype(_CARRIER.get(place.dtype, place.dtype))
         count = int(np.prod(place.shape, dtype=np.int64))
         if not count:
             return Tensor(np.zeros(place.shape, carrier), place.dtype)
-        array = np.frombuffer(self._map(place.path), carrier, count, place.offset)
+        array = np.frombuffer(_map(place.path, self._maps if maps is None else maps), carrier, count, place.offset)
         return Tensor(array.reshape(place.shape), place.dtype)
-
-    def _map(self, path: Path) -> mmap.mmap:
-        if path not in self._maps:
-            try:
-                with path.open("rb") as handle:
-                    self._maps[path] = mmap.mmap(handle.fileno(), 0, access=mmap.ACCESS_COPY)
-            except (OSError, ValueError) as error:
-                raise ProjectError(f"The weights in {path.name} cannot be read ({error}).",
-                                   "Put the file back, or open the source again.") from error  # fmt: skip
-        return self._maps[path]
 
     def flush(self, name: str) -> dict[TensorKey, Location]:
         """Write what is only in memory to `folder/name.safetensors`; returns the new locations."""

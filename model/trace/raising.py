@@ -145,21 +145,38 @@ class Raiser:
         self._made[node] = replace(source, output=int(node.args[1]))  # type: ignore[arg-type]
 
     def _function(self, node: fx.Node) -> None:
-        name, call = name_of(pure_twin(node) if mutates(node) else node.target), "call_function"
-        if name is None:
-            name, call = f"opaque.{node.name}", "opaque"
-            self.callables[name] = _closed(node)
-        value = node.meta.get("val")
-        args = tuple(self._arg(a) for a in node.args if not _is_body(a))
-        kwargs = {k: self._arg(a) for k, a in node.kwargs.items()}
-        op = op_of(name) if call == "call_function" else "opaque"
-        ports = self._input_ports(op, args, kwargs) | self.names.outputs(value)
-        outputs = len(value) if isinstance(value, list | tuple) else None
-        made = Node(self._fresh(node.name.rstrip("_")), op, call, name, args, kwargs, ports, {}, {}, outputs,  # type: ignore[arg-type]
-                    self._places.path(node), self._places.source(node))  # fmt: skip
-        self._made[node] = self._put(made)
+        name = name_of(pure_twin(node) if mutates(node) else node.target)
+        if name == "aten.copy.default":
+            self._made[node] = self._copy(node)
+        else:
+            if name is None:
+                name = f"opaque.{node.name}"
+                self.callables[name] = _closed(node)
+            args = tuple(self._arg(a) for a in node.args if not _is_body(a))
+            kwargs = {k: self._arg(a) for k, a in node.kwargs.items()}
+            self._made[node] = self._call(node, name, args, kwargs, node.meta.get("val"))
         if mutates(node) and isinstance(node.args[0], fx.Node):
             self._made[self._flat.resolve(node.args[0])] = self._made[node]
+
+    def _copy(self, node: fx.Node) -> Ref:
+        """What dst.copy_(src) leaves: src in dst's dtype and shape. torch's own functional copy has no gradient."""
+        target, source = (self._flat.resolve(a) for a in node.args[:2])
+        place, made, value = self._arg(target), self._arg(source), source.meta["val"]
+        if value.dtype != target.meta["val"].dtype:
+            value = value.to(target.meta["val"].dtype)
+            made = self._call(node, "aten.to.other", (made, place), {}, value)
+        value = node.meta["val"]
+        made = self._call(node, "aten.expand_as.default", (made, place), {}, value)
+        return self._call(node, "aten.clone.default", (made,), {}, value)
+
+    def _call(self, node: fx.Node, name: str, args: tuple[Arg, ...], kwargs: dict[str, Arg], value: Any) -> Ref:
+        opaque = name.startswith("opaque.")
+        op = "opaque" if opaque else op_of(name)
+        ports = self._input_ports(op, args, kwargs) | self.names.outputs(value)
+        outputs = len(value) if isinstance(value, list | tuple) else None
+        call = "opaque" if opaque else "call_function"
+        return self._put(Node(self._fresh(node.name.rstrip("_")), op, call, name, args, kwargs, ports, {}, {}, outputs,
+                              self._places.path(node), self._places.source(node)))  # fmt: skip
 
     def _input_ports(self, op: str, args: tuple[Arg, ...], kwargs: dict[str, Arg]) -> dict[str, TensorMeta]:
         ports: dict[str, TensorMeta] = {}

@@ -40,9 +40,10 @@ class Tensors:
         for name, value in model.named_parameters():
             self._names[id(value)] = name
             self._values[name] = (value, "parameter")
+        state = model.state_dict(keep_vars=True)
         for name, value in model.named_buffers():
             self._names.setdefault(id(value), name)
-            self._values[name] = (value, "buffer")
+            self._values[name] = (value, "buffer" if name in state else "constant")
 
     def name(self, value: Tensor, wish: str, role: str = "constant") -> str:
         """The canonical name of a tensor, recording it as used."""
