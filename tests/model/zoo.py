@@ -73,6 +73,8 @@ class InPlace(nn.Module):
         self.norm(v)
         u = v * 3
         u[:, 0] = 1
+        u[:, 1] = w[:, 2].double()
+        u[0].copy_(w[0, 0])
         u.view(-1)[-1] = 7
         return u + w + y
 
@@ -219,10 +221,10 @@ class Branches(nn.Module):
         self.layer = nn.Linear(4, 4)
         self.pool = nn.MaxPool1d(2, return_indices=True)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         y = torch.cond(x.sum() > 0, lambda v: v.sin(), lambda v: v.cos(), (self.layer(x),))
         values, places = self.pool(y[:, None])
-        return values + places
+        return values * 2, places
 
 
 class Choosy(nn.Module):
