@@ -34,7 +34,7 @@ def write_checkpoint(project: Project, store: WeightStore, folder: Path) -> tupl
     model = _source_model(project) if same_architecture(project.base, project.graph) else None
     if model is not None:
         _load(model, weights)
-        model.save_pretrained(folder)
+        _save(model, folder)
         _copy_tokenizer(project, folder)
     else:
         _write_own(project, {k: to_numpy(v) for k, v in weights.items()}, folder)
@@ -89,6 +89,13 @@ def _load(model: Any, weights: dict[str, Any]) -> None:
         for name, value in weights.items():
             if name in live:
                 live[name].copy_(value)
+
+
+def _save(model: Any, folder: Path) -> None:
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()
+    model.save_pretrained(folder)
 
 
 def _copy_tokenizer(project: Project, folder: Path) -> None:

@@ -50,14 +50,12 @@ class Lent:
 
 
 def lend(graph: Graph, context: Context) -> Lent:
-    """Build `graph` for a pass that may change anything in place; raises PassError where there is no graph to run."""
+    """Build `graph` for a pass, which may change its weights in place: a build has its own. Raises PassError."""
     if graph.runs == "module":
         text = "This model was recorded from a run, so there is no torch.fx graph that the pass could work on."
         raise PassError(text, "Give a model that torch.export can capture.")
     model = build(graph, context.store, context.callables)
     tensors = parameters_of(model)
-    for tensor in tensors.values():
-        tensor.data = tensor.data.clone()  # the store's own copy must survive in-place edits
     _open_up(model)
     known = _mark(model, graph)
     annotate(model, graph, known)

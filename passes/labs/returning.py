@@ -8,11 +8,12 @@ from dataclasses import replace
 import torch
 from torch import fx, nn
 
-from model.build import read_back
 from model.errors import GraphError, PassError
 from model.graph import Arg, Graph, Node, Ref, Slice, TorchConst, in_port, named_weights, out_port, refs, sort
-from model.meta import TensorMeta
+from model.meta import TensorMeta, Weight
 from model.ops import arg_port, quantisable
+from model.trace.tensors import to_numpy
+from model.weights import WeightStore
 from passes.base import Context
 from passes.labs.inserted import Inserted, Names
 from passes.labs.lending import Lent, is_effective, restore
@@ -26,9 +27,19 @@ def take_back(lent: Lent, model: fx.GraphModule, context: Context) -> Graph:
         model.recompile()
     except RuntimeError as error:
         raise GraphError(f"The pass leaves a broken graph: {error}", "Re-wire users before erasing.") from error
-    valued = _trainable(read_back(lent.model, lent.graph, context.store), lent)
+    valued = _trainable(_valued(lent, context.store), lent)
     after = _Return(valued, lent, model).graph(context)
     return lent.graph if after == lent.graph else after
+
+
+def _valued(lent: Lent, store: WeightStore) -> Graph:
+    """The lent graph with the values that its tensors have now; only what changed gets a new key."""
+    fresh: dict[str, Weight] = {}
+    for name, tensor in lent.tensors.items():
+        stored, old = to_numpy(tensor), lent.graph.weights[name]
+        if stored.key() != old.key:
+            fresh[name] = replace(old, key=store.hold(stored))
+    return lent.graph.with_weights(fresh)
 
 
 def _trainable(graph: Graph, lent: Lent) -> Graph:

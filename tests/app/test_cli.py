@@ -175,7 +175,7 @@ def test_report_files(capsys: Capture, bert: Path, tmp_path: Path) -> None:
     files = {k: tmp_path / f"report.{k}" for k in ("csv", "html", "json")}
     for path in files.values():
         answer(capsys, "report", bert, "--what", "shapes", "-o", path)
-    rows = list(csv.DictReader(files["csv"].open()))
+    rows = list(csv.DictReader(files["csv"].read_text().splitlines()))
     assert rows[0]["node"] == "input_ids" and rows[0]["shape"] == "batch seq"
     assert len(rows) == len(json.loads(files["json"].read_text())["rows"])
     page = files["html"].read_text()
@@ -256,10 +256,8 @@ def test_a_plugin_of_the_labs(capsys: Capture, bert: Path, tmp_path: Path) -> No
     steps.write_text('{"steps": [{"pass": "cli_plugin_transform_pass", "options": {"args": {"how": "well"}}}]}')
     found = answer(capsys, "run", bert, steps, "--plugin", plugin, "-o", tmp_path / "out.espalier")
     assert found["steps"][0]["report"]["summary"] == {"asked": "well"}
-    assert (
-        "dropout"
-        not in answer(capsys, "report", tmp_path / "out.espalier", "--what", "graph")["summary"]["graph"]["ops"]
-    )
+    left = answer(capsys, "report", tmp_path / "out.espalier", "--what", "graph")["summary"]["graph"]["ops"]
+    assert "dropout" not in left
 
 
 def test_a_bug_is_one_line_and_a_file(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,15 +17,15 @@ BERT = "config:bert?num_hidden_layers=1&hidden_size=32&num_attention_heads=2&int
 def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """Files to be wrong with, by name."""
     folder = tmp_path_factory.mktemp("mistakes")
+    linear = {"name": "integr"}, {"name": "integer", "data_in_widht": 8}
+    wrong = [json.dumps({"quantize_transform_pass": {"by": "type", "linear": {"config": c}}}) for c in linear]
     texts = {
-        "empty.toml": "", "broken.toml": "steps = [", "list.json": "[1]", "unknown.json": '{"prun": {}}',
+        "broken.toml": "steps = [", "list.json": "[1]", "unknown.json": '{"prun": {}}',
         "key.json": '{"prune": {"sparsty": 0.5}}', "value.json": '{"prune": {"sparsity": 2}}',
-        "type.json": '{"prune": {"sparsity": "half"}}', "nothing.json": '{"prune": {"select": {"by": "type", "values": ["lineer"]}}}',
-        "format.json": json.dumps({"quantize_transform_pass": {"by": "type", "linear": {"config": {"name": "integr"}}}}),
-        "port.json": json.dumps({"quantize_transform_pass": {"by": "type", "linear": {"config": {"name": "integer", "data_in_widht": 8}}}}),
+        "type.json": '{"prune": {"sparsity": "half"}}', "format.json": wrong[0], "port.json": wrong[1],
+        "nothing.json": '{"prune": {"select": {"by": "type", "values": ["lineer"]}}}',
         "junk.espalier": "not a zip", "factory.py": "def f():\n    raise ValueError('no')\ndef g():\n    return 3\n",
-        "syntax.py": "def f(:", "plain.txt": "hello",
-        "data.csv": "a,b\n1,2\n",
+        "syntax.py": "def f(:", "plain.txt": "hello", "data.csv": "a,b\n1,2\n",
     }  # fmt: skip
     for name, text in texts.items():
         (folder / name).write_text(text)

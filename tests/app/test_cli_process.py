@@ -1,0 +1,115 @@
+"""The program as a process of its own: streams, exit codes, start-up time."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+
+def start(root: Path, *words: object, **env: str) -> subprocess.Popen[str]:
+    command = [sys.executable, str(root / "main.py"), *map(str, words)]
+    return subprocess.Popen(
+        command, env=os.environ | env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=root
+    )
+
+
+def run(root: Path, *words: object, **env: str) -> tuple[int, str, str]:
+    with start(root, *words, **env) as process:
+        out, err = process.communicate(timeout=120)
+        return process.returncode, out, err
+
+
+@pytest.mark.parametrize("words", [("--help",), ("formats",), ("formats", "--json"), ("trace", "--help")])
+def test_it_starts_quickly(root: Path, words: tuple[str, ...]) -> None:
+    """Half a second of processor time at most: no torch for what needs none."""
+    best = 9.0
+    for _ in range(3):
+        before = os.times()
+        code, out, err = run(root, *words)
+        after = os.times()
+        assert code == 0 and out and not err
+        best = min(best, after.children_user + after.children_system - before.children_user - before.children_system)
+    assert best < 0.5
+
+
+def test_help_loads_no_torch(root: Path) -> None:
+    code = (
+        "import sys\nfrom app.cli import main\n"
+        "assert main(['--help']) == 0 and main(['formats']) == 0 and main(['report', '--help']) == 0\n"
+        "assert not {'torch', 'transformers', 'PySide6'} & set(sys.modules)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=root, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_mistake(root: Path) -> None:
+    code, out, err = run(root, "trac", "demo:digits", "--json")
+    assert (code, out) == (2, "") and err.splitlines() == ["There is no command 'trac'.", "Did you mean 'trace'?"]
+
+
+def test_without_a_display(root: Path) -> None:
+    code, out, err = run(root, DISPLAY="", WAYLAND_DISPLAY="", QT_QPA_PLATFORM="")
+    assert code == 2 and not out and len(err.splitlines()) == 2 and "trace" in err
+
+
+@pytest.mark.slow
+def test_stdout_holds_one_object_whatever_is_printed(root: Path, tmp_path: Path) -> None:
+    source = tmp_path / "loud.py"
+    source.write_text(
+        "import os, subprocess, sys, torch\nprint('python')\nos.write(1, b'descriptor\\n')\n"
+        "def make():\n    subprocess.run([sys.executable, '-c', 'print(1)'])\n"
+        "    sys.stdout.write('more')\n    return torch.nn.Linear(4, 4), {'input': torch.randn(2, 4)}\n"
+    )
+    code, out, err = run(root, "trace", f"{source}:make", "--json")
+    assert code == 0 and json.loads(out)["ops"]["linear"] == 1 and out.count("\n") == 1
+    assert "python" in err and "descriptor" in err
+
+
+@pytest.mark.slow
+def test_a_whole_session(root: Path, tmp_path: Path) -> None:
+    """Trace, compress, score, hand on; what libraries say stays off the terminal."""
+    recipe = tmp_path / "recipe.toml"
+    recipe.write_text("[quantize]\nrules = [{select = {by = 'type', values = ['linear', 'conv2d']}, "
+                      "formats = {weight = 'integer(width=8, frac_width=6)'}}]\n")  # fmt: skip
+    project, result = tmp_path / "d.espalier", tmp_path / "e.espalier"
+    for words in (
+        ("trace", "demo:digits", "-o", project, "--verify"),
+        ("run", project, recipe, "-o", result),
+        ("report", result, "--what", "quantization", "-o", tmp_path / "q.csv"),
+        ("export", result, "--as", "safetensors", "-o", tmp_path / "out"),
+    ):
+        code, out, err = run(root, *words, "--json")
+        assert (code, err) == (0, ""), err
+        assert json.loads(out)
+    assert (tmp_path / "q.csv").read_text().count("\n") == 5
+
+
+@pytest.mark.slow
+def test_ctrl_c(root: Path, tmp_path: Path) -> None:
+    source = tmp_path / "slow.py"
+    source.write_text(f"import time\nopen({str(tmp_path / 'on')!r}, 'w').close()\ntime.sleep(60)\n")
+    with start(root, "trace", f"{source}:make") as process:
+        until = time.monotonic() + 30
+        while not (tmp_path / "on").exists() and time.monotonic() < until:
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=20)
+    assert (process.returncode, out, err) == (130, "", "")
+
+
+def test_a_reader_that_leaves(root: Path) -> None:
+    with start(root, "formats", "integer(width=16)", "--codes", "--json") as process:
+        assert process.stdout and process.stderr
+        process.stdout.read(10)
+        process.stdout.close()
+        assert process.wait(timeout=30) == 0
+        assert process.stderr.read() == ""

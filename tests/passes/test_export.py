@@ -1,0 +1,180 @@
+"""What is handed on is what was computed: checkpoints open in transformers, scripts and recipes repeat the result."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from model.build import build
+from model.errors import ExportError
+from model.formats.integer import Integer
+from model.meta import Precision
+from model.opening import Opened, open_any
+from model.project import Project, save_project
+from passes.base import Context
+from passes.config import load_recipe
+from passes.export import export
+from passes.export.loading import load_folder
+from passes.export.recipe import to_toml
+from passes.replay import replay
+from passes.score import static_score
+
+BERT = (
+    "config:bert?num_hidden_layers=1&hidden_size=32&num_attention_heads=2&intermediate_size=64&vocab_size=100"
+    "&task={task}"
+)
+WEIGHTS_ONLY = {
+    "remove_dropout": {},
+    "quantize_transform_pass": {
+        "by": "type",
+        "linear": {"config": {"name": "integer", "weight_width": 8, "weight_frac_width": 7}},
+    },
+    "prune": {"sparsity": 0.5, "method": "random"},
+}
+
+
+def compressed(spec: str, folder: Path, recipe: Any = WEIGHTS_ONLY) -> tuple[Opened, Project]:
+    opened = open_any(spec, folder / "work", seed=1)
+    steps = load_recipe(recipe, 3)
+    done = replay(opened.project.graph, steps, Context(opened.store, callables=opened.callables))
+    return opened, replace(opened.project, recipe=steps, graph=done.graph)
+
+
+def results(opened: Opened, project: Project, values: dict[str, Any]) -> torch.Tensor:
+    with torch.no_grad():
+        return next(iter(build(project.graph, opened.store, opened.callables)(**values).values()))
+
+
+@pytest.mark.parametrize("task", ["sequence-classification", "masked-lm"])
+def test_a_checkpoint_opens_in_transformers(tmp_path: Path, task: str) -> None:
+    """masked-lm ties the embedding to the output layer, whose formats and masks differ from the embedding's."""
+    import transformers
+
+    opened, project = compressed(BERT.format(task=task), tmp_path)
+    done = export(project, opened.store, "safetensors", tmp_path / "out")
+    names = {Path(f).name for f in done.files}
+    assert {"config.json", "model.safetensors"} <= names
+    assert done.bytes == sum(Path(f).stat().st_size for f in done.files)
+    cls = transformers.AutoModelForMaskedLM if task == "masked-lm" else transformers.AutoModelForSequenceClassification
+    model = cls.from_pretrained(tmp_path / "out").eval()
+    values = {"input_ids": torch.randint(0, 100, (3, 7)), "attention_mask": torch.ones(3, 7, dtype=torch.long)}
+    if task == "masked-lm":
+        assert any("is shared" in note for note in done.notes)
+        tied = [n for n in project.graph if n.weights.get("weight") == "bert.embeddings.word_embeddings.weight"]
+        bare = project.graph.replace(*(replace(n, precision={}, sparsity={}) for n in tied))
+        project = replace(project, graph=bare)
+    with torch.no_grad():
+        torch.testing.assert_close(model(**values).logits, results(opened, project, values))
+    dense = dict(model.named_parameters())["bert.encoder.layer.0.output.dense.weight"]
+    assert int((dense == 0).sum()) >= dense.numel() // 2
+
+
+def test_a_local_folder_keeps_its_tokenizer(tmp_path: Path) -> None:
+    from transformers import BertConfig, BertForSequenceClassification
+
+    home = tmp_path / "home"
+    config = BertConfig(
+        num_hidden_layers=1, hidden_size=32, num_attention_heads=2, intermediate_size=64, vocab_size=50, num_labels=3
+    )
+    BertForSequenceClassification(config).save_pretrained(home)
+    (home / "vocab.txt").write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a"]))
+    opened, project = compressed(str(home), tmp_path)
+    done = export(project, opened.store, "safetensors", tmp_path / "out")
+    assert "vocab.txt" in {Path(f).name for f in done.files}
+    again = open_any(str(tmp_path / "out"), tmp_path / "again")
+    assert again.project.graph.nodes.keys() == opened.project.graph.nodes.keys()
+
+
+FACTORY = """
+import torch
+from torch import nn
+
+class Plain(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.one, self.two = nn.Linear(8, 8), nn.Linear(8, 3)
+        self.drop = nn.Dropout(0.5)
+
+    def forward(self, x):
+        return {"y": self.two(self.drop(torch.relu(self.one(x))))}
+
+def make():
+    return Plain(), {"x": torch.randn(2, 8)}
+"""
+
+
+def test_another_model_comes_with_its_graph(tmp_path: Path) -> None:
+    source = tmp_path / "source.py"
+    source.write_text(FACTORY)
+    recipe = {**WEIGHTS_ONLY}
+    recipe["quantize_transform_pass"] = {
+        "by": "type",
+        "linear": {"config": {"name": "integer", "weight_width": 6, "weight_frac_width": 5, "data_in_width": 8}},
+    }
+    opened, project = compressed(f"{source}:make", tmp_path, recipe)
+    done = export(project, opened.store, "safetensors", tmp_path / "out")
+    assert {Path(f).name for f in done.files} == {"README.md", "graph.json", "model.safetensors"}
+    assert any("activations" in note for note in done.notes)
+    module = load_folder(tmp_path / "out")
+    x = torch.randn(5, 8)
+    with torch.no_grad():
+        assert torch.equal(module(x=x)["y"], results(opened, project, {"x": x}))
+    assert "load_folder" in (tmp_path / "out" / "README.md").read_text()
+
+
+def test_a_model_without_weights_has_none_to_export(tmp_path: Path) -> None:
+    opened = open_any(BERT.format(task="") + "&weights=none", tmp_path / "work")
+    with pytest.raises(ExportError, match="without weights"):
+        export(opened.project, opened.store, "safetensors", tmp_path / "out")
+
+
+@pytest.mark.parametrize("ending", ["toml", "json"])
+def test_a_recipe_reads_back(tmp_path: Path, ending: str) -> None:
+    opened, project = compressed(BERT.format(task=""), tmp_path)
+    path = tmp_path / f"recipe.{ending}"
+    export(project, opened.store, "recipe", path)
+    assert load_recipe(path) == project.recipe
+
+
+def test_toml_escapes() -> None:
+    import tomllib
+
+    odd: dict[str, Any] = {"a": 'quo"te\n\\', "b c": [1, -2.5, True, {"x": float("inf")}], "d": {}}
+    assert tomllib.loads(to_toml({"steps": [odd]})) == {"steps": [odd]}
+    assert tomllib.loads(to_toml({"steps": []})) == {"steps": []}
+    with pytest.raises(ExportError, match=r"options\.formats\.weight is empty"):
+        to_toml({"steps": [{"options": {"formats": {"weight": None}}}]})
+
+
+@pytest.mark.slow
+def test_a_script_repeats_every_step(tmp_path: Path, root: Path) -> None:
+    opened, project = compressed(BERT.format(task=""), tmp_path)
+    script, result = tmp_path / "again.py", tmp_path / "again.espalier"
+    export(project, opened.store, "script", script)
+    command, env = [sys.executable, str(script), str(result)], {"PYTHONPATH": str(root), "PATH": ""}
+    done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["size_bytes"] == static_score(project.graph).size_bytes
+    again = open_any(str(result), tmp_path / "other")
+    assert again.project.graph == project.graph and again.project.recipe == project.recipe
+
+
+def test_formats_by_hand_survive_a_project(tmp_path: Path) -> None:
+    """A project file, exported: what was saved is what is handed on."""
+    opened, project = compressed(BERT.format(task=""), tmp_path)
+    node = next(n for n in project.graph if n.op == "linear")
+    graph = project.graph.replace(replace(node, precision={"weight": Precision(Integer(4, 3))}))
+    save_project(replace(project, graph=graph), opened.store, tmp_path / "p.espalier")
+    again = open_any(str(tmp_path / "p.espalier"), tmp_path / "w2")
+    export(again.project, again.store, "safetensors", tmp_path / "out")
+    from safetensors.torch import load_file
+
+    value = load_file(tmp_path / "out" / "model.safetensors")[node.weights["weight"]]
+    assert len(value.unique()) <= 16
