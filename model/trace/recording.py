@@ -89,8 +89,11 @@ class _Recorder(TorchFunctionMode):
         weights = {n: self._tensors.name(v, f"{path}.{n}") for n, v in own}
         self._inside -= 1
         ports = {p: _meta(v) for p, v in own if p in ("weight", "bias")}
-        self._put(Node(self._fresh(path.replace(".", "_")), op_of_module(module) or "opaque", "call_module", path,
-                       tuple(self._args(args)), {}, ports, weights, attributes(module), module_path=path), output)  # fmt: skip
+        node = Node(
+            self._fresh(path.replace(".", "_")), op_of_module(module) or "opaque", "call_module", path,
+            tuple(self._args(args)), {}, ports, weights, attributes(module), module_path=path,
+        )  # fmt: skip
+        self._put(node, output)
 
     @override
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from torch import nn
@@ -15,6 +15,7 @@ from model.graph import Graph
 from model.trace.capture import Captured, capture
 from model.trace.raising import Raiser
 from model.trace.recording import MODEL, record
+from model.trace.stamping import Stack, find_stack, shortened, stamp
 from model.weights import WeightStore
 
 
@@ -40,8 +41,25 @@ def trace(
     """Capture `model` (in eval mode) on `example` keyword inputs, or raise a `program` of it; raises TraceError.
 
     The graph's weights are put into `store`. Without dynamic export a model becomes static, and what
-    torch cannot export at all is recorded from one real run; both are told as problems.
+    torch cannot export at all is recorded from one real run; both are told as problems. Identical blocks of
+    a model without weights are captured a few times and stamped.
     """
+    stack = find_stack(model) if program is None else None
+    return (_stamped(model, example, store, stack) if stack else None) or _whole(model, example, store, program)
+
+
+def _stamped(model: nn.Module, example: dict[str, Any], store: WeightStore, stack: Stack) -> Traced | None:
+    with shortened(model, stack):
+        short = _whole(model, example, store, None)
+    start = time.perf_counter()
+    graph = stamp(short.graph, stack)
+    if graph is None or any(p.severity == "error" for p in check(graph)):
+        return None
+    seconds = {**short.seconds, "check": short.seconds["check"] + time.perf_counter() - start}
+    return replace(short, graph=graph, seconds=seconds)
+
+
+def _whole(model: nn.Module, example: dict[str, Any], store: WeightStore, program: ExportedProgram | None) -> Traced:
     start = time.perf_counter()
     try:
         captured = Captured(program, "all", ()) if program else capture(model, example)
