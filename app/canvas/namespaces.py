@@ -32,7 +32,9 @@ def build(graph: Graph, show_scalars: bool = False, cancelled: Callable[[], bool
     lone = raw.lone
     home = [where[final[p]] if p >= 0 else -1 for p in place]
     captions = [caption(n, lone[p]) if p >= 0 else None for n, p in zip(graph, place, strict=True)]
-    paths = {path: where[final[i]] for path, i in raw.at.items()}
+    paths = {
+        path: where[raw.inward[i] if final[i] != i and i in raw.inward else final[i]] for path, i in raw.at.items()
+    }
     seen: dict[object, int] = {}
     keys = [-1 if c is None else seen.setdefault(c, len(seen)) for c in captions]
     tree = Hierarchy(tuple(index), captions, keys, home, groups, [], paths, show_scalars, index)
@@ -90,6 +92,7 @@ class _Paths:
     names: list[str] = field(default_factory=lambda: [""])
     parent: list[int] = field(default_factory=lambda: [-1])
     lone: list[bool] = field(default_factory=list)
+    inward: dict[int, int] = field(default_factory=dict)
 
     def add(self, path: str) -> int:
         """The number of `path`; parents are made first, so numbers grow downwards."""
@@ -120,11 +123,21 @@ class _Paths:
             kids[up] += kids[i] if container else not self.lone[i]
             if not self.lone[i] and kids[i] + leaves[i]:
                 numbered[up] &= not container and self.names[i].rpartition(".")[2].isdigit()
+        self._trace_inward(gone, kids)
         final = list(range(size))
         for i in range(1, size):
             if gone[i]:
                 final[i] = final[self.parent[i]]
         return final
+
+    def _trace_inward(self, gone: list[bool], kids: list[int]) -> None:
+        """A frame that was merged with its only group answers for that group."""
+        for i in range(len(gone) - 1, 0, -1):
+            found = self.inward.get(i, -1) if gone[i] and kids[i] == 1 else -1 if gone[i] else i
+            if found >= 0:
+                self.inward[i] = self.inward[self.parent[i]] = found
+            else:
+                self.inward.pop(i, None)
 
 
 def _groups(raw: _Paths, final: list[int]) -> tuple[list[Group], dict[int, int]]:

@@ -1,0 +1,310 @@
+"""The canvas layout: what must hold for every graph, checked on random hierarchies, and what it costs."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from app.canvas.hierarchy import Cancelled, Hierarchy, default_open, open_all, same_structure
+from app.canvas.layout import HEAD, Layout, layout
+from app.canvas.namespaces import build
+from app.canvas.ordering import crossings, order, ranks
+from app.canvas.placing import spread
+from model.formats.integer import Integer
+from model.graph import Graph, Node, Ref
+from model.meta import Precision
+from tests.benchmarks.synthetic import Maker, transformer
+
+NAMES = ("a", "b", "layer.0", "layer.1", "head")
+
+
+@st.composite
+def graphs(draw: st.DrawFn) -> Graph:
+    """A random graph in random modules: nested, repeated, left and entered again."""
+    nodes: dict[str, Node] = {"x": Node("x", "placeholder", "placeholder", "x")}
+    for k in range(draw(st.integers(1, 24))):
+        path = ".".join(draw(st.lists(st.sampled_from(NAMES), max_size=3)))
+        known = list(nodes)
+        sources = draw(st.lists(st.sampled_from(known), min_size=0, max_size=3))
+        op = draw(st.sampled_from(["add", "view", "sym_size", "matmul"]))
+        target, call = f"aten.{op}.default", "call_function"
+        if op == "matmul" and draw(st.booleans()):
+            target = path = f"{path}.lin{k}".strip(".")
+            op, call = "linear", "call_module"
+        refs = tuple(Ref(s, draw(st.integers(0, 1))) for s in sources)
+        nodes[f"n{k}"] = Node(f"n{k}", op, call, target, refs, module_path=path)  # type: ignore[arg-type]
+    nodes["y"] = Node("y", "output", "output", "output", (Ref(list(nodes)[-1]),))
+    return Graph(nodes)
+
+
+def drawn(graph: Graph, opened: frozenset[str] | None = None, horizontal: bool = False) -> Layout:
+    """The layout with everything open."""
+    tree = build(graph)
+    return layout(tree, open_all(tree) if opened is None else opened, horizontal)
+
+
+def boxes_by_parent(found: Layout) -> dict[int, list[tuple[float, float, float, float]]]:
+    """All boxes with the group they stand in."""
+    tree = found.tree
+    by: dict[int, list[tuple[float, float, float, float]]] = {}
+    for i, rect in zip(found.nodes.tolist(), found.node_rects.tolist(), strict=True):
+        by.setdefault(tree.home[i], []).append(tuple(rect))
+    for g, rect in zip(found.groups.tolist(), found.group_rects.tolist(), strict=True):
+        by.setdefault(tree.groups[g].parent, []).append(tuple(rect))
+    for s, rect in zip(found.stubs.tolist(), found.stub_rects.tolist(), strict=True):
+        by.setdefault(tree.stubs[s].group, []).append(tuple(rect))
+    return by
+
+
+def check(found: Layout) -> None:
+    """No siblings overlap, children lie inside their group, below its head; everything is inside the whole."""
+    rect_of = dict(zip(found.groups.tolist(), found.group_rects.tolist(), strict=True))
+    rect_of[0] = [0.0, 0.0, found.width, found.height]
+    for group, boxes in boxes_by_parent(found).items():
+        gx, gy, gw, gh = rect_of[group]
+        head = HEAD if group else 0.0
+        for x, y, w, h in boxes:
+            assert x >= gx - 0.2 and y >= gy + head - 0.2
+            assert x + w <= gx + gw + 0.2 and y + h <= gy + gh + 0.2
+        for n, (x, y, w, h) in enumerate(boxes):
+            for u, v, s, t in boxes[n + 1 :]:
+                assert x + w <= u + 0.2 or u + s <= x + 0.2 or y + h <= v + 0.2 or v + t <= y + 0.2
+
+
+@given(graphs(), st.booleans(), st.data())
+@settings(max_examples=120)
+def test_random_hierarchies(graph: Graph, horizontal: bool, data: st.DataObject) -> None:
+    """Whatever is open: boxes are apart and inside; every node is shown or inside a closed group; edges are finite."""
+    tree = build(graph, show_scalars=data.draw(st.booleans()))
+    paths = [g.path for g in tree.groups[1:]]
+    opened = frozenset(data.draw(st.sets(st.sampled_from(paths)))) if paths else frozenset()
+    found = layout(tree, opened, horizontal)
+    check(found)
+    shown = set(found.nodes.tolist())
+    closed = [g for g, o in zip(found.groups.tolist(), found.group_open, strict=True) if not o]
+    hidden = {i for g in closed for i in tree.members(g)}
+    assert shown | hidden == {i for i, c in enumerate(tree.captions) if c} and not shown & hidden
+    assert np.isfinite(found.points).all() and (np.diff(found.starts) >= 2).all()
+    assert len(found.tensors) == len(found.starts) - 1 == len(found.labels)
+
+
+@given(graphs())
+@settings(max_examples=60)
+def test_every_connection_is_drawn(graph: Graph) -> None:
+    """With all open, the pieces of each tensor lead from its node to each of its users."""
+    tree = build(graph)
+    found = layout(tree, open_all(tree))
+    rect = dict(zip(found.nodes.tolist(), found.node_rects.tolist(), strict=True))
+    shared = {s.source for s in tree.stubs}
+    ends: dict[int, list[tuple[float, float]]] = {}
+    for k, (u, _) in enumerate(found.tensors.tolist()):
+        a, b = found.points[found.starts[k]], found.points[found.starts[k + 1] - 1]
+        ends.setdefault(u, []).extend([tuple(a), tuple(b)])
+    for u, v in tree.edges.tolist():
+        if u in rect and v in rect and u not in shared:
+            assert touches(rect[u], ends[u]) and touches(rect[v], ends[u])
+
+
+def touches(rect: list[float], points: list[tuple[float, float]]) -> bool:
+    """One of the points lies on the border of the rectangle."""
+    x, y, w, h = rect
+    return any(x - 1 <= a <= x + w + 1 and min(abs(b - y), abs(b - y - h)) < 1 for a, b in points)
+
+
+@given(graphs())
+@settings(max_examples=30)
+def test_same_graph_same_drawing(graph: Graph) -> None:
+    """Deterministic, to the last digit."""
+    one, two = drawn(graph), drawn(graph)
+    assert np.array_equal(one.node_rects, two.node_rects) and np.array_equal(one.points, two.points)
+
+
+def test_choices_move_nothing() -> None:
+    """An edit of a precision changes neither the structure nor any place."""
+    graph = transformer(60)
+    node = next(n for n in graph if n.op == "linear")
+    edited = graph.replace(replace(node, precision={"weight": Precision(Integer(4, 2))}))
+    assert same_structure(graph, edited)
+    one, two = drawn(graph), drawn(edited)
+    assert np.array_equal(one.node_rects, two.node_rects) and np.array_equal(one.group_rects, two.group_rects)
+    other = graph.replace(replace(node, args=()))
+    assert not same_structure(graph, other)
+
+
+def test_equal_blocks_are_drawn_equally_and_counted() -> None:
+    """The blocks of a transformer are identical siblings with the same inside."""
+    tree = build(transformer(200))
+    blocks = [i for i, g in enumerate(tree.groups) if g.label.startswith("layers.")]
+    assert len(blocks) >= 8 and {tree.groups[i].twins for i in blocks} == {len(blocks)}
+    found = layout(tree, open_all(tree))
+    inside = []
+    for block in blocks:
+        x, y, _, _ = found.group_rects[found.groups.tolist().index(block)]
+        rows = np.isin(found.nodes, tree.members(block))
+        inside.append(np.sort((found.node_rects[rows] - (x, y, 0, 0)).round(3), axis=0))
+    assert all(np.allclose(inside[0], other, atol=0.01) for other in inside[1:])
+
+
+def test_a_chain_stands_in_one_line() -> None:
+    """Blocks one after the other do not drift sideways, and single wires are straight."""
+    found = drawn(transformer(400))
+    assert found.width < 1200
+    maker = Maker()
+    x = maker.add("placeholder", "", name="x")
+    for _ in range(6):
+        x = maker.add("view", "", x)
+    maker.add("output", "", x)
+    line = drawn(Graph(maker.nodes))
+    centres = line.node_rects[:, 0] + line.node_rects[:, 2] / 2
+    assert np.ptp(centres) < 0.2
+
+
+def test_shared_tensor_is_cut_into_stubs() -> None:
+    """A mask that feeds every block enters each by a labelled stub, and no edge runs the whole way."""
+    tree = build(transformer(600, mask=True))
+    labels = Counter(s.label for s in tree.stubs if not s.uses)
+    assert labels["attention_mask"] >= 20
+    assert [s.uses for s in tree.stubs if s.uses] == [labels["attention_mask"]]
+    found = layout(tree, open_all(tree))
+    spans = [np.ptp(found.points[a:b, 1]) for a, b in zip(found.starts, found.starts[1:], strict=False)]
+    assert max(spans) < found.height / 5
+
+
+def test_parallel_heads_are_not_cut() -> None:
+    """Many groups side by side share their input by ordinary edges."""
+    tree = build(transformer(200, heads=8))
+    assert not tree.stubs
+
+
+def test_shape_arithmetic_and_lone_constants_hide() -> None:
+    """Scalars are hidden unless asked for; a constant used once is folded into its user."""
+    nodes = {
+        "x": Node("x", "placeholder", "placeholder", "x"),
+        "s": Node("s", "sym_size", "call_function", "aten.sym_size.int", (Ref("x"), 0)),
+        "c": Node("c", "get_attr", "get_attr", "c"),
+        "d": Node("d", "get_attr", "get_attr", "d"),
+        "a": Node("a", "add", "call_function", "aten.add.Tensor", (Ref("x"), Ref("c"), Ref("d"), Ref("s"))),
+        "b": Node("b", "add", "call_function", "aten.add.Tensor", (Ref("a"), Ref("d"))),
+        "y": Node("y", "output", "output", "output", (Ref("b"),)),
+    }
+    graph = Graph(nodes)
+    shown = {tree_id for tree_id, c in zip(graph.nodes, build(graph).captions, strict=True) if c}
+    assert shown == {"x", "d", "a", "b", "y"}
+    everything = build(graph, show_scalars=True)
+    assert all(everything.captions)
+
+
+def named(path: str, op: str = "add") -> Graph:
+    """Two nodes in `path`, one beside."""
+    m = Maker()
+    x = m.add("placeholder", "", name="x")
+    a = m.add(op, path, x)
+    m.add("output", "", m.add("add", "z", m.add(op, path, a), a), x)
+    return Graph(m.nodes)
+
+
+def test_needless_frames_are_merged() -> None:
+    """Chains of single groups become one box; a lone function takes the name of its module."""
+    tree = build(named("bert.encoder.layer.0.deep"))
+    assert [g.label for g in tree.groups] == ["", "bert.encoder.layer.0.deep"]
+    assert tree.group_of("bert.encoder") == 1 and tree.group_of("nowhere.else") == 0
+    lone = next(c for n, c in zip(tree.ids, tree.captions, strict=True) if c and n.startswith("add_3"))
+    assert lone.name == "z"
+
+
+def test_default_stays_readable() -> None:
+    """The first view of a large model opens the first of identical blocks only."""
+    tree = build(transformer(3000))
+    opened = default_open(tree)
+    assert "model.layers.0" in opened and "model.layers.1" not in opened
+    found = layout(tree, opened)
+    assert len(found.nodes) < 60
+    small = build(transformer(30))
+    assert default_open(small) == open_all(small)
+
+
+def test_layout_can_be_cancelled() -> None:
+    """Both halves stop as soon as they are told."""
+    graph = transformer(2000)
+    with pytest.raises(Cancelled):
+        build(graph, cancelled=lambda: True)
+    tree = build(graph)
+    with pytest.raises(Cancelled):
+        layout(tree, open_all(tree), cancelled=lambda: True)
+
+
+def test_flat_graph_without_modules() -> None:
+    """A large graph in one namespace is laid out too, in reasonable time."""
+    m = Maker()
+    x = m.add("placeholder", "", name="x")
+    seen = [x]
+    for k in range(2500):
+        seen.append(m.add("add", "", seen[-1], seen[max(0, k - 7 - k % 5)]))
+    m.add("output", "", seen[-1])
+    found = drawn(Graph(m.nodes))
+    assert len(found.nodes) == 2502
+    check_rows(found)
+
+
+def check_rows(found: Layout) -> None:
+    """Nodes of one height do not overlap."""
+    order_ = np.lexsort((found.node_rects[:, 0], found.node_rects[:, 1]))
+    rects = found.node_rects[order_]
+    same = rects[1:, 1] == rects[:-1, 1]
+    assert (rects[1:, 0][same] >= (rects[:-1, 0] + rects[:-1, 2])[same]).all()
+
+
+def test_cycles_between_groups_are_drawn() -> None:
+    """A module that is left and entered again forms a cycle of groups; the drawing does not mind."""
+    m = Maker()
+    x = m.add("placeholder", "", name="x")
+    for _ in range(3):
+        x = m.add("add", "a.inner", m.add("view", "a.inner", x))
+        x = m.add("add", "b.inner", m.add("view", "b.inner", x))
+    m.add("output", "", x)
+    found = drawn(Graph(m.nodes))
+    check(found)
+    rank, back = ranks(2, [(0, 1), (1, 0)], 2, 2)
+    assert rank == [0, 1] and back == {1}
+
+
+def test_ordering_removes_crossings() -> None:
+    """Two crossing pairs are uncrossed; a complete bipartite graph keeps what must cross."""
+    layers = order([[0, 1], [2, 3]], [(0, 3), (1, 2)])
+    downs: list[list[int]] = [[3], [2], [], []]
+    assert crossings(layers, downs) == 0
+    assert crossings([[0, 1], [2, 3]], [[2, 3], [2, 3], [], []]) == 1
+
+
+@given(st.lists(st.tuples(st.floats(-500, 500), st.floats(0.1, 9)), min_size=1, max_size=12), st.floats(1, 80))
+def test_spread_keeps_room_and_order(wishes: list[tuple[float, float]], gap: float) -> None:
+    """Neighbours stay apart; wishes that do not conflict are granted."""
+    places = spread([w for w, _ in wishes], [p for _, p in wishes], [gap] * (len(wishes) - 1))
+    assert all(b - a >= gap - 1e-6 for a, b in itertools.pairwise(places))
+    if all(b[0] - a[0] >= gap for a, b in itertools.pairwise(wishes)):
+        assert np.allclose(places, [w for w, _ in wishes])
+
+
+def test_layout_is_free_of_qt() -> None:
+    """The modules that others use headless do not import Qt."""
+    import subprocess
+
+    code = "import sys, app.canvas.svg, app.canvas.scene, app.canvas.find; print('PySide6' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
+
+
+def test_tree_paths_resolve(transform: Hierarchy | None = None) -> None:
+    """Every module path on the way to a node names a group that contains it."""
+    graph = transformer(120)
+    tree = transform or build(graph)
+    for node in graph:
+        home = tree.home[tree.index[node.id]]
+        assert tree.group_of(node.module_path.rpartition(".")[0]) in [0, *tree.ancestors(home), home]

@@ -1,0 +1,49 @@
+"""The SVG writer: well-formed, complete, escaped."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from xml.etree import ElementTree
+
+from app.canvas.hierarchy import open_all
+from app.canvas.namespaces import build
+from app.canvas.svg import to_svg
+from app.theme import DARK
+from model.formats.integer import Integer
+from model.graph import Graph
+from model.meta import Precision, Sparsity
+from tests.benchmarks.synthetic import transformer
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def test_well_formed_and_complete() -> None:
+    """Every shown node is there by its id; closed groups stand for what they hide."""
+    graph = transformer(40)
+    root = ElementTree.fromstring(to_svg(graph, open_all(build(graph))))
+    assert root.tag == f"{SVG}svg"
+    assert {g.get("id") for g in root.iter(f"{SVG}g") if g.get("id")} == set(graph.nodes)
+    closed = ElementTree.fromstring(to_svg(graph, frozenset(), DARK, horizontal=True))
+    ids = {g.get("id") for g in closed.iter(f"{SVG}g") if g.get("id")}
+    assert ids < set(graph.nodes) and "input_ids" in ids
+
+
+def test_text_is_escaped_and_choices_show() -> None:
+    """Names from models cannot break the document; badges carry the format."""
+    graph = transformer(30)
+    node = next(n for n in graph if n.op == "linear")
+    odd = replace(
+        node,
+        target='model.<b>&"evil"</b>',
+        precision={"weight": Precision(Integer(4, 2))},
+        sparsity={"weight": Sparsity("l1", 0.5, "local", None, 10)},
+    )
+    text = to_svg(Graph({**graph.nodes, node.id: odd}, symbols=graph.symbols))
+    ElementTree.fromstring(text)
+    assert "<b>" not in text and "int 4/2" in text
+
+
+def test_numbers_are_finite() -> None:
+    """No NaN reaches the file."""
+    assert not re.search(r'"[^"]*\b(nan|inf)\b[^"]*"', to_svg(transformer(200, mask=True)))
