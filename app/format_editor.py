@@ -60,7 +60,8 @@ class FormatEditor(QWidget):
         self.widgets: dict[str, Scalar] = {}
         self.captions: list[QLabel] = []
         self.more = QWidget()
-        self.wrong = QLabel(wordWrap=True, visible=False)
+        self.wrong = QLabel(wordWrap=True)
+        self.wrong.hide()
         self.wrong.setProperty("role", "wrong")
         self._kind: type[Format] | None = None
         self._base: Format | None = None
@@ -128,7 +129,7 @@ class FormatEditor(QWidget):
         if name == FLOAT:
             return None
         assert self._kind is not None
-        if type(fmt) is not self._kind or "" in self._change:
+        if fmt is None or type(fmt) is not self._kind or "" in self._change:
             return self.value()
         return _make(self._kind, {**parameters(fmt), **self._change})
 

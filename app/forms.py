@@ -135,6 +135,7 @@ class PortFormats(QWidget):
         grid.setColumnStretch(1, 1)
         for i, port in enumerate(PORTS):
             editor = self.rows[port] = FormatEditor(allow_leave=True)
+            editor.leave()
             editor.choice.setAccessibleName(f"{port} format")
             editor.edited.connect(self.edited)
             grid.addWidget(_caption(port), i, 0, Qt.AlignmentFlag.AlignTop)
@@ -204,6 +205,7 @@ class Rows(QWidget):
     def _drop(self, form: Form) -> None:
         self.forms.remove(form)
         card = form.parentWidget()
+        assert card is not None
         card.hide()
         card.setParent(None)
         card.deleteLater()
@@ -270,7 +272,8 @@ class Form(QWidget):
         super().__init__()
         self._type, self._graph, self._inner = options_type, graph, inner
         self.editors: dict[str, Any] = {}
-        self.wrong = QLabel(wordWrap=True, visible=False)
+        self.wrong = QLabel(wordWrap=True)
+        self.wrong.hide()
         self.wrong.setProperty("role", "wrong")
         self._grid = QGridLayout(self)
         self._grid.setContentsMargins(0, 0, 0, 0)

@@ -122,7 +122,8 @@ def _sums(
 ) -> Loss:
     signal = noise = 0.0
     outside = zeros = total = 0
-    reach, values = 0.0, np.zeros(0)
+    reach = 0.0
+    values: NDArray[np.float64] = np.zeros(0)
     whole = fmt.name not in ELEMENTWISE
     for x, keep in _chunks(tensor, mask, stop, whole):
         if keep is not None:
@@ -138,7 +139,7 @@ def _sums(
         if ends:
             outside += int(np.count_nonzero((x < ends[0]) | (x > ends[1])))
         elif len(values) <= GRID_MOST:
-            values = np.union1d(values, np.unique(y)[: GRID_MOST + 1])
+            values = np.union1d(values, np.unique(y)[: GRID_MOST + 1]).astype(np.float64)
     sqnr = math.inf if noise == 0 else None if signal == 0 else 10 * math.log10(signal / noise)
     grid = _grid(fmt, reach) if ends else values if len(values) <= GRID_MOST else None
     low, high = ends or (None, None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QEvent, Qt
+from PySide6.QtGui import QCloseEvent
 from PySide6.QtWidgets import QFrame, QLabel, QScrollArea, QVBoxLayout, QWidget
 
 from app.fields import field_style, tokens
@@ -59,7 +60,7 @@ class InspectorPanel(QScrollArea):
         self.refresh()
 
     def _arrange(self) -> None:
-        body = QWidget()
+        body = self._body = QWidget()
         body.setProperty("surface", "panel")
         body.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         column = QVBoxLayout(body)
@@ -153,14 +154,14 @@ class InspectorPanel(QScrollArea):
         look = tokens(self)
         if look is not self._look:
             self._look = look
-            self.widget().setStyleSheet(field_style(look))
+            self._body.setStyleSheet(field_style(look))
 
     def changeEvent(self, event: QEvent) -> None:
         super().changeEvent(event)
         if event.type() in (QEvent.Type.PaletteChange, QEvent.Type.StyleChange) and self.widget():
             self._restyle()
 
-    def closeEvent(self, event: QEvent) -> None:
+    def closeEvent(self, event: QCloseEvent) -> None:
         self.weight.close_previews()
         super().closeEvent(event)
 

@@ -85,9 +85,10 @@ def _shared(fmt: Format) -> list[Field]:
 def formula(port: str, fmt: Format) -> str:
     """`weight · value = code · 2⁻⁷ · range −1 … 0.992`."""
     frac = getattr(fmt, "frac_width", None)
-    if frac is None or not hasattr(fmt, "limits"):
+    limits = getattr(fmt, "limits", None)
+    if frac is None or limits is None:
         return f"{port} · {fmt.formula}"
-    low, high = (code * 2.0**-frac for code in fmt.limits)
+    low, high = (code * 2.0**-frac for code in limits)
     power = str(-frac).translate(SUPERSCRIPTS)
     return f"{port} · value = code · 2{power} · range {figure(low)} … {figure(high)}"
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import csv
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pyqtgraph as pg
-from PySide6.QtCore import QEvent, Qt
-from PySide6.QtGui import QColor, QFont, QPen
+from PySide6.QtCore import QEvent, QRectF, Qt
+from PySide6.QtGui import QColor, QFont, QPaintDevice, QPainter, QPen, QPixmap
+from PySide6.QtSvg import QSvgGenerator
 from PySide6.QtWidgets import QFrame, QWidget
 
 from app.fields import tokens
@@ -19,13 +21,13 @@ Table = tuple[tuple[str, ...], Sequence[Sequence[object]]]
 pg.setConfigOptions(antialias=True)
 
 
-class Chart(pg.PlotWidget):  # type: ignore[misc]
+class Chart(pg.PlotWidget):
     """A themed plot. Subclasses draw in `draw(palette)`, and give their figures in `table()`."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.look: Palette = tokens(self)
-        self.plot: pg.PlotItem = self.getPlotItem()
+        self.plot: Any = self.getPlotItem()  # pyqtgraph makes its methods while it runs
         self.plot.hideButtons()
         self.plot.setMenuEnabled(False)
         self.plot.setMouseEnabled(x=False, y=False)
@@ -63,15 +65,22 @@ class Chart(pg.PlotWidget):  # type: ignore[misc]
             with path.open("w", newline="", encoding="utf-8") as handle:
                 csv.writer(handle).writerows([names, *rows])
         elif path.suffix == ".svg":
-            from pyqtgraph.exporters import SVGExporter
-
-            SVGExporter(self.plot).export(str(path))
+            made = QSvgGenerator()
+            made.setFileName(str(path))
+            made.setSize(self.size())
+            made.setViewBox(QRectF(self.rect()))
+            self._paint_on(made)
         else:
-            from pyqtgraph.exporters import ImageExporter
+            picture = QPixmap(self.size() * 2)
+            picture.setDevicePixelRatio(2)
+            self._paint_on(picture)
+            picture.save(str(path))
 
-            exporter = ImageExporter(self.plot)
-            exporter.parameters()["width"] = 2 * self.width()
-            exporter.export(str(path))
+    def _paint_on(self, device: QPaintDevice) -> None:
+        painter = QPainter(device)
+        painter.fillRect(self.rect(), QColor(self.look.panel))
+        self.render(painter, QRectF(self.rect()), self.rect())
+        painter.end()
 
     def changeEvent(self, event: QEvent) -> None:
         super().changeEvent(event)

@@ -1,0 +1,164 @@
+"""Forms: any options come back as they were put in, and impossible input is told in words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from PySide6.QtTest import QTest
+from pytestqt.qtbot import QtBot
+
+from app.format_editor import FormatEditor
+from app.forms import Form
+from model.formats.base import Format
+from model.formats.integer import Integer
+from model.registry import FORMATS, PASSES
+from passes.select import Select
+from passes.transform.prune import PruneOptions
+from passes.transform.quantize import PORTS, QuantizeOptions, Rule
+
+SETTINGS = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+WORDS = st.text("abcdefghijklmnop._0123456789", min_size=1, max_size=12)
+SELECTS = st.one_of(
+    st.just(Select()),
+    st.builds(Select, st.sampled_from(["type", "name", "module"]), st.lists(WORDS, min_size=1, max_size=3).map(tuple)),
+)
+INTEGERS = st.builds(
+    Integer, st.integers(1, 32), st.integers(-32, 64), st.booleans(), st.sampled_from(["nearest_even", "floor"])
+)
+RULES = st.builds(Rule, SELECTS, st.dictionaries(st.sampled_from(PORTS), st.none() | INTEGERS))
+PRUNE = st.builds(
+    PruneOptions, st.floats(0, 1), st.sampled_from(["l1", "random"]), st.sampled_from(["local", "global"]), SELECTS
+)
+QUANTIZE = st.builds(QuantizeOptions, st.lists(RULES, max_size=3).map(tuple))
+
+
+@dataclass(frozen=True, slots=True)
+class Inner:
+    """A dataclass inside options."""
+
+    rate: float = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Wide:
+    """One field of every kind."""
+
+    count: int = field(default=3, metadata={"min": 1, "max": 9, "help": "how many"})
+    seed: int | None = None
+    on: bool = True
+    maybe: bool | None = None
+    name: str = ""
+    note: str | None = None
+    mode: Literal["a", "b_c"] = "a"
+    words: tuple[str, ...] = ()
+    sizes: tuple[int, ...] = (1, 2)
+    fmt: Format | None = None
+    inner: Inner = Inner()
+    table: dict[str, float] = field(default_factory=dict)
+
+
+WIDE = st.builds(
+    Wide,
+    st.integers(1, 9), st.none() | st.integers(), st.booleans(), st.none() | st.booleans(), WORDS, st.none() | WORDS,
+    st.sampled_from(["a", "b_c"]), st.lists(WORDS).map(tuple), st.lists(st.integers()).map(tuple),
+    st.none() | INTEGERS, st.builds(Inner, st.floats(allow_nan=False, allow_infinity=False)),
+    st.dictionaries(WORDS, st.floats(allow_nan=False, allow_infinity=False)),
+)  # fmt: skip
+
+
+@pytest.mark.gui
+@SETTINGS
+@given(options=st.one_of(PRUNE, QUANTIZE, WIDE))
+def test_options_come_back_as_they_were(qtbot: QtBot, options: Any) -> None:
+    form = Form(type(options), options)
+    assert form.error == "" and form.value() == options
+    form.deleteLater()
+
+
+@pytest.mark.gui
+@SETTINGS
+@given(first=QUANTIZE, second=QUANTIZE)
+def test_a_form_shows_another_value(qtbot: QtBot, first: QuantizeOptions, second: QuantizeOptions) -> None:
+    form = Form(QuantizeOptions, first)
+    form.put(second)
+    assert form.value() == second
+    form.deleteLater()
+
+
+@pytest.mark.gui
+@pytest.mark.parametrize("name", sorted(PASSES))
+def test_every_pass_has_a_form_of_its_defaults(qtbot: QtBot, name: str) -> None:
+    kind = PASSES.get(name).options
+    form = Form(kind)
+    qtbot.addWidget(form)
+    assert form.value() == kind()
+
+
+@pytest.mark.gui
+@pytest.mark.parametrize("name", sorted(FORMATS))
+@pytest.mark.parametrize("compact", [False, True])
+def test_every_format_can_be_edited(qtbot: QtBot, name: str, compact: bool) -> None:
+    editor = FormatEditor(compact)
+    qtbot.addWidget(editor)
+    wanted = FORMATS.get(name)()
+    editor.put(wanted)
+    assert editor.value() == wanted
+    editor.put(None)
+    assert editor.value() is None
+
+
+@pytest.mark.gui
+def test_impossible_input_is_told(qtbot: QtBot) -> None:
+    form = Form(PruneOptions)
+    qtbot.addWidget(form)
+    heard: list[int] = []
+    form.changed.connect(lambda: heard.append(1))
+    number = form.editors["sparsity"]
+    number.selectAll()
+    QTest.keyClicks(number, "7")
+    assert heard and "from 0 to 1" in form.error and form.wrong.text() == form.error
+    number.selectAll()
+    QTest.keyClicks(number, "0.25")
+    assert form.error == "" and form.value().sparsity == 0.25
+
+
+@pytest.mark.gui
+def test_an_impossible_pattern_is_told(qtbot: QtBot) -> None:
+    form = Form(PruneOptions)
+    qtbot.addWidget(form)
+    select = form.editors["select"]
+    select.by.put("regex")
+    select.values.put(("(",))
+    assert "regular expression" in form.error
+    select.values.put(())
+    assert "names nothing" in form.error
+
+
+@pytest.mark.gui
+def test_rules_are_added_and_removed(qtbot: QtBot) -> None:
+    form = Form(QuantizeOptions)
+    qtbot.addWidget(form)
+    rules = form.editors["rules"]
+    rules._add.click()
+    rules.forms[0].editors["formats"].rows["weight"].choice.put("integer")
+    rules.forms[0].editors["formats"].rows["weight"]._format_chosen()
+    assert form.value() == QuantizeOptions((Rule(Select(), {"weight": Integer()}),))
+    rules._removed(rules.forms[0])
+    assert form.value() == QuantizeOptions()
+
+
+@pytest.mark.gui
+def test_the_width_is_kept_when_the_format_changes(qtbot: QtBot) -> None:
+    editor = FormatEditor()
+    qtbot.addWidget(editor)
+    editor.put(Integer(12, 3))
+    editor.choice.put("float")
+    editor._format_chosen()
+    editor.choice.put("integer")
+    editor._format_chosen()
+    found = editor.value()
+    assert isinstance(found, Integer) and found.width == 12

@@ -1,0 +1,118 @@
+"""The histogram's drawing, and the numbers behind it against plain numpy."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from pytestqt.qtbot import QtBot
+
+from app.plots.histogram import WeightHistogram
+from app.previews import Previews
+from app.theme import DARK
+from app.weight_figures import CHUNK, Stopped, histogram, loss
+from model.formats.integer import Integer
+from model.weights import Tensor
+
+RANDOM = np.random.default_rng(7)
+
+
+def tensor(count: int = 4096, scale: float = 0.02) -> Tensor:
+    return Tensor(RANDOM.normal(0, scale, count).astype(np.float32), "float32")
+
+
+def sqnr(x: np.ndarray, fmt: Integer) -> float:
+    y = fmt.decode(fmt.encode(x)).astype(np.float64)
+    return 10 * math.log10(float((x.astype(np.float64) ** 2).sum() / ((x - y) ** 2).sum()))
+
+
+def test_counts_add_up_and_masked_values_stand_apart() -> None:
+    made = tensor()
+    keep = np.abs(made.array) > 0.01
+    found = histogram(made, np.packbits(keep))
+    assert int(found.kept.sum()) == int(keep.sum()) and int(found.pruned.sum()) == int((~keep).sum())
+    plain = np.histogram(made.array, found.edges)[0]
+    assert np.abs(plain - found.kept - found.pruned).sum() <= 4, "float32 borders"
+
+
+def test_chunks_do_not_change_the_result() -> None:
+    made = tensor(2 * CHUNK + 11)
+    keep = RANDOM.random(made.array.size) > 0.3
+    found = histogram(made, np.packbits(keep))
+    assert int(found.kept.sum()) == int(keep.sum())
+    fmt = Integer(8, 10)
+    lost = loss(fmt, made, np.packbits(keep))
+    assert lost.sqnr == pytest.approx(sqnr(np.where(keep, made.array, np.float32(0)), fmt), abs=1e-6)
+
+
+def test_reference_sqnr() -> None:
+    made = tensor(1 << 18)
+    assert loss(Integer(8, 7), made, None).sqnr == pytest.approx(19.0, abs=0.2)
+    four = loss(Integer(8, 4), made, None)
+    assert four.zeros == pytest.approx(1 - 0.119, abs=0.01)
+    assert four.best == Integer(8, 10) and four.best_sqnr == pytest.approx(37, abs=1.5)
+
+
+def test_saturation_and_the_ends_of_the_grid() -> None:
+    made = Tensor(np.array([-3.0, -0.5, 0.5, 0.99, 3.0], np.float32), "float32")
+    lost = loss(Integer(8, 7), made, None)
+    assert lost.saturated == pytest.approx(2 / 5) and (lost.low, lost.high) == (-1.0, 127 / 128)
+
+
+@pytest.mark.parametrize("values", [[], [0.0, 0.0], [np.nan, 1.0], [np.inf, -1.0], [5.0]])
+def test_odd_tensors(values: list[float]) -> None:
+    made = Tensor(np.array(values, np.float32), "float32")
+    assert histogram(made, None).elements == int(np.isfinite(made.array).sum())
+    assert loss(Integer(8, 4), made, None).reason == ""
+
+
+@pytest.mark.parametrize(("dtype", "most", "finite"), [("float8_e4m3fn", 448.0, 254), ("float8_e5m2", 57344.0, 248)])
+def test_float8_is_read_without_torch(dtype: str, most: float, finite: int) -> None:
+    found = histogram(Tensor(np.arange(256, dtype=np.uint8), dtype), None)
+    assert (found.elements, found.least, found.most) == (finite, -most, most)
+    one = {"float8_e4m3fn": 0x38, "float8_e5m2": 0x3C}[dtype]
+    assert histogram(Tensor(np.array([one], np.uint8), dtype), None).most == 1.0
+
+
+def test_work_stops_when_asked() -> None:
+    with pytest.raises(Stopped):
+        histogram(tensor(), None, lambda: True)
+
+
+@pytest.mark.gui
+def test_lines_are_thinned_and_themes_change(qtbot: QtBot, tmp_path: Path) -> None:
+    chart = WeightHistogram()
+    qtbot.addWidget(chart)
+    chart.resize(260, 100)
+    chart.show()
+    made = tensor()
+    chart.show_histogram(histogram(made, None))
+    chart.show_loss(loss(Integer(8, 7), made, None))
+    few, step = chart.lines()
+    assert step == 1 and 0.0 in few
+    chart.show_loss(loss(Integer(12, 14), made, None))
+    many, step = chart.lines()
+    assert step > 1 and len(many) <= 60 and 0.0 in many
+    chart.set_theme(DARK)
+    assert "of 4\u2009096" in chart.words_at(0.0) and chart.words_at(9.0) == ""
+    for name in ("plot.png", "plot.svg", "plot.csv"):
+        chart.export(tmp_path / name)
+        assert (tmp_path / name).stat().st_size > 100
+
+
+@pytest.mark.gui
+def test_the_latest_wish_wins_and_results_are_kept(qtbot: QtBot) -> None:
+    previews = Previews()
+    heard: list[tuple[str, object, object]] = []
+    previews.ready.connect(lambda slot, key, result: heard.append((slot, key, result)))
+    for number in range(20):
+        assert previews.ask("a", number, lambda stop, n=number: n * 10) is None
+    qtbot.waitUntil(lambda: bool(heard), timeout=3000)
+    assert heard[-1] == ("a", 19, 190) and len(heard) < 20
+    assert previews.ask("a", 19, lambda stop: 0) == 190
+    with qtbot.waitSignal(previews.failed):
+        previews.ask("a", "bad", lambda stop: 1 / 0)
+    previews.close()
+    previews.deleteLater()
