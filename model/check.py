@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from model.graph import Graph, refs
-from model.ops import spec
+from model.ops import quantisable
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ def _weights_exist(graph: Graph) -> Iterator[Problem]:
 def _choices_have_ports(graph: Graph) -> Iterator[Problem]:
     for node in graph:
         for port in node.precision:
-            if port not in spec(node.op).quantisable:
+            if port not in quantisable(node):
                 yield Problem(node.id, f"{node.id} ({node.op}) cannot have a precision on {port}.")
         for port in node.sparsity:
             if port not in node.ports:

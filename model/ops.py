@@ -152,5 +152,5 @@ def macs(node: Node, symbols: Symbols) -> int:
 
 
 def quantisable(node: Node) -> tuple[str, ...]:
-    """The ports of a node that can be given a precision (those that it has)."""
-    return tuple(p for p in spec(node.op).quantisable if p in node.ports)
+    """The ports of a node that can be given a precision (those that it has); none of foreign code."""
+    return () if node.call == "opaque" else tuple(p for p in spec(node.op).quantisable if p in node.ports)
