@@ -27,14 +27,16 @@ TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "tokenizer.model
 def _quiet() -> Iterator[None]:
     from transformers.utils import logging
 
-    level = logging.get_verbosity()
+    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity(logging.CRITICAL)
-    logging.disable_progress_bar()
+    if bars:
+        logging.disable_progress_bar()
     try:
         yield
     finally:
         logging.set_verbosity(level)
-        logging.enable_progress_bar()
+        if bars:
+            logging.enable_progress_bar()
 
 
 def from_folder(spec: str) -> Loaded:
