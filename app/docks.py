@@ -28,23 +28,22 @@ LEFT, RIGHT, BOTTOM = Area.LeftDockWidgetArea, Area.RightDockWidgetArea, Area.Bo
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """One dock; `size` is its first width (left, right) or height (bottom, and within the left)."""
+    """One dock."""
 
     id: str
     title: str
     area: Area
     make: Callable[[Session], QWidget]
-    size: int
 
 
 DOCKS: tuple[Spec, ...] = (
-    Spec("outline", "Outline", LEFT, OutlinePanel, 380),
-    Spec("recipe", "Recipe", LEFT, RecipePanel, 250),
-    Spec("inspector", "Inspector", RIGHT, InspectorPanel, 320),
-    Spec("jobs", "Jobs", BOTTOM, JobsPanel, 190),
-    Spec("tables", "Tables", BOTTOM, TablesPanel, 190),
-    Spec("log", "Log", BOTTOM, LogPanel, 190),
-    Spec("problems", "Problems", BOTTOM, ProblemsPanel, 190),
+    Spec("outline", "Outline", LEFT, OutlinePanel),
+    Spec("recipe", "Recipe", LEFT, RecipePanel),
+    Spec("inspector", "Inspector", RIGHT, InspectorPanel),
+    Spec("jobs", "Jobs", BOTTOM, JobsPanel),
+    Spec("tables", "Tables", BOTTOM, TablesPanel),
+    Spec("log", "Log", BOTTOM, LogPanel),
+    Spec("problems", "Problems", BOTTOM, ProblemsPanel),
 )
 SIDE = 262
 
@@ -98,7 +97,7 @@ class Docks:
         window, across, down = self._window, Qt.Orientation.Horizontal, Qt.Orientation.Vertical
         window.resizeDocks([held["outline"], held["inspector"]], [SIDE, 320], across)
         window.resizeDocks([held["outline"], held["recipe"]], [380, 250], down)
-        window.resizeDocks([held["jobs"]], [190], down)
+        window.resizeDocks([held["jobs"]], [225], down)
 
     def hide_all(self) -> None:
         """Hide them all, as the welcome page wants it."""

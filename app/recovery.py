@@ -15,6 +15,7 @@ from PySide6.QtCore import QObject, QTimer
 from app.settings import data_folder
 from model.document import State
 from model.recipe import Recipe
+from passes.jobs import JobInfo, SaveJob
 
 if TYPE_CHECKING:
     from app.session import Session
@@ -33,10 +34,24 @@ class Leftover:
     when: str
 
 
+def is_copy(job: JobInfo) -> bool:
+    """Whether a job only writes such a copy, which is nobody's business while it works."""
+    return isinstance(job.job, SaveJob) and job.job.path.parent == data_folder("recovery").resolve()
+
+
 def leftovers() -> list[Leftover]:
-    """Copies of runs that no longer live, newest first."""
-    notes = sorted(data_folder("recovery").glob("*.json"), key=lambda p: p.stat().st_mtime, reverse=True)
+    """Copies of runs that no longer live, newest first; copies without a note are deleted."""
+    folder = data_folder("recovery")
+    for file in folder.glob("*.espalier"):
+        if not file.with_suffix(".json").exists() and not _alive(_pid(file)):
+            file.unlink(missing_ok=True)
+    notes = sorted(folder.glob("*.json"), key=lambda p: p.stat().st_mtime, reverse=True)
     return [found for note in notes if (found := _read(note))]
+
+
+def _pid(file: Path) -> int:
+    head = file.name.partition("-")[0]
+    return int(head) if head.isdigit() else 0
 
 
 def _read(note: Path) -> Leftover | None:
@@ -51,8 +66,8 @@ def _read(note: Path) -> Leftover | None:
 
 
 def _alive(pid: int) -> bool:
-    if pid == os.getpid():
-        return True
+    if pid <= 0:
+        return False
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -69,16 +84,21 @@ def discard(leftover: Leftover) -> None:
 
 
 class Recovery(QObject):
-    """Keeps the copy of this run up to date, and deletes it when nothing is unsaved."""
+    """Keeps the copy of this run up to date.
+
+    A copy is forgotten (its note goes) when nothing is unsaved, but its file stays until the document
+    closes, because tensors of the document may be mapped from it.
+    """
 
     def __init__(self, session: Session, folder: Path | None = None, every: int = EVERY) -> None:
         super().__init__(session)
         self._session = session
         folder = folder or data_folder("recovery")
-        self.file = folder / f"{os.getpid()}-{int(time.time())}.espalier"
+        self.file = folder / f"{os.getpid()}-{time.time_ns()}.espalier"
         self.note = self.file.with_suffix(".json")
         self._kept: State | None = None
-        self._adopt: Leftover | None = None
+        self._wanted: Leftover | None = None
+        self._held: Leftover | None = None
         self._clock = QTimer(self, interval=every)
         self._clock.timeout.connect(self.keep)
         session.changed.connect(self._changed)
@@ -99,38 +119,45 @@ class Recovery(QObject):
         if document is None or not document.dirty or document.present is self._kept:
             return
         title = document.path.name if document.path else document.project.source.name
-        note = {
-            "pid": os.getpid(),
-            "title": title,
-            "path": str(document.path or ""),
-            "when": time.strftime("%d %B, %H:%M"),
-        }
         with contextlib.suppress(OSError):  # a full disk must not stop the work
-            self.note.write_text(json.dumps(note), encoding="utf-8")
+            _write_note(self.note, title, str(document.path or ""))
             self._kept = document.present
             self._session.save_as(self.file, copy=True)
 
     def forget(self) -> None:
-        """Delete the copy: nothing is unsaved."""
+        """Nothing is unsaved: offer nothing after a crash."""
         self._clock.stop()
         self._kept = None
+        for note in (self.note, *([self._held.note] if self._held else [])):
+            note.unlink(missing_ok=True)
+
+    def end(self) -> None:
+        """The document is gone: delete everything."""
+        self.forget()
         self.file.unlink(missing_ok=True)
-        self.note.unlink(missing_ok=True)
+        if self._held:
+            discard(self._held)
+        self._held = None
 
     def recover(self, leftover: Leftover) -> None:
         """Open a copy as unsaved work on its original."""
-        self._adopt = leftover
+        self._wanted = leftover
         self._session.open(str(leftover.file))
 
     def _opened(self) -> None:
-        self.forget()
-        document, leftover = self._session.document, self._adopt
+        self.end()
+        document, leftover = self._session.document, self._wanted
         if document is None or leftover is None or document.path != leftover.file.resolve():
             return
-        self._adopt = None
+        self._wanted, self._held = None, leftover
         document.saved(leftover.file, State(Recipe(), document.project.base))
         document.path = Path(leftover.original) if leftover.original else None
-        self._kept = None
+        with contextlib.suppress(OSError):
+            _write_note(leftover.note, leftover.title, leftover.original)
         self._clock.start()
-        discard(leftover)
-        self._session.saved.emit()
+
+
+def _write_note(note: Path, title: str, path: str) -> None:
+    """Say whose copy it is: of this run."""
+    data = {"pid": os.getpid(), "title": title, "path": path, "when": time.strftime("%d %B, %H:%M")}
+    note.write_text(json.dumps(data), encoding="utf-8")

@@ -327,7 +327,7 @@ class Window(QMainWindow):
             self.settings.save_layout(self.saveGeometry(), self._layout or self.saveState())
         self.settings.sync()
         self.hide()
-        self.recovery.forget()
+        self.recovery.end()
         self.session.shutdown()
         event.accept()
 

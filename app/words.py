@@ -7,6 +7,18 @@ NOT_MEASURED = "not measured yet"
 _UNITS = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
+_TITLES = {
+    "macs": "MACs", "flops": "FLOPs", "bitops": "BitOPs", "sqnr db": "SQNR (dB)",
+    "worst sqnr db": "worst SQNR (dB)", "std": "deviation", "dtype": "type",
+}  # fmt: skip
+
+
+def column_title(key: str) -> str:
+    """The key of a report's figure as people read it."""
+    plain = key.replace("_", " ")
+    return _TITLES.get(plain, plain)
+
+
 def count(value: int) -> str:
     """16 512, with thin spaces."""
     return f"{value:,}".replace(",", THIN).replace("-", "−")
@@ -46,7 +58,9 @@ def signed(value: float, digits: int) -> str:
 
 
 def duration(seconds: float) -> str:
-    """0.4 s, 31 s, 2 min 5 s, 1 h 4 min."""
+    """32 ms, 0.4 s, 31 s, 2 min 5 s, 1 h 4 min."""
+    if seconds < 0.1:
+        return f"{max(1, round(1000 * seconds))}{THIN}ms"
     if seconds < 10:
         return f"{seconds:.1f}{THIN}s"
     whole = round(seconds)
@@ -88,6 +102,8 @@ def _float(value: float) -> str:
         return "NaN"
     if value == 0:
         return "0"
+    if value.is_integer() and abs(value) < 1e15:
+        return count(int(value))
     size = abs(value)
     text = f"{value:.3g}" if size < 1e-3 or size >= 1e6 else f"{value:.4g}"
     return text.replace("e-0", "e-").replace("e+0", "e").replace("e+", "e").replace("-", "−")

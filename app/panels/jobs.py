@@ -21,6 +21,7 @@ from PySide6.QtWidgets import (
 )
 
 from app.panels.heading import Elided, empty_state, link, warning
+from app.recovery import is_copy
 from app.words import count, duration, left
 from passes.jobs import Done, Failed, JobEvent, JobInfo, LogLine, Stopped
 
@@ -149,6 +150,8 @@ class JobsPanel(QWidget):
     def hear(self, heard: JobEvent) -> None:
         """Take an event into the list."""
         job, event = heard.job, heard.event
+        if is_copy(job):
+            return
         row = self._rows.get(job.id) or self._add(job)
         match event:
             case LogLine(text) if job.id == self._chosen:
@@ -194,6 +197,6 @@ class JobsPanel(QWidget):
         if not running:
             self.busy.emit("")
             return
-        rest = len(self._session.jobs) - 1
+        rest = sum(not is_copy(j) for j in self._session.jobs) - 1
         more = f" · {rest} more" if rest > 0 else ""
         self.busy.emit(f"{running[0].title}: {status_text(running[0], time.monotonic())}{more}")

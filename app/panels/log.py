@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from PySide6.QtGui import QFontDatabase
 from PySide6.QtWidgets import QPlainTextEdit, QVBoxLayout, QWidget
 
+from app.recovery import is_copy
 from app.words import duration
 from model.document import Change
 from model.errors import EspalierError
@@ -47,6 +48,8 @@ class LogPanel(QWidget):
     def hear(self, heard: JobEvent) -> None:
         """Note what a job did."""
         job = heard.job
+        if is_copy(job) and not isinstance(heard.event, Failed):
+            return
         match heard.event:
             case Started():
                 self.add(f"{job.title}: started")

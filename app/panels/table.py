@@ -13,7 +13,7 @@ from PySide6.QtGui import QGuiApplication, QKeySequence, QShortcut
 from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QTableView, QWidget
 
 from app.theme import ROW
-from app.words import cell
+from app.words import cell, column_title
 
 Row = dict[str, Any]
 Index = QModelIndex | QPersistentModelIndex
@@ -51,6 +51,13 @@ def _order(value: object) -> tuple[int, Any]:
     if isinstance(value, int | float):
         return 0, value
     return 1, cell(value).casefold()
+
+
+def alignment(value: object) -> int:
+    """Numbers stand at the right, words at the left."""
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    side = Qt.AlignmentFlag.AlignRight if number else Qt.AlignmentFlag.AlignLeft
+    return int(side | Qt.AlignmentFlag.AlignVCenter)
 
 
 class TableModel(QAbstractTableModel):
@@ -105,14 +112,17 @@ class TableModel(QAbstractTableModel):
         if role == Qt.ItemDataRole.ToolTipRole:
             return plain(value) or None
         if role == Qt.ItemDataRole.TextAlignmentRole:
-            number = isinstance(value, int | float) and not isinstance(value, bool)
-            side = Qt.AlignmentFlag.AlignRight if number else Qt.AlignmentFlag.AlignLeft
-            return int(side | Qt.AlignmentFlag.AlignVCenter)
+            return alignment(value)
         return None
 
     def headerData(self, section: int, side: Qt.Orientation, role: int = Qt.ItemDataRole.DisplayRole) -> object:
-        if role == Qt.ItemDataRole.DisplayRole and side == Qt.Orientation.Horizontal:
-            return self.columns[section].replace("_", " ")
+        if side != Qt.Orientation.Horizontal:
+            return None
+        if role == Qt.ItemDataRole.DisplayRole:
+            return column_title(self.columns[section])
+        if role == Qt.ItemDataRole.TextAlignmentRole:
+            value = next((v for r in self._rows[:50] if (v := r.get(self.columns[section])) is not None), None)
+            return alignment(value)
         return None
 
 
@@ -134,7 +144,6 @@ class Table(QTableView):
         self.verticalHeader().setDefaultSectionSize(ROW)
         self.verticalHeader().setMinimumSectionSize(ROW)
         header = self.horizontalHeader()
-        header.setStretchLastSection(True)
         header.setHighlightSections(False)
         header.setDefaultAlignment(Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter)
         header.setSectionResizeMode(QHeaderView.ResizeMode.Interactive)
@@ -153,7 +162,7 @@ class Table(QTableView):
         self.horizontalHeader().setResizeContentsPrecision(40)
         self.resizeColumnsToContents()
         for i in range(len(self.rows.columns)):
-            self.setColumnWidth(i, min(self.columnWidth(i) + 14, 320))
+            self.setColumnWidth(i, min(self.columnWidth(i) + 18, 420))
 
     def picked(self) -> list[Row]:
         """The selected rows, or all."""

@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QHBoxLayout, QLabel, QLineEdit, QStackedWidget, QV
 from app.fields import Choice
 from app.panels.heading import empty_state, link
 from app.panels.table import Table
-from app.words import cell, plural
+from app.words import cell, column_title, plural
 from model.registry import PASSES
 from passes.base import PassSpec, Report
 
@@ -29,7 +29,7 @@ def reports() -> list[PassSpec]:
 
 def summary_text(report: Report) -> str:
     """The report's figures in one line."""
-    return " · ".join(f"{k.replace('_', ' ')} {cell(v)}" for k, v in report.summary.items() if v not in (None, {}))
+    return " · ".join(f"{column_title(k)} {cell(v)}" for k, v in report.summary.items() if v not in (None, {}))
 
 
 def is_number(value: object) -> bool:
@@ -85,6 +85,7 @@ class TablesPanel(QWidget):
         self._filter.setMaximumWidth(220)
         bar = QHBoxLayout()
         bar.setContentsMargins(12, 6, 12, 4)
+        bar.setSpacing(8)
         for widget in (self._choice, self._filter, self._counts):
             bar.addWidget(widget)
         bar.addStretch(1)
@@ -147,7 +148,7 @@ class TablesPanel(QWidget):
     def _show(self, report: Report | None) -> None:
         rows = report.rows if report else ()
         if report and not rows and report.summary:
-            rows = tuple({"figure": k.replace("_", " "), "value": v} for k, v in report.summary.items())
+            rows = tuple({"figure": column_title(k), "value": v} for k, v in report.summary.items())
         self.table.show_rows(rows)
         self._pages.setCurrentIndex(1 if rows else 0)
         self._summary.setText(summary_text(report) if report and report.rows else "")
@@ -174,7 +175,7 @@ class TablesPanel(QWidget):
         at = self.table.horizontalHeader().sortIndicatorSection()
         name = columns[at] if 0 <= at < len(columns) and columns[at] in numbers else numbers[0]
         found = {str(r["node"]): float(r[name]) for r in rows if is_number(r.get(name))}
-        self.overlay_wanted.emit(name.replace("_", " "), found)
+        self.overlay_wanted.emit(column_title(name), found)
 
     def _outdate(self) -> None:
         self._stale |= set(self._reports)

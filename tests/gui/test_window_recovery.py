@@ -1,0 +1,93 @@
+"""Autosave and recovery: a copy while something is unsaved, an offer after a crash, nothing left otherwise."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from app import recovery
+from app.recovery import Recovery, leftovers
+from app.session import Session
+from model.recipe import Recipe, Step
+from passes.base import NoOptions
+from passes.jobs import OpenResult, SaveJob
+from passes.transform.remove_dropout import remove_dropout
+from tests.gui.conftest import FakeRunner, small_project
+
+pytestmark = pytest.mark.gui
+DEAD = 2**22 + 1  # above the largest process id of Linux
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(recovery, "data_folder", lambda name: tmp_path)
+    return tmp_path
+
+
+def open_small(session: Session, runner: FakeRunner) -> None:
+    session.open("demo:small")
+    runner.finish(OpenResult(small_project(), {}, (), {}))
+
+
+def edit(session: Session) -> None:
+    session.run_pass("remove_dropout", NoOptions())
+
+
+def test_a_copy_is_written_once_for_each_state(session: Session, runner: list[FakeRunner], folder: Path) -> None:
+    kept = Recovery(session)
+    open_small(session, runner[0])
+    kept.keep()
+    assert not runner[0].waiting
+    edit(session)
+    kept.keep()
+    kept.keep()
+    job = runner[0].waiting[0].job
+    assert len(runner[0].waiting) == 1 and isinstance(job, SaveJob) and job.path == kept.file.resolve()
+    assert json.loads(kept.note.read_text())["title"] == "Small"
+    assert session.document and session.document.dirty and session.document.path is None
+    session.undo()
+    assert not kept.note.exists()
+
+
+def left_behind(folder: Path, pid: int) -> Path:
+    file = folder / f"{pid}-1.espalier"
+    file.write_bytes(b"")
+    note = {"pid": pid, "title": "a.espalier", "path": str(folder / "a.espalier"), "when": "today"}
+    file.with_suffix(".json").write_text(json.dumps(note))
+    return file
+
+
+def test_only_copies_of_dead_runs_are_offered(folder: Path) -> None:
+    import os
+
+    left_behind(folder, os.getpid())
+    file = left_behind(folder, DEAD)
+    assert [found.file for found in leftovers()] == [file]
+    recovery.discard(leftovers()[0])
+    assert not leftovers() and not file.exists()
+
+
+def test_damaged_notes_are_passed_over_and_orphans_deleted(folder: Path) -> None:
+    (folder / "x.json").write_text("{")
+    orphan = folder / f"{DEAD}-2.espalier"
+    orphan.write_bytes(b"")
+    assert leftovers() == [] and not orphan.exists()
+
+
+def test_recovered_work_is_unsaved_work_on_the_original(
+    session: Session, runner: list[FakeRunner], folder: Path
+) -> None:
+    kept, file = Recovery(session), left_behind(folder, DEAD)
+    kept.recover(leftovers()[0])
+    project = small_project()
+    graph, _ = remove_dropout(project.graph, NoOptions(), None)  # type: ignore[arg-type]
+    recipe = Recipe((Step("remove_dropout", NoOptions()),))
+    runner[0].finish(OpenResult(replace(project, recipe=recipe, graph=graph), {}, (), {}))
+    assert session.document and session.document.dirty
+    assert session.document.path == folder / "a.espalier"
+    assert file.exists() and not leftovers()  # mapped from, but no longer offered
+    session.close()
+    assert not file.exists()
