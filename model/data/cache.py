@@ -52,10 +52,10 @@ def read(key: str, name: str) -> TaskData | None:
     """The data set under this key with the given name, or None."""
     path = cache_folder() / f"{key}.npz"
     try:
-        with np.load(path, allow_pickle=False) as arrays:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
             data = _unpack(arrays, name)
         os.utime(path)
-    except (OSError, ValueError, KeyError, zipfile.BadZipFile):
+    except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile):
         return None
     return data
 

@@ -38,7 +38,7 @@ def _choose(columns: Sequence[str], wanted: str | None, common: Sequence[str], o
 def looks_like_header(cells: Sequence[str], below: Sequence[Collection[str]], named: Sequence[str | None]) -> bool:
     """Whether the first row names columns. It does not if no name is known and a cell is a number or recurs below."""
     names = {cell.strip().lower() for cell in cells}
-    if names & {*TEXT_NAMES, *LABEL_NAMES, *(name.strip().lower() for name in named if name)}:
+    if names & {*TEXT_NAMES, *LABEL_NAMES, *(name.strip().lower() for name in named if name and not name.isdigit())}:
         return True
     recurs = any(cell in column for cell, column in zip(cells, below, strict=True))
     return not recurs and not any(cell.strip().lstrip("-").isdigit() for cell in cells)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
+from model.data import cache
 from model.data.base import LoadOptions, Split, TaskData
-from model.data.tokens import open_shipped, open_tokenizer
+from model.data.tokens import Encoder, open_shipped, open_tokenizer
 from model.errors import DataError
 
 RESOURCES = Path(__file__).resolve().parents[2] / "resources" / "demos"
+SHIPPED = RESOURCES / "reviews"
 
 
 def load_demo_data(name: str, options: LoadOptions) -> TaskData:
@@ -23,16 +26,26 @@ def load_demo_data(name: str, options: LoadOptions) -> TaskData:
 
 
 def _reviews(options: LoadOptions) -> TaskData:
+    tokenizer = Path(options.tokenizer or SHIPPED)
+    here = Path(__file__).parent
+    sources = [here / name for name in ("lexicon.py", "clauses.py", "reviews.py")]
+    # Keyed by the generator's own source, so that a changed grammar is never read from an old cache.
+    key = cache.key_of(sources, "demo:reviews", replace(options, tokenizer=tokenizer))
+    data = cache.read(key, "demo:reviews")
+    if data is None:
+        encode = open_shipped(SHIPPED) if tokenizer.resolve() == SHIPPED else open_tokenizer(options.tokenizer or "")
+        data = _tokenise(encode, options)
+        cache.write(key, data)
+    return data
+
+
+def _tokenise(encode: Encoder, options: LoadOptions) -> TaskData:
     from model.data.reviews import CLASSES, make_reviews
 
     rows = {split: some[: options.limit] for split, some in make_reviews().items() if _wanted(split, options)}
     texts = {split: tuple(row.text for row in some) for split, some in rows.items()}
-    encode = open_tokenizer(options.tokenizer) if options.tokenizer else open_shipped(RESOURCES / "reviews")
     splits = {
-        split: Split(
-            encode(texts[split], options.max_length),
-            np.array([row.label for row in some], dtype=np.int64),
-        )
+        split: Split(encode(texts[split], options.max_length), np.array([row.label for row in some], dtype=np.int64))
         for split, some in rows.items()
     }
     return TaskData("demo:reviews", "text", CLASSES, splits, texts)

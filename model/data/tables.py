@@ -117,7 +117,7 @@ def _read_json(path: Path, options: LoadOptions) -> Table:
 
     with path.open(encoding="utf-8-sig") as file:
         lines = path.suffix.lower() != ".json" or file.read(64).lstrip()[:1] == "{"
-    return pandas.read_json(path, lines=lines, dtype=False, convert_dates=False, encoding="utf-8-sig")
+    return pandas.read_json(path, lines=lines, dtype=False, encoding="utf-8-sig")
 
 
 def _read_parquet(path: Path, options: LoadOptions) -> Table:

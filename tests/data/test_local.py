@@ -1,0 +1,167 @@
+"""The user's files and folders: every kind and layout reads alike, and every mistake gets a message and a hint."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from model.data.base import load_data
+from model.errors import DataError
+
+RECORDS = [{"text": f"the plot was number {n}", "label": n % 2} for n in range(40)]
+
+
+def _write(path: Path) -> Path:
+    import pandas
+
+    frame = pandas.DataFrame(RECORDS)
+    match path.suffix:
+        case ".csv":
+            frame.to_csv(path, index=False)
+        case ".tsv":
+            frame.to_csv(path, index=False, sep="\t")
+        case ".json":
+            path.write_text(json.dumps(RECORDS), encoding="utf-8")
+        case ".parquet":
+            frame.to_parquet(path)
+        case _:
+            path.write_text("\n".join(map(json.dumps, RECORDS)), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".tsv", ".json", ".jsonl", ".parquet"])
+def test_every_kind_of_file_reads_alike(tmp_path: Path, tokenizer: Path, suffix: str) -> None:
+    data = load_data(str(_write(tmp_path / f"rows{suffix}")), tokenizer=tokenizer)
+    assert data.classes == ("0", "1") and data.kind == "text"
+    assert {name: len(split) for name, split in data.splits.items()} == {"train": 32, "validation": 4, "test": 4}
+    wanted = {row["text"]: row["label"] for row in RECORDS}
+    read = {t: y for s in data.splits for t, y in zip(data.texts[s], data.splits[s].labels.tolist(), strict=True)}
+    assert read == wanted
+
+
+def test_the_seed_decides_how_a_lone_file_is_split(csv_file: Path, tokenizer: Path) -> None:
+    texts = [load_data(str(csv_file), tokenizer=tokenizer, seed=seed).texts["test"] for seed in (0, 0, 1)]
+    assert texts[0] == texts[1] != texts[2]
+
+
+def test_folder_of_split_files(tmp_path: Path, tokenizer: Path) -> None:
+    for name in ("train-00000-of-00002", "train-00001-of-00002", "dev", "test"):
+        _write(tmp_path / f"{name}.jsonl")
+    (tmp_path / "README.md").write_text("not data")
+    data = load_data(str(tmp_path), tokenizer=tokenizer)
+    assert {name: len(split) for name, split in data.splits.items()} == {"train": 80, "validation": 40, "test": 40}
+
+
+@pytest.mark.parametrize("splits", [("",), ("train", "test")])
+def test_folder_of_classes(tmp_path: Path, tokenizer: Path, splits: tuple[str, ...]) -> None:
+    for split in splits:
+        for name in ("pos", "neg", "unsup"):
+            (tmp_path / split / name).mkdir(parents=True)
+            for number in range(10):
+                (tmp_path / split / name / f"{number}.txt").write_text(f"{name} {number}", encoding="utf-8")
+    data = load_data(str(tmp_path), tokenizer=tokenizer)
+    assert data.classes == ("neg", "pos")
+    assert set(data.splits) == ({"train", "validation", "test"} if splits == ("",) else {"train", "test"})
+    for name, split in data.splits.items():
+        assert [data.classes[y] for y in split.labels] == [text.split()[0] for text in data.texts[name]]
+
+
+def test_a_file_sorted_by_class_still_gives_both_under_a_limit(tmp_path: Path, tokenizer: Path) -> None:
+    lines = [f"text {n}\t{int(n >= 50)}" for n in range(100)]
+    (tmp_path / "train.tsv").write_text("\n".join(lines), encoding="utf-8")
+    data = load_data(str(tmp_path), tokenizer=tokenizer, limit=20)
+    assert 3 < int(data.split("train").labels.sum()) < 17
+
+
+def test_named_columns_and_string_labels(tmp_path: Path, tokenizer: Path) -> None:
+    rows = "\n".join(f"id{n},what a {n} book,{'great' if n % 3 else 'awful'}" for n in range(30))
+    path = tmp_path / "rows.csv"
+    path.write_text(f"key,opinion,verdict\n{rows}\n", encoding="utf-8-sig")
+    data = load_data(str(path), tokenizer=tokenizer, text="Opinion", label="verdict")
+    assert data.classes == ("awful", "great") and data.texts["test"][0].startswith("what a")
+
+
+def test_numeric_labels_keep_their_order(tmp_path: Path, tokenizer: Path) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text("text,label\n" + "".join(f"t {n},{(n % 11) + 1}.0\n" for n in range(40)), encoding="utf-8")
+    assert load_data(str(path), tokenizer=tokenizer).classes == tuple(str(n) for n in range(1, 12))
+
+
+def test_without_header_columns_go_by_position(tmp_path: Path, tokenizer: Path) -> None:
+    path = tmp_path / "rows.tsv"
+    path.write_text("".join(f"the plot was number {n}\t{n % 2}\n" for n in range(40)), encoding="utf-8")
+    assert sum(map(len, load_data(str(path), tokenizer=tokenizer).texts.values())) == 40
+    turned = "".join(f'{n % 2}\tnumber {n} says "so\n' for n in range(20))
+    path.write_text(turned, encoding="utf-8")
+    data = load_data(str(path), tokenizer=tokenizer, text="1", label="0")
+    assert sum(map(len, data.texts.values())) == 20 and '"so' in data.texts["test"][0]
+
+
+def test_na_and_null_are_words(tmp_path: Path, tokenizer: Path) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text("text,label\n" + "NA,a\nnull,b\n" * 10, encoding="utf-8")
+    assert set(load_data(str(path), tokenizer=tokenizer).texts["train"]) == {"NA", "null"}
+
+
+BAD: dict[str, tuple[str, bytes, str]] = {
+    "empty": ("rows.csv", b"", "empty"),
+    "header only": ("rows.csv", b"text,label\n", "no rows"),
+    "ragged": ("rows.csv", b"text,label\na,0\nb,1,2,3\n", "cannot be read"),
+    "latin 1": ("rows.csv", "text,label\ncaf\u00e9,0\n".encode("latin-1"), "UTF-8"),
+    "one class": ("rows.csv", b"text,label\n" + b"a,1\nb,1\n" * 10, "classes need two"),
+    "blank text": ("rows.csv", b"text,label\n,0\n" + b"a,0\nb,1\n" * 10, r"1 of 21 rows.*row 1"),
+    "null text": ("rows.jsonl", b'{"text": null, "label": 0}\n' + b'{"text": "a", "label": 1}\n' * 20, "have no text"),
+    "no label": ("rows.csv", b"text,label\nx,\n" + b"a,0\nb,1\n" * 10, "have no label"),
+    "too few": ("rows.csv", b"text,label\na,0\nb,1\n", "too few"),
+    "no classes": ("rows.csv", b"text,label\n" + b"".join(b"t,%d\n" % n for n in range(40)), "no classes"),
+    "numbers": ("rows.csv", b"text,label\n" + b"1.5,0\n2.5,1\n" * 20, "holds numbers"),
+    "no json": ("rows.json", b"[{nonsense", "cannot be read"),
+    "no parquet": ("rows.parquet", b"nonsense", "cannot be read"),
+    "other kind": ("rows.xlsx", b"PK", "no data file"),
+    "same column": ("rows.csv", b"text,other\n" + b"a,0\nb,1\n" * 10, "looks like the label"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_files_get_a_message_and_a_hint(tmp_path: Path, tokenizer: Path, case: str) -> None:
+    name, content, message = BAD[case]
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(DataError, match=message) as error:
+        load_data(str(tmp_path / name), tokenizer=tokenizer)
+    assert error.value.hint and "\n" not in error.value.message
+
+
+def test_a_missing_column_names_the_nearest(csv_file: Path, tokenizer: Path) -> None:
+    with pytest.raises(DataError, match="'lable'") as error:
+        load_data(str(csv_file), tokenizer=tokenizer, label="lable")
+    assert "text, label" in error.value.hint and "'label'?" in error.value.hint
+
+
+@pytest.mark.parametrize("folder", ["nothing", "mixed", "two tables"])
+def test_bad_folders(tmp_path: Path, tokenizer: Path, folder: str) -> None:
+    if folder == "mixed":
+        for name in ("a/1.txt", "b/1.png"):
+            (tmp_path / name).parent.mkdir()
+            (tmp_path / name).write_text("x")
+    if folder == "two tables":
+        _write(tmp_path / "one.csv")
+        _write(tmp_path / "two.csv")
+    with pytest.raises(DataError) as error:
+        load_data(str(tmp_path), tokenizer=tokenizer)
+    assert error.value.hint
+
+
+def test_texts_need_a_tokenizer(csv_file: Path, tmp_path: Path) -> None:
+    with pytest.raises(DataError) as error:
+        load_data(str(csv_file))
+    assert "--tokenizer" in error.value.hint
+    with pytest.raises(DataError, match="no tokenizer"):
+        load_data(str(csv_file), tokenizer=tmp_path)
+
+
+def test_inputs_are_cut_and_padded(csv_file: Path, tokenizer: Path) -> None:
+    split = load_data(str(csv_file), tokenizer=tokenizer, max_length=6).split("train")
+    assert split.inputs["input_ids"].shape == (32, 6) and split.inputs["attention_mask"].dtype == np.int64
