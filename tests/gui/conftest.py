@@ -21,7 +21,20 @@ from model.meta import TensorMeta, Weight
 from model.project import Project
 from model.recipe import Recipe
 from model.source import SourceInfo
-from passes.jobs import Done, Event, Failed, Job, JobEvent, JobInfo, OpenJob, OpenResult, Progress, Started, Stopped
+from passes.jobs import (
+    Done,
+    Event,
+    Failed,
+    Job,
+    JobEvent,
+    JobInfo,
+    LogLine,
+    OpenJob,
+    OpenResult,
+    Progress,
+    Started,
+    Stopped,
+)
 
 Listener = Callable[[JobEvent], None]
 
@@ -48,6 +61,8 @@ class FakeRunner:
                 info.state = "running"
             case Progress():
                 info.progress = event
+            case LogLine(text):
+                info.log.append(text)
             case Done() | Failed() | Stopped():
                 info.state, info.finished = type(event).__name__.lower(), info.started + 1.5
                 self.waiting.remove(info)

@@ -1,0 +1,69 @@
+"""Figures and steps in words, and settings that survive foreign values."""
+
+from __future__ import annotations
+
+import pytest
+from PySide6.QtCore import QSettings
+
+from app import words
+from app.panels.step_words import result, summary, title
+from app.settings import Settings, is_missing
+from model.formats.integer import Integer
+from model.recipe import Raw, Step
+from passes.base import NoOptions, Report
+from passes.select import Select
+from passes.transform.prune import PruneOptions
+from passes.transform.quantize import QuantizeOptions, Rule
+
+T = words.THIN
+
+
+@pytest.mark.parametrize(
+    ("got", "text"),
+    [
+        (words.count(16512), f"16{T}512"),
+        (words.plural(1, "node"), "1 node"),
+        (words.mebibytes(430_000), f"0.41{T}MiB"),
+        (words.mebibytes(66_560), f"65.0{T}KiB"),
+        (words.scaled(620_000_000), f"620.00{T}M"),
+        (words.signed(-0.004, 2), "±0"),
+        (words.signed(-0.4, 1), "−0.4"),
+        (words.duration(0.03), f"30{T}ms"),
+        (words.duration(125), f"2{T}min 5{T}s"),
+        (words.left(4000), f"67{T}min left"),
+        (words.cell(("batch", 16)), "batch × 16"),
+        (words.cell(float("nan")), "NaN"),
+        (words.cell(1e-7), "1e−7"),
+        (words.cell(None), ""),
+    ],
+)
+def test_figures_in_words(got: str, text: str) -> None:
+    assert got == text
+
+
+def test_steps_in_words() -> None:
+    eight = Integer(8, 4)
+    mixed = QuantizeOptions((Rule(Select("name", ("a.query",)), {"weight": eight, "bias": None}),))
+    assert summary(Step("quantize", mixed)) == "query · weight int 8/4, bias float"
+    same = QuantizeOptions((Rule(Select("type", ("linear",)), {p: eight for p in ("data_in", "weight", "bias")}),))
+    assert summary(Step("quantize", same)) == "type linear · int 8/4"
+    assert summary(Step("prune", PruneOptions(0.3))) == f"all nodes · l1 · local · 30{T}%"
+    assert summary(Step("remove_dropout", NoOptions())) == ""
+    assert title(Step("gone", Raw({}))) == "gone (not installed)"
+    assert result(Report("remove_dropout", (), {"removed": 6})) == "6 nodes removed"
+
+
+def test_settings_ignore_foreign_values(tmp_path: object) -> None:
+    store = QSettings(f"{tmp_path}/s.ini", QSettings.Format.IniFormat)
+    store.setValue("theme", "pink")
+    store.setValue("recent", "only")
+    settings = Settings(store)
+    assert settings.mode == "system" and settings.recent == ["only"] and settings.layout() is None
+    for i in range(15):
+        settings.add_recent(str(i))
+    assert settings.recent[0] == "14" and len(settings.recent) == 10
+
+
+def test_missing_recent_entries() -> None:
+    assert is_missing("/nowhere/a.espalier") and is_missing("/nowhere/f.py:make")
+    assert not is_missing("demo:reviews") and not is_missing("config:bert?x=1") and not is_missing("/tmp")
