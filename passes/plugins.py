@@ -5,6 +5,7 @@ A plug-in is the user's code. It is never taken from a project file.
 
 from __future__ import annotations
 
+import configparser
 import hashlib
 import importlib.util
 import inspect
@@ -38,11 +39,22 @@ _LOADED: dict[Path, Plugin] = {}
 
 
 def plugin_folder() -> Path:
-    """Where the settings keep plug-ins: `$ESPALIER_PLUGINS`, or `plugins` in the user's configuration."""
+    """`$ESPALIER_PLUGINS`, or the folder of the window's settings, or `plugins` in the user's configuration."""
     if given := os.environ.get("ESPALIER_PLUGINS"):
         return Path(given).expanduser()
     home = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
-    return home / "espalier" / "plugins"
+    chosen = _setting(home / "Espalier" / "Espalier.conf", "plugin_folder")
+    return Path(chosen).expanduser() if chosen else home / "espalier" / "plugins"
+
+
+def _setting(file: Path, key: str) -> str:
+    """A text of the window's settings (Qt's INI form, as it is used on Linux); empty where there is none."""
+    reader = configparser.ConfigParser(interpolation=None)
+    try:
+        reader.read(file, encoding="utf-8")
+    except (configparser.Error, UnicodeError, OSError):
+        return ""
+    return reader.get("General", key, fallback="").strip('"')
 
 
 def loaded_plugins() -> list[Plugin]:

@@ -69,7 +69,7 @@ def _lines(data: dict[str, Any]) -> Iterable[str]:
     shown = {n: count(data[n]) for n in names}
     shown["kinds"] = ", ".join(f"{k} {v}" for k, v in data["kinds"].items())
     shown["ops"] = ", ".join(f"{k} {v}" for k, v in data["ops"].items())
-    shown["free sizes"] = ", ".join(f"{s} = {', '.join(p)}" for s, p in data["dynamic"].items()) or "none"
+    shown["free sizes"] = "; ".join(f"{s} = {', '.join(p)}" for s, p in data["dynamic"].items()) or "none"
     shown["fixed sizes"] = ", ".join(data["fixed"]) or "none"
     shown["seconds"] = ", ".join(f"{k} {seconds(v)}" for k, v in data["seconds"].items())
     if "verified" in data:

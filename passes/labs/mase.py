@@ -46,6 +46,7 @@ class MaseGraph:
 
     @fx_graph.setter
     def fx_graph(self, graph: fx.Graph) -> None:
+        """Take another graph over the same modules."""
         self.model.graph = graph
 
     @property

@@ -8,6 +8,7 @@ import math
 import sys
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -96,6 +97,13 @@ def test_trace_chooses_inputs(capsys: Capture) -> None:
 def test_trace_for_people(capsys: Capture) -> None:
     out = text(capsys, "trace", "demo:digits")
     assert "15\u2009498" in out and "conv2d 3" in out and "batch = x[0]" in out
+
+
+def test_trace_draws(capsys: Capture, tmp_path: Path) -> None:
+    path = tmp_path / "graph.svg"
+    answer(capsys, "trace", "demo:digits", "--svg", path)
+    root = ElementTree.parse(path).getroot()
+    assert root.tag.endswith("svg") and "conv2d" in path.read_text().lower()
 
 
 def test_a_model_that_prints_breaks_nothing(capsys: Capture, tmp_path: Path) -> None:

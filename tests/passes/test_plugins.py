@@ -82,3 +82,17 @@ def test_the_folder_only_warns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     found = load_plugins([], told.append)
     assert [p.passes for p in found] == [("folder_plugin_test_pass",)]
     assert len(told) == 1 and "ZeroDivisionError" in told[0] and "line 1" in told[0]
+
+
+def test_the_folder_of_the_windows_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from PySide6.QtCore import QSettings
+
+    from app.settings import Settings
+
+    monkeypatch.delenv("ESPALIER_PLUGINS", raising=False)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    assert plugin_folder() == tmp_path / "espalier" / "plugins"
+    settings = Settings(QSettings(str(tmp_path / "Espalier" / "Espalier.conf"), QSettings.Format.IniFormat))
+    settings.plugin_folder = str(tmp_path / "my plug-ins, mine")
+    settings.sync()
+    assert plugin_folder() == tmp_path / "my plug-ins, mine"
