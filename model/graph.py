@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
@@ -161,9 +162,11 @@ class Graph:
         """The graph with a new node, placed before `before` (default: just before the output)."""
         if node.id in self.nodes:
             raise GraphError(f"There is already a node {node.id!r}.", "Choose another id.", node.id)
-        for ref in node.inputs:
-            self[ref.node]
         place = before or self.output.id
+        later = set(itertools.dropwhile(self[place].id.__ne__, self.nodes))
+        for ref in node.inputs:
+            if self[ref.node].id in later:
+                raise GraphError(f"{node.id} would stand before its input {ref.node}.", "Place it later.", node.id)
         nodes: dict[str, Node] = {}
         for name, old in self.nodes.items():
             if name == place:
