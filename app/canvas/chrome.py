@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import numpy as np
-from PySide6.QtCore import QRectF
-from PySide6.QtWidgets import QMenu
+from PySide6.QtCore import QObject, QRectF, Signal
+from PySide6.QtWidgets import QMenu, QWidget
 
 from app.canvas.cards import Card, LegendCard, Minimap
 from app.canvas.colouring import MODES
 from app.canvas.scene import Scene
 from app.theme import PAD, Palette
 
-if TYPE_CHECKING:
-    from app.canvas.view import GraphCanvas
 
-
-class Chrome:
+class Chrome(QObject):
     """Breadcrumb, colour-by, legend and minimap of one canvas."""
 
-    def __init__(self, canvas: GraphCanvas, palette: Palette, view: Callable[[], QRectF]) -> None:
+    all_wanted = Signal()
+    group_wanted = Signal(int)
+    mode_wanted = Signal(str)
+    turn_wanted = Signal()
+
+    def __init__(self, canvas: QWidget, palette: Palette, view: Callable[[], QRectF]) -> None:
+        super().__init__(canvas)
         self.canvas = canvas
+        self._full = False
+        self._mode, self._modes = "kind", dict(MODES)
         self.breadcrumb = Card(canvas, palette, "Where you are")
         self.colour_by = Card(canvas, palette, "Colour by, and direction")
         self.legend = LegendCard(canvas, palette)
@@ -35,6 +39,7 @@ class Chrome:
 
     def show(self, visible: bool) -> None:
         """With or without cards."""
+        self._full = visible
         for card in self.cards:
             card.setVisible(visible)
 
@@ -50,16 +55,16 @@ class Chrome:
         self.colour_by.move(width - self.colour_by.width() - PAD, PAD)
         self.legend.move(PAD, height - self.legend.height() - PAD)
         self.minimap.move(width - self.minimap.width() - PAD, height - self.minimap.height() - PAD)
-        full = self.canvas.scene is not None
-        self.minimap.setVisible(full and width > 420 and height > 300)
-        self.legend.setVisible(full and self.legend.width() + 2 * PAD < width)
+        self.minimap.setVisible(self._full and width > 420 and height > 300)
+        self.legend.setVisible(self._full and self.legend.width() + 2 * PAD < width)
         room = self.breadcrumb.width() + self.colour_by.width() + 3 * PAD
-        self.breadcrumb.setVisible(full and room < width)
+        self.breadcrumb.setVisible(self._full and room < width)
 
-    def tell(self, scene: Scene, mode: str, title: str) -> None:
-        """Say how the canvas is coloured."""
+    def tell(self, scene: Scene, mode: str, overlay: str | None) -> None:
+        """Say how the canvas is coloured; `overlay` is the title of the values from outside, if there are any."""
         arrow = "across" if scene.layout.horizontal else "down"
-        name = title if mode == "overlay" else MODES[mode]
+        self._mode, self._modes = mode, MODES | ({"overlay": overlay} if overlay else {})
+        name = self._modes[mode]
         self.colour_by.set_pieces(
             [("Colour by ", False, False), (f"{name} ▾", True, True), ("   Flow ", False, False), (arrow, True, True)]
         )
@@ -82,21 +87,18 @@ class Chrome:
     def _go(self, piece: int) -> None:
         place = piece // 2
         if place == 0:
-            self.canvas.fit()
+            self.all_wanted.emit()
         else:
-            self.canvas.show_group(self._trail[place - 1])
+            self.group_wanted.emit(self._trail[place - 1])
 
     def _choose(self, piece: int) -> None:
         if piece == 3:
-            self.canvas.set_horizontal(not self.canvas.horizontal)
+            self.turn_wanted.emit()
             return
         menu = QMenu(self.canvas)
-        modes = dict(MODES)
-        if self.canvas.overlay is not None:
-            modes["overlay"] = self.canvas.overlay.title
-        for mode, title in modes.items():
+        for mode, title in self._modes.items():
             action = menu.addAction(title[:1].upper() + title[1:])
             action.setCheckable(True)
-            action.setChecked(mode == self.canvas.mode)
-            action.triggered.connect(lambda _=False, m=mode: self.canvas.set_mode(m))
+            action.setChecked(mode == self._mode)
+            action.triggered.connect(lambda _=False, m=mode: self.mode_wanted.emit(m))
         menu.popup(self.colour_by.below(piece))

@@ -35,8 +35,7 @@ class Figures:
     def of(cls, graph: Graph) -> Figures:
         """The figures of all nodes."""
         size = len(graph)
-        blank = (np.full(size, np.nan) for _ in range(3))
-        figures = cls([""] * size, *blank)
+        figures = cls([""] * size, np.full(size, np.nan), np.full(size, np.nan), np.full(size, np.nan))
         for i, node in enumerate(graph):
             figures._set(i, node, graph)
         return figures

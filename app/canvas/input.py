@@ -201,6 +201,7 @@ class Input(Stage):
             self.bring(self.scene.layout.tree.index[found])
 
     def event(self, event: QEvent) -> bool:
+        """Tool tips come as plain events."""
         if event.type() == QEvent.Type.ToolTip and isinstance(event, QHelpEvent):
             QToolTip.showText(event.globalPos(), self.note_at(QPointF(event.pos())), self)
             return True

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 from PySide6.QtCore import QPointF, QRectF, QSizeF, Qt, QTimer
 from PySide6.QtGui import QColor, QImage, QPainter, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import QWidget
@@ -41,6 +40,8 @@ class Stage(QWidget):
         self._again.timeout.connect(self.update)
         self.chrome = Chrome(self, palette, self.seen)
         self.chrome.minimap.moved.connect(self.centre)
+        self.chrome.all_wanted.connect(self.fit)
+        self.chrome.group_wanted.connect(self.show_group)
 
     def seen(self) -> QRectF:
         """The part of the canvas in view."""
@@ -181,12 +182,3 @@ class Stage(QWidget):
             Painter(self.tokens).paint(painter, self.scene, camera.area(*size), camera.scale, 1.0)
             painter.end()
         return image.save(path)
-
-    def node_areas(self, ids: list[int]) -> list[Area]:
-        """Where nodes are seen, hidden ones as the group that hides them."""
-        rects = [self.scene.rect_of(i) for i in ids] if self.scene else []
-        return [r for r in rects if r is not None]
-
-    def outlines(self) -> np.ndarray:
-        """Places of the marked nodes, for tests and tools."""
-        return self.marks.nodes

@@ -17,7 +17,7 @@ from app.canvas.paint import Painter
 from app.canvas.scene import Scene
 
 SIDE = 256  # logical pixels
-BUDGET = 0.005  # seconds of painting per frame
+BUDGET = 0.0035  # seconds of painting per frame
 MEMORY = 128 * 2**20  # bytes of tiles kept
 Key = tuple[int, int]
 
@@ -29,25 +29,21 @@ class Tiles:
         self.painter = painter
         self.done: OrderedDict[Key, QPixmap] = OrderedDict()
         self.scale, self.ratio = 1.0, 1.0
+        self._old: set[Key] = set()
         self._before: tuple[float, dict[Key, QPixmap]] | None = None
 
     def clear(self) -> None:
         """Forget all: layout, palette or figures changed."""
         self.done.clear()
+        self._old.clear()
         self._before = None
 
-    def drop(self, areas: list[Area]) -> None:
-        """Forget the tiles that show any of these canvas areas."""
-        self._before = None
-        for x, y, w, h in areas:
-            for key in self._keys(((x - 8), (y - 8), w + 16, h + 16)):
-                self.done.pop(key, None)
-
-    def stale(self) -> None:
-        """The picture is out of date but may stand in until the new one is painted (same places)."""
-        if self.done:
-            self._before = (self.scale, dict(self.done))
-        self.done.clear()
+    def stale(self, areas: list[Area] | None = None) -> None:
+        """What shows these areas (default: everything) must be painted anew; until then the old tiles stay."""
+        if areas is None:
+            self._old.update(self.done)
+        for x, y, w, h in areas or ():
+            self._old.update(k for k in self._keys((x - 8, y - 8, w + 16, h + 16)) if k in self.done)
 
     def show(self, target: QPainter, scene: Scene, camera: Camera, size: QSizeF, moving: bool) -> bool:
         """Draw the view; True when all of it is final. `moving`: the zoom still changes, paint nothing new."""
@@ -59,10 +55,10 @@ class Tiles:
             self._stand_in(target, scene, camera, size, (self.scale, dict(self.done)))
             return False
         keys = self._keys(area)
-        missing = [k for k in keys if k not in self.done]
+        missing = [k for k in keys if k not in self.done or k in self._old]
         if missing:
             missing = self._paint_some(scene, missing, camera, size)
-        if missing:
+        if any(k not in self.done for k in missing):
             self._stand_in(target, scene, camera, size, self._before)
         else:
             self._before = None
@@ -88,6 +84,7 @@ class Tiles:
         if self.done:
             self._before = (self.scale, dict(self.done))
         self.done.clear()
+        self._old.clear()
         self.scale, self.ratio = scale, ratio
 
     def _paint_some(self, scene: Scene, missing: list[Key], camera: Camera, size: QSizeF) -> list[Key]:
@@ -100,6 +97,7 @@ class Tiles:
             if n and time.perf_counter() - start > BUDGET:
                 return missing[n:]
             self.done[key] = self._tile(scene, key)
+            self._old.discard(key)
         return []
 
     def _tile(self, scene: Scene, key: Key) -> QPixmap:
@@ -145,4 +143,4 @@ class Tiles:
     def _trim(self) -> None:
         most = max(MEMORY // int((SIDE * self.ratio) ** 2 * 4), 64)
         while len(self.done) > most:
-            self.done.popitem(last=False)
+            self._old.discard(self.done.popitem(last=False)[0])

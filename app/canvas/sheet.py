@@ -1,0 +1,175 @@
+"""What the canvas shows: the graph, its colours and problems, and the layouts that come and go beneath it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from PySide6.QtWidgets import QWidget
+
+from app.canvas.camera import Area
+from app.canvas.colouring import MODES, Overlay, colouring
+from app.canvas.hierarchy import same_structure
+from app.canvas.input import Input
+from app.canvas.overlay import mark_selection
+from app.canvas.relayout import Relayout, Wish
+from app.canvas.scene import Scene
+from app.canvas.steady import shift
+from app.theme import Palette
+from model.graph import Delta, Graph
+
+
+class Sheet(Input):
+    """A listening stage that holds a graph and keeps its scene up to date."""
+
+    def __init__(self, parent: QWidget | None, palette: Palette) -> None:
+        super().__init__(parent, palette)
+        self.graph: Graph | None = None
+        self.mode, self.horizontal, self.show_scalars = "kind", False, False
+        self.overlay: Overlay | None = None
+        self.open_groups: frozenset[str] | None = None
+        self._problems: dict[str, str] = {}
+        self._after: list[Callable[[], None]] = []
+        self._anchor: str | None = None
+        self._relayout = Relayout(self)
+        self._relayout.arrived.connect(self._install)
+        self.destroyed.connect(self._relayout.stop)
+        self.chrome.mode_wanted.connect(self.set_mode)
+        self.chrome.turn_wanted.connect(lambda: self.set_horizontal(not self.horizontal))
+
+    # ---- what is shown
+
+    def set_graph(self, graph: Graph | None, delta: Delta | None = None) -> None:
+        """Show `graph`. Where only choices differ nothing moves; `delta` says which nodes to repaint."""
+        before, self.graph = self.graph, graph
+        if graph is None:
+            self._clear()
+        elif before is not None and self._drawn() and same_structure(before, graph):
+            self._change(before, graph, delta)
+        else:
+            kin = before is not None and 3 * len(before.nodes.keys() & graph.nodes.keys()) > len(before)
+            if not kin:
+                self._after, self.open_groups, self._anchor = [self.start_look], None, None
+            self.select(self.selection())
+            self._lay_out(new=True)
+
+    def _drawn(self) -> bool:
+        return self.scene is not None and not self._relayout.busy
+
+    def _clear(self) -> None:
+        self._relayout.stop()
+        self.scene, self.open_groups, self.waiting = None, None, False
+        self.chrome.show(False)
+        self.tiles.clear()
+        self.select(())
+        self.update()
+
+    def _change(self, before: Graph, graph: Graph, delta: Delta | None) -> None:
+        """Repaint the nodes whose choices differ, and the groups that hide them."""
+        assert self.scene is not None
+        changed = (delta or graph.delta(before)).changed
+        index = self.scene.layout.tree.index
+        self.scene.graph = graph
+        self.scene.figures.update(graph, changed, index)
+        if self.mode == "kind":
+            self.tiles.stale(self._areas([index[i] for i in changed]))
+            self.chrome.tell(self.scene, self.mode, self.overlay.title if self.overlay else None)
+            self.update()
+        else:
+            self._recolour()
+
+    def _areas(self, numbers: list[int]) -> list[Area]:
+        """Where some nodes are seen: themselves, and the heads of the groups around them."""
+        assert self.scene is not None
+        tree, place = self.scene.layout.tree, self.scene.group_place
+        groups = {g for i in numbers for g in tree.ancestors(tree.home[i])}
+        rects = self.scene.layout.group_rects[[place[g] for g in groups if g in place]].tolist()
+        nodes = (self.scene.rect_of(i) for i in numbers)
+        return [*filter(None, nodes), *((x, y, w, 44.0) for x, y, w, _ in rects)]
+
+    def set_problems(self, problems: Mapping[str, str]) -> None:
+        """Mark nodes that have a problem; the text shows as a tool tip."""
+        self._problems = dict(problems)
+        if self.scene:
+            self._mark_problems(self.scene)
+            self.repaint_all()
+
+    def _mark_problems(self, scene: Scene) -> None:
+        index = scene.layout.tree.index
+        scene.problems = {index[k]: v for k, v in self._problems.items() if k in index}
+
+    def set_overlay(self, title: str, values: dict[str, float] | None) -> None:
+        """Colour the nodes by values from outside; None goes back to the kinds of operation."""
+        self.overlay = Overlay(title, values) if values is not None else None
+        self.set_mode("overlay" if self.overlay else "kind")
+
+    def set_mode(self, mode: str) -> None:
+        """Colour by "kind", "bits", "sparsity", "parameters" or "overlay"."""
+        self.mode = mode if mode in MODES or (mode == "overlay" and self.overlay) else "kind"
+        self._recolour()
+
+    def _recolour(self) -> None:
+        if self.scene is None:
+            return
+        tree = self.scene.layout.tree
+        self.scene.colours = colouring(self.mode, tree, self.scene.figures, self.overlay, self.tokens)
+        self.chrome.tell(self.scene, self.mode, self.overlay.title if self.overlay else None)
+        self.chrome.minimap.set_scene(self.scene, self.tokens)
+        self.repaint_all()
+
+    def set_palette(self, palette: Palette) -> None:
+        """Change to light or dark."""
+        self.tokens = self.kit.palette = palette
+        self.chrome.set_palette(palette)
+        self.tiles.clear()
+        self._recolour()
+        self.update()
+
+    # ---- layout
+
+    def set_horizontal(self, horizontal: bool) -> None:
+        """Let the graph flow across instead of down."""
+        if horizontal != self.horizontal:
+            self.horizontal = horizontal
+            self._after.append(self.start_look)
+            self._lay_out()
+
+    def set_show_scalars(self, shown: bool) -> None:
+        """Show or hide the arithmetic on shapes."""
+        if shown != self.show_scalars:
+            self.show_scalars = shown
+            self._lay_out(new=True)
+
+    def _lay_out(self, new: bool = False) -> None:
+        if self.graph is None:
+            return
+        known = self.scene is not None and not new and not self._relayout.busy
+        tree, figures = (self.scene.layout.tree, self.scene.figures) if self.scene and known else (None, None)
+        self.waiting = True
+        wish = Wish(self.graph, tree, self.open_groups, self.horizontal, self.show_scalars, figures)
+        self._relayout.request(wish)
+
+    def _install(self, found: Scene) -> None:
+        """A layout has arrived: exchange the scene, hold what the user looks at in place."""
+        old = self.scene
+        self.scene, self.open_groups, self.waiting = found, found.layout.open_groups, False
+        self._mark_problems(found)
+        if old is not None and not self._after:
+            dx, dy = shift(old, found, self.camera, (self.width(), self.height()), self._anchor)
+            self.camera.x, self.camera.y = self.camera.x + dx, self.camera.y + dy
+        self.mark()
+        self.chrome.show(True)
+        self._recolour()
+        self.tiles.clear()
+        after, self._after, self._anchor = self._after, [], None
+        for step in after:
+            step()
+        self.moved()
+        self.tell_place()
+
+    def mark(self) -> None:
+        """Mark the selection anew."""
+        if self.scene is not None:
+            band, spot = self.marks.band, self.marks.spot
+            self.marks = mark_selection(self.scene, self.selection())
+            self.marks.band, self.marks.spot = band, spot
+            self.update()
