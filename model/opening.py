@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from model.check import Problem
 from model.errors import SourceError
+from model.graph import Graph
 from model.project import Project, load_project
 from model.recipe import Recipe
 from model.weights import Location, WeightStore, read_header
@@ -59,3 +60,16 @@ def open_source(spec: str, workdir: Path, inputs: tuple[str, ...] = (), seed: in
 
 def _in_files(files: tuple[Path, ...]) -> list[Location]:
     return [place for file in files for place in read_header(file).values()]
+
+
+def needs_source(graph: Graph) -> bool:
+    """Whether a graph runs only with functions of its source, which no file can hold."""
+    return graph.runs == "module" or any(n.call == "opaque" for n in graph)
+
+
+def reopen(spec: str, workdir: Path, inputs: tuple[str, ...] = (), seed: int = 0) -> Opened:
+    """Open a project's source again for its functions; raises SourceError where that would start code of a file's."""
+    if ".py:" in spec:  # a project may name code, but never start it
+        message = f"This model runs only with its own code ({spec}), and a project does not start code."
+        raise SourceError(message, f"Open {spec} itself.")
+    return open_source(spec, workdir, inputs, seed)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import inspect
 import os
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -160,9 +161,10 @@ def _line(error: BaseException, path: Path) -> str:
 
 def import_file(path: Path) -> Any:
     """The module in a Python file of the user's; raises SourceError for whatever it raises."""
-    found = importlib.util.spec_from_file_location(path.stem, path)
+    found = importlib.util.spec_from_file_location(f"espalier_source_{path.stem}", path)
     assert found is not None and found.loader is not None
     module, loader = importlib.util.module_from_spec(found), found.loader
+    sys.modules[found.name] = module  # dataclasses look their own module up
     call_user_code(lambda: loader.exec_module(module), path, f"{path.name}, when imported,")
     return module
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from model.codec import decode, decode_format, join
-from model.errors import EspalierError, FormatError, OptionsError, nearest
+from model.errors import EspalierError, OptionsError, nearest
 from model.formats.base import Format
 from model.project import recipe_to_json
 from model.recipe import Recipe, Step
@@ -89,6 +89,8 @@ def decode_options(name: str, data: Json, path: str = "") -> Any:
     lab: Callable[[Mapping[str, Any], str], Any] | None = _LAB_FORMS.get(name)
     if lab and _is_lab_form(name, cast("Mapping[str, Any]", data)):
         return lab(cast("Mapping[str, Any]", data), path)
+    if getattr(spec.options, "FREE", False) and "args" not in data:
+        data = {"args": dict(cast("Mapping[str, Any]", data))}
     return decode(spec.options, data, path)
 
 
@@ -143,14 +145,7 @@ def lab_formats(config: Mapping[str, Any], path: str) -> dict[str, Format | None
             raise OptionsError(f"{join(path, key)} is not an option of {name}.", nearest(key, keys))
         port, field = keys[key]
         values.setdefault(port, {})[field] = value
-    return {p: _format(str(name), v, path) for p, v in values.items()}
-
-
-def _format(name: str, values: dict[str, Any], path: str) -> Format:
-    try:
-        return decode_format({"name": name, **values}, path)
-    except FormatError as error:
-        raise FormatError(f"{path}: {error.message}", error.hint) from error
+    return {p: decode_format({"name": str(name), **v}, path) for p, v in values.items()}
 
 
 # -- the labs' prune dict

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from model.graph import Graph
-from model.opening import Opened, open_any, open_source
+from model.opening import Opened, needs_source, open_any, reopen
 from model.project import keys_of, save_project
 from model.weights import WeightStore
 from passes.base import Context, is_instant, run_step
@@ -89,10 +89,10 @@ def _remember(opened: Opened) -> None:
 
 def _callables(graph: Graph, spec: str, workdir: Path) -> dict[str, Any]:
     """Functions of opaque nodes; a project with some opens its source again once."""
-    if graph.runs == "graph" and not any(n.call == "opaque" for n in graph):
+    if not needs_source(graph):
         return {}
     if spec not in _STATE.opened:
-        _remember(open_source(spec, workdir))
+        _remember(reopen(spec, workdir))
     return _STATE.opened[spec]
 
 

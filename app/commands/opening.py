@@ -11,8 +11,8 @@ from typing import Any
 
 from app.commands.command import Arguments
 from app.commands.console import Console
-from model.graph import Graph
-from model.opening import Opened, is_project, open_any, open_source
+from model.errors import SourceError
+from model.opening import Opened, is_project, needs_source, open_any, reopen
 from model.project import Project, save_project
 from model.weights import WeightStore
 from passes.base import Context
@@ -51,13 +51,10 @@ def opened(spec: str, found: Arguments, console: Console) -> Generator[Target]:
 
 def _callables(project: Project, folder: Path) -> dict[str, Any]:
     """Functions of opaque nodes are not in a project: its source is opened again for them."""
-    if not any(map(_needs_source, (project.base, project.graph))):
-        return {}
-    return open_source(project.source.spec, folder / "again", project.source.inputs, project.source.seed).callables
-
-
-def _needs_source(graph: Graph) -> bool:
-    return graph.runs == "module" or any(n.call == "opaque" for n in graph)
+    if any(map(needs_source, (project.base, project.graph))):
+        with contextlib.suppress(SourceError):  # what needs the functions says so when it runs
+            return reopen(project.source.spec, folder / "again", project.source.inputs, project.source.seed).callables
+    return {}
 
 
 def save(target: Target, project: Project, path: str) -> str:

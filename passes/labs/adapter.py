@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import Any, ClassVar, Literal, TYPE_CHECKING, cast
 
 from model.errors import EspalierError, GraphError, PassError
 from model.graph import Graph
@@ -23,8 +23,9 @@ LabsPass = Callable[..., Any]
 
 @dataclass(frozen=True, slots=True)
 class LabsOptions:
-    """What the pass receives as `pass_args`."""
+    """What the pass receives as `pass_args`; a recipe may write them without the name `args`."""
 
+    FREE: ClassVar[bool] = True
     args: dict[str, Any] = field(
         default_factory=dict,  # type: ignore[assignment]
         metadata={"help": "what the function receives as pass_args"},
