@@ -5,15 +5,16 @@ Formats are tagged by their registered name; nothing is ever looked up by class 
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from functools import cache
 from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin
 
-from model.errors import OptionsError, nearest
+from model.errors import EspalierError, OptionsError, nearest
 from model.formats.base import Format, make_format, parameters, parse_format
 from model.graph import Arg, Ref, Slice, TorchConst
 
@@ -82,6 +83,15 @@ def _expect(good: bool, path: str, what: str, data: Json) -> None:
         raise OptionsError(f"{path or 'the value'} is {data!r}.", f"It must be {what}.")
 
 
+@contextlib.contextmanager
+def _under(path: str) -> Generator[None]:
+    """Name the path in an error of a value's own constructor."""
+    try:
+        yield
+    except EspalierError as error:
+        raise type(error)(f"{path}: {error.message}" if path else error.message, error.hint, error.node) from error
+
+
 def _decode_fields(kind: type[T], data: Json, path: str) -> T:
     _expect(isinstance(data, Mapping), path, "a table of options", data)
     known = {f.name: f for f in dataclasses.fields(cast("Any", kind)) if f.init}
@@ -91,7 +101,9 @@ def _decode_fields(kind: type[T], data: Json, path: str) -> T:
     for name, f in known.items():
         if name not in data and f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING:
             raise OptionsError(f"{join(path, name)} is missing.", "Give it a value.")
-    return kind(**{k: decode(hints(kind)[k], v, join(path, k)) for k, v in data.items()})
+    values = {k: decode(hints(kind)[k], v, join(path, k)) for k, v in data.items()}
+    with _under(path):
+        return kind(**values)
 
 
 def _decode_union(inner: tuple[Any, ...], data: Json, path: str) -> Any:
@@ -126,7 +138,7 @@ def _decode_plain(kind: Any, data: Json, path: str) -> Any:
         return data
     if kind is float and isinstance(data, int | float) and not isinstance(data, bool):
         return float(data)
-    if kind is float and isinstance(data, Mapping) and set(data) == {"float"}:
+    if kind is float and isinstance(data, Mapping) and data.get("float") in ("inf", "-inf", "nan"):
         return float(data["float"])
     names = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
     good = isinstance(data, kind) and not (kind is int and isinstance(data, bool))
@@ -139,10 +151,11 @@ def decode_format(data: Json, path: str = "") -> Format:
     if isinstance(data, Format):
         return data
     if isinstance(data, str):
-        return parse_format(data)
+        with _under(path):
+            return parse_format(data)
     _expect(isinstance(data, Mapping) and isinstance(data.get("name"), str), path, "a format", data)
-    values = {str(k): v for k, v in data.items() if k != "name"}
-    return make_format(data["name"], values)
+    with _under(path):
+        return make_format(data["name"], {str(k): v for k, v in data.items() if k != "name"})
 
 
 def encode_arg(arg: Arg) -> Json:

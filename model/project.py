@@ -69,7 +69,10 @@ def step_from_json(data: Json, path: str = "step") -> Step:
     name = decode(str, data.get("pass"), f"{path}.pass")
     raw = data.get("options", {})
     options = decode(PASSES.get(name).options, raw, f"{path}.options") if name in PASSES else Raw(raw)
-    return Step(name, options, decode(int, data.get("seed", 0), f"{path}.seed"), bool(data.get("enabled", True)))
+    seed, enabled = (
+        decode(k, data.get(n, d), f"{path}.{n}") for k, n, d in ((int, "seed", 0), (bool, "enabled", True))
+    )
+    return Step(name, options, seed, enabled)
 
 
 def recipe_to_json(recipe: Recipe) -> Json:
