@@ -19,6 +19,7 @@ from model.errors import OptionsError
 
 MIXED = "mixed"
 HEIGHT = 23
+TIGHT = 52  # a combo box narrower than this shows its word alone
 
 
 def tokens(widget: QWidget) -> Palette:
@@ -33,6 +34,7 @@ def field_style(palette: Palette) -> str:
     QComboBox {{ border: none; padding: 0; min-height: {HEIGHT}px; max-height: {HEIGHT}px; }}
     QLineEdit#number {{ padding: 0 2px; }}
     QLineEdit[wrong="true"] {{ border-color: {palette.bad}; }}
+    QPushButton[link="true"] {{ padding-left: 0; padding-right: 0; }}
     QLabel[role="wrong"] {{ color: {palette.bad}; font-size: 11.5px; }}
     """
 
@@ -261,10 +263,17 @@ class Choice(QComboBox):
         painter.drawRoundedRect(box, 4, 4)
         text = self.currentText() if self.currentIndex() >= 0 else self.placeholderText()
         painter.setPen(QColor(look.text if self.isEnabled() and self.currentIndex() >= 0 else look.muted))
-        room = QRect(7, 0, self.width() - 22, self.height())
-        words = self.fontMetrics().elidedText(text, Qt.TextElideMode.ElideRight, room.width())
-        painter.drawText(room, Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignLeft, words)
-        self._arrow(painter, QColor(look.muted))
+        tight = self.width() < TIGHT
+        if tight:
+            font = painter.font()
+            font.setPixelSize(12)
+            painter.setFont(font)
+        room = self.rect() if tight else QRect(7, 0, self.width() - 22, self.height())
+        words = painter.fontMetrics().elidedText(text, Qt.TextElideMode.ElideRight, room.width())
+        across = Qt.AlignmentFlag.AlignHCenter if tight else Qt.AlignmentFlag.AlignLeft
+        painter.drawText(room, Qt.AlignmentFlag.AlignVCenter | across, words)
+        if not tight:
+            self._arrow(painter, QColor(look.muted))
 
     def _arrow(self, painter: QPainter, colour: QColor) -> None:
         x, y = self.width() - 11, self.height() / 2 + 0.5

@@ -24,7 +24,7 @@ CELLS = 2
 CELL_WIDTH, CHOICE_WIDTH = 40, 78
 SHORT: dict[str, str] = {
     "frac_width": "frac", "exponent_width": "exp", "exponent_bias": "bias", "exponent_bias_width": "bias bits",
-    "granularity": "scale", "symmetric": "sym",
+    "granularity": "scale", "element": "elem", "symmetric": "sym",
 }  # fmt: skip
 
 
@@ -77,7 +77,7 @@ class FormatEditor(QWidget):
         if self.compact:
             row = QHBoxLayout(self)
             row.setContentsMargins(0, 0, 0, 0)
-            row.setSpacing(6)
+            row.setSpacing(4)
             self.choice.setMinimumWidth(CHOICE_WIDTH)
             row.addWidget(self.choice, 1)
             self._row = row

@@ -29,6 +29,7 @@ class Settings:
 
     @mode.setter
     def mode(self, value: str) -> None:
+        """Keep the choice."""
         self._store.setValue("theme", value)
 
     @property
@@ -54,6 +55,7 @@ class Settings:
 
     @plugin_folder.setter
     def plugin_folder(self, value: str) -> None:
+        """Keep the choice."""
         self._store.setValue("plugin_folder", value)
 
     @property
@@ -63,6 +65,7 @@ class Settings:
 
     @last_folder.setter
     def last_folder(self, value: str) -> None:
+        """Keep the choice."""
         self._store.setValue("last_folder", value)
 
     def save_layout(self, geometry: QByteArray, state: QByteArray) -> None:

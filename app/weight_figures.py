@@ -113,8 +113,10 @@ def loss(fmt: Format, tensor: Tensor, mask: NDArray[np.uint8] | None, stop: Stop
             ends = _ends(fmt)
             found = _sums(fmt, tensor, mask, ends, stop)
             return _with_best(found, fmt, tensor, mask)
-    except (EspalierError, ValueError, TypeError, NotImplementedError, OverflowError) as error:
+    except EspalierError as error:
         return Loss(reason=str(error))
+    except (ValueError, TypeError, NotImplementedError, OverflowError, IndexError):
+        return Loss(reason=f"The error of {fmt.label} is not measured here; the report of quantisation errors has it.")
 
 
 def _sums(

@@ -75,9 +75,7 @@ def _children() -> dict[int, str]:
     for path in Path("/proc/self/task").glob("*/children"):
         for pid in path.read_text().split():
             try:
-                command = (
-                    Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-                )
+                command = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
                 state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
             except OSError:  # it ended while we looked
                 continue
@@ -120,17 +118,13 @@ def _left(before: tuple[set[object], set[int], set[int]]) -> list[str]:
     left = [f"thread {thread}" for thread in _threads() - threads]
     left += [f"child process {pid}: {text}" for pid, text in _children().items() if pid not in children]
     left += [
-        f"running {item!r} (parent {item.parent()!r})"
-        for key, item in _qt_running().items()
-        if key not in running
+        f"running {item!r} (parent {item.parent()!r})" for key, item in _qt_running().items() if key not in running
     ]  # type: ignore[attr-defined]
     return left
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_runtest_protocol(
-    item: pytest.Item, nextitem: pytest.Item | None
-) -> Generator[None, object, object]:
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None, object, object]:
     """Remember what ran before a GUI test, ahead of all its fixtures."""
     if item.get_closest_marker("gui"):
         item.stash[BEFORE] = (_threads(), set(_children()), set(_qt_running()))

@@ -139,9 +139,7 @@ def run_python(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     """A fresh interpreter at the repository's root."""
     environment = os.environ | {"QT_QPA_PLATFORM": "offscreen", "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-c", code, *arguments]
-    return subprocess.run(
-        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300, check=False
-    )
+    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300, check=False)
 
 
 IMPORT_WITHOUT_QT = """
@@ -161,9 +159,7 @@ print("RESULT" + json.dumps(failed))
 def test_core_imports_without_qt() -> None:
     """The core, the command line and its subcommands work where PySide6 cannot be loaded."""
     names = [module_name(path) for path in sources()]
-    core = [
-        n for n in names if any(n == c or n.startswith(c + ".") for c in CORE) and not n.endswith("__main__")
-    ]
+    core = [n for n in names if any(n == c or n.startswith(c + ".") for c in CORE) and not n.endswith("__main__")]
     assert len(core) > 10
     done = run_python(IMPORT_WITHOUT_QT, json.dumps(core), json.dumps(QT))
     assert done.returncode == 0 and "RESULT" in done.stdout, done.stderr
@@ -174,9 +170,7 @@ def test_core_imports_without_qt() -> None:
 @pytest.mark.skipif(not (ROOT / "app/window.py").exists(), reason="app/window.py does not exist yet")
 def test_window_imports_nothing_heavy() -> None:
     """The first paint must not wait for torch."""
-    done = run_python(
-        "import sys, app.window; print('LOADED', *sorted({m.split('.')[0] for m in sys.modules}))"
-    )
+    done = run_python("import sys, app.window; print('LOADED', *sorted({m.split('.')[0] for m in sys.modules}))")
     assert done.returncode == 0, done.stderr
     assert HEAVY.isdisjoint(done.stdout.rpartition("LOADED")[2].split())
 

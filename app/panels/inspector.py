@@ -31,7 +31,7 @@ from model.graph import Node
 if TYPE_CHECKING:
     from app.session import Session
 
-MARGIN = 16
+MARGIN = 12
 
 
 class InspectorPanel(QScrollArea):

@@ -9,7 +9,6 @@ from PySide6.QtCore import QRectF, QSize, Qt
 from PySide6.QtGui import QColor, QPainter, QPaintEvent
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
-from app.fields import tokens
 from app.theme import CATEGORIES
 from model.formats.base import Format
 
@@ -142,5 +141,5 @@ class BitsBar(QWidget):
         painter.setBrush(QColor(field.colour))
         painter.drawRoundedRect(box, 2.5, 2.5)
         if box.width() >= 12:
-            painter.setPen(QColor("#FFFFFF" if not tokens(self).dark or field.colour != EXPONENT else "#14171A"))
+            painter.setPen(QColor("#14171A" if field.colour == EXPONENT else "#FFFFFF"))
             painter.drawText(box, Qt.AlignmentFlag.AlignCenter, field.mark)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from app.session import Session
     from app.weight_figures import Loss
 
-PORT_WIDTH, SQNR_WIDTH = 60, 54
+PORT_WIDTH, SQNR_WIDTH, GAP = 58, 52, 4
 
 
 class PortRow:
@@ -54,14 +54,14 @@ class PortRow:
         if loss is None:
             self.sqnr.setText("…" if waiting else "")
             return
-        self.sqnr.setText(sqnr_words(loss.sqnr))
+        self.sqnr.setText("" if loss.reason else sqnr_words(loss.sqnr))
         self.sqnr.setToolTip(loss.reason or "signal to quantisation noise of the stored values")
 
 
 def sqnr_words(value: float | None) -> str:
     """`42.1 dB`; exact values say so."""
     if value is None:
-        return "no signal"
+        return ""
     return "exact" if math.isinf(value) else f"{value:.1f} dB".replace("-", "−")
 
 
@@ -111,7 +111,7 @@ class PrecisionSection(QWidget):
         self.table = QWidget()
         grid = QGridLayout(self.table)
         grid.setContentsMargins(0, 2, 0, 0)
-        grid.setHorizontalSpacing(6)
+        grid.setHorizontalSpacing(GAP)
         grid.setVerticalSpacing(4)
         grid.setColumnStretch(1, 1)
         self._heads = self._header(grid)
@@ -130,7 +130,7 @@ class PrecisionSection(QWidget):
         middle = QWidget()
         row = QHBoxLayout(middle)
         row.setContentsMargins(1, 0, 0, 0)
-        row.setSpacing(6)
+        row.setSpacing(GAP)
         row.addWidget(words[1], 1)
         for label in words[2:-1]:
             label.setFixedWidth(CELL_WIDTH)

@@ -70,6 +70,7 @@ class RecipeModel(QAbstractListModel):
         return 0 if parent.isValid() else len(self.lines)
 
     def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> object:
+        """What the view asks of a row."""
         line = self.lines[index.row()]
         if role == LINE:
             return line
@@ -93,6 +94,7 @@ class RecipeModel(QAbstractListModel):
         return line.step is not None and line.step >= 0
 
     def flags(self, index: Index) -> Qt.ItemFlag:
+        """Steps can be dragged and switched; the trace cannot."""
         if not index.isValid():
             return Qt.ItemFlag.ItemIsDropEnabled
         flag = Qt.ItemFlag.ItemIsEnabled | Qt.ItemFlag.ItemIsSelectable

@@ -51,6 +51,7 @@ class RecipePainter(QStyledItemDelegate):
         return QSize(100, 2 * PAD + TITLE + DETAIL * len(self._texts(option, index)))
 
     def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: Index) -> None:
+        """Paint one row."""
         line: Line = index.data(LINE)
         theme = tokens(self.parent())  # type: ignore[arg-type]
         painter.save()

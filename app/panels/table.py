@@ -86,6 +86,7 @@ class TableModel(QAbstractTableModel):
         self.endResetModel()
 
     def sort(self, column: int, order: Qt.SortOrder = ASCENDING) -> None:
+        """Order the rows by a column."""
         self.layoutAboutToBeChanged.emit()
         self._sort = (column, order) if 0 <= column < len(self.columns) else None
         self._arrange()
@@ -106,6 +107,7 @@ class TableModel(QAbstractTableModel):
         return 0 if parent.isValid() else len(self.columns)
 
     def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> object:
+        """What the view asks of a cell."""
         value = self.shown[index.row()].get(self.columns[index.column()])
         if role == Qt.ItemDataRole.DisplayRole:
             return cell(value)

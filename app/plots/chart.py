@@ -48,7 +48,8 @@ class Chart(pg.PlotWidget):
             axis.setTickPen(QPen(Qt.PenStyle.NoPen))
             axis.setTextPen(QColor(palette.muted))
             axis.setTickFont(font)
-            axis.setStyle(tickLength=0, tickTextOffset=4)
+            axis.setStyle(tickLength=0, tickTextOffset=4, tickAlpha=0)
+        self.plot.getAxis("bottom").setHeight(18)
         self.draw(palette)
 
     def draw(self, palette: Palette) -> None:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Literal, TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
 from model.errors import EspalierError, GraphError, PassError
 from model.graph import Graph
