@@ -244,12 +244,14 @@ class OutlineModel(QAbstractItemModel):
         return 1
 
     def index(self, row: int, column: int, parent: Index = ROOT) -> QModelIndex:
+        """The index of a row."""
         group = parent.internalId() - len(self._nodes) if parent.isValid() else 0
         if group < 0 or column or not 0 <= row < len(self._children[group]):
             return QModelIndex()
         return self.createIndex(row, 0, self._children[group][row])
 
     def parent(self, child: Index = ROOT) -> QModelIndex:  # type: ignore[override]
+        """The group above an item."""
         if not child.isValid() or self.tree is None:
             return QModelIndex()
         item, size = child.internalId(), len(self._nodes)
@@ -257,6 +259,7 @@ class OutlineModel(QAbstractItemModel):
         return self.createIndex(self._row[size + above], 0, size + above) if above > 0 else QModelIndex()
 
     def data(self, index: Index, role: int = int(Qt.ItemDataRole.DisplayRole)) -> Any:
+        """Name, chips or tool tip of an item."""
         if not index.isValid():
             return None
         item = index.internalId()

@@ -23,6 +23,7 @@ class RowPainter(QStyledItemDelegate):
         return QSize(80, ROW)
 
     def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: Index) -> None:
+        """Draw one row."""
         widget = option.widget
         assert isinstance(widget, OutlineTree)
         look, rect = tokens(widget), option.rect

@@ -46,6 +46,7 @@ class WeightHistogram(Chart):
             self.draw(self.look)
 
     def draw(self, palette: Palette) -> None:
+        """Ticks, clipped range, grid and bars."""
         self.plot.clear()
         found = self.histogram
         if found is None:
@@ -137,6 +138,7 @@ class WeightHistogram(Chart):
         return f"{text} ({share}){pruned}"
 
     def table(self) -> Table:
+        """One row a bin."""
         names = ("from", "to", "kept", "pruned")
         if self.histogram is None:
             return names, ()
