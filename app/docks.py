@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QDockWidget, QTabWidget, QWidget
 
+from app import file_actions as files
+from app import model_actions as models
 from app.panels.heading import DockHeading
 from app.panels.inspector import InspectorPanel
 from app.panels.jobs import JobsPanel
@@ -120,10 +122,10 @@ class Docks:
         assert isinstance(jobs, JobsPanel) and isinstance(problems, ProblemsPanel) and isinstance(recipe, RecipePanel)
         jobs.busy.connect(busy)
         problems.counted.connect(lambda n: self.mark("problems", n))
-        recipe.edit_wanted.connect(window.edit_step)
-        self.tables.wanted.connect(window.report)
+        recipe.edit_wanted.connect(lambda step: models.edit_step(window, step))
+        self.tables.wanted.connect(lambda name: models.report(window, name))
         self.tables.overlay_wanted.connect(window.canvas.set_overlay)
-        self.tables.save_wanted.connect(window.save_table)
+        self.tables.save_wanted.connect(lambda: files.save_table(window, self.tables.table))
 
     @property
     def tables(self) -> TablesPanel:

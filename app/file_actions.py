@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QFileDialog, QInputDialog, QMessageBox
+from PySide6.QtWidgets import QFileDialog, QInputDialog, QMenu, QMessageBox
 
 from model.opening import is_project
 
@@ -81,6 +81,15 @@ def _ask_text(window: Window, title: str, label: str, value: str, then: Callable
 def open_spec(window: Window, spec: str) -> None:
     """Open a source, after asking about unsaved changes."""
     guard(window, lambda: window.begin_opening(spec))
+
+
+def fill_recent(window: Window, menu: QMenu) -> None:
+    """List what was opened last."""
+    menu.clear()
+    for spec in window.settings.recent:
+        menu.addAction(spec.replace("&", "&&"), lambda spec=spec: open_spec(window, spec))
+    if not window.settings.recent:
+        menu.addAction("Nothing opened yet").setEnabled(False)
 
 
 def guard(window: Window, then: Then) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
+from app.panels.options import OptionsWindow, make_form
 from model.ops import category
 from model.registry import PASSES
 from passes.base import NoOptions, PassSpec
@@ -65,10 +67,18 @@ def default_options(window: Window, spec: PassSpec) -> Any:
     return options
 
 
+def show_options(
+    window: Window, spec: PassSpec, options: Any, apply: Callable[[Any], object], verb: str = "Apply"
+) -> None:
+    """Show the form of a pass's options beside the work."""
+    form = make_form(options, window.session)
+    OptionsWindow(window, window.session, spec, form, verb, apply).show()
+
+
 def ask(window: Window, name: str) -> None:
     """Show a pass's options; Apply appends the step."""
     spec: PassSpec = PASSES.get(name)
-    window.ask_options(spec, default_options(window, spec), lambda o: window.session.run_pass(name, o))
+    show_options(window, spec, default_options(window, spec), lambda o: window.session.run_pass(name, o))
 
 
 def edit_step(window: Window, index: int) -> None:
@@ -81,7 +91,7 @@ def edit_step(window: Window, index: int) -> None:
     if spec.options is NoOptions:
         window.banner.tell(f"{spec.title} has no options.", "Switch it off, move it or remove it in the recipe.")
         return
-    window.ask_options(spec, step.options, lambda o: window.session.set_step(index, replace(step, options=o)))
+    show_options(window, spec, step.options, lambda o: window.session.set_step(index, replace(step, options=o)))
 
 
 def report(window: Window, name: str) -> None:
@@ -106,7 +116,7 @@ def evaluate_on(window: Window) -> None:
     document = window.session.document
     data = document.project.source.data if document else None
     options = replace(spec.options(), data=data or "")
-    window.ask_options(spec, options, lambda o: window.session.evaluate(options=o), "Evaluate")
+    show_options(window, spec, options, lambda o: window.session.evaluate(options=o), "Evaluate")
 
 
 def toggle_live(window: Window) -> None:

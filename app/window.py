@@ -4,32 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from PySide6.QtCore import QByteArray, QTimer
 from PySide6.QtGui import QCloseEvent, QDragEnterEvent, QDropEvent, QShowEvent
-from PySide6.QtWidgets import QMainWindow, QMenu, QMenuBar, QStackedWidget, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QMainWindow, QMenu, QMenuBar, QVBoxLayout, QWidget
 
 from app import file_actions as files
-from app import model_actions as models
 from app.actions import Actions
+from app.entrance import Entrance, dropped
 from app.errors import CRASHES, Banner, show_crash
 from app.finding import entries
 from app.frame import MenuRow, StatusLine, TitleLabel, toolbar
 from app.live import LiveMeasure
-from app.panels.loading import LoadingPage
-from app.panels.options import OptionsWindow, make_form
 from app.panels.palette import FindField
-from app.panels.welcome import WelcomePage
-from app.recovery import Leftover, Recovery, discard, leftovers
+from app.recovery import Recovery
 from app.session import Session
 from app.settings import Settings
 from app.style import Appearance
 from app.theme import Palette
 from model.document import Change
-from passes.base import PassSpec
-from passes.jobs import TERMINAL, Done, JobEvent, OpenJob, Progress
+from passes.jobs import TERMINAL, JobEvent
 
 if TYPE_CHECKING:
     from app.canvas.view import GraphCanvas
@@ -46,8 +41,7 @@ class Window(QMainWindow):
         self.furnished, self._leaving = False, False
         self._layout: QByteArray | None = None
         self.live, self.recovery = LiveMeasure(session), Recovery(session)
-        self.banner, self.loading = Banner(), LoadingPage()
-        self.welcome = WelcomePage(settings)
+        self.banner = Banner()
         self.finder = FindField(lambda text: entries(self, text), self)
         self.title = TitleLabel()
         self._build()
@@ -56,8 +50,7 @@ class Window(QMainWindow):
         self._connect()
         if kept := settings.layout():
             self.restoreGeometry(kept[0])
-        self.welcome.refresh(leftovers())
-        self._show_page()
+        self.show_page()
         self._refresh()
         # The first paint does not wait for the canvas and the panels.
         self._later = QTimer(self, singleShot=True, interval=20)
@@ -66,9 +59,7 @@ class Window(QMainWindow):
     # -- building
 
     def _build(self) -> None:
-        self.pages = QStackedWidget()
-        for page in (self.welcome, self.loading):
-            self.pages.addWidget(page)
+        self.pages = Entrance(self)
         centre = QWidget()
         box = QVBoxLayout(centre)
         box.setContentsMargins(0, 0, 0, 0)
@@ -112,7 +103,7 @@ class Window(QMainWindow):
         if not self.furnished:
             self.furnished = True
             self.docks.connect(self, self.status.tell)
-            self._show_page()
+            self.show_page()
             self.actions_table.refresh()
 
     def showEvent(self, event: QShowEvent) -> None:
@@ -124,17 +115,10 @@ class Window(QMainWindow):
         menus = self.actions_table.menus
         self._panels = QMenu("Panels", self)
         menus["View"].insertMenu(self.actions_table.actions["reset_layout"], self._panels)
-        self._recent = QMenu("Open recent", self)
-        self._recent.aboutToShow.connect(self._fill_recent)
-        menus["File"].insertMenu(self.actions_table.actions["save"], self._recent)
+        recent = QMenu("Open recent", self)
+        recent.aboutToShow.connect(lambda: files.fill_recent(self, recent))
+        menus["File"].insertMenu(self.actions_table.actions["save"], recent)
         self.addToolBar(toolbar(self.actions_table, self.finder))
-
-    def _fill_recent(self) -> None:
-        self._recent.clear()
-        for spec in self.settings.recent:
-            self._recent.addAction(spec, lambda spec=spec: files.open_spec(self, spec))
-        if not self.settings.recent:
-            self._recent.addAction("Nothing opened yet").setEnabled(False)
 
     def _connect(self) -> None:
         session = self.session
@@ -148,14 +132,8 @@ class Window(QMainWindow):
         self.appearance.changed.connect(self._recolour)
         self.banner.show_node.connect(self.go_to)
         self.banner.show_log.connect(lambda: self.show_dock("log"))
-        self.loading.cancelled.connect(self._cancel_opening)
         self.status.pressed.connect(lambda: self.docks.bring("jobs"))
         CRASHES.happened.connect(self._crashed)
-        self.welcome.open_wanted.connect(lambda spec: files.open_spec(self, spec))
-        self.welcome.browse_wanted.connect(lambda: files.open_file(self))
-        self.welcome.folder_wanted.connect(lambda: files.open_folder(self))
-        self.welcome.recover_wanted.connect(self._recover)
-        self.welcome.discard_wanted.connect(self._discard)
 
     # -- what the session tells
 
@@ -166,8 +144,8 @@ class Window(QMainWindow):
             self.banner.hide()
             self.settings.add_recent(str(document.path or document.project.source.spec))
         else:
-            self.welcome.refresh(leftovers())
-        self._show_page()
+            self.pages.refresh()
+        self.show_page()
         self._refresh()
         self.canvas.set_graph(document.graph if document else None)
         self.canvas.set_problems({p.node: p.message for p in self.session.problems if p.node})
@@ -197,11 +175,6 @@ class Window(QMainWindow):
         self.actions_table.refresh()
 
     def _heard(self, heard: JobEvent) -> None:
-        if isinstance(heard.job.job, OpenJob):
-            if isinstance(heard.event, Progress):
-                self.loading.tell(heard.event.text)
-            elif isinstance(heard.event, TERMINAL) and not isinstance(heard.event, Done):
-                self._show_page()
         if isinstance(heard.event, TERMINAL):
             self.actions_table.refresh()
 
@@ -227,10 +200,10 @@ class Window(QMainWindow):
 
     # -- pages and docks
 
-    def _show_page(self) -> None:
-        opening = any(isinstance(j.job, OpenJob) for j in self.session.jobs)
+    def show_page(self) -> None:
+        """Show the canvas where a model is open, else the way in."""
         held = self.session.document is not None
-        page: QWidget = self.canvas if held else self.loading if opening else self.welcome
+        page: QWidget = self.canvas if held else self.pages.page
         self.pages.setCurrentWidget(page)
         if self.furnished:
             self._place_docks(held)
@@ -260,9 +233,8 @@ class Window(QMainWindow):
     def begin_opening(self, spec: str) -> None:
         """Open a source or project; asks nothing."""
         self.banner.hide()
-        self.session.open(str(Path(spec).expanduser()) if spec.startswith("~") else spec)
-        self.loading.begin(f"Opening {spec}")
-        self._show_page()
+        self.pages.begin(spec)
+        self.show_page()
 
     def go_to(self, node: str) -> None:
         """Select a node and bring it into view."""
@@ -270,50 +242,14 @@ class Window(QMainWindow):
         self.canvas.reveal(node)
         self.canvas.setFocus()
 
-    def ask_options(
-        self, spec: PassSpec, options: Any, apply: Callable[[Any], object], verb: str = "Apply"
-    ) -> OptionsWindow:
-        """Show the form of a pass's options beside the work."""
-        form = make_form(options, self.session)
-        page = OptionsWindow(self, self.session, spec, form, verb, apply)
-        page.show()
-        return page
-
-    def edit_step(self, index: int) -> None:
-        """Show the options of a step of the recipe."""
-        models.edit_step(self, index)
-
-    def report(self, name: str) -> None:
-        """Make a report."""
-        models.report(self, name)
-
-    def save_table(self) -> None:
-        """Save the table on screen as CSV."""
-        files.save_table(self, self.docks.tables.table)
-
-    def _cancel_opening(self) -> None:
-        for job in list(self.session.jobs):
-            if isinstance(job.job, OpenJob):
-                self.session.cancel(job.id)
-
-    def _recover(self, leftover: Leftover) -> None:
-        self.loading.begin(f"Recovering {leftover.title}")
-        self.recovery.recover(leftover)
-        self._show_page()
-
-    def _discard(self, leftover: Leftover) -> None:
-        discard(leftover)
-        self.welcome.refresh(leftovers())
-
     # -- what the system tells
 
     def dragEnterEvent(self, event: QDragEnterEvent) -> None:
-        if any(u.isLocalFile() for u in event.mimeData().urls()):
+        if dropped(event.mimeData()):
             event.acceptProposedAction()
 
     def dropEvent(self, event: QDropEvent) -> None:
-        paths = [Path(u.toLocalFile()) for u in event.mimeData().urls() if u.isLocalFile()]
-        if paths:
+        if paths := dropped(event.mimeData()):
             event.acceptProposedAction()
             files.open_path(self, paths[0])
 

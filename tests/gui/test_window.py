@@ -23,7 +23,7 @@ def remove_dropout(window: Window) -> None:
 
 
 def test_starts_on_the_welcome_page_without_docks(window: Window) -> None:
-    assert window.pages.currentWidget() is window.welcome
+    assert window.pages.currentWidget() is window.pages.welcome
     assert not any(d.isVisible() for d in window.docks.docks.values())
     assert window.windowTitle() == "Espalier"
 
@@ -36,10 +36,10 @@ def test_first_paint_does_not_wait_for_the_panels(window: Window) -> None:
 
 def test_opening_shows_progress_then_the_graph(window: Window, runner: list[FakeRunner]) -> None:
     window.begin_opening("demo:small")
-    assert window.pages.currentWidget() is window.loading
+    assert window.pages.currentWidget() is window.pages.loading
     runner[0].tell(runner[0].waiting[0], Started())
     runner[0].tell(runner[0].waiting[0], Progress(0, 0, "capturing"))
-    assert window.loading._text.text() == "capturing"
+    assert window.pages.loading._text.text() == "capturing"
     runner[0].waiting.clear()
     open_small(window, runner)
     assert window.pages.currentWidget() is window.canvas
@@ -53,14 +53,14 @@ def test_a_failed_opening_returns_to_the_welcome_page_and_says_why(window: Windo
     info = runner[0].waiting[0]
     runner[0].tell(info, Started())
     runner[0].tell(info, Failed("There is no 'nothing'.", "Give a folder."))
-    assert window.pages.currentWidget() is window.welcome
+    assert window.pages.currentWidget() is window.pages.welcome
     assert window.banner.text == "There is no 'nothing'. Give a folder."
 
 
 def test_cancelling_the_opening(window: Window, qtbot: QtBot) -> None:
     window.begin_opening("demo:small")
-    window.loading.cancelled.emit()
-    assert window.pages.currentWidget() is window.welcome and not window.banner.text
+    window.pages.loading.cancelled.emit()
+    assert window.pages.currentWidget() is window.pages.welcome and not window.banner.text
 
 
 def test_title_follows_the_edits(opened: Window) -> None:

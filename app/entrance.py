@@ -1,0 +1,79 @@
+"""How a model comes in: the welcome page, the loading page, recovery and dropped files, before there is a graph."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QMimeData
+from PySide6.QtWidgets import QStackedWidget, QWidget
+
+from app import file_actions as files
+from app.panels.loading import LoadingPage
+from app.panels.welcome import WelcomePage
+from app.recovery import Leftover, discard, leftovers
+from passes.jobs import TERMINAL, Done, JobEvent, OpenJob, Progress
+
+if TYPE_CHECKING:
+    from app.window import Window
+
+
+def dropped(data: QMimeData) -> list[Path]:
+    """The local files and folders of a drop."""
+    return [Path(u.toLocalFile()) for u in data.urls() if u.isLocalFile()]
+
+
+class Entrance(QStackedWidget):
+    """The pages of the centre; the canvas joins them when it is made."""
+
+    def __init__(self, window: Window) -> None:
+        super().__init__()
+        self._window = window
+        self.welcome, self.loading = WelcomePage(window.settings), LoadingPage()
+        for page in (self.welcome, self.loading):
+            self.addWidget(page)
+        self.loading.cancelled.connect(self._cancel)
+        self.welcome.open_wanted.connect(lambda spec: files.open_spec(window, spec))
+        self.welcome.browse_wanted.connect(lambda: files.open_file(window))
+        self.welcome.folder_wanted.connect(lambda: files.open_folder(window))
+        self.welcome.recover_wanted.connect(self._recover)
+        self.welcome.discard_wanted.connect(self._discard)
+        window.session.job_event.connect(self._heard)
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Read recent files and unsaved work again."""
+        self.welcome.refresh(leftovers())
+
+    def begin(self, spec: str) -> None:
+        """Open a source or project; asks nothing."""
+        self._window.session.open(str(Path(spec).expanduser()) if spec.startswith("~") else spec)
+        self.loading.begin(f"Opening {spec}")
+
+    @property
+    def page(self) -> QWidget:
+        """What to show while no model is open."""
+        opening = any(isinstance(j.job, OpenJob) for j in self._window.session.jobs)
+        return self.loading if opening else self.welcome
+
+    def _heard(self, heard: JobEvent) -> None:
+        if not isinstance(heard.job.job, OpenJob):
+            return
+        if isinstance(heard.event, Progress):
+            self.loading.tell(heard.event.text)
+        elif isinstance(heard.event, TERMINAL) and not isinstance(heard.event, Done):
+            self._window.show_page()
+
+    def _cancel(self) -> None:
+        for job in list(self._window.session.jobs):
+            if isinstance(job.job, OpenJob):
+                self._window.session.cancel(job.id)
+
+    def _recover(self, leftover: Leftover) -> None:
+        self.loading.begin(f"Recovering {leftover.title}")
+        self._window.recovery.recover(leftover)
+        self._window.show_page()
+
+    def _discard(self, leftover: Leftover) -> None:
+        discard(leftover)
+        self.refresh()
