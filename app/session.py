@@ -79,6 +79,7 @@ class Session(QObject):
         self._running: _Wish | None = None
         self._on_done: dict[int, Callable[[Any], None]] = {}
         self._folders: list[Path] = []
+        self._shut = False
         self._arrived.connect(self._on_event)
         self._runner = JobRunner(self._arrived.emit)
 
@@ -119,6 +120,9 @@ class Session(QObject):
 
     def shutdown(self) -> None:
         """End the worker and remove working folders."""
+        if self._shut:
+            return
+        self._shut = True
         self._arrived.disconnect(self._on_event)
         self._runner.close()
         for folder in self._folders:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 from model.errors import OptionsError, PassError, nearest
@@ -43,19 +44,23 @@ def _path(node: Node) -> str:
     return node.target if node.call == "call_module" else node.module_path
 
 
-_TESTS: dict[str, Callable[[Node, str], bool]] = {
-    "all": lambda node, value: True,
-    "type": lambda node, value: node.op == value,
-    "name": lambda node, value: node.id == value or (node.call == "call_module" and node.target == value),
-    "regex": lambda node, value: bool(re.search(value, node.id) or re.search(value, _path(node))),
-    "module": lambda node, value: _path(node) == value or _path(node).startswith(value + "."),
+_TESTS: dict[str, Callable[[Node, frozenset[str]], bool]] = {
+    "all": lambda node, values: True,
+    "type": lambda node, values: node.op in values,
+    "name": lambda node, values: node.id in values or (node.call == "call_module" and node.target in values),
+    "regex": lambda node, values: any(re.search(v, node.id) or re.search(v, _path(node)) for v in values),
+    "module": lambda node, values: any(_path(node) == v or _path(node).startswith(v + ".") for v in values),
 }
+
+
+@lru_cache(maxsize=64)
+def _values(select: Select) -> frozenset[str]:
+    return frozenset(select.values)
 
 
 def matches(node: Node, select: Select) -> bool:
     """Whether a node is selected."""
-    test = _TESTS[select.by]
-    return select.by == "all" or any(test(node, v) for v in select.values)
+    return _TESTS[select.by](node, _values(select))
 
 
 def chosen(graph: Graph, select: Select, able: Callable[[Node], bool], purpose: str) -> list[Node]:

@@ -91,7 +91,7 @@ def _qt_running() -> dict[int, object]:
     from shiboken6 import Shiboken
 
     app = QCoreApplication.instance()
-    seen: list[object] = [o for o in gc.get_objects() if isinstance(o, QTimer | QThread)]
+    seen: list[object] = [o for o in gc.get_objects() if issubclass(type(o), QTimer | QThread)]
     for owner in ([app] if app else []) + (QApplication.topLevelWidgets() if app else []):
         seen += owner.findChildren(QTimer)
     found: dict[int, object] = {}

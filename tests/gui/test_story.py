@@ -1,0 +1,113 @@
+"""The whole story in the real window with the real worker: open, edit, prune, measure, undo, save, open again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import QSettings
+from PySide6.QtWidgets import QApplication
+from pytestqt.qtbot import QtBot
+
+from app.session import Session
+from app.settings import Settings
+from app.style import Appearance
+from app.window import Window
+from model.formats.integer import Integer
+
+pytestmark = [pytest.mark.gui, pytest.mark.slow]
+PATIENCE = 90_000
+
+
+@pytest.fixture
+def window(qtbot: QtBot, qapp: QApplication, tmp_path: Path) -> Iterator[Window]:
+    """A real window over a real session, with settings of its own."""
+    settings = Settings(QSettings(str(tmp_path / "settings.ini"), QSettings.Format.IniFormat))
+    window = Window(Session(), settings, Appearance(qapp, "light"))
+    window.live.enabled = False  # the story measures when it says so
+    window.resize(1400, 900)
+    window.show()
+    yield window
+    window.session.close()
+    window.close()
+    window.session.shutdown()
+    window.deleteLater()
+
+
+def idle(qtbot: QtBot, session: Session) -> None:
+    """Wait until no job runs."""
+    qtbot.waitUntil(lambda: not session.jobs, timeout=PATIENCE)
+
+
+def opened(qtbot: QtBot, session: Session, spec: str) -> None:
+    """Open and wait."""
+    with qtbot.waitSignal(session.opened, timeout=PATIENCE):
+        session.open(spec)
+
+
+@pytest.mark.parametrize("demo", ["demo:reviews", "demo:digits"])
+def test_open_edit_prune_measure_undo_redo_save_open(qtbot: QtBot, window: Window, demo: str, tmp_path: Path) -> None:
+    session, wrong = window.session, []
+    session.problem.connect(wrong.append)
+    opened(qtbot, session, demo)
+    assert session.document is not None
+    layers = [n.id for n in session.document.graph if n.op in ("linear", "conv2d")][:2]
+    window.canvas.select(layers)
+    qtbot.waitUntil(lambda: set(session.selection) == set(layers), timeout=2000)
+
+    for port in ("weight", "data_in"):
+        session.set_format(session.selection, port, Integer(8, 4))
+    session.set_sparsity(session.selection, 0.3)
+    idle(qtbot, session)
+    session.evaluate()
+    idle(qtbot, session)
+    score, baseline = session.score, session.baseline
+    assert score.accuracy is not None and baseline.accuracy is not None
+    assert score.accuracy > 0.5 and score.size_bytes < baseline.size_bytes and score.bitops < baseline.bitops
+    elements = [session.document.graph.nodes[n].ports["weight"].elements({}) for n in layers]
+    assert [session.document.graph.nodes[n].sparsity["weight"].zeros for n in layers] == [
+        round(0.3 * e) for e in elements
+    ]
+
+    present, base = session.document.present, session.document.project.base
+    while session.document.undo_label:
+        session.undo()
+    assert session.document.graph == base and session.score == baseline and not session.document.recipe.steps
+    while session.document.redo_label:
+        session.redo()
+    assert session.document.present == present and session.score == score
+
+    path = tmp_path / "story.espalier"
+    with qtbot.waitSignal(session.saved, timeout=PATIENCE):
+        session.save_as(path)
+    assert not session.document.dirty
+    opened(qtbot, session, str(path))
+    assert session.document.present == present
+    assert session.score == score and session.baseline == baseline
+    session.evaluate()
+    idle(qtbot, session)
+    assert session.score == score
+    assert wrong == []
+
+
+def test_a_killed_worker_leaves_the_document_and_the_next_job_works(qtbot: QtBot, window: Window) -> None:
+    import os
+    import signal
+
+    session, told = window.session, []
+    session.problem.connect(told.append)
+    opened(qtbot, session, "demo:digits")
+    assert session.document is not None
+    present = session.document.present
+    layer = [n.id for n in session.document.graph if n.op == "linear"][:1]
+    process = session._runner.worker_pid
+    assert process is not None
+    os.kill(process, signal.SIGKILL)
+    session.evaluate()
+    idle(qtbot, session)
+    assert session.document.present is present
+    session.set_sparsity(layer, 0.5)
+    idle(qtbot, session)
+    assert session.document.graph.nodes[layer[0]].sparsity["weight"].ratio == 0.5
+    assert len(told) <= 1
