@@ -61,7 +61,7 @@ class RecipeModel(QAbstractListModel):
         reports = iter(self._session.step_reports())
         for i, step in enumerate(document.recipe.steps):
             found = next(reports, None) if step.enabled else None
-            lines.append(Line(title(step), summary(step), result(found), i, step.enabled))
+            lines.append(Line(title(step), summary(step, document.project.base), result(found), i, step.enabled))
         if self.error:
             lines.append(Line("Not applied", self.error, "", -1, True, self.error))
         return lines

@@ -6,6 +6,7 @@ from dataclasses import MISSING, fields, is_dataclass
 from typing import Any
 
 from app.words import cell, percent, plural
+from model.graph import Graph
 from model.recipe import Raw, Step
 from model.registry import PASSES
 from model.source import SourceInfo
@@ -20,38 +21,45 @@ def title(step: Step) -> str:
     return PASSES.get(step.pass_name).title if step.pass_name in PASSES else f"{step.pass_name} (not installed)"
 
 
-def summary(step: Step) -> str:
-    """The options in one line."""
+def summary(step: Step, graph: Graph | None = None) -> str:
+    """The options in one line; `graph` turns node ids into names."""
     match step.options:
         case QuantizeOptions(rules=rules):
-            return "; ".join(_rule(r) for r in rules) or "no rule yet"
+            return "; ".join(_rule(r, graph) for r in rules) or "no rule yet"
         case PruneOptions() as o:
-            return f"{selection(o.select)} · {o.method} · {o.scope} · {percent(o.sparsity, 0)}"
+            return f"{selection(o.select, graph)} · {o.method} · {o.scope} · {percent(o.sparsity, 0)}"
         case Raw():
             return "options kept as they were read"
         case options:
-            return _generic(options)
+            return _generic(options, graph)
 
 
-def selection(select: Select) -> str:
-    """`type linear`; `query`; `3 nodes`; `all nodes`."""
+def selection(select: Select, graph: Graph | None = None) -> str:
+    """`type linear`; `intermediate.dense`; `3 nodes`; `all nodes`."""
     if select.by == "all":
         return "all nodes"
     if select.by == "name":
-        return select.values[0].rpartition(".")[2] if len(select.values) == 1 else plural(len(select.values), "node")
+        many = plural(len(select.values), "node")
+        return _name(select.values[0], graph) if len(select.values) == 1 else many
     return select.describe()
 
 
-def _rule(rule: Rule) -> str:
+def _name(value: str, graph: Graph | None) -> str:
+    node = graph.nodes.get(value) if graph else None
+    path = node.target if node and node.call == "call_module" else value
+    return ".".join(path.split(".")[-2:])
+
+
+def _rule(rule: Rule, graph: Graph | None) -> str:
     by_label: dict[str, list[str]] = {}
     for port, fmt in rule.formats.items():
         by_label.setdefault(fmt.label if fmt else "float", []).append(port)
     if len(by_label) == 1 and len(rule.formats) > 2:
-        return f"{selection(rule.select)} · {next(iter(by_label))}"
-    return f"{selection(rule.select)} · " + ", ".join(f"{', '.join(p)} {label}" for label, p in by_label.items())
+        return f"{selection(rule.select, graph)} · {next(iter(by_label))}"
+    return f"{selection(rule.select, graph)} · " + ", ".join(f"{', '.join(p)} {label}" for label, p in by_label.items())
 
 
-def _generic(options: Any) -> str:
+def _generic(options: Any, graph: Graph | None) -> str:
     if not is_dataclass(options):
         return ""
     parts: list[str] = []
@@ -61,7 +69,7 @@ def _generic(options: Any) -> str:
             f.default if f.default is not MISSING else f.default_factory() if f.default_factory is not MISSING else None
         )
         if value != default:
-            text = selection(value) if isinstance(value, Select) else cell(value)
+            text = selection(value, graph) if isinstance(value, Select) else cell(value)
             parts.append(f"{f.name.replace('_', ' ')} {text}")
     return " · ".join(parts)
 

@@ -44,7 +44,7 @@ def test_figures_in_words(got: str, text: str) -> None:
 def test_steps_in_words() -> None:
     eight = Integer(8, 4)
     mixed = QuantizeOptions((Rule(Select("name", ("a.query",)), {"weight": eight, "bias": None}),))
-    assert summary(Step("quantize", mixed)) == "query · weight int 8/4, bias float"
+    assert summary(Step("quantize", mixed)) == "a.query · weight int 8/4, bias float"
     same = QuantizeOptions((Rule(Select("type", ("linear",)), {p: eight for p in ("data_in", "weight", "bias")}),))
     assert summary(Step("quantize", same)) == "type linear · int 8/4"
     assert summary(Step("prune", PruneOptions(0.3))) == f"all nodes · l1 · local · 30{T}%"
