@@ -31,6 +31,7 @@ CATEGORIES: dict[str, str] = {
 CATEGORY_TITLES: dict[str, str] = {"add": "arithmetic", "io": "input / output"}
 SPARSITY = "#D55E00"
 SEQUENTIAL: Stops = ("#440154", "#3B528B", "#21918C", "#5EC962", "#FDE725")
+SEQUENTIAL_DARK: Stops = ("#7A56A8", "#5277BE", "#2BA597", "#6FD46F", "#FDE725")
 DIVERGING: Stops = ("#2166AC", "#92B4D4", "#C9CDD2", "#E3A874", "#C2570C")
 
 
@@ -62,7 +63,12 @@ class Palette:
 
     def sequential(self, position: float) -> str:
         """The overlay colour at 0 … 1."""
-        return mix(SEQUENTIAL, position)
+        return mix(self.scale, position)
+
+    @property
+    def scale(self) -> Stops:
+        """The stops of the sequential map, all of them visible on this theme's ground."""
+        return SEQUENTIAL_DARK if self.dark else SEQUENTIAL
 
     def diverging(self, position: float) -> str:
         """The colour at −1 … 1: blue below, grey at zero, orange above."""

@@ -21,6 +21,8 @@ TITLES: dict[str, str] = {
     "tanh": "tanh", "elu": "ELU", "selu": "SELU", "scaled_dot_product_attention": "attention",
     "cross_entropy": "cross-entropy", "__and__": "and", "__or__": "or", "placeholder": "input",
     "get_attr": "constant", "dropout": "Dropout", "identity": "Identity",
+    **{f"{kind}_pool{d}d": f"{name}Pool{d}d" for d in (1, 2, 3) for kind, name in (
+        ("max", "Max"), ("avg", "Avg"), ("adaptive_avg", "AdaptiveAvg"), ("adaptive_max", "AdaptiveMax"))},
 }  # fmt: skip
 BADGE_ROOM = 62.0
 NODE_HEIGHT = 40.0
@@ -122,7 +124,8 @@ def _detail(
 ) -> str:
     shape = shape_text(TensorMeta(out, dtype)) if out is not None else ""
     if op == "linear" and weight and len(weight) == 2:
-        return f"Linear {weight[1]} → {weight[0]}"
+        turned = bool(out) and out[-1] == weight[1] != weight[0]  # stored the other way round, as in GPT-2
+        return f"Linear {weight[0]} → {weight[1]}" if turned else f"Linear {weight[1]} → {weight[0]}"
     if op.startswith("conv") and weight and len(weight) > 2:
         return f"{title(op)} {weight[1]} → {weight[0]}, {'×'.join(map(str, weight[2:]))}"
     if op == "embedding" and weight and len(weight) == 2:

@@ -8,6 +8,7 @@ import numpy as np
 from PySide6.QtCore import QPoint, QPointF, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import (
     QColor,
+    QFocusEvent,
     QFontMetricsF,
     QKeyEvent,
     QLinearGradient,
@@ -21,7 +22,7 @@ from PySide6.QtWidgets import QWidget
 from app.canvas.colouring import Legend
 from app.canvas.primitives import draw_rects, font, pen
 from app.canvas.scene import Scene
-from app.theme import PAD, SEQUENTIAL, SMALL, SPARSITY, Palette
+from app.theme import PAD, SMALL, SPARSITY, Palette
 
 HEIGHT = 27
 
@@ -40,6 +41,7 @@ class Card(QWidget):
         self.pieces: list[tuple[str, bool, bool]] = []  # text, strong, can be pressed
         self.boxes: list[QRectF] = []
         self.hover = self.focused = -1
+        self.ringed = False
 
     def set_palette(self, palette: Palette) -> None:
         """Take other colours."""
@@ -65,7 +67,7 @@ class Card(QWidget):
         painter = QPainter(self)
         self.paint_ground(painter)
         for k, ((text, strong, link), box) in enumerate(zip(self.pieces, self.boxes, strict=True)):
-            lit = link and k in (self.hover, self.focused if self.hasFocus() else -1)
+            lit = link and k in (self.hover, self.focused if self.ringed else -1)
             ink = self.tokens.accent if lit else self.tokens.text if strong else self.tokens.muted
             painter.setFont(font(SMALL + 0.5, strong))
             painter.setPen(QColor(ink))
@@ -75,7 +77,7 @@ class Card(QWidget):
     def paint_ground(self, painter: QPainter) -> None:
         """The panel itself."""
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        painter.setPen(pen(self.tokens.accent if self.hasFocus() else self.tokens.line))
+        painter.setPen(pen(self.tokens.accent if self.ringed else self.tokens.line))
         painter.setBrush(QColor(self.tokens.panel))
         painter.drawRoundedRect(QRectF(self.rect()).adjusted(0.5, 0.5, -0.5, -0.5), 6, 6)
 
@@ -101,6 +103,14 @@ class Card(QWidget):
         piece = self._piece(event.position())
         if piece >= 0 and event.button() == Qt.MouseButton.LeftButton:
             self.pressed.emit(piece)
+
+    def focusInEvent(self, event: QFocusEvent) -> None:
+        self.ringed = event.reason() in (Qt.FocusReason.TabFocusReason, Qt.FocusReason.BacktabFocusReason)
+        self.update()
+
+    def focusOutEvent(self, event: QFocusEvent) -> None:
+        self.ringed = False
+        self.update()
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         links = [k for k, p in enumerate(self.pieces) if p[2]]
@@ -172,8 +182,8 @@ class LegendCard(Card):
         self._text(painter, x, self.legend.low)
         x += metrics.horizontalAdvance(self.legend.low) + 6
         blend = QLinearGradient(x, 0, x + 88, 0)
-        for k, colour in enumerate(SEQUENTIAL):
-            blend.setColorAt(k / (len(SEQUENTIAL) - 1), QColor(colour))
+        for k, colour in enumerate(self.tokens.scale):
+            blend.setColorAt(k / (len(self.tokens.scale) - 1), QColor(colour))
         painter.setPen(Qt.PenStyle.NoPen)
         painter.setBrush(blend)
         painter.drawRoundedRect(QRectF(x, 9, 88, 9), 2, 2)

@@ -99,6 +99,6 @@ def colouring(mode: str, tree: Hierarchy, figures: Figures, overlay: Overlay | N
 
 def short(value: float) -> str:
     """A value at the end of a scale."""
-    if value and abs(value) < 0.01:
+    if value and abs(value) < 0.001:
         return f"{value:.1e}"
     return amount(value) if abs(value) >= 1000 else f"{value:.3g}"

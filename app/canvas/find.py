@@ -4,45 +4,68 @@ from __future__ import annotations
 
 from model.graph import Graph, Node
 
+Fields = tuple[str, ...]
+
+
+class Finder:
+    """Searches one graph; keeps its texts folded, so that every letter typed costs little."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.ids = list(graph.nodes)
+        self.fields = [_fields(n) for n in graph]
+        self.texts = ["\n".join(f) for f in self.fields]
+
+    def find(self, text: str) -> list[str]:
+        """Ids of matching nodes, the best first; letters in order count only where nothing else matches."""
+        words = text.casefold().split()
+        if not words:
+            return []
+        whole = [k for k, t in enumerate(self.texts) if all(w in t for w in words)]
+        ranked = [(sum(_place(w, self.fields[k]) for w in words), k) for k in whole]
+        if not ranked:
+            spread = ((self._spread(k, words), k) for k in range(len(self.ids)))
+            ranked = [(far, k) for far, k in spread if far is not None]
+        return [self.ids[k] for _, k in sorted(ranked)]
+
+    def _spread(self, k: int, words: list[str]) -> int | None:
+        """How far apart the letters of all words lie in a node's texts."""
+        total = 0
+        for word in words:
+            found = (
+                [0] if word in self.texts[k] else [s for f in self.fields[k] if (s := _letters(word, f)) is not None]
+            )
+            if not found:
+                return None
+            total += min(found)
+        return total
+
 
 def find(graph: Graph, text: str) -> list[str]:
-    """Ids of matching nodes, the best first; empty when nothing matches."""
-    words = text.casefold().split()
-    if not words:
-        return []
-    ranked = [(score, k, n.id) for k, n in enumerate(graph) if (score := _score(n, words)) is not None]
-    return [name for _, _, name in sorted(ranked)]
+    """Ids of the nodes of `graph` that match, the best first."""
+    return Finder(graph).find(text)
 
 
-def _score(node: Node, words: list[str]) -> int | None:
-    total = 0
-    for word in words:
-        fields = (node.id.casefold(), node.target.casefold(), node.module_path.casefold(), node.op.casefold())
-        found = [s for f in fields if (s := _match(word, f)) is not None]
-        if not found:
-            return None
-        total += min(found)
-    return total
+def _fields(node: Node) -> Fields:
+    return tuple(dict.fromkeys(f.casefold() for f in (node.id, node.target, node.module_path, node.op)))
 
 
-def _match(word: str, field: str) -> int | None:
-    """0 exact, 1 the last part, 2 a part's beginning, 3 anywhere, 10 and more letters in order."""
-    if word == field:
+def _place(word: str, fields: Fields) -> int:
+    """0 exact, 1 a last part, 2 a part's beginning, 3 anywhere."""
+    if word in fields:
         return 0
-    if word in field:
-        if field.rpartition(".")[2] == word:
-            return 1
-        return 2 if field.startswith(word) or f".{word}" in field or f"_{word}" in field else 3
-    return _fuzzy(word, field) if len(word) > 2 else None
+    if any(f.rpartition(".")[2] == word for f in fields):
+        return 1
+    return 2 if any(f.startswith(word) or f".{word}" in f or f"_{word}" in f for f in fields) else 3
 
 
-def _fuzzy(word: str, field: str) -> int | None:
+def _letters(word: str, field: str) -> int | None:
+    """How many other letters lie between those of a word, if it occurs in order and not too spread out."""
     place, first = 0, -1
-    for letter in word:
+    for letter in word if len(word) > 2 else "":
         found = field.find(letter, place)
         if found < 0:
             return None
         first = found if first < 0 else first
         place = found + 1
     spread = place - first - len(word)
-    return 10 + spread if spread <= 2 * len(word) else None
+    return spread if place and spread <= 2 * len(word) else None

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.canvas.captions import Caption, tail
-from model.graph import Graph, Node
+from model.graph import Delta, Graph, Node
 
 IN, OUT = -1, -2  # the group's own border as an end of a wire
 Tensor = tuple[int, int]  # (node number, output number)
@@ -95,12 +95,28 @@ class Hierarchy:
         return found
 
 
+def changed_choices(before: Graph, after: Graph, delta: Delta | None = None) -> tuple[str, ...] | None:
+    """Ids of the nodes that differ in choices only; None when anything else differs, and places may change.
+
+    `delta`, where the caller knows it, spares comparing all nodes.
+    """
+    if len(before) != len(after) or (delta and (delta.added or delta.removed)):
+        return None
+    if delta is None:
+        pairs = zip(before.nodes.items(), after.nodes.items(), strict=True)
+        differing = [(i, j) for (i, a), (j, b) in pairs if a is not b or i != j]
+        if any(i != j for i, j in differing):
+            return None
+        changed = tuple(i for i, _ in differing)
+    else:
+        changed = delta.changed
+    same = all(i in before.nodes and _facts(before.nodes[i]) == _facts(after.nodes[i]) for i in changed)
+    return changed if same else None
+
+
 def same_structure(before: Graph, after: Graph) -> bool:
     """The graphs differ in choices only, so that nothing moves."""
-    if len(before) != len(after):
-        return False
-    pairs = zip(before.nodes.items(), after.nodes.items(), strict=True)
-    return all(i == j and (a is b or _facts(a) == _facts(b)) for (i, a), (j, b) in pairs)
+    return changed_choices(before, after) is not None
 
 
 def _facts(node: Node) -> tuple[object, ...]:

@@ -19,7 +19,7 @@ Point = tuple[float, float]  # (across, along)
 Pull = tuple[float, int]  # how strongly, and at which port of the lower part
 GAP_LEAST, GAP_BORDER, GAP_MOST = 24.0, 12.0, 60.0
 SNAP = 8.0
-NEAR_DOOR = 48.0
+NEAR_DOOR, LEAD_MOST = 48.0, 72.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +61,11 @@ class Drawing:
     labels: list[tuple[float, float, float]]
 
 
+def drifts(box: Box) -> bool:
+    """Its main doors do not stand one above the other: a chain of these, door over door, leans to one side."""
+    return bool(box.ins and box.outs) and abs(box.ins[0] - box.outs[0]) >= 1
+
+
 def draw(boxes: Sequence[Box], wires: Sequence[Wire], frame: Frame) -> Drawing:
     """Lay out one namespace."""
     return _Sketch(boxes, wires, frame).run()
@@ -72,6 +77,7 @@ class _Sketch:
         self.first = len(boxes)
         self.last = self.first + frame.ins
         self.count = self.last + frame.outs
+        self.few = sum(map(drifts, boxes)) <= 3
         ends = [(self._item(a, p, self.first), self._item(b, q, self.last)) for a, p, b, q in wires]
         self.rank, back = ranks(self.count, ends, self.first, self.last)
         self.turned = [k in back for k in range(len(wires))]
@@ -152,7 +158,7 @@ class _Sketch:
         doors = (box.ins if top else box.outs) if box else ()
         if box and 0 < port < len(doors):
             return doors[port]
-        if box and doors and (not (box.ins and box.outs) or abs(box.ins[0] - box.outs[0]) < 1):
+        if box and doors and (self.few or not drifts(box)):
             return doors[0]
         return self.parts[item].across / 2
 
@@ -188,13 +194,16 @@ class _Sketch:
         high = max((p.left + p.across for p in parts), default=0.0)
         across = max(high - low + frame.before + frame.after, frame.least)
         shift = frame.before + (across - frame.before - frame.after - (high - low)) / 2 - low
+        lead = self._lead(shift)
+        across, shift = across + lead, shift + lead
         for part in parts:
             part.left = round(part.left + shift, 1)
         self._keep_ports(across)
         joints = self._joints()
         tops, bottoms, along = self._levels(layers, joints)
         at = [(parts[i].left, tops[self.rank[i]]) for i in range(self.first)]
-        routes = [self._route(k, joints, tops, bottoms, along) for k in range(len(self.wires))]
+        drawn: set[tuple[int, int, int]] = set()
+        routes = [self._route(k, joints, tops, bottoms, along, drawn) for k in range(len(self.wires))]
         ins = [parts[i].left + 1 for i in range(self.first, self.last)]
         outs = [parts[i].left + 1 for i in range(self.last, self.count)]
         labels = self._labels(joints, tops, bottoms, across)
@@ -222,6 +231,12 @@ class _Sketch:
         """Between two children, one of them a group."""
         first, last = route[0], route[-1]
         return max(first, last) < self.first and (self.boxes[first].group or self.boxes[last].group)
+
+    def _lead(self, shift: float) -> float:
+        """A little more room on the near side where that lets wires pass beside the name in the head."""
+        doors = [self.parts[i].left + shift for i in range(self.first, self.last)]
+        need = self.frame.keep[0] - min(doors, default=self.frame.keep[0])
+        return need if 0 < need <= LEAD_MOST else 0.0
 
     def _keep_ports(self, across: float) -> None:
         """Hold the border's inputs clear of what is written in its head, if there is room."""
@@ -301,14 +316,22 @@ class _Sketch:
         tops: list[float],
         bottoms: list[float],
         along: float,
+        drawn: set[tuple[int, int, int]],
     ) -> list[Point]:
+        """The course of a wire; where it runs along with an earlier one of the same tensor it is not drawn again."""
         route, (x, end) = self.routes[k], joints[k]
-        rank = self.rank[route[0]]
-        first = route[0] >= self.first
-        points = [(x, 0.0 if first else tops[rank] + self._along(route[0])), (x, bottoms[rank])]
-        for part in route[1:-1]:
-            x, rank = self._middle(part), self.parts[part].rank
-            points += [(x, tops[rank]), (x, bottoms[rank])]
+        a, port = self.wires[k][:2]
+        tensor = (a, -1 if a >= self.first else port)
+        stretches = [(a, x, 0.0 if a >= self.first else tops[self.rank[a]] + self._along(a))]
+        stretches += [(part, self._middle(part), tops[self.parts[part].rank]) for part in route[1:-1]]
+        points: list[Point] = []
+        for part, x, top in stretches:
+            low = (x, bottoms[self.parts[part].rank])
+            if (*tensor, part) in drawn and not self.turned[k]:
+                points = [low]
+            else:
+                points += [(x, top), low]
+                drawn.add((*tensor, part))
         points.append((end, along if route[-1] >= self.last else tops[self.rank[route[-1]]]))
         points = [p for n, p in enumerate(points) if n == 0 or p != points[n - 1]]
         return points[::-1] if self.turned[k] else points

@@ -63,6 +63,17 @@ def _distinct(refs: tuple[Ref, ...], index: dict[str, int]) -> tuple[Tensor, ...
     return tuple(dict.fromkeys([(index[r.node], r.output) for r in refs]))
 
 
+def _depths(numbers: list[tuple[Tensor, ...]]) -> tuple[list[int], list[int]]:
+    """How far each node is from the inputs and from the outputs, the longest way."""
+    depth, height = [0] * len(numbers), [0] * len(numbers)
+    for v, sources in enumerate(numbers):
+        depth[v] = 1 + max([depth[u] for u, _ in sources], default=-1)
+    for v in range(len(numbers) - 1, -1, -1):
+        for u, _ in numbers[v]:
+            height[u] = max(height[u], height[v] + 1)
+    return depth, height
+
+
 def _path(node: Node) -> str:
     return node.module_path.rpartition(".")[0] if node.call == "call_module" else node.module_path
 
@@ -202,23 +213,22 @@ class _Wiring:
         """Sources that feed many groups far apart → number of those groups."""
         home = self.tree.home
         users: dict[int, set[int]] = {}
-        depth = [0] * len(numbers)
         for v, sources in enumerate(numbers):
-            deepest = -1
-            for u, _ in sources:
-                if depth[u] > deepest:
-                    deepest = depth[u]
-                if home[u] != home[v] and home[v] >= 0:
-                    users.setdefault(u, set()).add(v)
-            depth[v] = deepest + 1
-        found: dict[int, int] = {}
-        for u, nodes in users.items():
-            if len(nodes) >= SHARED_GROUPS:
-                count = len({home[v] for v in nodes})
-                ranks = [depth[v] for v in nodes]
-                if count >= SHARED_GROUPS and max(ranks) - min(ranks) >= SHARED_SPAN:
-                    found[u] = count
-        return found
+            here = home[v]
+            if here >= 0:
+                for u, _ in sources:
+                    if home[u] != here:
+                        users.setdefault(u, set()).add(v)
+        many = {u: vs for u, vs in users.items() if len(vs) >= SHARED_GROUPS}
+        many = {u: vs for u, vs in many.items() if len({home[v] for v in vs}) >= SHARED_GROUPS}
+        if not many:
+            return {}
+        depth, height = _depths(numbers)
+        return {
+            u: len({home[v] for v in vs})
+            for u, vs in many.items()
+            if any(max(d[v] for v in vs) - min(d[v] for v in vs) >= SHARED_SPAN for d in (depth, height))
+        }
 
     def _connect(self, tensor: Tensor, v: int, slot: int, shared: dict[int, int]) -> None:
         u, output = tensor

@@ -48,14 +48,14 @@ def mark_selection(scene: Scene, selected: tuple[str, ...]) -> Marks:
     marks.groups = np.array([p for p in closed if not scene.layout.group_open[p]], np.int64)
     if len(numbers) <= 3:
         leaving = np.isin(scene.layout.tensors[:, 0], numbers)
-        ends = scene.layout.points[np.maximum(scene.layout.starts[1:] - 1, 0)]
+        ends = scene.layout.points[scene.layout.starts[1:] - 1]
         arriving = np.zeros(len(ends), bool)
+        along, across = (0, 1) if scene.layout.horizontal else (1, 0)
         for i in numbers:
             if i in scene.place_of:
-                x, y, w, h = scene.layout.node_rects[scene.place_of[i]].tolist()
-                arriving |= (ends[:, 0] >= x - 1) & (ends[:, 0] <= x + w + 1) & (np.abs(ends[:, 1] - y) < h + 1)
-                if not scene.layout.horizontal:
-                    arriving &= leaving | (ends[:, 1] <= y + 1)
+                rect = scene.layout.node_rects[scene.place_of[i]]
+                beside = (ends[:, across] >= rect[across]) & (ends[:, across] <= rect[across] + rect[across + 2])
+                arriving |= beside & (np.abs(ends[:, along] - rect[along]) < 0.5)
         marks.routes = np.flatnonzero(leaving | arriving)[:MOST_ROUTES].tolist()
     return marks
 

@@ -12,7 +12,7 @@ from app.canvas.camera import Area
 from app.canvas.captions import NODE_HEIGHT
 from app.canvas.headings import paint_closed, paint_far_heads, paint_head
 from app.canvas.primitives import draw_lines, draw_rects, font, pen, route_path
-from app.canvas.scene import Found, Scene
+from app.canvas.scene import LABEL_MOST, Found, Scene
 from app.canvas.sprites import DETAILS_FROM, Face, Sprites, write
 from app.theme import EDGE_WIDTH, GROUP_RADIUS, SECONDARY, Palette
 
@@ -178,7 +178,7 @@ class Painter:
             shape = scene.shape(k)
             x, y, room = layout.labels[k].tolist()
             width = metrics.horizontalAdvance(shape)
-            if shape and width + 14 <= room:
+            if shape and width + 14 <= min(room, LABEL_MOST):
                 painter.drawText(QRectF(x + 6, y - 8, width + 2, 16), Qt.AlignmentFlag.AlignVCenter, shape)
 
 

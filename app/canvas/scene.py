@@ -19,6 +19,7 @@ from app.canvas.layout import HEAD, Layout
 from model.graph import Graph, out_port
 
 Found = NDArray[np.int64]
+LABEL_MOST = 240.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +56,9 @@ class Scene:
         self.segments = np.hstack([points[first], points[first + 1]]) if len(first) else np.zeros((0, 4))
         self.segment_edge = np.repeat(np.arange(len(lengths)), np.maximum(lengths - 1, 0))
         self.edge_box = _boxes(points, starts)
+        labels = self.layout.labels
+        reach = np.where(labels[:, 2] > 0, labels[:, 0] + np.minimum(labels[:, 2], LABEL_MOST), self.edge_box[:, 2])
+        self.edge_box[:, 2] = np.maximum(self.edge_box[:, 2], reach)
         self.place_of = dict(zip(self.layout.nodes.tolist(), range(len(self.layout.nodes)), strict=True))
         self.group_place = dict(zip(self.layout.groups.tolist(), range(len(self.layout.groups)), strict=True))
 

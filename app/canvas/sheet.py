@@ -8,7 +8,7 @@ from PySide6.QtWidgets import QWidget
 
 from app.canvas.camera import Area
 from app.canvas.colouring import MODES, Overlay, colouring
-from app.canvas.hierarchy import same_structure
+from app.canvas.hierarchy import changed_choices
 from app.canvas.input import Input
 from app.canvas.overlay import mark_selection
 from app.canvas.relayout import Relayout, Wish
@@ -43,8 +43,10 @@ class Sheet(Input):
         before, self.graph = self.graph, graph
         if graph is None:
             self._clear()
-        elif before is not None and self._drawn() and same_structure(before, graph):
-            self._change(before, graph, delta)
+            return
+        changed = changed_choices(before, graph, delta) if before and self._drawn() else None
+        if changed is not None:
+            self._change(graph, changed)
         else:
             kin = before is not None and 3 * len(before.nodes.keys() & graph.nodes.keys()) > len(before)
             if not kin:
@@ -63,10 +65,9 @@ class Sheet(Input):
         self.select(())
         self.update()
 
-    def _change(self, before: Graph, graph: Graph, delta: Delta | None) -> None:
+    def _change(self, graph: Graph, changed: tuple[str, ...]) -> None:
         """Repaint the nodes whose choices differ, and the groups that hide them."""
         assert self.scene is not None
-        changed = (delta or graph.delta(before)).changed
         index = self.scene.layout.tree.index
         self.scene.graph = graph
         self.scene.figures.update(graph, changed, index)

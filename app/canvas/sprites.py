@@ -76,7 +76,7 @@ class Sprites:
 def paint_node(painter: QPainter, face: Face, palette: Palette, scale: float) -> None:
     """A node with its corner at the origin."""
     box = QRectF(0.5, 0.5, face.width - 1, NODE_HEIGHT - 1)
-    ground = mix((palette.node, face.colour), 0.22) if face.tinted else palette.node
+    ground = mix((palette.node, face.colour), 0.28) if face.tinted else palette.node
     painter.setPen(pen(palette.bad if face.problem else palette.line, 1.4 if face.problem else 1.0, False))
     painter.setBrush(QColor(ground))
     painter.drawRoundedRect(box, RADIUS, RADIUS)

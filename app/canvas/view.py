@@ -9,10 +9,11 @@ from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QWidget
 
 from app.canvas.colouring import MODES
-from app.canvas.find import find
+from app.canvas.find import Finder
 from app.canvas.scene import Hit
 from app.canvas.sheet import Sheet
 from app.theme import LIGHT, Palette
+from model.graph import Graph
 
 
 class GraphCanvas(Sheet):
@@ -24,6 +25,7 @@ class GraphCanvas(Sheet):
 
     def __init__(self, parent: QWidget | None = None, palette: Palette = LIGHT) -> None:
         self._selected: tuple[str, ...] = ()
+        self._finder: tuple[Graph, Finder] | None = None
         super().__init__(parent, palette)
 
     # ---- selection
@@ -57,7 +59,11 @@ class GraphCanvas(Sheet):
 
     def find(self, text: str) -> list[str]:
         """Ids of the nodes that match, the best first."""
-        return find(self.graph, text) if self.graph else []
+        if self.graph is None:
+            return []
+        if self._finder is None or self._finder[0] is not self.graph:
+            self._finder = (self.graph, Finder(self.graph))
+        return self._finder[1].find(text)
 
     def reveal(self, node: str) -> None:
         """Bring a node into view, opening the groups that hide it."""
