@@ -41,7 +41,7 @@ run: setup
 	echo 'Headless commands: $(PY) main.py --help, for example'; \
 	echo '  $(PY) main.py trace demo:reviews'; \
 	echo '  $(PY) main.py report demo:reviews'; \
-	echo '  $(PY) main.py lesson'
+	echo '  $(PY) main.py evaluate demo:reviews'
 
 test: setup-test lint types contracts
 	@echo '== tests'
@@ -70,11 +70,7 @@ format: setup-test
 	@$(PY) -m ruff format --quiet .
 
 screenshots: setup
-	@mkdir -p resources/screenshots
-	@for theme in light dark; do \
-	    QT_QPA_PLATFORM=offscreen $(PY) main.py demo:reviews --theme $$theme --size $(SIZE) \
-	        --screenshot resources/screenshots/window-$$theme.png; \
-	done
+	@$(PY) .ci/screenshots.py
 
 demo-weights: setup
 	@$(PY) -m model.data.train_demos

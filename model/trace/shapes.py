@@ -36,12 +36,13 @@ class Names:
                 continue
             expression = size.node.expr
             if expression.is_Symbol and expression not in self._names:
-                self._name(expression, self._wish(name, axis, value), size.node.hint)
+                self._name(expression, self._wish(name, axis, size.node.hint), size.node.hint)
             self.dynamic.setdefault(str(self._text(size)), []).append(place)
 
-    def _wish(self, name: str, axis: int, value: Tensor) -> str:
+    def _wish(self, name: str, axis: int, hint: int | None) -> str:
+        """Inputs that agree in the example share a name: to a person, they have one batch and one length."""
         wish = "batch" if axis == 0 else "seq" if axis == 1 else f"{name}_{axis}"
-        return wish if wish not in self.symbols else f"{wish}_{name}"
+        return wish if self.symbols.get(wish, hint) == hint else f"{wish}_{name}"
 
     def _name(self, symbol: Any, name: str, hint: int | None) -> None:
         import sympy

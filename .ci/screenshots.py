@@ -1,0 +1,79 @@
+"""The README's pictures: the window itself, after a few edits by hand on the reviews demo."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from PySide6.QtCore import QSettings
+from PySide6.QtWidgets import QApplication
+
+from app.application import make_application, make_window
+from app.settings import Settings
+from app.window import Window
+from model.formats.integer import Integer
+
+TARGET = Path("resources/screenshots")
+LAYER = "bert_encoder_layer_0_attention_self_key"
+
+
+def spin(app: QApplication, until: Callable[[], bool], seconds: float = 120) -> None:
+    """Process events until a condition holds."""
+    end = time.monotonic() + seconds
+    while not until() and time.monotonic() < end:
+        app.processEvents()
+        time.sleep(0.005)
+
+
+def rest(app: QApplication, window: Window) -> None:
+    """Wait until nothing moves any more."""
+    spin(app, lambda: not window.session.jobs and not window.busy)
+    spin(app, lambda: False, 1.5)
+    spin(app, lambda: not window.session.jobs and not window.busy)
+
+
+def edit(window: Window) -> None:
+    """8-bit weights everywhere, 6 bits and some pruning in the first block."""
+    session = window.session
+    assert session.document is not None
+    linear = [n.id for n in session.document.graph if n.op == "linear"]
+    session.set_format(linear, "weight", Integer(8, 6))
+    session.set_format(linear, "data_in", Integer(8, 4))
+    block = [n for n in linear if "layer_0" in n]
+    session.set_format(block[3:], "weight", Integer(6, 4))
+    session.set_sparsity(block[:3], 0.3)
+
+
+def picture(theme: str, folder: Path) -> None:
+    """One picture."""
+    app = make_application()
+    settings = Settings(QSettings(str(folder / f"{theme}.ini"), QSettings.Format.IniFormat))
+    window = make_window(app, settings, theme)
+    window.resize(1600, 1000)
+    window.show()
+    window.begin_opening("demo:reviews")
+    spin(app, lambda: window.session.document is not None)
+    rest(app, window)
+    edit(window)
+    rest(app, window)
+    window.session.evaluate()
+    rest(app, window)
+    window.go_to(LAYER)
+    rest(app, window)
+    TARGET.mkdir(parents=True, exist_ok=True)
+    window.grab().save(str(TARGET / f"window-{theme}.png"))
+    window.leave()
+
+
+if __name__ == "__main__":
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as made:
+        for name in sys.argv[1:] or ("light", "dark"):
+            picture(name, Path(made))
