@@ -99,8 +99,8 @@ class Input(Stage):
             return
         x, y = self.camera.to_canvas(band.x(), band.y())
         area = (x, y, band.width() / self.camera.scale, band.height() / self.camera.scale)
-        ids = self.scene.layout.tree.ids
-        found = [ids[i] for i in self.scene.layout.nodes[self.scene.nodes_in(area)].tolist()]
+        numbers = self.scene.layout.nodes[self.scene.nodes_in(area)].tolist()
+        found = list(map(self.scene.layout.tree.ids.__getitem__, numbers))
         for place in self.scene.groups_in(area).tolist():
             if not self.scene.layout.group_open[place]:
                 found += self.members(Hit("group", place))

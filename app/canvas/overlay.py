@@ -42,7 +42,8 @@ def mark_selection(scene: Scene, selected: tuple[str, ...]) -> Marks:
     chosen = np.zeros(len(tree.ids), bool)
     chosen[numbers] = True
     marks.nodes = np.flatnonzero(chosen[scene.layout.nodes])
-    hidden = {tree.home[i] for i in numbers if i not in scene.place_of}
+    chosen[scene.layout.nodes] = False
+    hidden = {tree.home[i] for i in np.flatnonzero(chosen).tolist()}
     around = {g for group in hidden if group >= 0 for g in tree.ancestors(group)}
     closed = [scene.group_place[g] for g in around if g in scene.group_place]
     marks.groups = np.array([p for p in closed if not scene.layout.group_open[p]], np.int64)

@@ -12,13 +12,15 @@ from app.canvas.camera import Area
 from app.canvas.captions import NODE_HEIGHT
 from app.canvas.headings import paint_closed, paint_far_heads, paint_head
 from app.canvas.primitives import draw_lines, draw_rects, font, pen, route_path
-from app.canvas.scene import LABEL_MOST, Found, Scene
+from app.canvas.scene import LABEL_MOST, Scene
 from app.canvas.sprites import DETAILS_FROM, Face, Sprites, write
+from app.canvas.strips import Found
 from app.theme import EDGE_WIDTH, GROUP_RADIUS, SECONDARY, Palette
 
 DETAIL_FROM = 0.35  # below: plain rectangles and straight lines
 CURVES_FROM = 0.16
 STUB_NAMES_FROM = 0.5
+LEAST_GROUP = 3  # pixels
 MOST_EDGES, MOST_NODES = 1500, 4000  # per piece, when far away: more cannot be told apart
 
 
@@ -40,7 +42,7 @@ class Painter:
         near = scale >= DETAIL_FROM
         x, y, w, h = area
         reach = (x - 8, y - 8, w + 16, h + 16)
-        groups = scene.groups_in(reach)
+        groups = large_enough(scene, scene.groups_in(reach), scale)
         edges = scene.edges_in(reach)
         nodes = scene.nodes_in(reach)
         self._frames(painter, scene, groups, scale)
@@ -64,9 +66,7 @@ class Painter:
 
     def skeleton(self, painter: QPainter, scene: Scene, area: Area, scale: float) -> None:
         """The least that holds the place of a picture not yet painted: frames large enough to see."""
-        groups = scene.groups_in(area)
-        rects = scene.layout.group_rects[groups]
-        groups = groups[np.minimum(rects[:, 2], rects[:, 3]) * scale >= 6]
+        groups = large_enough(scene, scene.groups_in(area), scale / 2)
         painter.setPen(pen(self.palette.line))
         for opened, colour in ((True, self.palette.group), (False, self.palette.panel)):
             painter.setBrush(QColor(colour))
@@ -82,8 +82,6 @@ class Painter:
             painter.setPen(pen(self.palette.line))
             painter.setBrush(QColor(self.palette.group if depth % 2 else self.palette.background))
             x, y, w, h = layout.group_rects[place].tolist()
-            if min(w, h) * scale < 3:
-                continue
             if scale < CURVES_FROM:
                 painter.drawRect(QRectF(x, y, w, h))
             else:
@@ -180,6 +178,12 @@ class Painter:
             width = metrics.horizontalAdvance(shape)
             if shape and width + 14 <= min(room, LABEL_MOST):
                 painter.drawText(QRectF(x + 6, y - 8, width + 2, 16), Qt.AlignmentFlag.AlignVCenter, shape)
+
+
+def large_enough(scene: Scene, groups: Found, scale: float) -> Found:
+    """Those groups that are more than a line on the screen."""
+    rects = scene.layout.group_rects[groups]
+    return groups[np.minimum(rects[:, 2], rects[:, 3]) * scale >= LEAST_GROUP]
 
 
 def face_of(scene: Scene, i: int) -> Face:

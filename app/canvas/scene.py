@@ -16,9 +16,9 @@ from app.canvas.captions import shape_text
 from app.canvas.colouring import Colouring
 from app.canvas.figures import Figures
 from app.canvas.layout import HEAD, Layout
+from app.canvas.strips import Found, Strips
 from model.graph import Graph, out_port
 
-Found = NDArray[np.int64]
 LABEL_MOST = 240.0
 
 
@@ -42,10 +42,13 @@ class Scene:
     problems: dict[int, str] = field(default_factory=dict)
     segments: NDArray[np.float64] = field(init=False)
     segment_edge: Found = field(init=False)
-    edge_box: NDArray[np.float64] = field(init=False)
+    edge_box: NDArray[np.float64] = field(init=False)  # rows left, top, right, bottom
     place_of: dict[int, int] = field(init=False)
     group_place: dict[int, int] = field(init=False)
-    _near: tuple[Area, Found, Found, Found] | None = field(init=False, default=None)
+    _nodes: Strips = field(init=False)
+    _groups: Strips = field(init=False)
+    _stubs: Strips = field(init=False)
+    _edges: Strips = field(init=False)
 
     def __post_init__(self) -> None:
         points, starts = self.layout.points, self.layout.starts
@@ -59,6 +62,11 @@ class Scene:
         labels = self.layout.labels
         reach = np.where(labels[:, 2] > 0, labels[:, 0] + np.minimum(labels[:, 2], LABEL_MOST), self.edge_box[:, 2])
         self.edge_box[:, 2] = np.maximum(self.edge_box[:, 2], reach)
+        axis = 0 if self.layout.horizontal else 1
+        self._nodes = Strips.of_rects(self.layout.node_rects, axis)
+        self._groups = Strips.of_rects(self.layout.group_rects, axis)
+        self._stubs = Strips.of_rects(self.layout.stub_rects, axis)
+        self._edges = Strips(self.edge_box[:, :2], self.edge_box[:, 2:], axis)
         self.place_of = dict(zip(self.layout.nodes.tolist(), range(len(self.layout.nodes)), strict=True))
         self.group_place = dict(zip(self.layout.groups.tolist(), range(len(self.layout.groups)), strict=True))
 
@@ -67,37 +75,21 @@ class Scene:
         """All of it."""
         return 0.0, 0.0, self.layout.width, self.layout.height
 
-    def near(self, area: Area) -> tuple[Found, Found, Found]:
-        """Nodes, groups and edges in a generous area around `area`; kept until it is left."""
-        if self._near is None or not _inside(area, self._near[0]):
-            x, y, w, h = area
-            wide = (x - w, y - h, 3 * w, 3 * h)
-            self._near = (
-                wide,
-                within(self.layout.node_rects, wide),
-                within(self.layout.group_rects, wide),
-                _crossing(self.edge_box, wide),
-            )
-        return self._near[1:]
-
     def nodes_in(self, area: Area) -> Found:
         """Places of the nodes that touch `area`."""
-        near = self.near(area)[0]
-        return near[within(self.layout.node_rects[near], area)]
+        return self._nodes.touching(area)
 
     def groups_in(self, area: Area) -> Found:
         """Places of the groups that touch `area`, outer before inner."""
-        near = self.near(area)[1]
-        return near[within(self.layout.group_rects[near], area)]
+        return self._groups.touching(area)
 
     def edges_in(self, area: Area) -> Found:
         """Numbers of the edges whose bounds touch `area`."""
-        near = self.near(area)[2]
-        return near[_crossing(self.edge_box[near], area)]
+        return self._edges.touching(area)
 
     def stubs_in(self, area: Area) -> Found:
         """Places of the stubs that touch `area`."""
-        return within(self.layout.stub_rects, area)
+        return self._stubs.touching(area)
 
     def hit(self, x: float, y: float) -> Hit | None:
         """What is at a point: a node before the innermost group."""
@@ -142,37 +134,12 @@ class Scene:
         return None
 
 
-def within(rects: NDArray[np.float64], area: Area) -> Found:
-    """Rows of `rects` that touch `area`."""
-    x, y, w, h = area
-    return np.flatnonzero(
-        (rects[:, 0] + rects[:, 2] >= x)
-        & (rects[:, 0] <= x + w)
-        & (rects[:, 1] + rects[:, 3] >= y)
-        & (rects[:, 1] <= y + h)
-    )
-
-
-def _crossing(boxes: NDArray[np.float64], area: Area) -> Found:
-    x, y, w, h = area
-    return np.flatnonzero((boxes[:, 2] >= x) & (boxes[:, 0] <= x + w) & (boxes[:, 3] >= y) & (boxes[:, 1] <= y + h))
-
-
 def _boxes(points: NDArray[np.float64], starts: Found) -> NDArray[np.float64]:
     if len(starts) < 2:
         return np.zeros((0, 4))
     low = np.minimum.reduceat(points, starts[:-1], axis=0)
     high = np.maximum.reduceat(points, starts[:-1], axis=0)
     return np.hstack([low, high])
-
-
-def _inside(small: Area, large: Area) -> bool:
-    return (
-        small[0] >= large[0]
-        and small[1] >= large[1]
-        and small[0] + small[2] <= large[0] + large[2]
-        and small[1] + small[3] <= large[1] + large[3]
-    )
 
 
 def curve(points: NDArray[np.float64], horizontal: bool, steps: int = 8) -> NDArray[np.float64]:
