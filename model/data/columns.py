@@ -17,6 +17,8 @@ def choose_columns(columns: Sequence[str], text: str | None, label: str | None, 
         _choose(columns, text, TEXT_NAMES, "--text", source),
         _choose(columns, label, LABEL_NAMES, "--label", source),
     )
+    if list(columns).count(chosen[0]) > 1 or list(columns).count(chosen[1]) > 1:
+        raise DataError(f"Two columns of {source} have one name: {', '.join(columns)}.", "Rename one of them.")
     if chosen[0] == chosen[1]:
         raise DataError(f"Text and label of {source} are both {chosen[0]!r}.", "Name two columns.")
     return chosen

@@ -121,6 +121,9 @@ BAD: dict[str, tuple[str, bytes, str]] = {
     "no json": ("rows.json", b"[{nonsense", "cannot be read"),
     "no parquet": ("rows.parquet", b"nonsense", "cannot be read"),
     "other kind": ("rows.xlsx", b"PK", "no data file"),
+    "one name twice": ("rows.csv", b"text,text,label\n" + b"a,x,0\nb,y,1\n" * 10, "have one name"),
+    "one column": ("rows.csv", b"text\na\nb\n", "looks like the label"),
+    "nested": ("rows.json", b'{"data": [{"text": "a", "label": 1}]}', "looks like the text"),
     "same column": ("rows.csv", b"text,other\n" + b"a,0\nb,1\n" * 10, "looks like the label"),
 }
 
