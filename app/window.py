@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import sys
 from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -53,8 +55,8 @@ class Window(QMainWindow):
         self.show_page()
         self._refresh()
         # The first paint does not wait for the canvas and the panels.
-        self._later = QTimer(self, singleShot=True, interval=20)
-        self._later.timeout.connect(self.furnish)
+        self._later = QTimer(self, interval=20)
+        self._later.timeout.connect(self._furnish_some)
 
     # -- building
 
@@ -96,6 +98,15 @@ class Window(QMainWindow):
         if kept := self.settings.layout():
             self.restoreState(kept[1])
         return docks
+
+    def _furnish_some(self) -> None:
+        """A part of the furnishing at a time, so that the window answers in between."""
+        if "canvas" not in self.__dict__:
+            self.canvas.hide()
+        elif "app.docks" not in sys.modules:
+            importlib.import_module("app.docks")
+        else:
+            self.furnish()
 
     def furnish(self) -> None:
         """Make canvas and docks; they stay hidden until a model is open."""
