@@ -71,10 +71,10 @@ class Input(Stage):
         if hit and hit.triangle and not add:
             self.toggle(hit.place)
             return
-        header = hit is not None and (hit.kind == "node" or self.on_header(hit, spot))
+        header = hit is not None and (hit.kind != "group" or self.on_header(hit, spot))
         found = self.members(hit) if hit and header else []
         if not add:
-            self.select(found)
+            self.select(found, reveal=hit is not None and hit.kind == "stub")
         elif found:
             now = self.selection()
             gone = set(found) if set(found) <= set(now) else set()
@@ -135,7 +135,7 @@ class Input(Stage):
             return
         if hit.kind == "node":
             self.activate(self.members(hit)[0])
-        elif not hit.triangle and self.on_header(hit, event.position()):
+        elif hit.kind == "group" and not hit.triangle and self.on_header(hit, event.position()):
             self.toggle(hit.place)
 
     def hover(self, spot: QPointF) -> None:
@@ -146,7 +146,9 @@ class Input(Stage):
         rect = edge = None
         if hit and hit.kind == "node":
             rect = tuple(self.scene.layout.node_rects[hit.place].tolist())
-        elif self.camera.scale >= DETAIL_FROM and (hit is None or self.scene.layout.group_open[hit.place]):
+        elif self.camera.scale >= DETAIL_FROM and (
+            hit is None or (hit.kind == "group" and self.scene.layout.group_open[hit.place])
+        ):
             edge = self.scene.edge_at(*self.camera.to_canvas(spot.x(), spot.y()), 5 / self.camera.scale)
         changed = (rect, edge) != (self.marks.hover, self.marks.hover_edge)
         self.marks.hover, self.marks.hover_edge, self.marks.spot = rect, edge, spot

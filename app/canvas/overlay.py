@@ -14,7 +14,8 @@ from app.canvas.primitives import draw_rects, font, pen
 from app.canvas.scene import Scene
 from app.theme import BODY, RADIUS, SECONDARY, SELECTION_WIDTH, Palette
 
-MOST_OUTLINES, MOST_ROUTES = 400, 160
+MOST_OUTLINES, MOST_ROUTES, MOST_FAR = 400, 160, 1500
+FAR_LEAST = 4.0  # pixels of a selected node seen from afar
 
 EMPTY = ("No model open", "Open a Hugging Face folder, a Python file or a project, or drop one here.")
 BUSY = "Laying out the graph …"
@@ -36,7 +37,7 @@ class Marks:
 def mark_selection(scene: Scene, selected: tuple[str, ...]) -> Marks:
     """Outlines of selected nodes and of the closed groups that hide some; routes that leave a single node."""
     tree, marks = scene.layout.tree, Marks()
-    numbers = [tree.index[name] for name in selected if name in tree.index]
+    numbers = list(map(tree.index.__getitem__, filter(tree.index.__contains__, selected)))
     if not numbers:
         return marks
     chosen = np.zeros(len(tree.ids), bool)
@@ -111,8 +112,12 @@ def _outlines(painter: QPainter, rects: np.ndarray, area: Area, near: bool) -> N
     if near and len(rects) <= MOST_OUTLINES:
         for row in rects.tolist():
             painter.drawRoundedRect(QRectF(*row).adjusted(-0.5, -0.5, 0.5, 0.5), RADIUS, RADIUS)
-    else:
-        draw_rects(painter, rects[:: len(rects) // 2000 + 1])
+        return
+    if len(rects) > MOST_OUTLINES:
+        painter.setPen(pen(painter.pen().color().name()))
+    rects = rects[:: len(rects) // MOST_FAR + 1].copy()
+    rects[:, 2:] = np.maximum(rects[:, 2:], FAR_LEAST / painter.transform().m11())
+    draw_rects(painter, rects)
 
 
 def _note(painter: QPainter, text: str, spot: QPointF, palette: Palette) -> None:

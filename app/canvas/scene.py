@@ -24,7 +24,7 @@ LABEL_MOST = 240.0
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """What lies under a point: a node, or a group (perhaps on its triangle), by their place in the layout."""
+    """What lies under a point: "node", "stub" or "group" (perhaps on its triangle), by place in the layout."""
 
     kind: str
     place: int
@@ -92,11 +92,11 @@ class Scene:
         return self._stubs.touching(area)
 
     def hit(self, x: float, y: float) -> Hit | None:
-        """What is at a point: a node before the innermost group."""
+        """What is at a point: a node or stub before the innermost group."""
         spot = (x, y, 0.0, 0.0)
-        nodes = self.nodes_in(spot)
-        if len(nodes):
-            return Hit("node", int(nodes[-1]))
+        for kind, found in (("node", self.nodes_in(spot)), ("stub", self.stubs_in(spot))):
+            if len(found):
+                return Hit(kind, int(found[-1]))
         groups = self.groups_in(spot)
         if not len(groups):
             return None

@@ -59,15 +59,19 @@ class Stage(QWidget):
         self.update()
 
     def tell_place(self) -> None:
-        """Name the group in the middle of the view in the breadcrumb."""
+        """Name where the user is in the breadcrumb."""
+        if self.scene is not None:
+            self.chrome.trace(self.scene, self.here())
+
+    def here(self) -> int:
+        """The innermost open group in the middle of the view."""
         if self.scene is None:
-            return
+            return 0
         x, y = self.camera.to_canvas(self.width() / 2, self.height() / 2)
         around = self.scene.groups_in((x, y, 0.0, 0.0))
-        around = around[self.scene.layout.group_open[around]]
-        groups = [int(self.scene.layout.groups[p]) for p in around.tolist()]
-        depth = self.scene.layout.tree.groups
-        self.chrome.trace(self.scene, max(groups, key=lambda g: depth[g].depth, default=0))
+        groups = self.scene.layout.groups[around[self.scene.layout.group_open[around]]].tolist()
+        known = self.scene.layout.tree.groups
+        return max(groups, key=lambda g: known[g].depth, default=0)
 
     # ---- where to look
 

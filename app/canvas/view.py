@@ -37,25 +37,38 @@ class GraphCanvas(Sheet):
     def select(self, ids: Iterable[str], reveal: bool = False) -> None:
         """Select nodes; `reveal` opens what hides the first and brings it into view."""
         known = self.graph.nodes if self.graph else {}
-        chosen = tuple(dict.fromkeys(i for i in ids if i in known))
+        chosen = tuple(dict.fromkeys(filter(known.__contains__, ids)))
         if chosen != self._selected:
             self._selected = chosen
             self.mark()
+            self.tell_place()
             self.selection_changed.emit(chosen)
         if reveal and chosen:
             self.reveal(chosen[0])
 
     def members(self, hit: Hit) -> list[str]:
-        """Ids of the nodes that a hit stands for."""
+        """Ids of the nodes that a hit stands for; a stub stands for the other end of its edge."""
         assert self.scene is not None
         layout = self.scene.layout
         if hit.kind == "node":
             return [layout.tree.ids[layout.nodes[hit.place]]]
+        if hit.kind == "stub":
+            stub, edges = layout.tree.stubs[layout.stubs[hit.place]], layout.tree.edges
+            ends = edges[edges[:, 0] == stub.source, 1].tolist() if stub.uses else [stub.source]
+            return [layout.tree.ids[i] for i in ends]
         return [layout.tree.ids[i] for i in sorted(layout.tree.members(int(layout.groups[hit.place])))]
 
     def activate(self, node: str) -> None:
         """A node was double-clicked."""
         self.node_activated.emit(node)
+
+    def here(self) -> int:
+        """The group of the selected node, or else the one in the middle of the view."""
+        if self.scene is None or len(self._selected) != 1:
+            return super().here()
+        tree = self.scene.layout.tree
+        number = tree.index.get(self._selected[0], -1)
+        return tree.home[number] if number >= 0 and tree.home[number] >= 0 else super().here()
 
     def find(self, text: str) -> list[str]:
         """Ids of the nodes that match, the best first."""

@@ -461,6 +461,28 @@ def test_hover_shows_the_shape(canvas: GraphCanvas, qtbot: QtBot) -> None:
     assert canvas.marks.hover_edge is None
 
 
+def test_stub_leads_to_its_other_end(qtbot: QtBot) -> None:
+    """A click on the tag of a shared tensor selects and shows its source; on the source's tag, all users."""
+    canvas = GraphCanvas()
+    qtbot.addWidget(canvas)
+    canvas.resize(900, 600)
+    canvas.show()
+    canvas.set_graph(transformer(120, mask=True))
+    canvas.open_all()
+    settle(qtbot, canvas)
+    assert canvas.scene
+    layout = canvas.scene.layout
+    incoming = [not layout.tree.stubs[s].uses for s in layout.stubs.tolist()]
+    for wanted, count in ((True, 1), (False, sum(incoming))):
+        x, y, w, h = layout.stub_rects[incoming.index(wanted)].tolist()
+        canvas.camera.scale = 1.0
+        canvas.centre(x + w / 2, y + h / 2)
+        settle(qtbot, canvas)
+        qtbot.mouseClick(canvas, Qt.MouseButton.LeftButton, pos=QPoint(450, 300))
+        assert len(canvas.selection()) == count
+        assert (canvas.selection() == ("attention_mask",)) == wanted
+
+
 def test_members_of_a_hit(canvas: GraphCanvas) -> None:
     """A node stands for itself, a group for all inside."""
     assert canvas.scene
