@@ -68,6 +68,16 @@ def _load(weight: Weight, read: Callable[[str], Stored]) -> Tensor:
     return nn.Parameter(value, requires_grad=weight.trainable) if weight.role == "parameter" else value
 
 
+def _constant(const: TorchConst) -> Any:
+    try:
+        found = torch.device(const.name) if const.kind == "device" else getattr(torch, const.name, None)
+    except RuntimeError:
+        found = None
+    if not isinstance(found, getattr(torch, const.kind)):
+        raise GraphError(f"torch has no {const.kind} {const.name!r}.", "Open the source again.")
+    return found
+
+
 def _leaf_key(node: Node) -> tuple[Any, ...]:
     """Equal for calls that can share one leaf: the same module with the same choices for its tensors."""
     formats = sorted((p, str(c.format)) for p, c in node.precision.items() if p in ("weight", "bias"))
@@ -119,10 +129,10 @@ class _Builder:
         names = {id(v): n for n, v in named if n in self.tensors}
         self.places = {n: n for n in names.values()}
         for inner in module.modules():
-            for held in (inner._parameters, inner._buffers):
-                for key, value in held.items():
-                    if id(value) in names:
-                        held[key] = self.tensors[names[id(value)]]  # type: ignore[assignment]
+            own = (inner.named_parameters, inner.named_buffers)
+            for key, value in [pair for each in own for pair in each(recurse=False, remove_duplicate=False)]:
+                if id(value) in names:
+                    setattr(inner, key, self.tensors[names[id(value)]])
 
     # -- modules and tensors under their own paths
 
@@ -133,6 +143,8 @@ class _Builder:
             if not hasattr(home, part):
                 home.add_module(part, nn.Module())
             home = getattr(home, part)
+        if not isinstance(home, nn.Module) or not isinstance(getattr(home, name, value), nn.Module | Tensor):
+            raise GraphError(f"{path!r} is no name that a module or tensor can have.", "Open the source again.")
         if hasattr(home, name):
             return
         if isinstance(value, nn.Module):
@@ -169,10 +181,8 @@ class _Builder:
         inner = make(node.attrs)
         effective = {p: self._effective(node, p) for p in node.weights if p in node.precision or p in node.sparsity}
         for port, name in node.weights.items():
-            if port in inner._parameters:
-                inner._parameters[port] = self._parameter(name)
-            else:
-                inner._buffers[port] = self.tensors[name]
+            parameter = isinstance(getattr(inner, port, None), nn.Parameter)
+            setattr(inner, port, self._parameter(name) if parameter else self.tensors[name])
             self.places.setdefault(name, f"{path}.inner.{port}" if effective else f"{path}.{port}")
         return Compressed(inner, node.op, effective) if effective else inner
 
@@ -252,10 +262,8 @@ class _Builder:
                 return [self._arg(a) for a in arg]
             case Slice(start, stop, step):
                 return slice(self._arg(start), self._arg(stop), self._arg(step))
-            case TorchConst("device", name):
-                return torch.device(name)
-            case TorchConst(_, name):
-                return getattr(torch, name)
+            case TorchConst():
+                return _constant(arg)
             case _:
                 return arg
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import keyword
+import re
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from model.graph import Graph, refs
+from model.graph import Graph, Ref
 from model.ops import quantisable
 
 
@@ -20,6 +23,7 @@ class Problem:
 
 
 Rule = Callable[[Graph], Iterator[Problem]]
+_PLAIN = re.compile(r"""[^"'`\\\x00-\x1f\x7f]+""")
 _CALLS = ("placeholder", "get_attr", "call_module", "call_function", "opaque", "output")
 
 
@@ -51,8 +55,10 @@ def _one_output(graph: Graph) -> Iterator[Problem]:
     ends = [n.id for n in graph if n.call == "output"]
     if len(ends) != 1:
         yield Problem(None, f"The graph has {len(ends)} output nodes; it needs one.")
-    elif graph.structure != "tensor" and len(tuple(refs(graph.output.args))) > len(graph.output_names) > 0:
-        yield Problem(ends[0], "The output has more values than names.")
+    elif not graph.output.args:
+        yield Problem(ends[0], "The output has no value.")
+    elif graph.structure != "tensor" and len(set(graph.output_names)) != len(graph.output.args):
+        yield Problem(ends[0], "The output has not one of its names for each value.")
 
 
 def _ids_match(graph: Graph) -> Iterator[Problem]:
@@ -68,6 +74,31 @@ def _weights_exist(graph: Graph) -> Iterator[Problem]:
         for port, name in node.weights.items():
             if name not in graph.weights:
                 yield Problem(node.id, f"{node.id}.{port} names the weight {name}, which does not exist.")
+
+
+def _calls_are_whole(graph: Graph) -> Iterator[Problem]:
+    for node in graph:
+        if node.call == "get_attr" and "value" not in node.weights:
+            yield Problem(node.id, f"{node.id} names no weight.")
+        if node.call == "call_module" and graph.runs == "graph":
+            if len(node.args) != 1 or not isinstance(node.args[0], Ref):
+                yield Problem(node.id, f"{node.id} needs one input.")
+            if not isinstance(node.attrs.get("class"), str):
+                yield Problem(node.id, f"{node.id} names no class of module.")
+
+
+def _names_are_plain(graph: Graph) -> Iterator[Problem]:
+    """Names come to stand in generated Python code, so they must not be able to say anything there."""
+    for node in graph:
+        if not all(_PLAIN.fullmatch(t) for t in (node.id, node.target)):
+            yield Problem(node.id, f"{node.id!r} has a name that cannot be used.")
+        for key in (*node.kwargs, *((node.target,) if node.call == "placeholder" else ())):
+            if not key.isidentifier() or keyword.iskeyword(key) or key == "self":
+                yield Problem(node.id, f"{node.id} has an input called {key!r}, which cannot be used.")
+    inputs = Counter(n.target for n in graph.placeholders)
+    for node in graph.placeholders:
+        if inputs[node.target] > 1:
+            yield Problem(node.id, f"{inputs[node.target]} inputs have the name {node.target}.")
 
 
 def _choices_have_ports(graph: Graph) -> Iterator[Problem]:
@@ -96,7 +127,8 @@ def _opaque(graph: Graph) -> Iterator[Problem]:
 
 
 RULES: tuple[Rule, ...] = (_ids_match, _sources_exist, _order, _outputs_exist, _one_output, _weights_exist,
-                           _choices_have_ports, _symbols_known, _opaque)  # fmt: skip
+                           _calls_are_whole, _names_are_plain, _choices_have_ports, _symbols_known,
+                           _opaque)  # fmt: skip
 
 
 def check(graph: Graph) -> list[Problem]:

@@ -176,7 +176,7 @@ def encode_arg(arg: Arg) -> Json:
 
 
 def decode_arg(data: Json) -> Arg:
-    """A node's argument from plain JSON; raises ValueError, KeyError or TypeError on foreign data."""
+    """A node's argument from plain JSON; raises ValueError, LookupError or TypeError on foreign data."""
     if isinstance(data, list):
         return tuple(decode_arg(d) for d in cast("list[Any]", data))
     if not isinstance(data, dict):

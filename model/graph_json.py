@@ -33,14 +33,14 @@ def node_to_json(node: Node) -> dict[str, Any]:
 
 
 def node_from_json(name: str, data: dict[str, Any]) -> Node:
-    """One node; raises OptionsError, ValueError, KeyError or TypeError on foreign data."""
+    """One node; raises OptionsError, ValueError, LookupError or TypeError on foreign data."""
     values: dict[str, Any] = {k: decode(str, data[k], k) for k in _TEXT if k in data}
     values["args"] = tuple(decode_arg(a) for a in data.get("args", ()))
     for part in ("kwargs", "attrs"):
         values[part] = {str(k): decode_arg(v) for k, v in data.get(part, {}).items()}
     for part, kind in _TYPED.items():
         values[part] = decode(kind, data.get(part, {}), f"{name}.{part}")
-    return Node(id=name, outputs=data.get("outputs"), **values)
+    return Node(id=name, outputs=decode(int | None, data.get("outputs"), f"{name}.outputs"), **values)
 
 
 def graph_to_json(graph: Graph) -> dict[str, Any]:
@@ -67,7 +67,15 @@ def graph_from_json(data: dict[str, Any]) -> Graph:
             runs=decode(Literal["graph", "module"], data.get("runs", "graph"), "runs"),
         )
         faults = [p for p in check(graph) if p.severity == "error"]
-    except (EspalierError, KeyError, TypeError, ValueError, AttributeError) as error:
+    except (
+        EspalierError,
+        LookupError,
+        TypeError,
+        ArithmeticError,
+        ValueError,
+        AttributeError,
+        RecursionError,
+    ) as error:
         raise ProjectError(f"The graph in the file is damaged: {error!s}.", "Open an older copy of it.") from error
     if faults:
         raise ProjectError(f"The graph in the file is not legal: {faults[0].message}", "Open an older copy of it.")

@@ -93,9 +93,13 @@ def _attribute(module: nn.Module, key: str) -> Arg:
 
 
 def make(attrs: dict[str, Arg]) -> nn.Module:
-    """A leaf module on the meta device; its weights are filled in by the caller."""
+    """A leaf module on the meta device; its weights are filled in by the caller. Raises ProjectError."""
     import torch
 
+    name = str(attrs["class"])
     values = {k: v for k, v in attrs.items() if k != "class" and not (k.startswith("_") and v is None)}
-    with torch.device("meta"):
-        return _class(str(attrs["class"]))(**values)
+    try:
+        with torch.device("meta"):
+            return _class(name)(**values)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise ProjectError(f"The graph's {name} cannot be made ({error}).", "Open the model's source again.") from error

@@ -7,9 +7,18 @@ import operator
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 
+LONGEST = 1000  # characters; a file may hold anything, and Python's parser recurses
+
+
+def _power(base: int, exponent: int) -> int:
+    if not 0 <= exponent <= 16:
+        raise ValueError(f"not a size expression: a power of {exponent}")
+    return base**exponent
+
+
 _BINARY: dict[type[ast.operator], Callable[[int, int], int]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.FloorDiv: operator.floordiv,
-    ast.Mod: operator.mod, ast.Pow: operator.pow,
+    ast.Mod: operator.mod, ast.Pow: _power,
 }  # fmt: skip
 _CALLS: dict[str, Callable[..., int]] = {
     "Mod": operator.mod, "PythonMod": operator.mod, "FloorDiv": operator.floordiv, "Max": max, "Min": min,
@@ -23,7 +32,7 @@ def _parse(expression: str) -> ast.expr:
 
 def _value(node: ast.expr, symbols: Mapping[str, int]) -> int:
     match node:
-        case ast.Constant(value=int(value)):
+        case ast.Constant(value=int(value)) if not isinstance(value, bool):
             return value
         case ast.Name(id=name):
             return symbols[name]
@@ -39,7 +48,10 @@ def _value(node: ast.expr, symbols: Mapping[str, int]) -> int:
 
 def evaluate(expression: str, symbols: Mapping[str, int]) -> int:
     """The value of a size expression; raises ValueError for other syntax, KeyError for an unknown symbol."""
+    if len(expression) > LONGEST:
+        raise ValueError(f"not a size expression: {expression[:40]}…")
     try:
-        return _value(_parse(expression), symbols)
-    except SyntaxError as error:
-        raise ValueError(f"not a size expression: {expression}") from error
+        tree = _parse(expression)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise ValueError(f"not a size expression: {expression!r}") from error
+    return _value(tree, symbols)

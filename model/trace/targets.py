@@ -22,7 +22,8 @@ _PYTHON: dict[str, Callable[..., Any]] = {
 }  # fmt: skip
 _NAMES: dict[Any, str] = {f: n for n, f in _PYTHON.items()}
 OpOverload = type(torch.ops.aten.add.Tensor)
-_FORBIDDEN = ("from_file",)  # reads and writes files
+_FORBIDDEN = ("from_file", "save")  # read and write files
+_NAMESPACES = ("prim", "debugprims", "profiler", "inductor", "c10d", "_c10d_functional", "symm_mem", "static_runtime")
 
 
 def name_of(target: Any) -> str | None:
@@ -42,7 +43,7 @@ def function_of(name: str) -> Callable[..., Any]:
         return _PYTHON[name]
     parts = name.split(".")
     found: Any = None
-    if len(parts) == 3 and parts[1] not in _FORBIDDEN:
+    if len(parts) == 3 and parts[0] not in _NAMESPACES and parts[1] not in _FORBIDDEN:
         packet = getattr(getattr(torch.ops, parts[0], None), parts[1], None)
         found = getattr(packet, parts[2], None)
     if not isinstance(found, OpOverload):
