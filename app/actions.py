@@ -117,7 +117,7 @@ VIEW = (
              checked=lambda w, k=k: w.canvas.mode == k, group=2) for i, (k, v) in enumerate(MODES.items())),
     *(Action(f"theme_{m}", m.capitalize(), "View/Theme", lambda w, m=m: views.theme(w, m), needs=_always,
              checked=lambda w, m=m: w.appearance.mode == m, group=3) for m in ("light", "dark", "system")),
-    Action("reset_layout", "Reset the layout", "View", lambda w: w.reset_layout(), group=4),
+    Action("reset_layout", "Reset the layout", "View", lambda w: w.docks.reset(), group=4),
 )  # fmt: skip
 
 HELP = (

@@ -95,9 +95,14 @@ class Camera:
     def _fail(self, error: EspalierError) -> None:
         self._errors.append(error)
 
+    @property
+    def _drawn(self) -> bool:
+        window = self._window
+        return window.session.document is None or (window.canvas.scene is not None and not window.canvas.waiting)
+
     def _look(self) -> None:
         window = self._window
-        if window.session.jobs or window.busy:
+        if window.session.jobs or window.live.waiting or not self._drawn:
             self._quiet = 0
             return
         if self._quiet == 0 and self._panel and window.session.document:

@@ -227,10 +227,6 @@ class Window(QMainWindow):
             self._layout = self.saveState()
             self.docks.hide_all()
 
-    def reset_layout(self) -> None:
-        """Every panel back to its first place."""
-        self.docks.reset()
-
     def show_dock(self, name: str) -> None:
         """Bring a panel to the front."""
         self.docks.bring(name)
@@ -282,9 +278,3 @@ class Window(QMainWindow):
         """Close without asking."""
         self._leaving = True
         self.close()
-
-    @property
-    def busy(self) -> bool:
-        """Whether something is about to be measured or laid out, for the camera."""
-        drawn = self.canvas.scene is not None or self.session.document is None
-        return self.live.waiting or self.canvas.waiting or not drawn

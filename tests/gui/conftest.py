@@ -90,14 +90,15 @@ def small_graph() -> Graph:
     flat, wide = TensorMeta(("batch", 8), "float32"), TensorMeta(("batch", 4), "float32")
     linear = {"data_in": flat, "weight": TensorMeta((8, 8), "float32"), "data_out": flat}
     last = {"data_in": flat, "weight": TensorMeta((4, 8), "float32"), "data_out": wide}
+    layer, drop = {"class": "torch.nn.modules.linear.Linear"}, {"class": "torch.nn.modules.dropout.Dropout", "p": 0.1}
     nodes = [
         Node("x", "placeholder", "placeholder", "x", ports={"data_out": flat}),
         Node("fc1", "linear", "call_module", "fc1", (Ref("x"),), ports=linear, weights={"weight": "fc1.weight"},
-             module_path="fc1"),
+             attrs=layer, module_path="fc1"),
         Node("drop", "dropout", "call_module", "drop", (Ref("fc1"),), ports={"data_in": flat, "data_out": flat},
-             attrs={"p": 0.1}, module_path="drop"),
+             attrs=drop, module_path="drop"),
         Node("fc2", "linear", "call_module", "fc2", (Ref("drop"),), ports=last, weights={"weight": "fc2.weight"},
-             module_path="fc2"),
+             attrs=layer, module_path="fc2"),
         Node("output", "output", "output", "output", (Ref("fc2"),)),
     ]  # fmt: skip
     weights = {"fc1.weight": Weight(None, (8, 8), "float32"), "fc2.weight": Weight(None, (4, 8), "float32")}
