@@ -1,0 +1,83 @@
+"""Process start to the window's first paint, and BERT-base drawn after it arrives, against importing PySide6 alone."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import subprocess
+import sys
+import time
+
+from tests.benchmarks.record import report
+
+ENVIRONMENT = {**os.environ, "QT_QPA_PLATFORM": "offscreen"}
+START = """
+import os, sys, time
+from PySide6.QtCore import QEvent, QObject
+from app.application import make_application, make_window
+from app.settings import Settings
+app = make_application()
+window = make_window(app, Settings(), "light")
+class Painted(QObject):
+    def eventFilter(self, watched, event):
+        if event.type() == QEvent.Type.Paint:
+            print(time.time() - float(os.environ["STARTED"]), flush=True)
+            os._exit(0)
+        return False
+watch = Painted()
+window.installEventFilter(watch)
+window.resize(1600, 1000)
+window.show()
+app.exec()
+"""
+DRAW = """
+import os, time
+from pathlib import Path
+from app.application import make_application, make_window
+from app.settings import Settings
+app = make_application()
+window = make_window(app, Settings(), "light")
+session = window.session
+window.resize(1600, 1000)
+window.show()
+arrived = []
+session.opened.connect(lambda: arrived.append(time.perf_counter()))
+def spin(seconds, until):
+    end = time.monotonic() + seconds
+    while not until() and time.monotonic() < end:
+        app.processEvents()
+spin(5, lambda: False)
+session.open("config:bert?task=sequence-classification")
+take = session._take
+def timed(*args):
+    begun = time.perf_counter()
+    take(*args)
+    window.repaint()
+    app.processEvents()
+    print(time.perf_counter() - begun, flush=True)
+    os._exit(0)
+session._take = timed
+spin(120, lambda: False)
+"""
+
+
+def run(code: str) -> float:
+    """The figure that a fresh process prints."""
+    environment = {**ENVIRONMENT, "STARTED": str(time.time())}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+    return float(done.stdout.split()[-1])
+
+
+def main() -> None:
+    """Five starts of each in turn; medians."""
+    importing = "import os, time, PySide6.QtWidgets; print(time.time() - float(os.environ['STARTED']))"
+    rounds = [(run(START), run(importing)) for _ in range(5)]
+    start, reference = (statistics.median(r[i] for r in rounds) for i in range(2))
+    report("window", {"first_paint_seconds": round(start, 3), "import_pyside6_seconds": round(reference, 3),
+                      "beyond_import": round(start - reference, 3), "target_beyond": 1.0,
+                      "bert_base_drawn_seconds": round(statistics.median(run(DRAW) for _ in range(3)), 3),
+                      "target_drawn": 0.2})  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()
