@@ -4,26 +4,26 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from PySide6.QtCore import QObject, Signal
 
+from app.edits import Edits, Wish
 from app.jobs import JobRunner
 from app.measures import Measures
 from model.check import Problem
-from model.document import Change, Document, State
-from model.errors import EspalierError, JobError, ProjectError
+from model.document import Change, Document
+from model.errors import JobError, ProjectError
 from model.formats.base import Format
 from model.project import Project, keys_of
 from model.recipe import Recipe, Step
 from model.registry import PASSES
 from model.weights import WeightStore
 from passes.analysis.evaluate import EvaluateOptions
-from passes.base import Context, PassSpec, Report, StepResult
+from passes.base import PassSpec, Report, is_instant
 from passes.edits import with_format, with_sparsity
 from passes.jobs import (
     TERMINAL,
@@ -34,23 +34,14 @@ from passes.jobs import (
     Job,
     JobEvent,
     JobInfo,
+    Locations,
     OpenJob,
     OpenResult,
     ReplayJob,
-    ReplayResult,
     SaveJob,
 )
-from passes.replay import Memo, instant, prefix_keys, replay
+from passes.replay import prefix_keys
 from passes.score import Score
-
-
-@dataclass(frozen=True, slots=True)
-class _Wish:
-    """A change of the recipe that waits for the worker."""
-
-    label: str
-    recipe: Recipe
-    merge_key: object
 
 
 class Session(QObject):
@@ -73,10 +64,8 @@ class Session(QObject):
         self.selection: tuple[str, ...] = ()
         self.jobs: list[JobInfo] = []
         self.view_provider: Callable[[], dict[str, Any]] = dict
-        self._memo = Memo()
         self._measures = Measures()
-        self._wishes: deque[_Wish] = deque()
-        self._running: _Wish | None = None
+        self._edits = Edits(self)
         self._on_done: dict[int, Callable[[Any], None]] = {}
         self._folders: list[Path] = []
         self._shut = False
@@ -90,7 +79,7 @@ class Session(QObject):
         workdir = Path(tempfile.mkdtemp(prefix="espalier-"))
         self._folders.append(workdir)
         title = f"Open {Path(spec).name if '/' in spec else spec}"
-        self._submit(title, OpenJob(spec, workdir, inputs), lambda result: self._take(result, workdir, spec))
+        self.submit(title, OpenJob(spec, workdir, inputs), lambda result: self._take(result, workdir, spec))
 
     def _take(self, result: OpenResult, workdir: Path, spec: str) -> None:
         self._drop_document()
@@ -113,9 +102,8 @@ class Session(QObject):
         for job in list(self.jobs):
             if not isinstance(job.job, OpenJob):
                 self.cancel(job.id)
-        self._wishes.clear()
-        self._running, self.document, self.problems = None, None, ()
-        self._memo, self._measures = Memo(), Measures()
+        self.document, self.problems = None, ()
+        self._edits, self._measures = Edits(self), Measures()
         self.select(())
 
     def shutdown(self) -> None:
@@ -132,37 +120,40 @@ class Session(QObject):
 
     def save(self) -> None:
         """Save to the document's path; raises ProjectError when it has none yet."""
-        document = self._open_document()
+        document = self.open_document
         if document.path is None:
             raise ProjectError("The project has no file yet.", "Use Save as.")
         self.save_as(document.path)
 
     def save_as(self, path: Path, *, copy: bool = False) -> None:
         """Save to `path` in the worker; a copy leaves the document's own path and state alone."""
-        document, path = self._open_document(), path.resolve()
+        document, path = self.open_document, path.resolve()
         state, project = document.present, self._snapshot()
-        locations = document.store.locate(keys_of(project.base, project.graph))
+        job = SaveJob(project, document.store.places(), path, document.store.folder, copy=copy)
 
-        def done(found: Any) -> None:
+        def done(found: Locations) -> None:
             if self.document is document and not copy:
-                document.store.forget_file(path, found)
+                document.store.forget_file(path, {})
+                document.store.add(found)
                 document.saved(path, state)
                 self.saved.emit()
 
-        self._submit(f"Save {path.name}", SaveJob(project, locations, path, document.store.folder), done)
+        self.submit(f"Save {path.name}", job, done)
 
     def export(self, form: str, path: Path) -> None:
         """Hand the result on as safetensors, recipe or script."""
-        document, project = self._open_document(), self._snapshot()
+        document, project = self.open_document, self._snapshot()
         locations = document.store.locate(keys_of(project.base, project.graph))
         job = ExportJob(project, locations, path, form, document.store.folder)
-        self._submit(f"Export {path.name}", job, lambda _: None)
+        self.submit(f"Export {path.name}", job, lambda _: None)
 
     def _snapshot(self) -> Project:
-        project = replace(self._open_document().snapshot(), view=self.view_provider())
+        project = replace(self.open_document.snapshot(), view=self.view_provider())
         return replace(project, reports={**project.reports, **self._measures.to_json(project.recipe)})
 
-    def _open_document(self) -> Document:
+    @property
+    def open_document(self) -> Document:
+        """The document; raises ProjectError when none is open."""
         if self.document is None:
             raise ProjectError("No model is open.", "Open one first.")
         return self.document
@@ -171,9 +162,7 @@ class Session(QObject):
 
     def undo(self) -> None:
         """Take the last edit back; one that still waits for the worker is dropped instead."""
-        if self._wishes:
-            self._wishes.pop()
-        elif self.document:
+        if not self._edits.drop_last() and self.document:
             self.document.undo()
 
     def redo(self) -> None:
@@ -192,8 +181,7 @@ class Session(QObject):
     @property
     def recipe(self) -> Recipe:
         """The recipe with the edits that still wait."""
-        wish = self._wishes[-1] if self._wishes else self._running
-        return wish.recipe if wish else self._open_document().recipe
+        return self._edits.recipe or self.open_document.recipe
 
     def run_pass(self, name: str, options: Any) -> None:
         """Append a step of a transform, or run an analysis and emit its report."""
@@ -208,9 +196,7 @@ class Session(QObject):
         label = f"{port} → {fmt.label if fmt else 'float'}"
         self.set_recipe(with_format(self.recipe, tuple(ids), port, fmt), label, ("format", tuple(ids), port))
 
-    def set_sparsity(
-        self, ids: Sequence[str], ratio: float, method: str = "l1", scope: str = "local"
-    ) -> None:
+    def set_sparsity(self, ids: Sequence[str], ratio: float, method: str = "l1", scope: str = "local") -> None:
         """Prune the weights of nodes by hand."""
         recipe = with_sparsity(self.recipe, tuple(ids), ratio, method, scope)
         self.set_recipe(recipe, f"Prune {ratio:.0%}", ("prune", tuple(ids)))
@@ -234,54 +220,12 @@ class Session(QObject):
 
     def set_recipe(self, recipe: Recipe, label: str, merge_key: object = None) -> None:
         """Make `recipe` the recipe: at once where no worker is needed, else as a job."""
-        wish = _Wish(label, recipe, merge_key)
-        if not self._running and instant(recipe, self._memo):
-            self._apply_now(wish)
-            return
-        if self._wishes and merge_key is not None and self._wishes[-1].merge_key == merge_key:
-            self._wishes.pop()
-        self._wishes.append(wish)
-        self._next_wish()
-
-    def _apply_now(self, wish: _Wish) -> None:
-        document = self._open_document()
-        try:
-            done = replay(document.project.base, wish.recipe, Context(document.store), self._memo)
-        except EspalierError as error:
-            self.problem.emit(error)
-            return
-        document.commit(wish.label, State(wish.recipe, done.graph), wish.merge_key)
-
-    def _next_wish(self) -> None:
-        if self._running or not self._wishes:
-            return
-        wish = self._wishes.popleft()
-        if instant(wish.recipe, self._memo):
-            self._apply_now(wish)
-            self._next_wish()
-            return
-        self._running = wish
-        document = self._open_document()
-        base = document.project.base
-        locations = document.store.locate(keys_of(base, document.graph))
-        job = ReplayJob(base, wish.recipe, locations, document.store.folder, document.project.source.spec)
-        self._submit(wish.label, job, lambda result: self._replayed(wish, result), urgent=True)
-
-    def _replayed(self, wish: _Wish, result: ReplayResult) -> None:
-        document = self._open_document()
-        document.store.add(result.locations)
-        keys = prefix_keys(wish.recipe.active)
-        for key, graph, report, seconds in zip(
-            keys, result.graphs, result.reports, result.seconds, strict=True
-        ):
-            self._memo.put(key, StepResult(graph, report, seconds))
-        graph = result.graphs[-1] if result.graphs else document.project.base
-        document.commit(wish.label, State(wish.recipe, graph), wish.merge_key)
+        self._edits.wish(Wish(label, recipe, merge_key))
 
     def step_reports(self) -> tuple[Report | None, ...]:
         """The report of each active step, None where it is not known in this session."""
         keys = prefix_keys(self.document.recipe.active) if self.document else []
-        found = [self._memo.graphs.get(k) for k in keys]
+        found = [self._edits.memo.graphs.get(k) for k in keys]
         return tuple(r.report if r else None for r in found)
 
     def _on_change(self, change: Change) -> None:
@@ -305,7 +249,7 @@ class Session(QObject):
         self, data: str | None = None, limit: int | None = None, options: EvaluateOptions | None = None
     ) -> None:
         """Measure the present graph, and the baseline where that has not been done on the same data."""
-        document = self._open_document()
+        document = self.open_document
         wish = options or EvaluateOptions(data=data or document.project.source.data or "", limit=limit or 0)
         self._measures.use(wish)
         todo = [("Evaluate", document.recipe, document.graph)]
@@ -322,12 +266,12 @@ class Session(QObject):
         self._analyse(title, Step("evaluate", options), done, graph)
 
     def _analyse(self, title: str, step: Step, done: Callable[[Report], None], graph: Any = None) -> None:
-        document = self._open_document()
+        document = self.open_document
         graph = document.graph if graph is None else graph
         source = document.project.source
         locations = document.store.locate(keys_of(graph))
         job = AnalyseJob(graph, step, locations, document.store.folder, source.spec, source.tokenizer)
-        self._submit(title, job, done)
+        self.submit(title, job, done, urgent=is_instant(step))
 
     # -- jobs
 
@@ -335,7 +279,8 @@ class Session(QObject):
         """Stop a job."""
         self._runner.cancel(number)
 
-    def _submit(self, title: str, job: Job, done: Callable[[Any], None], *, urgent: bool = False) -> None:
+    def submit(self, title: str, job: Job, done: Callable[[Any], None], *, urgent: bool = False) -> None:
+        """Queue a job; `done` gets its result, unless the document has gone by then."""
         info = self._runner.submit(title, job, urgent=urgent)
         self._on_done[info.id] = done
         self.jobs.append(info)
@@ -349,11 +294,9 @@ class Session(QObject):
         done = self._on_done.pop(heard.job.id, None)
         self.jobs = [j for j in self.jobs if j.id != heard.job.id]
         stale = self.document is None and not isinstance(heard.job.job, OpenJob)
-        if isinstance(heard.job.job, ReplayJob):
-            self._running = None
         if isinstance(heard.event, Done) and done and not stale:
             done(heard.event.result)
         elif isinstance(heard.event, Failed):
             self.problem.emit(JobError(heard.event.message, heard.event.hint, heard.event.node))
         if isinstance(heard.job.job, ReplayJob) and not stale:
-            self._next_wish()
+            self._edits.next()

@@ -84,13 +84,14 @@ class AnalyseJob:
 
 @dataclass(frozen=True, slots=True)
 class SaveJob:
-    """Save a project."""
+    """Save a project; a copy leaves the tensors of the open document where they are."""
 
     project: Project
     locations: Locations
     path: Path
     workdir: Path
     everything: bool = False
+    copy: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -118,10 +118,14 @@ def _analyse(job: AnalyseJob, channel: Channel) -> Any:
 
 @handle.register
 def _save(job: SaveJob, channel: Channel) -> Locations:
-    store = _store(job.workdir, job.locations)
     channel.progress(0, 0, f"saving {job.path.name}")
+    store = WeightStore(job.workdir) if job.copy else _store(job.workdir)
+    store.add(job.locations)
     save_project(job.project, store, job.path, everything=job.everything)
-    return store.locate(keys_of(job.project.base, job.project.graph))
+    if job.copy:
+        return {}
+    _flush(store)  # what only the replaced file held
+    return store.places()
 
 
 @handle.register

@@ -55,8 +55,7 @@ def load_split(options: EvaluateOptions, context: Context) -> Split:
         tokenizer=options.tokenizer or context.tokenizer,
         text=options.text or None,
         label=options.label or None,
-        max_length=options.max_length,
-        seed=context.seed,
+        max_length=options.max_length,  # never seeded by the pass: a file's split must be the one that training saw
     )
     return choose_split(data, options.split, options.limit)
 

@@ -1,0 +1,99 @@
+"""Changes of the recipe on their way into the document: at once where no worker is needed, else one after another."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from model.document import State
+from model.errors import EspalierError
+from model.project import keys_of
+from model.recipe import Recipe
+from passes.base import Context, StepResult
+from passes.jobs import ReplayJob, ReplayResult
+from passes.replay import Memo, instant, prefix_keys, replay
+
+if TYPE_CHECKING:
+    from app.session import Session
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """A change of the recipe; those in a row with one merge key become one undo step."""
+
+    label: str
+    recipe: Recipe
+    merge_key: object
+
+
+class Edits:
+    """The queue of one document's edits, and what its replays are remembered by."""
+
+    def __init__(self, session: Session) -> None:
+        self.memo = Memo()
+        self._session = session
+        self._waiting: deque[Wish] = deque()
+        self._running: Wish | None = None
+
+    @property
+    def recipe(self) -> Recipe | None:
+        """The recipe with all edits that are on their way; None when there is none."""
+        wish = self._waiting[-1] if self._waiting else self._running
+        return wish.recipe if wish else None
+
+    def wish(self, wish: Wish) -> None:
+        """Apply now, or queue; a waiting wish of the same merge key is replaced."""
+        if self._running is None and instant(wish.recipe, self.memo):
+            self._apply_now(wish)
+            return
+        if self._waiting and wish.merge_key is not None and self._waiting[-1].merge_key == wish.merge_key:
+            self._waiting.pop()
+        self._waiting.append(wish)
+        self._start()
+
+    def drop_last(self) -> bool:
+        """Forget the last edit that still waits; False when none does."""
+        if not self._waiting:
+            return False
+        self._waiting.pop()
+        return True
+
+    def next(self) -> None:
+        """The running edit has ended; start the one after it."""
+        self._running = None
+        self._start()
+
+    def _start(self) -> None:
+        while self._running is None and self._waiting:
+            wish = self._waiting.popleft()
+            if instant(wish.recipe, self.memo):
+                self._apply_now(wish)
+            else:
+                self._submit(wish)
+
+    def _apply_now(self, wish: Wish) -> None:
+        document = self._session.open_document
+        try:
+            done = replay(document.project.base, wish.recipe, Context(document.store), self.memo)
+        except EspalierError as error:
+            self._session.problem.emit(error)
+            return
+        document.commit(wish.label, State(wish.recipe, done.graph), wish.merge_key)
+
+    def _submit(self, wish: Wish) -> None:
+        self._running = wish
+        document = self._session.open_document
+        base = document.project.base
+        locations = document.store.locate(keys_of(base, document.graph))
+        job = ReplayJob(base, wish.recipe, locations, document.store.folder, document.project.source.spec)
+        self._session.submit(wish.label, job, lambda result: self._replayed(wish, result), urgent=True)
+
+    def _replayed(self, wish: Wish, result: ReplayResult) -> None:
+        document = self._session.open_document
+        document.store.add(result.locations)
+        found = zip(result.graphs, result.reports, result.seconds, strict=True)
+        for key, values in zip(prefix_keys(wish.recipe.active), found, strict=True):
+            self.memo.put(key, StepResult(*values))
+        graph = result.graphs[-1] if result.graphs else document.project.base
+        document.commit(wish.label, State(wish.recipe, graph), wish.merge_key)
