@@ -129,7 +129,9 @@ def open_all(tree: Hierarchy) -> frozenset[str]:
 
 
 def default_open(tree: Hierarchy, limit: int = 60) -> frozenset[str]:
-    """Open as deep as stays readable; of identical siblings only the first, and no mere arithmetic on shapes."""
+    """Open as deep as stays readable: of identical siblings the first, and only groups with layers inside."""
+    if tree.groups[0].size <= SMALL:
+        return open_all(tree)
     chosen: set[str] = set()
     visible = float(len(tree.groups[0].children))
     level = [0]
@@ -157,7 +159,8 @@ def _burden(tree: Hierarchy, group: Group) -> float:
     return len(set(keys)) + 0.2 * (len(keys) - len(set(keys))) - 1
 
 
-TELLING = {"linear", "matmul", "norm", "embedding"}
+TELLING = {"linear", "matmul"}
+SMALL = 24  # nodes up to which everything opens
 
 
 def _telling(tree: Hierarchy, group: int) -> bool:

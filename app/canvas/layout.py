@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 
 from app.canvas.captions import NODE_HEIGHT, text_width
 from app.canvas.hierarchy import Cancelled, Group, Hierarchy, Tensor
-from app.canvas.layered import Box, Drawing, Frame, draw
+from app.canvas.layered import Drawing, draw
 from app.canvas.namespaces import never
+from app.canvas.routing import Box, Frame
 from app.theme import NODE_LABEL, SECONDARY
 
 HEAD, PADDING, CLOSED_HEIGHT, STUB_HEIGHT = 34.0, 16.0, 44.0, 18.0

@@ -11,6 +11,7 @@ from itertools import pairwise
 SPACE, LANE, PORT = 20.0, 12.0, 14.0  # between boxes; beside a passing wire; between ports of the border
 BOX, SLOT, DOOR = 0, 1, 2
 ROUNDS, OTHER = 8, 0.3
+LINE_ROUNDS, SLACK = 5, 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,16 +44,18 @@ def room(one: Part, two: Part) -> float:
     return one.across + (SPACE if one.kind == BOX and two.kind == BOX else LANE)
 
 
-def place(parts: list[Part], layers: list[list[int]]) -> None:
-    """Set `left` of every part; the order inside layers stays."""
+def place(parts: list[Part], layers: list[list[int]], door: int | None = None) -> None:
+    """Set `left` of every part; the order inside layers stays. `door` is the part by which the flow enters."""
     _pack(parts, layers)
     for turn in range(ROUNDS):
         _settle(parts, layers, "ups" if turn % 2 == 0 else "downs")
     _settle(parts, layers, "both")
-    chains = _chains(parts)
-    for _ in range(3):
+    chains = _chains(parts, door)
+    _line_up(parts, layers, chains)
+    for least in (2, 2, 2, 1):
         for chain in chains:
-            _straighten(parts, layers, chain)
+            if len(chain) >= least:
+                _straighten(parts, layers, chain)
 
 
 def _pack(parts: list[Part], layers: list[list[int]]) -> None:
@@ -89,25 +92,17 @@ def _wish(parts: list[Part], part: Part, up: float, down: float) -> tuple[float,
     places += [(parts[k.to].left + k.its - k.mine, k.share * down) for k in part.downs]
     if len(places) < 2:
         return places[0] if places else (part.left, 0.05)
-    places.sort()
-    half = sum(pull for _, pull in places) / 2
-    seen = 0.0
-    for k, (at, pull) in enumerate(places):
-        seen += pull
-        if seen > half + 1e-9:
-            return at, half * 2
-        if seen > half - 1e-9 and k + 1 < len(places):
-            return (at + places[k + 1][0]) / 2, half * 2
-    return places[-1][0], half * 2
+    return middle(places), sum(pull for _, pull in places)
 
 
-def _chains(parts: list[Part]) -> list[list[tuple[int, float]]]:
+def _chains(parts: list[Part], door: int | None) -> list[list[tuple[int, float]]]:
     """Runs of parts that prefer one another, each with its shift from the run's line; passing wires first."""
+    main = parts[door].left if door is not None else None
     after: dict[int, Link] = {}
     for v, part in enumerate(parts):
-        link = preferred(parts, part.downs)
+        link = preferred(parts, part.downs, main)
         if link is not None:
-            back = preferred(parts, parts[link.to].ups)
+            back = preferred(parts, parts[link.to].ups, main)
             if back is not None and back.to == v:
                 after[v] = link
     inner = {link.to for link in after.values()}
@@ -122,43 +117,88 @@ def _chains(parts: list[Part]) -> list[list[tuple[int, float]]]:
             v = link.to
             chain.append((v, shift))
         chains.append(chain)
+    chains += [[(v, 0.0)] for v in range(len(parts)) if v not in inner and v not in after]
     chains.sort(key=lambda c: (-len(c), c[0]))
     return chains
 
 
-def preferred(parts: list[Part], links: list[Link]) -> Link | None:
-    """The strongest link; among equals the middle one."""
+def preferred(parts: list[Part], links: list[Link], main: float | None = None) -> Link | None:
+    """The strongest link; among equals the one nearest to the main way in, or else the middle one."""
     if not links:
         return None
     most = max(k.pull for k in links)
     best = sorted((k for k in links if k.pull == most), key=lambda k: parts[k.to].left + k.its)
-    return best[(len(best) - 1) // 2]
+    if main is None:
+        return best[(len(best) - 1) // 2]
+    return min(best, key=lambda k: abs(parts[k.to].left + k.its - main))
+
+
+def _line_up(parts: list[Part], layers: list[list[int]], chains: list[list[tuple[int, float]]]) -> None:
+    """Pull the members of every chain to its line; what is in the way gives way, or else the line moves there."""
+    found = [sorted(parts[v].left - shift for v, shift in chain) for chain in chains]
+    lines = [places[len(places) // 2] for places in found]
+    pulls = [100.0 * len(chain) if len(chain) > 1 else 0.2 for chain in chains]
+    crowded = [layer for layer in layers if len(layer) > 1]
+    rooms = [[room(parts[a], parts[b]) for a, b in pairwise(layer)] for layer in crowded]
+    for _ in range(LINE_ROUNDS if crowded else 1):
+        wishes, weights = [0.0] * len(parts), [0.0] * len(parts)
+        for chain, line, pull in zip(chains, lines, pulls, strict=True):
+            for v, shift in chain:
+                parts[v].left = wishes[v] = line + shift
+                weights[v] = pull
+        for layer, gaps in zip(crowded, rooms, strict=True):
+            places = spread([wishes[v] for v in layer], [weights[v] for v in layer], gaps)
+            for v, left in zip(layer, places, strict=True):
+                parts[v].left = left
+        for c, chain in enumerate(chains):
+            moved = sorted(parts[v].left - s for v, s in chain if abs(parts[v].left - lines[c] - s) > SLACK / 2)
+            lines[c] = moved[len(moved) // 2] if moved else lines[c]
 
 
 def _straighten(parts: list[Part], layers: list[list[int]], chain: list[tuple[int, float]]) -> None:
     """Put a chain on one line if its neighbours leave room, else as much of it as they do."""
-    low, high, lines = float("-inf"), float("inf"), []
+    low, high = float("-inf"), float("inf")
     run: list[tuple[int, float]] = []
     for v, shift in chain:
         part, layer = parts[v], layers[parts[v].rank]
         at = layer.index(v)
         least = parts[layer[at - 1]].left + room(parts[layer[at - 1]], part) if at else float("-inf")
         most = parts[layer[at + 1]].left - room(part, parts[layer[at + 1]]) if at + 1 < len(layer) else float("inf")
-        if max(low, least - shift) > min(high, most - shift):
-            _align(parts, run, lines, low, high)
-            low, high, lines, run = float("-inf"), float("inf"), [], []
+        if max(low, least - shift) > min(high, most - shift) + SLACK:
+            _align(parts, run, low, high)
+            low, high, run = float("-inf"), float("inf"), []
         low, high = max(low, least - shift), min(high, most - shift)
-        lines.append(part.left - shift)
         run.append((v, shift))
-    _align(parts, run, lines, low, high)
+    _align(parts, run, low, high)
 
 
-def _align(parts: list[Part], run: list[tuple[int, float]], lines: list[float], low: float, high: float) -> None:
-    if len(run) < 2:
+def _align(parts: list[Part], run: list[tuple[int, float]], low: float, high: float) -> None:
+    """Put a run where those outside of it would have it, as far as the room allows."""
+    if not run:
         return
-    line = min(max(sorted(lines)[len(lines) // 2], low), high)
+    own = {v for v, _ in run}
+    pulls: list[tuple[float, float]] = []
+    for v, shift in run:
+        for links, weight in ((parts[v].ups, 1.2), (parts[v].downs, 1.0)):
+            pulls += [(parts[k.to].left + k.its - k.mine - shift, k.share * weight) for k in links if k.to not in own]
+    line = middle(pulls) if pulls else sorted(parts[v].left - shift for v, shift in run)[len(run) // 2]
+    line = min(max(line, low), high)
     for v, shift in run:
         parts[v].left = line + shift
+
+
+def middle(places: list[tuple[float, float]]) -> float:
+    """The weighted median of places, the mean of two where it falls between them."""
+    places.sort()
+    half = sum(pull for _, pull in places) / 2
+    seen = 0.0
+    for k, (at, pull) in enumerate(places):
+        seen += pull
+        if seen > half + 1e-9:
+            return at
+        if seen > half - 1e-9 and k + 1 < len(places):
+            return (at + places[k + 1][0]) / 2
+    return places[-1][0]
 
 
 def spread(wishes: list[float], weights: list[float], rooms: list[float]) -> list[float]:

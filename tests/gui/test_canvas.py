@@ -35,6 +35,7 @@ def canvas(qtbot: QtBot) -> Iterator[GraphCanvas]:
     made.resize(900, 600)
     made.show()
     made.set_graph(transformer(60))
+    made.open_group("model.embed")
     settle(qtbot, made)
     yield made
 

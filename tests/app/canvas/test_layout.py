@@ -226,7 +226,7 @@ def test_default_stays_readable() -> None:
     assert "model.layers.0" in opened and "model.layers.1" not in opened
     found = layout(tree, opened)
     assert len(found.nodes) < 60
-    small = build(transformer(30))
+    small = build(transformer(3))
     assert default_open(small) == open_all(small)
 
 
