@@ -5,11 +5,14 @@ Loading goes raw JSON → migrations on plain dicts → typed values; what is un
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
-import tempfile
+import shutil
+import struct
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
+import zlib
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -31,6 +34,9 @@ _KNOWN = ("manifest.json", "recipe.json", "graph.json", "view.json", "reports.js
 _WEIGHTS = "weights/tensors.safetensors"
 Json = dict[str, Any]
 
+# What zipfile, zlib and json raise for files that are cut off, edited or something else.
+_DAMAGE = (zipfile.BadZipFile, zlib.error, struct.error, OSError, ValueError, LookupError, EOFError, RuntimeError,
+           TypeError, AttributeError, ArithmeticError)  # fmt: skip
 MIGRATIONS: dict[int, Callable[[Json], Json]] = {}
 
 
@@ -102,29 +108,29 @@ def save_project(project: Project, store: WeightStore, path: Path, *, everything
 
     Tensors that lie in a file of the source are referred to, unless `everything` is wanted in the file.
     """
-    path = Path(path)
+    path = Path(path).resolve()
     keys = sorted(keys_of(project.base, project.graph))
     outside = {} if everything else _outside(keys, store, project.source, path)
     held = {k: store.get(k) for k in keys if k not in outside}
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-        os.close(handle)
-    except OSError as error:
-        raise ProjectError(f"{path} cannot be written ({error.strerror}).", "Choose another folder.") from error
-    try:
-        _write(Path(temporary), project, held, outside)
+        _write(temporary, project, held, outside)
+        if path.exists():
+            shutil.copymode(path, temporary)
+        store.detach(path, held)
         os.replace(temporary, path)
     except OSError as error:
-        raise ProjectError(f"{path.name} could not be written ({error.strerror}).",
+        raise ProjectError(f"{path} could not be written ({error.strerror}).",
                            "Free some space, or choose another folder.") from error  # fmt: skip
     finally:
-        Path(temporary).unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
     store.forget_file(path, _inside(path) if held else {})
 
 
 def _outside(keys: list[TensorKey], store: WeightStore, source: SourceInfo, path: Path) -> dict[TensorKey, Location]:
     folders = _source_folders(source)
-    return {k: p for k, p in store.locate(keys).items() if p.path.parent in folders and p.path != path.resolve()}
+    return {k: p for k, p in store.locate(keys).items() if p.path.parent in folders and p.path != path}
 
 
 def _source_folders(source: SourceInfo) -> set[Path]:
@@ -163,11 +169,13 @@ def _members(project: Project, outside: Mapping[TensorKey, Location]) -> dict[st
 
 
 def _relative(project: Project, outside: Mapping[TensorKey, Location]) -> Json:
-    """File name in the source's folder → {size, tensors}: a demo opens wherever Espalier is installed."""
+    """File name in the source's folder → {size, time, tensors}: a demo opens wherever Espalier is installed."""
     files: Json = {}
     for key, place in outside.items():
-        entry = files.setdefault(place.path.name, {"size": place.path.stat().st_size, "tensors": {}})
-        entry["tensors"][key] = [place.offset, place.dtype, list(place.shape)]
+        if place.path.name not in files:
+            facts = place.path.stat()
+            files[place.path.name] = {"size": facts.st_size, "time": facts.st_mtime_ns, "tensors": {}}
+        files[place.path.name]["tensors"][key] = [place.offset, place.dtype, list(place.shape)]
     return files
 
 
@@ -178,29 +186,25 @@ def load_project(path: Path, store: WeightStore) -> Project:
     """Read a project; its tensors become known to `store` but are not read. Raises ProjectError."""
     path = Path(path).resolve()
     try:
-        with zipfile.ZipFile(path) as archive:
-            members, extras = _read(archive, path)
+        return _load(path, store)
     except FileNotFoundError as error:
         raise ProjectError(f"There is no file {path.name!r}.", "Check the path.") from error
-    except (
-        zipfile.BadZipFile,
-        OSError,
-        ValueError,
-        KeyError,
-        EOFError,
-        NotImplementedError,
-        UnicodeError,
-    ) as error:
+    except _DAMAGE as error:
         raise ProjectError(f"{path.name} is not a readable project ({error}).",
                            "Open a complete .espalier file.") from error  # fmt: skip
+
+
+def _load(path: Path, store: WeightStore) -> Project:
+    with zipfile.ZipFile(path) as archive:
+        members, extras = _read(archive)
     project = _decode(_migrate(members, path), extras, path)
     store.add(_inside(path) if _WEIGHTS in members else {})
-    store.add(_found_outside(members["manifest.json"].get("outside", {}), project.source))
+    _find_outside(members["manifest.json"].get("outside", {}), project.source, store)
     _check_tensors(project, store, path)
     return project
 
 
-def _read(archive: zipfile.ZipFile, path: Path) -> tuple[Json, dict[str, bytes]]:
+def _read(archive: zipfile.ZipFile) -> tuple[Json, dict[str, bytes]]:
     names = archive.namelist()
     if "manifest.json" not in names:
         raise ValueError("it has no manifest")
@@ -231,7 +235,7 @@ def _decode(members: Json, extras: dict[str, bytes], path: Path) -> Project:
         graph = graph_from_json(graphs["graph"]) if "graph" in graphs else base
         source = decode(SourceInfo, members["manifest.json"]["source"], "source")
         recipe = recipe_from_json(members["recipe.json"])
-        reports, view = members.get("reports.json", {}), members.get("view.json", {})
+        reports, view = (decode(dict[str, Any], members.get(n, {}), n) for n in ("reports.json", "view.json"))
         return Project(source, base, recipe, graph, reports, view, extras)
     except ProjectError:
         raise
@@ -251,18 +255,23 @@ def _inside(path: Path) -> dict[TensorKey, Location]:
         return read_header(path.resolve(), data_start(raw, info.header_offset))
 
 
-def _found_outside(files: Json, source: SourceInfo) -> dict[TensorKey, Location]:
-    return dict(_locations(files, source))
-
-
-def _locations(files: Json, source: SourceInfo) -> Iterator[tuple[TensorKey, Location]]:
+def _find_outside(files: Json, source: SourceInfo, store: WeightStore) -> None:
+    """Learn where tensors lie in the source's own files; raises ProjectError when those are others by now."""
     for name, entry in files.items():
-        path = next((f / name for f in _source_folders(source) if (f / name).exists()), None)
-        if path is None or path.stat().st_size != entry["size"]:
+        path = next((f / name for f in _source_folders(source) if (f / name).is_file()), None)
+        if path is None or not _is_same(path, entry, store):
             raise ProjectError(f"The weights in {name} of {source.spec} are missing or have changed.",
                                "Put the source back, or open it again.")  # fmt: skip
-        for key, (offset, dtype, shape) in entry["tensors"].items():
-            yield key, Location(path, int(offset), str(dtype), tuple(int(d) for d in shape))
+
+
+def _is_same(path: Path, entry: Json, store: WeightStore) -> bool:
+    """Whether the file still holds the tensors; one that was written since is read to the end."""
+    there = {(p.offset, p.dtype, p.shape): p for p in read_header(path).values()}
+    wanted = {k: (offset, dtype, tuple(shape)) for k, (offset, dtype, shape) in entry["tensors"].items()}
+    if path.stat().st_size != entry["size"] or not there.keys() >= set(wanted.values()):
+        return False
+    store.add({k: there[w] for k, w in wanted.items()})
+    return path.stat().st_mtime_ns == entry.get("time") or all(store.get(k).key() == k for k in wanted)
 
 
 def _check_tensors(project: Project, store: WeightStore, path: Path) -> None:

@@ -6,9 +6,10 @@ A key is the xxh3-128 hash of dtype, shape and bytes. Files may lie inside an un
 from __future__ import annotations
 
 import json
+import math
 import mmap
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -94,20 +95,24 @@ def read_header(file: Path, start: int = 0) -> dict[str, Location]:
             size = os.fstat(handle.fileno()).st_size
         header.pop("__metadata__", None)
         return {k: _location(file, start + 8 + length, v, size) for k, v in header.items()}
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, LookupError, ArithmeticError, TypeError, AttributeError, RecursionError) as error:
         raise ProjectError(f"{file.name} holds no readable safetensors data ({error}).",
                            "Use a complete copy of the file.") from error  # fmt: skip
 
 
 def _location(file: Path, data: int, entry: dict[str, Any], size: int) -> Location:
-    begin, end = entry["data_offsets"]
-    if data + end > size:
+    begin, end = (int(n) for n in entry["data_offsets"])
+    if not 0 <= begin <= end or data + end > size:
         raise ValueError("it is cut off")
     place = Location(file, data + begin, NAMES[entry["dtype"]], tuple(int(d) for d in entry["shape"]))
-    carrier = np.dtype(_CARRIER.get(place.dtype, place.dtype))
-    if end - begin != carrier.itemsize * int(np.prod(place.shape, dtype=np.int64)):
+    if min(place.shape, default=0) < 0 or end - begin != _width(place.dtype) * math.prod(place.shape):
         raise ValueError("its sizes do not agree")
     return place
+
+
+def _width(dtype: str) -> int:
+    """Bytes of one element."""
+    return np.dtype(_CARRIER.get(dtype, dtype)).itemsize
 
 
 def _map(path: Path, maps: Maps) -> mmap.mmap:
@@ -189,19 +194,34 @@ class WeightStore:
         """Write what is only in memory to `folder/name.safetensors`; returns the new locations."""
         if not self._memory:
             return {}
-        self.folder.mkdir(parents=True, exist_ok=True)
         path = self.folder / f"{name}.safetensors"
-        with path.open("wb") as handle:
-            write(handle, self._memory)
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            with path.open("wb") as handle:
+                write(handle, self._memory)
+        except OSError as error:
+            raise ProjectError(f"The weights could not be kept in {self.folder} ({error.strerror}).",
+                               "Free some space there.") from error  # fmt: skip
         found = read_header(path)
         self._locations.update(found)
         self._memory.clear()
         return found
 
+    def places(self) -> dict[TensorKey, Location]:
+        """Where all tensors lie that are in files."""
+        return dict(self._locations)
+
+    def detach(self, path: Path, kept: Container[TensorKey]) -> None:
+        """Before `path` is replaced: take what only the old file holds into memory (undo may want it again)."""
+        for key, place in self.places().items():
+            if place.path == path and key not in kept:
+                self._memory[key] = self._read(place)
+                del self._locations[key]
+
     def forget_file(self, path: Path, moved: Mapping[TensorKey, Location]) -> None:
-        """Take tensors from a new place (after a save replaced the file that held them)."""
+        """After `path` was replaced: what lay in it lies at its place in `moved` now."""
         self._maps.pop(path, None)
-        self._locations.update(moved)
+        self._locations |= {k: p for k, p in moved.items() if k in self._locations and self._locations[k].path == path}
 
 
 def header_of(
@@ -220,11 +240,13 @@ def chunks(
     tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None, base: int = 0
 ) -> Iterator[memoryview]:
     """Safetensors data piece by piece; `base` is the file offset of its first byte, to align the data to 64."""
-    sizes = {k: (t.dtype, t.shape, t.array.nbytes) for k, t in tensors.items()}
+    # The widest elements first: so each tensor lies at a multiple of its element's size.
+    ordered = dict(sorted(tensors.items(), key=lambda item: -_width(item[1].dtype)))
+    sizes = {k: (t.dtype, t.shape, t.array.nbytes) for k, t in ordered.items()}
     header = header_of(sizes, metadata)
     header += b" " * (-(base + 8 + len(header)) % 64)
     yield memoryview(len(header).to_bytes(8, "little") + header)
-    yield from _bytes_of(tensors.values())
+    yield from _bytes_of(ordered.values())
 
 
 def write(handle: IO[bytes], tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> None:

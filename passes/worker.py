@@ -141,4 +141,4 @@ def _export(job: ExportJob, channel: Channel) -> Any:
 def _plugin(job: PluginJob, channel: Channel) -> tuple[str, ...]:
     from passes.plugins import load_plugin
 
-    return tuple(load_plugin(job.path))
+    return load_plugin(job.path).passes
