@@ -1,0 +1,293 @@
+"""Tensors by content: keys, safetensors files of every dtype, lazy mappings, places inside a zip, cut files."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+import safetensors
+import safetensors.numpy
+import safetensors.torch
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from model.errors import ProjectError
+from model.trace.tensors import to_numpy, to_torch
+from model.weights import CODES, Tensor, WeightStore, chunks, read_header, tensor_key, write
+from model.zip_member import data_start, write_stored
+
+
+def tensor(*shape: int, dtype: str = "float32", seed: int = 0) -> Tensor:
+    return Tensor(np.random.default_rng(seed).normal(size=shape).astype(dtype), dtype)
+
+
+def of_dtype(name: str) -> torch.Tensor:
+    values = torch.tensor([[0.0, 1.0, -2.5], [3.0, 0.5, 7.0]])
+    if name == "bool" or name.startswith("uint"):
+        values = values.abs()
+    return values.to(getattr(torch, name))
+
+
+# -- keys
+
+
+def test_keys_are_of_content() -> None:
+    a = np.arange(6, dtype=np.float32).reshape(2, 3)
+    key = tensor_key(a, "float32")
+    assert len(key) == 32 and key == tensor_key(a.copy(), "float32")
+    assert key == tensor_key(np.asfortranarray(a), "float32") == tensor_key(a[:, ::-1][:, ::-1], "float32")
+    others = [a.reshape(3, 2), a.astype(np.float64), a + 1, a.view(np.int32), a.reshape(6)]
+    assert len({key, *(tensor_key(o, str(o.dtype)) for o in others)}) == 6
+    halves = a.astype(np.float16).view(np.uint16)
+    assert tensor_key(halves, "bfloat16") != tensor_key(halves, "uint16")
+    assert tensor_key(np.zeros((0, 3), np.float32), "float32") != tensor_key(np.zeros((3, 0), np.float32), "float32")
+    assert tensor_key(np.float32(1).reshape(()), "float32") != tensor_key(np.ones(1, np.float32), "float32")
+
+
+def test_keys_stay_what_they_are() -> None:
+    """Project files name tensors by these: they may never change."""
+    assert tensor_key(np.arange(4, dtype=np.float32), "float32") == "e413ee60a447036b65f5012572210831"
+    assert tensor_key(np.zeros((0,), np.uint8), "uint8") == "1bbf3446a898805363e79a460bf6cbf9"
+
+
+# -- files
+
+
+@pytest.mark.parametrize("name", sorted(CODES))
+def test_every_dtype_goes_through_a_file(name: str, tmp_path: Path) -> None:
+    value = of_dtype(name)
+    store = WeightStore(tmp_path)
+    key = store.hold(to_numpy(value))
+    store.flush("w")
+    fresh = WeightStore(tmp_path)
+    fresh.add(read_header(tmp_path / "w.safetensors"))
+    back = to_torch(fresh.get(key))
+    assert back.dtype == value.dtype and torch.equal(back.float() if name.startswith("float8") else back,
+                                                     value.float() if name.startswith("float8") else value)  # fmt: skip
+    assert fresh.get(key).key() == key and fresh.get(key).dtype == name
+    if name not in ("complex64",):
+        np.testing.assert_array_equal(fresh.get(key).float32(), value.float().numpy())
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (0,), (0, 3), (3, 0, 2), (5, 7)])
+def test_any_shape_goes_through_a_file(shape: tuple[int, ...], tmp_path: Path) -> None:
+    store = WeightStore(tmp_path)
+    held = tensor(*shape)
+    key = store.hold(held)
+    place = store.flush("w")[key]
+    assert place.shape == shape and store.get(key).array.shape == shape
+    np.testing.assert_array_equal(store.get(key).array, held.array)
+    assert to_torch(store.get(key)).shape == shape
+
+
+def test_other_tools_read_our_files_and_we_read_theirs(tmp_path: Path) -> None:
+    values = {n: of_dtype(n) for n in ("float32", "bfloat16", "int64", "bool", "float8_e4m3fn")} | {
+        "e": torch.zeros(0, 2)
+    }
+    ours, theirs = tmp_path / "ours.safetensors", tmp_path / "theirs.safetensors"
+    with ours.open("wb") as handle:
+        write(handle, {n: to_numpy(v) for n, v in values.items()}, {"made": "here"})
+    back = safetensors.torch.load_file(ours)
+    assert set(back) == set(values) and all(back[n].dtype == v.dtype for n, v in values.items())
+    assert all(torch.equal(back[n].float(), v.float()) for n, v in values.items())
+    with safetensors.safe_open(ours, "pt") as opened:
+        assert opened.metadata() == {"made": "here"}
+    safetensors.torch.save_file(values, theirs, {"made": "there"})
+    store = WeightStore(tmp_path)
+    places = read_header(theirs)
+    store.add(places)
+    assert all(torch.equal(to_torch(store.get(n)).float(), v.float()) for n, v in values.items())
+
+
+@given(st.lists(st.tuples(st.sampled_from(sorted(CODES)), st.integers(0, 9)), max_size=8), st.integers(0, 500))
+@settings(derandomize=True, max_examples=60)
+def test_data_is_aligned_wherever_it_begins(members: list[tuple[str, int]], base: int) -> None:
+    """The first tensor at a multiple of 64 bytes in the file, each at a multiple of its element's size."""
+    tensors = {f"t{i}": to_numpy(torch.ones(n).to(getattr(torch, d))) for i, (d, n) in enumerate(members)}
+    data = b"".join(chunks(tensors, base=base))
+    length = int.from_bytes(data[:8], "little")
+    assert (base + 8 + length) % 64 == 0
+    header = json.loads(data[8 : 8 + length])
+    assert set(header) == set(tensors) and len(data) == 8 + length + sum(t.array.nbytes for t in tensors.values())
+    for name, held in tensors.items():
+        begin, end = header[name]["data_offsets"]
+        assert begin % held.array.itemsize == 0
+        assert data[8 + length + begin : 8 + length + end] == held.array.tobytes()
+
+
+def test_tensors_in_a_zip_are_mapped_where_they_lie(tmp_path: Path) -> None:
+    path = tmp_path / "p.zip"
+    tensors = {"mask": tensor(3, dtype="uint8"), "a": tensor(5, 7), "b": tensor(2, dtype="float64")}
+    with path.open("wb") as raw, zipfile.ZipFile(raw, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("before.json", json.dumps(["x"] * 1000))
+        write_stored(archive, raw, "w.safetensors", lambda start: chunks(tensors, base=start))
+        archive.writestr("after.json", "{}")
+    with zipfile.ZipFile(path) as archive, path.open("rb") as raw:
+        assert archive.testzip() is None
+        start = data_start(raw, archive.getinfo("w.safetensors").header_offset)
+        assert set(safetensors.numpy.load(archive.read("w.safetensors"))) == set(tensors)
+    places = read_header(path, start)
+    assert min(p.offset for p in places.values()) % 64 == 0
+    store = WeightStore(tmp_path)
+    store.add(places)
+    for name, held in tensors.items():
+        got = store.get(name)
+        assert got.array.flags.aligned and got.array.dtype == held.array.dtype
+        np.testing.assert_array_equal(got.array, held.array)
+
+
+# -- the store
+
+
+def test_equal_tensors_are_kept_once(tmp_path: Path) -> None:
+    store = WeightStore(tmp_path)
+    a = store.hold(tensor(100))
+    assert store.hold(tensor(100)) == a and a in store and "nonsense" not in store
+    b = store.hold(tensor(100, seed=1))
+    places = store.flush("w")
+    assert set(places) == {a, b} and store.hold(tensor(100)) == a
+    assert store.flush("again") == {} and [f.name for f in tmp_path.iterdir()] == ["w.safetensors"]
+    assert (tmp_path / "w.safetensors").stat().st_size < 800 + 400
+
+
+def test_nothing_is_read_before_it_is_asked_for(tmp_path: Path) -> None:
+    writer = WeightStore(tmp_path)
+    key = writer.hold(tensor(10))
+    places = writer.flush("w")
+    store = WeightStore(tmp_path)
+    store.add(places)
+    (tmp_path / "w.safetensors").unlink()
+    assert key in store and store.locate([key, "other"]) == places == store.places()
+    with pytest.raises(ProjectError, match=r"w\.safetensors") as caught:
+        store.get(key)
+    assert caught.value.hint
+    with pytest.raises(ProjectError, match="missing"):
+        store.get("nowhere")
+
+
+def test_only_files_can_be_told_to_another_process(tmp_path: Path) -> None:
+    store = WeightStore(tmp_path)
+    key = store.hold(tensor(3))
+    assert store.locate([key]) == {} == store.places()
+    assert set(store.flush("w")) == set(store.locate([key])) == {key}
+
+
+def test_readers_may_write_without_being_seen(tmp_path: Path) -> None:
+    store = WeightStore(tmp_path)
+    mapped, held = store.hold(tensor(4)), None
+    store.flush("w")
+    held = store.hold(tensor(4, seed=1))
+    read, other = store.reader(), store.reader()
+    for key in (mapped, held):
+        read(key).array[:] = 9
+        assert (read(mapped).array == 9).all()  # one reader, one mapping
+        assert store.get(key).key() == key == other(key).key()
+    assert tensor_key(np.asarray(store.get(mapped).array), "float32") == mapped
+
+
+def test_adopting_finds_equal_values_in_files(tmp_path: Path) -> None:
+    same, other = tensor(3), tensor(3, seed=5)
+    file = tmp_path / "model.safetensors"
+    with file.open("wb") as handle:
+        write(handle, {"layer.weight": same, "unrelated": tensor(2)})
+    store = WeightStore(tmp_path / "work")
+    a, b = store.hold(same), store.hold(other)
+    store.adopt(read_header(file).values())
+    assert store.locate([a, b]) == {a: read_header(file)["layer.weight"]}
+    assert store.get(a).key() == a and store.get(b) is other
+    assert set(store.flush("w")) == {b}
+
+
+def test_replacing_a_file_keeps_what_only_it_held(tmp_path: Path) -> None:
+    """Saving over the opened project must not take away what undo can bring back."""
+    path = tmp_path / "p.safetensors"
+    old, new = tensor(4), tensor(4, seed=1)
+    with path.open("wb") as handle:
+        write(handle, {old.key(): old, new.key(): new})
+    store = WeightStore(tmp_path / "work")
+    store.add(read_header(path))
+    store.detach(path, {new.key()})
+    fresh = tmp_path / "fresh"
+    with fresh.open("wb") as handle:
+        write(handle, {"padding": tensor(50, seed=2), new.key(): new})
+    fresh.replace(path)
+    moved = read_header(path)
+    store.forget_file(path, moved)
+    assert store.get(old.key()).key() == old.key() and store.get(new.key()).key() == new.key()
+    assert store.locate([old.key(), new.key()]) == {new.key(): moved[new.key()]}
+    assert set(store.flush("w")) == {old.key()} and store.get(old.key()).key() == old.key()
+
+
+def test_places_elsewhere_stay(tmp_path: Path) -> None:
+    store = WeightStore(tmp_path)
+    key = store.hold(tensor(4))
+    place = store.flush("w")[key]
+    copy = tmp_path / "copy"
+    with copy.open("wb") as handle:
+        write(handle, {key: tensor(4)})
+    store.forget_file(copy, read_header(copy))
+    assert store.places() == {key: place}
+
+
+def test_a_full_disk_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    store = WeightStore(tmp_path / "file")
+    key = store.hold(tensor(4))
+    with pytest.raises(ProjectError, match="could not be kept"):
+        store.flush("w")
+    assert store.get(key).key() == key
+
+
+# -- damage
+
+
+@pytest.fixture
+def sound(tmp_path: Path) -> bytes:
+    path = tmp_path / "sound"
+    with path.open("wb") as handle:
+        write(handle, {"a": tensor(5, 7), "b": tensor(3, dtype="int64")})
+    return path.read_bytes()
+
+
+def refused(data: bytes, folder: Path) -> None:
+    path = folder / "cut.safetensors"
+    path.write_bytes(data)
+    with pytest.raises(ProjectError, match=r"cut\.safetensors holds no readable safetensors data") as caught:
+        read_header(path)
+    assert caught.value.hint
+
+
+def test_files_cut_anywhere_are_refused(sound: bytes, tmp_path: Path) -> None:
+    for length in [*range(0, 12), *range(12, len(sound), 7), len(sound) - 1]:
+        refused(sound[:length], tmp_path)
+
+
+HEADERS = [
+    "[]", "3", "null", '"x"', '{"a": []}', '{"a": null}', '{"a": {}}', "{" * 50_000, "\xff", '{"a":',
+    '{"a": {"dtype": "F32", "shape": [1], "data_offsets": [0, 8]}}',
+    '{"a": {"dtype": "F32", "shape": [-1, -2], "data_offsets": [0, 8]}}',
+    '{"a": {"dtype": "F32", "shape": [2], "data_offsets": [-8, 0]}}',
+    '{"a": {"dtype": "F32", "shape": [2], "data_offsets": [8, 0]}}',
+    '{"a": {"dtype": "F32", "shape": [2], "data_offsets": [0]}}',
+    '{"a": {"dtype": "F32", "shape": ["x"], "data_offsets": [0, 8]}}',
+    '{"a": {"dtype": "F32", "shape": 2, "data_offsets": [0, 8]}}',
+    '{"a": {"dtype": "F3", "shape": [2], "data_offsets": [0, 8]}}',
+    '{"a": {"dtype": "F32", "shape": [4611686018427387904, 4], "data_offsets": [0, 0]}}',
+    '{"a": {"dtype": "F32", "shape": [1e400], "data_offsets": [0, 8]}}',
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("header", HEADERS, ids=range(len(HEADERS)))
+def test_headers_that_lie_are_refused(header: str, tmp_path: Path) -> None:
+    text = header.encode("latin-1")
+    refused(len(text).to_bytes(8, "little") + text + bytes(64), tmp_path)
+
+
+def test_missing_files_and_folders_are_refused(tmp_path: Path) -> None:
+    for path in (tmp_path / "nothing", tmp_path):
+        with pytest.raises(ProjectError, match="no readable"):
+            read_header(path)
