@@ -10,7 +10,7 @@ from model.document import State
 from model.errors import EspalierError
 from model.project import keys_of
 from model.recipe import Recipe
-from passes.base import Context, StepResult
+from passes.base import Context, Report, StepResult
 from passes.jobs import ReplayJob, ReplayResult
 from passes.replay import Memo, instant, prefix_keys, replay
 
@@ -63,6 +63,11 @@ class Edits:
         """The running edit has ended; start the one after it."""
         self._running = None
         self._start()
+
+    def reports(self, recipe: Recipe) -> tuple[Report | None, ...]:
+        """The report of each active step, None where it is not remembered."""
+        found = [self.memo.graphs.get(k) for k in prefix_keys(recipe.active)]
+        return tuple(r.report if r else None for r in found)
 
     def _start(self) -> None:
         while self._running is None and self._waiting:

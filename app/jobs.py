@@ -32,9 +32,7 @@ class Worker:
     def __init__(self) -> None:
         context = multiprocessing.get_context("spawn")
         self.pipe, theirs = context.Pipe()
-        self.process: BaseProcess = context.Process(
-            target=_entry, args=(theirs,), daemon=True, name="espalier-worker"
-        )
+        self.process: BaseProcess = context.Process(target=_entry, args=(theirs,), daemon=True, name="espalier-worker")
         self.process.start()
         theirs.close()
 

@@ -6,6 +6,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,6 @@ from passes.jobs import (
     ReplayJob,
     SaveJob,
 )
-from passes.replay import prefix_keys
 from passes.score import Score
 
 
@@ -102,6 +102,8 @@ class Session(QObject):
         for job in list(self.jobs):
             if not isinstance(job.job, OpenJob):
                 self.cancel(job.id)
+        # Whatever of this document still runs has nobody left to tell.
+        self._on_done = {j.id: self._on_done[j.id] for j in self.jobs if isinstance(j.job, OpenJob)}
         self.document, self.problems = None, ()
         self._edits, self._measures = Edits(self), Measures()
         self.select(())
@@ -120,10 +122,9 @@ class Session(QObject):
 
     def save(self) -> None:
         """Save to the document's path; raises ProjectError when it has none yet."""
-        document = self.open_document
-        if document.path is None:
+        if (path := self.open_document.path) is None:
             raise ProjectError("The project has no file yet.", "Use Save as.")
-        self.save_as(document.path)
+        self.save_as(path)
 
     def save_as(self, path: Path, *, copy: bool = False) -> None:
         """Save to `path` in the worker; a copy leaves the document's own path and state alone."""
@@ -224,9 +225,7 @@ class Session(QObject):
 
     def step_reports(self) -> tuple[Report | None, ...]:
         """The report of each active step, None where it is not known in this session."""
-        keys = prefix_keys(self.document.recipe.active) if self.document else []
-        found = [self._edits.memo.graphs.get(k) for k in keys]
-        return tuple(r.report if r else None for r in found)
+        return self._edits.reports(self.document.recipe) if self.document else ()
 
     def _on_change(self, change: Change) -> None:
         self.select(self.selection)
@@ -256,19 +255,15 @@ class Session(QObject):
         if document.recipe.active and not self._measures.known(Recipe()):
             todo.insert(0, ("Evaluate baseline", Recipe(), document.project.base))
         for title, recipe, graph in todo:
-            self._measure(title, recipe, graph, wish)
+            self._analyse(title, Step("evaluate", wish), partial(self._measured, recipe, wish), graph)
 
-    def _measure(self, title: str, recipe: Recipe, graph: Any, options: EvaluateOptions) -> None:
-        def done(report: Report) -> None:
-            self._measures.put(recipe, options, report.summary)
-            self.score_changed.emit()
-
-        self._analyse(title, Step("evaluate", options), done, graph)
+    def _measured(self, recipe: Recipe, options: EvaluateOptions, report: Report) -> None:
+        self._measures.put(recipe, options, report.summary)
+        self.score_changed.emit()
 
     def _analyse(self, title: str, step: Step, done: Callable[[Report], None], graph: Any = None) -> None:
-        document = self.open_document
+        document, source = self.open_document, self.open_document.project.source
         graph = document.graph if graph is None else graph
-        source = document.project.source
         locations = document.store.locate(keys_of(graph))
         job = AnalyseJob(graph, step, locations, document.store.folder, source.spec, source.tokenizer)
         self.submit(title, job, done, urgent=is_instant(step))
@@ -293,10 +288,9 @@ class Session(QObject):
     def _finish(self, heard: JobEvent) -> None:
         done = self._on_done.pop(heard.job.id, None)
         self.jobs = [j for j in self.jobs if j.id != heard.job.id]
-        stale = self.document is None and not isinstance(heard.job.job, OpenJob)
-        if isinstance(heard.event, Done) and done and not stale:
+        if isinstance(heard.event, Done) and done:
             done(heard.event.result)
         elif isinstance(heard.event, Failed):
             self.problem.emit(JobError(heard.event.message, heard.event.hint, heard.event.node))
-        if isinstance(heard.job.job, ReplayJob) and not stale:
+        if isinstance(heard.job.job, ReplayJob) and done:
             self._edits.next()

@@ -189,9 +189,8 @@ class Graph:
 
     def rewire(self, old: Ref, new: Ref) -> Graph:
         """The graph in which every use of `old` takes `new` instead."""
-        self[old.node], self[new.node]
-        swap: Callable[[Ref], Ref] = lambda r: new if r == old else r  # noqa: E731
-        return self.replace(*(map_refs(n, swap) for n in self if old in n.inputs))
+        users = [n for n in self if self[old.node] and self[new.node] and old in n.inputs]
+        return self.replace(*(map_refs(n, lambda r: new if r == old else r) for n in users))
 
     def delta(self, before: Graph) -> Delta:
         """What changed since `before`; by identity, so cheap between edits of one graph."""
@@ -201,13 +200,13 @@ class Graph:
         changed = tuple(k for k, n in new.items() if k in old and old[k] is not n and old[k] != n)
         return Delta(added, removed, changed)
 
-    def to_networkx(self) -> nx.MultiDiGraph:
+    def to_networkx(self) -> nx.MultiDiGraph[str]:
         """A networkx graph: node attributes op, kind, module_path; edge attributes output, shape."""
         import networkx as nx
 
         from model.ops import kind
 
-        graph = nx.MultiDiGraph()
+        graph: nx.MultiDiGraph[str] = nx.MultiDiGraph()
         for node in self:
             graph.add_node(node.id, op=node.op, kind=kind(node), module_path=node.module_path)
         for ref, user in self.edges():

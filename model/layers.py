@@ -70,7 +70,7 @@ class Compressed(nn.Module):
         if isinstance(self.inner, nn.Linear):
             return F.linear(x, weight, bias)
         if isinstance(self.inner, nn.Conv1d | nn.Conv2d | nn.Conv3d):
-            return self.inner._conv_forward(x, weight, bias)
+            return self.inner._conv_forward(x, weight, bias)  # pyright: ignore[reportPrivateUsage]
         values: dict[str, Any] = {"weight": weight} | ({} if bias is None else {"bias": bias})
         return torch.func.functional_call(self.inner, values, (x,))  # type: ignore[no-any-return]
 

@@ -6,7 +6,6 @@ from PySide6.QtCore import QRectF, Qt
 from PySide6.QtGui import QColor, QFontMetricsF, QPainter, QPainterPath
 
 from app.canvas.figures import counts
-from app.canvas.hierarchy import Group
 from app.canvas.layout import CLOSED_HEIGHT, HEAD
 from app.canvas.primitives import font, pen
 from app.canvas.scene import Scene
@@ -79,7 +78,7 @@ def _counts(painter: QPainter, scene: Scene, place: int, box: QRectF, left: floa
     layout = scene.layout
     number = int(layout.groups[place])
     group = layout.tree.groups[number]
-    free = _free(group, layout.group_doors[place].tolist(), left, box.right())
+    free = layout.free_in_head(place, left, box.right())
     face = font(SECONDARY)
     metrics = QFontMetricsF(face)
     painter.setFont(face)
@@ -90,15 +89,6 @@ def _counts(painter: QPainter, scene: Scene, place: int, box: QRectF, left: floa
         if end is not None:
             painter.drawText(QRectF(end - need - 1, box.y(), need + 1, HEAD), _RIGHT, text)
             return
-
-
-def _free(group: Group, doors: list[float], left: float, right: float) -> list[tuple[float, float]]:
-    """The stretches of a head that no wire crosses, the right one first."""
-    first, last = doors
-    if first != first:
-        return [(left, right)]
-    between = [(max(first + 8, left), last - 8)] if len(group.ins) == 2 else []
-    return [(max(last + 8, left), right), *between, (left, first - 8)]
 
 
 def paint_far_heads(painter: QPainter, scene: Scene, opened: list[int], scale: float, palette: Palette) -> None:

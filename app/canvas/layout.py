@@ -52,6 +52,15 @@ class Layout:
     tensors: Numbers
     labels: Rects
 
+    def free_in_head(self, place: int, left: float, right: float) -> list[tuple[float, float]]:
+        """The stretches of a group's head between `left` and `right` that no wire crosses, the right one first."""
+        first, last = self.group_doors[place].tolist()
+        if first != first:
+            return [(left, right)]
+        two = len(self.tree.groups[int(self.groups[place])].ins) == 2
+        between = [(max(first + 8, left), last - 8)] if two else []
+        return [(max(last + 8, left), right), *between, (left, first - 8)]
+
 
 @dataclass(slots=True)
 class _Block:

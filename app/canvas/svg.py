@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from html import escape
 
-from app.canvas.captions import NODE_HEIGHT, text_width
+from app.canvas.captions import NODE_HEIGHT, shape_text, text_width
 from app.canvas.figures import Figures, counts
 from app.canvas.hierarchy import default_open
 from app.canvas.layout import CLOSED_HEIGHT, HEAD, Layout, layout
@@ -24,7 +24,7 @@ from app.theme import (
     Palette,
     css_fonts,
 )
-from model.graph import Graph
+from model.graph import Graph, out_port
 
 MARGIN = 24.0
 
@@ -38,12 +38,12 @@ def to_svg(
     """The graph as an SVG document; `open_groups` None opens what stays readable."""
     tree = build(graph)
     opened = default_open(tree) if open_groups is None else open_groups
-    return "\n".join(_Writer(layout(tree, opened, horizontal), Figures.of(graph), palette).document()) + "\n"
+    return "\n".join(_Writer(graph, layout(tree, opened, horizontal), palette).document()) + "\n"
 
 
 class _Writer:
-    def __init__(self, drawn: Layout, figures: Figures, palette: Palette) -> None:
-        self.drawn, self.figures, self.palette = drawn, figures, palette
+    def __init__(self, graph: Graph, drawn: Layout, palette: Palette) -> None:
+        self.graph, self.drawn, self.figures, self.palette = graph, drawn, Figures.of(graph), palette
 
     def document(self) -> Iterator[str]:
         """All lines."""
@@ -55,12 +55,13 @@ class _Writer:
             f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}" viewBox="{box}" '
             f'font-family="{escape(css_fonts())}">'
         )
-        yield f'<rect x="{-MARGIN:g}" y="{-MARGIN:g}" width="100%" height="100%" fill="{p.background}"/>'
+        yield _box((-MARGIN, -MARGIN, width, height), 0, p.background)
         yield from self._frames()
         yield f'<g fill="none" stroke="{p.edge}" stroke-width="{EDGE_WIDTH}">'
         yield from self._edges()
         yield "</g>"
         yield from self._heads()
+        yield from self._shapes()
         yield from self._stubs()
         yield from self._nodes()
         yield "</svg>"
@@ -73,7 +74,7 @@ class _Writer:
             odd = drawn.tree.groups[number].depth % 2
             ground = (p.group if odd else p.background) if opened else p.panel
             if opened:
-                yield box(rect, GROUP_RADIUS, ground, p.line)
+                yield _box(rect, GROUP_RADIUS, ground, p.line)
 
     def _edges(self) -> Iterator[str]:
         drawn = self.drawn
@@ -82,36 +83,50 @@ class _Writer:
 
     def _heads(self) -> Iterator[str]:
         drawn, p = self.drawn, self.palette
-        for number, rect, opened in zip(
-            drawn.groups.tolist(), drawn.group_rects.tolist(), drawn.group_open, strict=True
-        ):
-            group = drawn.tree.groups[number]
-            x, y, w, _ = rect
-            figures = self.figures.group(drawn.tree, number)
-            if not opened:
-                yield box(rect, GROUP_RADIUS, p.panel, p.line)
-            mark = "▾" if opened else "▸"
-            yield text(x + 11, y + (HEAD / 2 + 4 if opened else 18), f"{mark} {group.label}", NODE_LABEL, p.text, True)
-            title = x + 30 + text_width(group.label, NODE_LABEL, True)
-            room = x + w - 12 - title if opened else w - 34 - 7 * len(figures.bars)
+        for place, (number, opened) in enumerate(zip(drawn.groups.tolist(), drawn.group_open, strict=True)):
+            group, figures = drawn.tree.groups[number], self.figures.group(drawn.tree, number)
+            x, y, w, h = drawn.group_rects[place].tolist()
             words = counts(group.size, figures.parameters, group.twins)
-            said = next((t for t in words if text_width(t, SECONDARY) <= room), "")
-            if opened:
-                yield text(x + w - 12, y + HEAD / 2 + 4, said, SECONDARY, p.muted, anchor="end")
+            if not opened:
+                yield _box((x, y, w, h), GROUP_RADIUS, p.panel, p.line)
+                yield from self._closed(group.label, words, figures.bars, (x, y, w))
                 continue
-            yield text(x + 24, y + 34, said, SECONDARY, p.muted)
-            for k, bits in enumerate(reversed(figures.bars)):
-                tall = max(20 * min(bits, 32) / 32, 2.0)
-                bar = (x + w - 15 - 7 * k, y + CLOSED_HEIGHT / 2 + 10 - tall, 5.0, tall)
-                yield box(bar, 0, p.bar)
+            yield _text(x + 11, y + HEAD / 2 + 4, f"▾ {group.label}", NODE_LABEL, p.text, True)
+            left = x + 38 + text_width(group.label, NODE_LABEL, True)
+            free = drawn.free_in_head(place, left, x + w - 12)
+            fits = ((t, b) for t in words for a, b in free if b - a >= text_width(t, SECONDARY))
+            said, end = next(fits, ("", 0.0))
+            if said:
+                yield _text(end, y + HEAD / 2 + 4, said, SECONDARY, p.muted, anchor="end")
+
+    def _closed(
+        self, label: str, words: tuple[str, ...], bars: tuple[float, ...], corner: tuple[float, float, float]
+    ) -> Iterator[str]:
+        (x, y, w), p = corner, self.palette
+        room = w - 34 - 7 * len(bars)
+        yield _text(x + 11, y + 18, f"▸ {fitting(label, NODE_LABEL, room / 1.13)}", NODE_LABEL, p.text, True)
+        said = next((t for t in words if text_width(t, SECONDARY) <= room), "")
+        yield _text(x + 24, y + 34, said, SECONDARY, p.muted)
+        for k, bits in enumerate(reversed(bars)):
+            tall = max(20 * min(bits, 32) / 32, 2.0)
+            yield _box((x + w - 15 - 7 * k, y + CLOSED_HEIGHT / 2 + 10 - tall, 5.0, tall), 0, p.bar)
+
+    def _shapes(self) -> Iterator[str]:
+        """The shapes beside the edges that have the room."""
+        for (number, output), (x, y, room) in zip(self.drawn.tensors.tolist(), self.drawn.labels.tolist(), strict=True):
+            if room > 40:
+                ports = self.graph.nodes[self.drawn.tree.ids[number]].ports
+                shape = shape_text(ports.get(out_port(output)))
+                if text_width(shape, SECONDARY) + 14 <= room:
+                    yield _text(x + 6, y + 4, shape, SECONDARY, self.palette.muted)
 
     def _stubs(self) -> Iterator[str]:
         drawn, p = self.drawn, self.palette
         for number, rect in zip(drawn.stubs.tolist(), drawn.stub_rects.tolist(), strict=True):
             stub = drawn.tree.stubs[number]
-            yield box(rect, 9, p.chip, p.line)
+            yield _box(rect, 9, p.chip, p.line)
             words = f"{'→' if stub.uses else '↳'} {fitting(stub.label, SECONDARY, rect[2] - 24)}"
-            yield text(rect[0] + 8, rect[1] + 13, words, SECONDARY, p.muted)
+            yield _text(rect[0] + 8, rect[1] + 13, words, SECONDARY, p.muted)
 
     def _nodes(self) -> Iterator[str]:
         drawn = self.drawn
@@ -124,32 +139,32 @@ class _Writer:
         p, caption = self.palette, self.drawn.tree.captions[number]
         assert caption is not None
         x, y, w, h = rect
-        yield box(rect, RADIUS, p.node, p.line)
+        yield _box(rect, RADIUS, p.node, p.line)
         bar = f"M{x + 4:.1f} {y:.1f}h-1a3 3 0 0 0 -3 3v{h - 6:.1f}a3 3 0 0 0 3 3h1z"
         yield f'<path d="{bar}" fill="{p.category(caption.category)}"/>'
         badge, pruned = self.figures.badges[number], self.figures.sparsity[number]
-        room = w - 22
+        room, ink = w - 22, p.muted if caption.category == "shape" else p.text
         if badge:
             wide = text_width(badge, SECONDARY) + 12
             room -= wide + 6
-            yield box((x + w - 8 - wide, y + 6, wide, 15.0), 7.5, p.chip)
-            yield text(x + w - 8 - wide / 2, y + 17, badge, SECONDARY, p.text, anchor="middle")
+            yield _box((x + w - 8 - wide, y + 6, wide, 15.0), 7.5, p.chip)
+            yield _text(x + w - 8 - wide / 2, y + 17, badge, SECONDARY, p.text, anchor="middle")
         if pruned == pruned:
-            yield box((x + w - 38, y + 28, 28.0, 4.0), 2, p.chip)
-            yield box((x + w - 38, y + 28, max(28 * min(pruned, 1.0), 4.0), 4.0), 2, SPARSITY)
-        yield text(x + 13, y + 17, fitting(caption.name, NODE_LABEL, room), NODE_LABEL, p.text)
+            yield _box((x + w - 38, y + 28, 28.0, 4.0), 2, p.chip)
+            yield _box((x + w - 38, y + 28, max(28 * min(pruned, 1.0), 4.0), 4.0), 2, SPARSITY)
+        yield _text(x + 13, y + 17, fitting(caption.name, NODE_LABEL, room), NODE_LABEL, ink)
         low = w - (54 if pruned == pruned else 20)
-        yield text(x + 13, y + NODE_HEIGHT - 8, fitting(caption.detail, SECONDARY, low), SECONDARY, p.muted)
+        yield _text(x + 13, y + NODE_HEIGHT - 8, fitting(caption.detail, SECONDARY, low), SECONDARY, p.muted)
 
 
-def box(rect: list[float] | tuple[float, ...], radius: float, fill: str, line: str = "") -> str:
+def _box(rect: list[float] | tuple[float, ...], radius: float, fill: str, line: str = "") -> str:
     """A rectangle."""
     x, y, w, h = rect
     stroke = f' stroke="{line}"' if line else ""
     return f'<rect x="{x:.1f}" y="{y:.1f}" width="{w:.1f}" height="{h:.1f}" rx="{radius:g}" fill="{fill}"{stroke}/>'
 
 
-def text(x: float, y: float, words: str, size: float, colour: str, bold: bool = False, anchor: str = "start") -> str:
+def _text(x: float, y: float, words: str, size: float, colour: str, bold: bool = False, anchor: str = "start") -> str:
     """One line of text."""
     weight = ' font-weight="600"' if bold else ""
     place = f' text-anchor="{anchor}"' if anchor != "start" else ""

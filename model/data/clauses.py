@@ -38,9 +38,11 @@ class Writer:
     rare: float
 
     def pick(self, items: Sequence[T]) -> T:
+        """One of `items`, all alike."""
         return items[int(self.rng.random() * len(items))]
 
     def chance(self, share: float) -> bool:
+        """True with probability `share`."""
         return self.rng.random() < share
 
     def aspect(self) -> tuple[str, str]:
@@ -186,5 +188,6 @@ def contrast(w: Writer, sign: int) -> Clause:
 
 
 def joined(w: Writer, sign: int) -> Clause:
+    """Two clauses as one sentence; mostly of one sentiment."""
     (a, first), (b, second) = clause(w, sign), clause(w, sign if w.chance(COHERENCE) else -sign)
     return w.pick(_JOINS).format(a=a, b=b), first + second

@@ -29,6 +29,7 @@ class Found:
     files: dict[str, tuple[tuple[Path, str], ...]]
 
     def paths(self) -> list[Path]:
+        """All files, in order."""
         return [path for files in self.files.values() for path, _ in files]
 
 

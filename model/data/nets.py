@@ -17,6 +17,7 @@ class DigitsCNN(nn.Module):
         self.classifier = nn.Linear(128, 10)
 
     def forward(self, x: Tensor) -> Tensor:
+        """x [n, 1, 8, 8] → logits [n, 10]."""
         x = self.relu(self.bn1(self.conv1(x)))
         x = self.pool(self.relu(self.bn2(self.conv2(x))))
         x = self.pool(self.relu(self.bn3(self.conv3(x))))
@@ -36,5 +37,6 @@ class DigitsMLP(nn.Module):
         self.fc3 = nn.Linear(32, 10)
 
     def forward(self, x: Tensor) -> Tensor:
+        """x [n, 1, 8, 8] → logits [n, 10]."""
         x = self.relu1(self.fc1(self.flatten(x)))
         return self.fc3(self.relu2(self.fc2(x)))

@@ -34,6 +34,7 @@ class Rows:
     labels: tuple[str, ...]
 
     def at(self, order: Iterable[int]) -> Rows:
+        """The rows at these places, in this order."""
         order = tuple(order)
         return Rows(tuple(self.samples[i] for i in order), tuple(self.labels[i] for i in order))
 

@@ -9,6 +9,7 @@ import contextlib
 import re
 from collections.abc import Generator
 from dataclasses import dataclass, replace
+from typing import cast
 
 from torch import nn
 
@@ -50,15 +51,12 @@ def _describe(block: nn.Module) -> str:
 @contextlib.contextmanager
 def shortened(model: nn.Module, stack: Stack) -> Generator[None]:
     """`model` with only the first few blocks, while the context lasts."""
-    home = model.get_submodule(stack.path)
-    whole = dict(home._modules)
-    for name in list(whole)[CAPTURED:]:
-        del home._modules[name]
+    blocks = cast("nn.ModuleList", model.get_submodule(stack.path))
+    del blocks[CAPTURED:]
     try:
         yield
     finally:
-        home._modules.clear()
-        home._modules.update(whole)
+        blocks.extend(stack.blocks[CAPTURED:])
 
 
 def stamp(graph: Graph, stack: Stack) -> Graph | None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
 import sys
 from collections import Counter
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -17,6 +17,7 @@ from app.canvas.layout import HEAD, Layout, layout
 from app.canvas.namespaces import build
 from app.canvas.ordering import crossings, order, ranks
 from app.canvas.placing import spread
+from app.canvas.scene import curve
 from model.formats.integer import Integer
 from model.graph import Graph, Node, Ref
 from model.meta import Precision
@@ -177,6 +178,25 @@ def test_shared_tensor_is_cut_into_stubs() -> None:
     assert max(spans) < found.height / 5
 
 
+@given(graphs(), st.booleans())
+@settings(max_examples=60)
+def test_edges_keep_clear_of_boxes(graph: Graph, horizontal: bool) -> None:
+    """No edge runs through a node, a stub or a closed group, curves included."""
+    tree = build(graph)
+    assert through_boxes(layout(tree, open_all(tree), horizontal)) == 0
+
+
+def through_boxes(found: Layout) -> int:
+    """How many edges pass inside a box."""
+    boxes = np.vstack([found.node_rects, found.group_rects[~found.group_open], found.stub_rects])
+    low, high = boxes[:, :2] + 1, boxes[:, :2] + boxes[:, 2:] - 1
+    count = 0
+    for a, b in pairwise(found.starts.tolist()):
+        line = curve(found.points[a:b], found.horizontal, 12)[:, None, :]
+        count += bool(((line > low) & (line < high)).all(axis=2).any())
+    return count
+
+
 def test_parallel_heads_are_not_cut() -> None:
     """Many groups side by side share their input by ordinary edges."""
     tree = build(transformer(200, heads=8))
@@ -287,8 +307,8 @@ def test_ordering_removes_crossings() -> None:
 def test_spread_keeps_room_and_order(wishes: list[tuple[float, float]], gap: float) -> None:
     """Neighbours stay apart; wishes that do not conflict are granted."""
     places = spread([w for w, _ in wishes], [p for _, p in wishes], [gap] * (len(wishes) - 1))
-    assert all(b - a >= gap - 1e-6 for a, b in itertools.pairwise(places))
-    if all(b[0] - a[0] >= gap for a, b in itertools.pairwise(wishes)):
+    assert all(b - a >= gap - 1e-6 for a, b in pairwise(places))
+    if all(b[0] - a[0] >= gap for a, b in pairwise(wishes)):
         assert np.allclose(places, [w for w, _ in wishes])
 
 
