@@ -26,8 +26,8 @@ class Board(Protocol):
         """Select what the rubber band encloses."""
         ...
 
-    def update(self) -> None:
-        """Show the next frame."""
+    def moved(self) -> None:
+        """Show what the camera sees now."""
         ...
 
 
@@ -67,7 +67,7 @@ class Pan(Gesture):
         delta = spot - self.last
         self.last = spot
         self.board.camera.pan(delta.x(), delta.y())
-        self.board.update()
+        self.board.moved()
 
     def end(self, spot: QPointF) -> None:
         """A click if nothing moved."""
@@ -78,7 +78,7 @@ class Pan(Gesture):
         """Back to where the picture was."""
         self.board.camera.x, self.board.camera.y = self.home
         self.moved = True
-        self.board.update()
+        self.board.moved()
 
 
 class RubberBand(Gesture):

@@ -161,10 +161,10 @@ class Sheet(Input):
         self.chrome.show(True)
         self._recolour()
         self.tiles.clear()
+        self.moved()
         after, self._after, self._anchor = self._after, [], None
         for step in after:
             step()
-        self.moved()
         self.tell_place()
 
     def mark(self) -> None:

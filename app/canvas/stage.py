@@ -33,7 +33,7 @@ class Stage(QWidget):
         self.waiting = False
         self.kit = Painter(palette)
         self.tiles = Tiles(self.kit)
-        self._zooming = False
+        self._zooming = self._first_look = False
         self._rest = QTimer(self, singleShot=True, interval=REST)
         self._rest.timeout.connect(self._rested)
         self._again = QTimer(self, singleShot=True, interval=0)
@@ -50,6 +50,7 @@ class Stage(QWidget):
     def moved(self, zooming: bool = False) -> None:
         """The camera has moved: show it, and do the rest once it stands still."""
         self._zooming = zooming or (self._zooming and self._rest.isActive())
+        self._first_look = False
         self._rest.start()
         self.update()
 
@@ -117,6 +118,7 @@ class Stage(QWidget):
                 self.camera.x, self.camera.y = x - self.width() / 2 / self.camera.scale, -56 / self.camera.scale
             self._keep_inside(across)
         self.moved()
+        self._first_look = True
 
     def _keep_inside(self, across: float) -> None:
         """Do not look past the sides while there is graph to see."""
@@ -170,7 +172,10 @@ class Stage(QWidget):
             painter.end()
 
     def resizeEvent(self, event: QResizeEvent) -> None:
+        """Until somebody moves the view, the first look follows the size of the widget."""
         self.chrome.arrange()
+        if self._first_look:
+            self.start_look()
         super().resizeEvent(event)
 
     def render(self, path: str, size: tuple[int, int]) -> bool:

@@ -131,7 +131,7 @@ class _Writer:
     def _nodes(self) -> Iterator[str]:
         drawn = self.drawn
         for number, rect in zip(drawn.nodes.tolist(), drawn.node_rects.tolist(), strict=True):
-            yield f'<g id="{escape(drawn.tree.ids[number], quote=True)}">'
+            yield f'<g id="{_clean(drawn.tree.ids[number])}">'
             yield from self._node(number, rect)
             yield "</g>"
 
@@ -168,7 +168,12 @@ def _text(x: float, y: float, words: str, size: float, colour: str, bold: bool =
     """One line of text."""
     weight = ' font-weight="600"' if bold else ""
     place = f' text-anchor="{anchor}"' if anchor != "start" else ""
-    return f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size:g}" fill="{colour}"{weight}{place}>{escape(words)}</text>'
+    return f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size:g}" fill="{colour}"{weight}{place}>{_clean(words)}</text>'
+
+
+def _clean(words: str) -> str:
+    """Escaped, and without the characters that XML does not allow."""
+    return escape("".join(c for c in words if c >= " " and c not in "\ufffe\uffff"), quote=True)
 
 
 def fitting(words: str, size: float, width: float) -> str:

@@ -462,6 +462,21 @@ def test_hover_shows_the_shape(canvas: GraphCanvas, qtbot: QtBot) -> None:
     assert canvas.marks.hover_edge is None
 
 
+def test_first_look_follows_the_size_until_the_view_is_moved(qtbot: QtBot) -> None:
+    """A graph that arrives before the window has its size is still seen from its beginning."""
+    canvas = GraphCanvas()
+    qtbot.addWidget(canvas)
+    canvas.set_graph(transformer(60))
+    canvas.resize(900, 600)
+    canvas.show()
+    settle(qtbot, canvas)
+    assert canvas.rect().contains(spot(canvas, "input_ids"))
+    canvas.zoom_by(0.5)
+    scale = canvas.camera.scale
+    canvas.resize(800, 500)
+    assert canvas.camera.scale == scale
+
+
 def test_stub_leads_to_its_other_end(qtbot: QtBot) -> None:
     """A click on the tag of a shared tensor selects and shows its source; on the source's tag, all users."""
     canvas = GraphCanvas()
