@@ -13,7 +13,7 @@ from PySide6.QtCore import QObject, Qt, Signal
 
 from app.canvas.colouring import by_kind
 from app.canvas.figures import Figures
-from app.canvas.hierarchy import Cancelled, Hierarchy, default_open
+from app.canvas.hierarchy import Hierarchy, default_open
 from app.canvas.layout import layout
 from app.canvas.namespaces import build
 from app.canvas.scene import Scene
@@ -65,6 +65,7 @@ class Relayout(QObject):
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self._pool: ThreadPoolExecutor | None = None
+        self._future: Future[Scene] | None = None
         self._stop = threading.Event()
         self._done.connect(self._receive, Qt.ConnectionType.QueuedConnection)
 
@@ -81,17 +82,18 @@ class Relayout(QObject):
             return
         self._stop = threading.Event()
         self._pool = ThreadPoolExecutor(1, "canvas layout")
-        self._pool.submit(wish.carry_out, self._stop.is_set).add_done_callback(self._done.emit)
+        self._future = self._pool.submit(wish.carry_out, self._stop.is_set)
+        self._future.add_done_callback(self._done.emit)
 
     def stop(self) -> None:
         """Cancel what runs, and wait the moment until it has seen it."""
         self._stop.set()
+        self._future = None
         if self._pool is not None:
             self._pool.shutdown()
             self._pool = None
 
     def _receive(self, future: Future[Scene]) -> None:
-        if isinstance(future.exception(), Cancelled) or self._stop.is_set():
-            return
-        self.stop()
-        self.arrived.emit(future.result())
+        if future is self._future:  # an older one may have ended just before it was told to stop
+            self.stop()
+            self.arrived.emit(future.result())

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import random
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -362,6 +363,62 @@ def test_large_graphs_arrive_later(qtbot: QtBot) -> None:
     assert canvas.scene is not None
     canvas.set_graph(None)
     assert canvas.scene is None and not canvas._relayout.busy
+
+
+def test_late_layout_of_an_older_graph_is_dropped(qtbot: QtBot) -> None:
+    """A layout that ended just before a newer graph came does not take its place."""
+    canvas = GraphCanvas()
+    qtbot.addWidget(canvas)
+    canvas.set_graph(transformer(1500))
+    older = canvas._relayout._future
+    assert older is not None
+    older.result()
+    canvas.set_graph(transformer(700))
+    settle(qtbot, canvas)
+    assert canvas.scene and canvas.scene.graph is canvas.graph
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_random_use_never_fails(qtbot: QtBot, seed: int) -> None:
+    """Whatever is done in whatever order, the canvas shows the last graph and never raises."""
+    chance = random.Random(seed)
+    canvas = GraphCanvas()
+    qtbot.addWidget(canvas)
+    canvas.resize(600, 400)
+    canvas.show()
+    graphs = (transformer(40), transformer(120, mask=True), transformer(800), None)
+
+    def ids() -> list[str]:
+        known = list(canvas.graph.nodes) if canvas.graph else ["none"]
+        return chance.sample(known, min(3, len(known)))
+
+    def edit() -> None:
+        if canvas.graph:
+            canvas.set_graph(with_precision(canvas.graph, ids()[0]))
+
+    acts: tuple[Callable[[], object], ...] = (
+        lambda: canvas.set_graph(chance.choice(graphs)),
+        edit,
+        lambda: canvas.click(QPointF(chance.randint(0, 599), chance.randint(0, 399)), chance.random() < 0.5),
+        lambda: canvas.hover(QPointF(chance.randint(0, 599), chance.randint(0, 399))),
+        lambda: qtbot.keyClick(canvas, chance.choice(list(canvas.WAYS))),
+        canvas.open_all,
+        canvas.close_all,
+        lambda: canvas.select(ids(), reveal=True),
+        lambda: canvas.set_mode(chance.choice(["bits", "kind", "overlay"])),
+        lambda: canvas.set_overlay("x", chance.choice([None, {i: chance.random() for i in ids()}])),
+        lambda: canvas.set_horizontal(chance.random() < 0.5),
+        lambda: canvas.set_show_scalars(chance.random() < 0.5),
+        lambda: canvas.restore(canvas.view_state()),
+        lambda: canvas.zoom_by(chance.choice([0.3, 3])),
+        lambda: canvas.set_problems(dict.fromkeys(ids(), "a problem")),
+        canvas.repaint,
+        QApplication.processEvents,
+    )
+    for _ in range(80):
+        chance.choice(acts)()
+    settle(qtbot, canvas)
+    assert (canvas.scene.graph if canvas.scene else None) is canvas.graph
 
 
 def test_high_dpi_tiles(canvas: GraphCanvas, qtbot: QtBot) -> None:
