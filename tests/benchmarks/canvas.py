@@ -9,7 +9,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import date
 from pathlib import Path
 
@@ -25,16 +25,6 @@ from tests.benchmarks.synthetic import transformer
 
 SIZE = (1600, 900)
 MACHINE = "2-core x86-64 VM"
-
-
-def frames(app: QApplication, canvas: GraphCanvas, steps: Iterator[None]) -> list[float]:
-    """CPU ms of each step with its paint, then of the frames until the picture is final."""
-    found: list[float] = []
-    for _ in steps:
-        start = time.process_time()
-        canvas.repaint()
-        found.append((time.process_time() - start) * 1e3)
-    return found
 
 
 def stepping(canvas: GraphCanvas, act: Callable[[int], None], count: int) -> list[float]:
