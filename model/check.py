@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from model.graph import Graph, Ref
+from model.meta import Dim
 from model.ops import quantisable
 
 
@@ -112,10 +113,14 @@ def _choices_have_ports(graph: Graph) -> Iterator[Problem]:
 
 
 def _symbols_known(graph: Graph) -> Iterator[Problem]:
+    sound: set[tuple[Dim, ...]] = set()
     for node in graph:
         for port, meta in node.ports.items():
+            if meta.shape in sound:
+                continue
             try:
                 meta.sizes(graph.symbols)
+                sound.add(meta.shape)
             except (KeyError, ValueError, ZeroDivisionError) as error:
                 yield Problem(node.id, f"{node.id}.{port} has a shape that cannot be evaluated ({error}).")
 
