@@ -52,7 +52,7 @@ def _read(path: Path) -> Mapping[str, Any]:
         data: Any = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
     except FileNotFoundError as error:
         raise OptionsError(f"There is no recipe {str(path)!r}.", "Give the path of a TOML or JSON file.") from error
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise OptionsError(f"{path.name} cannot be read: {error}", "Write TOML or JSON.") from error
     if not isinstance(data, Mapping):
         raise OptionsError(f"{path.name} holds no table.", "Write {steps = [...]} or pass names with options.")
@@ -118,6 +118,9 @@ def _lab_rule(select: Select, entry: Json, path: str) -> Rule | None:
     if not isinstance(entry, Mapping):
         raise OptionsError(f"{path} is {entry!r}.", "Write {config = {name = …}}.")
     entry = cast("Mapping[str, Any]", entry)
+    for key in entry:
+        if key != "config" and ("config" in entry or "name" not in entry):
+            raise OptionsError(f"{join(path, str(key))} is not an option.", nearest(str(key), ["config", "name"]))
     config = entry.get("config", entry)
     if not isinstance(config, Mapping):
         raise OptionsError(f"{join(path, 'config')} is {config!r}.", "Write a table.")
@@ -130,12 +133,14 @@ def _lab_rule(select: Select, entry: Json, path: str) -> Rule | None:
 
 def lab_formats(config: Mapping[str, Any], path: str) -> dict[str, Format | None]:
     """{"name": "integer", "data_in_width": 8, …} → format per port; name None → every port float."""
+    if config and "name" not in config:
+        raise OptionsError(f"{join(path, 'name')} is missing.", "Write name = …, the format of the widths beside it.")
     name = config.get("name")
     if name is None:
-        return dict.fromkeys(PORTS) if "name" in config else {}
-    if name not in FORMATS:
+        return dict.fromkeys(PORTS) if config else {}
+    if not isinstance(name, str) or name not in FORMATS:
         raise OptionsError(f"{join(path, 'name')} is {name!r}.", nearest(str(name), FORMATS))
-    fields_ = tuple(f.name for f in fields(FORMATS.get(str(name))))
+    fields_ = tuple(f.name for f in fields(FORMATS.get(name)))
     keys = {f"{p}_{f}": (p, f) for p in PORTS for f in fields_}
     values: dict[str, dict[str, Any]] = {}
     for key, value in config.items():
@@ -145,7 +150,7 @@ def lab_formats(config: Mapping[str, Any], path: str) -> dict[str, Format | None
             raise OptionsError(f"{join(path, key)} is not an option of {name}.", nearest(key, keys))
         port, field = keys[key]
         values.setdefault(port, {})[field] = value
-    return {p: decode_format({"name": str(name), **v}, path) for p, v in values.items()}
+    return {p: decode_format({"name": name, **v}, path) for p, v in values.items()}
 
 
 # -- the labs' prune dict
@@ -169,10 +174,10 @@ def _lab_prune(data: Mapping[str, Any], path: str) -> PruneOptions:
             raise OptionsError(f"{join(path, 'weight')}.{key} is not an option.", nearest(key, known))
     values = dict(entry)
     if "method" in values:
-        if values["method"] not in LAB_METHODS:
-            raise OptionsError(f"{join(path, 'weight.method')} is {values['method']!r}.",
-                               nearest(str(values["method"]), LAB_METHODS))  # fmt: skip
-        values["method"] = LAB_METHODS[values["method"]]
+        method = str(values["method"])
+        if method not in LAB_METHODS:
+            raise OptionsError(f"{join(path, 'weight.method')} is {values['method']!r}.", nearest(method, LAB_METHODS))
+        values["method"] = LAB_METHODS[method]
     try:
         return cast("PruneOptions", decode(PruneOptions, values, join(path, "weight")))
     except EspalierError as error:
