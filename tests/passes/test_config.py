@@ -1,0 +1,245 @@
+"""Recipes as people write them: the labs' dicts, our own form, TOML and JSON; typos are named with their path."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from model.errors import EspalierError, FormatError, OptionsError
+from model.formats.integer import Integer
+from model.recipe import Recipe, Step
+from passes.base import NoOptions
+from passes.config import decode_options, lab_formats, load_recipe, recipe_to_dict
+from passes.select import Select
+from passes.transform.prune import PruneOptions
+from passes.transform.quantize import QuantizeOptions, Rule
+from tests.strategies import json_values, recipes
+
+INT84 = {"name": "integer", "data_in_width": 8, "data_in_frac_width": 4, "weight_width": 8, "weight_frac_width": 4,
+         "bias_width": 8, "bias_frac_width": 4}  # fmt: skip
+TUTORIAL_3 = {"by": "type", "default": {"config": {"name": None}}, "linear": {"config": INT84}}
+TUTORIAL_4 = {"weight": {"sparsity": 0.5, "method": "l1-norm", "scope": "local"},
+              "activation": {"sparsity": 0.0, "method": "l1-norm", "scope": "local"}}  # fmt: skip
+PORTS = {p: Integer(8, 4) for p in ("data_in", "weight", "bias")}
+LINEAR = Rule(Select("type", ("linear",)), PORTS)  # type: ignore[arg-type]
+
+
+# -- the labs' dicts
+
+
+def test_tutorial_3() -> None:
+    assert decode_options("quantize", TUTORIAL_3) == QuantizeOptions((LINEAR,))
+
+
+def test_tutorial_4() -> None:
+    assert decode_options("prune", TUTORIAL_4) == PruneOptions(0.5, "l1", "local")
+    random = {"weight": {"sparsity": 0.25, "method": "random", "scope": "global"}}
+    assert decode_options("prune", random) == PruneOptions(0.25, "random", "global")
+
+
+@pytest.mark.parametrize("quantize", ["quantize_transform_pass", "quantize"])
+@pytest.mark.parametrize("prune", ["prune_transform_pass", "prune"])
+def test_a_pipeline_by_either_name(quantize: str, prune: str) -> None:
+    recipe = load_recipe({quantize: TUTORIAL_3, prune: TUTORIAL_4}, seed=9)
+    assert recipe == Recipe((Step("quantize", QuantizeOptions((LINEAR,)), 9), Step("prune", PruneOptions(0.5), 9)))
+
+
+@pytest.mark.parametrize("by, ours", [*((b, b) for b in ("type", "name", "regex", "module")), ("regex_name", "regex")])
+def test_by_is_the_selection(by: str, ours: Any) -> None:
+    options = decode_options("quantize", {"by": by, "bert_encoder": {"config": INT84}})
+    assert options.rules[0].select == Select(ours, ("bert_encoder",))
+
+
+def test_the_default_comes_first_and_what_is_named_wins() -> None:
+    four, eight = ({"config": {"name": "integer", "weight_width": w}} for w in (4, 8))
+    data = {"by": "type", "conv2d": {"config": {"name": None}}, "default": four, "linear": eight}
+    rules = decode_options("quantize", data).rules
+    assert rules[0] == Rule(Select("all"), {"weight": Integer(4, 4)})
+    assert rules[1] == Rule(Select("type", ("conv2d",)), dict.fromkeys(("data_in", "weight", "bias", "data_out")))
+    assert rules[2] == Rule(Select("type", ("linear",)), {"weight": Integer(8, 4)})
+
+
+def test_config_may_be_left_out() -> None:
+    assert decode_options("quantize", {"by": "type", "linear": INT84}) == QuantizeOptions((LINEAR,))
+
+
+def test_keys_are_port_and_parameter() -> None:
+    config = {"name": "integer", "data_in_width": 4, "data_out_frac_width": 7, "weight_signed": False}
+    want = {"data_in": Integer(4, 4), "data_out": Integer(8, 7), "weight": Integer(8, 4, False)}
+    assert lab_formats(config, "") == want
+    assert lab_formats({"name": "integer", "bias_rounding": "floor"}, "") == {"bias": Integer(8, 4, True, "floor")}
+
+
+OURS = {"steps": [{"pass": "prune", "options": {"sparsity": 0.3, "select": {"by": "all"}}}]}
+THEIRS = {"quantize_transform_pass": TUTORIAL_3, "prune_transform_pass": TUTORIAL_4}
+
+
+@pytest.mark.parametrize("data", [OURS, THEIRS])
+def test_the_callers_dict_is_left_alone(data: dict[str, Any]) -> None:
+    kept = copy.deepcopy(data)
+    first, second = load_recipe(data), load_recipe(data)
+    assert data == kept and json.dumps(data) == json.dumps(kept) and first == second
+
+
+# -- our own form
+
+STEPS = Recipe((
+    Step("quantize", QuantizeOptions((LINEAR, Rule(Select("regex", ("head$",)), {"weight": None})))),
+    Step("prune", PruneOptions(0.3, "random", "global", Select("name", ("a", "b"))), seed=4, enabled=False),
+    Step("remove_dropout", NoOptions()),
+))  # fmt: skip
+
+TOML = """
+[[steps]]
+pass = "quantize"
+[[steps.options.rules]]
+select = {by = "type", values = ["linear"]}
+formats = {data_in = "integer(width=8, frac_width=4)", weight = {name = "integer", width = 8}, bias = "integer"}
+[[steps.options.rules]]
+select = {by = "regex", values = ["head$"]}
+[steps.options.rules.formats]
+
+[[steps]]
+pass = "prune"
+seed = 4
+enabled = false
+options = {sparsity = 0.3, method = "random", scope = "global", select = {by = "name", values = ["a", "b"]}}
+
+[[steps]]
+pass = "remove_dropout"
+"""
+
+
+def test_recipes_in_toml(tmp_path: Path) -> None:
+    path = tmp_path / "recipe.toml"
+    path.write_text(TOML)
+    recipe = load_recipe(path)
+    assert recipe.steps[0] == Step("quantize", QuantizeOptions((LINEAR, Rule(Select("regex", ("head$",)), {}))))
+    assert recipe.steps[1:] == STEPS.steps[1:]
+
+
+def test_recipes_in_json(tmp_path: Path) -> None:
+    path = tmp_path / "recipe.json"
+    path.write_text(json.dumps(recipe_to_dict(STEPS)))
+    assert load_recipe(path) == load_recipe(str(path)) == STEPS
+    path.write_text(json.dumps({"prune_transform_pass": TUTORIAL_4}))
+    assert load_recipe(path, seed=3) == Recipe((Step("prune", PruneOptions(0.5), 3),))
+
+
+@given(recipes)
+@settings(derandomize=True, max_examples=60)
+def test_any_recipe_round_trips(recipe: Recipe) -> None:
+    assert load_recipe(json.loads(json.dumps(recipe_to_dict(recipe)))) == recipe
+
+
+def test_seeds_are_for_steps_that_name_none() -> None:
+    recipe = load_recipe({"steps": [{"pass": "remove_dropout"}, {"pass": "remove_dropout", "seed": 0}]}, seed=7)
+    assert [s.seed for s in recipe.steps] == [7, 0]
+
+
+# -- what is wrong
+
+
+def wrong(data: Any) -> EspalierError:
+    with pytest.raises((OptionsError, FormatError)) as caught:
+        load_recipe(data)
+    assert caught.value.hint
+    return caught.value
+
+
+def lab(**linear: Any) -> dict[str, Any]:
+    return {"quantize_transform_pass": {"by": "type", "linear": linear}}
+
+
+Q = "quantize_transform_pass"
+
+
+@pytest.mark.parametrize(
+    "data, path, hint",
+    [
+        (lab(config={**INT84, "data_in_widht": 8}), f"{Q}.linear.config.data_in_widht", "data_in_width"),
+        (lab(config={"name": "integr"}), f"{Q}.linear.config.name", "integer"),
+        (lab(config={"name": ["integer"]}), f"{Q}.linear.config.name", "integer"),
+        (lab(config={"name": "integer", "weight_width": 99}), f"{Q}.linear.config", "from 1 to 32"),
+        (lab(config={"name": "integer", "weight_width": "8"}), f"{Q}.linear.config", "from 1 to 32"),
+        (lab(config=8), f"{Q}.linear.config", "table"),
+        (lab(config={"weight_width": 8}), f"{Q}.linear.config.name", "name"),
+        (lab(confg=INT84), f"{Q}.linear.confg", "config"),
+        (lab(config=INT84, configs=INT84), f"{Q}.linear.configs", "config"),
+        ({Q: {"by": "type", "linear": "integer"}}, f"{Q}.linear", "config"),
+        ({Q: {"by": "kind"}}, f"{Q}.by", "type"),
+        ({Q: {"by": ["type"]}}, f"{Q}.by", "type"),
+        ({Q: {"by": "regex", "(": {"config": INT84}}}, "'('", "Correct"),
+        ({Q: {"linear": {"config": INT84}}}, f"{Q}.linear", "rules"),
+        ({Q: 3}, Q, "table"),
+        ({"prune": {"weight": {"sparsty": 0.5}}}, "prune.weight.sparsty", "sparsity"),
+        ({"prune": {"weights": {"sparsity": 0.5}}}, "prune.weights", "Valid names"),
+        ({"prune": {"weight": {"sparsity": 0.5}, "activatoin": {}}}, "prune.activatoin", "activation"),
+        ({"prune": {"weight": {"method": "l1-nrom"}}}, "prune.weight.method", "l1-norm"),
+        ({"prune": {"weight": {"method": ["l1"]}}}, "prune.weight.method", "l1"),
+        ({"prune": {"weight": {"scope": "everywhere"}}}, "prune.weight.scope", "local"),
+        ({"prune": {"weight": {"sparsity": 1.5}}}, "prune.weight", "0 to 1"),
+        ({"prune": {"weight": {"sparsity": "half"}}}, "prune.weight.sparsity", "number"),
+        ({"prune": {"weight": 0.5}}, "prune.weight", "sparsity"),
+        ({"prune": {"activation": {"sparsity": 0.5}, "weight": {}}}, "prune.activation", "activation"),
+        ({"prun": {}}, "'prun'", "prune"),
+        ({"steps": [{"pass": "prune", "option": {}}]}, "steps[0].option", "options"),
+        ({"steps": [{"pass": "prune", "options": {"sparsty": 1}}]}, "steps[0].options.sparsty", "sparsity"),
+        ({"steps": [{}, {"pass": "prune"}]}, "steps[0].pass", "pass"),
+        ({"steps": [{"pass": 3}]}, "steps[0].pass", "text"),
+        ({"steps": [{"pass": "prune", "seed": "x"}]}, "steps[0].seed", "whole number"),
+        ({"steps": [{"pass": "prune", "enabled": 1}]}, "steps[0].enabled", "true or false"),
+        ({"steps": [{"pass": "prune", "options": [1]}]}, "steps[0].options", "table"),
+        ({"steps": ["prune"]}, "steps[0]", "pass"),
+        ({"steps": {"pass": "prune"}}, "steps", "["),
+        ({"steps": [], "step": 1}, "step", "steps"),
+    ],
+)  # fmt: skip
+def test_mistakes_are_named_with_their_path(data: Any, path: str, hint: str) -> None:
+    error = wrong(data)
+    assert path in error.message and hint in error.hint, (error.message, error.hint)
+
+
+def test_unreadable_files(tmp_path: Path) -> None:
+    with pytest.raises(OptionsError, match="no recipe"):
+        load_recipe(tmp_path / "none.toml")
+    for name, text in (
+        ("a.toml", b"x = ["),
+        ("b.json", b"{"),
+        ("c.json", b"[1]"),
+        ("d.toml", b"\xff"),
+        ("e.json", b"[" * 9999),
+    ):
+        (tmp_path / name).write_bytes(text)
+        assert name in wrong(tmp_path / name).message
+    with pytest.raises(OptionsError):
+        load_recipe(tmp_path)
+
+
+labs = st.fixed_dictionaries({"by": st.sampled_from(("type", "name", "regex")) | json_values}) | st.just({})
+entries = st.dictionaries(
+    st.sampled_from(("linear", "default", "by", "weight", "activation")),
+    json_values
+    | st.fixed_dictionaries({"config": json_values | st.fixed_dictionaries({"name": st.just("integer") | json_values})})
+    | st.fixed_dictionaries({"sparsity": json_values}, optional={"method": json_values, "scope": json_values}),
+)
+
+
+@given(st.sampled_from(("quantize", "prune", "remove_dropout", "steps")), labs, entries)
+@settings(derandomize=True, max_examples=300)
+def test_any_dict_is_read_or_refused(name: str, lab_form: dict[str, Any], entry: dict[str, Any]) -> None:
+    data = {name: {**entry, **lab_form}}
+    kept = copy.deepcopy(data)
+    try:
+        recipe = load_recipe(data)
+    except (OptionsError, FormatError) as error:
+        assert error.message
+    else:
+        assert load_recipe(recipe_to_dict(recipe)) == recipe
+    assert data == kept
