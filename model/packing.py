@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from model.graph import Graph, Node
+from model.graph import Graph, Node, refs
 from model.meta import Weight
+from model.ops import arg_port
 from model.weights import header_of
 
 
@@ -49,9 +51,24 @@ def plan(graph: Graph) -> list[Packed]:
     """
     users: dict[str, list[tuple[Node, str]]] = {name: [] for name in graph.weights}
     for node in graph:
-        for port, name in node.weights.items():
+        for port, name in (*_own(node), *_read(node, graph)):
             users[name].append((node, port))
     return [_packed(name, w, users[name]) for name, w in graph.weights.items()]
+
+
+def _own(node: Node) -> Iterable[tuple[str, str]]:
+    """(port, weight) of a module's own weights."""
+    return node.weights.items() if node.call != "get_attr" else ()
+
+
+def _read(node: Node, graph: Graph) -> Iterator[tuple[str, str]]:
+    """(port, weight) of weights that a function reads; "" where the op has no port for it."""
+    for position, arg in enumerate((*node.args, *node.kwargs.values())):
+        for ref in refs((arg,)):
+            source = graph.nodes[ref.node]
+            if source.call == "get_attr":
+                port = arg_port(node.op, position) if position < len(node.args) else None
+                yield port or "", source.weights["value"]
 
 
 def _packed(name: str, weight: Weight, users: list[tuple[Node, str]]) -> Packed:
