@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 
-from model.errors import EspalierError, PassError
+from model.errors import EspalierError
 from model.graph import Graph
 from model.project import step_to_json
 from model.recipe import Recipe, Step
-from passes.base import Context, Report, StepResult, is_instant, run_step
+from passes.base import Cancelled, Context, Report, StepResult, is_instant, run_step
 
 
 @dataclass(slots=True)
@@ -49,10 +49,11 @@ def replay(base: Graph, recipe: Recipe, context: Context, memo: Memo | None = No
     """Run the active steps of `recipe` on `base`; raises the failing step's error, naming the step."""
     graph, results = base, []
     memo = memo or Memo()
+    places = [i for i, s in enumerate(recipe.steps) if s.enabled]
     for i, (step, key) in enumerate(zip(recipe.active, prefix_keys(recipe.active), strict=True)):
         if key not in memo.graphs:
             context.progress(i, len(recipe.active), step.pass_name)
-            memo.put(key, _run(graph, step, context, i))
+            memo.put(key, _run(graph, step, context, places[i]))
         results.append(memo.graphs[key])
         graph = memo.graphs[key].graph
     return Replayed(graph, tuple(results))
@@ -61,9 +62,10 @@ def replay(base: Graph, recipe: Recipe, context: Context, memo: Memo | None = No
 def _run(graph: Graph, step: Step, context: Context, index: int) -> StepResult:
     try:
         return run_step(graph, step, context)
+    except Cancelled:
+        raise
     except EspalierError as error:
-        if isinstance(error, PassError):
-            error.message = f"Step {index + 1} ({step.pass_name}): {error.message}"
+        error.message = f"Step {index + 1} ({step.pass_name}): {error.message}"
         raise
 
 
