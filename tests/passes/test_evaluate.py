@@ -1,0 +1,221 @@
+"""Accuracy and loss against sums by hand; data that does not fit the model is told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from model.data.base import Split, TaskData
+from model.errors import DataError, GraphError
+from model.formats.integer import Integer
+from model.opening import open_any
+from model.recipe import Recipe, Step
+from passes.analysis.evaluate import EvaluateOptions, choose_split, evaluate, logits_of, match_inputs, measure
+from passes.base import Cancelled, Context
+from passes.replay import replay
+from passes.score import static_score
+from passes.select import Select
+from passes.transform.prune import PruneOptions
+from passes.transform.quantize import QuantizeOptions, Rule
+from tests.model.zoo import case
+
+
+def split(count: int = 23, classes: int = 3, name: str = "x") -> Split:
+    rng = np.random.default_rng(1)
+    return Split({name: rng.normal(size=(count, 4)).astype(np.float32)}, rng.integers(0, classes, count))
+
+
+def context() -> Context:
+    return Context(case("mlp").store)
+
+
+# -- figures
+
+
+@pytest.mark.parametrize("batch", [1, 5, 23, 64])
+def test_accuracy_and_loss_by_hand(batch: int) -> None:
+    held, data = case("mlp"), split()
+    with torch.no_grad():
+        logits = held.original(torch.from_numpy(data.inputs["x"]))
+    labels = torch.from_numpy(data.labels)
+    accuracy, loss = measure(held.build(), held.graph, data, batch, context())
+    assert accuracy == float((logits.argmax(-1) == labels).sum()) / 23
+    assert loss == pytest.approx(float(F.cross_entropy(logits, labels)), rel=1e-6)
+
+
+def test_a_model_that_takes_labels_gets_them() -> None:
+    held = case("bert-labels")
+    rng = np.random.default_rng(0)
+    ids = rng.integers(1, 61, (5, 7))
+    data = Split({"input_ids": ids, "attention_mask": np.ones_like(ids)}, rng.integers(0, 2, 5))
+    accuracy, loss = measure(held.build(), held.graph, data, 2, Context(held.store))
+    with torch.no_grad():
+        result = held.original(input_ids=torch.from_numpy(ids), attention_mask=torch.ones(5, 7, dtype=torch.long),
+                               labels=torch.from_numpy(data.labels))  # fmt: skip
+    assert loss == pytest.approx(float(result.loss), rel=1e-5)
+    assert accuracy == float((result.logits.argmax(-1).numpy() == data.labels).mean())
+
+
+def test_progress_counts_samples_and_can_stop() -> None:
+    held, told = case("mlp"), []
+    listening = Context(held.store, progress=lambda *p: told.append(p))
+    measure(held.build(), held.graph, split(), 10, listening)
+    assert told == [(10, 23, "evaluating"), (20, 23, "evaluating"), (23, 23, "evaluating")]
+
+    def stop(done: int, total: int, text: str) -> None:
+        raise Cancelled("stop")
+
+    with pytest.raises(Cancelled):
+        measure(held.build(), held.graph, split(), 10, Context(held.store, progress=stop))
+
+
+def test_no_samples_give_no_division() -> None:
+    held = case("mlp")
+    assert measure(held.build(), held.graph, split(0), 10, context()) == (0.0, 0.0)
+
+
+# -- results
+
+
+def test_class_scores_are_found() -> None:
+    graph, a, b = case("mlp").graph, torch.zeros(2, 3), torch.ones(2, 4)
+    assert logits_of({"loss": torch.tensor(1.0), "logits": b, "other": a}, graph) is b
+    assert logits_of({"loss": torch.tensor(1.0), "scores": a}, graph) is a
+    assert logits_of((torch.tensor(1.0), torch.zeros(2, 3, 4), b), graph) is b
+    assert logits_of(a, graph) is a
+    for nothing in ({"hidden": torch.zeros(2, 3, 4)}, (), torch.zeros(3), {}):
+        with pytest.raises(GraphError, match="no class scores") as caught:
+            logits_of(nothing, graph)
+        assert "classification" in caught.value.hint
+
+
+def test_more_classes_than_the_model_tells_apart() -> None:
+    held = case("mlp")
+    with pytest.raises(DataError, match="classes up to 4; the model tells 3 apart"):
+        measure(held.build(), held.graph, split(classes=5), 64, context())
+
+
+def test_scores_of_another_shape() -> None:
+    held = case("mlp")
+    wide: Any = nn.Identity()
+    wide.forward = lambda x: {"logits": x[:, None]}
+    with pytest.raises(DataError, match="the model tells"):
+        measure(wide, held.graph, split(), 10, context())
+
+
+# -- inputs
+
+
+def of(*names: str) -> Split:
+    return Split({n: np.zeros((2, 3)) for n in names}, np.zeros(2, np.int64))
+
+
+def test_inputs_are_matched_by_name() -> None:
+    text = of("input_ids", "attention_mask")
+    assert match_inputs(["input_ids", "attention_mask", "labels"], text) == {n: n for n in text.inputs}
+    assert match_inputs(["input_ids"], text) == {"input_ids": "input_ids"}
+    assert match_inputs(["input_ids", "token_type_ids", "use_cache"], text) == {"input_ids": "input_ids"}
+
+
+def test_a_lone_input_takes_a_lone_name() -> None:
+    assert match_inputs(["pixel_values"], of("x")) == {"x": "pixel_values"}
+    assert match_inputs(["image", "labels"], of("x")) == {"x": "image"}
+    held, data = case("mlp"), split(name="features")
+    built = held.build()
+    assert measure(built, held.graph, data, 23, context()) == measure(built, held.graph, split(), 23, context())
+
+
+@pytest.mark.parametrize(
+    "names, data, missing",
+    [
+        (["input_ids", "pixel_values"], ("input_ids", "attention_mask"), "pixel_values"),
+        (["pixel_values"], ("input_ids", "attention_mask"), "pixel_values"),
+        (["attention_mask"], ("x", "y"), "attention_mask"),
+        (["a", "b"], ("x",), "a, b"),
+    ],
+)
+def test_data_of_another_kind(names: list[str], data: tuple[str, ...], missing: str) -> None:
+    with pytest.raises(DataError) as caught:
+        match_inputs(names, of(*data))
+    assert f"needs the input {missing};" in caught.value.message and ", ".join(data) in caught.value.message
+
+
+# -- splits
+
+
+def task(**labels: list[int]) -> TaskData:
+    splits = {k: Split({"x": np.arange(len(v))}, np.array(v)) for k, v in labels.items()}
+    return TaskData("made", "image", ("a", "b"), splits, {})
+
+
+def test_the_test_split_is_the_default() -> None:
+    data = task(train=[0], validation=[0, 1], test=[0, 1, 1])
+    assert len(choose_split(data, "", 0)) == 3 and len(choose_split(data, "train", 0)) == 1
+    assert len(choose_split(task(train=[0], validation=[0, 1]), "", 0)) == 2
+    assert len(choose_split(task(only=[1, 1]), "", 0)) == 2
+    with pytest.raises(DataError, match="no split 'tst'"):
+        choose_split(data, "tst", 0)
+
+
+def test_hidden_labels_fall_back_on_validation() -> None:
+    data = task(validation=[0, 1], test=[-1, -1, -1])
+    assert len(choose_split(data, "", 0)) == 2 and len(choose_split(data, "test", 0)) == 3
+
+
+def test_limits() -> None:
+    data = task(test=[0, 1, 1, 0])
+    assert choose_split(data, "", 3).labels.tolist() == [0, 1, 1]
+    assert len(choose_split(data, "", 99)) == 4 and len(choose_split(data, "", 0)) == 4
+
+
+# -- the pass
+
+
+def test_without_data_it_says_so() -> None:
+    with pytest.raises(DataError, match="no data to measure on") as caught:
+        evaluate(case("mlp").graph, EvaluateOptions(), context())
+    assert "demo:" in caught.value.hint
+
+
+@pytest.fixture(scope="module")
+def digits(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    return open_any("demo:digits-mlp", tmp_path_factory.mktemp("work"))
+
+
+def test_a_demo_is_measured_whole(digits: Any) -> None:
+    graph, options = digits.project.base, EvaluateOptions(digits.project.source.data, limit=200)
+    after, report = evaluate(graph, options, Context(digits.store))
+    assert after is graph and report.pass_name == "evaluate"
+    found = report.summary
+    assert found["samples"] == 200 and 0.9 < found["accuracy"] <= 1 and 0 < found["loss"] < 0.5
+    static = static_score(graph)
+    assert all(found[k] == getattr(static, k) for k in ("size_bytes", "weight_bits", "bitops", "sparsity"))
+    assert evaluate(graph, options, Context(digits.store))[1] == report
+
+
+def test_compression_is_measured(digits: Any) -> None:
+    """Two bits and nine tenths pruned cost accuracy; eight bits hardly do."""
+    context, options = Context(digits.store), EvaluateOptions(digits.project.source.data, limit=200)
+
+    def accuracy(*steps: Step) -> float:
+        graph = replay(digits.project.base, Recipe(steps), context).graph
+        return float(evaluate(graph, options, context)[1].summary["accuracy"])
+
+    def quantised(width: int, frac: int) -> Step:
+        return Step("quantize", QuantizeOptions((Rule(Select("type", ("linear",)), {"weight": Integer(width, frac)}),)))
+
+    whole = accuracy()
+    assert abs(accuracy(quantised(8, 6)) - whole) < 0.02
+    assert accuracy(quantised(2, 0)) < whole - 0.1
+    assert accuracy(Step("prune", PruneOptions(0.97, "random"))) < whole - 0.1
+
+
+def test_options_come_from_text() -> None:
+    from passes.config import decode_options
+
+    assert decode_options("evaluate", {"data": "demo:digits", "limit": 5}) == EvaluateOptions("demo:digits", limit=5)
