@@ -33,9 +33,9 @@ def spin(app: QApplication, until: Callable[[], bool], seconds: float = 120) -> 
 
 def rest(app: QApplication, window: Window) -> None:
     """Wait until nothing moves any more."""
-    spin(app, lambda: not window.session.jobs and not window.busy)
+    spin(app, lambda: not window.session.jobs and not window.live.waiting)
     spin(app, lambda: False, 1.5)
-    spin(app, lambda: not window.session.jobs and not window.busy)
+    spin(app, lambda: not window.session.jobs and not window.live.waiting)
 
 
 def edit(window: Window) -> None:

@@ -99,7 +99,7 @@ class Docks:
         window, across, down = self._window, Qt.Orientation.Horizontal, Qt.Orientation.Vertical
         window.resizeDocks([held["outline"], held["inspector"]], [SIDE, 320], across)
         window.resizeDocks([held["outline"], held["recipe"]], [380, 250], down)
-        window.resizeDocks([held["jobs"]], [225], down)
+        window.resizeDocks([held["jobs"]], [160], down)
 
     def hide_all(self) -> None:
         """Hide them all, as the welcome page wants it."""

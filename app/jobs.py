@@ -114,7 +114,9 @@ class JobRunner:
     def _next(self) -> JobInfo | None:
         with self._wake:
             while not self._queue and not self._closing:
-                self._wake.wait()
+                self._wake.wait(1.0)
+                # A program that ended without closing us must not wait for us for ever.
+                self._closing = self._closing or not threading.main_thread().is_alive()
             self._current = None if self._closing else self._queue.popleft()
             return self._current
 
