@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from logging import CRITICAL
 from collections.abc import Generator
+from logging import CRITICAL
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
