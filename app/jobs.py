@@ -14,7 +14,19 @@ from collections.abc import Callable
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 
-from passes.jobs import TERMINAL, Event, Failed, Job, JobEvent, JobInfo, LogLine, Progress, Started, Stopped
+from passes.jobs import (
+    TERMINAL,
+    UNSENDABLE,
+    Event,
+    Failed,
+    Job,
+    JobEvent,
+    JobInfo,
+    LogLine,
+    Progress,
+    Started,
+    Stopped,
+)
 
 GRACE = 1.0
 Listener = Callable[[JobEvent], None]
@@ -98,8 +110,11 @@ class JobRunner:
         """Stop everything and wait for the thread and the process to end."""
         with self._wake:
             self._closing = True
+            waiting = list(self._queue)
             self._queue.clear()
             self._wake.notify()
+        for info in waiting:
+            self._tell(info, Stopped())
         self._thread.join()
 
     # -- in the thread
@@ -129,11 +144,24 @@ class JobRunner:
 
     def _run(self, info: JobInfo) -> Event:
         """Send the job and pass its events on; returns its terminal event."""
+        event = self._attempt(info)
+        # A worker that died before the job began, perhaps long ago: the job is not to blame.
+        return self._attempt(info) if isinstance(event, Failed) and info.state == "waiting" else event
+
+    def _attempt(self, info: JobInfo) -> Event:
         worker = self._alive()
         try:
             worker.pipe.send(info.job)
-        except (OSError, ValueError):
+        except OSError:
             return worker.death()
+        except UNSENDABLE as error:
+            info.state = "failed"
+            return Failed(
+                f"The job cannot be sent to the worker ({error}).", "Correct the plug-in that its options are of."
+            )
+        return self._follow(info, worker)
+
+    def _follow(self, info: JobInfo, worker: Worker) -> Event:
         asked: float | None = None
         while True:
             event = self._hear(worker)
@@ -156,6 +184,10 @@ class JobRunner:
                 return worker.pipe.recv()
             except (EOFError, OSError):
                 return worker.death()
+            # Worker boundary: a result with values of a plug-in that is not loaded here may raise anything.
+            except Exception as error:  # noqa: BLE001
+                worker.stop()
+                return Failed(f"The job's result cannot be read ({error}).", "Load its plug-in here too.")
         return worker.death() if ready else None
 
     @staticmethod

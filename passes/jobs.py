@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import pickle
 import time
 import traceback
 from collections.abc import Callable
@@ -163,6 +164,8 @@ class Stopped:
 
 Event = Started | Progress | LogLine | Done | Failed | Stopped
 TERMINAL = (Done, Failed, Stopped)
+# What pickle raises for values that cannot travel.
+UNSENDABLE = (pickle.PicklingError, TypeError, AttributeError, ValueError, RecursionError)
 
 
 @dataclass(slots=True)
@@ -225,9 +228,17 @@ class _Lines(io.TextIOBase):
     def write(self, text: str, /) -> int:
         *lines, self._rest = (self._rest + text).split("\n")
         for line in lines:
-            if line.strip():
-                self._channel.send(LogLine(line.rstrip()))
+            self._send(line)
         return len(text)
+
+    def finish(self) -> None:
+        """Send what stands on the last line, which has no end."""
+        self._send(self._rest)
+        self._rest = ""
+
+    def _send(self, line: str) -> None:
+        if line.strip():
+            self._channel.send(LogLine(line.rstrip()))
 
 
 def serve(pipe: Connection, handler: Handler) -> None:
@@ -238,16 +249,35 @@ def serve(pipe: Connection, handler: Handler) -> None:
             job = pipe.recv()
         except (EOFError, OSError, KeyboardInterrupt):
             return
+        # Worker boundary: a job with values of a plug-in that is not loaded here fails to be read in any way.
+        except Exception as error:  # noqa: BLE001
+            with contextlib.suppress(BrokenPipeError):
+                channel.send(_bug(error))
+            continue
         if job is None:
             continue  # a cancel that came too late
         with contextlib.suppress(BrokenPipeError):
             channel.send(Started())
-            channel.send(run_one(job, channel, handler))
+            _send_end(channel, run_one(job, channel, handler))
+
+
+def _send_end(channel: Channel, event: Event) -> None:
+    try:
+        channel.send(event)
+    except UNSENDABLE as error:
+        channel.send(Failed(f"The job's result cannot be sent ({error}).", "Correct the plug-in that made it."))
 
 
 def run_one(job: Any, channel: Channel, handler: Handler) -> Event:
     """The terminal event of one job."""
-    lines: Any = _Lines(channel)
+    lines = _Lines(channel)
+    try:
+        return _outcome(job, channel, handler, lines)
+    finally:
+        lines.finish()
+
+
+def _outcome(job: Any, channel: Channel, handler: Handler, lines: Any) -> Event:
     try:
         with contextlib.redirect_stdout(lines), contextlib.redirect_stderr(lines):
             return Done(handler(job, channel))
@@ -259,10 +289,9 @@ def run_one(job: Any, channel: Channel, handler: Handler) -> Event:
         return Failed("The job needs more memory than there is.", "Close other programs, or use a smaller model.")
     # Worker boundary: the user's model code may raise anything, and the worker must live on.
     except BaseException as error:  # noqa: BLE001
-        text = "".join(traceback.format_exception(error))
-        return Failed(
-            f"{type(error).__name__}: {str(error).strip()[:500]}",
-            "See the log for where it happened.",
-            None,
-            text,
-        )
+        return _bug(error)
+
+
+def _bug(error: BaseException) -> Failed:
+    message = f"{type(error).__name__}: {str(error).strip()[:500]}"
+    return Failed(message, "See the log for where it happened.", None, "".join(traceback.format_exception(error)))
