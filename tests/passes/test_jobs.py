@@ -1,0 +1,415 @@
+"""Jobs end with exactly one terminal event, whatever they do: fail, print, hang, die, send what cannot be read."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import pickle
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import app.jobs as runner_module
+from app.jobs import JobRunner
+from model.errors import PassError
+from model.formats.integer import Integer
+from model.project import keys_of, load_project
+from model.recipe import Recipe, Step
+from model.weights import WeightStore
+from passes.base import Cancelled, NoOptions
+from passes.jobs import (
+    TERMINAL,
+    AnalyseJob,
+    Channel,
+    Done,
+    Event,
+    Failed,
+    JobEvent,
+    JobInfo,
+    LogLine,
+    OpenJob,
+    Progress,
+    ReplayJob,
+    SaveJob,
+    Started,
+    Stopped,
+    run_one,
+    serve,
+)
+from passes.select import Select
+from passes.transform.prune import PruneOptions
+from passes.transform.quantize import QuantizeOptions, Rule
+from tests.model.zoo import case
+from tests.passes import toy_worker
+from tests.passes.toy_worker import Toy, Unsendable, handle
+
+PATIENCE = 30.0
+
+
+# -- the worker's side, with a pipe that is a list
+
+
+class Pipe:
+    """What a Connection does, from lists; `asked` are the messages that wait."""
+
+    def __init__(self, *asked: Any) -> None:
+        self.asked = list(asked)
+        self.sent: list[Any] = []
+        self.broken = False
+
+    def poll(self) -> bool:
+        return bool(self.asked)
+
+    def recv(self) -> Any:
+        if not self.asked:
+            raise EOFError
+        return self.asked.pop(0)
+
+    def send(self, value: Any) -> None:
+        if self.broken:
+            raise BrokenPipeError
+        pickle.dumps(value)
+        self.sent.append(value)
+
+
+def served(*jobs: Any) -> list[Any]:
+    pipe = Pipe(*jobs)
+    serve(pipe, handle)  # type: ignore[arg-type]
+    return pipe.sent
+
+
+def ended(job: Toy, pipe: Pipe | None = None) -> Event:
+    return run_one(job, Channel(pipe or Pipe()), handle)  # type: ignore[arg-type]
+
+
+def test_a_job_starts_and_ends() -> None:
+    assert served(Toy("echo", 3)) == [Started(), Done(3)]
+    assert served(Toy("echo", 1), Toy("echo", 2)) == [Started(), Done(1), Started(), Done(2)]
+    assert served() == []
+
+
+def test_a_late_cancel_is_not_for_the_next_job() -> None:
+    assert served(Toy("echo", 1), None, None, Toy("count", 2)) == [
+        Started(), Done(1), Started(), Progress(1, 2, "step 1"), Progress(2, 2, "step 2"), Done(2)
+    ]  # fmt: skip
+
+
+def test_users_mistakes_keep_their_words() -> None:
+    assert ended(Toy("fail", ("It cannot.", "Do otherwise.", "node"))) == Failed("It cannot.", "Do otherwise.", "node")
+
+
+def test_bugs_come_with_their_traceback() -> None:
+    event = ended(Toy("bug", "division"))
+    assert isinstance(event, Failed) and event.message == "ZeroDivisionError: division" and event.hint
+    assert "in_the_users_code" in event.details and "toy_worker.py" in event.details
+
+
+@pytest.mark.parametrize("kind", ["SystemExit", "KeyboardInterrupt", "GeneratorExit"])
+def test_nothing_escapes(kind: str) -> None:
+    event = ended(Toy("raise", kind))
+    assert isinstance(event, Failed) and event.message.startswith(f"{kind}: out") and event.details
+
+
+def test_lack_of_memory_has_words_of_its_own() -> None:
+    event = ended(Toy("raise", "MemoryError"))
+    assert isinstance(event, Failed) and "memory" in event.message and not event.details
+
+
+def test_long_messages_are_cut() -> None:
+    event = ended(Toy("bug", "x" * 5000))
+    assert isinstance(event, Failed) and len(event.message) < 600 and "x" * 5000 in event.details
+
+
+def test_prints_become_lines() -> None:
+    """Of both streams; the last needs no end."""
+    lines = [LogLine(t) for t in ("hello", "world", "to the other stream", "no line")]
+    assert served(Toy("print", "hello\n\nworld  ")) == [Started(), *lines, Done("printed")]
+
+
+def test_cancelling_stops_at_the_next_progress() -> None:
+    pipe = Pipe(None)
+    assert ended(Toy("count", 3), pipe) == Stopped() and pipe.sent == [] and pipe.asked == []
+
+
+def test_progress_is_thinned_but_its_end_is_told() -> None:
+    pipe = Pipe()
+    ended(Toy("count", 5000), pipe)
+    assert pipe.sent[0] == Progress(1, 5000, "step 1") and pipe.sent[-1] == Progress(5000, 5000, "step 5000")
+    assert len(pipe.sent) < 500
+
+
+def test_a_closed_pipe_ends_the_worker() -> None:
+    pipe = Pipe(Toy("echo", 1))
+    pipe.broken = True
+    serve(pipe, handle)  # type: ignore[arg-type]
+    assert pipe.sent == []
+
+
+def test_results_that_cannot_be_sent_are_failures() -> None:
+    sent = served(Toy("unsendable"), Toy("echo", 2))
+    assert [type(e) for e in sent] == [Started, Failed, Started, Done]
+    assert "cannot pickle this" in sent[1].message and sent[1].hint
+
+
+def test_cancelled_is_a_users_error_too() -> None:
+    with pytest.raises(Cancelled):
+        Channel(Pipe(None)).progress(0, 1, "x")  # type: ignore[arg-type]
+    assert issubclass(Cancelled, Exception) and not issubclass(Cancelled, PassError)
+
+
+# -- the runner, with a real process
+
+
+class Listener:
+    """Collects events, and checks that a job has one terminal event and nothing after it."""
+
+    def __init__(self) -> None:
+        self.events: list[JobEvent] = []
+        self.changed = threading.Condition()
+
+    def __call__(self, event: JobEvent) -> None:
+        with self.changed:
+            self.events.append(event)
+            self.changed.notify_all()
+
+    def of(self, job: JobInfo) -> list[Event]:
+        return [e.event for e in self.events if e.job is job]
+
+    def wait(self, good: Callable[[], bool]) -> None:
+        with self.changed:
+            assert self.changed.wait_for(good, PATIENCE), [e.event for e in self.events]
+
+    def end(self, job: JobInfo) -> Event:
+        self.wait(lambda: any(isinstance(e, TERMINAL) for e in self.of(job)))
+        return self.of(job)[-1]
+
+    def begun(self, job: JobInfo) -> None:
+        self.wait(lambda: any(isinstance(e, Progress) for e in self.of(job)))
+
+    def check(self) -> None:
+        for job in {e.job.id: e.job for e in self.events}.values():
+            terminal = [isinstance(e, TERMINAL) for e in self.of(job)]
+            assert terminal.count(True) == 1 and terminal[-1], self.of(job)
+
+
+class ToyRunner(JobRunner):
+    """The runner over toy jobs."""
+
+    def run(self, verb: str, value: Any = None, **options: Any) -> JobInfo:
+        return self.submit(verb, Toy(verb, value), **options)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def listener() -> Iterator[Listener]:
+    made = Listener()
+    yield made
+    made.check()
+
+
+@pytest.fixture
+def runner(listener: Listener, monkeypatch: pytest.MonkeyPatch) -> Iterator[ToyRunner]:
+    monkeypatch.setattr(runner_module, "_entry", toy_worker.entry)
+    made = ToyRunner(listener)
+    yield made
+    made.close()
+    assert not made._thread.is_alive()
+    assert not [p for p in multiprocessing.active_children() if p.name == "espalier-worker"]
+
+
+def test_jobs_run_one_after_another(runner: ToyRunner, listener: Listener) -> None:
+    jobs = [runner.run("echo", i) for i in range(3)]
+    assert [listener.end(j) for j in jobs] == [Done(0), Done(1), Done(2)]
+    assert [e.job for e in listener.events] == [j for j in jobs for _ in range(2)]
+    assert [j.state for j in jobs] == ["done"] * 3 and len({j.id for j in jobs}) == 3
+    assert all(j.finished is not None and j.finished >= j.started for j in jobs)
+
+
+def test_progress_and_log_stay_with_the_job(runner: ToyRunner, listener: Listener) -> None:
+    counting, printing = runner.run("count", 2), runner.run("print", "hello")
+    assert listener.end(counting) == Done(2) and counting.progress == Progress(2, 2, "step 2")
+    assert listener.end(printing) == Done("printed") and printing.log[:2] == ["hello", "to the other stream"]
+
+
+def test_an_urgent_job_goes_first(runner: ToyRunner, listener: Listener) -> None:
+    first = runner.run("patient", 0.5)
+    listener.begun(first)
+    later, urgent = runner.run("echo", 1), runner.run("echo", 2, urgent=True)
+    listener.end(later)
+    order = [e.job for e in listener.events if isinstance(e.event, Started)]
+    assert order == [first, urgent, later]
+
+
+def test_the_worker_stays_warm(runner: ToyRunner, listener: Listener) -> None:
+    verbs = {"pid": None, "fail": ("no", "", None), "bug": "x", "print": "x"}
+    ends = [listener.end(runner.run(verb, verbs[verb])) for verb in ("pid", "fail", "pid", "bug", "print", "pid")]
+    assert [e.result for e in ends[::2] if isinstance(e, Done)][:1] == [runner.worker_pid]
+    assert ends[0] == ends[2] == ends[5]
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGSEGV])
+def test_a_killed_worker_is_one_failure(number: int, runner: ToyRunner, listener: Listener) -> None:
+    job, after = runner.run("die", int(number)), runner.run("echo", 1)
+    event = listener.end(job)
+    assert isinstance(event, Failed) and f"signal {int(number)}" in event.message and event.hint
+    assert job.state == "failed" and listener.end(after) == Done(1)
+
+
+def test_kill_minus_9_from_outside(runner: ToyRunner, listener: Listener) -> None:
+    job = runner.run("deaf", 100)
+    listener.begun(job)
+    pid = runner.worker_pid
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
+    event = listener.end(job)
+    assert isinstance(event, Failed) and "signal 9" in event.message
+    assert listener.end(runner.run("echo", 1)) == Done(1) and runner.worker_pid != pid
+
+
+def test_a_worker_killed_while_idle_is_replaced(runner: ToyRunner, listener: Listener) -> None:
+    """Whenever it is noticed: the next job is not to blame."""
+    for pause in (0, 0.2):
+        first = listener.end(runner.run("pid"))
+        assert isinstance(first, Done)
+        os.kill(first.result, signal.SIGKILL)
+        time.sleep(pause)
+        assert listener.end(runner.run("echo", 2)) == Done(2)
+
+
+def test_an_exit_code_is_told(runner: ToyRunner, listener: Listener) -> None:
+    event = listener.end(runner.run("exit", 3))
+    assert isinstance(event, Failed) and "exit code 3" in event.message
+
+
+def test_a_result_before_death_counts(runner: ToyRunner, listener: Listener) -> None:
+    assert listener.end(runner.run("done_and_die", 5)) == Done(5)
+    assert listener.end(runner.run("echo", 1)) == Done(1)
+
+
+def test_cancelling_a_running_job(runner: ToyRunner, listener: Listener) -> None:
+    job = runner.run("patient", 100)
+    listener.begun(job)
+    pid = runner.worker_pid
+    runner.cancel(job.id)
+    assert listener.end(job) == Stopped() and job.state == "stopped"
+    assert listener.end(runner.run("pid")) == Done(pid)  # it stopped by itself: the worker is still warm
+
+
+def test_cancelling_a_deaf_job_ends_its_worker(runner: ToyRunner, listener: Listener) -> None:
+    job = runner.run("deaf", 100)
+    listener.begun(job)
+    pid = runner.worker_pid
+    start = time.monotonic()
+    runner.cancel(job.id)
+    assert listener.end(job) == Stopped() and time.monotonic() - start < 10
+    event = listener.end(runner.run("pid"))
+    assert isinstance(event, Done) and event.result != pid
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(str(pid)), 0)
+
+
+def test_cancelling_a_waiting_job(runner: ToyRunner, listener: Listener) -> None:
+    running, waiting = runner.run("patient", 0.5), runner.run("echo", 1)
+    listener.begun(running)
+    runner.cancel(waiting.id)
+    assert listener.of(waiting) == [Stopped()] and waiting.state == "stopped"
+    assert listener.end(running) == Done(None)
+
+
+def test_cancelling_what_is_over_does_nothing(runner: ToyRunner, listener: Listener) -> None:
+    job = runner.run("echo", 1)
+    listener.end(job)
+    runner.cancel(job.id)
+    runner.cancel(999)
+    assert listener.end(runner.run("echo", 2)) == Done(2) and len(listener.of(job)) == 2
+
+
+def test_a_job_that_cannot_be_sent_fails(runner: ToyRunner, listener: Listener) -> None:
+    event = listener.end(runner.run("echo", Unsendable()))
+    assert isinstance(event, Failed) and "cannot pickle this" in event.message and event.hint
+    assert listener.end(runner.run("echo", 1)) == Done(1)
+
+
+def test_a_job_that_the_worker_cannot_read_fails(runner: ToyRunner, listener: Listener) -> None:
+    event = listener.end(runner.run("echo", toy_worker.Poison()))
+    assert isinstance(event, Failed) and event.message
+    assert listener.end(runner.run("echo", 1)) == Done(1)
+
+
+@pytest.mark.parametrize("verb", ["poison", "unsendable"])
+def test_a_result_that_does_not_arrive_fails(verb: str, runner: ToyRunner, listener: Listener) -> None:
+    event = listener.end(runner.run(verb))
+    assert isinstance(event, Failed) and event.hint
+    assert listener.end(runner.run("echo", 1)) == Done(1)
+
+
+def test_large_results_arrive(runner: ToyRunner, listener: Listener) -> None:
+    data = os.urandom(3_000_000)
+    assert listener.end(runner.run("echo", data)) == Done(data)
+
+
+def test_closing_ends_all_jobs(runner: ToyRunner, listener: Listener) -> None:
+    running, waiting = runner.run("deaf", 100), runner.run("echo", 1)
+    listener.begun(running)
+    start = time.monotonic()
+    runner.close()
+    assert time.monotonic() - start < 10
+    assert listener.of(running)[-1] == Stopped() and listener.of(waiting) == [Stopped()]
+    runner.close()
+
+
+# -- the real worker: torch, models, projects
+
+
+def test_the_real_worker(tmp_path: Path) -> None:
+    """Open, replay, report, save, die, replay again, open what was saved: one job after another."""
+    listener = Listener()
+    runner = JobRunner(listener)
+    work, path = tmp_path / "work", tmp_path / "p.espalier"
+    recipe = Recipe((
+        Step("prune", PruneOptions(0.5)),
+        Step("quantize", QuantizeOptions((Rule(Select("type", ("linear",)), {"weight": Integer(8, 6)}),))),
+    ))  # fmt: skip
+
+    def result(job: Any) -> Any:
+        event = listener.end(runner.submit("job", job))
+        assert isinstance(event, Done), event
+        return event.result
+
+    try:
+        opened = result(OpenJob("demo:digits-mlp", work))
+        base = opened.project.base
+        assert set(opened.locations) >= keys_of(base) and set(opened.seconds) == {"capture", "raise", "check"}
+        replay = ReplayJob(base, recipe, opened.locations, work, opened.project.source.spec)
+        done = result(replay)
+        assert len(done.graphs) == len(done.reports) == len(done.seconds) == 2
+        graph = done.graphs[-1]
+        assert set(done.locations) == keys_of(*done.graphs)
+        locations = {**opened.locations, **done.locations}
+        report = result(AnalyseJob(graph, Step("statistics", NoOptions()), locations, work, "demo:digits-mlp", None))
+        assert report.pass_name == "statistics" and report.summary["zeros"] > 0
+        project = opened.project.__class__(opened.project.source, base, recipe, graph)
+        places = result(SaveJob(project, locations, path, work))
+        assert keys_of(base, graph) <= set(places)
+        assert load_project(path, store := WeightStore(work)) == project
+        assert all(store.get(k).key() == k for k in keys_of(base, graph))
+
+        refused = listener.end(runner.submit("open", OpenJob("demo:nothing", work)))
+        assert isinstance(refused, Failed) and not refused.details and refused.hint
+        os.kill(int(str(runner.worker_pid)), signal.SIGKILL)
+        assert result(replay).graphs == done.graphs
+        assert result(OpenJob(str(path), tmp_path / "other")).project == project
+    finally:
+        runner.close()
+    listener.check()
+
+
+def test_jobs_travel_without_loss() -> None:
+    graph = case("many").graph
+    job = ReplayJob(graph, Recipe((Step("prune", PruneOptions(0.5)),)), {}, Path("work"), "x")
+    back = pickle.loads(pickle.dumps(job))
+    assert back == job and list(back.base.nodes) == list(graph.nodes)

@@ -1,0 +1,127 @@
+"""A worker without torch whose jobs misbehave on demand, for the tests of the job runner."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from typing import Any
+
+from model.errors import PassError
+from passes.jobs import Channel, serve
+
+
+@dataclass(frozen=True)
+class Toy:
+    """What to do, and with what."""
+
+    verb: str
+    value: Any = None
+
+
+class Poison:
+    """Goes through a pipe, but cannot be read at the other end."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_raise, ())
+
+
+def _raise() -> None:
+    raise ModuleNotFoundError("No module named 'plug_in_of_the_worker'")
+
+
+class Unsendable:
+    """Cannot be sent."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        raise TypeError("cannot pickle this")
+
+
+def handle(job: Toy, channel: Channel) -> Any:
+    """Do as told."""
+    return getattr(sys.modules[__name__], f"do_{job.verb}")(job.value, channel)
+
+
+def do_echo(value: Any, channel: Channel) -> Any:
+    return value
+
+
+def do_count(value: int, channel: Channel) -> int:
+    for i in range(value):
+        channel.progress(i + 1, value, f"step {i + 1}")
+    return value
+
+
+def do_print(value: str, channel: Channel) -> str:
+    print(value)  # noqa: T201
+    print("to the other stream", file=sys.stderr)  # noqa: T201
+    sys.stdout.write("no line")
+    return "printed"
+
+
+def do_patient(value: float, channel: Channel) -> None:
+    """Works for long, and asks whether to stop."""
+    channel.progress(0, 0, "begun")
+    until = time.monotonic() + value
+    while time.monotonic() < until:
+        channel.progress(0, 0, "working")
+        time.sleep(0.01)
+
+
+def do_deaf(value: float, channel: Channel) -> None:
+    """Works for long, and hears nothing."""
+    channel.progress(1, 1, "begun")
+    time.sleep(value)
+
+
+def do_fail(value: tuple[str, str, str | None], channel: Channel) -> None:
+    raise PassError(*value)
+
+
+def do_bug(value: str, channel: Channel) -> None:
+    def in_the_users_code() -> None:
+        raise ZeroDivisionError(value)
+
+    in_the_users_code()
+
+
+def do_raise(value: str, channel: Channel) -> None:
+    raise {"SystemExit": SystemExit, "KeyboardInterrupt": KeyboardInterrupt, "MemoryError": MemoryError,
+           "GeneratorExit": GeneratorExit}[value]("out")  # fmt: skip
+
+
+def do_exit(value: int, channel: Channel) -> None:
+    os._exit(value)
+
+
+def do_die(value: int, channel: Channel) -> None:
+    channel.progress(1, 1, "dying")
+    os.kill(os.getpid(), signal.Signals(value))
+    time.sleep(60)
+
+
+def do_done_and_die(value: Any, channel: Channel) -> None:
+    from passes.jobs import Done
+
+    channel.send(Done(value))
+    os._exit(1)
+
+
+def do_poison(value: Any, channel: Channel) -> Poison:
+    return Poison()
+
+
+def do_unsendable(value: Any, channel: Channel) -> Unsendable:
+    return Unsendable()
+
+
+def do_pid(value: Any, channel: Channel) -> int:
+    return os.getpid()
+
+
+def entry(pipe: Connection) -> None:
+    """Where the spawned process begins."""
+    serve(pipe, handle)
