@@ -1,60 +1,172 @@
-"""Stamped graphs of models without weights equal those captured whole."""
+"""Models without weights are captured by a few of their blocks: the result is the graph that a full capture gives."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
+from torch import Tensor, nn
 
-import model.trace.trace as module
-from model.graph import Graph, Ref, map_refs
+from model.check import check
+from model.graph import Graph, map_refs, sort
 from model.source import load_source
-from model.trace.stamping import find_stack
+from model.trace.stamping import CAPTURED, find_stack, shortened
+from model.trace.trace import Traced, trace
 from model.weights import WeightStore
 
-SMALL = "hidden_size=32&num_attention_heads=2&intermediate_size=64&num_hidden_layers=9&vocab_size=100&weights=none"
+TINY = "hidden_size=16&num_hidden_layers=9&num_attention_heads=2&intermediate_size=24&vocab_size=50"
+SOURCES = {
+    "bert": f"bert?{TINY}&task=sequence-classification",
+    "gpt2": "gpt2?n_embd=16&n_layer=9&n_head=2&vocab_size=50&n_positions=20&task=causal-lm",
+    "llama": f"llama?{TINY}&task=causal-lm",
+    "vit": f"vit?{TINY.rpartition('&')[0]}&image_size=16&patch_size=8",
+    "gemma2": f"gemma2?{TINY}&head_dim=8&num_key_value_heads=1&task=causal-lm",
+}
 
 
-def canonical(graph: Graph) -> list[object]:
-    """The graph by position: ids do not matter, edges do."""
-    place = {name: str(i) for i, name in enumerate(_ordered(graph))}
-    found = []
-    for name in place:
-        node = map_refs(graph.nodes[name], lambda r: Ref(place[r.node], r.output))
-        found.append(
-            (node.op, node.call, node.target, node.args, node.kwargs, node.ports, node.weights, node.module_path)
-        )
-    return found
+class Block(nn.Module):
+    def __init__(self, p: float = 0.1) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+        self.drop = nn.Dropout(p)
+
+    def forward(self, x: Tensor, first: Tensor | None = None) -> Tensor:
+        y = x + self.drop(torch.relu(self.layer(x)))
+        return y if first is None else y + first
 
 
-def _ordered(graph: Graph) -> list[str]:
-    """Depth first from the output, so that equal graphs are walked alike whatever their nodes' order."""
-    seen: dict[str, None] = {}
-    stack = [graph.output.id]
-    while stack:
-        name = stack.pop()
-        if name not in seen:
-            seen[name] = None
-            stack += [r.node for r in graph.nodes[name].inputs]
-    return list(seen)
+class Tower(nn.Module):
+    """A list of blocks; subclasses say how they are chained."""
+
+    def __init__(self, *blocks: Block) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList(blocks or (Block() for _ in range(10)))
+        self.head = nn.Linear(4, 2)
+
+    def chain(self, x: Tensor) -> Tensor:
+        for block in self.blocks:
+            x = block(x)
+        return x
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.chain(x * 2))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", ["llama", "bert"])
-def test_stamped_equals_whole(kind: str, tmp_path: Path) -> None:
-    loaded = load_source(f"config:{kind}?{SMALL}")
-    assert find_stack(loaded.model) is not None
-    stamped = module.trace(loaded.model, loaded.example, WeightStore(tmp_path)).graph
-    whole = module._whole(loaded.model, loaded.example, WeightStore(tmp_path), None).graph
-    assert set(stamped.weights) == set(whole.weights)
-    assert canonical(stamped) == canonical(whole)
+class FromTheFirst(Tower):
+    """Each block also takes what went into the first: the same value from outside."""
+
+    def chain(self, x: Tensor) -> Tensor:
+        first = torch.sin(x)
+        for block in self.blocks:
+            x = block(x, first)
+        return x
 
 
-def test_blocks_that_differ_are_not_stamped() -> None:
-    loaded = load_source(f"config:gemma2?{SMALL}&num_key_value_heads=2&head_dim=16&task=causal-lm")
-    assert find_stack(loaded.model) is None
+class Collecting(Tower):
+    """The results of all blocks are summed."""
+
+    def chain(self, x: Tensor) -> Tensor:
+        found = []
+        for block in self.blocks:
+            x = block(x)
+            found.append(x)
+        return torch.stack(found).sum(0)
 
 
-def test_models_with_weights_are_captured_whole() -> None:
-    loaded = load_source(f"config:bert?{SMALL.replace('&weights=none', '')}")
-    assert find_stack(loaded.model) is None
+class Alternating(Tower):
+    """Two kinds of call, in turn."""
+
+    def chain(self, x: Tensor) -> Tensor:
+        for i, block in enumerate(self.blocks):
+            x = block(x) if i % 2 else block(x, x)
+        return x
+
+
+class Peculiar(Tower):
+    """The seventh block is followed by something else, which only the parent's code knows."""
+
+    def chain(self, x: Tensor) -> Tensor:
+        for i, block in enumerate(self.blocks):
+            x = block(x) if i != 6 else block(x) * 3
+        return x
+
+
+def on_meta(model: nn.Module) -> nn.Module:
+    return model.to("meta").eval()
+
+
+def full(model: nn.Module, example: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> Graph:
+    with monkeypatch.context() as patch:
+        patch.setattr("model.trace.trace.find_stack", lambda _: None)
+        return trace(model, example, WeightStore(Path("unwritten"))).graph
+
+
+def numbered(graph: Graph) -> list[Any]:
+    """Nodes with places for names: equal for graphs that differ in ids alone."""
+    places = {name: str(i) for i, name in enumerate(graph.nodes)}
+    rename = lambda r: replace(r, node=places[r.node])  # noqa: E731
+    return [replace(map_refs(n, rename), id=places[n.id], source="") for n in graph]
+
+
+def same(stamped: Traced, whole: Graph) -> None:
+    graph = stamped.graph
+    assert not [p for p in check(graph) if p.severity == "error"] and list(sort(graph.nodes)) == list(graph.nodes)
+    assert len(graph) == len(whole)
+    assert numbered(graph) == numbered(whole)
+    assert graph.weights == whole.weights and graph.symbols == whole.symbols
+    assert (graph.output_names, graph.structure) == (whole.output_names, whole.structure)
+
+
+QUICK = ("gpt2",)
+
+
+@pytest.mark.parametrize("name", [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in SOURCES])
+def test_real_models_are_stamped_right(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded = load_source(f"config:{SOURCES[name]}&weights=none")
+    stamped = trace(loaded.model, loaded.example, WeightStore(Path("unwritten")))
+    same(stamped, full(loaded.model, loaded.example, monkeypatch))
+
+
+LATE = pytest.mark.xfail(reason="the parent's code beyond the captured blocks is not seen")
+
+
+@pytest.mark.parametrize("cls", [Tower, FromTheFirst, Collecting, Alternating, pytest.param(Peculiar, marks=LATE)])
+def test_chains_of_any_kind(cls: type[Tower], monkeypatch: pytest.MonkeyPatch) -> None:
+    model, example = on_meta(cls()), {"x": torch.zeros(3, 4, device="meta")}
+    assert find_stack(model) is not None
+    same(trace(model, example, WeightStore(Path("unwritten"))), full(model, example, monkeypatch))
+
+
+def test_only_alike_blocks_are_a_stack() -> None:
+    assert find_stack(on_meta(Tower())) is not None
+    assert find_stack(Tower()) is None  # it has weights: they are all wanted
+    assert find_stack(on_meta(Tower(*(Block() for _ in range(2 * CAPTURED - 1))))) is None
+    assert find_stack(on_meta(Tower(*(Block(0.1 if i != 8 else 0.2) for i in range(10))))) is None
+    odd = Tower()
+    odd.blocks[7].layer = nn.Linear(4, 4, bias=False)
+    assert find_stack(on_meta(odd)) is None
+    odd = Tower()
+    odd.blocks[9].mode = "other"  # type: ignore[assignment]
+    assert find_stack(on_meta(odd)) is None
+
+
+def test_the_model_is_whole_again() -> None:
+    model = on_meta(Tower())
+    blocks = list(model.blocks)  # type: ignore[arg-type]
+    stack = find_stack(model)
+    assert stack is not None
+    with pytest.raises(RuntimeError), shortened(model, stack):
+        assert len(model.blocks) == CAPTURED  # type: ignore[arg-type]
+        raise RuntimeError
+    assert list(model.blocks) == blocks  # type: ignore[arg-type]
+    trace(model, {"x": torch.zeros(3, 4, device="meta")}, WeightStore(Path("unwritten")))
+    assert list(model.blocks) == blocks  # type: ignore[arg-type]
+
+
+def test_any_number_of_blocks() -> None:
+    model = on_meta(Tower(*(Block() for _ in range(60))))
+    traced = trace(model, {"x": torch.zeros(3, 4, device="meta")}, WeightStore(Path("unwritten")))
+    assert sum(n.op == "linear" for n in traced.graph) == 61 and len(traced.graph.weights) == 122
