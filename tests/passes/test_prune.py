@@ -157,6 +157,13 @@ def test_random_is_the_same_for_a_layer_whatever_else_is_pruned() -> None:
     assert both["second"].sparsity == alone["second"].sparsity and not alone["first"].sparsity
 
 
+def test_layers_of_one_size_get_masks_of_their_own() -> None:
+    held = case("twice")
+    graph, _ = prune(held.graph, PruneOptions(0.5, "random"), Context(held.store))
+    masks = {n.target: n.sparsity["weight"].mask for n in graph if n.sparsity}
+    assert len(masks) == len(set(masks.values())) == 2
+
+
 def test_random_is_random() -> None:
     held = case("image")
     graph, _ = prune(held.graph, PruneOptions(0.5, "random"), Context(held.store))
