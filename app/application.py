@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import sys
 import tempfile
 from collections.abc import Sequence
 
-from PySide6.QtCore import QEventLoop, QSettings, QTimer
+from PySide6.QtCore import QEventLoop, QMessageLogContext, QSettings, QTimer, QtMsgType, qInstallMessageHandler
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QApplication
 
@@ -14,7 +15,7 @@ from app.errors import install_hooks
 from app.settings import Settings
 from app.style import Appearance
 from app.window import Window
-from model.errors import EspalierError, ExportError
+from model.errors import EspalierError, ExportError, OptionsError, nearest
 
 
 def make_application(arguments: Sequence[str] = ()) -> QApplication:
@@ -55,6 +56,11 @@ def render_screenshot(target: str | None, file: str, size: tuple[int, int], them
     the picture not be written.
     """
     os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
+    from app.docks import DOCKS  # pyqtgraph comes with them
+
+    if panel and panel not in (names := [s.id for s in DOCKS]):
+        raise OptionsError(f"There is no panel {panel!r}.", nearest(panel, names))
+    qInstallMessageHandler(_tell_qt)
     app = make_application()
     install_hooks()
     with tempfile.TemporaryDirectory() as folder:
@@ -66,6 +72,12 @@ def render_screenshot(target: str | None, file: str, size: tuple[int, int], them
             Camera(window, target, panel).take(file)
         finally:
             window.leave()
+
+
+def _tell_qt(kind: QtMsgType, context: QMessageLogContext, text: str) -> None:
+    """Qt's messages, but the one that the offscreen platform has for every widget."""
+    if "propagateSizeHints" not in text:
+        sys.stderr.write(text + "\n")
 
 
 class Camera:

@@ -158,6 +158,7 @@ class Window(QMainWindow):
             self.pages.refresh()
         self.show_page()
         self._refresh()
+        self.canvas.set_graph(None)  # another document is looked at from its beginning
         self.canvas.set_graph(document.graph if document else None)
         self.canvas.set_problems({p.node: p.message for p in self.session.problems if p.node})
         if document and (view := document.project.view.get("canvas")):

@@ -121,7 +121,7 @@ def save_project(project: Project, store: WeightStore, path: Path, *, everything
         os.replace(temporary, path)
     except OSError as error:
         raise ProjectError(f"{path} could not be written ({error.strerror}).",
-                           "Free some space, or choose another folder.") from error  # fmt: skip
+                           "Choose a folder that exists, has room and may be written.") from error  # fmt: skip
     finally:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)

@@ -134,6 +134,7 @@ class WeightStore:
         self._locations: dict[TensorKey, Location] = {}
         self._memory: dict[TensorKey, Tensor] = {}
         self._maps: Maps = {}
+        self._sound: set[tuple[TensorKey, Location]] = set()
 
     def __contains__(self, key: object) -> bool:
         return key in self._locations or key in self._memory
@@ -178,9 +179,15 @@ class WeightStore:
         return get
 
     def _place(self, key: TensorKey) -> Location:
+        """Where a tensor lies; its content is checked when it is first asked for."""
         if key not in self._locations:
             raise ProjectError("A tensor of the model is missing.", "Open the project's source again.")
-        return self._locations[key]
+        place = self._locations[key]
+        if (key, place) not in self._sound:
+            if self._read(place).key() != key:
+                raise ProjectError(f"The weights in {place.path.name} are damaged.", "Open an older copy of it.")
+            self._sound.add((key, place))
+        return place
 
     def _read(self, place: Location, maps: Maps | None = None) -> Tensor:
         carrier = np.dtype(_CARRIER.get(place.dtype, place.dtype))

@@ -44,7 +44,7 @@ class InspectorPanel(QScrollArea):
         self.setFrameShape(QFrame.Shape.NoFrame)
         self.setWidgetResizable(True)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        self.setMinimumWidth(264)
+        self.setMinimumWidth(316)
         self.title, self.path = ElidedLabel("title"), ElidedLabel("small")
         self.path.mode = Qt.TextElideMode.ElideMiddle
         self.facts, self.problems = FactRows(), QLabel(wordWrap=True)

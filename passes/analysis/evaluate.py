@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from model.errors import DataError, GraphError
 from model.graph import Graph
+from model.source import first_line
 from passes.base import Context, Report, analysis
 from passes.score import static_score
 
@@ -78,13 +79,23 @@ def measure(module: nn.Module, graph: Graph, split: Split, batch_size: int, cont
     correct, loss, seen = 0, 0.0, 0
     with torch.no_grad():
         for inputs, labels in _batches(split, graph, batch_size):
-            logits = logits_of(module(**inputs), graph)
+            logits = logits_of(_run(module, inputs), graph)
             _fit(logits, labels)
             correct += int((logits.argmax(-1) == labels).sum())
             loss += float(F.cross_entropy(logits.float(), labels, reduction="sum"))
             seen += len(labels)
             context.progress(seen, len(split), "evaluating")
     return correct / max(seen, 1), loss / max(seen, 1)
+
+
+def _run(module: nn.Module, inputs: dict[str, Tensor]) -> Any:
+    try:
+        return module(**inputs)
+    # Sizes that do not fit, token ids past the vocabulary: torch tells them so.
+    except (RuntimeError, IndexError) as error:
+        shapes = ", ".join(f"{k} {' × '.join(map(str, v.shape))}" for k, v in inputs.items())
+        message = f"The model cannot take this data ({shapes}): {first_line(error)}"
+        raise DataError(message, "Choose data of the model's kind and size.") from error
 
 
 def _batches(split: Split, graph: Graph, size: int) -> Iterator[tuple[dict[str, Tensor], Tensor]]:

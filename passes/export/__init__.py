@@ -53,4 +53,6 @@ def export(project: Project, store: WeightStore, form: str, path: Path) -> Expor
         files, notes = FORMS[form](project, store, path)
     except OSError as error:
         raise ExportError(f"{path} cannot be written ({error.strerror}).", "Choose another place.") from error
+    for file in files:  # some writers make files that only their owner may read
+        file.chmod(file.stat().st_mode | 0o044)
     return Exported(tuple(str(f) for f in files), sum(f.stat().st_size for f in files), tuple(notes))

@@ -98,9 +98,22 @@ def test_other_tools_read_our_files_and_we_read_theirs(tmp_path: Path) -> None:
         assert opened.metadata() == {"made": "here"}
     safetensors.torch.save_file(values, theirs, {"made": "there"})
     store = WeightStore(tmp_path)
-    places = read_header(theirs)
-    store.add(places)
-    assert all(torch.equal(to_torch(store.get(n)).float(), v.float()) for n, v in values.items())
+    places, keys = read_header(theirs), {n: to_numpy(v).key() for n, v in values.items()}
+    store.add({keys[n]: place for n, place in places.items()})
+    assert all(torch.equal(to_torch(store.get(keys[n])).float(), v.float()) for n, v in values.items())
+
+
+def test_damaged_values_are_told_when_they_are_read(tmp_path: Path) -> None:
+    store = WeightStore(tmp_path)
+    key = store.hold(tensor(100))
+    (place,) = store.flush("w").values()
+    data = bytearray(place.path.read_bytes())
+    data[place.offset + 40] ^= 0xFF
+    place.path.write_bytes(data)
+    fresh = WeightStore(tmp_path)
+    fresh.add({key: place})
+    with pytest.raises(ProjectError, match="damaged"):
+        fresh.get(key)
 
 
 @given(st.lists(st.tuples(st.sampled_from(sorted(CODES)), st.integers(0, 9)), max_size=8), st.integers(0, 500))
@@ -133,9 +146,9 @@ def test_tensors_in_a_zip_are_mapped_where_they_lie(tmp_path: Path) -> None:
     places = read_header(path, start)
     assert min(p.offset for p in places.values()) % 64 == 0
     store = WeightStore(tmp_path)
-    store.add(places)
-    for name, held in tensors.items():
-        got = store.get(name)
+    store.add({tensors[n].key(): place for n, place in places.items()})
+    for held in tensors.values():
+        got = store.get(held.key())
         assert got.array.flags.aligned and got.array.dtype == held.array.dtype
         np.testing.assert_array_equal(got.array, held.array)
 
