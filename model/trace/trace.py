@@ -15,7 +15,7 @@ from model.graph import Graph
 from model.trace.capture import Captured, capture
 from model.trace.raising import Raiser
 from model.trace.recording import MODEL, record
-from model.trace.stamping import Stack, find_stack, shortened, stamp
+from model.trace.stamping import CAPTURED, Stack, find_stack, shortened, stamp
 from model.weights import WeightStore
 
 
@@ -56,7 +56,8 @@ def _stamped(model: nn.Module, example: dict[str, Any], store: WeightStore, stac
     if graph is None or any(p.severity == "error" for p in check(graph)):
         return None
     seconds = {**short.seconds, "check": short.seconds["check"] + time.perf_counter() - start}
-    return replace(short, graph=graph, seconds=seconds)
+    text = f"Of the {len(stack.blocks)} alike blocks of {stack.path}, {CAPTURED} were captured and the others stamped."
+    return replace(short, graph=graph, seconds=seconds, problems=(*short.problems, Problem(None, text, "warning")))
 
 
 def _whole(model: nn.Module, example: dict[str, Any], store: WeightStore, program: ExportedProgram | None) -> Traced:
