@@ -6,11 +6,12 @@ torch is imported when a tensor arrives, never before: the window shows formats 
 
 from __future__ import annotations
 
+import math
 import re
 from abc import abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, dataclass, fields
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +23,51 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 Array = NDArray[Any]
-Fast = Callable[["Format", "Tensor"], "Tensor"]
+Kind = Literal["sign", "integer", "fraction", "exponent", "mantissa", "shared"]
+
+
+@dataclass(frozen=True, slots=True)
+class BitField:
+    """One field of the stored layout: `bits` wide, stored once for every `per` elements (0: once a row or tensor)."""
+
+    name: str
+    kind: Kind
+    bits: int
+    per: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """A field stored once for several elements: unsigned integers of `bits` bits each (floats as their bit pattern)."""
+
+    name: str
+    values: Array
+    bits: int
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """A tensor as stored: `codes` (int64, the tensor's shape, each below 2^element_bits in magnitude) and shared
+    fields."""
+
+    codes: Array
+    shared: tuple[Shared, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Fast:
+    """A fast version of a format on one kind of device, bit-equal to `define`.
+
+    `value`: (format, x, scale) → the value; `scale` is None or the shared scale that is given from outside.
+    `masked`: (format, x) → (value, gate): the gate is what `gradient` needs, None where all of x lies inside.
+    `gradient`: (gradient of the value, gate) → gradient of x.
+    """
+
+    value: Callable[[Format, Tensor, Tensor | None], Tensor]
+    masked: Callable[[Format, Tensor], tuple[Tensor, Tensor | None]]
+    gradient: Callable[[Tensor, Tensor], Tensor]
+
+
 FAST: dict[tuple[type[Format], str], Fast] = {}
 
 
@@ -33,13 +78,32 @@ class Format:
     name: ClassVar[str]
     title: ClassVar[str]
     aliases: ClassVar[tuple[str, ...]] = ()
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}  # what an alias says of the parameters
     formula: ClassVar[str]
     source: ClassVar[str]
+    rowwise: ClassVar[bool] = False  # whether values depend on their neighbours: blocks, scales of rows or tensors
+    stochastic = False  # whether it rounds at random; not annotated, since a format may have it as a parameter
+    keeps_zero: ClassVar[bool] = True  # whether 0 stays 0, so that a mask holds through it
+    shift: ClassVar[str | None] = None  # the parameter that halves all values when it grows by one
+
+    @abstractmethod
+    def layout(self) -> tuple[BitField, ...]:
+        """The stored fields: those of one element from the most significant down, then shared ones."""
 
     @property
-    @abstractmethod
+    def element_bits(self) -> int:
+        """Bits of one element's code."""
+        return sum(f.bits for f in self.layout() if f.per == 1)
+
+    @property
     def bits(self) -> float:
-        """Stored bits per element, shared fields included."""
+        """Stored bits per element, fields shared by blocks included; what a whole row or tensor shares is in
+        `stored_bits`, which knows the shape."""
+        return float(sum(f.bits / f.per for f in self.layout() if f.per))
+
+    def stored_bits(self, shape: tuple[int, ...]) -> int:
+        """All bits of a tensor of `shape` (blocks and rows run along the last axis), shared fields included."""
+        return math.prod(shape) * self.element_bits
 
     @property
     @abstractmethod
@@ -55,27 +119,41 @@ class Format:
         """Bool tensor of x's shape: where the straight-through gradient is 1."""
 
     @abstractmethod
-    def encode(self, x: Array) -> Array:
-        """Integer codes of `x` (float array, any shape); the inverse of `decode` on representable values."""
+    def encode(self, x: Array) -> Encoded:
+        """`x` (finite float array, any shape) as stored; numpy alone, so that the window needs no torch."""
 
     @abstractmethod
-    def decode(self, codes: Array) -> Array:
-        """float32 values of integer codes."""
+    def decode(self, encoded: Encoded) -> Array:
+        """float32 values of what was encoded, bit-equal to `define`."""
+
+    def preimage(self, encoded: Encoded) -> Array:
+        """float32 values that quantise to `encoded`, under its scale where one can be given: what it decodes to,
+        unless quantising twice is not quantising once."""
+        return self.decode(encoded)
 
     @abstractmethod
     def codes(self) -> Array:
-        """All representable values of one element, ascending, float32."""
+        """All representable values of one element, ascending, float32; of a shared scale of 1 where there is one."""
+
+    def rounded(self, x: Array) -> Array:
+        """float32 values of `x` in this format, by numpy alone: what the window draws."""
+        return self.decode(self.encode(x))
 
     def forward(self, x: Tensor) -> Tensor:
         """`x` in this format without gradient: the fast version for x's device, or else `define`."""
         fast = FAST.get((type(self), x.device.type))
-        return fast(self, x) if fast else self.define(x)
+        return fast.value(self, x, None) if fast else self.define(x)
 
     def quantize(self, x: Tensor) -> Tensor:
         """`x` in this format, with the straight-through gradient (1 inside the range, 0 outside)."""
         from model.straight_through import straight_through
 
         return straight_through(self, x)
+
+    @classmethod
+    def spelled(cls, values: Mapping[str, Any]) -> dict[str, Any]:
+        """`values` with other spellings of parameters (the labs' keys) replaced by ours; never altered in place."""
+        return dict(values)
 
     def describe(self) -> dict[str, Any]:
         """Name, parameters, bits, formula and source, for tables and help."""
@@ -92,9 +170,27 @@ def parameters(fmt: Format) -> dict[str, Any]:
     return {f.name: getattr(fmt, f.name) for f in fields(fmt)}
 
 
+def named_format(name: str) -> tuple[type[Format], dict[str, Any]]:
+    """The format of a name or alias, and what the alias says of its parameters; raises FormatError for other words.
+
+    Capitals, hyphens and underscores do not matter in an alias.
+    """
+    if name not in FORMATS:
+        for _, cls in FORMATS.items():
+            for alias in (cls.name, *cls.aliases):
+                if _folded(alias) == _folded(name):
+                    return cls, dict(cls.presets.get(alias, {}))
+    return cast("type[Format]", FORMATS.get(name)), {}
+
+
+def _folded(name: str) -> str:
+    return re.sub(r"[\W_]", "", name).lower()
+
+
 def make_format(name: str, values: dict[str, Any]) -> Format:
-    """The format `name` with `values`; raises FormatError for unknown names, keys and impossible values."""
-    cls = cast("type[Format]", FORMATS.get(name))
+    """The format `name` (or alias) with `values`; raises FormatError for unknown names, keys and impossible values."""
+    cls, preset = named_format(name)
+    values = cls.spelled({**preset, **values})
     known = {f.name: f for f in fields(cls)}
     for key in values:
         if key not in known:
@@ -106,6 +202,8 @@ def make_format(name: str, values: dict[str, Any]) -> Format:
 
 
 _CALL = re.compile(r"^\s*([A-Za-z_]\w*)\s*(?:\((.*)\))?\s*$", re.S)
+
+_SPLIT = re.compile(r",(?![^\[(]*[\])])")  # commas outside brackets
 
 
 def parse_format(text: str) -> Format:
@@ -120,16 +218,22 @@ def parse_format(text: str) -> Format:
 
 
 def _pairs(name: str, inner: str) -> Iterator[tuple[str, Any]]:
-    for part in filter(str.strip, inner.split(",")):
+    for part in filter(str.strip, _SPLIT.split(inner)):
         key, equals, value = part.partition("=")
         if not equals:
             raise FormatError(f"{name}: {part.strip()!r} is not key=value.", f"Write {name}(key=value, …).")
         yield key.strip(), _literal(value.strip().strip("'\""))
 
 
-def _literal(word: str) -> int | float | bool | str:
+def _literal(word: str) -> Any:
+    if word.startswith("[") and word.endswith("]"):
+        return [_literal(part.strip()) for part in word[1:-1].split(",")]
+    if word.lower() == "none":
+        return None
     if word.lower() in ("true", "false"):
         return word.lower() == "true"
+    if word[:1].isalpha():  # `reserved=nan` is a word, not a number
+        return word
     for kind in (int, float):
         try:
             return kind(word)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 import numpy as np
 
 from model.errors import FormatError
-from model.formats.base import Array, Format, whole
+from model.formats.base import Array, BitField, Encoded, Format, whole
 from model.registry import FORMATS
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ class Integer(Format):
     aliases: ClassVar[tuple[str, ...]] = ("fixed", "fixed_point", "LinearInteger")
     formula: ClassVar[str] = "clip(round(x·2^f), −2^(w−1), 2^(w−1)−1)·2^−f"
     source: ClassVar[str] = "Q format (Texas Instruments SPRU352)"
+    shift: ClassVar[str | None] = "frac_width"
 
     width: int = 8
     frac_width: int = 4
@@ -45,10 +46,13 @@ class Integer(Format):
         if self.rounding not in ("nearest_even", "floor"):
             raise FormatError(f"integer: rounding is {self.rounding!r}.", "rounding must be nearest_even or floor.")
 
-    @property
-    def bits(self) -> float:
-        """Exactly the width: the scale is a parameter of the format, not stored per element."""
-        return float(self.width)
+    def layout(self) -> tuple[BitField, ...]:
+        """Sign, integer and fraction bits; the scale is a parameter of the format and is not stored."""
+        fraction = min(max(self.frac_width, 0), self.width - self.signed)
+        fields = (BitField("sign", "sign", int(self.signed)),
+                  BitField("integer", "integer", self.width - self.signed - fraction),
+                  BitField("fraction", "fraction", fraction))  # fmt: skip
+        return tuple(f for f in fields if f.bits)
 
     @property
     def label(self) -> str:
@@ -94,18 +98,18 @@ class Integer(Format):
         most = math.floor(math.ldexp(torch.finfo(dtype).max, self.frac_width))
         return max(lo, -most), min(hi, most)
 
-    def encode(self, x: Array) -> Array:
-        """int64 codes."""
+    def encode(self, x: Array) -> Encoded:
+        """Two's complement codes."""
         scaled = np.ldexp(np.asarray(x, dtype=np.float64), self.frac_width)
         rounded = np.floor(scaled) if self.rounding == "floor" else np.rint(scaled)
-        return np.clip(rounded, *self.limits).astype(np.int64)
+        return Encoded(np.clip(rounded, *self.limits).astype(np.int64))
 
-    def decode(self, codes: Array) -> Array:
+    def decode(self, encoded: Encoded) -> Array:
         """code·2^−f."""
-        return np.ldexp(np.asarray(codes, dtype=np.float64), -self.frac_width).astype(np.float32)
+        return np.ldexp(np.asarray(encoded.codes, dtype=np.float64), -self.frac_width).astype(np.float32)
 
     def codes(self) -> Array:
         """All 2^w values; at most 2^16 of them are listed."""
         whole("integer", "width (to list its codes)", self.width, 1, 16)
         lo, hi = self.limits
-        return self.decode(np.arange(lo, hi + 1))
+        return self.decode(Encoded(np.arange(lo, hi + 1)))

@@ -1,0 +1,130 @@
+"""NVIDIA's four-bit floats: E2M1 under an E4M3 scale a block and one float32 scale a tensor."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from model.formats.base import Array, BitField, Encoded, Shared
+from model.formats.blocks import BLOCK, ROWS, BlockFormat, Blocks
+from model.formats.small_float import finite, signed_code, signed_value, small_float, to_float32
+from model.registry import FORMATS
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+ELEMENT = small_float(2, 1, 1)  # E2M1, largest 6
+SCALE = small_float(4, 3, 7, "nan")  # E4M3, largest 448
+TINY = 2.0**-126  # a smaller tensor scale would lose bits
+
+
+@FORMATS.register("nvfp4")
+@dataclass(frozen=True, slots=True)
+class NVFP4(BlockFormat):
+    """E2M1(x/t)·t, t = d·s; s = max(max|x|/(6·448), 2^−126) of the tensor, d = E4M3(max|x|/(6·s)) of each block.
+
+    All nearest, ties to even, saturating; each operation rounds to float32, whatever x's dtype. A block whose d is 0
+    is zero. Quantising twice may change the last bit: the second s is taken from rounded values. Source: NVIDIA,
+    Pretraining large language models with NVFP4, 2025, appendix.
+    """
+
+    name: ClassVar[str] = "nvfp4"
+    title: ClassVar[str] = "NVFP4"
+    formula: ClassVar[str] = "E2M1(x/(d·s))·d·s, s = max|x|/(6·448) of the tensor, d = E4M3(max|x|/(6·s)) of the block"
+    source: ClassVar[str] = "NVIDIA, Pretraining large language models with NVFP4, 2025"
+
+    block: int = field(default=16, metadata=BLOCK)
+    rows: int = field(default=1, metadata=ROWS)
+
+    def __post_init__(self) -> None:
+        self.check_blocks("nvfp4")
+
+    @property
+    def blocks(self) -> Blocks:
+        """How tensors are cut."""
+        return Blocks(self.block, self.rows)
+
+    @property
+    def wide(self) -> bool:
+        """All is float32."""
+        return False
+
+    def layout(self) -> tuple[BitField, ...]:
+        """Sign, exponent, mantissa; the scale of a block; the scale of the tensor."""
+        return (BitField("sign", "sign", 1), BitField("exponent", "exponent", 2), BitField("mantissa", "mantissa", 1),
+                BitField("scale", "shared", 8, self.blocks.elements),
+                BitField("tensor scale", "shared", 32, 0))  # fmt: skip
+
+    @property
+    def label(self) -> str:
+        """`nvfp4/16`"""
+        return f"nvfp4/{self.blocks.text}"
+
+    def in_blocks(self, x: Tensor, top: Tensor) -> tuple[Tensor, Tensor]:
+        """Under the scales of tensor and block, in float32."""
+        import torch
+
+        most = torch.finfo(torch.float32).max
+        narrow, top = x.clamp(-most, most).float(), top.clamp(max=most).float()
+        s = (torch.cat([top.flatten(), top.new_zeros(1)]).amax() / (6 * 448)).clamp(min=TINY)
+        t = SCALE.nearest(top / (6 * s)).clamp(max=SCALE.largest) * s
+        rounded = ELEMENT.nearest(narrow / torch.where(t == 0, 1.0, t))
+        value = (rounded.clamp(-ELEMENT.largest, ELEMENT.largest) * t).clamp(-most, most)
+        return value.to(x.dtype), rounded.abs() <= ELEMENT.largest
+
+    def encode(self, x: Array) -> Encoded:
+        """Sign-magnitude codes; E4M3 codes of the blocks' scales; the bits of the tensor's."""
+        blocks = self.blocks.split(to_float32(finite(x)))
+        top = np.abs(blocks).max((-2, -1), initial=np.float32(0))
+        s = np.maximum(top.max(initial=np.float32(0)) / np.float32(6 * 448), np.float32(TINY))
+        scales = SCALE.magnitude((top / (np.float32(6) * s)).astype(np.float64))
+        t = _scale(scales, s)
+        magnitude = ELEMENT.magnitude((blocks / np.where(t == 0, np.float32(1), t)).astype(np.float64))
+        codes = signed_code(np.signbit(np.asarray(x)), self.blocks.merge(magnitude, np.shape(x)), 4)
+        whole_tensor = np.array([s], np.float32).view(np.uint32).astype(np.int64)
+        return Encoded(codes, (Shared("scale", scales, 8), Shared("tensor scale", whole_tensor, 32)))
+
+    def decode(self, encoded: Encoded) -> Array:
+        """Element times both scales."""
+        scales, whole_tensor = (s.values for s in encoded.shared)
+        codes = self.blocks.split(np.asarray(encoded.codes))
+        elements = signed_value(codes, ELEMENT.value(codes & 7), 4).astype(np.float32)
+        t = _scale(scales, whole_tensor.astype(np.uint32).view(np.float32)[0])
+        return to_float32(self.blocks.merge(elements.astype(np.float64) * t, np.shape(encoded.codes)))
+
+    def preimage(self, encoded: Encoded) -> Array:
+        """The decoded values, but for those that set a scale: the largest of the tensor gives s once more, and the
+        largest of a block whose d is subnormal lies as high as its element allows."""
+        scales, whole_tensor = (np.asarray(s.values) for s in encoded.shared)
+        s = whole_tensor.astype(np.uint32).view(np.float32)[0]
+        number = self.blocks.split(np.asarray(encoded.codes)) & 7
+        top = number.max((-2, -1), keepdims=True, initial=0)
+        element, above = ELEMENT.value(number), ELEMENT.value(np.minimum(number + 1, ELEMENT.top))
+        high = np.where((number == top) & (number > 0), (element + above) / 2 * (1 - 2.0**-12), element)
+        high = np.where(number == ELEMENT.top, element, high) * _scale(scales, s)
+        magnitude = to_float32(self.blocks.merge(high, np.shape(encoded.codes)))
+        magnitude = _with_largest(magnitude, s)
+        return np.where(np.asarray(encoded.codes) & 8, -magnitude, magnitude)
+
+    def codes(self) -> Array:
+        """The values of E2M1."""
+        return ELEMENT.values()
+
+
+def _scale(scales: Array, s: np.float32) -> Array:
+    """t of each block, float32 (*counts, 1, 1)."""
+    return (SCALE.value(scales).astype(np.float32) * s)[..., None, None]
+
+
+def _with_largest(magnitude: Array, s: np.float32) -> Array:
+    """`magnitude` with such a largest element that s is the tensor's scale."""
+    near = np.float32(s * np.float64(6 * 448))
+    found = [c for c in (np.nextafter(near, np.float32(0)), near, np.nextafter(near, np.float32(np.inf)))
+             if np.isfinite(c) and c / np.float32(6 * 448) == s]  # fmt: skip
+    if s <= TINY or not found or not magnitude.size:
+        return magnitude
+    kept = np.minimum(magnitude, found[0])
+    kept.reshape(-1)[magnitude.argmax()] = found[0]
+    return kept

@@ -1,0 +1,247 @@
+"""Integers times a float scale that the tensor, the row or the group gives: the everyday int8 and int4."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import numpy as np
+
+from model.errors import FormatError
+from model.formats.base import Array, BitField, Encoded, Shared, whole
+from model.formats.scaled import (
+    ROW,
+    TENSOR,
+    ScaledFormat,
+    at_least_float32,
+    gathered,
+    shared_shape,
+    spelled_granularity,
+    spread,
+    summed,
+)
+from model.formats.stored_scale import (
+    LARGEST,
+    SCALE_BITS,
+    ScaleType,
+    array_scale,
+    scale_pattern,
+    scale_value,
+    tensor_scale,
+)
+from model.registry import FORMATS
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+_GROUP = re.compile(r"\s*group\s*\(\s*(\d+)\s*\)\s*")
+_GROUP_SIZE = {"min": 2, "max": 65536, "help": "elements that share a scale, for granularity group"}
+
+
+@FORMATS.register("scaled_integer")
+@dataclass(frozen=True, slots=True)
+class ScaledInteger(ScaledFormat):
+    """clip(rne(x/s), −q, q)·s with q = 2^(w−1)−1 and s = max|x|/q in float32, over finite x; maths in float32.
+
+    symmetric=False: clip(rne(x/s), −z, n−z)·s with n = 2^w−1, s = (max−min)/n and z = clip(rne(−min/s), 0, n), where
+    min ≤ 0 ≤ max, so that zero is exact; the code is the unsigned one, 0…n, and z is stored beside s.
+    A float16 or bfloat16 scale is rounded up, so that nothing clips. Idempotent (but for the last bit of s) with
+    symmetry and a float32 scale only: otherwise what it gives has another scale.
+
+    A given scale has the shape of the shared scale; without symmetry (2, …): s, and min in place of the tensor's own.
+    The gradient of x is 1 where the code is not clipped, 0 elsewhere. A learned scale has the gradient of LSQ:
+    rne(x/s) − x/s inside, ±q outside, times 1/√(N·q) for N elements a scale; it begins at 2·mean|x|/√q. Without
+    symmetry: 0 or n outside, and min has 0 inside, 1 outside (both times the same factor), after LSQ+.
+
+    Sources: Jacob et al. 2018, https://arxiv.org/abs/1712.05877; LSQ: Esser et al. 2020,
+    https://arxiv.org/abs/1902.08153; LSQ+: Bhalgat et al. 2020, https://arxiv.org/abs/2004.09576.
+    """
+
+    name: ClassVar[str] = "scaled_integer"
+    title: ClassVar[str] = "Scaled integer"
+    aliases: ClassVar[tuple[str, ...]] = ("int8", "int4", "affine", "LinearScaledInteger")
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {"int4": {"width": 4}, "affine": {"symmetric": False}}
+    formula: ClassVar[str] = "clip(rne(x/s), −q, q)·s, s = max|x|/q, q = 2^(w−1)−1"
+    source: ClassVar[str] = "Jacob et al. 2018, arXiv:1712.05877"
+
+    width: int = field(default=8, metadata={"min": 2, "max": 16, "help": "bits of a code"})
+    granularity: Literal["tensor", "channel", "group"] = field(
+        default="channel", metadata={"help": "what shares a scale: the tensor, a row, or a group within a row"}
+    )
+    group: int = field(default=128, metadata=_GROUP_SIZE)
+    symmetric: bool = field(default=True, metadata={"help": "no: codes from 0, with a zero point"})
+    scale_dtype: ScaleType = field(default="float32", metadata={"help": "how a scale is stored"})
+
+    def __post_init__(self) -> None:
+        whole(self.name, "width", self.width, 2, 16)
+        whole(self.name, "group", self.group, 2, 65536)
+        _one_of("granularity", self.granularity, ("tensor", "channel", "group"))
+        _one_of("scale_dtype", self.scale_dtype, tuple(SCALE_BITS))
+        if not isinstance(self.symmetric, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise FormatError(f"scaled_integer: symmetric is {self.symmetric!r}.", "symmetric must be true or false.")
+
+    @classmethod
+    def spelled(cls, values: Mapping[str, Any]) -> dict[str, Any]:
+        """`granularity=group(64)` is granularity=group, group=64; per_tensor, per_channel and row are accepted."""
+        known = spelled_granularity(values)
+        match = _GROUP.fullmatch(str(known.get("granularity")))
+        return {**known, "granularity": "group", "group": int(match.group(1))} if match else known
+
+    # -- what is stored
+
+    def layout(self) -> tuple[BitField, ...]:
+        """Sign and integer bits (in steps of the scale), the scale, and without symmetry the zero point."""
+        per = self.group if self.granularity == "group" else 0
+        scale = BitField("scale", "shared", SCALE_BITS[self.scale_dtype], per)
+        if self.symmetric:
+            return BitField("sign", "sign", 1), BitField("integer", "integer", self.width - 1), scale
+        return BitField("integer", "integer", self.width), scale, BitField("zero point", "shared", self.width, per)
+
+    def stored_bits(self, shape: tuple[int, ...]) -> int:
+        """Codes, scales and zero points."""
+        shared = SCALE_BITS[self.scale_dtype] + (0 if self.symmetric else self.width)
+        return math.prod(shape) * self.width + math.prod(shared_shape(shape, self.per)) * shared
+
+    @property
+    def label(self) -> str:
+        """`int8 channel`, `int4 group 64`, without symmetry `uint8 tensor`."""
+        size = f" {self.group}" if self.granularity == "group" else ""
+        return f"{'int' if self.symmetric else 'uint'}{self.width} {self.granularity}{size}"
+
+    @property
+    def per(self) -> int:
+        """What shares a scale, as model.formats.scaled says it."""
+        return {"tensor": TENSOR, "channel": ROW}.get(self.granularity, self.group)
+
+    @property
+    def top(self) -> int:
+        """The largest code: q, or n without symmetry."""
+        return 2 ** (self.width - 1) - 1 if self.symmetric else 2**self.width - 1
+
+    # -- the scale
+
+    def scale_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """One number a tensor, row or group; without symmetry two: (2, …)."""
+        shared = shared_shape(shape, self.per)
+        return shared if self.symmetric else (2, *shared)
+
+    def scale_of(self, x: Tensor) -> Tensor:
+        """max|x|/q, or (max−min)/n and min."""
+        import torch
+
+        each = gathered(at_least_float32(x.detach()), self.per)
+        each = torch.where(torch.isfinite(each), each, 0)
+        if not each.shape[-1]:
+            return torch.zeros(self.scale_shape(tuple(x.shape)), device=x.device)
+        low, high = (v.double().clamp(-LARGEST, LARGEST) for v in (each.amin(-1), each.amax(-1)))
+        if self.symmetric:
+            return (torch.maximum(high, -low) / self.top).float()
+        low, high = low.clamp(max=0), high.clamp(min=0)
+        return torch.stack([(high - low) / self.top, low]).float()
+
+    def scale_of_array(self, x: Array) -> Array:
+        """As `scale_of`."""
+        each = gathered(np.asarray(x, np.float32), self.per)
+        each = np.where(np.isfinite(each), each, np.float32(0)).astype(np.float64)
+        low, high = each.min(-1, initial=0), each.max(-1, initial=0)
+        if self.symmetric:
+            return np.asarray(np.maximum(high, -low) / self.top, np.float32)
+        return np.stack([(high - low) / self.top, low]).astype(np.float32)
+
+    def first_scale(self, x: Tensor) -> Tensor:
+        """2·mean|x|/√q with symmetry (LSQ, section 2.1); the definition's own without."""
+        if not self.symmetric:
+            return self.scale_of(x)
+        import torch
+
+        each = gathered(at_least_float32(x.detach()), self.per)
+        used = gathered(torch.ones_like(x, dtype=torch.float32), self.per).sum(-1).clamp(min=1)
+        magnitude = torch.where(torch.isfinite(each), each.abs(), 0).sum(-1, dtype=torch.float64) / used
+        return (2 * magnitude / math.sqrt(self.top)).float()
+
+    def _parts(self, scale: Tensor, shape: tuple[int, ...]) -> tuple[Tensor, Any, Any]:
+        """(s, smallest and largest rne(x/s)) as they broadcast with a tensor of `shape`."""
+        import torch
+
+        if self.symmetric:
+            return spread(tensor_scale(scale, self.scale_dtype), self.per, shape), -self.top, self.top
+        s = tensor_scale(scale[0], self.scale_dtype)
+        zero = torch.round(-scale[1].float() / s).clamp(0, self.top)
+        s, zero = (spread(v, self.per, shape) for v in (s, zero))
+        return s, -zero, self.top - zero
+
+    # -- values
+
+    def with_scale(self, x: Tensor, scale: Tensor) -> Tensor:
+        """clip(rne(x/s))·s."""
+        import torch
+
+        s, low, high = self._parts(scale.detach(), tuple(x.shape))
+        value = torch.round(at_least_float32(x) / s).clamp(low, high) * s
+        most = torch.finfo(x.dtype).max  # q·s may round up and out of range
+        return value.clamp(-most, most).to(x.dtype)
+
+    def inside_with(self, x: Tensor, scale: Tensor) -> Tensor:
+        """Where rne(x/s) is not clipped."""
+        import torch
+
+        s, low, high = self._parts(scale.detach(), tuple(x.shape))
+        rounded = torch.round(at_least_float32(x) / s)
+        return (rounded >= low) & (rounded <= high)
+
+    def scale_gradient(self, grad: Tensor, x: Tensor, scale: Tensor) -> Tensor:
+        """LSQ; see the class."""
+        import torch
+
+        s, low, high = self._parts(scale.detach(), tuple(x.shape))
+        steps = at_least_float32(x) / s
+        rounded = torch.round(steps)
+        inside = (rounded >= low) & (rounded <= high)
+        least = -self.top if self.symmetric else 0
+        ends = torch.where(rounded > high, float(self.top), float(least))
+        factor = 1 / math.sqrt(max(x.numel() / max(math.prod(shared_shape(tuple(x.shape), self.per)), 1), 1) * self.top)
+        to_s = summed(grad * torch.where(inside, rounded - steps, ends), self.per) * factor
+        return to_s if self.symmetric else torch.stack([to_s, summed(grad * ~inside, self.per) * factor])
+
+    # -- codes
+
+    def encode_with(self, x: Array, scale: Array) -> Encoded:
+        """Two's complement codes, or unsigned ones and zero points."""
+        scale = np.asarray(scale, np.float32)
+        x = np.asarray(x, np.float32)
+        s = array_scale(scale if self.symmetric else scale[0], self.scale_dtype)
+        shared = scale_pattern("scale", s, self.scale_dtype)
+        with np.errstate(over="ignore"):
+            rounded = np.rint(x / spread(s, self.per, x.shape))
+        if self.symmetric:
+            return Encoded(np.clip(rounded, -self.top, self.top).astype(np.int64), (shared,))
+        zero = np.clip(np.rint(-scale[1] / s), 0, self.top)
+        codes = np.clip(rounded + spread(zero, self.per, x.shape), 0, self.top)
+        return Encoded(codes.astype(np.int64), (shared, Shared("zero_point", zero.astype(np.uint16), self.width)))
+
+    def stored_scale(self, encoded: Encoded) -> Array:
+        """s, or s and −z·s."""
+        s = scale_value(encoded.shared[0], self.scale_dtype)
+        return s if self.symmetric else np.stack([s, -np.asarray(encoded.shared[1].values, np.float32) * s])
+
+    def decode(self, encoded: Encoded) -> Array:
+        """(code − z)·s."""
+        shape = np.shape(encoded.codes)
+        codes = np.asarray(encoded.codes, np.float32)
+        s = spread(scale_value(encoded.shared[0], self.scale_dtype), self.per, shape)
+        if not self.symmetric:
+            codes = codes - spread(encoded.shared[1].values.astype(np.float32), self.per, shape)
+        with np.errstate(over="ignore"):
+            return np.asarray(np.clip(codes * s, -LARGEST, LARGEST), np.float32)
+
+    def codes(self) -> Array:
+        """−q…q, or 0…n: values at a scale of 1 and a zero point of 0."""
+        return np.arange(-self.top if self.symmetric else 0, self.top + 1, dtype=np.float32)
+
+
+def _one_of(field_: str, value: object, known: tuple[str, ...]) -> None:
+    if value not in known:
+        raise FormatError(f"scaled_integer: {field_} is {value!r}.", f"{field_} must be {', '.join(known)}.")

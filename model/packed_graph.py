@@ -1,0 +1,85 @@
+"""A graph as it lies in a packed file: a line of JSON for each node and weight, compressed in pieces.
+
+Pieces make an edit cheap to count: only those whose lines changed are compressed again.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from model.codec import encode
+from model.graph import Graph, Node
+from model.graph_json import graph_from_json, node_to_json
+from model.meta import Weight
+
+LINES = 128
+MOST = 2**30  # bytes of text: a damaged file must not fill the memory
+Lines = tuple[str, ...]
+Facts = Mapping[str, Any]
+
+
+def first_line(graph: Graph) -> str:
+    """All but nodes and weights."""
+    return _line("graph", "", {"output_names": list(graph.output_names), "structure": graph.structure,
+                               "symbols": graph.symbols, "runs": graph.runs})  # fmt: skip
+
+
+def node_line(node: Node) -> str:
+    """One node."""
+    return _line("node", node.id, node_to_json(node))
+
+
+def weight_line(name: str, weight: Weight, tensors: Sequence[Facts]) -> str:
+    """One weight and how its tensors are stored; its values are in the file, so their key is not."""
+    return _line("weight", name, encode(replace(weight, key=None)), *tensors)
+
+
+def _line(kind: str, name: str, *data: Any) -> str:
+    return json.dumps([kind, name, *data], separators=(",", ":"), allow_nan=False)
+
+
+def pieces(lines: Iterable[str]) -> Iterator[Lines]:
+    """The lines that are compressed together."""
+    left = iter(lines)
+    while piece := tuple(itertools.islice(left, LINES)):
+        yield piece
+
+
+def compressed(piece: Lines) -> bytes:
+    """One piece as stored: a zlib stream."""
+    return zlib.compress("".join(f"{line}\n" for line in piece).encode())
+
+
+def graph_bytes(graph: Graph, tensors: Mapping[str, Sequence[Facts]]) -> bytes:
+    """All of a graph as stored; `tensors`: of each weight, how it is."""
+    weights = (weight_line(n, w, tensors[n]) for n, w in graph.weights.items())
+    lines = [first_line(graph), *map(node_line, graph), *weights]
+    return b"".join(map(compressed, pieces(lines)))
+
+
+def graph_of(data: bytes) -> Graph:
+    """The graph of `graph_bytes`, its weights without keys; raises ProjectError or what foreign data makes Python
+    raise."""
+    parts: dict[str, dict[str, Any]] = {"graph": {}, "node": {}, "weight": {}}
+    for line in _text(data).splitlines():
+        kind, name, held, *_ = json.loads(line)
+        parts[kind][name] = held
+    rest: Mapping[str, Any] = parts["graph"][""]
+    return graph_from_json({**rest, "nodes": parts["node"], "weights": parts["weight"]})
+
+
+def _text(data: bytes) -> str:
+    found, size = list[bytes](), 0
+    while data:
+        stream = zlib.decompressobj()
+        found.append(stream.decompress(data, MOST - size))
+        size += len(found[-1])
+        if not stream.eof:
+            raise ValueError("the graph is cut off or too long")
+        data = stream.unused_data
+    return b"".join(found).decode()
