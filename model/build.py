@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -12,17 +12,21 @@ import torch
 from torch import Tensor, fx, nn
 
 from model.errors import GraphError
-from model.graph import Arg, Graph, Node, Ref, Slice, TorchConst
-from model.layers import Compressed, Effective, unpack_mask
+from model.graph import Arg, Graph, Node, Ref, Slice, TorchConst, out_port
+from model.layers import Compressed, Effective, Switch, unpack_mask
 from model.leaves import make
 from model.meta import Weight
-from model.ops import arg_port
+from model.ops import base_port, category, floating, quantisable
+from model.ports import carriers, choice, operands
 from model.trace.targets import function_of
 from model.trace.tensors import to_numpy, to_torch
+from model.views import view_at
 from model.weights import Tensor as Stored
 from model.weights import WeightStore
 
 Callables = Mapping[str, Callable[..., Any]]
+# Keys in an fx node's meta: its node's id; the (node id, port) pairs it is for; its operands as (port, fx node's name).
+NODE, PORT, OPERANDS = "espalier_node", "espalier_port", "espalier_operands"
 _PLACES = "espalier"  # key in a built module's meta: weight name → path of its tensor
 
 
@@ -68,6 +72,23 @@ def _load(weight: Weight, read: Callable[[str], Stored]) -> Tensor:
     return nn.Parameter(value, requires_grad=weight.trainable) if weight.role == "parameter" else value
 
 
+def effective(node: Node, port: str, graph: Graph, store: WeightStore, scale: Tensor | None = None) -> Effective:
+    """What the tensor at a node's port goes through: its mask, then its format in the view of the op.
+
+    `scale`: the tensor of a given scale; where it is None and the port has one, it is read from the store.
+    """
+    chosen, sparsity = choice(node, port), node.sparsity.get(port)
+    mask = None
+    if sparsity and sparsity.mask is not None:
+        mask = unpack_mask(to_torch(store.get(sparsity.mask)), node.ports[port].sizes(graph.symbols))
+    if chosen is None:
+        return Effective(None, mask)
+    view = view_at(node, port) if port in node.ports else None
+    if scale is None and chosen.scale is not None:
+        scale = _load(graph.weights[chosen.scale], store.get)
+    return Effective(chosen.format, mask, view, scale, chosen.gradient == "identity")
+
+
 def _constant(const: TorchConst) -> Any:
     try:
         found = torch.device(const.name) if const.kind == "device" else getattr(torch, const.name, None)
@@ -80,8 +101,23 @@ def _constant(const: TorchConst) -> Any:
 
 def _leaf_key(node: Node) -> tuple[Any, ...]:
     """Equal for calls that can share one leaf: the same module with the same choices for its tensors."""
-    formats = sorted((p, str(c.format)) for p, c in node.precision.items() if p in ("weight", "bias"))
+    chosen = ((p, c) for p, c in node.precision.items() if p in ("weight", "bias"))
+    formats = sorted((p, str(c.format), c.gradient, c.scale or "") for p, c in chosen)
     return node.target, tuple(formats), tuple(sorted((p, str(s.mask)) for p, s in node.sparsity.items()))
+
+
+def _use(value: Any, node: Node, port: str) -> Any:
+    """Equal for ports that can share a quantised tensor: the queries, keys and values of an attention do.
+
+    Only products of matrices share, since they never write into their operands.
+    """
+    chosen = choice(node, port)
+    if chosen is None or category(node) not in ("linear", "matmul"):
+        return node.id, port
+    if chosen.format.stochastic or port in node.sparsity:
+        return node.id, port
+    view = view_at(node, port) if chosen.format.rowwise and port in node.ports else None
+    return value, str(chosen.format), chosen.scale, chosen.gradient, view
 
 
 class _Builder:
@@ -95,6 +131,8 @@ class _Builder:
         self.tensors = {name: _load(weight, read) for name, weight in graph.weights.items()}
         self.leaves: dict[tuple[Any, ...], str] = {}
         self.places: dict[str, str] = {}
+        self.shared: dict[Any, fx.Node] = {}
+        self.carriers = carriers(graph)
 
     def module(self) -> fx.GraphModule:
         for node in self.graph:
@@ -117,11 +155,25 @@ class _Builder:
             raise GraphError("This model runs only with its own code, which is not at hand.", "Open its source again.")
         module: Any = copy.deepcopy(original).eval()
         self._adopt(module)
-        for node in self.graph:
-            if node.call == "call_module" and (node.precision or node.sparsity):
+        for node in self._one_call_each():
+            if node.precision or node.sparsity:
                 module.set_submodule(node.target, self._whole_leaf(node))
         module.meta = {_PLACES: self.places}
         return module
+
+    def _one_call_each(self) -> Iterable[Node]:
+        """The first call of each module of a recorded model: all calls run the one leaf that takes its place."""
+        calls: dict[str, Node] = {}
+        for node in self.graph:
+            first = calls.setdefault(node.target, node) if node.call == "call_module" else node
+            if (first.precision, first.sparsity) != (node.precision, node.sparsity):
+                raise GraphError(
+                    f"{first.id} and {node.id} call one module with different formats or sparsity, "
+                    "and a recorded model can give it only one.",
+                    f"Choose the same for all calls of {node.target}.",
+                    node.id,
+                )
+        return calls.values()
 
     def _adopt(self, module: nn.Module) -> None:
         """Put the graph's weights in place of the module's own, ties kept."""
@@ -174,12 +226,17 @@ class _Builder:
         """A leaf with all its choices inside, activations too, for a model that cannot be re-wired."""
         for name in node.weights.values():
             self.places.pop(name, None)
-        before, after = ([self._effective(node, p)] if p in node.precision else [] for p in ("data_in", "data_out"))
-        return nn.Sequential(*before, self._leaf(node, f"{node.target}.{len(before)}"), *after)
+        place = f"{node.target}.{int('data_in' in node.precision)}"
+        before = [self._effective(node, "data_in", f"{node.target}.0")] if "data_in" in node.precision else []
+        leaf, last = self._leaf(node, place), f"{node.target}.{len(before) + 1}"
+        return nn.Sequential(
+            *before, leaf, *([self._effective(node, "data_out", last)] if "data_out" in node.precision else [])
+        )
 
     def _leaf(self, node: Node, path: str) -> nn.Module:
         inner = make(node.attrs)
-        effective = {p: self._effective(node, p) for p in node.weights if p in node.precision or p in node.sparsity}
+        chosen = [p for p in node.weights if p in node.precision or p in node.sparsity]
+        effective = {p: self._effective(node, p, f"{path}.effective.{p}") for p in chosen}
         for port, name in node.weights.items():
             parameter = isinstance(getattr(inner, port, None), nn.Parameter)
             setattr(inner, port, self._parameter(name) if parameter else self.tensors[name])
@@ -190,12 +247,12 @@ class _Builder:
         value = self.tensors[name]
         return value if isinstance(value, nn.Parameter) else nn.Parameter(value, requires_grad=False)
 
-    def _effective(self, node: Node, port: str) -> Effective:
-        chosen, sparsity = node.precision.get(port), node.sparsity.get(port)
-        mask = None
-        if sparsity and sparsity.mask is not None:
-            mask = unpack_mask(to_torch(self.store.get(sparsity.mask)), node.ports[port].sizes(self.graph.symbols))
-        return Effective(chosen.format if chosen else None, mask)
+    def _effective(self, node: Node, port: str, path: str) -> Effective:
+        chosen = choice(node, port)
+        if chosen is None or chosen.scale is None:
+            return effective(node, port, self.graph, self.store)
+        self.places.setdefault(chosen.scale, f"{path}.scale")
+        return effective(node, port, self.graph, self.store, self.tensors[chosen.scale])
 
     # -- nodes
 
@@ -213,8 +270,8 @@ class _Builder:
                 made = self._call_module(node)
             case _:
                 made = self._call_function(node)
-        made.meta["espalier"] = node.id
-        return self._quantised(made, node, "data_out") if "data_out" in node.precision else made
+        made.meta[NODE] = node.id
+        return self._quantised(made, node, "data_out") if node.outputs is None and choice(node, "data_out") else made
 
     def _result(self, node: Node) -> Any:
         values = [self._arg(a) for a in node.args]
@@ -228,7 +285,9 @@ class _Builder:
         source = self._arg(node.args[0])
         if "data_in" in node.precision:
             source = self._quantised(source, node, "data_in")
-        return self.fx.create_node("call_module", self.leaves[_leaf_key(node)], (source,), {}, node.id)
+        made = self.fx.create_node("call_module", self.leaves[_leaf_key(node)], (source,), {}, node.id)
+        made.meta[OPERANDS] = [("data_in", source.name)]
+        return made
 
     def _call_function(self, node: Node) -> fx.Node:
         target = self.callables.get(node.target) if node.call == "opaque" else function_of(node.target)
@@ -238,39 +297,76 @@ class _Builder:
                 "Open the model's source again.",
                 node.id,
             )
-        args = tuple(self._function_arg(node, i, a) for i, a in enumerate(node.args))
-        kwargs = {k: self._arg(a) for k, a in node.kwargs.items()}
-        return self.fx.create_node("call_function", target, args, kwargs, node.id)
+        taken: list[tuple[str, str]] = []
+        found = operands(node.op, node.args, node.kwargs, self.graph.nodes)
 
-    def _function_arg(self, node: Node, position: int, arg: Arg) -> Any:
-        value = self._arg(arg)
-        port = arg_port(node.op, position)
-        if port is None or (port not in node.precision and port not in node.sparsity):
+        def operand(ref: Ref) -> Any:
+            value, port = self._ref(ref), (next(found) or ("", None))[0]
+            value = self._quantised(value, node, port) if self._changes(node, port, ref) else value
+            taken.append((port, value.name))
             return value
-        return self._quantised(value, node, port)
+
+        args = tuple(self._arg(a, operand) for a in node.args)
+        kwargs = {k: self._arg(a, operand) for k, a in node.kwargs.items()}
+        args, kwargs = self._switched(node, target, args, kwargs) if node.attrs else (args, kwargs)
+        made = self.fx.create_node("call_function", target, args, kwargs, node.id)
+        made.meta[OPERANDS] = taken
+        return made
+
+    def _changes(self, node: Node, port: str, ref: Ref) -> bool:
+        """Whether an operand goes through a mask or a format."""
+        if not port or not (choice(node, port) or port in node.sparsity):
+            return False
+        return port in node.sparsity or (base_port(port) in quantisable(node) and ref.node in self.carriers)
+
+    def _switched(
+        self, node: Node, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments of a function, with those that training changes read from a switch."""
+        schema = getattr(target, "_schema", None)
+        places = {a.name: (i, a.default_value) for i, a in enumerate(schema.arguments)} if schema else {}
+        given, named = list(args), dict(kwargs)
+        for name in [n for n in node.attrs if n in places]:
+            place, default = places[name]
+            evaluation = given[place] if place < len(given) else named.get(name, default)
+            path = f"switches.{node.id}_{name}"
+            self._attach(path, Switch(evaluation, node.attrs[name]))
+            if place < len(given):
+                given[place] = self.fx.call_module(path)
+            else:
+                named[name] = self.fx.call_module(path)
+        return tuple(given), named
 
     def _quantised(self, value: Any, node: Node, port: str) -> fx.Node:
-        path = f"effective.{node.id}_{port}"
-        self._attach(path, self._effective(node, port))
-        return self.fx.call_module(path, (value,))
+        key = _use(value, node, port)
+        if key not in self.shared:
+            path = f"effective.{node.id}_{port}"
+            self._attach(path, self._effective(node, port, path))
+            self.shared[key] = self.fx.call_module(path, (value,))
+        self.shared[key].meta.setdefault(PORT, []).append((node.id, port))
+        return self.shared[key]
 
-    def _arg(self, arg: Arg) -> Any:
+    def _arg(self, arg: Arg, of: Callable[[Ref], Any] | None = None) -> Any:
+        """An argument of an fx node; `of` gives what a reference in it stands for."""
         match arg:
             case Ref():
-                return self._ref(arg)
+                return (of or self._ref)(arg)
             case tuple():
-                return [self._arg(a) for a in arg]
+                return [self._arg(a, of) for a in arg]
             case Slice(start, stop, step):
-                return slice(self._arg(start), self._arg(stop), self._arg(step))
+                return slice(self._arg(start, of), self._arg(stop, of), self._arg(step, of))
             case TorchConst():
                 return _constant(arg)
             case _:
                 return arg
 
     def _ref(self, ref: Ref) -> fx.Node:
-        if self.graph.nodes[ref.node].outputs is None:
+        node = self.graph.nodes[ref.node]
+        if node.outputs is None:
             return self.made[ref.node]
         if ref not in self.items:
-            getitem = function_of("_operator.getitem")
-            self.items[ref] = self.fx.call_function(getitem, (self.made[ref.node], ref.output))
+            getitem, port = function_of("_operator.getitem"), out_port(ref.output)
+            item = self.fx.call_function(getitem, (self.made[ref.node], ref.output))
+            held = choice(node, port) and floating(node.ports.get(port))
+            self.items[ref] = self._quantised(item, node, port) if held else item
         return self.items[ref]

@@ -5,13 +5,14 @@ from __future__ import annotations
 import keyword
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, fields
 from typing import Literal
 
-from model.graph import Graph, Ref
+from model.formats.scaled import ScaledFormat
+from model.graph import Graph, Node, Ref
 from model.meta import Dim
-from model.ops import quantisable
+from model.ops import base_port, quantisable
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +76,18 @@ def _weights_exist(graph: Graph) -> Iterator[Problem]:
         for port, name in node.weights.items():
             if name not in graph.weights:
                 yield Problem(node.id, f"{node.id}.{port} names the weight {name}, which does not exist.")
+    yield from _scales_exist(graph, graph)
+
+
+def _scales_exist(graph: Graph, nodes: Iterable[Node]) -> Iterator[Problem]:
+    for node in nodes:
+        for port, chosen in node.precision.items():
+            if chosen.scale is None:
+                continue
+            if chosen.scale not in graph.weights:
+                yield Problem(node.id, f"The scale of {node.id}.{port}, {chosen.scale}, does not exist.")
+            if not isinstance(chosen.format, ScaledFormat):
+                yield Problem(node.id, f"{node.id}.{port} has a scale, but {chosen.format.name} takes none.")
 
 
 def _calls_are_whole(graph: Graph) -> Iterator[Problem]:
@@ -102,10 +115,10 @@ def _names_are_plain(graph: Graph) -> Iterator[Problem]:
             yield Problem(node.id, f"{inputs[node.target]} inputs have the name {node.target}.")
 
 
-def _choices_have_ports(graph: Graph) -> Iterator[Problem]:
-    for node in graph:
+def _choices_have_ports(nodes: Iterable[Node]) -> Iterator[Problem]:
+    for node in nodes:
         for port in node.precision:
-            if port not in quantisable(node):
+            if port not in quantisable(node) and not (port in node.ports and base_port(port) in quantisable(node)):
                 yield Problem(node.id, f"{node.id} ({node.op}) cannot have a precision on {port}.")
         for port in node.sparsity:
             if port not in node.ports:
@@ -136,7 +149,30 @@ RULES: tuple[Rule, ...] = (_ids_match, _sources_exist, _order, _outputs_exist, _
                            _opaque)  # fmt: skip
 
 
-def check(graph: Graph) -> list[Problem]:
-    """All problems of a graph, errors first."""
+def check(graph: Graph, before: Graph | None = None) -> list[Problem]:
+    """All problems of a graph, errors first.
+
+    `before`, a legal graph, spares the work where `graph` differs from it in choices alone: then only these are judged.
+    """
+    changed = before and _chosen_anew(graph, before)
+    if changed is not None:
+        return [*_choices_have_ports(changed), *_scales_exist(graph, changed)]
     found = [p for rule in RULES for p in rule(graph)]
     return sorted(found, key=lambda p: p.severity != "error")
+
+
+_FACTS = tuple(f.name for f in fields(Node) if f.name not in ("precision", "sparsity"))
+_AROUND = tuple(f.name for f in fields(Graph) if f.name != "nodes")
+
+
+def _chosen_anew(graph: Graph, before: Graph) -> list[Node] | None:
+    """The nodes with other choices than in `before`; None where anything else differs. By identity, so cheap."""
+    if len(graph) != len(before) or any(getattr(graph, f) is not getattr(before, f) for f in _AROUND):
+        return None
+    changed: list[Node] = []
+    for (name, node), (other, old) in zip(graph.nodes.items(), before.nodes.items(), strict=True):
+        if name != other or (node is not old and any(getattr(node, f) is not getattr(old, f) for f in _FACTS)):
+            return None
+        if node is not old:
+            changed.append(node)
+    return changed

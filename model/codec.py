@@ -102,8 +102,22 @@ def _decode_fields(kind: type[T], data: Json, path: str) -> T:
         if name not in data and f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING:
             raise OptionsError(f"{join(path, name)} is missing.", "Give it a value.")
     values = {k: decode(hints(kind)[k], v, join(path, k)) for k, v in data.items()}
+    for name, value in values.items():
+        in_range(known[name], value, join(path, name))
     with _under(path):
         return kind(**values)
+
+
+def in_range(field: dataclasses.Field[Any], value: Any, path: str) -> None:
+    """Numbers lie in the range of the field's metadata, `min` to `max`; NaN lies in none."""
+    low, high = field.metadata.get("min"), field.metadata.get("max")
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return
+    below, above = low is not None and not value >= low, high is not None and not value <= high
+    if below or above:
+        single = f"of at least {low:g}" if below else f"up to {high:g}"
+        legal = single if low is None or high is None else f"from {low:g} to {high:g}"
+        raise OptionsError(f"{path} is {value!r}.", f"It must be a number {legal}.")
 
 
 def _decode_union(inner: tuple[Any, ...], data: Json, path: str) -> Any:

@@ -6,6 +6,9 @@ The core raises these; only the window and the command line show them. Anything 
 from __future__ import annotations
 
 import difflib
+import json
+import zipfile
+import zlib
 from collections.abc import Iterable
 
 
@@ -72,3 +75,22 @@ def nearest(name: str, known: Iterable[str]) -> str:
     if close:
         return f"Did you mean {close[0]!r}?"
     return f"Valid names: {', '.join(names)}." if names else "There are none."
+
+
+def damage(error: BaseException) -> str:
+    """What a damaged file made Python raise, in words; the end of a sentence, without a full stop."""
+    match error:
+        case EspalierError():
+            return error.message.rstrip(".")
+        case KeyError(args=(str(name), *_)):
+            return name if " " in name else f"{name!r} is missing"
+        case UnicodeDecodeError() | json.JSONDecodeError():
+            return "a part of it is not JSON"
+        case zipfile.BadZipFile() if "not a zip" in str(error):
+            return "it is not a zip file, or only a part of one"
+        case zipfile.BadZipFile() | zlib.error() | EOFError():
+            return f"a part of it is altered or cut off ({error})" if str(error) else "a part of it is cut off"
+        case OSError(strerror=str(text)):
+            return text
+        case _:
+            return "a part of it has another form than it should"

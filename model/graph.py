@@ -55,7 +55,7 @@ class Node:
     qualified name (call_function), the name of a weight (get_attr) or of an input (placeholder).
     `ports` holds the tensors by port: data_in, data_in_1, …, data_out, data_out_1, …
     `weights` names the node's own tensors by port: weight, bias, running_mean, …
-    `attrs` are the constructor's arguments of a module.
+    `attrs` are the constructor's arguments of a module; of a function, those of its arguments in training.
     """
 
     id: str
@@ -149,9 +149,25 @@ class Graph:
         return {name: tuple(users) for name, users in found.items()}
 
     def replace(self, *nodes: Node) -> Graph:
-        """The graph with nodes of the same ids replaced; itself when nothing differs."""
-        changed = {n.id: n for n in nodes if self[n.id] is not n and self[n.id] != n}
-        return replace(self, nodes={**self.nodes, **changed}) if changed else self
+        """The graph with nodes of the same ids replaced; itself when nothing differs.
+
+        What a changed wire brings, and what a changed result is to its users, is written into their input ports.
+        """
+        changed = {n.id: n for n in nodes if not same(self[n.id], n)}
+        return replace(self, nodes={**self.nodes, **changed, **self._refreshed(changed)}) if changed else self
+
+    def _refreshed(self, changed: dict[str, Node]) -> dict[str, Node]:
+        """Nodes whose input ports no longer are what their sources give, after `changed`."""
+        from model.ports import refreshed
+
+        old = self.nodes
+        stale = {k for k, n in changed.items() if n.args is not old[k].args or n.kwargs is not old[k].kwargs}
+        fresh = {k for k, n in changed.items() if n.ports is not old[k].ports}
+        if self.runs == "module" or not (stale or fresh):
+            return {}
+        after = {**old, **changed}
+        stale |= {k for k, n in after.items() if fresh and any(r.node in fresh for r in n.inputs)}
+        return {k: refreshed(after[k], after) for k in stale if all(r.node in after for r in after[k].inputs)}
 
     def with_weights(self, weights: Mapping[str, Weight]) -> Graph:
         """The graph with weights added or replaced by name; itself when nothing differs."""
@@ -197,7 +213,7 @@ class Graph:
         old, new = before.nodes, self.nodes
         added = tuple(k for k in new if k not in old)
         removed = tuple(k for k in old if k not in new)
-        changed = tuple(k for k, n in new.items() if k in old and old[k] is not n and old[k] != n)
+        changed = tuple(k for k, n in new.items() if k in old and not same(old[k], n))
         return Delta(added, removed, changed)
 
     def to_networkx(self) -> nx.MultiDiGraph[str]:
@@ -214,6 +230,15 @@ class Graph:
             shape = " × ".join(map(str, meta.shape)) if meta else ""
             graph.add_edge(ref.node, user, output=ref.output, shape=shape)
         return graph
+
+
+def same(a: Node, b: Node) -> bool:
+    """Equal, and so written too: 1, 1.0 and True are three arguments, and so are 0.0 and -0.0."""
+    return a is b or (a == b and _written(a) == _written(b))
+
+
+def _written(node: Node) -> str:
+    return repr((node.args, sorted(node.kwargs.items()), sorted(node.attrs.items())))
 
 
 def out_port(number: int) -> str:
@@ -260,9 +285,21 @@ def map_refs(node: Node, swap: Callable[[Ref], Ref]) -> Node:
 
 
 def named_weights(nodes: Iterable[Node], weights: Mapping[str, Weight]) -> dict[str, Weight]:
-    """Those of `weights` that a node still names."""
-    used = {name for n in nodes for name in n.weights.values()}
+    """Those of `weights` that a node still names, as a tensor or as the scale of a format."""
+    used: set[str] = set()
+    for node in nodes:
+        used.update(node.weights.values())
+        used.update(c.scale for c in node.precision.values() if c.scale)
     return {k: w for k, w in weights.items() if k in used}
+
+
+def without_unused_scales(graph: Graph, before: Graph) -> Graph:
+    """`graph` without the weights that were scales of formats in `before` and are so no longer."""
+    gone = {c.scale for n in before for c in n.precision.values() if c.scale}
+    if gone:
+        gone -= {c.scale for n in graph for c in n.precision.values()}
+        gone -= {name for n in graph for name in n.weights.values()}
+    return replace(graph, weights={k: w for k, w in graph.weights.items() if k not in gone}) if gone else graph
 
 
 def sort(nodes: Mapping[str, Node]) -> dict[str, Node]:

@@ -8,7 +8,7 @@ from typing import Any, Literal, cast
 
 from model.check import check
 from model.codec import decode, decode_arg, encode, encode_arg
-from model.errors import EspalierError, ProjectError
+from model.errors import EspalierError, FormatError, ProjectError, damage
 from model.graph import Graph, Node
 from model.meta import Precision, Sparsity, TensorMeta, Weight
 
@@ -76,7 +76,11 @@ def graph_from_json(data: dict[str, Any]) -> Graph:
         AttributeError,
         RecursionError,
     ) as error:
-        raise ProjectError(f"The graph in the file is damaged: {error!s}.", "Open an older copy of it.") from error
+        message, hint = f"The graph in the file is damaged: {damage(error)}.", "Open an older copy of it."
+        if isinstance(error, FormatError) and "There is no format" in error.message:
+            message = f"The graph in the file needs a number format that is not here: {damage(error)}."
+            hint = "Load the plug-in that the format comes from."
+        raise ProjectError(message, hint) from error
     if faults:
         raise ProjectError(f"The graph in the file is not legal: {faults[0].message}", "Open an older copy of it.")
     return graph

@@ -26,16 +26,20 @@ TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "tokenizer.model
 
 @contextlib.contextmanager
 def _quiet() -> Generator[None]:
+    from huggingface_hub.utils import logging as hub
     from transformers.utils import logging
 
     level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    retries = hub.get_verbosity()
     logging.set_verbosity(CRITICAL)
+    hub.set_verbosity(CRITICAL)
     if bars:
         logging.disable_progress_bar()
     try:
         yield
     finally:
         logging.set_verbosity(level)
+        hub.set_verbosity(retries)
         if bars:
             logging.enable_progress_bar()
 
@@ -136,7 +140,7 @@ def _make_config(kind: str, values: dict[str, Any]) -> Any:
     # transformers validates with a library whose errors are not exported.
     except Exception as error:
         raise SourceError(
-            f"The {kind} configuration is impossible: {first_line(error)}", "Correct its values."
+            f"The {kind} configuration is impossible: {first_line(error.__cause__ or error)}.", "Correct its values."
         ) from error
     _no_cache(config)
     config.architectures = config.architectures or []  # transformers iterates over it where a type has two heads

@@ -2,38 +2,125 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from model.formats.base import Format
+from model.straight_through import gated, reused, scaled, straight_through
+from model.views import View
+
+if TYPE_CHECKING:
+    from model.formats.scaled import ScaledFormat
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """A parameter's value and gate as the format sees it, and the state of the parameter that they belong to."""
+
+    stamp: tuple[Any, ...]
+    value: Tensor
+    gate: Tensor | None
+    gated: bool
+
+
+class _Steps:
+    """How many steps optimisers have taken: fused ones write parameters without raising their `_version`."""
+
+    count = 0
+
+    @classmethod
+    def taken(cls, *_: Any) -> None:
+        cls.count += 1
+
+
+register_optimizer_step_post_hook(_Steps.taken)
 
 
 class Effective(nn.Module):
-    """x → format(x·mask). Values of parameters are computed once and kept until the parameter is written."""
+    """x → format(x·mask). Values of parameters are computed once and kept until the parameter is written.
+
+    `view`: how the tensor lies for formats that see rows. `scale`: a given or learned scale of a ScaledFormat.
+    """
 
     mask: Tensor | None
+    scale: Tensor | None
 
-    def __init__(self, fmt: Format | None, mask: Tensor | None = None) -> None:
+    def __init__(
+        self,
+        fmt: Format | None,
+        mask: Tensor | None = None,
+        view: View | None = None,
+        scale: Tensor | None = None,
+        identity: bool = False,
+    ) -> None:
         super().__init__()
-        self.format = fmt
+        self.format, self.identity = fmt, identity
+        self.view = view if fmt is not None and fmt.rowwise else None
         self.register_buffer("mask", mask, persistent=False)
-        self._cached: tuple[tuple[Any, ...], Tensor] | None = None
+        if isinstance(scale, nn.Parameter):
+            self.scale = scale
+        else:
+            self.register_buffer("scale", scale, persistent=False)
+        self._kept: _Kept | None = None
 
     def forward(self, x: Tensor) -> Tensor:
         """Any shape → the same shape and dtype."""
-        if type(x) is not nn.Parameter or (torch.is_grad_enabled() and x.requires_grad):
-            return self._compute(x)
-        stamp = (id(x), x._version, x.data_ptr(), x.dtype)
-        if self._cached is None or self._cached[0] != stamp:
-            self._cached = stamp, self._compute(x).detach()
-        return self._cached[1]
+        learns = torch.is_grad_enabled() and (x.requires_grad or (self.scale is not None and self.scale.requires_grad))
+        random = self.format is not None and self.format.stochastic
+        if type(x) is not nn.Parameter or random or (learns and self.format is None):
+            return self._back(self._fresh(x), x)
+        kept = self._keep(x, learns)
+        if not learns:
+            return self._back(kept.value, x)
+        assert self.format is not None
+        if self.scale is not None:
+            known = scaled(cast("ScaledFormat", self.format), self.seen(x), self.scale, self.identity, kept.value)
+        else:
+            mask = None if self.mask is None else self._seen(self.mask)
+            known = reused(self.format, self._seen(x), kept.value, kept.gate, mask)
+        return self._back(known, x)
 
-    def _compute(self, x: Tensor) -> Tensor:
-        pruned = x if self.mask is None else x * self.mask
-        return pruned if self.format is None else self.format.quantize(pruned)
+    def _keep(self, x: Tensor, learns: bool) -> _Kept:
+        """The value of a parameter, from before where it has not been written since."""
+        scale = None if self.scale is None else (id(self.scale), self.scale._version, self.scale.data_ptr())
+        stamp = (id(x), x._version, x.data_ptr(), x.dtype, scale, _Steps.count)
+        if self._kept is None or self._kept.stamp != stamp or (learns and not self._kept.gated):
+            with torch.no_grad():
+                if learns and self.format is not None and self.scale is None and not self.identity:
+                    value, gate = gated(self.format, self.seen(x))
+                else:
+                    value, gate = self._fresh(x), None
+            self._kept = _Kept(stamp, value, gate, learns or self.scale is not None)
+        return self._kept
+
+    def _fresh(self, x: Tensor) -> Tensor:
+        """The value in the format's view."""
+        seen = self.seen(x)
+        if self.format is None:
+            return seen
+        if self.scale is None:
+            return straight_through(self.format, seen, self.identity)
+        return scaled(cast("ScaledFormat", self.format), seen, self.scale, self.identity)
+
+    def seen(self, x: Tensor) -> Tensor:
+        """`x` as the format sees it: after the mask, in the view of the op."""
+        return self._seen(self._masked(x))
+
+    def _masked(self, x: Tensor) -> Tensor:
+        return x if self.mask is None else x * self.mask
+
+    def _seen(self, x: Tensor) -> Tensor:
+        return x if self.view is None else self.view.of(x)
+
+    def _back(self, y: Tensor, x: Tensor) -> Tensor:
+        """In the port's own shape; zeros of the mask once more where the format gives 0 another value."""
+        y = y if self.view is None else self.view.back(y, x.shape)
+        return y if self.mask is None or self.format is None or self.format.keeps_zero else y * self.mask
 
     def extra_repr(self) -> str:
         """Format and mask, for print(model)."""
@@ -61,7 +148,7 @@ class Compressed(nn.Module):
 
     def tensor(self, port: str) -> Tensor | None:
         """The effective tensor of a port."""
-        value = cast("Tensor | None", getattr(self.inner, port))
+        value = cast("Tensor | None", getattr(self.inner, port, None))
         return self.effective[port](value) if value is not None and port in self.effective else value
 
     def forward(self, x: Tensor) -> Tensor:
@@ -75,6 +162,22 @@ class Compressed(nn.Module):
         return torch.func.functional_call(self.inner, values, (x,))  # type: ignore[no-any-return]
 
 
+class Switch(nn.Module):
+    """An argument of a function that has one value in evaluation and another in training."""
+
+    def __init__(self, evaluation: Any, in_training: Any) -> None:
+        super().__init__()
+        self.evaluation, self.in_training = evaluation, in_training
+
+    def forward(self) -> Any:
+        """The value of the present mode."""
+        return self.in_training if self.training else self.evaluation
+
+    def extra_repr(self) -> str:
+        """Both values, for print(model)."""
+        return f"{self.evaluation}, in training {self.in_training}"
+
+
 def unpack_mask(packed: Tensor, shape: tuple[int, ...]) -> Tensor:
     """Bool mask from numpy.packbits bytes (uint8, one bit an element, most significant first)."""
     shifts = torch.arange(7, -1, -1, dtype=torch.uint8)
@@ -83,10 +186,3 @@ def unpack_mask(packed: Tensor, shape: tuple[int, ...]) -> Tensor:
     for size in shape:
         count *= size
     return bits.reshape(-1)[:count].reshape(shape).bool()
-
-
-def pack_mask(mask: Tensor) -> Tensor:
-    """numpy.packbits bytes of a bool mask."""
-    import numpy as np
-
-    return torch.from_numpy(np.packbits(mask.reshape(-1).numpy()))

@@ -13,33 +13,15 @@ from torch import nn
 
 from model.errors import ProjectError
 from model.graph import Arg
+from model.leaf_names import OP_OF_CLASS
 
-_OPS: dict[str, str] = {
-    "Linear": "linear", "NonDynamicallyQuantizableLinear": "linear", "Conv1d": "conv1d", "Conv2d": "conv2d",
-    "Conv3d": "conv3d", "ConvTranspose1d": "conv_transpose1d", "ConvTranspose2d": "conv_transpose2d",
-    "ConvTranspose3d": "conv_transpose3d", "Embedding": "embedding",
-    "LayerNorm": "layer_norm", "GroupNorm": "group_norm", "RMSNorm": "rms_norm", "BatchNorm1d": "batch_norm",
-    "BatchNorm2d": "batch_norm", "BatchNorm3d": "batch_norm", "InstanceNorm1d": "instance_norm",
-    "InstanceNorm2d": "instance_norm",
-    "Dropout": "dropout", "Dropout1d": "dropout", "Dropout2d": "dropout", "Dropout3d": "dropout",
-    "AlphaDropout": "dropout",
-    "ReLU": "relu", "ReLU6": "relu6", "GELU": "gelu", "SiLU": "silu", "Tanh": "tanh", "Sigmoid": "sigmoid",
-    "Softmax": "softmax", "LogSoftmax": "log_softmax", "LeakyReLU": "leaky_relu", "ELU": "elu",
-    "Hardtanh": "hardtanh", "Hardswish": "hardswish", "Hardsigmoid": "hardsigmoid", "Softplus": "softplus",
-    "Mish": "mish", "PReLU": "prelu", "SELU": "selu", "CELU": "celu", "GLU": "glu", "LogSigmoid": "logsigmoid",
-    "Identity": "identity", "Flatten": "flatten", "Unflatten": "unflatten", "MaxPool1d": "max_pool1d",
-    "MaxPool2d": "max_pool2d", "AvgPool1d": "avg_pool1d", "AvgPool2d": "avg_pool2d",
-    "AdaptiveAvgPool1d": "adaptive_avg_pool1d", "AdaptiveAvgPool2d": "adaptive_avg_pool2d",
-    "AdaptiveMaxPool2d": "adaptive_max_pool2d", "PixelShuffle": "pixel_shuffle", "Upsample": "interpolate",
-    "Conv1D": "linear",
-}  # fmt: skip
 _SKIPPED = ("self", "device", "dtype", "args", "kwargs")
 
 
 @cache
 def _class(name: str) -> type[nn.Module]:
     """The class called `name`; raises ProjectError for one that is not on the list."""
-    if name not in _OPS:
+    if name not in OP_OF_CLASS:
         raise ProjectError(f"The graph names the module {name!r}, which this version does not know.",
                            "Update Espalier, or open the model's source again.")  # fmt: skip
     if name == "Conv1D":
@@ -53,17 +35,21 @@ def _class(name: str) -> type[nn.Module]:
 
 def op_of_module(module: nn.Module) -> str | None:
     """The op of a leaf module, or None when it is not one that a graph may name."""
-    name = type(module).__name__
-    home = type(module).__module__
-    if name not in _OPS or not home.startswith(("torch.nn.modules.", "transformers.pytorch_utils")):
-        return None
     if getattr(module, "return_indices", False):  # two results: its functions stand in the graph instead
         return None
-    return _OPS[name]
+    return op_of_type(f"{type(module).__module__}.{type(module).__name__}")
+
+
+def op_of_type(name: str) -> str | None:
+    """The op of a leaf class by its full name, "torch.nn.modules.linear.Linear"; None for any other class."""
+    home, _, own = name.rpartition(".")
+    known = home.startswith(("torch.nn.modules.", "transformers.pytorch_utils"))
+    return OP_OF_CLASS.get(own) if known else None
 
 
 @cache
-def _parameters(name: str) -> tuple[str, ...]:
+def parameters(name: str) -> tuple[str, ...]:
+    """The names of the constructor's arguments of a leaf class, without device and dtype."""
     found = inspect.signature(_class(name).__init__).parameters
     return tuple(p for p in found if p not in _SKIPPED)
 
@@ -72,7 +58,7 @@ def attributes(module: nn.Module) -> dict[str, Arg]:
     """The constructor's arguments that make `module` again, with its class under "class"."""
     name = type(module).__name__
     found: dict[str, Arg] = {"class": name}
-    for key in _parameters(name):
+    for key in parameters(name):
         found[key] = _attribute(module, key)
     if "inplace" in found:
         found["inplace"] = False

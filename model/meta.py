@@ -65,9 +65,15 @@ class Weight:
 
 @dataclass(frozen=True, slots=True)
 class Precision:
-    """The format chosen for a port."""
+    """The format chosen for a port.
+
+    `scale` names the weight of the graph that holds a scale given from outside (calibrated or learned), for formats
+    that take one. `gradient`: straight-through inside the format's range only, or everywhere.
+    """
 
     format: Format
+    scale: str | None = None
+    gradient: Literal["range", "identity"] = "range"
 
     @property
     def label(self) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from model.check import Problem
 from model.errors import SourceError
 from model.graph import Graph
+from model.packed_file import is_packed
 from model.project import Project, load_project
 from model.recipe import Recipe
 from model.weights import Location, WeightStore, read_header
@@ -36,13 +37,25 @@ def is_project(spec: str) -> bool:
 
 
 def open_any(spec: str, workdir: Path, inputs: tuple[str, ...] = (), seed: int = 0) -> Opened:
-    """A project file or any source; raises EspalierError."""
+    """A project file, a packed model or any source; raises EspalierError."""
+    if is_packed(spec):
+        return _open_packed(Path(spec), workdir, inputs)
     if not is_project(spec):
         return open_source(spec, workdir, inputs, seed)
     if inputs:
         raise SourceError("A project's inputs are fixed.", "Open its source again with --inputs.")
     store = WeightStore(workdir)
     return Opened(load_project(Path(spec), store), store)
+
+
+def _open_packed(path: Path, workdir: Path, inputs: tuple[str, ...]) -> Opened:
+    from model.packed_opening import load_packed
+
+    if inputs:
+        raise SourceError("A packed model's inputs are fixed.", "Open its source again with --inputs.")
+    store = WeightStore(workdir)
+    project, problems = load_packed(path, store)
+    return Opened(project, store, problems)
 
 
 def open_source(spec: str, workdir: Path, inputs: tuple[str, ...] = (), seed: int = 0) -> Opened:

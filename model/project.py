@@ -12,17 +12,17 @@ import shutil
 import struct
 import zipfile
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from model.codec import decode, encode
-from model.errors import EspalierError, ProjectError
+from model.errors import EspalierError, ProjectError, damage
 from model.graph import Graph
 from model.graph_json import graph_from_json, graph_to_json
 from model.meta import TensorKey
-from model.recipe import Raw, Recipe, Step
+from model.recipe import Raw, Recipe, Step, naming_step
 from model.registry import PASSES
 from model.source import SourceInfo, demo_folder
 from model.weights import Location, Tensor, WeightStore, chunks, read_header
@@ -50,6 +50,7 @@ class Project:
     """Where the model came from, what it was, what was done to it, what it is now.
 
     `reports` and `view` are plain JSON. `extras` are members of the file that this version does not know.
+    `milestones`: number of active steps → the graph after them, for steps that take too long to be run again.
     """
 
     source: SourceInfo
@@ -59,6 +60,12 @@ class Project:
     reports: Json = field(default_factory=dict)  # type: ignore[assignment]
     view: Json = field(default_factory=dict)  # type: ignore[assignment]
     extras: dict[str, bytes] = field(default_factory=dict)  # type: ignore[assignment]
+    milestones: dict[int, Graph] = field(default_factory=dict)  # type: ignore[assignment]
+
+    @property
+    def graphs(self) -> tuple[Graph, ...]:
+        """All graphs whose tensors the project needs."""
+        return self.base, self.graph, *self.milestones.values()
 
 
 # -- recipe
@@ -70,14 +77,12 @@ def step_to_json(step: Step) -> Json:
     return {"pass": step.pass_name, "options": options, "seed": step.seed, "enabled": step.enabled}
 
 
-def step_from_json(data: Json, path: str = "step") -> Step:
+def step_from_json(data: Json) -> Step:
     """A step; the options of a pass that is not installed stay Raw. Raises OptionsError."""
-    name = decode(str, data.get("pass"), f"{path}.pass")
+    name = decode(str, data.get("pass"), "pass")
     raw = data.get("options", {})
-    options = decode(PASSES.get(name).options, raw, f"{path}.options") if name in PASSES else Raw(raw)
-    seed, enabled = (
-        decode(k, data.get(n, d), f"{path}.{n}") for k, n, d in ((int, "seed", 0), (bool, "enabled", True))
-    )
+    options = decode(PASSES.get(name).options, raw, "options") if name in PASSES else Raw(raw)
+    seed, enabled = (decode(k, data.get(n, d), n) for k, n, d in ((int, "seed", 0), (bool, "enabled", True)))
     return Step(name, options, seed, enabled)
 
 
@@ -88,7 +93,11 @@ def recipe_to_json(recipe: Recipe) -> Json:
 
 def recipe_from_json(data: Json) -> Recipe:
     """A recipe from {"steps": […]}."""
-    return Recipe(tuple(step_from_json(s, f"steps[{i}]") for i, s in enumerate(data["steps"])))
+    steps: list[Step] = []
+    for i, step in enumerate(data["steps"]):
+        with naming_step(i):
+            steps.append(step_from_json(step))
+    return Recipe(tuple(steps))
 
 
 # -- keys
@@ -109,7 +118,7 @@ def save_project(project: Project, store: WeightStore, path: Path, *, everything
     Tensors that lie in a file of the source are referred to, unless `everything` is wanted in the file.
     """
     path = Path(path).resolve()
-    keys = sorted(keys_of(project.base, project.graph))
+    keys = sorted(keys_of(*project.graphs))
     outside = {} if everything else _outside(keys, store, project.source, path)
     held = {k: store.get(k) for k in keys if k not in outside}
     temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
@@ -155,9 +164,11 @@ def _write(
 
 
 def _members(project: Project, outside: Mapping[TensorKey, Location]) -> dict[str, Json]:
-    graphs = {"base": graph_to_json(project.base)}
+    graphs: Json = {"base": graph_to_json(project.base)}
     if project.graph is not project.base:
         graphs["graph"] = graph_to_json(project.graph)
+    if project.milestones:
+        graphs["milestones"] = {str(n): graph_to_json(g) for n, g in project.milestones.items()}
     manifest = {
         "format": FORMAT,
         "app": APP,
@@ -190,8 +201,8 @@ def load_project(path: Path, store: WeightStore) -> Project:
     except FileNotFoundError as error:
         raise ProjectError(f"There is no file {path.name!r}.", "Check the path.") from error
     except _DAMAGE as error:
-        raise ProjectError(f"{path.name} is not a readable project ({error}).",
-                           "Open a complete .espalier file.") from error  # fmt: skip
+        raise ProjectError(f"{path.name} is not a readable project: {damage(error)}.",
+                           "Open a complete .espalier file, such as an older copy of it.") from error  # fmt: skip
 
 
 def _load(path: Path, store: WeightStore) -> Project:
@@ -229,20 +240,30 @@ def _migrate(members: Json, path: Path) -> Json:
 
 
 def _decode(members: Json, extras: dict[str, bytes], path: Path) -> Project:
-    try:
+    with _part(path, "its graph"):
         graphs = members["graph.json"]
         base = graph_from_json(graphs["base"])
         graph = graph_from_json(graphs["graph"]) if "graph" in graphs else base
+        milestones = {int(n): graph_from_json(g) for n, g in graphs.get("milestones", {}).items()}
+    with _part(path, "its source"):
         source = decode(SourceInfo, members["manifest.json"]["source"], "source")
+    with _part(path, "its recipe"):
         recipe = recipe_from_json(members["recipe.json"])
+    with _part(path, "its reports or view"):
         reports, view = (decode(dict[str, Any], members.get(n, {}), n) for n in ("reports.json", "view.json"))
-        return Project(source, base, recipe, graph, reports, view, extras)
+    return Project(source, base, recipe, graph, reports, view, extras, milestones)
+
+
+@contextlib.contextmanager
+def _part(path: Path, what: str) -> Generator[None]:
+    """Say which part of the file is damaged, and how."""
+    try:
+        yield
     except ProjectError:
         raise
-    except EspalierError as error:
-        raise ProjectError(f"{path.name} is damaged: {error.message}", "Open an older copy of it.") from error
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
-        raise ProjectError(f"{path.name} is damaged ({error!r}).", "Open an older copy of it.") from error
+    except (EspalierError, KeyError, TypeError, AttributeError, ValueError) as error:
+        message = f"{path.name} is damaged: {what} cannot be read, as {damage(error)}."
+        raise ProjectError(message, "Open an older copy of it, or its source.") from error
 
 
 def _inside(path: Path) -> dict[TensorKey, Location]:
@@ -275,6 +296,6 @@ def _is_same(path: Path, entry: Json, store: WeightStore) -> bool:
 
 
 def _check_tensors(project: Project, store: WeightStore, path: Path) -> None:
-    missing = [k for k in keys_of(project.base, project.graph) if k not in store]
+    missing = [k for k in keys_of(*project.graphs) if k not in store]
     if missing:
         raise ProjectError(f"{path.name} lacks {len(missing)} of its tensors.", "Open an older copy of it.")

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Generator
 from dataclasses import dataclass, replace
 from typing import Any
+
+from model.errors import EspalierError
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,3 +71,13 @@ class Recipe:
                 break
             count += 1
         return count
+
+
+@contextlib.contextmanager
+def naming_step(index: int, name: str = "") -> Generator[None]:
+    """Begin an error's message with the step that it is of; people count steps from 1."""
+    try:
+        yield
+    except EspalierError as error:
+        error.message = f"Step {index + 1}{f' ({name})' if name else ''}: {error.message}"
+        raise

@@ -38,6 +38,10 @@ class Registry(Generic[T]):
         self._entries[name] = entry
         return entry
 
+    def remove(self, name: str) -> None:
+        """Forget an entry, if there is one: its plug-in goes."""
+        self._entries.pop(name, None)
+
     def register(self, name: str) -> Callable[[T], T]:
         """Decorator form of `add`."""
         return lambda entry: self.add(name, entry)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import inspect
 import os
+import re
 import sys
+import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,7 +20,7 @@ if TYPE_CHECKING:
     from torch import nn
     from torch.export import ExportedProgram
 
-KINDS = "a Hugging Face folder, hf:NAME, config:TYPE?key=value, file.py:factory, model.pt2 or demo:NAME"
+KINDS = "a Hugging Face folder, hf:NAME, config:TYPE?key=value, file.py:factory, model.pt2, a packed model or demo:NAME"
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +192,17 @@ def _module_and_example(result: Any, name: str) -> tuple[nn.Module, dict[str, An
     return model, example
 
 
+_RESULT = re.compile(rb'\\"type\\": *\\"(transformers(?:\.\w+)*)\.\w+\\"')
+
+
+def _register_results(path: Path) -> None:
+    """Import where the result classes of a Hugging Face model are defined: torch reads no program of unknown ones."""
+    with zipfile.ZipFile(path) as archive:
+        texts = [archive.read(n) for n in archive.namelist() if n.endswith("models/model.json")]
+    for home in {found.decode() for text in texts for found in _RESULT.findall(text)}:
+        importlib.import_module(home)
+
+
 def _exported(spec: str) -> Loaded:
     import torch
 
@@ -196,6 +210,7 @@ def _exported(spec: str) -> Loaded:
     if not path.exists():
         raise SourceError(f"There is no file {spec!r}.", "Give the path of a .pt2 file.")
     try:
+        _register_results(path)
         program = torch.export.load(os.fspath(path))
     # torch raises many types for a foreign or damaged archive.
     except Exception as error:

@@ -1,29 +1,97 @@
-"""The straight-through estimator: the one place that gives a number format its gradient."""
+"""The straight-through estimator: the one place that gives a number format its gradient (Bengio et al. 2013).
+
+The gradient of x is that of the value where `Format.inside(x)`, and 0 elsewhere; or the identity everywhere.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
-from model.formats.base import Format
+from model.formats.base import FAST, Format
+
+if TYPE_CHECKING:
+    from model.formats.scaled import ScaledFormat
+
+
+def gated(fmt: Format, x: Tensor) -> tuple[Tensor, Tensor | None]:
+    """The value of `x` and what its gradient needs: a fast version's gate, or the bool tensor `inside`."""
+    fast = FAST.get((type(fmt), x.device.type))
+    return fast.masked(fmt, x) if fast else (fmt.define(x), fmt.inside(x))
+
+
+def _passed(fmt: Format, grad: Tensor, gate: Tensor | None) -> Tensor:
+    if gate is None:
+        return grad
+    fast = FAST.get((type(fmt), grad.device.type))
+    return fast.gradient(grad, gate) if fast else grad * gate
 
 
 class _StraightThrough(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, fmt: Format) -> Tensor:
-        ctx.save_for_backward(fmt.inside(x))
-        return fmt.forward(x)
+    def forward(ctx: Any, x: Tensor, fmt: Format, identity: bool) -> Tensor:
+        ctx.fmt = fmt
+        value, gate = (fmt.forward(x), None) if identity else gated(fmt, x)
+        ctx.save_for_backward(gate)
+        return value
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
-        (inside,) = ctx.saved_tensors
-        return grads[0] * inside, None
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
+        return _passed(ctx.fmt, grads[0], ctx.saved_tensors[0]), None, None
 
 
-def straight_through(fmt: Format, x: Tensor) -> Tensor:
-    """`fmt` of `x`; the gradient passes where `fmt.inside(x)` and is 0 elsewhere (Bengio et al. 2013)."""
+class _Reused(torch.autograd.Function):
+    """The value and gate of an unchanged parameter once more, without computing them."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, value: Tensor, gate: Tensor | None, mask: Tensor | None, fmt: Format) -> Tensor:
+        ctx.fmt = fmt
+        ctx.save_for_backward(gate, mask)
+        return value.view_as(value)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None, None, None]:
+        gate, mask = ctx.saved_tensors
+        passed = _passed(ctx.fmt, grads[0], gate)
+        return passed if mask is None else passed * mask, None, None, None, None
+
+
+class _Scaled(torch.autograd.Function):
+    """The value under a given scale; both gradients are computed when they are asked for."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, scale: Tensor, value: Tensor | None, fmt: ScaledFormat, identity: bool) -> Tensor:
+        ctx.fmt, ctx.identity = fmt, identity
+        ctx.save_for_backward(x, scale)
+        return fmt.forward_with(x, scale) if value is None else value.view_as(value)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, Tensor | None, None, None, None]:
+        (grad,), (x, scale) = grads, ctx.saved_tensors
+        to_x = to_scale = None
+        if ctx.needs_input_grad[0]:
+            to_x = grad if ctx.identity else grad * ctx.fmt.inside_with(x, scale)
+        if ctx.needs_input_grad[1]:
+            to_scale = ctx.fmt.scale_gradient(grad, x, scale).to(scale.dtype)
+        return to_x, to_scale, None, None, None
+
+
+def straight_through(fmt: Format, x: Tensor, identity: bool = False) -> Tensor:
+    """`fmt` of `x` with its gradient; `identity`: 1 everywhere instead of inside the range only."""
     if torch.is_grad_enabled() and x.requires_grad:
-        return _StraightThrough.apply(x, fmt)  # type: ignore[no-any-return]
+        return _StraightThrough.apply(x, fmt, identity)  # type: ignore[no-any-return]
     return fmt.forward(x)
+
+
+def reused(fmt: Format, x: Tensor, value: Tensor, gate: Tensor | None, mask: Tensor | None = None) -> Tensor:
+    """`value`, kept from an earlier `gated(fmt, x·mask)`, with its gradient to `x`."""
+    return _Reused.apply(x, value, gate, mask, fmt)  # type: ignore[no-any-return]
+
+
+def scaled(fmt: ScaledFormat, x: Tensor, scale: Tensor, identity: bool = False, value: Tensor | None = None) -> Tensor:
+    """`fmt` of `x` under `scale`, with the gradients of both; `value`: the result, where it is known already."""
+    if torch.is_grad_enabled() and (x.requires_grad or scale.requires_grad):
+        return _Scaled.apply(x, scale, value, fmt, identity)  # type: ignore[no-any-return]
+    return fmt.forward_with(x, scale) if value is None else value

@@ -46,6 +46,11 @@ class Tensor:
         """The shape."""
         return tuple(self.array.shape)
 
+    @staticmethod
+    def carrier(dtype: str) -> np.dtype[Any]:
+        """numpy's type that carries a dtype."""
+        return np.dtype(_CARRIER.get(dtype, dtype))
+
     def float32(self) -> NDArray[np.float32]:
         """The values as float32 (a copy unless they are float32 already)."""
         if self.dtype == "bfloat16":
@@ -211,6 +216,7 @@ class WeightStore:
                                "Free some space there.") from error  # fmt: skip
         found = read_header(path)
         self._locations.update(found)
+        self._sound.update(found.items())  # written just now from values with these keys
         self._memory.clear()
         return found
 
@@ -228,6 +234,7 @@ class WeightStore:
     def forget_file(self, path: Path, moved: Mapping[TensorKey, Location]) -> None:
         """After `path` was replaced: what lay in it lies at its place in `moved` now."""
         self._maps.pop(path, None)
+        self._sound = {s for s in self._sound if s[1].path != path} | set(moved.items())
         self._locations |= {k: p for k, p in moved.items() if k in self._locations and self._locations[k].path == path}
 
 

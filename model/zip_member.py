@@ -1,10 +1,11 @@
 """An uncompressed member of a zip that can be memory-mapped: where its data lies, and how it is written fast.
 
-zipfile hashes each chunk before it writes it; here the checksum runs beside the write.
+zipfile hashes each chunk before it writes it; here the checksum runs beside the write and the sync.
 """
 
 from __future__ import annotations
 
+import os
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
@@ -34,6 +35,9 @@ def write_stored(
             checksum = beside.submit(_continue, chunk, checksum.result)
             raw.write(chunk)
             size += chunk.nbytes
+        # The checksum takes longer than the writing; meanwhile the disk can have what will be synced anyhow.
+        raw.flush()
+        os.fsync(raw.fileno())
         info.CRC, info.file_size, info.compress_size = checksum.result(), size, size
     end = raw.tell()
     raw.seek(info.header_offset)

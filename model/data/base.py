@@ -10,12 +10,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from model.errors import DataError
 
 Array = NDArray[Any]
 Inputs = dict[str, Array]
+ALL = "all"  # the name of all samples
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +73,13 @@ class TaskData:
     texts: dict[str, tuple[str, ...]]
 
     def split(self, name: str) -> Split:
-        """The split of this name (`train`, `validation`, `test`); raises DataError naming those there are."""
-        if name not in self.splits:
-            raise DataError(f"{self.name} has no split {name!r}.", f"There are: {', '.join(self.splits) or 'none'}.")
-        return self.splits[name]
+        """The split of this name (`train`, `validation`, `test`), or `all`; raises DataError naming those there are."""
+        if name in self.splits:
+            return self.splits[name]
+        if name == ALL and self.splits:
+            return join(list(self.splits.values()))
+        names = (*self.splits, *((ALL,) if ALL not in self.splits else ()))
+        raise DataError(f"{self.name} has no split {name!r}.", f"There are: {', '.join(names)}.")
 
     def take(self, limit: int | None) -> TaskData:
         """Every split cut to its first `limit` samples."""
@@ -83,6 +88,31 @@ class TaskData:
             splits={name: split.take(limit) for name, split in self.splits.items()},
             texts={name: rows[:limit] for name, rows in self.texts.items()},
         )
+
+
+def join(parts: Sequence[Split]) -> Split:
+    """All labelled samples of several splits in one; texts are padded to the longest."""
+    labels = np.concatenate([p.labels for p in parts])
+    kept = labels >= 0  # the hub hides labels of some test sets as −1
+    names = list(parts[0].inputs)
+    inputs = {n: np.concatenate(_padded([p.inputs[n] for p in parts], _filler(n, parts)))[kept] for n in names}
+    return Split(inputs, labels[kept])
+
+
+def _padded(arrays: list[Array], value: int) -> list[Array]:
+    if arrays[0].ndim != 2:
+        return arrays
+    longest = max(a.shape[1] for a in arrays)
+    return [np.pad(a, ((0, 0), (0, longest - a.shape[1])), constant_values=value) for a in arrays]
+
+
+def _filler(name: str, parts: Sequence[Split]) -> int:
+    """What texts are padded with: the token that stands where the mask is 0; 0 in the mask and where none does."""
+    for part in parts if name == "input_ids" else ():
+        hidden = part.inputs[name][part.inputs.get("attention_mask", np.ones(1)) == 0]
+        if hidden.size:
+            return int(hidden.flat[0])
+    return 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +126,7 @@ class LoadOptions:
     limit: int | None = None
     seed: int = 0
     splits: tuple[str, ...] | None = None
+    whole: bool = False
 
 
 def load_data(
@@ -108,15 +139,17 @@ def load_data(
     limit: int | None = None,
     seed: int = 0,
     splits: tuple[str, ...] | None = None,
+    whole: bool = False,
 ) -> TaskData:
     """Loads `demo:reviews`, `demo:digits`, `hub:NAME[:CONFIG]`, or a file or folder of the user's.
 
     tokenizer: Hugging Face folder or name, needed for texts but the demo's. text, label: column names, guessed
     from common ones where None. max_length: tokens kept of a text. limit: samples of each split, chosen by
-    seed. seed: also how a lone file is split 80/10/10. splits: the ones to load, all for None.
+    seed. seed: also how a lone file is split 80/10/10. splits: the ones to load, all for None. whole: leave a lone
+    file in one piece, the split `all`; what comes in splits keeps them.
     Raises DataError for everything that the user can mend.
     """
-    options = LoadOptions(tokenizer, text, label, max_length, limit, seed, splits)
+    options = LoadOptions(tokenizer, text, label, max_length, limit, seed, splits, whole)
     _check(options)
     if spec.startswith("demo:"):
         from model.data.demo import load_demo_data

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from model.data import cache
-from model.data.base import LoadOptions, TaskData
+from model.data.base import ALL, LoadOptions, TaskData
 from model.data.images import IMAGE_SUFFIXES, image_data
 from model.data.prepare import text_data
 from model.data.rows import SPLIT_NAMES, Rows, divide
@@ -98,7 +98,9 @@ def _class_files(folder: Path) -> tuple[tuple[Path, str], ...]:
 
 def _split(found: Found, options: LoadOptions, source: str) -> Mapping[str, Rows]:
     rows = {split: _read(found.kind, files, options) for split, files in found.files.items()}
-    return divide(rows[LONE], options.seed, source) if LONE in rows else rows
+    if LONE not in rows:
+        return rows
+    return {ALL: rows[LONE]} if options.whole else divide(rows[LONE], options.seed, source)
 
 
 def _read(kind: str, files: tuple[tuple[Path, str], ...], options: LoadOptions) -> Rows:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from model.data.base import Array, LoadOptions
+from model.data.base import ALL, Array, LoadOptions
 from model.errors import DataError
 
 SHARES = {"train": 0.8, "validation": 0.1, "test": 0.1}  # of a file that comes without splits
@@ -75,7 +75,7 @@ def class_indices(rows: Rows, classes: Sequence[str]) -> Array:
 
 def arrange(splits: Mapping[str, Rows], options: LoadOptions) -> dict[str, Rows]:
     """The wanted splits, each in an order drawn by seed (files are often sorted by class) and cut to the limit."""
-    names = sorted(splits, key=list(SHARES).index)
+    names = sorted(splits, key=[*SHARES, ALL].index)
     chosen = {name: splits[name] for name in names if options.splits is None or name in options.splits}
     rng = np.random.default_rng(options.seed)
     return {name: rows.at(rng.permutation(len(rows.labels))[: options.limit].tolist()) for name, rows in chosen.items()}

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram
 
 from model.errors import TraceError
+from model.trace.pinned import pinned
 
 Dynamic = dict[str, Any]
 
@@ -81,15 +82,29 @@ def capture(model: nn.Module, kwargs: dict[str, Any]) -> Captured:
     """
     failures: list[str] = []
     for level, leaf in _LEVELS:
-        dynamic: Dynamic | None = {k: _map(v, leaf) for k, v in kwargs.items()} if leaf else None
         try:
-            with quiet():
-                program = torch.export.export(model, (), kwargs, strict=False, dynamic_shapes=dynamic)
-            return Captured(program, level, tuple(failures))
+            return Captured(_export(model, kwargs, leaf), level, tuple(failures))
         # Boundary to foreign code: torch.export raises dozens of types for what a model's own code does.
         except Exception as error:  # noqa: BLE001
             failures.append(f"{level}: {type(error).__name__}: {_first_line(error)}")
     raise TraceError(f"The model could not be exported ({failures[-1]}).", "See the log for all attempts.")
+
+
+def _export(model: nn.Module, kwargs: dict[str, Any], leaf: Callable[[Tensor], Any] | None) -> ExportedProgram:
+    """Export with the dimensions that `leaf` frees, but those that the model turns into plain numbers."""
+    dynamic: Dynamic | None = {k: _map(v, leaf) for k, v in kwargs.items()} if leaf else None
+    while True:
+        with quiet():
+            program = torch.export.export(model, (), kwargs, strict=False, dynamic_shapes=dynamic)
+        found = pinned(program)
+        if not found:
+            return program
+        for name, axes in found.items():
+            free: Any = (dynamic or {}).get(name)
+            if not isinstance(free, dict):
+                raise TraceError(f"The size of {name} is baked into the model.", "Give it fixed sizes.")
+            for axis in axes:
+                free.pop(axis, None)
 
 
 def _first_line(error: Exception) -> str:

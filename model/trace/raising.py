@@ -7,15 +7,16 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-import torch
 from torch import Tensor, fx, nn
 from torch.export import ExportedProgram
 from torch.export.graph_signature import OutputKind
 
-from model.graph import Arg, Graph, Node, Ref, Slice, TorchConst, in_port, named_weights, out_port, refs
+from model.graph import Arg, Graph, Node, Ref, named_weights
 from model.leaves import attributes, op_of_module
 from model.meta import TensorMeta
-from model.ops import arg_port, op_of
+from model.ops import op_of
+from model.ports import input_ports
+from model.trace.args import arg_of
 from model.trace.flatten import Flat, functional, mutates, pure_twin
 from model.trace.outputs import output_names
 from model.trace.places import Places
@@ -172,21 +173,11 @@ class Raiser:
     def _call(self, node: fx.Node, name: str, args: tuple[Arg, ...], kwargs: dict[str, Arg], value: Any) -> Ref:
         opaque = name.startswith("opaque.")
         op = "opaque" if opaque else op_of(name)
-        ports = self._input_ports(op, args, kwargs) | self.names.outputs(value)
+        ports = input_ports(op, args, kwargs, self._nodes) | self.names.outputs(value)
         outputs = len(value) if isinstance(value, list | tuple) else None
         call = "opaque" if opaque else "call_function"
         return self._put(Node(self._fresh(node.name.rstrip("_")), op, call, name, args, kwargs, ports, {}, {}, outputs,
                               self._places.path(node), self._places.source(node)))  # fmt: skip
-
-    def _input_ports(self, op: str, args: tuple[Arg, ...], kwargs: dict[str, Arg]) -> dict[str, TensorMeta]:
-        ports: dict[str, TensorMeta] = {}
-        for position, arg in enumerate((*args, *kwargs.values())):
-            for ref in refs((arg,)):
-                meta = self._nodes[ref.node].ports.get(out_port(ref.output))
-                if meta is not None:
-                    named = arg_port(op, position) if position < len(args) else None
-                    ports[named or in_port(sum(p.startswith("data_in") for p in ports))] = meta
-        return ports
 
     def _tensor(self, value: Tensor, wish: str, role: str) -> Ref:
         name = self._tensors.name(value, wish, role)
@@ -203,22 +194,15 @@ class Raiser:
         return self._tensor(value, path, "constant")
 
     def _arg(self, value: Any) -> Arg:
-        value = self._flat.resolve(value)
-        match value:
-            case fx.Node():
-                if value not in self._made:
-                    self._made[value] = self._lift(value)
-                return self._made[value]
-            case list() | tuple():
-                return tuple(self._arg(v) for v in value)
-            case slice():
-                return Slice(self._arg(value.start), self._arg(value.stop), self._arg(value.step))
-            case torch.dtype() | torch.layout() | torch.memory_format():
-                return TorchConst(type(value).__name__, str(value).removeprefix("torch."))  # type: ignore[arg-type]
-            case torch.device():
-                return TorchConst("device", str(value))
-            case _:
-                return value
+        return arg_of(value, self._ref)
+
+    def _ref(self, node: fx.Node) -> Arg:
+        value = self._flat.resolve(node)
+        if not isinstance(value, fx.Node):
+            return self._arg(value)
+        if value not in self._made:
+            self._made[value] = self._lift(value)
+        return self._made[value]
 
 
 def _alive(nodes: dict[str, Node]) -> dict[str, Node]:

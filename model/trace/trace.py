@@ -13,9 +13,13 @@ from model.check import Problem, check
 from model.errors import TraceError
 from model.graph import Graph
 from model.trace.capture import Captured, capture
+from model.trace.flatten import functional
+from model.trace.pinned import floors
 from model.trace.raising import Raiser
 from model.trace.recording import MODEL, record
+from model.trace.reviving import revive
 from model.trace.stamping import CAPTURED, Stack, find_stack, shortened, stamp
+from model.trace.training import unseen, with_training
 from model.weights import WeightStore
 
 
@@ -63,12 +67,14 @@ def _stamped(model: nn.Module, example: dict[str, Any], store: WeightStore, stac
 def _whole(model: nn.Module, example: dict[str, Any], store: WeightStore, program: ExportedProgram | None) -> Traced:
     start = time.perf_counter()
     try:
-        captured = Captured(program, "all", ()) if program else capture(model, example)
+        captured = Captured(functional(program), "all", ()) if program else capture(model, example)
     except TraceError as error:
         return _recorded(model, example, store, error, start)
     exported = time.perf_counter()
+    model = revive(captured.program) if program else model
     raiser = Raiser(captured.program, model, store)
     graph = raiser.graph()
+    graph, dropped = (graph, unseen(graph)) if program else with_training(graph, model, example)
     raised = time.perf_counter()
     problems = check(graph)
     faults = [p for p in problems if p.severity == "error"]
@@ -81,7 +87,7 @@ def _whole(model: nn.Module, example: dict[str, Any], store: WeightStore, progra
     done = time.perf_counter()
     seconds = {"capture": exported - start, "raise": raised - exported, "check": done - raised}
     dynamic = {k: tuple(v) for k, v in raiser.names.dynamic.items()}
-    return Traced(graph, (*problems, *_lost(captured.level, captured.failures, raiser)), seconds, dynamic,
+    return Traced(graph, (*problems, *_lost(captured.level, captured.failures, raiser), *dropped), seconds, dynamic,
                   tuple(raiser.names.fixed), raiser.callables)  # fmt: skip
 
 
@@ -97,6 +103,9 @@ def _recorded(model: nn.Module, example: dict[str, Any], store: WeightStore, why
 
 def _lost(level: str, failures: tuple[str, ...], raiser: Raiser) -> list[Problem]:
     found = [Problem(node, text, "warning") for node, text in raiser.problems]
+    for place, least in floors(raiser.program).items():
+        text = f"The graph holds for {place} of at least {least}: below, the model may take another way."
+        found.append(Problem(None, text, "warning"))
     if level == "batch":
         found.append(Problem(None, f"Only the batch size stays free ({failures[-1]}).", "warning"))
     if level == "static":

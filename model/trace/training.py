@@ -1,0 +1,182 @@
+"""What a model's functions drop in training: an export in evaluation mode has their probabilities as 0, or off.
+
+The model runs once more, in training mode and without values, and its calls are laid beside the graph's.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+import torch.utils._pytree as pytree
+from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.overrides import TorchFunctionMode
+from typing_extensions import override
+
+from model.check import Problem
+from model.graph import Arg, Graph, Node
+from model.trace.capture import quiet
+
+ATTENTION, RECURRENT, RANDOM = (
+    "scaled_dot_product_attention",
+    ("lstm", "gru", "rnn_tanh", "rnn_relu"),
+    ("rand", "bernoulli"),
+)
+_KINDS = ("dropout", ATTENTION, *RECURRENT, *RANDOM)
+_DROPOUTS = (F.dropout, F.dropout1d, F.dropout2d, F.dropout3d, F.alpha_dropout, F.feature_alpha_dropout)
+_NATIVE = ("dropout", "dropout_", "feature_dropout", "feature_dropout_", "alpha_dropout", "alpha_dropout_")
+_OFF: dict[str, Arg] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call that can drop values: the module that it stands in, its op, and its arguments in training."""
+
+    path: str
+    op: str
+    arguments: dict[str, Arg]
+
+
+def with_training(graph: Graph, model: nn.Module, example: dict[str, Any]) -> tuple[Graph, list[Problem]]:
+    """`graph` with the arguments that its functions have in training as their `attrs`, and what does not fit in."""
+    own = {n.target for n in graph if n.call == "call_module"}
+    why = ""
+    for values in (False, True):
+        try:
+            calls = [c for c in training_calls(model, example, values) if c.path not in own]
+            after, problems = _matched(graph, calls)
+            return after, [*problems, *_always(after)]
+        # Boundary to foreign code: a model may refuse training, or ask for values, in any way.
+        except Exception as error:  # noqa: BLE001
+            lines = str(error).strip().splitlines() or [type(error).__name__]
+            why = f"The model does not run in training mode ({lines[0][:120]})"
+    return graph, _unknown(graph, why)
+
+
+def unseen(graph: Graph) -> list[Problem]:
+    """What a program without its model cannot tell."""
+    return [*_unknown(graph, "The file was exported for evaluation"), *_always(graph)]
+
+
+def _unknown(graph: Graph, why: str) -> list[Problem]:
+    return [Problem(n.id, f"{why}: what {n.id} drops in training is unknown, so it drops nothing.", "warning")
+            for n in graph if _can_drop(n) and not _is_on(n)]  # fmt: skip
+
+
+def _always(graph: Graph) -> list[Problem]:
+    return [Problem(n.id, f"{n.id} drops values in evaluation too: its code does not ask for the mode.", "warning")
+            for n in graph if _can_drop(n) and _is_on(n)]  # fmt: skip
+
+
+def _can_drop(node: Node) -> bool:
+    return node.call == "call_function" and node.op in ("dropout", ATTENTION)
+
+
+def _is_on(node: Node) -> bool:
+    """Whether the call as exported drops values: dropout(x, p, train), attention(q, k, v, mask, p)."""
+    place = 2 if node.op == "dropout" else 4
+    return len(node.args) > place and bool(node.args[place])
+
+
+def _matched(graph: Graph, calls: list[Call]) -> tuple[Graph, list[Problem]]:
+    nodes, seen = defaultdict[str, list[Node]](list), defaultdict[str, list[Call]](list)
+    for node in graph:
+        if node.call == "call_function" and node.op in _KINDS:
+            nodes[re.sub(r"@\d+$", "", node.module_path)].append(node)
+    for call in calls:
+        seen[call.path].append(call)
+    changed: list[Node] = []
+    problems: list[Problem] = []
+    for path, found in seen.items():
+        there = nodes[path]
+        if [n.op for n in there] == [c.op for c in found]:
+            changed += [replace(n, attrs=c.arguments) for n, c in zip(there, found, strict=True) if c.arguments]
+        elif any(c.arguments or c.op in RANDOM for c in found):
+            place = there[0].id if there else _nearest(graph, path)
+            text = f"{path or 'The model'} drops values in training by a function that evaluation does not call."
+            problems.append(Problem(place, f"{text} The graph does not drop them.", "warning"))
+    return graph.replace(*changed), problems
+
+
+def _nearest(graph: Graph, path: str) -> str | None:
+    """A node of the module, or else of the innermost module around it that has one."""
+    while path:
+        found = next((n.id for n in graph if f"{n.module_path}.".startswith(f"{path}.")), None)
+        if found:
+            return found
+        path = path.rpartition(".")[0]
+    return None
+
+
+# -- the run
+
+
+def training_calls(model: nn.Module, example: dict[str, Any], values: bool = False) -> list[Call]:
+    """The calls of one run in training mode, in order; the model itself stays untouched.
+
+    Without `values` the tensors have no data. With them the parameters are the model's own, and its buffers copies.
+    """
+    fake = FakeTensorMode(allow_non_fake_inputs=True)
+    memo: dict[int, Any] = {id(t): t if values else fake.from_tensor(t) for t in model.parameters()}
+    memo |= {} if values else {id(t): fake.from_tensor(t) for t in model.buffers()}
+    twin = copy.deepcopy(model, memo).train()
+    watch = _Watch()
+    for path, module in twin.named_modules():
+        module.register_forward_pre_hook(lambda *_, path=path: watch.stack.append(path))
+        module.register_forward_hook(lambda *_: watch.stack.pop() and None)
+    inputs = pytree.tree_map_only(Tensor, torch.clone if values else fake.from_tensor, example)
+    with quiet(), torch.random.fork_rng(devices=[]), torch.no_grad(), nullcontext() if values else fake, watch:
+        twin(**inputs)
+    return watch.calls
+
+
+class _Watch(TorchFunctionMode):
+    def __init__(self) -> None:
+        super().__init__()
+        self.stack: list[str] = []
+        self.calls: list[Call] = []
+
+    @override
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        path = self.stack[-1] if self.stack else ""
+        self.calls += [Call(path, op, arguments) for op, arguments in _drops(func, args, kwargs or {})]
+        return func(*args, **(kwargs or {}))
+
+
+def _drops(func: Any, args: Any, kwargs: dict[str, Any]) -> Iterator[tuple[str, dict[str, Arg]]]:
+    """(op, its arguments in training that differ) of a call; none when it drops nothing."""
+    name = str(getattr(func, "__name__", "")).removesuffix("_")
+    if func in _DROPOUTS:
+        given = _bound(func, args, kwargs)
+        yield "dropout", {"p": given["p"], "train": True} if given["p"] and given["training"] else _OFF
+    elif name in _NATIVE:
+        yield "dropout", {"p": args[1], "train": True} if len(args) > 2 and args[1] and args[2] else _OFF
+    elif name == ATTENTION:
+        rate = args[4] if len(args) > 4 else kwargs.get("dropout_p", 0.0)
+        yield ATTENTION, {"dropout_p": rate} if rate else _OFF
+    elif func is F.multi_head_attention_forward:
+        given = _bound(func, args, kwargs)
+        rate = given["dropout_p"] if given["training"] else 0.0
+        if not given["need_weights"]:
+            yield ATTENTION, {"dropout_p": rate} if rate else _OFF
+        elif rate:
+            yield "dropout", {"p": rate, "train": True}
+    elif name in RECURRENT and len(args) == 9:  # input, hx, weights, biases, layers, dropout, train, …
+        yield name, {"train": True} if args[5] and args[6] and args[4] > 1 else _OFF
+    elif name in RANDOM:
+        yield name, _OFF
+
+
+def _bound(func: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
+    bound = inspect.signature(func).bind(*args, **kwargs)
+    bound.apply_defaults()
+    return bound.arguments
