@@ -1,0 +1,47 @@
+"""How the loops are compiled: one file here is one numba cache, in the user's own cache folder.
+
+Loops stand or fall with vectorisation: no branches, no slices in inner loops, indices that start at 0.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import llvmlite.binding as llvm
+import numba
+from numba.core import config
+
+HERE = Path(__file__).parent
+
+
+def _cache_folder() -> Path | None:
+    """A folder that is named for these sources: numba itself does not see when an inlined function changes."""
+    text = b"".join(path.read_bytes() for path in sorted(HERE.glob("*.py")))
+    base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    folder = base / "espalier" / "numba" / hashlib.sha256(text).hexdigest()[:16]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return None
+    return folder if os.access(folder, os.W_OK) else None
+
+
+def _compiler() -> Callable[..., Any]:
+    # Not interleaved: blocks of 16 and 32 elements then fill whole vectors (measured: 3 times faster, others alike).
+    llvm.set_option("", "-force-vector-interleave=1")
+    settings: Any = config  # fills itself from NUMBA_… variables; the user's own cache folder is left
+    if not settings.CACHE_DIR:
+        settings.CACHE_DIR = str(_cache_folder() or "")
+    cached = bool(settings.CACHE_DIR)
+    return partial(numba.njit, nogil=True, error_model="numpy", cache=cached)
+
+
+_njit = _compiler()
+loop = _njit()
+# Sums in float64, in any order: they are rounded to float32, where the order does not show.
+any_order = _njit(fastmath={"reassoc"})

@@ -1,0 +1,100 @@
+"""Floats as words: bit patterns, and elements of 16 bits widened to float32 and rounded back.
+
+Arrays of float32 stand for themselves, of uint16 for bfloat16, of int16 for float16: the type chooses the conversion.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba.core import types
+from numba.extending import intrinsic, overload, register_jitable
+
+MAGNITUDE = np.int32(0x7FFFFFFF)
+INFINITY = np.int32(0x7F800000)
+SIGN = np.int32(-(2**31))
+REDO = np.int32(-1)  # what a loop returns where only the definition will do
+_MOST = {types.uint16: np.float32((2 - 2.0**-7) * 2.0**127), types.int16: np.float32(65504.0)}
+
+
+@register_jitable
+def bits(v: Any) -> Any:
+    """The int32 pattern of a float32."""
+    return np.float32(v).view(np.int32)
+
+
+@register_jitable
+def real(b: Any) -> Any:
+    """The float32 of an int32 pattern."""
+    return np.int32(b).view(np.float32)
+
+
+@intrinsic
+def _from_half(typing: Any, v: Any) -> Any:  # pyright: ignore[reportUnusedParameter]
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.fpext(builder.bitcast(args[0], ir.HalfType()), ir.FloatType())
+
+    return types.float32(types.int16), generate
+
+
+@intrinsic
+def _to_half(typing: Any, v: Any) -> Any:  # pyright: ignore[reportUnusedParameter]
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.bitcast(builder.fptrunc(args[0], ir.HalfType()), ir.IntType(16))
+
+    return types.int16(types.float32), generate
+
+
+@intrinsic
+def fused(typing: Any, a: Any, b: Any, c: Any) -> Any:  # pyright: ignore[reportUnusedParameter]
+    """a·b + c of float32, rounded once."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.fma(*args)
+
+    return types.float32(types.float32, types.float32, types.float32), generate
+
+
+def widen(v: Any) -> Any:
+    """float32 value of an element."""
+    raise NotImplementedError(v)  # only the compiled overload runs
+
+
+@overload(widen, strict=False)  # strict would compare annotations too
+def _widen(v: Any) -> Any:
+    if v == types.uint16:
+        return lambda v: real(np.int32(v) << np.int32(16))
+    if v == types.int16:
+        return lambda v: _from_half(v)  # pyright: ignore[reportCallIssue]
+    return lambda v: v
+
+
+def narrow(y: Any, like: Any) -> Any:
+    """`y` (float32 or float64) rounded to the element type of `like`; what is finite stays finite."""
+    raise NotImplementedError(y, like)
+
+
+@overload(narrow, strict=False)
+def _narrow(y: Any, like: Any) -> Any:
+    if like not in _MOST:
+        return lambda y, like: np.float32(y)
+    most = _MOST[like]
+
+    if like == types.int16:
+
+        def to_half(y: Any, like: Any) -> Any:
+            v = np.float32(y)
+            v = -most if v < -most else v
+            return _to_half(most if v > most else v)  # pyright: ignore[reportCallIssue]
+
+        return to_half
+
+    def to_bfloat(y: Any, like: Any) -> Any:
+        v = np.float32(y)
+        v = -most if v < -most else v
+        u = bits(most if v > most else v)
+        return np.uint16((u + np.int32(0x7FFF) + ((u >> np.int32(16)) & np.int32(1))) >> np.int32(16))
+
+    return to_bfloat

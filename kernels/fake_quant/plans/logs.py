@@ -1,0 +1,54 @@
+"""`log` and `block_log`: exponent bits of the pattern, rounded where the significand passes √2."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kernels.fake_quant.plan import Plan, planned
+from kernels.fake_quant.plans.small_floats import most_pattern, saturates
+from model.formats.block_log import BlockLog
+from model.formats.log import Log
+
+if TYPE_CHECKING:
+    import torch
+
+ABOVE_ROOT = 0x3504F4  # significand bits of the smallest float32 above √2
+CARRY = np.int32((1 << 23) - ABOVE_ROOT)  # added to these, it carries into the exponent
+NORMAL = 1 << 23  # pattern of 2^−126
+LEAST_DENORMAL = 0x5A827A  # pattern of the smallest float32 above 2^−126.5
+
+
+def limits(low: int, high: int) -> tuple[int, int, int]:
+    """Patterns: the smallest that is not zero, the largest power, and below which only the definition will do."""
+    if low < -126:
+        least, tiny = NORMAL, NORMAL
+    else:
+        least, tiny = LEAST_DENORMAL if low == -126 else (low + 126) << 23 | ABOVE_ROOT, 0
+    return least, (high + 127) << 23, tiny
+
+
+@planned(Log)
+def log(fmt: Log, dtype: torch.dtype) -> Plan | None:
+    """The format's limits as patterns."""
+    low, high = fmt.limits
+    if high < -126 or not saturates(fmt, 2.0**high, dtype):
+        return None
+    return Plan("power_of_two", (CARRY, *map(np.int32, limits(low, high))))
+
+
+@planned(BlockLog)
+def block_log(fmt: BlockLog, dtype: torch.dtype) -> Plan:
+    """Limits for each exponent of a block's largest magnitude; entry 0 and 1 stand for denormals."""
+    rows = [_limits_under(fmt, top) for top in range(-128, 130)]
+    tables = (np.array(column, np.int32) for column in zip(*rows, strict=True))
+    return Plan("power_blocks", (most_pattern(dtype), *tables, CARRY), fmt.blocks)
+
+
+def _limits_under(fmt: BlockLog, top: int) -> tuple[int, int, int]:
+    bias = min(max(fmt.top_code - top, 0), 2**fmt.exponent_bias_width - 1)
+    low, high = 1 - bias, min(fmt.top_code - bias, 127)
+    if top < -126 or high < -126:
+        return 0, 0, 2**31 - 1  # any number but 0 goes to the definition
+    return limits(low, high)

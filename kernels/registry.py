@@ -1,0 +1,63 @@
+"""Registers the fast versions: a walk of the plans fills `FAST`; what they need is imported when a tensor arrives.
+
+Without numba (or triton) nothing is registered for the CPU (or CUDA), and the definitions run.
+"""
+
+from __future__ import annotations
+
+import importlib
+from functools import cache
+from importlib.util import find_spec
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+from kernels.fake_quant import plans
+from kernels.fake_quant.plan import PLANS
+from model.formats.base import FAST, Fast, Format
+from model.formats.scaled import ScaledFormat
+from model.registry import walk
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+BACKENDS = {"cpu": ("numba", "kernels.fake_quant.cpu"), "cuda": ("triton", "kernels.fake_quant.cuda")}
+
+
+@cache
+def _backend(name: str) -> ModuleType | None:
+    """The backend's module; None where what it needs is there and does not load."""
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        return None
+
+
+def fast_version(backend: str) -> Fast:
+    """The three functions of `Fast`, run by the module `backend`, by the definition where it declines."""
+
+    def value(fmt: Format, x: Tensor, scale: Tensor | None) -> Tensor:
+        module = _backend(backend)
+        found = module.quantized(fmt, x, False, scale) if module else None
+        if found is not None:
+            return found[0]
+        return fmt.define(x) if scale is None or not isinstance(fmt, ScaledFormat) else fmt.with_scale(x, scale)
+
+    def masked(fmt: Format, x: Tensor) -> tuple[Tensor, Tensor | None]:
+        module = _backend(backend)
+        found = module.quantized(fmt, x, True, None) if module else None
+        return found if found is not None else (fmt.define(x), fmt.inside(x))
+
+    def gradient(grad: Tensor, gate: Tensor) -> Tensor:
+        module = _backend(backend)
+        return module.passed(grad, gate) if module else grad * gate
+
+    return Fast(value, masked, gradient)
+
+
+def install() -> None:
+    """Fill `FAST` for each planned format and each device whose compiler is installed."""
+    walk(plans)
+    for device, (compiler, backend) in BACKENDS.items():
+        if find_spec(compiler) is not None:
+            fast = fast_version(backend)
+            FAST.update({(kind, device): fast for kind in PLANS})
