@@ -1,1 +1,8 @@
-"""Functions over graphs: analyses find, transforms change, searches choose."""
+"""Functions over graphs: analyses find, transforms change, searches choose.
+
+Whoever can run a pass has the fast versions of formats: importing this registers them (nothing heavy is loaded).
+"""
+
+from kernels.registry import install
+
+install()

@@ -11,18 +11,32 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar, cast
 
 from model.check import check
-from model.errors import JobError, PassError
+from model.codec import decode
+from model.errors import JobError, PassError, nearest
 from model.graph import Graph
-from model.recipe import Step
+from model.recipe import Raw, Step
 from model.registry import PASSES
 from model.weights import WeightStore
 
 Row = dict[str, Any]
 Progress = Callable[[int, int, str], None]
+Metric = Callable[[str, int, float], None]
 
 
 def _silent(done: int, total: int, text: str) -> None:
     """No progress wanted."""
+
+
+def _unplotted(name: str, step: int, value: float) -> None:
+    """No figures wanted."""
+
+
+def _never() -> bool:
+    return False
+
+
+def _unheard(found: object) -> None:
+    """Nobody waits for parts of the report."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +50,20 @@ class Report:
 
 @dataclass(slots=True)
 class Context:
-    """What a pass may use besides the graph. `progress` also is where a cancelled job stops (JobError)."""
+    """What a pass may use besides the graph. `progress` also is where a cancelled job stops (JobError).
+
+    `found` hands on a part of what an analysis finds, as a plain value, as soon as it is known. `metric`: a figure
+    (name, step, value) of a long pass. `enough`: whether the user wants what a long pass has so far.
+    """
 
     store: WeightStore
     seed: int = 0
     progress: Progress = _silent
     callables: Mapping[str, Callable[..., Any]] = field(default_factory=dict)  # type: ignore[assignment]
     tokenizer: str | None = None
+    found: Callable[[object], None] = _unheard
+    metric: Metric = _unplotted
+    enough: Callable[[], bool] = _never
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +77,10 @@ Run = Callable[[Graph, Any, Context], tuple[Graph, Report]]
 
 @dataclass(frozen=True, slots=True)
 class PassSpec:
-    """A registered pass. `instant`: runs in the window's own process, without torch, in milliseconds."""
+    """A registered pass. `instant`: runs in the window's own process, without torch, in milliseconds.
+
+    `lasting`: takes so long that a project keeps its result, and nothing but an edit before it runs it again.
+    """
 
     name: str
     kind: Literal["analysis", "transform"]
@@ -65,17 +89,18 @@ class PassSpec:
     title: str
     doc: str
     instant: bool
+    lasting: bool = False
 
 
 PassFunction = Callable[[Graph, Options, Context], tuple[Graph, Report]]
 
 
 def _register(
-    kind: Literal["analysis", "transform"], name: str, title: str, options: type, instant: bool
+    kind: Literal["analysis", "transform"], name: str, title: str, options: type, instant: bool, lasting: bool = False
 ) -> Callable[[PassFunction[Options]], PassFunction[Options]]:
     def add(function: PassFunction[Options]) -> PassFunction[Options]:
         doc = (function.__doc__ or "").strip()
-        PASSES.add(name, PassSpec(name, kind, options, cast("Run", function), title, doc, instant))
+        PASSES.add(name, PassSpec(name, kind, options, cast("Run", function), title, doc, instant, lasting))
         return function
 
     return add
@@ -89,10 +114,10 @@ def analysis(
 
 
 def transform(
-    name: str, title: str, options: type = NoOptions, *, instant: bool = False
+    name: str, title: str, options: type = NoOptions, *, instant: bool = False, lasting: bool = False
 ) -> Callable[[PassFunction[Options]], PassFunction[Options]]:
     """Register a transform."""
-    return _register("transform", name, title, options, instant)
+    return _register("transform", name, title, options, instant, lasting)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,18 +131,22 @@ class StepResult:
 
 def run_step(graph: Graph, step: Step, context: Context) -> StepResult:
     """Run one step and check what it leaves; raises PassError, OptionsError or what the pass raises."""
+    if isinstance(step.options, Raw) and step.pass_name not in PASSES:
+        hint = f"Load its plug-in, or switch the step off. {nearest(step.pass_name, PASSES)}"
+        raise PassError(f"The pass {step.pass_name} is not available.", hint)
     spec: PassSpec = PASSES.get(step.pass_name)
-    if not isinstance(step.options, spec.options):
+    options = decode(spec.options, step.options.data) if isinstance(step.options, Raw) else step.options
+    if not isinstance(options, spec.options):
         raise PassError(f"Step {step.pass_name} holds options of another kind.", "Remove the step and add it again.")
     start = time.perf_counter()
     context.seed = step.seed
-    after, report = spec.run(graph, step.options, context)
+    after, report = spec.run(graph, options, context)
     if spec.kind == "analysis" and after is not graph:
         raise PassError(f"The analysis {spec.name} changed the graph.", "Register it as a transform.")
     if graph.runs == "module" and set(after.nodes) != set(graph.nodes):
         text = "This model was recorded from a run, so its nodes cannot be added, removed or re-wired."
         raise PassError(text, "Give a model that torch.export can capture.")
-    faults = [p for p in check(after) if p.severity == "error"] if after is not graph else []
+    faults = [p for p in check(after, graph) if p.severity == "error"] if after is not graph else []
     if faults:
         raise PassError(
             f"{spec.name} leaves an illegal graph: {faults[0].message}", "Correct the pass.", faults[0].node
@@ -128,6 +157,11 @@ def run_step(graph: Graph, step: Step, context: Context) -> StepResult:
 def is_instant(step: Step) -> bool:
     """Whether a step needs neither torch nor a worker."""
     return step.pass_name in PASSES and PASSES.get(step.pass_name).instant
+
+
+def is_lasting(name: str) -> bool:
+    """Whether the result of the pass `name` is kept in projects."""
+    return name in PASSES and PASSES.get(name).lasting
 
 
 class Cancelled(JobError):

@@ -5,19 +5,20 @@ from __future__ import annotations
 import json
 import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from model.codec import decode, decode_format, join
+from model.codec import decode, encode, join
 from model.errors import EspalierError, OptionsError, nearest
 from model.formats.base import Format
-from model.project import recipe_to_json
-from model.recipe import Recipe, Step
-from model.registry import FORMATS, PASSES
+from model.recipe import Raw, Recipe, Step, naming_step
+from model.registry import PASSES
+from passes.lab_formats import lab_formats
+from passes.offered import typed
 from passes.select import Select
 from passes.transform.prune import PruneOptions
-from passes.transform.quantize import PORTS, QuantizeOptions, Rule
+from passes.transform.quantize import QuantizeOptions, Rule
 
 Json = Any
 LAB_PASSES = {"quantize_transform_pass": "quantize", "prune_transform_pass": "prune"}
@@ -38,12 +39,35 @@ def load_recipe(source: str | Path | Mapping[str, Any], seed: int = 0) -> Recipe
         raise OptionsError(f"{extra[0]} is not a key of a recipe.", nearest(str(extra[0]), ["steps"]))
     if not isinstance(data["steps"], list):
         raise OptionsError("steps is not a list.", "Write steps = [{pass = …, options = {…}}].")
-    return Recipe(tuple(_step(s, f"steps[{i}]", seed) for i, s in enumerate(cast("list[Any]", data["steps"]))))
+    return Recipe(tuple(_step(s, i, seed) for i, s in enumerate(cast("list[Any]", data["steps"]))))
 
 
 def recipe_to_dict(recipe: Recipe) -> dict[str, Any]:
-    """The JSON form of a recipe; `load_recipe` reads it back to the same value."""
-    return recipe_to_json(recipe)
+    """A recipe as people read it: every option with its value, formats as text; `load_recipe` reads it back."""
+    return {"steps": [_readable(s) for s in recipe.steps]}
+
+
+def _readable(step: Step) -> dict[str, Any]:
+    options = typed(step.pass_name, step.options) if step.pass_name in PASSES else step.options
+    data = options.data if isinstance(options, Raw) else readable(options)
+    found: dict[str, Any] = {"pass": step.pass_name, "options": data, "seed": step.seed}
+    return found if step.enabled else {**found, "enabled": False}
+
+
+def readable(value: Any) -> Json:
+    """Plain JSON of options in which nothing is left out but what is None by default."""
+    match value:
+        case Format():
+            return str(value)
+        case tuple() | list():
+            return [readable(v) for v in cast("list[Any]", value)]
+        case Mapping():
+            return {str(k): readable(v) for k, v in cast("Mapping[Any, Any]", value).items()}
+        case _ if is_dataclass(value) and not isinstance(value, type):
+            known = {f.name: (f, getattr(value, f.name)) for f in fields(value) if f.init}
+            return {n: readable(v) for n, (f, v) in known.items() if not (v is None and f.default is None)}
+        case _:
+            return encode(value)
 
 
 def _read(path: Path) -> Mapping[str, Any]:
@@ -64,21 +88,26 @@ def _named(name: str, options: Json, seed: int) -> Step:
     return Step(name, decode_options(name, options, path), seed)
 
 
-def _step(data: Json, path: str, seed: int) -> Step:
+def _step(data: Json, index: int, seed: int) -> Step:
     if not isinstance(data, Mapping):
-        raise OptionsError(f"{path} is not a table.", "Write {pass = …, options = {…}}.")
+        raise OptionsError(f"Step {index + 1} is not a table.", "Write {pass = …, options = {…}}.")
     data = cast("Mapping[str, Any]", data)
+    with naming_step(index, str(data.get("pass", ""))):
+        return _decode_step(data, seed)
+
+
+def _decode_step(data: Mapping[str, Any], seed: int) -> Step:
     known = ("pass", "options", "seed", "enabled")
     for key in data:
         if key not in known:
-            raise OptionsError(f"{path}.{key} is not a key of a step.", nearest(str(key), known))
+            raise OptionsError(f"{key} is not a key of a step.", nearest(str(key), known))
     if "pass" not in data:
-        raise OptionsError(f"{path}.pass is missing.", "Name the pass.")
-    wish: str = decode(str, data["pass"], f"{path}.pass")
+        raise OptionsError("pass is missing.", "Name the pass.")
+    wish: str = decode(str, data["pass"], "pass")
     name = LAB_PASSES.get(wish, wish)
-    options = decode_options(name, data.get("options", {}), f"{path}.options")
-    return Step(name, options, decode(int, data.get("seed", seed), f"{path}.seed"),
-                decode(bool, data.get("enabled", True), f"{path}.enabled"))  # fmt: skip
+    options = decode_options(name, data.get("options", {}), "options")
+    return Step(name, options, decode(int, data.get("seed", seed), "seed"),
+                decode(bool, data.get("enabled", True), "enabled"))  # fmt: skip
 
 
 def decode_options(name: str, data: Json, path: str = "") -> Any:
@@ -129,28 +158,6 @@ def _lab_rule(select: Select, entry: Json, path: str) -> Rule | None:
     if not formats:
         return None
     return Rule(select, formats)
-
-
-def lab_formats(config: Mapping[str, Any], path: str) -> dict[str, Format | None]:
-    """{"name": "integer", "data_in_width": 8, …} → format per port; name None → every port float."""
-    if config and "name" not in config:
-        raise OptionsError(f"{join(path, 'name')} is missing.", "Write name = …, the format of the widths beside it.")
-    name = config.get("name")
-    if name is None:
-        return dict.fromkeys(PORTS) if config else {}
-    if not isinstance(name, str) or name not in FORMATS:
-        raise OptionsError(f"{join(path, 'name')} is {name!r}.", nearest(str(name), FORMATS))
-    fields_ = tuple(f.name for f in fields(FORMATS.get(name)))
-    keys = {f"{p}_{f}": (p, f) for p in PORTS for f in fields_}
-    values: dict[str, dict[str, Any]] = {}
-    for key, value in config.items():
-        if key == "name":
-            continue
-        if key not in keys:
-            raise OptionsError(f"{join(path, key)} is not an option of {name}.", nearest(key, keys))
-        port, field = keys[key]
-        values.setdefault(port, {})[field] = value
-    return {p: decode_format({"name": name, **v}, path) for p, v in values.items()}
 
 
 # -- the labs' prune dict

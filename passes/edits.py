@@ -19,13 +19,19 @@ def with_format(recipe: Recipe, ids: tuple[str, ...], port: str, fmt: Format | N
     last = recipe.steps[-1] if recipe.steps else None
     if last is None or not _by_hand(last):
         return recipe.append(Step("quantize", QuantizeOptions((Rule(select, {port: fmt}),))))
-    rules: tuple[Rule, ...] = last.options.rules
-    held = rules[-1]
-    if held.select == select:
-        joined = (*rules[:-1], Rule(select, {**held.formats, port: fmt}))
-    else:
-        joined = (*rules, Rule(select, {port: fmt}))
+    joined = _joined(last.options.rules, Rule(select, {port: fmt}))
     return recipe.set(len(recipe) - 1, replace(last, options=QuantizeOptions(joined)))
+
+
+def _joined(rules: tuple[Rule, ...], new: Rule) -> tuple[Rule, ...]:
+    """The rules with a newer one: in the place of that of the same nodes, if none after it is of any of these."""
+    names = set(new.select.values)
+    for i in reversed(range(len(rules))):
+        if rules[i].select == new.select:
+            return (*rules[:i], replace(rules[i], formats={**rules[i].formats, **new.formats}), *rules[i + 1 :])
+        if names & set(rules[i].select.values):
+            break
+    return (*rules, new)
 
 
 def _by_hand(step: Step) -> bool:

@@ -52,22 +52,23 @@ class OpenResult:
 
 @dataclass(frozen=True, slots=True)
 class ReplayJob:
-    """Run a recipe on a base graph."""
+    """Run a recipe on a base graph; `known` is (number of active steps, the graph after them) where that is known."""
 
     base: Graph
     recipe: Recipe
     locations: Locations
     workdir: Path
     source: str
+    known: tuple[int, Graph] | None = None
+    tokenizer: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayResult:
-    """The graph after each active step, the reports, and new tensors' places."""
+    """What each active step gave (a StepResult; None where it did not need to run), and new tensors' places."""
 
-    graphs: tuple[Graph, ...]
-    reports: tuple[Any, ...]
-    seconds: tuple[float, ...]
+    graph: Graph
+    results: tuple[Any, ...]
     locations: Locations
 
 
@@ -108,9 +109,14 @@ class ExportJob:
 
 @dataclass(frozen=True, slots=True)
 class PluginJob:
-    """Load a plug-in file of the user's."""
+    """Load the user's plug-ins afresh from files and folders; the result is a PluginState for each."""
 
-    path: Path
+    places: tuple[Path, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """Not a job but a word to the one that runs: end soon, and keep what there is so far."""
 
 
 Job = OpenJob | ReplayJob | AnalyseJob | SaveJob | ExportJob | PluginJob
@@ -134,10 +140,26 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True)
+class Metric:
+    """A figure while the job runs, such as the training loss at an optimiser step."""
+
+    name: str
+    step: int
+    value: float
+
+
+@dataclass(frozen=True, slots=True)
 class LogLine:
     """A line that the job (or the user's model code) printed."""
 
     text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A part of the result, as soon as it is known."""
+
+    part: Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +184,7 @@ class Stopped:
     """The job was cancelled."""
 
 
-Event = Started | Progress | LogLine | Done | Failed | Stopped
+Event = Started | Progress | Metric | LogLine | Found | Done | Failed | Stopped
 TERMINAL = (Done, Failed, Stopped)
 # What pickle raises for values that cannot travel.
 UNSENDABLE = (pickle.PicklingError, TypeError, AttributeError, ValueError, RecursionError)
@@ -170,7 +192,7 @@ UNSENDABLE = (pickle.PicklingError, TypeError, AttributeError, ValueError, Recur
 
 @dataclass(slots=True)
 class JobInfo:
-    """A job as the window lists it."""
+    """A job as the window lists it; `metrics`: name → (step, value) in order."""
 
     id: int
     title: str
@@ -180,6 +202,7 @@ class JobInfo:
     started: float = field(default_factory=time.monotonic)
     finished: float | None = None
     log: list[str] = field(default_factory=list)  # type: ignore[assignment]
+    metrics: dict[str, list[tuple[int, float]]] = field(default_factory=dict)  # type: ignore[assignment]
     outcome: str = ""
 
 
@@ -195,11 +218,12 @@ Handler = Callable[[Any, "Channel"], Any]
 
 
 class Channel:
-    """The worker's side of the pipe: sends events, notices a cancel."""
+    """The worker's side of the pipe: sends events, notices a cancel and a finish."""
 
     def __init__(self, pipe: Connection) -> None:
         self._pipe = pipe
         self._last = 0.0
+        self._enough = False
 
     def send(self, event: Event) -> None:
         """Send one event."""
@@ -207,13 +231,27 @@ class Channel:
 
     def progress(self, done: int, total: int, text: str) -> None:
         """Send progress, at most 20 a second; raises Cancelled when the user stopped the job."""
-        if self._pipe.poll():
-            self._pipe.recv()
-            raise Cancelled("The job was cancelled.")
+        self.enough()
         now = time.monotonic()
         if now - self._last > 0.05 or done >= total:
             self._last = now
             self.send(Progress(done, total, text))
+
+    def metric(self, name: str, step: int, value: float) -> None:
+        """Send a figure."""
+        self.send(Metric(name, step, value))
+
+    def enough(self) -> bool:
+        """Whether the user wants what the job has so far; raises Cancelled as `progress` does."""
+        while self._pipe.poll():
+            if not isinstance(self._pipe.recv(), Finish):
+                raise Cancelled("The job was cancelled.")
+            self._enough = True
+        return self._enough
+
+    def begin(self) -> None:
+        """A new job begins: what was said to the one before it is forgotten."""
+        self._enough = False
 
 
 class _Lines(io.TextIOBase):
@@ -254,8 +292,9 @@ def serve(pipe: Connection, handler: Handler) -> None:
             with contextlib.suppress(BrokenPipeError):
                 channel.send(_bug(error))
             continue
-        if job is None:
+        if job is None or isinstance(job, Finish):
             continue  # a cancel that came too late
+        channel.begin()
         with contextlib.suppress(BrokenPipeError):
             channel.send(Started())
             _send_end(channel, run_one(job, channel, handler))

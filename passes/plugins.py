@@ -12,16 +12,22 @@ import inspect
 import os
 import sys
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
+from importlib.machinery import ModuleSpec, SourceFileLoader
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any
 
+from model.codec import encode
 from model.errors import EspalierError, PassError
+from model.formats.base import Format, make_format, parameters
+from model.recipe import Raw, Recipe
 from model.registry import FORMATS, PASSES
 from passes.labs.adapter import register, user_error
 from passes.labs.stand_in import labs_tool
+from passes.offered import PluginState, describe
 
 GROUP = "espalier.plugins"
 
@@ -36,15 +42,37 @@ class Plugin:
 
 
 _LOADED: dict[Path, Plugin] = {}
+_PACKAGES: dict[str, Plugin] = {}
 
 
-def plugin_folder() -> Path:
-    """`$ESPALIER_PLUGINS`, or the folder of the window's settings, or `plugins` in the user's configuration."""
-    if given := os.environ.get("ESPALIER_PLUGINS"):
-        return Path(given).expanduser()
-    home = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
-    chosen = _setting(home / "Espalier" / "Espalier.conf", "plugin_folder")
-    return Path(chosen).expanduser() if chosen else home / "espalier" / "plugins"
+def default_folder() -> Path:
+    """`espalier/plugins` in the user's configuration: what lies there is always loaded."""
+    return _configuration() / "espalier" / "plugins"
+
+
+def _configuration() -> Path:
+    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
+
+
+def plugin_places(listed: Iterable[str] | None = None) -> tuple[Path, ...]:
+    """Files and folders to load from: `$ESPALIER_PLUGINS`, or those of the window's list and the default folder.
+
+    `listed` is that list; None reads it from the window's settings.
+    """
+    given = os.environ.get("ESPALIER_PLUGINS")
+    if given is not None:
+        texts = given.split(os.pathsep)
+    elif listed is not None:
+        texts = [*listed, str(default_folder())]
+    else:
+        kept = _setting(_configuration() / "Espalier" / "Espalier.conf", "plugins")
+        texts = [*kept.split(os.pathsep), str(default_folder())]
+    return tuple(dict.fromkeys(Path(t).expanduser().absolute() for t in texts if t))
+
+
+def has_packages() -> bool:
+    """Whether an installed package offers a plug-in."""
+    return bool(entry_points(group=GROUP))
 
 
 def _setting(file: Path, key: str) -> str:
@@ -57,9 +85,21 @@ def _setting(file: Path, key: str) -> str:
     return reader.get("General", key, fallback="").strip('"')
 
 
+def plugin_files(place: Path) -> list[Path]:
+    """The plug-ins of a file or folder; files of a folder whose names begin with `_` are parts of others."""
+    if place.is_dir():
+        return sorted(p for p in place.glob("*.py") if not p.name.startswith("_"))
+    return [place] if place.exists() else []
+
+
 def loaded_plugins() -> list[Plugin]:
     """The files that were loaded so far."""
     return list(_LOADED.values())
+
+
+def plugin_passes() -> set[str]:
+    """Names of all passes that came from plug-ins."""
+    return {name for p in (*_LOADED.values(), *_PACKAGES.values()) for name in p.passes}
 
 
 def load_plugin(file: str | Path) -> Plugin:
@@ -71,9 +111,30 @@ def load_plugin(file: str | Path) -> Plugin:
         found = _noting(str(path), lambda: _register_file(path))
         if not found.passes and not found.formats:
             hint = "Write my_pass(mg, pass_args={}) or use @analysis, @transform or @FORMATS.register."
-            raise PassError(f"{path.name} registers neither a pass nor a format.", hint)
+            raise PassError(f"The plug-in {path.name} registers neither a pass nor a format.", hint)
         _LOADED[path] = found
     return _LOADED[path]
+
+
+def load_formats(file: str | Path) -> None:
+    """Only the formats of a plug-in, for the window, which draws with them; its passes stay in the worker."""
+    plugin = load_plugin(file)
+    _withdraw(plugin.passes, ())
+    _LOADED[Path(plugin.source)] = replace(plugin, passes=())
+
+
+def unload_plugins() -> None:
+    """Forget all plug-in files and what they registered, so that they can be loaded again from changed files."""
+    for path, plugin in _LOADED.items():
+        _withdraw(plugin.passes, plugin.formats)
+        sys.modules.pop(_module_name(path), None)
+    _LOADED.clear()
+
+
+def _withdraw(passes: Iterable[str], formats: Iterable[str]) -> None:
+    for registry, names in ((PASSES, passes), (FORMATS, formats)):
+        for name in names:
+            registry.remove(name)
 
 
 def _register_file(path: Path) -> None:
@@ -83,30 +144,54 @@ def _register_file(path: Path) -> None:
         try:
             register(function, path)
         except ValueError as error:
-            raise PassError(f"{path.name}: {error}.", "Give the function another name.") from error
+            raise PassError(f"In the plug-in {path.name}, {error}.", "Give the function another name.") from error
 
 
 def _noting(source: str, load: Callable[[], None]) -> Plugin:
     before = set(PASSES), set(FORMATS)  # also fills both, so that a plug-in cannot take the name of one of ours
-    load()
-    return Plugin(source, tuple(sorted(set(PASSES) - before[0])), tuple(sorted(set(FORMATS) - before[1])))
+    try:
+        load()
+    except BaseException:  # what a plug-in registered before it failed would stand in its own way the next time
+        _withdraw(set(PASSES) - before[0], set(FORMATS) - before[1])
+        raise
+    formats = tuple(sorted(set(FORMATS) - before[1]))
+    for name in formats:  # between processes, and after the file was loaded again, a format is what has its name
+        FORMATS.get(name).__reduce__ = _by_name
+    return Plugin(source, tuple(sorted(set(PASSES) - before[0])), formats)
+
+
+def _by_name(fmt: Format) -> tuple[Any, ...]:
+    return make_format, (fmt.name, parameters(fmt))
+
+
+def _module_name(path: Path) -> str:
+    return f"espalier_plugin_{path.stem}_{hashlib.blake2b(str(path).encode(), digest_size=4).hexdigest()}"
+
+
+class _Fresh(SourceFileLoader):
+    """Reads the source each time: compiled files are known by second and size, and one just edited may look old."""
+
+    def get_code(self, fullname: str) -> CodeType:
+        return self.source_to_code(self.get_data(self.path), self.path)
 
 
 def _import(path: Path) -> ModuleType:
-    name = f"espalier_plugin_{path.stem}_{hashlib.blake2b(str(path).encode(), digest_size=4).hexdigest()}"
-    found = importlib.util.spec_from_file_location(name, path)
-    if found is None or found.loader is None:
+    if path.suffix != ".py":
         raise PassError(f"{path.name} is not a Python file.", "Give the path of a file that ends in .py.")
-    module = importlib.util.module_from_spec(found)
+    name = _module_name(path)
+    loader = _Fresh(name, str(path))
+    module = importlib.util.module_from_spec(ModuleSpec(name, loader, origin=str(path)))
+    module.__file__ = str(path)
     sys.modules[name] = module  # dataclasses look their module up by name
     try:
-        found.loader.exec_module(module)
+        loader.exec_module(module)
     except EspalierError:
+        del sys.modules[name]
         raise
     # The user's own code may raise anything, SystemExit too.
     except (Exception, SystemExit) as error:
         del sys.modules[name]
-        raise user_error(f"{path.name}, when loaded,", error, path) from error
+        raise user_error(f"The plug-in {path.name}", error, path) from error
     return module
 
 
@@ -122,21 +207,44 @@ def _is_labs_pass(function: Callable[..., Any]) -> bool:
 
 
 def load_plugins(files: Iterable[str | Path], warn: Callable[[str], None]) -> list[Plugin]:
-    """Plug-ins of the folder and of installed packages, whose faults are only told, then `files`; raises PassError."""
+    """Plug-ins of the known places and of installed packages, whose faults are only told, then `files`.
+
+    Raises PassError for a fault of `files`.
+    """
     found: list[Plugin] = []
-    for file in sorted(plugin_folder().glob("*.py")) if plugin_folder().is_dir() else ():
-        found += _told(lambda file=file: load_plugin(file), warn)
-    for entry in entry_points(group=GROUP):
-        found += _told(lambda entry=entry: _noting(entry.name, lambda: _load_entry(entry)), warn)
+    for load in _loads(plugin_places()).values():
+        try:
+            found.append(load())
+        except EspalierError as error:
+            warn(f"A plug-in was left out. {error}")
     return found + [load_plugin(f) for f in files]
 
 
-def _told(load: Callable[[], Plugin], warn: Callable[[str], None]) -> list[Plugin]:
+def reload_plugins(places: Iterable[Path]) -> tuple[PluginState, ...]:
+    """Load every plug-in of `places` afresh, and of installed packages; each with what came of it."""
+    unload_plugins()
+    return tuple(_state(source, load) for source, load in _loads(places).items())
+
+
+def _state(source: str, load: Callable[[], Plugin]) -> PluginState:
     try:
-        return [load()]
+        found = load()
+        return PluginState(source, tuple(describe(PASSES.get(n)) for n in found.passes), found.formats)
     except EspalierError as error:
-        warn(f"A plug-in was left out: {error}")
-        return []
+        return PluginState(source, error=error.message, hint=error.hint)
+
+
+def _loads(places: Iterable[Path]) -> dict[str, Callable[[], Plugin]]:
+    """What loads each plug-in, by its path or the name of its package; a place that is gone fails."""
+    files = [f for p in places for f in plugin_files(p) or ([] if p == default_folder() or p.is_dir() else [p])]
+    loads: dict[str, Callable[[], Plugin]] = {str(f.resolve()): partial(load_plugin, f) for f in files}
+    return loads | {e.name: partial(_load_package, e) for e in entry_points(group=GROUP)}
+
+
+def _load_package(entry: EntryPoint) -> Plugin:
+    if entry.name not in _PACKAGES:
+        _PACKAGES[entry.name] = _noting(entry.name, partial(_load_entry, entry))
+    return _PACKAGES[entry.name]
 
 
 def _load_entry(entry: EntryPoint) -> None:
@@ -147,3 +255,13 @@ def _load_entry(entry: EntryPoint) -> None:
         raise PassError(f"{entry.name} raised {type(error).__name__}: {error}.", "Update or remove it.") from error
     for function in labs_functions(loaded) if isinstance(loaded, ModuleType) else ():
         register(function, Path(str(loaded.__file__)))
+
+
+def portable(recipe: Recipe) -> Recipe:
+    """`recipe` with the options of plug-ins' passes as JSON, for a process that does not have the plug-ins."""
+    names = plugin_passes()
+    steps = (
+        replace(s, options=Raw(encode(s.options))) if s.pass_name in names and not isinstance(s.options, Raw) else s
+        for s in recipe.steps
+    )
+    return Recipe(tuple(steps))

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from model.errors import EspalierError
+import xxhash
+
 from model.graph import Graph
 from model.project import step_to_json
-from model.recipe import Recipe, Step
-from passes.base import Cancelled, Context, Report, StepResult, is_instant, run_step
+from model.recipe import Recipe, Step, naming_step
+from passes.base import Cancelled, Context, Report, StepResult, is_instant, is_lasting, run_step
 
 
 @dataclass(slots=True)
@@ -19,57 +21,93 @@ class Memo:
     graphs: dict[str, StepResult] = field(default_factory=dict)  # type: ignore[assignment]
     limit: int = 256
 
+    def remember(self, steps: tuple[Step, ...], graph: Graph) -> None:
+        """Take `graph` for the result of `steps` (one at least), unless more is known: it was saved, or came to be
+        elsewhere."""
+        key = prefix_keys(steps)[-1]
+        if key not in self.graphs:
+            self.put(key, StepResult(graph, Report(steps[-1].pass_name), 0.0))
+
     def put(self, key: str, result: StepResult) -> None:
-        """Remember, forgetting the oldest past the limit."""
+        """Remember, forgetting the oldest past the limit; what took long stays longest."""
         self.graphs[key] = result
         while len(self.graphs) > self.limit:
-            self.graphs.pop(next(iter(self.graphs)))
+            short = (k for k, r in self.graphs.items() if not is_lasting(r.report.pass_name))
+            self.graphs.pop(next(short, next(iter(self.graphs))))
+
+
+def milestones(recipe: Recipe, found: Sequence[StepResult | None]) -> dict[int, Graph]:
+    """What a project keeps besides its last graph: number of active steps → graph after a lasting one, where known."""
+    pairs = enumerate(zip(recipe.active, found, strict=True), 1)
+    return {i: r.graph for i, (s, r) in pairs if r and is_lasting(s.pass_name) and i < len(recipe.active)}
 
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """The graph, and one result per active step."""
+    """The graph, and one result per active step: None for one that only led to a remembered graph."""
 
     graph: Graph
-    results: tuple[StepResult, ...]
-
-    @property
-    def reports(self) -> tuple[Report, ...]:
-        """Reports in order."""
-        return tuple(r.report for r in self.results)
+    results: tuple[StepResult | None, ...]
 
 
 def prefix_keys(steps: tuple[Step, ...]) -> list[str]:
     """One key per step: equal when all steps up to it are equal."""
-    texts = [json.dumps(step_to_json(s), sort_keys=True) for s in steps]
-    return ["\n".join(texts[: i + 1]) for i in range(len(texts))]
+    digest, keys = xxhash.xxh3_128(), list[str]()
+    for step in steps:
+        digest.update(_text(step) + b"\n")
+        keys.append(digest.hexdigest())
+    return keys
+
+
+def recipe_key(recipe: Recipe) -> str:
+    """Equal for recipes whose active steps are equal."""
+    return (prefix_keys(recipe.active) or [""])[-1]
+
+
+# Steps are frozen and mostly stay from edit to edit; a step of some hundred rules takes milliseconds to write.
+_TEXTS: dict[int, tuple[Step, bytes]] = {}
+
+
+def _text(step: Step) -> bytes:
+    held = _TEXTS.get(id(step))
+    if held is None or held[0] is not step:
+        if len(_TEXTS) >= 256:
+            _TEXTS.clear()
+        held = _TEXTS[id(step)] = step, json.dumps(step_to_json(step), sort_keys=True).encode()
+    return held[1]
+
+
+def remembered(keys: list[str], memo: Memo) -> int:
+    """How many of the first steps need not run: up to the last one whose graph is remembered."""
+    return max((i for i, k in enumerate(keys, 1) if k in memo.graphs), default=0)
 
 
 def replay(base: Graph, recipe: Recipe, context: Context, memo: Memo | None = None) -> Replayed:
     """Run the active steps of `recipe` on `base`; raises the failing step's error, naming the step."""
-    graph, results = base, []
-    memo = memo or Memo()
+    memo = memo if memo is not None else Memo()
+    keys = prefix_keys(recipe.active)
+    known = remembered(keys, memo)
+    graph = memo.graphs[keys[known - 1]].graph if known else base
+    results = [memo.graphs.get(k) for k in keys[:known]]
     places = [i for i, s in enumerate(recipe.steps) if s.enabled]
-    for i, (step, key) in enumerate(zip(recipe.active, prefix_keys(recipe.active), strict=True)):
-        if key not in memo.graphs:
-            context.progress(i, len(recipe.active), step.pass_name)
-            memo.put(key, _run(graph, step, context, places[i]))
-        results.append(memo.graphs[key])
-        graph = memo.graphs[key].graph
+    for i, step in enumerate(recipe.active[known:], known):
+        context.progress(i, len(keys), step.pass_name)
+        done = _run(graph, step, context, places[i])
+        memo.put(keys[i], done)
+        results.append(done)
+        graph = done.graph
     return Replayed(graph, tuple(results))
 
 
 def _run(graph: Graph, step: Step, context: Context, index: int) -> StepResult:
     try:
-        return run_step(graph, step, context)
-    except Cancelled:
-        raise
-    except EspalierError as error:
-        error.message = f"Step {index + 1} ({step.pass_name}): {error.message}"
-        raise
+        with naming_step(index, step.pass_name):
+            return run_step(graph, step, context)
+    except Cancelled as error:
+        raise Cancelled("The job was cancelled.") from error
 
 
 def instant(recipe: Recipe, memo: Memo) -> bool:
     """Whether what is not remembered of `recipe` can run without a worker."""
     keys = prefix_keys(recipe.active)
-    return all(k in memo.graphs or is_instant(s) for s, k in zip(recipe.active, keys, strict=True))
+    return all(map(is_instant, recipe.active[remembered(keys, memo) :]))

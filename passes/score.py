@@ -1,16 +1,21 @@
 """The score of a configuration: what it costs (from the graph alone) and what it achieves (measured).
 
-Definitions are the command line's contract; `packed` below is the layout whose size is reported.
+Definitions are the command line's contract; the layout whose size is reported is that of model/packing.py.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
 from dataclasses import dataclass, replace
 
+from model.formats.scaled import ScaledFormat
 from model.graph import Graph, Node
-from model.ops import macs, quantisable, spec
-from model.packing import packed_size, plan
+from model.meta import Precision, Weight
+from model.ops import decomposable, floating, macs, spec
+from model.packed_graph import Lines, compressed, first_line, node_line, pieces, weight_line
+from model.packing import Use, facts, header_share, shared_bits, size_with, stored, uses
+from model.ports import weight_at
+from model.views import view_at
 
 FLOAT_BITS = 32.0
 
@@ -19,10 +24,11 @@ FLOAT_BITS = 32.0
 class Score:
     """accuracy: fraction correct; loss: mean cross-entropy; both None until measured.
 
-    size_bytes: of the packed file. weight_bits: stored bits per parameter element, masks and float ones
-    included. activation_bits: mean over the elements of data_in ports that can be quantised. sparsity:
-    zeros over elements of Linear and convolution weights. bitops: Σ MACs × weight bits × activation bits
-    of one sample at the traced sizes. memory_density: 32 × elements / stored bits.
+    size_bytes: of the packed file. weight_bits: stored bits per parameter element; masks, float ones and all that
+    formats share or are given as scales included. activation_bits: stored bits, mean over the elements that are
+    multiplied: the data_in ports of layers and matmuls, those in attentions included. sparsity: zeros over elements of
+    Linear and convolution weights. bitops: Σ MACs × weight bits × activation bits of one sample at the traced sizes.
+    memory_density: 32 × elements / stored bits.
     """
 
     accuracy: float | None = None
@@ -39,19 +45,142 @@ class Score:
         return replace(self, accuracy=accuracy, loss=loss)
 
 
+@dataclass(frozen=True, slots=True)
+class _NodeCost:
+    """What one node adds to the score. `pruned`: (weight, its zeros); `activation`: (elements, bits of each).
+
+    `scales`: given ones, and whether of a stored weight. `line`: its text in the packed file.
+    """
+
+    node: Node
+    bitops: float
+    activation: tuple[int, float] | None
+    pruned: tuple[str, int] | None
+    uses: tuple[tuple[str, Use], ...]
+    scales: tuple[tuple[str, bool], ...]
+    line: str
+
+
+@dataclass(frozen=True, slots=True)
+class _WeightCost:
+    """How a weight with these uses is stored, and what its tensors add to the file and its header."""
+
+    weight: Weight
+    uses: list[Use]
+    bits: int
+    sizes: tuple[int, ...]
+    shares: tuple[int, ...]
+    line: str
+
+
+class Scorer:
+    """Static scores of one graph after another: only what differs from the graph before is counted again."""
+
+    def __init__(self) -> None:
+        self._symbols: dict[str, int] = {}
+        self._nodes: dict[str, _NodeCost] = {}
+        self._weights: dict[str, _WeightCost] = {}
+        self._pieces: dict[Lines, int] = {}
+
+    def score(self, graph: Graph) -> Score:
+        """The part of the score that needs no run; milliseconds, no torch."""
+        self._count_nodes(graph)
+        self._count_weights(graph)
+        packed = list(self._weights.values())
+        sizes, shares = [s for p in packed for s in p.sizes], [s for p in packed for s in p.shares]
+        elements, bits = self._stored()
+        return Score(
+            size_bytes=size_with(sizes, shares, self._graph_size(graph)),
+            weight_bits=bits / elements if elements else 0.0,
+            activation_bits=self._activation_bits(),
+            sparsity=self._sparsity(graph),
+            bitops=sum(c.bitops for c in self._nodes.values()),
+            memory_density=FLOAT_BITS * elements / bits if bits else 0.0,
+        )
+
+    def _stored(self) -> tuple[int, int]:
+        """(elements of the parameters, bits that they take): a given scale is bits of the weight that it scales."""
+        scales: dict[str, bool] = {}
+        for cost in self._nodes.values():
+            for name, of_weight in cost.scales:
+                scales[name] = of_weight or scales.get(name, False)
+        held = [(c, scales.get(n)) for n, c in self._weights.items()]
+        own = [c for c, scale in held if c.weight.role == "parameter" and (scale is None or c.uses)]
+        given = sum(c.bits for c, scale in held if scale and not c.uses)
+        return sum(c.weight.elements for c in own), sum(c.bits for c in own) + given
+
+    def _graph_size(self, graph: Graph) -> int:
+        """Bytes of the graph in the packed file."""
+        costs = (*self._nodes.values(), *self._weights.values())
+        held, sizes = self._pieces, list[tuple[Lines, int]]()
+        for piece in pieces([first_line(graph), *(c.line for c in costs)]):
+            sizes.append((piece, held[piece] if piece in held else len(compressed(piece))))
+        self._pieces = dict(sizes)
+        return sum(size for _, size in sizes)
+
+    def _count_nodes(self, graph: Graph) -> None:
+        held, sizes = self._nodes, one_sample(graph)
+        # What a function reads hangs on the get_attr nodes before it as well.
+        sources = (n for n in graph if n.call == "get_attr")
+        if self._symbols != graph.symbols or any(n.id in held and held[n.id].node is not n for n in sources):
+            held = {}
+        self._symbols = graph.symbols
+        self._nodes = {
+            n.id: old if (old := held.get(n.id)) and old.node is n else _node_cost(n, graph, sizes) for n in graph
+        }
+
+    def _count_weights(self, graph: Graph) -> None:
+        held, users = self._weights, dict[str, list[Use]]((name, []) for name in graph.weights)
+        for cost in self._nodes.values():
+            for name, use in cost.uses:
+                users[name].append(use)
+        self._weights = {
+            name: old if (old := held.get(name)) and old.weight is w and old.uses == users[name]
+            else _weight_cost(name, w, users[name])
+            for name, w in graph.weights.items()
+        }  # fmt: skip
+
+    def _activation_bits(self) -> float:
+        ports = [c.activation for c in self._nodes.values() if c.activation]
+        total = sum(count for count, _ in ports)
+        return sum(count * bits for count, bits in ports) / total if total else FLOAT_BITS
+
+    def _sparsity(self, graph: Graph) -> float:
+        """Weights that several nodes share count once."""
+        zeros = dict(c.pruned for c in self._nodes.values() if c.pruned)
+        total = sum(graph.weights[name].elements for name in zeros)
+        return sum(zeros.values()) / total if total else 0.0
+
+
 def static_score(graph: Graph) -> Score:
-    """The part of the score that needs no run; milliseconds, no torch."""
-    packed = plan(graph)
-    elements = sum(p.elements for p in packed if p.role == "parameter")
-    bits = sum(p.bits for p in packed if p.role == "parameter")
-    return Score(
-        size_bytes=packed_size(packed),
-        weight_bits=bits / elements if elements else 0.0,
-        activation_bits=_activation_bits(graph),
-        sparsity=_sparsity(graph),
-        bitops=bitops(graph),
-        memory_density=FLOAT_BITS * elements / bits if bits else 0.0,
-    )
+    """The part of the score that needs no run, of a graph alone."""
+    return Scorer().score(graph)
+
+
+def _node_cost(node: Node, graph: Graph, sizes: dict[str, int]) -> _NodeCost:
+    activation = (_multiplied(node, sizes), port_bits(node, "data_in", sizes)) if spec(node.op).macs else None
+    name = weight_at(node, "weight", graph) if spec(node.op).category == "linear" else None
+    held = node.sparsity.get("weight")
+    pruned = (name, held.zeros if held else 0) if name is not None else None
+    scales = tuple((c.scale, weight_at(node, p, graph) is not None) for p, c in node.precision.items() if c.scale)
+    return _NodeCost(node, node_bitops(node, sizes), activation, pruned, uses(node, graph), scales, node_line(node))
+
+
+def _multiplied(node: Node, sizes: dict[str, int]) -> int:
+    """Activations that a node multiplies: of an attention, its query and the probabilities, as when decomposed."""
+    if node.call == "opaque" or not floating(node.ports.get("data_in")):
+        return 0
+    held = node.ports["data_in"].sizes(sizes)
+    if not decomposable(node):
+        return math.prod(held)
+    return math.prod(held) + math.prod(held[:-1]) * node.ports["weight"].sizes(sizes)[-2]
+
+
+def _weight_cost(name: str, weight: Weight, users: list[Use]) -> _WeightCost:
+    packed = stored(name, weight, users)
+    sizes, shares = tuple(p.size for p in packed), tuple(header_share(p) for p in packed)
+    line = weight_line(name, weight, [facts(p) for p in packed])
+    return _WeightCost(weight, users, sum(p.bits for p in packed), sizes, shares, line)
 
 
 def one_sample(graph: Graph) -> dict[str, int]:
@@ -59,10 +188,22 @@ def one_sample(graph: Graph) -> dict[str, int]:
     return {k: 1 if k == "batch" or k.startswith("batch_") else v for k, v in graph.symbols.items()}
 
 
-def port_bits(node: Node, port: str) -> float:
-    """Bits of one element of a port: its format's, or 32 for float."""
+def port_bits(node: Node, port: str, sizes: dict[str, int]) -> float:
+    """Stored bits of one element of a port at `sizes`: its format's with what is shared or given, or 32 for float."""
     chosen = node.precision.get(port)
-    return chosen.format.bits if chosen else FLOAT_BITS
+    return _format_bits(node, port, chosen, sizes) if chosen else FLOAT_BITS
+
+
+def _format_bits(node: Node, port: str, chosen: Precision, sizes: dict[str, int]) -> float:
+    fmt, meta = chosen.format, node.ports.get(port)
+    count = meta.elements(sizes) if meta else 0
+    if meta is None or not fmt.rowwise or not count:
+        return float(fmt.element_bits)
+    view, shape = view_at(node, port), meta.sizes(sizes)
+    if chosen.scale and isinstance(fmt, ScaledFormat):
+        given = 32 * math.prod(fmt.scale_shape(view.shape(shape) if view else shape))
+        return fmt.element_bits + given / count
+    return fmt.element_bits + shared_bits(fmt, view, shape) / count
 
 
 def bitops(graph: Graph) -> float:
@@ -73,28 +214,4 @@ def bitops(graph: Graph) -> float:
 
 def node_bitops(node: Node, sizes: dict[str, int]) -> float:
     """BitOPs of one node at `sizes`."""
-    return macs(node, sizes) * port_bits(node, "weight") * port_bits(node, "data_in")
-
-
-def _activation_bits(graph: Graph) -> float:
-    sizes = one_sample(graph)
-    ports = [
-        (n.ports["data_in"].elements(sizes), port_bits(n, "data_in")) for n in graph if "data_in" in quantisable(n)
-    ]
-    total = sum(count for count, _ in ports)
-    return sum(count * bits for count, bits in ports) / total if total else FLOAT_BITS
-
-
-def _sparsity(graph: Graph) -> float:
-    found = dict(_pruned(graph))
-    total = sum(elements for _, elements in found.values())
-    return sum(zeros for zeros, _ in found.values()) / total if total else 0.0
-
-
-def _pruned(graph: Graph) -> Iterator[tuple[str, tuple[int, int]]]:
-    """Weight name → (zeros, elements), once for weights that several nodes share."""
-    for node in graph:
-        if spec(node.op).category == "linear" and "weight" in node.weights:
-            name = node.weights["weight"]
-            held = node.sparsity.get("weight")
-            yield name, (held.zeros if held else 0, graph.weights[name].elements)
+    return macs(node, sizes) * port_bits(node, "weight", sizes) * port_bits(node, "data_in", sizes)

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal
+from typing import Literal, get_args
 
 from model.errors import OptionsError, PassError, nearest
 from model.graph import Graph, Node
+from model.leaf_names import class_of_word, is_of_class
+from model.ops import OPS, Category, category
 
 
 @dataclass(frozen=True, slots=True)
 class Select:
     """Nodes of a graph.
 
-    by type: `values` are ops ("linear"); by name: node ids or module paths; by regex: patterns searched in
-    ids and paths; by module: path prefixes ("bert.encoder.layer.0"); all: every node.
+    by type: `values` are ops ("linear"), categories ("norm") or classes ("LayerNorm", "batch_norm2d"), where a word
+    is more than one of these, the first; by name: node ids or module paths; by regex: patterns searched in ids and
+    paths; by module: path prefixes ("bert.encoder.layer.0"); all: every node.
     """
 
     by: Literal["all", "type", "name", "regex", "module"] = "all"
@@ -46,11 +49,40 @@ def _path(node: Node) -> str:
 
 _TESTS: dict[str, Callable[[Node, frozenset[str]], bool]] = {
     "all": lambda node, values: True,
-    "type": lambda node, values: node.op in values,
+    "type": lambda node, values: _types(values).has(node),
     "name": lambda node, values: node.id in values or (node.call == "call_module" and node.target in values),
     "regex": lambda node, values: any(re.search(v, node.id) or re.search(v, _path(node)) for v in values),
     "module": lambda node, values: any(_path(node) == v or _path(node).startswith(v + ".") for v in values),
 }
+
+
+@dataclass(frozen=True, slots=True)
+class _Types:
+    """What the names of types mean."""
+
+    ops: frozenset[str]
+    categories: frozenset[str]
+    classes: frozenset[str]
+
+    def has(self, node: Node) -> bool:
+        if node.op in self.ops or (self.categories and category(node) in self.categories):
+            return True
+        return bool(self.classes) and any(is_of_class(node, c) for c in self.classes)
+
+
+@lru_cache(maxsize=64)
+def _types(words: frozenset[str]) -> _Types:
+    """A word that means nothing here may still be the op of some graph."""
+    categories = {w for w in words if w not in OPS and w in get_args(Category)}
+    classes = {w: c for w in words - categories if w not in OPS and (c := class_of_word(w))}
+    return _Types(words - categories - set(classes), frozenset(categories), frozenset(classes.values()))
+
+
+def _unknown_type(graph: Graph, select: Select) -> str | None:
+    """The first type that is no op, category or class."""
+    strange = _types(_values(select)).ops - set(OPS) if select.by == "type" else frozenset[str]()
+    strange = strange - {n.op for n in graph} if strange else strange
+    return next((v for v in select.values if v in strange), None)
 
 
 @lru_cache(maxsize=64)
@@ -63,10 +95,31 @@ def matches(node: Node, select: Select) -> bool:
     return _TESTS[select.by](node, _values(select))
 
 
-def chosen(graph: Graph, select: Select, able: Callable[[Node], bool], purpose: str) -> list[Node]:
-    """The selected nodes for which `able` holds; raises PassError when there is none."""
-    found = [n for n in graph if matches(n, select)]
+def by_name(graph: Graph) -> dict[str, list[Node]]:
+    """Node id or module path → its nodes in order: for passes that select by name again and again."""
+    found: dict[str, list[Node]] = {}
+    for node in graph:
+        for name in {node.id, node.target} if node.call == "call_module" else (node.id,):
+            found.setdefault(name, []).append(node)
+    return found
+
+
+def chosen(
+    graph: Graph,
+    select: Select,
+    able: Callable[[Node], bool],
+    purpose: str,
+    names: Mapping[str, list[Node]] | None = None,
+) -> list[Node]:
+    """The selected nodes for which `able` holds; raises PassError when there is none. `names`: `by_name(graph)`."""
+    if names is not None and select.by == "name" and len(select.values) == 1:
+        found = names.get(select.values[0], [])
+    else:
+        test, values = _TESTS[select.by], _values(select)
+        found = [n for n in graph if test(n, values)]
     fit = [n for n in found if able(n)]
+    if found and (strange := _unknown_type(graph, select)):
+        raise PassError(f"There is no type {strange!r}.", nearest(strange, types_in(graph)))
     if fit:
         return fit
     if found:
@@ -80,9 +133,18 @@ def _able_hint(graph: Graph, able: Callable[[Node], bool]) -> str:
     return f"Types that can: {', '.join(ops)}." if ops else "This model has no such node."
 
 
+def types_in(graph: Graph) -> list[str]:
+    """The words that select by type in a graph, sorted: its ops, their categories, its modules' classes."""
+    classes = {str(n.attrs["class"]) for n in graph if "class" in n.attrs}
+    return sorted({n.op for n in graph} | {c for n in graph if (c := category(n)) not in OPS} | classes)
+
+
 def _hint(graph: Graph, select: Select) -> str:
+    if select.by == "type" and select.values:
+        if strange := _unknown_type(graph, select):
+            return nearest(strange, types_in(graph))
+        return f"The model's types: {', '.join(sorted({n.op for n in graph}))}."
     words = {
-        "type": {n.op for n in graph},
         "name": set(graph.nodes),
         "module": {_path(n) for n in graph if _path(n)},
     }

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
+    from model.source import Loaded
+
 Sizes = dict[str, int]
 TOLERANCE = 1e-3  # of the largest value; kernels may sum in another order at another size
 
@@ -42,7 +44,7 @@ def verify(opened: Opened, seed: int = 0) -> Verified:
     for sizes in _sizes(graph, opened.traced.dynamic):
         values = _inputs(opened.loaded.example, graph, sizes, generator)
         with torch.no_grad():
-            _compare(opened.loaded.model, built, values, sizes, graph, found)
+            _compare(opened.loaded, built, values, sizes, graph, found)
     if not found.sizes:
         found.faults.append("The model ran at none of the sizes that were tried.")
     return found
@@ -94,13 +96,13 @@ def _fresh(value: Tensor, shape: tuple[int, ...], generator: torch.Generator) ->
     return value.reshape(-1)[torch.randint(0, value.numel(), shape, generator=generator)]
 
 
-def _compare(model: Any, built: Any, values: dict[str, Any], sizes: Sizes, graph: Graph, found: Verified) -> None:
+def _compare(loaded: Loaded, built: Any, values: dict[str, Any], sizes: Sizes, graph: Graph, found: Verified) -> None:
     import torch
 
     names = {n.target for n in graph.placeholders}
     torch.manual_seed(0)
     try:
-        expected = model(**values)
+        expected = _original(loaded, values)
     # The user's model may refuse a size in any way.
     except Exception:  # noqa: BLE001
         return
@@ -113,6 +115,14 @@ def _compare(model: Any, built: Any, values: dict[str, Any], sizes: Sizes, graph
         return
     found.sizes.append(sizes)
     _differ(_tensors(expected), _tensors(actual), sizes, found)
+
+
+def _original(loaded: Loaded, values: dict[str, Any]) -> Any:
+    """The original model's result; an exported program takes by position what it was exported with by position."""
+    example = loaded.program.example_inputs if loaded.program is not None else None
+    count = len(example[0]) if example else 0
+    names = list(values)
+    return loaded.model(*(values[n] for n in names[:count]), **{n: values[n] for n in names[count:]})
 
 
 def _tensors(value: Any) -> list[Tensor]:

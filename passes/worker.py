@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections import OrderedDict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import singledispatch
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -19,6 +19,7 @@ from passes.jobs import (
     AnalyseJob,
     Channel,
     ExportJob,
+    Found,
     Locations,
     OpenJob,
     OpenResult,
@@ -28,6 +29,8 @@ from passes.jobs import (
     SaveJob,
     serve,
 )  # fmt: skip
+from passes.offered import PluginState
+from passes.plugins import portable, reload_plugins
 from passes.replay import Memo, replay
 
 
@@ -76,9 +79,10 @@ def _open(job: OpenJob, channel: Channel) -> OpenResult:
     _remember(opened)
     channel.progress(0, 0, "storing the weights")
     _flush(opened.store)
-    locations = opened.store.locate(keys_of(opened.project.base, opened.project.graph))
+    locations = opened.store.locate(keys_of(*opened.project.graphs))
     seconds = opened.traced.seconds if opened.traced else {}
-    return OpenResult(opened.project, locations, opened.problems, seconds)
+    project = replace(opened.project, recipe=portable(opened.project.recipe))
+    return OpenResult(project, locations, opened.problems, seconds)
 
 
 def _remember(opened: Opened) -> None:
@@ -100,19 +104,24 @@ def _callables(graph: Graph, spec: str, workdir: Path) -> dict[str, Any]:
 def _replay(job: ReplayJob, channel: Channel) -> ReplayResult:
     store = _store(job.workdir, job.locations)
     memo = _STATE.memos.setdefault(f"{job.workdir}", Memo())
-    context = Context(store, progress=channel.progress, callables=_callables(job.base, job.source, job.workdir))
+    callables = _callables(job.base, job.source, job.workdir)
+    context = Context(store, progress=channel.progress, callables=callables, tokenizer=job.tokenizer,
+                      metric=channel.metric, enough=channel.enough)  # fmt: skip
+    if job.known:
+        steps = job.recipe.active[: job.known[0]]
+        memo.remember(steps, job.known[1])
     done = replay(job.base, job.recipe, context, memo)
-    graphs = tuple(r.graph for r in done.results)
     _flush(store)
-    return ReplayResult(graphs, done.reports, tuple(r.seconds for r in done.results),
-                        store.locate(keys_of(*graphs)))  # fmt: skip
+    graphs = [done.graph, *(r.graph for r in done.results if r)]
+    return ReplayResult(done.graph, done.results, store.locate(keys_of(*graphs)))
 
 
 @handle.register
 def _analyse(job: AnalyseJob, channel: Channel) -> Any:
     store = _store(job.workdir, job.locations)
     callables = {} if is_instant(job.step) else _callables(job.graph, job.source, job.workdir)
-    context = Context(store, progress=channel.progress, callables=callables, tokenizer=job.tokenizer)
+    context = Context(store, progress=channel.progress, callables=callables, tokenizer=job.tokenizer,
+                      found=lambda part: channel.send(Found(part)))  # fmt: skip
     return run_step(job.graph, job.step, context).report
 
 
@@ -138,7 +147,7 @@ def _export(job: ExportJob, channel: Channel) -> Any:
 
 
 @handle.register
-def _plugin(job: PluginJob, channel: Channel) -> tuple[str, ...]:
-    from passes.plugins import load_plugin
-
-    return load_plugin(job.path).passes
+def _plugins(job: PluginJob, channel: Channel) -> tuple[PluginState, ...]:
+    channel.progress(0, 0, "loading plug-ins")
+    _STATE.memos.clear()  # what the old code computed
+    return reload_plugins(job.places)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import contextlib
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -18,16 +19,19 @@ if TYPE_CHECKING:
     from model.data.base import Split, TaskData
 
 
+SPLITS = "test, train, validation or all; default: all rows of a lone file, else test, else validation"
+
+
 @dataclass(frozen=True, slots=True)
 class EvaluateOptions:
     """Which data, how much of it."""
 
-    data: str = field(default="", metadata={"help": "demo:NAME, hub:NAME, a file or a folder"})
-    split: str = field(default="", metadata={"help": "default: test, else validation"})
+    data: str = field(default="", metadata={"help": "demo:NAME, hub:NAME, a file or a folder", "edit": "data"})
+    split: str = field(default="", metadata={"help": SPLITS, "edit": "split"})
     limit: int = field(default=0, metadata={"min": 0, "help": "at most so many samples; 0 = all"})
     batch_size: int = field(default=64, metadata={"min": 1, "max": 4096})
-    text: str = field(default="", metadata={"help": "name of the text column"})
-    label: str = field(default="", metadata={"help": "name of the label column"})
+    text: str = field(default="", metadata={"help": "name of the text column", "edit": "text"})
+    label: str = field(default="", metadata={"help": "name of the label column", "edit": "label"})
     tokenizer: str = field(default="", metadata={"help": "folder of the tokenizer, where the source has none"})
     max_length: int = field(default=128, metadata={"min": 2, "help": "longest text in tokens"})
 
@@ -57,13 +61,14 @@ def load_split(options: EvaluateOptions, context: Context) -> Split:
         text=options.text or None,
         label=options.label or None,
         max_length=options.max_length,  # never seeded by the pass: a file's split must be the one that training saw
+        whole=options.split in ("", "all"),
     )
     return choose_split(data, options.split, options.limit)
 
 
 def choose_split(data: TaskData, name: str, limit: int) -> Split:
-    """Split `name`, or test, or validation, or the only one; its first `limit` samples (0 = all)."""
-    wish = name or next((s for s in ("test", "validation") if s in data.splits), next(iter(data.splits)))
+    """Split `name`, or all of lone rows, or test, or validation, or the only one; first `limit` samples (0 = all)."""
+    wish = name or next((s for s in ("all", "test", "validation") if s in data.splits), next(iter(data.splits)))
     split = data.split(wish)
     # Hub test sets hide their labels as −1 (GLUE); fall back on the validation set.
     if not name and bool((split.labels < 0).any()) and "validation" in data.splits:
@@ -78,7 +83,7 @@ def measure(module: nn.Module, graph: Graph, split: Split, batch_size: int, cont
 
     correct, loss, seen = 0, 0.0, 0
     with torch.no_grad():
-        for inputs, labels in _batches(split, graph, batch_size):
+        for inputs, labels in batches(split, graph, batch_size):
             logits = logits_of(_run(module, inputs), graph)
             _fit(logits, labels)
             correct += int((logits.argmax(-1) == labels).sum())
@@ -89,8 +94,15 @@ def measure(module: nn.Module, graph: Graph, split: Split, batch_size: int, cont
 
 
 def _run(module: nn.Module, inputs: dict[str, Tensor]) -> Any:
-    try:
+    with fit_error(inputs):
         return module(**inputs)
+
+
+@contextlib.contextmanager
+def fit_error(inputs: dict[str, Tensor]) -> Generator[None]:
+    """Data that the model cannot take is a DataError."""
+    try:
+        yield
     # Sizes that do not fit, token ids past the vocabulary: torch tells them so.
     except (RuntimeError, IndexError) as error:
         shapes = ", ".join(f"{k} {' × '.join(map(str, v.shape))}" for k, v in inputs.items())
@@ -98,7 +110,8 @@ def _run(module: nn.Module, inputs: dict[str, Tensor]) -> Any:
         raise DataError(message, "Choose data of the model's kind and size.") from error
 
 
-def _batches(split: Split, graph: Graph, size: int) -> Iterator[tuple[dict[str, Tensor], Tensor]]:
+def batches(split: Split, graph: Graph, size: int) -> Iterator[tuple[dict[str, Tensor], Tensor]]:
+    """(inputs by the graph's names, labels) of `size` samples each; `labels` among them where the graph takes them."""
     import torch
 
     names = [n.target for n in graph.placeholders]

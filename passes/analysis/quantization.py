@@ -1,94 +1,90 @@
-"""What the chosen formats do to the weights: error, saturation and what falls to zero, per weight."""
+"""What the chosen formats do: to each weight, and on data to each activation, to the layers' results and the logits."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
-from model.errors import PassError
-from model.formats.base import Format
 from model.graph import Graph, Node
-from passes.analysis.statistics import NO_WEIGHTS
-from passes.base import Context, NoOptions, Report, Row, analysis
+from model.ports import weight_at
+from passes.base import Context, Report, Row, analysis
+from passes.observed.difference import Comparison, Difference
+from passes.observed.options import ObserveOptions
+from passes.observed.stored import seen_mask, seen_weight, stored_scale
+from passes.observed.stream import Place, operands
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    from passes.observed.lockstep import Outcome
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """Error of a format on one tensor. `sqnr_db` is None when there is no error, or no signal."""
-
-    sqnr_db: float | None
-    max_error: float
-    mean_error: float
-    saturated: float
-    zeros: float
-
-    def row(self) -> Row:
-        """As columns of a report."""
-        return {
-            "sqnr_db": self.sqnr_db,
-            "max_error": self.max_error,
-            "mean_error": self.mean_error,
-            "saturated": self.saturated,
-            "zeros": self.zeros,
-        }
-
-
-@analysis("quantization", "Quantisation error")
-def quantization(graph: Graph, options: NoOptions, context: Context) -> tuple[Graph, Report]:
-    """Per quantised weight: format, bits, SQNR, largest and mean error, saturated and zero fraction.
+@analysis("quantization", "Quantisation error", ObserveOptions)
+def quantization(graph: Graph, options: ObserveOptions, context: Context) -> tuple[Graph, Report]:
+    """Per quantised weight: format, bits, SQNR, largest and mean error, saturated, underflow and zero fraction, cosine.
 
     SQNR = 10·log10(Σx² / Σ(x − q(x))²) dB, of the weight after its mask. It is empty when nothing is lost.
+    With data also of each quantised activation, against what flows into its format; of the result of each quantised
+    layer (output) and of the model (logits), against the float model (masks on) on the same batches.
     """
-    ports = [(n, p) for n in graph for p in n.precision if p in n.weights]
+    ports = [(n, p) for n in graph for p in n.precision if weight_at(n, p, graph)]
     rows: list[Row] = []
     for i, (node, port) in enumerate(ports):
         context.progress(i, len(ports), node.id)
-        rows.append(_row(node, port, graph, context))
-    worst = min((r for r in rows if r["sqnr_db"] is not None), key=lambda r: r["sqnr_db"], default=None)
-    summary = {
-        "weights": len(rows),
-        "worst": worst["node"] if worst else None,
-        "worst_sqnr_db": worst["sqnr_db"] if worst else None,
-    }
+        rows.append(_row(node, port, "weight", _weight_error(node, port, graph, context)))
+    summary = {"weights": len(rows), **_worst(rows, "worst")}
+    if options.data:
+        more, told = _on_data(graph, options, context)
+        rows, summary = [*rows, *more], {**summary, **told}
     return graph, Report("quantization", tuple(rows), summary)
 
 
-def _row(node: Node, port: str, graph: Graph, context: Context) -> Row:
-    fmt = node.precision[port].format
-    found = compare(fmt, _value(node, port, graph, context))
-    return {"node": node.id, "port": port, "format": str(fmt), "bits": fmt.bits, **found.row()}
+def _row(node: Node, port: str, kind: str, found: Difference) -> Row:
+    held = node.precision.get(port)
+    fmt = held.format if held and kind in ("weight", "activation") else None
+    shown = {"format": str(fmt) if fmt else None, "bits": fmt.bits if fmt else None}
+    return {"node": node.id, "port": port, "kind": kind, **shown, **found.row()}
 
 
-def _value(node: Node, port: str, graph: Graph, context: Context) -> Tensor:
-    from model.layers import unpack_mask
-    from model.trace.tensors import to_torch
-
-    weight = graph.weights[node.weights[port]]
-    if weight.key is None:
-        raise PassError(*NO_WEIGHTS)
-    value = to_torch(context.store.get(weight.key))
-    held = node.sparsity.get(port)
-    if held and held.mask is not None:
-        value = value * unpack_mask(to_torch(context.store.get(held.mask)), weight.shape)
-    return value
+def _worst(rows: list[Row], name: str) -> Row:
+    found = min((r for r in rows if r["sqnr_db"] is not None), key=lambda r: r["sqnr_db"], default=None)
+    return {name: found["node"] if found else None, f"{name}_sqnr_db": found["sqnr_db"] if found else None}
 
 
-def compare(fmt: Format, x: Tensor) -> Difference:
-    """Error of `fmt` on `x` (any shape, floating), summed in float64."""
-    import math
+def _weight_error(node: Node, port: str, graph: Graph, context: Context) -> Difference:
+    """All stored tensors that take their format from the port, as one."""
+    stored = [p for p in operands(node, port) if weight_at(node, p, graph)] or [port]
+    fmt, scale = node.precision[port].format, stored_scale(node.precision[port], graph, context.store)
+    found = Comparison()
+    for each in stored:
+        mask = seen_mask(node, each, graph, context.store)
+        found.add_format(fmt, seen_weight(node, each, graph, context.store), scale, mask)
+    return found.difference()
 
-    import torch
 
-    if not x.numel():
-        return Difference(None, 0.0, 0.0, 0.0, 0.0)
-    with torch.no_grad():
-        y = fmt.quantize(x)
-        error = (y.double() - x.double()).abs()
-        noise, signal = float(error.square().sum()), float(x.double().square().sum())
-        saturated = 1 - float(fmt.inside(x).double().mean())
-        zeros = float((y == 0).double().mean())
-    sqnr = 10 * math.log10(signal / noise) if noise > 0 and signal > 0 else None
-    return Difference(sqnr, float(error.max()), float(error.mean()), saturated, zeros)
+def _on_data(graph: Graph, options: ObserveOptions, context: Context) -> tuple[list[Row], Row]:
+    from passes.analysis.evaluate import load_split
+    from passes.observed.lockstep import lockstep
+
+    split = load_split(options, context)
+    plain = graph.replace(*(replace(n, precision={}) for n in graph))
+    found = lockstep(plain, graph, split, options.batch_size, context)
+    activations = _rows(graph, found.activations, "activation")
+    outputs = _rows(graph, found.outputs, "output")
+    logits = _row(graph.output, "logits", "logits", found.logits.difference())
+    summary = {"activations": len(activations), **_worst(activations, "worst_activation"), "outputs": len(outputs),
+               **_worst(outputs, "worst_output"), "logits_sqnr_db": logits["sqnr_db"],
+               "logits_cosine": logits["cosine"], **_scores(found, len(split))}  # fmt: skip
+    return [*activations, *outputs, logits], summary
+
+
+def _rows(graph: Graph, found: dict[Place, Comparison], kind: str) -> list[Row]:
+    order = {name: i for i, name in enumerate(graph.nodes)}
+    places = sorted(found, key=lambda p: order[p[0]])
+    return [_row(graph[node], port, kind, found[node, port].difference()) for node, port in places]
+
+
+def _scores(found: Outcome, samples: int) -> dict[str, Any]:
+    """Before (float) and after (quantised) on these samples; agreement: fraction with the same predicted class."""
+    count = max(samples, 1)
+    return {"samples": samples, "agreement": found.same / count,
+            "accuracy_before": found.before.correct / count, "accuracy": found.after.correct / count,
+            "loss_before": found.before.loss / count, "loss": found.after.loss / count}  # fmt: skip

@@ -1,9 +1,11 @@
-"""The labs' first table: each node's name, kind, op and target, in order."""
+"""The labs' first table: each node's name, kind, op and target, in order, and which formats meet at its operands."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 
+from model.casts import Cast, casts
 from model.graph import Graph, Node
 from model.ops import kind
 from passes.base import Context, NoOptions, Report, Row, analysis
@@ -11,8 +13,9 @@ from passes.base import Context, NoOptions, Report, Row, analysis
 
 @analysis("types", "Types", instant=True)
 def types(graph: Graph, options: NoOptions, context: Context) -> tuple[Graph, Report]:
-    """Kind, op, call and target of every node."""
-    rows = tuple(_row(n) for n in graph)
+    """Kind, op, call and target of every node, and the formats that its operands are converted from and to."""
+    found = casts(graph)
+    rows = tuple({**_row(n), "casts": _told(found.get(n.id, ()))} for n in graph)
     return graph, Report("types", rows, dict(Counter(kind(n) for n in graph).most_common()))
 
 
@@ -25,3 +28,9 @@ def _row(node: Node) -> Row:
         "target": node.target,
         "module": node.module_path,
     }
+
+
+def _told(into: Iterable[Cast]) -> str:
+    """`data_in: float32 → int 8/4; weight: int 8/4 → int 6/3`."""
+    parts = ((c.port, c.before.label if c.before else c.dtype, c.after.label) for c in into)
+    return "; ".join(f"{port}: {before} → {after}" for port, before, after in parts)

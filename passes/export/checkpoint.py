@@ -13,6 +13,7 @@ from typing import Any
 from model.errors import EspalierError, ExportError
 from model.graph import Graph, Ref
 from model.graph_json import graph_to_json
+from model.ports import weight_at
 from model.project import Project
 from model.source import load_source
 from model.trace.tensors import to_numpy
@@ -66,7 +67,8 @@ def _bones(graph: Graph) -> list[Any]:
         if node.id not in through:
             inputs = [through.get(r.node, r) for r in node.inputs]
             constants = [a for a in (*node.args, *node.kwargs.values()) if not isinstance(a, Ref | tuple)]
-            kept.append((node.id, node.op, node.target, inputs, constants, node.attrs, node.weights))
+            attrs = node.attrs if node.call == "call_module" else None  # of a function, what it drops in training
+            kept.append((node.id, node.op, node.target, inputs, constants, attrs, node.weights))
     return sorted(kept, key=lambda k: k[0])
 
 
@@ -140,8 +142,8 @@ def _bare(graph: Graph, weights: dict[str, Tensor]) -> Graph:
     """The graph without the choices that the values now hold."""
     kept = set(shared_differently(graph))
     nodes = [
-        replace(n, precision={p: c for p, c in n.precision.items() if n.weights.get(p, p) in (p, *kept)},
-                sparsity={p: s for p, s in n.sparsity.items() if n.weights.get(p) in kept})
+        replace(n, precision={p: c for p, c in n.precision.items() if weight_at(n, p, graph) in (None, *kept)},
+                sparsity={p: s for p, s in n.sparsity.items() if weight_at(n, p, graph) in kept})
         for n in graph
     ]  # fmt: skip
     keyed = {k: replace(w, key=weights[k].key()) for k, w in graph.weights.items()}

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from model.errors import ExportError
 from model.graph import Graph, Node
+from model.ports import weights_of
 from model.weights import WeightStore
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ def shared_differently(graph: Graph) -> list[str]:
 def _users(graph: Graph) -> dict[str, list[tuple[Node, str]]]:
     users: dict[str, list[tuple[Node, str]]] = {}
     for node in graph:
-        for port, name in node.weights.items():
+        for port, name in weights_of(node, graph):
             users.setdefault(name, []).append((node, port))
     return users
 
@@ -43,18 +44,12 @@ def differs(users: list[tuple[Node, str]]) -> bool:
 def _value(name: str, user: tuple[Node, str] | None, graph: Graph, store: WeightStore) -> Tensor:
     import torch
 
-    from model.layers import unpack_mask
+    from model.build import effective
     from model.trace.tensors import to_torch
 
     weight = graph.weights[name]
     if weight.key is None:
         raise ExportError("The model was opened without weights, so there are none to export.", "Open it with weights.")
     value = to_torch(store.get(weight.key)).clone()
-    if user is None:
-        return value
-    node, port = user
-    held, chosen = node.sparsity.get(port), node.precision.get(port)
     with torch.no_grad():
-        if held and held.mask is not None:
-            value = value * unpack_mask(to_torch(store.get(held.mask)), weight.shape)
-        return chosen.format.quantize(value) if chosen else value
+        return value if user is None else effective(*user, graph, store)(value)

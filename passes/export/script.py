@@ -6,8 +6,12 @@ import json
 import pprint
 from pathlib import Path
 
+from model.errors import ExportError
 from model.project import Project
+from model.recipe import Recipe
+from model.registry import FORMATS
 from passes.config import recipe_to_dict
+from passes.offered import missing_passes
 from passes.plugins import loaded_plugins
 
 TEMPLATE = '''\
@@ -26,7 +30,7 @@ from model.opening import open_any
 from model.project import save_project
 from passes.base import Context
 from passes.config import load_recipe
-from passes.plugins import load_plugin
+from passes.plugins import load_plugins
 from passes.replay import replay
 from passes.score import static_score
 
@@ -38,8 +42,7 @@ RECIPE = {recipe}
 
 
 def main() -> None:
-    for plugin in PLUGINS:
-        load_plugin(plugin)
+    load_plugins(PLUGINS, lambda text: print(text, file=sys.stderr))
     with tempfile.TemporaryDirectory() as folder:
         opened = open_any(SOURCE, Path(folder), INPUTS, SEED)
         context = Context(opened.store, SEED, callables=opened.callables, tokenizer=opened.project.source.tokenizer)
@@ -65,8 +68,11 @@ def write_script(project: Project, path: Path) -> list[Path]:
 def script_of(project: Project, file: str) -> str:
     """The script's text."""
     steps, source = len(project.recipe.active), project.source
-    names = {s.pass_name for s in project.recipe.active}
-    plugins = [p.source for p in loaded_plugins() if names & set(p.passes)]
+    if missing := missing_passes(Recipe(project.recipe.active)):
+        what = f"The script needs the pass {missing[0]}, whose plug-in is not loaded."
+        raise ExportError(what, "Load the plug-in (--plugin FILE.py), and the script names it.")
+    names = {s.pass_name for s in project.recipe.active} | _formats(project.recipe)
+    plugins = [p.source for p in loaded_plugins() if names & {*p.passes, *p.formats}]
     return TEMPLATE.format(
         count="1 step" if steps == 1 else f"{steps} steps",
         name=_comment(source.name),
@@ -77,6 +83,12 @@ def script_of(project: Project, file: str) -> str:
         plugins=repr(plugins),
         recipe=pprint.pformat(recipe_to_dict(project.recipe), width=110, sort_dicts=False),
     )
+
+
+def _formats(recipe: Recipe) -> set[str]:
+    """Names of number formats that the recipe's options write, such as `mxint` of `mxint(width=8)`."""
+    text = json.dumps(recipe_to_dict(recipe))
+    return {name for name in FORMATS if f'"{name}(' in text}
 
 
 def _comment(text: str) -> str:

@@ -91,15 +91,16 @@ def _erased(name: str, error: BaseException) -> GraphError | None:
 
 def user_error(what: str, error: BaseException, file: Path) -> PassError:
     """One error for whatever the user's code raised, with its innermost line in `file`."""
-    line, trace = None, error.__traceback__
+    line, trace = error.lineno if isinstance(error, SyntaxError) else None, error.__traceback__
     while trace:
         if trace.tb_frame.f_code.co_filename == str(file):
             line = trace.tb_lineno
         trace = trace.tb_next
-    text = str(error).strip().splitlines()
-    where = f" (line {line} of {file.name})" if line else f" ({file.name})"
-    said = f": {text[0][:300]}" if text else ""
-    return PassError(f"{what} raised {type(error).__name__}{said}{where}.", f"Correct {file.name}.")
+    text = (error.msg if isinstance(error, SyntaxError) else str(error)).strip().splitlines()
+    said = f": {text[0][:300].rstrip('.')}" if text else ""
+    place = [f"line {line}"] * bool(line) + [file.name] * (file.name not in what)
+    where = f" ({' of '.join(place)})" if place else ""
+    return PassError(f"{what} raised {type(error).__name__}{said}{where}.", "Correct the file, then load it again.")
 
 
 # -- outputs

@@ -7,14 +7,13 @@ from dataclasses import dataclass
 
 from torch import Tensor, fx, nn
 
+from model.build import NODE as MARK
 from model.build import build, parameters_of
 from model.errors import PassError
 from model.graph import Graph
-from model.layers import Compressed, Effective
+from model.layers import Compressed, Effective, Switch
 from passes.base import Context
 from passes.labs.mase import MaseGraph, annotate
-
-MARK = "espalier"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +55,26 @@ def lend(graph: Graph, context: Context) -> Lent:
         raise PassError(text, "Give a model that torch.export can capture.")
     model = build(graph, context.store, context.callables)
     tensors = parameters_of(model)
+    _at_rest(model, graph)
     _open_up(model)
     known = _mark(model, graph)
     annotate(model, graph, known)
     targets: dict[str, object] = {name: node.target for node, name in known.items()}
     return Lent(graph, MaseGraph(model), model, targets, dict(model.named_modules()), dict(tensors))
+
+
+def _at_rest(model: fx.GraphModule, graph: Graph) -> None:
+    """Arguments that training changes as they are in evaluation: the graph's nodes keep what they are in training."""
+    for node in [n for n in model.graph.nodes if n.op == "call_module"]:
+        switch = model.get_submodule(str(node.target))
+        if isinstance(switch, Switch):
+            for user in list(node.users):
+                given = graph.nodes[str(user.meta[MARK])].kwargs
+                value = switch.evaluation
+                user.args = tuple(value if a is node else a for a in user.args)
+                named = {k: value if v is node else v for k, v in user.kwargs.items() if v is not node or k in given}
+                user.kwargs = named
+            model.graph.erase_node(node)
 
 
 def _mark(model: fx.GraphModule, graph: Graph) -> dict[fx.Node, str]:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import operator
 from dataclasses import replace
 
-import torch
 from torch import fx, nn
 
 from model.errors import GraphError, PassError
-from model.graph import Arg, Graph, Node, Ref, Slice, TorchConst, in_port, named_weights, out_port, refs, sort
-from model.meta import TensorMeta, Weight
-from model.ops import arg_port, quantisable
+from model.graph import Arg, Graph, Node, Ref, named_weights, same, sort
+from model.meta import Weight
+from model.ops import quantisable
+from model.ports import refreshed
+from model.trace.args import arg_of
 from model.trace.tensors import to_numpy
 from model.weights import WeightStore
 from passes.base import Context
@@ -29,7 +30,7 @@ def take_back(lent: Lent, model: fx.GraphModule, context: Context) -> Graph:
         raise GraphError(f"The pass leaves a broken graph: {error}", "Re-wire users before erasing.") from error
     valued = _trainable(_valued(lent, context.store), lent)
     after = _Return(valued, lent, model).graph(context)
-    return lent.graph if after == lent.graph else after
+    return lent.graph if after == lent.graph and not after.delta(lent.graph) else after
 
 
 def _valued(lent: Lent, store: WeightStore) -> Graph:
@@ -92,12 +93,14 @@ class _Return:
         end = self.base.output.id
         last = kept.pop(end)
         fresh = {k: self._chosen(n, inserted) for k, n in inserted.nodes.items()}
-        nodes = _refresh(sort({**kept, **fresh, end: last}))
+        nodes = sort({**kept, **fresh, end: last})
+        nodes = {k: refreshed(n, nodes) for k, n in nodes.items()}
         weights = named_weights(nodes.values(), {**self.base.weights, **inserted.weights})
         return replace(self.base, nodes=nodes, weights=weights, **self._outputs(last))
 
     def _as_before(self, name: str, args: tuple[tuple[Arg, ...], dict[str, Arg]]) -> bool:
-        return args == (self.base.nodes[name].args, self.base.nodes[name].kwargs)
+        old = self.base.nodes[name]
+        return same(replace(old, args=args[0], kwargs=args[1]), old)
 
     def _names(self) -> Names:
         """Names of the tensors that were lent, and those that other tensors cannot have."""
@@ -159,36 +162,4 @@ class _Return:
         raise PassError(f"{node.name} stands before its inputs.", "Insert nodes after what they use.")
 
     def _arg(self, value: object) -> Arg:
-        match value:
-            case fx.Node():
-                return self._ref(value)
-            case list() | tuple():
-                return tuple(self._arg(v) for v in value)
-            case slice():
-                return Slice(self._arg(value.start), self._arg(value.stop), self._arg(value.step))
-            case torch.dtype() | torch.layout() | torch.memory_format():
-                return TorchConst(type(value).__name__, str(value).removeprefix("torch."))  # type: ignore[arg-type]
-            case torch.device():
-                return TorchConst("device", str(value))
-            case _:
-                return value  # type: ignore[return-value]
-
-
-def _refresh(nodes: dict[str, Node]) -> dict[str, Node]:
-    """Input ports as their sources now give them."""
-    return {k: replace(n, ports=_ports(n, nodes)) for k, n in nodes.items()}
-
-
-def _ports(node: Node, nodes: dict[str, Node]) -> dict[str, TensorMeta]:
-    if node.call == "output":
-        return node.ports
-    ports = {p: m for p, m in node.ports.items() if p in node.weights and node.call != "get_attr"}
-    found: dict[str, TensorMeta] = {}
-    for position, arg in enumerate((*node.args, *node.kwargs.values())):
-        for ref in refs((arg,)):
-            meta = nodes[ref.node].ports.get(out_port(ref.output))
-            if meta is not None:
-                named = arg_port(node.op, position) if position < len(node.args) else None
-                found[named or in_port(sum(p.startswith("data_in") for p in found))] = meta
-    outs = {p: m for p, m in node.ports.items() if p.startswith("data_out")}
-    return {**found, **ports, **outs}
+        return arg_of(value, self._ref)

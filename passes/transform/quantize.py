@@ -4,24 +4,33 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 from model.errors import OptionsError, nearest
 from model.formats.base import Format
-from model.graph import Graph, Node
+from model.graph import Graph, Node, without_unused_scales
 from model.meta import Precision
-from model.ops import quantisable
+from model.ops import decomposable, offered, quantisable
 from passes.base import Context, Report, transform
-from passes.select import Select, chosen
+from passes.select import Select, by_name, chosen
+from passes.transform.decompose_attention import decomposed
 
 PORTS = ("data_in", "weight", "bias", "data_out")
+_NONE = Node("", "", "output", "")
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """The formats of the selected nodes' ports; None sets a port back to float. Ports not named stay."""
+    """The formats of the selected nodes' ports; None sets a port back to float. Ports not named stay.
+
+    `gradient`: in training, the gradient passes inside the format's range only, or everywhere.
+    """
 
     select: Select
     formats: dict[str, Format | None]
+    gradient: Literal["range", "identity"] = field(
+        default="range", metadata={"help": "in training, the gradient passes inside the range only, or everywhere"}
+    )
 
     def __post_init__(self) -> None:
         for port in self.formats:
@@ -39,28 +48,61 @@ class QuantizeOptions:
 @transform("quantize", "Quantise", QuantizeOptions, instant=True)
 def quantize(graph: Graph, options: QuantizeOptions, context: Context) -> tuple[Graph, Report]:
     """Set the number formats of data_in, weight, bias and data_out of the selected nodes."""
-    after = graph
+    before, nodes, parts = graph, dict[str, Node](), dict[str, tuple[str, ...]]()
+    names = by_name(graph) if len(options.rules) > 1 else None
     for rule in options.rules:
-        after = _apply(after, rule)
-    changed = after.delta(graph).changed
+        select = _renamed(rule.select, parts)
+        # Which nodes a rule selects hangs on no format, only on the attentions that rules before it took apart.
+        found = chosen(graph, select, lambda n, rule=rule: bool(_ports(n, rule)), "quantised", names)
+        apart = {v: parts[v] for v in rule.select.values if v in parts} if rule.select.by == "name" else {}
+        attentions = [n.id for n in found if decomposable(n)]
+        if attentions and any(rule.formats.values()):
+            graph, made = decomposed(graph, attentions)
+            parts, apart = parts | made, apart | made
+            names = by_name(graph) if names is not None else None
+            nodes = {k: _rewired(n, graph) for k, n in nodes.items()}
+            found = [n for n in found if not decomposable(n)]
+            found += [graph[m] for ids in made.values() for m in ids if graph[m].op == "matmul"]
+        for node in found:
+            if not decomposable(node):
+                nodes[node.id] = _with(nodes.get(node.id, node), _for_part(rule, node, apart))
+    after = without_unused_scales(graph.replace(*nodes.values()), before)
+    delta = after.delta(before)
+    changed = [
+        i for i in (*delta.added, *delta.changed) if after.nodes[i].precision or before.nodes.get(i, _NONE).precision
+    ]
     rows = tuple({"node": i, **{p: c.label for p, c in after.nodes[i].precision.items()}} for i in changed)
     labels = Counter(c.label for i in changed for c in after.nodes[i].precision.values())
     return after, Report("quantize", rows, {"nodes": len(changed), "ports": dict(labels)})
 
 
-def _apply(graph: Graph, rule: Rule) -> Graph:
-    nodes = chosen(graph, rule.select, lambda n: bool(_ports(n, rule)), "quantised")
-    return graph.replace(*(_with(n, rule) for n in nodes))
-
-
 def _ports(node: Node, rule: Rule) -> list[str]:
     """A port without a tensor of its own (the bias of a Linear without one) is passed over."""
-    return [p for p in rule.formats if p in quantisable(node)]
+    return [p for p in rule.formats if p in offered(node)]
+
+
+def _renamed(select: Select, parts: dict[str, tuple[str, ...]]) -> Select:
+    """Who names an attention that a rule before took apart means its matmuls."""
+    if select.by != "name" or not any(v in parts for v in select.values):
+        return select
+    ids = [i for v in select.values for i in parts.get(v, (v,))]
+    return replace(select, values=tuple(ids))
+
+
+def _rewired(node: Node, graph: Graph) -> Node:
+    """A node with its choices and the wires that it has in `graph`."""
+    return replace(graph[node.id], precision=node.precision)
+
+
+def _for_part(rule: Rule, node: Node, parts: dict[str, tuple[str, ...]]) -> Rule:
+    """Of an attention's parts only the last gives its result."""
+    inner = any(node.id in ids[:-1] for ids in parts.values())
+    return replace(rule, formats={p: f for p, f in rule.formats.items() if p != "data_out"}) if inner else rule
 
 
 def _with(node: Node, rule: Rule) -> Node:
     held = dict(node.precision)
-    for port in _ports(node, rule):
+    for port in [p for p in rule.formats if p in quantisable(node)]:
         fmt = rule.formats[port]
-        held.pop(port, None) if fmt is None else held.update({port: Precision(fmt)})
+        held.pop(port, None) if fmt is None else held.update({port: Precision(fmt, gradient=rule.gradient)})
     return replace(node, precision={p: held[p] for p in PORTS if p in held})

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from model.graph import Graph, Node, Ref
+from model.ops import drop_rate
 from passes.base import Context, NoOptions, Report, transform
 
 
 @transform("remove_dropout", "Remove dropout", instant=True)
 def remove_dropout(graph: Graph, options: NoOptions, context: Context) -> tuple[Graph, Report]:
-    """Remove every dropout node; its users take its input instead."""
+    """Remove every dropout node: its users take its input instead. Other functions drop nothing any more."""
     found = [n for n in graph if n.op == "dropout"]
-    after = graph
+    inside = [n for n in graph if n.op != "dropout" and drop_rate(n)]
+    after = graph.replace(*(replace(n, attrs={}) for n in inside))
     for node in found:
         after = after.rewire(Ref(node.id), _input(after.nodes[node.id])).remove(node.id)
-    rows = tuple({"node": n.id, "module": n.module_path} for n in found)
-    return after, Report("remove_dropout", rows, {"removed": len(found)})
+    rows = tuple({"node": n.id, "module": n.module_path} for n in (*found, *inside))
+    return after, Report("remove_dropout", rows, {"removed": len(found), "in_functions": len(inside)})
 
 
 def _input(node: Node) -> Ref:

@@ -1,0 +1,211 @@
+"""How well each format holds each weight: SQNR, layer by layer, of many formats side by side."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+from collections.abc import Generator, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, cast
+
+from model.errors import PassError
+from model.formats.base import Format, parse_format
+from model.graph import Graph, Node
+from model.ops import quantisable
+from model.ports import weight_at
+from model.registry import FORMATS
+from passes.analysis.statistics import NO_WEIGHTS
+from passes.base import Context, Report, Row, analysis
+from passes.observed.shifts import Floats, least_error
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+PORT = "weight"
+SAMPLE = 1 << 13
+THREADS = min(os.cpu_count() or 1, 8)
+CHUNK = 1 << 17  # elements: the values and their error stay in the cache
+# The usual widths of each format; a format that is not named here (of a plug-in) is taken with its defaults.
+USUAL: dict[str, tuple[str, ...]] = {
+    "integer": ("integer(width=8)", "integer(width=6)", "integer(width=4)"),
+    "scaled_integer": (
+        "scaled_integer(width=8)", "scaled_integer(width=4)",
+        "scaled_integer(width=4, granularity=group, group=64)",
+    ),
+    "minifloat_ieee": (
+        "minifloat_ieee(width=8, exponent_width=4)", "minifloat_ieee(width=6, exponent_width=3)",
+        "minifloat_ieee(width=4, exponent_width=2)",
+    ),
+    "minifloat_denorm": ("minifloat_denorm(width=8, exponent_width=4)",),
+    "mxint": ("mxint(width=8)", "mxint(width=4)"),
+    "mxfp": ("mxfp(element=e4m3)", "mxfp(element=e3m2)", "mxfp(element=e2m1)"),
+    "nvfp4": ("nvfp4",),
+    "block_fp": ("block_fp(width=8)", "block_fp(width=4)"),
+    "block_minifloat": ("block_minifloat(width=8, exponent_width=4)",),
+    "log": ("log(width=4)",),
+    "block_log": ("block_log(width=4)",),
+    "ternary": ("ternary",),
+    "binary_residual": ("binary_residual(levels=2)",),
+    "binary_scaled": ("binary_scaled",),
+    "binary": (),  # without a scale it says nothing of a weight's size
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class FormatSqnrOptions:
+    """Which formats are tried."""
+
+    formats: tuple[Format, ...] = field(default=(), metadata={"help": "the formats to try; none: all, at usual widths"})
+    fit: bool = field(default=True, metadata={"help": "choose binary points and exponent biases for each weight"})
+
+
+@dataclass(frozen=True, slots=True)
+class WeightSqnr:
+    """One weight under every format: the formats as fitted to it, their SQNR in dB (inf: exact; None: no signal)."""
+
+    node: str
+    elements: int
+    formats: tuple[Format, ...]
+    sqnr: tuple[float | None, ...]
+
+
+@analysis("format_sqnr", "SQNR of formats", FormatSqnrOptions)
+def format_sqnr(graph: Graph, options: FormatSqnrOptions, context: Context) -> tuple[Graph, Report]:
+    """Per weight and format: SQNR = 10·log10(Σx² / Σ(x − q(x))²) dB, of the weight after its mask.
+
+    A format without a scale of its own gets, for each weight, the frac_width or exponent_bias that loses least.
+    """
+    formats = options.formats or usual_formats()
+    names = columns(formats, options.fit)
+    nodes = tried_nodes(graph)
+    rows: list[Row] = []
+    for i, node in enumerate(nodes):
+        context.progress(i, len(nodes), node.id)
+        with _one_thread_each():
+            found = _measured(node, _value(node, graph, context), formats, options.fit)
+        context.found(found)
+        shown = (None if v is None or math.isinf(v) else v for v in found.sqnr)
+        rows.append({"node": node.id, "elements": found.elements, **dict(zip(names, shown, strict=True))})
+    return graph, Report("format_sqnr", tuple(rows), {"weights": len(rows), "formats": len(formats)})
+
+
+def usual_formats() -> tuple[Format, ...]:
+    """All registered formats at their usual widths."""
+    names = [*(n for n in USUAL if n in FORMATS), *(n for n in FORMATS if n not in USUAL)]
+    texts = (USUAL.get(name, (name,)) for name in names)
+    return tuple(parse_format(t) for found in texts for t in found)
+
+
+def columns(formats: tuple[Format, ...], fit: bool = True) -> tuple[str, ...]:
+    """A short name for each format: `int 8 fitted` where a parameter is chosen for each weight, else its label."""
+    return tuple(f"{_bare(f)} fitted" if fit and f.shift else f.label for f in formats)
+
+
+def _bare(fmt: Format) -> str:
+    return f"int {fmt.width}" if fmt.name == "integer" else fmt.label  # type: ignore[attr-defined]
+
+
+def tried_nodes(graph: Graph) -> list[Node]:
+    """The nodes whose stored weight can take a format and has floating values, in graph order."""
+
+    def floating(node: Node) -> bool:
+        name = weight_at(node, PORT, graph)
+        return bool(name) and graph.weights[name].dtype.startswith(("float", "bfloat"))
+
+    return [n for n in graph if PORT in quantisable(n) and floating(n)]
+
+
+def _value(node: Node, graph: Graph, context: Context) -> Tensor:
+    """The weight after its mask as formats see it: (outputs, contraction), at least float32."""
+    import torch
+
+    from model.build import effective
+    from model.trace.tensors import to_torch
+    from model.views import view_at
+
+    weight = graph.weights[weight_at(node, PORT, graph) or ""]
+    if weight.key is None:
+        raise PassError(*NO_WEIGHTS)
+    value = to_torch(context.store.get(weight.key))
+    if (held := node.sparsity.get(PORT)) and held.mask is not None:
+        mask = effective(node, PORT, graph, context.store).mask
+        value = value if mask is None else value * mask
+    view = view_at(node, PORT)
+    value = view.of(value) if view else value
+    return value.to(torch.promote_types(value.dtype, torch.float32)).contiguous()
+
+
+def _measured(node: Node, x: Tensor, formats: tuple[Format, ...], fit: bool) -> WeightSqnr:
+    """Each thread takes whole formats: their steps are too short to be shared."""
+    flat = x.view(-1)
+    signal = sum(float(part.dot(part)) for part in flat.split(CHUNK))
+    if fit:
+        formats = fitted(formats, flat)
+    with ThreadPoolExecutor(THREADS) as pool:
+        found = tuple(pool.map(lambda f: _sqnr(f, x, signal), formats))
+    return WeightSqnr(node.id, x.numel(), formats, found)
+
+
+def fitted(formats: tuple[Format, ...], x: Tensor) -> tuple[Format, ...]:
+    """The formats with the frac_width or exponent_bias whose squared error on a sample of `x` (flat) is least."""
+    if not x.numel() or not bool(x.any()):
+        return formats
+    stride = x.numel() // SAMPLE + 1 | 1  # odd, so that it does not walk along one column
+    seen, low, high = x[::stride].numpy(), float(x.min()), float(x.max())
+    return tuple(least_error(f, seen, low, high, _fast) if f.shift else f for f in formats)
+
+
+def _fast(fmt: Format, x: Floats) -> Floats:
+    import torch
+
+    return fmt.forward(torch.from_numpy(x)).numpy()
+
+
+@contextlib.contextmanager
+def _one_thread_each() -> Generator[None]:
+    """torch's own threads stand back meanwhile."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _sqnr(fmt: Format, x: Tensor, signal: float) -> float | None:
+    import torch
+
+    noise = 0.0
+    with torch.no_grad():
+        for part, value in _parts(fmt, x):
+            error = value.sub_(part).reshape(-1)
+            noise += float(error.dot(error))
+    if noise == 0:
+        return math.inf
+    return 10 * math.log10(signal / noise) if signal > 0 and math.isfinite(noise) else None
+
+
+def _parts(fmt: Format, x: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+    """(part of x, its value), in parts that fit the cache where the format sees elements, or rows, by themselves."""
+    if not fmt.rowwise:
+        for part in x.view(-1).split(CHUNK):
+            yield part, fmt.forward(part)
+        return
+    if x.dim() < 2 or not _by_rows(fmt):
+        yield x, fmt.forward(x)
+        return
+    row = max(1, x.shape[1:].numel())
+    for part in x.split(max(1, CHUNK // row)):
+        yield part, fmt.forward(part)
+
+
+def _by_rows(fmt: Format) -> bool:
+    """Whether rows do not see each other: no tiles of rows, nothing that the whole tensor shares."""
+    if getattr(fmt, "rows", 1) != 1:
+        return False
+    shared = any(f.per == 0 for f in fmt.layout())
+    return not shared or cast("str", getattr(fmt, "granularity", "")) == "channel"

@@ -1,0 +1,116 @@
+"""Two versions of one model on the same batches, and how far apart their values are, place by place.
+
+One batch is in memory at a time, cut smaller where the results that are compared would take more than MOST bytes.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from model.build import build, effective
+from model.graph import Graph, Node
+from model.ports import weight_at
+from model.views import view_at
+from passes.analysis.evaluate import batches, fit_error, logits_of
+from passes.base import Context
+from passes.observe import tap
+from passes.observed.difference import Comparison
+from passes.observed.stored import stored_scale
+from passes.observed.stream import Place, operands, told
+from passes.score import one_sample
+
+if TYPE_CHECKING:
+    from model.data.base import Split
+
+MOST = 1 << 28
+
+
+@dataclass(slots=True)
+class Tally:
+    """Samples that a model told right, and the sum of their cross-entropies."""
+
+    correct: int = 0
+    loss: float = 0.0
+
+    def add(self, logits: Tensor, labels: Tensor) -> None:
+        """Count a batch."""
+        self.correct += int((logits.argmax(-1) == labels).sum())
+        self.loss += float(torch.nn.functional.cross_entropy(logits.float(), labels, reduction="sum"))
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What was found: of each format on an activation, of each result, of the logits; and both models' scores."""
+
+    activations: dict[Place, Comparison] = field(default_factory=dict[Place, Comparison])
+    outputs: dict[Place, Comparison] = field(default_factory=dict[Place, Comparison])
+    logits: Comparison = field(default_factory=Comparison)
+    before: Tally = field(default_factory=Tally)
+    after: Tally = field(default_factory=Tally)
+    same: int = 0
+
+
+def lockstep(plain: Graph, graph: Graph, split: Split, batch_size: int, context: Context) -> Outcome:
+    """Run `plain` (float) and `graph` (the same nodes with formats) on `split`; raises DataError where it does not fit.
+
+    Compared are the results of all nodes with formats, `plain`'s before any format and `graph`'s after its own.
+    """
+    work = _Lockstep(plain, graph, context)
+    size = min(batch_size, max(1, MOST // max(work.sample_bytes, 1)))
+    seen = 0
+    with torch.no_grad():
+        for inputs, labels in batches(split, graph, size):
+            with fit_error(inputs):
+                work.step(inputs, labels)
+            seen += len(labels)
+            context.progress(seen, len(split), "comparing with the float model")
+    return work.found
+
+
+class _Lockstep:
+    def __init__(self, plain: Graph, graph: Graph, context: Context) -> None:
+        self.graph, self.context, self.found = graph, context, Outcome()
+        chosen = [n for n in graph if n.precision]
+        self._results = {n.id: ["data_out"] for n in chosen if "data_out" in n.ports}
+        wanted = {(n.id, p): operands(n, p) for n in chosen for p in n.precision if weight_at(n, p, graph) is None}
+        ports, self._place_of = told(wanted)
+        for name in self._results:
+            ports[name] = [*dict.fromkeys((*ports.get(name, ()), "data_out"))]
+        self._held: dict[str, deque[Tensor]] = {n: deque() for n in self._results}
+        self._plain = tap(build(plain, context.store, context.callables), plain, self._results, self._hold)
+        self._after = tap(build(graph, context.store, context.callables), graph, ports, self._compare)
+        self._scales = {(n, p): stored_scale(graph[n].precision[p], graph, context.store) for n, p in wanted}
+        sizes = one_sample(graph)
+        self.sample_bytes = sum(4 * graph[n].ports["data_out"].elements(sizes) for n in self._results)
+
+    def step(self, inputs: Mapping[str, Tensor], labels: Tensor) -> None:
+        """One batch."""
+        before = logits_of(self._plain(inputs), self.graph)
+        after = logits_of(self._after(inputs), self.graph)
+        self.found.logits.add(before, after)
+        self.found.before.add(before, labels)
+        self.found.after.add(after, labels)
+        self.found.same += int((before.argmax(-1) == after.argmax(-1)).sum())
+
+    def _hold(self, node: str, port: str, x: Tensor) -> None:
+        self._held[node].append(x.clone())  # a later node may write in place
+
+    def _compare(self, node: str, port: str, x: Tensor) -> None:
+        place = self._place_of.get((node, port))
+        if place is not None:
+            fmt, view = self.graph[node].precision[place[1]].format, view_at(self.graph[node], port)
+            seen = x if view is None or not fmt.rowwise else view.of(x)
+            self.found.activations.setdefault(place, Comparison()).add_format(fmt, seen, self._scales[place])
+        if port == "data_out" and self._held[node]:
+            result = self._formatted(self.graph[node], x)
+            self.found.outputs.setdefault((node, port), Comparison()).add(self._held[node].popleft(), result)
+
+    def _formatted(self, node: Node, x: Tensor) -> Any:
+        """A result as it leaves the node."""
+        return effective(node, "data_out", self.graph, self.context.store)(x) if "data_out" in node.precision else x

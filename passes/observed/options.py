@@ -1,0 +1,17 @@
+"""Which data an analysis or a calibration looks at: as for an evaluation, but less of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from passes.analysis.evaluate import EvaluateOptions
+
+
+@dataclass(frozen=True, slots=True)
+class ObserveOptions(EvaluateOptions):
+    """Data that may be left out: then weights alone are looked at."""
+
+    data: str = field(
+        default="", metadata={"help": "demo:NAME, hub:NAME, a file or a folder; empty: weights alone", "edit": "data"}
+    )
+    limit: int = field(default=256, metadata={"min": 0, "help": "at most so many samples; 0 = all"})

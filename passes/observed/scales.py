@@ -1,0 +1,118 @@
+"""A static scale for a format that takes one, from its tensor or from what was observed of it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from model.formats.scaled import ScaledFormat, gathered, spread, summed
+from model.formats.scaled_integer import ScaledInteger
+from passes.observed.divergence import threshold
+from passes.observed.histogram import Histogram
+from passes.observed.pieces import FINITE
+from passes.observed.shifts import Method
+from passes.observed.stream import Observed
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+# Shares of the full range that mse tries.
+FACTORS = tuple(float(f) for f in np.geomspace(1.0, 0.1, 93))
+
+
+def one_scale(fmt: ScaledFormat) -> bool:
+    """Whether one scale fits a tensor of any batch: activations can be given no other."""
+    return fmt.scale_shape((2, 4)) == fmt.scale_shape((6, 8))
+
+
+def weight_scale(fmt: ScaledFormat, x: Tensor, method: Method, percentile: float) -> Tensor:
+    """The scale of a stored tensor `x` as its format sees it; each row or group has a range of its own.
+
+    minmax: its least and greatest value; percentile: so many % of its values; mse: the share of its range with the
+    least squared error; entropy: one share of all ranges, from the histogram of x over its range. A scale that is no
+    range (binary, ternary) is the definition's own.
+    """
+    if isinstance(fmt, ScaledInteger):
+        return _of_ranges(fmt, x, method, percentile / 100 if method == "percentile" else 1.0)
+    return fmt.scale_of(x)
+
+
+def _of_ranges(fmt: ScaledInteger, x: Tensor, method: Method, share: float) -> Tensor:
+    import torch
+
+    low, high = _ends(fmt, x, share)
+    scale = from_range(fmt, low, high, tuple(x.shape))
+    if method == "mse":
+        return _least_error(fmt, x, scale)
+    if method == "entropy":
+        reach = spread(torch.maximum(-low, high).clamp(min=1e-30), fmt.per, tuple(x.shape))
+        seen = Histogram()
+        seen.add((x.float() / reach).numpy())
+        return scale * threshold(seen.magnitudes_but_zero(), _levels(fmt, seen.low < 0))
+    return scale
+
+
+def activation_scale(fmt: ScaledFormat, found: Observed, method: Method, percentile: float) -> Tensor:
+    """The scale of a tensor that streamed by, one for all of it; methods as for `weight_scale`."""
+    import torch
+
+    x = torch.from_numpy(found.sample.rows)
+    if not isinstance(fmt, ScaledInteger):
+        return fmt.scale_of(x)
+    low, high = min(found.moments.low, 0.0), max(found.moments.high, 0.0)
+    if method == "percentile" and found.histogram is not None:
+        rest = 1 - percentile / 100
+        low, high = min(found.histogram.quantile(rest / 2), 0.0), max(found.histogram.quantile(1 - rest / 2), 0.0)
+    scale = from_range(fmt, torch.tensor(low), torch.tensor(high), tuple(x.shape))
+    if method == "mse":
+        return _least_error(fmt, x, scale)
+    if method == "entropy" and found.histogram is not None:
+        return scale * threshold(found.histogram.magnitudes_but_zero(), _levels(fmt, low < 0))
+    return scale
+
+
+def _levels(fmt: ScaledInteger, negative: bool) -> int:
+    """The codes that a magnitude can have."""
+    return fmt.top // 2 if negative and not fmt.symmetric else fmt.top
+
+
+def _ends(fmt: ScaledInteger, x: Tensor, share: float) -> tuple[Tensor, Tensor]:
+    """What holds `share` of the finite values of a tensor, row or group, half of the rest beyond either end; with 0."""
+    import torch
+
+    each = gathered(x.float(), fmt.per)
+    each = torch.where(each.abs() < FINITE, each, 0)
+    last = each.shape[-1]
+    if share >= 1:
+        return each.amin(-1).clamp(max=0), each.amax(-1).clamp(min=0)
+    beyond = min(math.floor((1 - share) / 2 * last), (last - 1) // 2)
+    low, high = (each.kthvalue(k, -1).values for k in (beyond + 1, last - beyond))
+    return low.clamp(max=0), high.clamp(min=0)
+
+
+def from_range(fmt: ScaledInteger, low: Tensor, high: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """The scale of a tensor of `shape` whose shares lie in low…high (what is shared, its last axis included)."""
+    import torch
+
+    rows = replace(fmt, granularity="channel")
+    return rows.scale_of(torch.stack([low, high], -1)).reshape(fmt.scale_shape(shape))
+
+
+def _least_error(fmt: ScaledInteger, x: Tensor, scale: Tensor) -> Tensor:
+    """The multiples of `scale` (one of FACTORS for each share) with the least squared error on x."""
+    import torch
+
+    x = torch.where(x.abs() < FINITE, x, 0)
+    best, least = scale, None
+    for factor in FACTORS:
+        tried = scale * factor
+        error = summed((fmt.forward_with(x, tried) - x).float().square(), fmt.per)
+        if least is None:
+            least = error
+            continue
+        better = error < least
+        best, least = torch.where(better, tried, best), torch.where(better, error, least)
+    return best

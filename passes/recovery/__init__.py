@@ -1,0 +1,1 @@
+"""What passes share that win back accuracy after quantisation: running layer by layer, and fixed scales."""

@@ -1,0 +1,144 @@
+"""Which Linears take their input from one tensor, and whether a scale of its channels can move into what makes it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from model.graph import Graph, Node, Ref
+from model.ports import weights_of
+from passes.recovery.layers import Layer, layer_at
+
+# f(x·s) = f(x)·s for s > 0, element by element along the last axis.
+_HOMOGENEOUS = ("relu", "leaky_relu", "dropout", "identity", "contiguous", "clone", "detach", "alias")
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Linears that take `source`, by their weights. `made_by`: (weight name, axis of its channels) of what makes the
+    source and can be divided; empty where the division has to be a node of its own."""
+
+    source: Ref
+    layers: tuple[Layer, ...]
+    made_by: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def consumers(self) -> tuple[Node, ...]:
+        """The Linears."""
+        return tuple(n for x in self.layers for n in x.nodes)
+
+
+Refusal = tuple[tuple[Node, ...], str]
+
+
+def groups_of(nodes: Iterable[Node], graph: Graph, insert: bool) -> Iterator[Group | Refusal]:
+    """Groups over the selected Linears `nodes`, or Linears with the reason why they form none.
+
+    A group that folds holds all Linears behind its source; one whose division is inserted those among `nodes`.
+    """
+    users, selected = graph.users(), {n.id for n in nodes}
+    done: set[str] = set()
+    for node in (graph.nodes[i] for i in graph.nodes if i in selected):
+        if node.id in done:
+            continue
+        root = _root(node.args[0], graph)
+        found = _folded(root, graph, users)
+        if isinstance(found, str) and insert:
+            beside = [graph.nodes[u] for u in users[_source(node).node] if u in selected]
+            why, found = found, _divided(_source(node), [n for n in beside if n.args[0] == node.args[0]], graph)
+            found = f"{why}, and {found}" if isinstance(found, str) else found
+        done.update((node.id,) if isinstance(found, str) else (n.id for n in found.consumers))
+        yield ((node,), found) if isinstance(found, str) else found
+
+
+def _source(node: Node) -> Ref:
+    found = node.args[0]
+    assert isinstance(found, Ref)
+    return found
+
+
+def _root(arg: object, graph: Graph) -> Ref:
+    """The tensor behind functions that a positive scale passes through."""
+    assert isinstance(arg, Ref)
+    node = graph.nodes[arg.node]
+    return _root(node.args[0], graph) if node.op in _HOMOGENEOUS and isinstance(node.args[0], Ref) else arg
+
+
+def _folded(root: Ref, graph: Graph, users: Mapping[str, tuple[str, ...]]) -> Group | str:
+    consumers: list[Node] = []
+    for source, user in _behind(root.node, graph, users):
+        if user.op != "linear" or user.args[0] != Ref(source) or user.inputs.count(Ref(source)) != 1:
+            return f"{root.node} also feeds {user.id}, which its scale would change"
+        consumers.append(user)
+    made_by = _divisible(_gated(graph.nodes[root.node], graph, users), graph)
+    if isinstance(made_by, str):
+        return made_by
+    layers = _layers(consumers, graph)
+    return layers if isinstance(layers, str) else Group(root, layers, made_by)
+
+
+def _behind(name: str, graph: Graph, users: Mapping[str, tuple[str, ...]]) -> Iterator[tuple[str, Node]]:
+    """(tensor, user) of all that takes the tensor, looked at through homogeneous functions."""
+    for user in (graph.nodes[u] for u in users[name]):
+        if user.op in _HOMOGENEOUS and user.inputs == (Ref(name),):
+            yield from _behind(user.id, graph, users)
+        else:
+            yield name, user
+
+
+def _gated(node: Node, graph: Graph, users: Mapping[str, tuple[str, ...]]) -> Node:
+    """Of a product with a Linear's result that nothing else takes (a gated unit), that Linear; else the node."""
+    factors = [graph.nodes[r.node] for r in node.inputs if node.op == "mul" and node.inputs.count(r) == 1]
+    return next((f for f in factors if f.op == "linear" and users[f.id] == (node.id,) and f.out == node.out), node)
+
+
+def _divisible(node: Node, graph: Graph) -> tuple[tuple[str, int], ...] | str:
+    """The stored tensors of a node that divide its result's channels with them."""
+    names = dict(weights_of(node, graph))
+    weight, bias = names.get("weight"), names.get("bias")
+    affine = node.op in ("layer_norm", "rms_norm") and weight and len(graph.weights[weight].shape) == 1
+    if node.op == "mul":
+        gains = [
+            k for k in names.values() if len(graph.weights[k].shape) == 1 and node.out and _is_last(k, node, graph)
+        ]
+        found = tuple((k, 0) for k in gains[:1])
+    elif weight and (affine or node.op == "linear"):
+        axis = 1 if node.attrs.get("class") == "Conv1D" else 0
+        found = ((weight, axis), *(((bias, 0),) if bias else ()))
+    else:
+        found = ()
+    if not found:
+        return f"{node.id} ({node.op}) has no weights that the division could move into"
+    if node.sparsity.keys() - {"weight"} or any(p.scale for p in node.precision.values()):
+        return f"{node.id} has a fixed scale"
+    shared = next((k for k, _ in found if _users(k, graph) != [node.id]), None)
+    return f"{node.id} shares {shared} with another node" if shared else found
+
+
+def _is_last(name: str, node: Node, graph: Graph) -> bool:
+    """Whether a stored vector has an element for each channel of the result."""
+    return node.out is not None and graph.weights[name].shape == node.out.shape[-1:] != (1,)
+
+
+def _users(name: str, graph: Graph) -> list[str]:
+    return [n.id for n in graph for _, held in weights_of(n, graph) if held == name]
+
+
+def _layers(consumers: list[Node], graph: Graph) -> tuple[Layer, ...] | str:
+    """The consumers by weight; a reason where one of the weights also serves elsewhere or has a fixed scale."""
+    ids, found = {n.id for n in consumers}, dict[str, Layer]()
+    for node in consumers:
+        layer = layer_at(node, graph)
+        if isinstance(layer, str):
+            return f"{node.id} cannot be scaled: {layer}"
+        if not {n.id for n in layer.nodes} <= ids:
+            return f"{node.id} shares its weight with a layer that takes another input"
+        if any(node.precision[p].scale for p in ("weight", "data_in") if p in node.precision):
+            return f"{node.id} has a fixed scale; calibrate after SmoothQuant, not before"
+        found[layer.name] = layer
+    return tuple(found.values())
+
+
+def _divided(source: Ref, consumers: list[Node], graph: Graph) -> Group | str:
+    layers = _layers(consumers, graph)
+    return layers if isinstance(layers, str) else Group(source, layers)

@@ -1,0 +1,167 @@
+"""Scales that move the outliers of activations into weights, and the tensors that come of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from model.build import build, effective
+from model.graph import Graph, Node, Ref
+from model.meta import TensorMeta, Weight
+from model.trace.tensors import to_numpy, to_torch
+from model.weights import WeightStore
+from passes.analysis.evaluate import batches, fit_error
+from passes.base import Context, Row
+from passes.observe import observe
+from passes.recovery.groups import Group
+from passes.recovery.layers import Layer, matrix_of, plain, weight_of
+
+if TYPE_CHECKING:
+    from model.data.base import Split
+
+_ROWS = 1024  # input vectors of each group on which the error of its formats is measured
+_LEAST = 1e-5  # the smallest scale, as in the paper's code
+
+
+@dataclass(slots=True)
+class Seen:
+    """Of the tensor that a group takes: the largest magnitude of each channel, and some of its rows."""
+
+    top: Tensor | None = None
+    rows: Tensor | None = None
+
+    def add(self, x: Tensor) -> None:
+        """Take in a batch [..., channels]."""
+        rows = x.detach().reshape(-1, x.shape[-1]).float()
+        top = rows.abs().amax(0)
+        self.top = top if self.top is None else torch.maximum(self.top, top)
+        held = 0 if self.rows is None else len(self.rows)
+        part = rows[: max(0, _ROWS - held)].clone()
+        self.rows = part if self.rows is None else torch.cat([self.rows, part])
+
+
+def look(graph: Graph, groups: list[Group], split: Split, batch_size: int, context: Context) -> list[Seen]:
+    """What flows into each group in the float model."""
+    found = {g.consumers[0].id: Seen() for g in groups}
+    wanted = {i: ("data_in",) for i in found}
+    observe(plain(graph), split, batch_size, wanted, lambda node, _, x: found[node].add(x), context)
+    return [found[g.consumers[0].id] for g in groups]
+
+
+class Smoothing:
+    """The graph as scales move through it, group by group."""
+
+    def __init__(self, graph: Graph, alpha: float, store: WeightStore) -> None:
+        self.graph, self.alpha, self.store = graph, alpha, store
+        self.rows: list[Row] = []
+
+    def smooth(self, group: Group, seen: Seen) -> None:
+        """Divide what the group takes by s_j = max|X_j|^α / max|W_j|^(1−α), and multiply its weights by it."""
+        assert seen.top is not None and seen.rows is not None
+        weights = [self._matrix(x) for x in group.layers]
+        top = torch.stack([w.abs().amax(0) for w in weights]).amax(0)
+        scale = (seen.top**self.alpha / top ** (1 - self.alpha)).clamp(min=_LEAST)
+        scale = torch.where((seen.top > 0) & (top > 0) & scale.isfinite(), scale, 1.0)
+        errors = [self._errors(x, seen.rows, w, scale) for x, w in zip(group.layers, weights, strict=True)]
+        for layer in group.layers:
+            self._multiply(layer.name, scale, 0 if layer.transposed else 1)
+        for name, axis in group.made_by:
+            self._multiply(name, 1 / scale, axis)
+        if not group.made_by:
+            self._insert(group, 1 / scale)
+        for layer, (before, after) in zip(group.layers, errors, strict=True):
+            self.rows.append({
+                "node": layer.nodes[0].id, "source": group.source.node, "folded": bool(group.made_by),
+                "outliers_before": _outliers(seen.top), "outliers": _outliers(seen.top / scale),
+                "scale_min": float(scale.min()), "scale_max": float(scale.max()),
+                "error_before": before, "error": after,
+            })  # fmt: skip
+
+    def _matrix(self, layer: Layer) -> Tensor:
+        """The masked weight [outputs, inputs]."""
+        weight = matrix_of(layer, self._tensor(layer.name))
+        mask = effective(layer.nodes[0], "weight", self.graph, self.store).mask
+        return weight if mask is None else weight * matrix_of(layer, mask)
+
+    def _tensor(self, name: str) -> Tensor:
+        return to_torch(self.store.get(self.graph.weights[name].key or ""))
+
+    def _multiply(self, name: str, scale: Tensor, axis: int) -> None:
+        old = self._tensor(name)
+        shape = [len(scale) if i == axis else 1 for i in range(old.dim())]
+        self._hold(name, (old.float() * scale.reshape(shape)).to(old.dtype), self.graph.weights[name])
+
+    def _hold(self, name: str, value: Tensor, like: Weight) -> None:
+        self.graph = self.graph.with_weights({name: replace(like, key=self.store.hold(to_numpy(value)))})
+
+    def _errors(self, layer: Layer, x: Tensor, weight: Tensor, scale: Tensor) -> tuple[float | None, float | None]:
+        """‖Y − Ŷ‖²/‖Y‖² of the formats of data_in and weight, as it was and under the scale; None without formats."""
+        node = layer.nodes[0]
+        held = {p: node.precision[p].format for p in ("data_in", "weight") if p in node.precision}
+        exact = x @ weight.T
+        power = float(exact.square().sum())
+        if not held or not power:
+            return None, None
+
+        def error(x: Tensor, w: Tensor) -> float:
+            x = held["data_in"].forward(x) if "data_in" in held else x
+            stored = weight_of(layer, w, w.T if layer.transposed else w)
+            w = matrix_of(layer, held["weight"].forward(stored)) if "weight" in held else w
+            return float((x @ w.T - exact).square().sum()) / power
+
+        return error(x, weight), error(x / scale, weight * scale)
+
+    def _insert(self, group: Group, factor: Tensor) -> None:
+        """A multiplication between the source and the group."""
+        source, first = self.graph.nodes[group.source.node], _first(group, self.graph)
+        meta: Any = first.ports["data_in"]
+        name = _free(f"{source.id}_smooth", self.graph)
+        value = factor.to(getattr(torch, meta.dtype))
+        weight = Weight(None, tuple(value.shape), meta.dtype, "buffer", False)
+        self._hold(f"{name}_scale", value, weight)
+        held = TensorMeta(tuple(value.shape), meta.dtype)
+        path = first.module_path.rpartition(".")[0] if first.call == "call_module" else first.module_path
+        stored = Node(f"{name}_scale", "get_attr", "get_attr", f"{name}_scale", ports={"data_out": held},
+                      weights={"value": f"{name}_scale"}, module_path=path)  # fmt: skip
+        product = Node(name, "mul", "call_function", "aten.mul.Tensor", (group.source, Ref(stored.id)),
+                       ports={"data_in": meta, "data_in_1": held, "data_out": meta}, module_path=path)  # fmt: skip
+        self.graph = self.graph.insert(stored, first.id).insert(product, first.id)
+        consumers = (self.graph.nodes[n.id] for n in group.consumers)
+        self.graph = self.graph.replace(*(replace(n, args=(Ref(name), *n.args[1:])) for n in consumers))
+
+
+def _first(group: Group, graph: Graph) -> Node:
+    """The consumer that comes first."""
+    ids = {n.id for n in group.consumers}
+    return next(n for n in graph if n.id in ids)
+
+
+def _free(wish: str, graph: Graph) -> str:
+    """A name that neither a node nor a weight has."""
+    name, count = wish, 0
+    while {name, f"{name}_scale"} & (graph.nodes.keys() | graph.weights.keys()):
+        count += 1
+        name = f"{wish}_{count}"
+    return name
+
+
+def _outliers(top: Tensor) -> float | None:
+    """The largest magnitude over the median of the channels' largest."""
+    middle = float(top.median())
+    return float(top.max()) / middle if middle else None
+
+
+def difference(before: Graph, after: Graph, split: Split, batch_size: int, context: Context) -> float:
+    """The largest difference of the first result in float on one batch, over its largest magnitude."""
+    inputs, _ = next(batches(split, before, batch_size))
+    results: list[Tensor] = []
+    for graph in (before, after):
+        with torch.no_grad(), fit_error(inputs):
+            found: Any = build(plain(graph), context.store, context.callables)(**inputs)
+        while not isinstance(found, Tensor):
+            found = next(iter(found.values() if isinstance(found, dict) else found))
+        results.append(found.float())
+    return float((results[0] - results[1]).abs().max()) / max(float(results[0].abs().max()), 1e-30)

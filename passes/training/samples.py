@@ -1,0 +1,51 @@
+"""A split of data as torch's loaders read it: whole batches at once, in the inputs that the graph takes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.data import Dataset
+
+from model.data.base import Split
+from model.errors import DataError
+from model.graph import Graph
+from passes.analysis.evaluate import match_inputs
+
+Batch = dict[str, Tensor]
+
+
+class Samples(Dataset[Batch]):
+    """Batches by their row numbers; raises DataError where the data does not fit the graph or hides its labels."""
+
+    def __init__(self, split: Split, graph: Graph) -> None:
+        names = [n.target for n in graph.placeholders]
+        given = match_inputs(names, split)
+        self.tensors = {given[k]: torch.from_numpy(v) for k, v in split.inputs.items() if k in given}
+        self.tensors["labels"] = torch.from_numpy(split.labels).long()
+        if not len(split):
+            raise DataError("There are no samples to train on.", "Choose data with more rows.")
+        if int(split.labels.min()) < 0:
+            raise DataError("The labels of this data are hidden (−1).", "Choose a split that has labels.")
+
+    @property
+    def classes(self) -> int:
+        """One more than the highest label."""
+        return int(self.tensors["labels"].max()) + 1
+
+    def __len__(self) -> int:
+        return len(self.tensors["labels"])
+
+    def __getitem__(self, row: int) -> Batch:
+        return self.__getitems__([row])
+
+    def __getitems__(self, rows: list[int]) -> Batch:
+        """torch's fetcher asks for a whole batch through this: one index operation a tensor, nothing to stack."""
+        chosen = torch.tensor(rows)
+        return {name: values[chosen] for name, values in self.tensors.items()}
+
+
+def as_they_are(batch: Any) -> Any:
+    """The collator: `Samples` gives batches."""
+    return batch

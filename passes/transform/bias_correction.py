@@ -1,0 +1,108 @@
+"""Bias correction: take the mean error of quantised layers out through their biases."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from model.errors import PassError
+from model.graph import Graph, Node
+from model.meta import TensorMeta, Weight
+from model.ops import category
+from model.ports import weight_at, weights_of
+from model.weights import Tensor, WeightStore
+from passes.analysis.evaluate import load_split
+from passes.base import Context, Report, Row, transform
+from passes.recovery.layers import plain
+from passes.recovery.options import RecoveryOptions
+from passes.select import chosen
+
+
+@dataclass(frozen=True, slots=True)
+class BiasCorrectionOptions(RecoveryOptions):
+    """On which data, and what else is corrected."""
+
+    add: bool = field(default=False, metadata={"help": "give layers without a bias one, where it helps"})
+    pruning: bool = field(default=False, metadata={"help": "correct the shift of pruning too, not of formats alone"})
+
+
+@transform("bias_correction", "Bias correction", BiasCorrectionOptions)
+def bias_correction(graph: Graph, options: BiasCorrectionOptions, context: Context) -> tuple[Graph, Report]:
+    """Add E[y] − E[ŷ] of each output channel to the biases of Linears and convolutions, from calibration data.
+
+    y is what the layer gives in the float model, ŷ what it gives in the quantised one, whose layers before it are
+    corrected already (Nagel et al. 2019, arXiv:1906.04721, section 4.2; 2021, arXiv:2106.08295, section 3.4). The
+    float model has the stored weights, so after GPTQ, which rounds those, no error is left to see.
+    """
+    from model.build import build, read_back
+    from passes.recovery.biases import Correction, means
+    from passes.recovery.walk import samples_of, told, walk
+
+    if any(w.key is None for w in graph.weights.values()):
+        raise PassError("The model was opened without weights, so no error can be corrected.", "Open it with weights.")
+    nodes = chosen(graph, options.select, lambda n: category(n) == "linear", "corrected")
+    prepared = with_biases(graph, nodes, context.store) if options.add else graph
+    biases, left = _biases([prepared.nodes[n.id] for n in nodes], prepared)
+    if not biases:
+        raise PassError(f"None of the {len(nodes)} selected layers can be corrected: {left[0]['skipped']}.",
+                        "Select others, or switch on add.", nodes[0].id)  # fmt: skip
+    split = load_split(options, context)
+    module = build(prepared, context.store, context.callables)
+    wanted = means(plain(graph, options.pruning), list(biases), split, options.batch_size, context)
+    work = Correction(module, biases, wanted)
+    visit = told(work.visit, len(biases), context, "Bias of")
+    walk(module, prepared, samples_of(split, graph, options.batch_size), list(biases), visit)
+    after = read_back(module, prepared, context.store)
+    names = {biases[i] for i in work.changed}
+    corrected = graph.replace(*(prepared.nodes[i] for i in sorted(work.changed)))
+    after = corrected.with_weights({k: after.weights[k] for k in names})
+    summary = {"layers": len(names), "left": len(biases) - len(names), "skipped": len(left), "samples": len(split),
+               "added": len(names - graph.weights.keys())}  # fmt: skip
+    return after, Report("bias_correction", (*work.rows, *left), summary)
+
+
+def _biases(nodes: list[Node], graph: Graph) -> tuple[dict[str, str], list[Row]]:
+    """Node → its bias, in order; and the nodes whose bias cannot be altered for their sake alone."""
+    found: dict[str, str] = {}
+    left: list[Row] = []
+    users: dict[str, list[str]] = {}
+    for node in graph:
+        for _, name in weights_of(node, graph):
+            users.setdefault(name, []).append(node.id)
+    for node in nodes:
+        name = weight_at(node, "bias", graph)
+        if name is None:
+            left.append({"node": node.id, "skipped": "it has no stored bias"})
+        elif len(users[name]) > 1:
+            other = next((i for i in users[name] if i != node.id), node.id)
+            left.append({"node": node.id, "skipped": f"it shares its bias with {other}"})
+        else:
+            found[node.id] = name
+    return {i: found[i] for i in graph.nodes if i in found}, left
+
+
+def with_biases(graph: Graph, nodes: list[Node], store: WeightStore) -> Graph:
+    """The graph in which modules without a bias have one of zeros; a recorded model's modules stay as they are."""
+    weights: dict[str, Weight] = {}
+    changed: list[Node] = []
+    for node in nodes if graph.runs == "graph" else ():
+        name = f"{node.target}.bias"
+        if node.call != "call_module" or "bias" in node.weights or name in graph.weights or not node.out:
+            continue
+        weight = graph.weights[node.weights["weight"]]
+        count = _outputs(node, weight)
+        value = Tensor(np.zeros(count, Tensor.carrier(weight.dtype)), weight.dtype)
+        weights[name] = Weight(store.hold(value), (count,), weight.dtype)
+        ports = {**node.ports, "bias": TensorMeta((count,), weight.dtype)}
+        attrs = {**node.attrs, "bias": True}
+        changed.append(replace(node, ports=ports, attrs=attrs, weights={**node.weights, "bias": name}))
+    return graph.replace(*changed).with_weights(weights)
+
+
+def _outputs(node: Node, weight: Weight) -> int:
+    """Output channels."""
+    if "transpose" in node.op:
+        groups = node.attrs.get("groups", 1)
+        return weight.shape[1] * (groups if isinstance(groups, int) else 1)
+    return weight.shape[0]

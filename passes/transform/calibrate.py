@@ -1,0 +1,217 @@
+"""Choose the parameters of formats from data: the place of the range, or a static scale."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from model.errors import OptionsError, PassError, nearest
+from model.formats.base import Format
+from model.formats.scaled import ScaledFormat
+from model.graph import Graph, Node
+from model.meta import Precision, Weight
+from model.ports import weight_at
+from passes.base import Context, Report, Row, transform
+from passes.observed.difference import Difference, compare
+from passes.observed.options import ObserveOptions
+from passes.observed.scales import activation_scale, one_scale, weight_scale
+from passes.observed.shifts import Method, chosen_shift, ends, shift_of
+from passes.observed.stored import seen_weight, stored_scale
+from passes.observed.stream import Observed, Place, operands, rows_of, stream
+from passes.select import Select, chosen
+from passes.transform.learn_scales import scale_name
+from passes.transform.quantize import PORTS
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class CalibrateOptions(ObserveOptions):
+    """Which formats are calibrated, on what, and how."""
+
+    split: str = field(default="train", metadata={"help": "never the one that is scored on", "edit": "split"})
+    select: Select = field(default=Select(), metadata={"help": "nodes whose formats are calibrated"})
+    ports: tuple[str, ...] = field(default=(), metadata={"help": "such as weight, data_in; empty: all that can be"})
+    method: Method = field(
+        default="mse",
+        metadata={"help": "minmax: cover all values; percentile: so many of them; mse: least squared error; "
+                          "entropy: least divergence of the distribution"},
+    )  # fmt: skip
+    percentile: float = field(default=99.9, metadata={"min": 50.0, "max": 100.0, "help": "for percentile, in %"})
+
+    def __post_init__(self) -> None:
+        for port in self.ports:
+            if port.rstrip("0123456789_") not in PORTS:
+                raise OptionsError(f"ports: {port!r} is not a port.", nearest(port, PORTS))
+        if not 50 <= self.percentile <= 100:
+            raise OptionsError(f"percentile is {self.percentile:g}.", "It must be from 50 to 100.")
+
+
+@transform("calibrate", "Calibrate formats", CalibrateOptions)
+def calibrate(graph: Graph, options: CalibrateOptions, context: Context) -> tuple[Graph, Report]:
+    """Fit the formats of the selected nodes to weights and data: fraction widths, exponent biases and static scales.
+
+    Integers get another frac_width, minifloats and log another exponent_bias. Formats with a scale get a static one:
+    weights one for each of their rows, groups or tensors, activations one for the tensor. Activations are those of the
+    float model (masks on), so no format spoils what another one is fitted to. Without data, weights alone are fitted.
+    """
+    places = _places(graph, options)
+    streams = _streamed(graph, places, options, context)
+    work = _Calibration(graph, options, context, streams)
+    for i, (node, port) in enumerate(places):
+        context.progress(i, len(places), node.id)
+        work.fit(node, port)
+    after = graph.replace(*work.nodes.values()).with_weights(work.weights)
+    return after, Report("calibrate", tuple(work.rows), _summary(work.rows, len(places)))
+
+
+def _summary(rows: list[Row], places: int) -> Row:
+    """Ports that were fitted, those left as they are (no data, or a scale of each row), and the mean SQNRs."""
+    both = [r for r in rows if r["sqnr_before_db"] is not None and r["sqnr_db"] is not None]
+    mean = {k: sum(r[k] for r in both) / len(both) if both else None for k in ("sqnr_before_db", "sqnr_db")}
+    changed = sum(r["before"] != r["after"] for r in rows)
+    return {"ports": len(rows), "changed": changed, "left": places - len(rows),
+            "mean_sqnr_before_db": mean["sqnr_before_db"], "mean_sqnr_db": mean["sqnr_db"]}  # fmt: skip
+
+
+# -- which ports
+
+
+def _places(graph: Graph, options: CalibrateOptions) -> list[tuple[Node, str]]:
+    nodes = chosen(graph, options.select, lambda n: n.call not in ("placeholder", "output"), "calibrated")
+    found = [(n, p) for n in nodes for p, c in n.precision.items() if _able(c.format) and _wanted(p, options)]
+    if not found:
+        held = {c.format.name for n in nodes for c in n.precision.values()}
+        where = " on these ports" if options.ports else ""
+        what = f" (their formats: {', '.join(sorted(held))})" if held else ", since they have no formats"
+        raise PassError(f"The {len(nodes)} selected nodes have nothing to calibrate{where}{what}.",
+                        "Choose formats first: integer, a minifloat, log, or one with a scale.")  # fmt: skip
+    return found
+
+
+def _able(fmt: Format) -> bool:
+    return fmt.shift is not None or isinstance(fmt, ScaledFormat)
+
+
+def _wanted(port: str, options: CalibrateOptions) -> bool:
+    return not options.ports or port in options.ports
+
+
+def _streamed(
+    graph: Graph, places: list[tuple[Node, str]], options: CalibrateOptions, context: Context
+) -> dict[Place, Observed]:
+    """What flows through the activations among the ports; nothing without data."""
+    computed = [(n, p) for n, p in places if weight_at(n, p, graph) is None]
+    wanted = {(n.id, p): operands(n, p) for n, p in computed if _fits_activations(n.precision[p].format)}
+    if not options.data:
+        if len(computed) == len(places):
+            raise PassError("Activations cannot be calibrated without data.", "Name data for it, such as demo:reviews.")
+        return {}
+    if not wanted:
+        return {}
+    from passes.analysis.evaluate import load_split
+
+    split = load_split(options, context)
+    plain = graph.replace(*(replace(n, precision={}) for n in graph))
+    return stream(plain, split, options.batch_size, wanted, context, _needs_histogram(options))
+
+
+def _needs_histogram(options: CalibrateOptions) -> bool:
+    return options.method in ("percentile", "entropy")
+
+
+def _fits_activations(fmt: Format) -> bool:
+    return not isinstance(fmt, ScaledFormat) or one_scale(fmt)
+
+
+# -- the work
+
+
+class _Calibration:
+    """The graph's nodes and weights as they come to be."""
+
+    def __init__(
+        self, graph: Graph, options: CalibrateOptions, context: Context, streams: dict[Place, Observed]
+    ) -> None:
+        self.graph, self.options, self.context, self.streams = graph, options, context, streams
+        self.nodes: dict[str, Node] = {}
+        self.weights: dict[str, Weight] = {}
+        self.rows: list[Row] = []
+        self._scales: dict[Any, str] = {}
+
+    def fit(self, node: Node, port: str) -> None:
+        """Fit one port, if there is something to fit it to."""
+        import torch
+
+        if weight_at(node, port, self.graph) is not None:
+            x = self._stored(node, port)
+            found = Observed.begun(self.context.seed, _needs_histogram(self.options))
+            found.add(rows_of(x, None))
+        elif (node.id, port) in self.streams:
+            found = self.streams[node.id, port]
+            x = torch.from_numpy(found.sample.rows)
+        else:
+            return
+        if not found.moments.count:
+            text = f"{node.id}.{port} has no finite value to calibrate to."
+            raise PassError(text, "Look at its statistics, or leave it out of the selection.", node.id)
+        self._fit(node, port, x, found)
+
+    def _stored(self, node: Node, port: str) -> Tensor:
+        """The stored tensors that take their format from the port; several of them in a row."""
+        import torch
+
+        stored = [p for p in operands(node, port) if weight_at(node, p, self.graph) is not None]
+        found = [seen_weight(node, p, self.graph, self.context.store) for p in stored]
+        return found[0] if len(found) == 1 else torch.cat([x.reshape(-1) for x in found])
+
+    def _fit(self, node: Node, port: str, x: Tensor, found: Observed) -> None:
+        before = node.precision[port]
+        after = self._chosen(node, port, x, found)
+        now = self.nodes.get(node.id, node)
+        self.nodes[node.id] = replace(now, precision={**now.precision, port: after})
+        was, is_ = self._error(before, x), self._error(after, x)
+        low, high = (None, None) if after.format.rowwise else ends(after.format)
+        self.rows.append({
+            "node": node.id, "port": port, "format": after.label, "parameter": after.format.shift or "scale",
+            "before": _value(before), "after": _value(after), "elements": found.moments.count,
+            "min": found.moments.low, "max": found.moments.high, "low": low, "high": high,
+            "saturated_before": was.saturated, "saturated": is_.saturated,
+            "underflow_before": was.underflow, "underflow": is_.underflow,
+            "sqnr_before_db": was.sqnr_db, "sqnr_db": is_.sqnr_db,
+        })  # fmt: skip
+
+    def _error(self, precision: Precision, x: Tensor) -> Difference:
+        known = self.graph.with_weights(self.weights)
+        return compare(precision.format, x, stored_scale(precision, known, self.context.store))
+
+    def _chosen(self, node: Node, port: str, x: Tensor, found: Observed) -> Precision:
+        held, method, percentile = node.precision[port], self.options.method, self.options.percentile
+        if not isinstance(held.format, ScaledFormat):
+            return replace(held, format=chosen_shift(held.format, found, method, percentile))
+        if weight_at(node, port, self.graph) is not None:
+            scale = weight_scale(held.format, x, method, percentile)
+        else:
+            scale = activation_scale(held.format, found, method, percentile)
+        return replace(held, scale=self._kept(node, port, scale))
+
+    def _kept(self, node: Node, port: str, scale: Tensor) -> str:
+        """The name under which the scale is a weight of the graph; uses of one tensor in one format share it."""
+        from model.trace.tensors import to_numpy
+
+        pruned = node.sparsity.get(port)
+        source = weight_at(node, port, self.graph) or (node.target if self.graph.runs == "module" else node.id, port)
+        use = source, str(node.precision[port].format), pruned.mask if pruned else None
+        if use not in self._scales:
+            known = {**self.graph.weights, **self.weights}
+            self._scales[use] = node.precision[port].scale or scale_name(node, port, known)
+        value = to_numpy(scale.clone())
+        key = self.context.store.hold(value)
+        self.weights[self._scales[use]] = Weight(key, value.shape, value.dtype, "buffer", False)
+        return self._scales[use]
+
+
+def _value(precision: Precision) -> int | str:
+    """The shift in force, or the name of the scale; `own` where the tensor gives it."""
+    return precision.scale or "own" if precision.format.shift is None else shift_of(precision.format)

@@ -1,0 +1,105 @@
+"""GPTQ: round weights so that the errors of one input are made good by the weights of the next."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+
+from model.errors import OptionsError
+from model.formats.base import Format
+from model.formats.scaled import ScaledFormat
+from model.graph import Graph, Node
+from model.meta import Weight
+from passes.analysis.evaluate import load_split
+from passes.base import Context, Report, Row, transform
+from passes.observed.stored import seen_weight
+from passes.recovery.layers import Layer, layers_of
+from passes.recovery.options import RecoveryOptions
+from passes.select import chosen
+from passes.transform.learn_scales import scale_name
+
+
+@dataclass(frozen=True, slots=True)
+class GptqOptions(RecoveryOptions):
+    """On which data, and how the solver goes."""
+
+    damping: float = field(
+        default=0.01, metadata={"min": 0.0, "max": 1.0, "help": "share of the Hessian's mean diagonal added to it"}
+    )
+    act_order: bool = field(default=True, metadata={"help": "inputs with the most energy first, under fixed scales"})
+    clip: bool = field(default=True, metadata={"help": "scales of least squared error, not those of the largest value"})
+
+    def __post_init__(self) -> None:
+        if not 0 < self.damping <= 1:
+            raise OptionsError(f"damping is {self.damping:g}.", "It must be above 0 and at most 1, such as 0.01.")
+
+
+@transform("gptq", "GPTQ", GptqOptions, lasting=True)
+def gptq(graph: Graph, options: GptqOptions, context: Context) -> tuple[Graph, Report]:
+    """Round the weights of Linears and convolutions in their formats with little ‖(W − Ŵ)X‖², from calibration data.
+
+    Layer after layer, on what the layers quantised before it give: H = 2XXᵀ, then column by column w_q = format(w), and
+    the rest of the row takes −(w − w_q)/[H⁻¹]_qq·[H⁻¹]_q,: (Frantar et al. 2023, arXiv:2210.17323). Pruned weights stay
+    0, scales are fixed before their columns are rounded. Where plain rounding is no worse, it stays.
+    """
+    from model.build import build, read_back
+    from passes.recovery.rounding import Rounding
+    from passes.recovery.walk import samples_of, told, walk
+
+    nodes = chosen(graph, options.select, lambda n: "weight" in n.precision and n.op != "embedding", "rounded by GPTQ")
+    layers, left = layers_of(nodes, graph)
+    left += [(x.nodes[0], "its format rounds at random") for x in layers if _format(x).stochastic]
+    layers = [x for x in layers if not _format(x).stochastic]
+    split = load_split(options, context)
+    prepared = _with_scales(graph, layers, options, context)
+    module = build(prepared, context.store, context.callables)
+    work = Rounding(prepared, module, layers, options, context.store)
+    order = {n.id for x in layers for n in x.nodes}
+    wanted = [i for i in graph.nodes if i in order]
+    samples = samples_of(split, graph, options.batch_size)
+    walk(module, prepared, samples, wanted, told(work.visit, len(wanted), context, "GPTQ:"))
+    after = _with_better(graph, prepared, read_back(module, prepared, context.store), work.better)
+    rows = [*work.rows, *({"node": n.id, "skipped": why} for n, why in left)]
+    return after, Report("gptq", tuple(rows), _summary(work.rows, len(left), len(split)))
+
+
+def _format(layer: Layer) -> Format:
+    return layer.nodes[0].precision["weight"].format
+
+
+def _summary(rows: list[Row], left: int, samples: int) -> Row:
+    """Layers that changed, that stayed and that were skipped; the geometric mean of the ratio of their errors."""
+    ratios = [r["error"] / r["error_rounded"] for r in rows if r["error"] and r["error_rounded"]]
+    mean = math.exp(sum(map(math.log, ratios)) / len(ratios)) if ratios else None
+    changed = sum(r["changed"] for r in rows)
+    return {"layers": changed, "left": len(rows) - changed, "skipped": left, "samples": samples,
+            "mean_error_ratio": mean}  # fmt: skip
+
+
+# -- scales
+
+
+def _with_scales(graph: Graph, layers: list[Layer], options: GptqOptions, context: Context) -> Graph:
+    """The graph in which formats of the layers that take scales from their tensor have a scale of their own."""
+    from model.trace.tensors import to_numpy
+
+    weights: dict[str, Weight] = {}
+    nodes: list[Node] = []
+    for layer in layers:
+        first = layer.nodes[0]
+        held = first.precision["weight"]
+        seen = seen_weight(first, "weight", graph, context.store)  # raises where there is nothing to round
+        if held.scale is not None or not isinstance(held.format, ScaledFormat):
+            continue
+        value = to_numpy(held.format.scale_of(seen).clone())
+        name = scale_name(first, "weight", {**graph.weights, **weights})
+        weights[name] = Weight(context.store.hold(value), value.shape, value.dtype, "buffer", False)
+        nodes += [replace(n, precision={**n.precision, "weight": replace(held, scale=name)}) for n in layer.nodes]
+    return graph.replace(*nodes).with_weights(weights)
+
+
+def _with_better(graph: Graph, prepared: Graph, rounded: Graph, better: list[Layer]) -> Graph:
+    """`graph` with the weights and scales of the layers that came out better."""
+    nodes = [prepared.nodes[n.id] for layer in better for n in layer.nodes]
+    names = {x.name for x in better} | {n.precision["weight"].scale for n in nodes}
+    return graph.replace(*nodes).with_weights({k: w for k, w in rounded.weights.items() if k in names})

@@ -1,0 +1,127 @@
+"""Give formats trainable scales, so that fine-tuning moves them together with the weights."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+from model.errors import OptionsError, PassError, nearest
+from model.formats.scaled import ScaledFormat
+from model.graph import Graph, Node
+from model.meta import Weight
+from model.ports import weight_at
+from passes.base import Context, Report, Row, transform
+from passes.select import Select, chosen
+from passes.transform.quantize import PORTS
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class LearnScalesOptions:
+    """Which ports, and where their scales begin."""
+
+    select: Select = field(default=Select(), metadata={"help": "nodes whose formats have a scale"})
+    ports: tuple[str, ...] = field(default=("weight",), metadata={"help": "weight, bias, data_in, data_out"})
+    start: Literal["source", "data"] = field(
+        default="source",
+        metadata={"help": "source: as the format's paper begins (integers: 2·mean|x|/√q, LSQ); data: the format's own"},
+    )
+
+    def __post_init__(self) -> None:
+        for port in self.ports:
+            if port not in PORTS:
+                raise OptionsError(f"ports: {port!r} is not a port.", nearest(port, PORTS))
+
+
+@transform("learn_scales", "Learn scales", LearnScalesOptions)
+def learn_scales(graph: Graph, options: LearnScalesOptions, context: Context) -> tuple[Graph, Report]:
+    """Make the scales of the selected nodes' formats weights of the graph, which training then moves.
+
+    They begin as the format's source says (integers: 2·mean|x|/√q, LSQ, Esser et al. 2020), or at the format's own
+    scale, of the stored tensor after its mask. A port that has a scale already keeps its value; an activation needs one
+    from calibration. Uses of one tensor in one format share their scale.
+    """
+    nodes = chosen(graph, options.select, lambda n: bool(_ports(n, options)), "given a learned scale")
+    places = [(n, p) for n in nodes for p in _ports(n, options)]
+    learner = _Learner(graph, options, context)
+    for i, (node, port) in enumerate(places):
+        context.progress(i, len(places), node.id)
+        learner.learn(node, port)
+    scales = {str(r["scale"]): int(r["elements"]) for r in learner.rows}
+    summary = {"ports": len(places), "scales": sum(scales.values())}
+    after = graph.replace(*learner.nodes.values()).with_weights(learner.weights)
+    return after, Report("learn_scales", tuple(learner.rows), summary)
+
+
+def _ports(node: Node, options: LearnScalesOptions) -> list[str]:
+    held = node.precision
+    return [p for p in options.ports if p in held and isinstance(held[p].format, ScaledFormat)]
+
+
+class _Learner:
+    """The graph's nodes and weights as they come to be."""
+
+    def __init__(self, graph: Graph, options: LearnScalesOptions, context: Context) -> None:
+        self.graph, self.options, self.context = graph, options, context
+        self.nodes: dict[str, Node] = {}
+        self.weights: dict[str, Weight] = {}
+        self.rows: list[Row] = []
+        self._known: dict[Any, str] = {}
+
+    def learn(self, node: Node, port: str) -> None:
+        """Give one port a learned scale."""
+        chosen_ = node.precision[port]
+        name = chosen_.scale or self._shared(node, port)
+        held = self.weights.get(name) or self.graph.weights[name]
+        self.weights[name] = replace(held, role="parameter", trainable=True)
+        now = self.nodes.get(node.id, node)
+        self.nodes[node.id] = replace(now, precision={**now.precision, port: replace(chosen_, scale=name)})
+        self.rows.append({"node": node.id, "port": port, "format": chosen_.label, "scale": name,
+                          "elements": held.elements})  # fmt: skip
+
+    def _shared(self, node: Node, port: str) -> str:
+        """The name of the scale that this use of a tensor has in common with others; made at the first."""
+        tensor = weight_at(node, port, self.graph)
+        if tensor is None:
+            raise PassError(f"{node.id}.{port} has no scale yet, so none can be learned.",
+                            "Calibrate it first: the scale of an activation begins from data.", node.id)  # fmt: skip
+        pruned = node.sparsity.get(port)
+        use = tensor, str(node.precision[port].format), pruned.mask if pruned else None
+        if use not in self._known:
+            name = scale_name(node, port, {**self.graph.weights, **self.weights})
+            self.weights[name] = self._begun(node, port, self.graph.weights[tensor])
+            self._known[use] = name
+        return self._known[use]
+
+    def _begun(self, node: Node, port: str, weight: Weight) -> Weight:
+        """The new weight, its value stored."""
+        from model.trace.tensors import to_numpy
+
+        fmt = node.precision[port].format
+        assert isinstance(fmt, ScaledFormat)
+        seen = self._seen(node, port, weight)
+        scale = to_numpy(fmt.first_scale(seen) if self.options.start == "source" else fmt.scale_of(seen))
+        return Weight(self.context.store.hold(scale), scale.shape, scale.dtype)
+
+    def _seen(self, node: Node, port: str, weight: Weight) -> Tensor:
+        """The stored tensor as the port's format sees it."""
+        from model.build import effective
+        from model.trace.tensors import to_torch
+
+        if weight.key is None:
+            text = "The model was opened without weights, so no scale can begin from them."
+            raise PassError(text, "Open it with weights.")
+        return effective(node, port, self.graph, self.context.store).seen(to_torch(self.context.store.get(weight.key)))
+
+
+def scale_name(node: Node, port: str, weights: Mapping[str, Weight]) -> str:
+    """The name of a new scale among `weights`: `<module>.weight_scale`, numbered where that is taken."""
+    first = f"{node.target if node.call == 'call_module' else node.id}.{port}_scale"
+    name, count = first, 0
+    while name in weights:
+        count += 1
+        name = f"{first}_{count}"
+    return name

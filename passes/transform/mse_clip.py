@@ -1,0 +1,138 @@
+"""Clip weights where that lowers their squared error: static scales and shifts by a grid search."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from model.errors import OptionsError, PassError
+from model.formats.base import Format
+from model.formats.scaled import ScaledFormat
+from model.graph import Graph, Node
+from model.meta import Precision, Weight
+from model.ports import weight_at
+from passes.analysis.evaluate import load_split
+from passes.base import Context, Report, Row, transform
+from passes.observed.stored import seen_weight
+from passes.recovery.layers import Layer, layers_of, plain, rows_of
+from passes.recovery.options import RecoveryOptions
+from passes.select import chosen
+from passes.transform.learn_scales import scale_name
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class MseClipOptions(RecoveryOptions):
+    """The grid, and the data whose energy weighs the errors."""
+
+    data: str = field(default="", metadata={"help": "weighs errors by the inputs' energy; empty: all alike",
+                                            "edit": "data"})  # fmt: skip
+    steps: int = field(default=100, metadata={"min": 2, "max": 1000, "help": "scales tried"})
+    least: float = field(default=0.2, metadata={"min": 0.01, "max": 0.99, "help": "the least share of the range tried"})
+
+    def __post_init__(self) -> None:
+        if not 0 < self.least < 1 or self.steps < 2:
+            raise OptionsError(f"least is {self.least:g}, steps is {self.steps}.",
+                               "least must be above 0 and below 1, steps at least 2.")  # fmt: skip
+
+
+@transform("mse_clip", "Clip weights by MSE", MseClipOptions)
+def mse_clip(graph: Graph, options: MseClipOptions, context: Context) -> tuple[Graph, Report]:
+    """Give weights the scale c·s with the least Σ_j E[x_j²]·(w_j − ŵ_j)², of 100 c from 1 to 0.2; it stays as it is.
+
+    Each tensor, row or group has its own c (OMSE, Choukroun et al. 2019, arXiv:1902.06822; the clipping of AWQ, Lin et
+    al. 2024, arXiv:2306.00978). Integers and small floats with a fixed range get the best shift instead. Without data
+    all inputs count alike.
+    """
+    import torch
+
+    nodes = chosen(graph, options.select, lambda n: _able(n, graph), "clipped")
+    layers, left = layers_of(nodes, graph)
+    if not layers:
+        raise PassError(f"None of the {len(nodes)} selected layers can be clipped: {left[0][1]}.",
+                        "Select others.", nodes[0].id)  # fmt: skip
+    energy = _energies(graph, layers, options, context)
+    after, rows = graph, list[Row]()
+    for i, layer in enumerate(layers):
+        context.progress(i, len(layers), f"clipping {layer.nodes[0].id}")
+        seen = seen_weight(layer.nodes[0], "weight", graph, context.store).float().flatten(1)
+        weights = energy.get(layer.name, torch.ones(seen.shape[0 if layer.transposed else 1]))
+        after, row = _clip(after, layer, seen, weights[:, None] if layer.transposed else weights, options, context)
+        rows.append(row)
+    rows += [{"node": n.id, "skipped": why} for n, why in left]
+    changed = sum(bool(r.get("changed")) for r in rows)
+    summary = {"layers": changed, "left": len(layers) - changed, "skipped": len(left), "weighted": bool(energy)}
+    return after, Report("mse_clip", tuple(rows), summary)
+
+
+def _able(node: Node, graph: Graph) -> bool:
+    held = node.precision.get("weight")
+    able = held is not None and (isinstance(held.format, ScaledFormat) or held.format.shift is not None)
+    return able and weight_at(node, "weight", graph) is not None
+
+
+def _energies(graph: Graph, layers: list[Layer], options: MseClipOptions, context: Context) -> dict[str, Tensor]:
+    """Weight → Σ x_j² over the samples and its calls, in the float model; nothing without data."""
+    if not options.data:
+        return {}
+    from passes.observe import observe
+
+    names = {n.id: x.name for x in layers for n in x.nodes}
+    found: dict[str, Tensor] = {}
+
+    def add(node: str, _: str, x: Tensor) -> None:
+        part = rows_of(graph.nodes[node], x).double().square().sum(0)
+        found[names[node]] = found[names[node]] + part if names[node] in found else part
+
+    split = load_split(options, context)
+    observe(plain(graph), split, options.batch_size, {i: ("data_in",) for i in names}, add, context)
+    return {k: v / max(float(v.mean()), 1e-30) for k, v in found.items()}
+
+
+def _clip(
+    graph: Graph, layer: Layer, x: Tensor, energy: Tensor, options: MseClipOptions, context: Context
+) -> tuple[Graph, Row]:
+    """The graph with the layer's clipping, and what to tell of it."""
+    from model.build import effective
+    from model.trace.tensors import to_numpy
+    from passes.recovery.clipping import clipped_share, error_of, scaled_clipping, shift_clipping
+
+    first = layer.nodes[0]
+    held = first.precision["weight"]
+    fmt, given = held.format, effective(first, "weight", graph, context.store).scale
+    found = scaled_clipping(fmt, x, energy, options.steps, options.least) if isinstance(fmt, ScaledFormat) \
+        else shift_clipping(fmt, x, energy)  # fmt: skip
+    before = error_of(_value(fmt, given, x), x, energy)
+    after = error_of(_value(found.format, found.scale, x), x, energy)
+    changed = after < before
+    row: Row = {
+        "node": first.id, "format": found.format.label if changed else held.label, "changed": changed,
+        "mean_factor": found.factor if changed else 1.0,
+        "clipped": clipped_share(found.format, found.scale, x) if changed else None,
+        "error_before": _relative(before, x, energy), "error": _relative(min(before, after), x, energy),
+    }  # fmt: skip
+    if not changed:
+        return graph, row
+    name = None
+    if found.scale is not None:
+        name, value = held.scale or scale_name(first, "weight", graph.weights), to_numpy(found.scale.clone())
+        key = context.store.hold(value)
+        graph = graph.with_weights({name: Weight(key, value.shape, value.dtype, "buffer", False)})
+    return _with_precision(graph, layer, replace(held, format=found.format, scale=name)), row
+
+
+def _with_precision(graph: Graph, layer: Layer, chosen_: Precision) -> Graph:
+    nodes = (graph.nodes[n.id] for n in layer.nodes)
+    return graph.replace(*(replace(n, precision={**n.precision, "weight": chosen_}) for n in nodes))
+
+
+def _value(fmt: Format, scale: Tensor | None, x: Tensor) -> Tensor:
+    scaled = isinstance(fmt, ScaledFormat) and scale is not None
+    return fmt.forward_with(x, scale.detach()) if scaled else fmt.forward(x)  # pyright: ignore
+
+
+def _relative(error: float, x: Tensor, energy: Tensor) -> float | None:
+    power = float((x.double().square() * energy).sum())
+    return error / power if power else None

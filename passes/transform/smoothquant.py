@@ -1,0 +1,77 @@
+"""SmoothQuant: move the outliers of activations into the weights that take them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from model.errors import OptionsError, PassError
+from model.graph import Graph, Node
+from passes.analysis.evaluate import load_split
+from passes.base import Context, Report, Row, transform
+from passes.recovery.groups import Group, groups_of
+from passes.recovery.options import RecoveryOptions
+from passes.select import chosen
+
+
+@dataclass(frozen=True, slots=True)
+class SmoothquantOptions(RecoveryOptions):
+    """On which data, how far, and what may be added to the graph."""
+
+    alpha: float = field(
+        default=0.5,
+        metadata={"min": 0.0, "max": 1.0, "help": "0: weights keep their range; 1: activations lose theirs"},
+    )
+    insert: bool = field(
+        default=False, metadata={"help": "divide by a node of its own where nothing before it can take the division"}
+    )
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.alpha <= 1:
+            raise OptionsError(f"alpha is {self.alpha:g}.", "It must be from 0 to 1, such as 0.5.")
+
+
+@transform("smoothquant", "SmoothQuant", SmoothquantOptions)
+def smoothquant(graph: Graph, options: SmoothquantOptions, context: Context) -> tuple[Graph, Report]:
+    """Divide the channels that Linears take by s_j = max|X_j|^α / max|W_j|^(1−α), and multiply their weights by s_j.
+
+    The float model stays the same function (Xiao et al. 2023, arXiv:2211.10438). The division moves into the weights of
+    the LayerNorm, RMSNorm, Linear or product before, where all that takes its result are Linears; else, with `insert`,
+    it is a multiplication of its own. Calibrate afterwards: a layer with a fixed scale is left out.
+    """
+    from passes.recovery.smoothing import Smoothing, difference, look
+
+    if graph.runs == "module":
+        text = "This model was recorded from a run, so it cannot be known what else takes a layer's input."
+        raise PassError(text, "Give a model that torch.export can capture.")
+    _needs_weights(graph)
+    nodes = chosen(graph, options.select, _able, "smoothed")
+    found = list(groups_of(nodes, graph, options.insert))
+    groups = [g for g in found if isinstance(g, Group)]
+    left = [{"node": n.id, "skipped": g[1]} for g in found if not isinstance(g, Group) for n in g[0]]
+    if not groups:
+        raise PassError(f"No input of the {len(nodes)} selected Linears can be divided: {left[0]['skipped']}.",
+                        "Switch on insert, which adds multiplications." if not options.insert else "Select others.",
+                        left[0]["node"])  # fmt: skip
+    split = load_split(options, context)
+    work = Smoothing(graph, options.alpha, context.store)
+    for group, tensor in zip(groups, look(graph, groups, split, options.batch_size, context), strict=True):
+        work.smooth(group, tensor)
+    changed = difference(graph, work.graph, split, options.batch_size, context)
+    summary = _summary(groups, len(left), changed)
+    return work.graph, Report("smoothquant", (*work.rows, *left), summary)
+
+
+def _able(node: Node) -> bool:
+    return node.op == "linear"
+
+
+def _needs_weights(graph: Graph) -> None:
+    if any(w.key is None for w in graph.weights.values()):
+        raise PassError("The model was opened without weights, so there is nothing to smooth.", "Open it with weights.")
+
+
+def _summary(groups: list[Group], left: int, changed: float) -> Row:
+    """Groups by how the division is done, Linears left out, and how much the float model's result moved."""
+    folded = sum(bool(g.made_by) for g in groups)
+    return {"groups": len(groups), "folded": folded, "inserted": len(groups) - folded, "skipped": left,
+            "float_difference": changed}  # fmt: skip
