@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 
 class _Window:
     """Loads Qt only when a window is wanted."""
 
-    def open(self, target: str | None) -> int:
+    def open(self, target: str | None, plugins: Sequence[str]) -> int:
         """Show the window until it is closed."""
         from app.application import open_window
 
-        return open_window(target)
+        return open_window(target, plugins)
 
-    def render(self, target: str | None, file: Path, size: tuple[int, int], theme: str, panel: str | None) -> None:
+    def render(
+        self, target: str | None, plugins: Sequence[str], file: Path, size: tuple[int, int], theme: str,
+        panel: str | None,
+    ) -> None:  # fmt: skip
         """Draw the window into a file."""
         from app.application import render_screenshot
 
-        render_screenshot(target, str(file), size, theme, panel)
+        render_screenshot(target, str(file), size, theme, panel, plugins)
 
 
 def main() -> int:

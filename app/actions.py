@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from PySide6.QtGui import QAction, QKeySequence, QShortcut
-from PySide6.QtWidgets import QMenu, QToolBar
+from PySide6.QtWidgets import QMenu, QToolBar, QWidgetAction
 
 from app import file_actions as files
 from app import model_actions as models
 from app import view_actions as views
 from app.canvas.colouring import MODES
+from app.panels.heading import heading
 from app.panels.tables import reports
+from passes.base import NoOptions
 
 if TYPE_CHECKING:
     from app.window import Window
@@ -48,6 +50,7 @@ class Action:
     words: Callable[[Window], str] | None = None
     help: str = ""
     group: int = 0  # a separator stands between groups of a menu
+    section: str = ""  # what a group is called
 
 
 def _undo(redo: bool) -> Callable[[Window], str | None]:
@@ -69,6 +72,8 @@ FILE = (
     Action("save", "Save", "File", files.save, "Ctrl+S", "Save", group=1),
     Action("save_as", "Save as…", "File", files.save_as, "Ctrl+Shift+S", group=1),
     Action("export_safetensors", "Safetensors folder…", "File/Export", lambda w: files.export(w, "safetensors")),
+    Action("export_packed", "Packed model…", "File/Export", lambda w: files.export(w, "packed"),
+           words=files.packed_words, help="One file in the bits of the formats, which Espalier opens again"),
     Action("export_recipe", "Recipe…", "File/Export", lambda w: files.export(w, "recipe")),
     Action("export_script", "Python script…", "File/Export", lambda w: files.export(w, "script")),
     Action("export_picture", "Picture of the graph…", "File/Export", files.export_picture),
@@ -88,20 +93,27 @@ EDIT = (
     Action("find", "Find a node or a command", "Edit", lambda w: w.finder.begin(), "Ctrl+F", needs=_always, group=2),
 )  # fmt: skip
 
-MODEL = (
-    Action("quantise", "Quantise…", "Model", lambda w: models.ask(w, "quantize"), "Ctrl+Shift+Q", "Quantise…"),
-    Action("prune", "Prune…", "Model", lambda w: models.ask(w, "prune"), "Ctrl+Shift+R", "Prune…"),
-    Action("remove_dropout", "Remove dropout", "Model", lambda w: models.run(w, "remove_dropout"),
-           needs=models.has_dropout),
+PLUGINS = (
+    Action("plugins", "Plug-ins…", "Model", models.show_plugins, needs=_always, group=21,
+           help="Your own passes and formats: add, remove, load again"),
 )  # fmt: skip
+# What a pass's row has besides its title: its id, key, word on the toolbar, and when there is something to do.
+EXTRAS: dict[str, dict[str, Any]] = {
+    "quantize": {"id": "quantise", "key": "Ctrl+Shift+Q", "tool": "Quantise…"},
+    "prune": {"key": "Ctrl+Shift+R", "tool": "Prune…"},
+    "finetune": {"key": "Ctrl+Shift+T"},
+    "remove_dropout": {"needs": models.has_dropout},
+}
 
 RUN = (
     Action("evaluate", "Evaluate", "Run", models.evaluate, "F5", "Evaluate", help="Measure accuracy and loss"),
     Action("evaluate_on", "Evaluate on…", "Run", models.evaluate_on, "Shift+F5"),
     Action("live", "Measure after every edit", "Run", models.toggle_live, needs=_always,
            checked=lambda w: w.live.enabled),
-    Action("cancel", "Cancel the running job", "Run", models.cancel, "Ctrl+.",
+    Action("stop", "Stop the running job", "Run", models.stop, "Ctrl+.",
            needs=lambda w: bool(w.session.jobs), group=1),
+    Action("stop_and_keep", "Stop the training and keep its best weights", "Run", models.stop_and_keep,
+           "Ctrl+Shift+.", needs=models.can_stop_and_keep, group=1),
 )  # fmt: skip
 
 VIEW = (
@@ -113,10 +125,15 @@ VIEW = (
     Action("collapse", "Collapse all", "View", lambda w: w.canvas.close_all(), "Ctrl+Shift+C", group=1),
     Action("across", "Left to right", "View", views.toggle_across, "Ctrl+Shift+L",
            checked=lambda w: w.canvas.horizontal, group=1),
+    Action("casts", "Where formats change", "View", views.toggle_casts, "Ctrl+Shift+F",
+           checked=lambda w: w.canvas.show_casts, group=1, help="Chips on the edges along which values are converted"),
     *(Action(f"colour_{k}", v[:1].upper() + v[1:], "View/Colour by", lambda w, k=k: views.colour(w, k), f"Alt+{i + 1}",
              checked=lambda w, k=k: w.canvas.mode == k, group=2) for i, (k, v) in enumerate(MODES.items())),
     *(Action(f"theme_{m}", m.capitalize(), "View/Theme", lambda w, m=m: views.theme(w, m), needs=_always,
              checked=lambda w, m=m: w.appearance.mode == m, group=3) for m in ("light", "dark", "system")),
+    Action("to_inspector", "Go to the inspector", "View", lambda w: w.docks.enter("inspector"), "Ctrl+I", group=4),
+    Action("to_recipe", "Go to the recipe", "View", lambda w: w.docks.enter("recipe"), "Ctrl+R", group=4),
+    Action("next_panel", "Go to the next panel", "View", views.next_panel, "F6", group=4),
     Action("reset_layout", "Reset the layout", "View", lambda w: w.docks.reset(), group=4),
 )  # fmt: skip
 
@@ -127,16 +144,38 @@ HELP = (
 )
 
 
+def _pass_rows() -> list[Action]:
+    """The transforms of the program itself, section by section."""
+    return [
+        Action(**{
+            "id": s.name, "title": s.title + "…" * (s.options is not NoOptions), "menu": "Model",
+            "run": lambda w, n=s.name: models.ask(w, n), "help": s.doc.split("\n")[0], "section": section,
+            "group": group, **EXTRAS.get(s.name, {}),
+        })
+        for group, (section, specs) in enumerate(models.sections().items()) for s in specs
+    ]  # fmt: skip
+
+
 def _report_rows() -> list[Action]:
     return [
         Action(f"report_{s.name}", s.title, "Model/Report", lambda w, n=s.name: models.report(w, n),
-               help=s.doc.split("\n")[0], group=1) for s in reports()
+               help=s.doc.split("\n")[0], group=20) for s in reports()
     ]  # fmt: skip
 
 
 def table() -> list[Action]:
     """All rows, in menu order."""
-    return [*FILE, *EDIT, *VIEW, *MODEL, *_report_rows(), *RUN, *HELP]
+    return [*FILE, *EDIT, *VIEW, *_pass_rows(), *_report_rows(), *PLUGINS, *RUN, *HELP]
+
+
+def section_title(text: str, menu: QMenu) -> QWidgetAction:
+    """The title of a part of a menu, in the look of the panels' headings."""
+    label = heading(text)
+    label.setContentsMargins(14, 4, 14, 2)
+    made = QWidgetAction(menu)
+    made.setDefaultWidget(label)
+    made.setEnabled(False)
+    return made
 
 
 class Actions:
@@ -149,20 +188,23 @@ class Actions:
         self.menus: dict[str, QMenu] = {}
         last: dict[str, int] = {}
         for row in self.rows:
-            menu = self._menu(row.menu, row.group, last)
+            menu = self._menu(row, last)
             action = self._action(row)
             menu.addAction(action)
             self.actions[row.id] = action
 
-    def _menu(self, path: str, group: int, last: dict[str, int]) -> QMenu:
-        head, _, tail = path.partition("/")
+    def _menu(self, row: Action, last: dict[str, int]) -> QMenu:
+        head, _, tail = row.menu.partition("/")
         top = self.menus.get(head) or self.menus.setdefault(head, self._top(head))
-        if last.setdefault(head, group) != group:
-            top.addSeparator()
-            last[head] = group
+        if last.get(head) != row.group:
+            if head in last:
+                top.addSeparator()
+            if row.section:
+                top.addAction(section_title(row.section, top))
+            last[head] = row.group
         if not tail:
             return top
-        return self.menus.get(path) or self.menus.setdefault(path, top.addMenu(tail))
+        return self.menus.get(row.menu) or self.menus.setdefault(row.menu, top.addMenu(tail))
 
     def _top(self, title: str) -> QMenu:
         """A menu of the bar; Alt and its first letter open it, without underlining that letter."""

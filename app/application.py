@@ -37,19 +37,29 @@ def make_window(app: QApplication, settings: Settings, mode: str) -> Window:
     return Window(Session(), settings, Appearance(app, mode))
 
 
-def open_window(target: str | None) -> int:
-    """Show the window on `target` (a project or any source) and run until it closes; returns the exit status."""
+def open_window(target: str | None, plugins: Sequence[str] = ()) -> int:
+    """Show the window on `target` (a project or any source) and run until it closes; returns the exit status.
+
+    `plugins`: files to load besides those of the settings.
+    """
     app = make_application()
     install_hooks()
     settings = Settings()
     window = make_window(app, settings, settings.mode)
     window.show()
-    if target:
-        QTimer.singleShot(0, lambda: window.begin_opening(target))
+    QTimer.singleShot(0, lambda: _begin(window, target, plugins))
     return app.exec()
 
 
-def render_screenshot(target: str | None, file: str, size: tuple[int, int], theme: str, panel: str | None) -> None:
+def _begin(window: Window, target: str | None, plugins: Sequence[str]) -> None:
+    window.plugins.start(plugins)
+    if target:
+        window.begin_opening(target)
+
+
+def render_screenshot(
+    target: str | None, file: str, size: tuple[int, int], theme: str, panel: str | None, plugins: Sequence[str] = ()
+) -> None:
     """Open `target` offscreen, wait until it is loaded and measured, write the window to `file`.
 
     `panel` is a dock to bring to the front. Raises EspalierError when the target cannot be opened or
@@ -69,7 +79,7 @@ def render_screenshot(target: str | None, file: str, size: tuple[int, int], them
         window.resize(*size)
         window.show()
         try:
-            Camera(window, target, panel).take(file)
+            Camera(window, target, panel, plugins).take(file)
         finally:
             window.leave()
 
@@ -83,13 +93,12 @@ def _tell_qt(kind: QtMsgType, context: QMessageLogContext, text: str) -> None:
 class Camera:
     """Waits until nothing moves any more, then takes the picture."""
 
-    def __init__(self, window: Window, target: str | None, panel: str | None) -> None:
+    def __init__(self, window: Window, target: str | None, panel: str | None, plugins: Sequence[str] = ()) -> None:
         self._window, self._panel = window, panel
         self._errors: list[EspalierError] = []
         self._loop = QEventLoop()
         window.session.problem.connect(self._fail)
-        if target:
-            window.begin_opening(target)
+        _begin(window, target, plugins)
         self._clock = QTimer(interval=100)
         self._clock.timeout.connect(self._look)
         self._quiet = 0

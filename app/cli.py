@@ -12,12 +12,12 @@ import os
 import pkgutil
 import sys
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TextIO
 
 import app.commands
-from app.commands.command import Answer, Command, Parser, UsageError, add_common
+from app.commands.command import Answer, Command, Parser, UsageError, add_common, add_plugins
 from app.commands.console import Console, one_line
 from app.commands.crash import write_crash_report
 from model.errors import EspalierError, nearest
@@ -30,11 +30,14 @@ QUIET = {"TRANSFORMERS_VERBOSITY": "error", "HF_HUB_DISABLE_PROGRESS_BARS": "1",
 class Window(Protocol):
     """What opens the window; given by whoever starts the program, so that nothing here knows of Qt."""
 
-    def open(self, target: str | None) -> int:
+    def open(self, target: str | None, plugins: Sequence[str]) -> int:
         """Show the window until it is closed; the exit code."""
         ...
 
-    def render(self, target: str | None, file: Path, size: tuple[int, int], theme: str, panel: str | None) -> None:
+    def render(
+        self, target: str | None, plugins: Sequence[str], file: Path, size: tuple[int, int], theme: str,
+        panel: str | None,
+    ) -> None:  # fmt: skip
         """Draw the window offscreen into a file, with everything loaded."""
         ...
 
@@ -47,7 +50,8 @@ def main(words: list[str] | None = None, window: Window | None = None) -> int:
         with contextlib.redirect_stdout(sys.stderr):
             return _dispatch(words, window, out)
     except EspalierError as error:
-        _tell(error.message, error.hint or f"See {PROGRAM} --help.")
+        kind = type(error).__name__.removesuffix("Error").lower()
+        _tell(kind, error.message, error.hint or f"See {PROGRAM} --help.", words, out)
         return 2
     except KeyboardInterrupt:
         return 130
@@ -56,12 +60,15 @@ def main(words: list[str] | None = None, window: Window | None = None) -> int:
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 0
     except MemoryError:
-        _tell("There is not enough memory for this.", "Close other programs, or use a smaller model.")
+        hint = "Close other programs, or use a smaller model."
+        _tell("memory", "There is not enough memory for this.", hint, words, out)
         return 2
     # A bug: whatever it is, the user gets one line and a file.
     except Exception as error:  # noqa: BLE001
         path = write_crash_report(error, words)
-        print(one_line(f"Espalier failed: {type(error).__name__}: {error}. Report: {path}"), file=sys.stderr)
+        what = f"Espalier failed: {type(error).__name__}: {error}."
+        print(one_line(f"{what} Report: {path}"), file=sys.stderr)
+        _tell_json("bug", what, f"Report: {path}", words, out)
         return 1
 
 
@@ -77,8 +84,16 @@ def process(window: Window | None = None) -> int:
     return main(window=window)
 
 
-def _tell(what: str, do: str) -> None:
+def _tell(kind: str, what: str, do: str, words: list[str], out: TextIO) -> None:
     print(one_line(what), one_line(do), sep="\n", file=sys.stderr)
+    _tell_json(kind, what, do, words, out)
+
+
+def _tell_json(kind: str, what: str, do: str, words: list[str], out: TextIO) -> None:
+    """With --json, whoever reads stdout learns of a failure too."""
+    if "--json" in words:
+        found = {"error": {"message": one_line(what), "hint": one_line(do), "kind": kind}}
+        print(json.dumps(found, ensure_ascii=False), file=out, flush=True)
 
 
 def _dispatch(words: list[str], window: Window | None, out: TextIO) -> int:
@@ -184,6 +199,7 @@ def _window_parser() -> Parser:
     parser.add_argument("--size", type=_size, default=(1600, 1000), metavar="WxH", help="its size (default 1600x1000)")
     parser.add_argument("--theme", choices=("light", "dark"), default="light", help="its theme (default light)")
     parser.add_argument("--panel", metavar="NAME", help="the panel to bring to the front")
+    add_plugins(parser)
     return parser
 
 
@@ -199,12 +215,12 @@ def _window(words: list[str], window: Window | None) -> int:
     if window is None:
         raise UsageError("There is no window here.", f"Use a command: {', '.join(commands())}.")
     if found.screenshot:
-        window.render(found.target, Path(found.screenshot), found.size, found.theme, found.panel)
+        window.render(found.target, found.plugin, Path(found.screenshot), found.size, found.theme, found.panel)
         return 0
     if not _has_display():
         raise UsageError("There is no display, so the window cannot open.",
                          f"Use --screenshot FILE, or a command: {', '.join(commands())}.")  # fmt: skip
-    return window.open(found.target)
+    return window.open(found.target, found.plugin)
 
 
 def _has_display() -> bool:
@@ -220,6 +236,6 @@ def _overview(known: dict[str, Command]) -> str:
         _window_parser().format_help().strip(), "", "commands (main.py COMMAND --help tells more):",
         *(f"  {name.ljust(width)}  {c.about}" for name, c in known.items()), "",
         "SOURCE  a Hugging Face folder, hf:NAME, config:bert?num_hidden_layers=2, file.py:factory, model.pt2,",
-        "        demo:reviews, demo:digits or demo:digits-mlp",
+        "        a packed model (F.packed.safetensors), demo:reviews, demo:digits or demo:digits-mlp",
         "Every command takes --json, --seed N and --plugin FILE.py.",
     ])  # fmt: skip

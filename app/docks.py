@@ -7,17 +7,21 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import Qt
+from PySide6.QtGui import QKeySequence, QShortcut
 from PySide6.QtWidgets import QDockWidget, QTabWidget, QWidget
 
 from app import file_actions as files
 from app import model_actions as models
+from app.findings import Findings
 from app.panels.heading import DockHeading
 from app.panels.inspector import InspectorPanel
 from app.panels.jobs import JobsPanel
 from app.panels.log import LogPanel
 from app.panels.outline import OutlinePanel
+from app.panels.plots import PlotsPanel
 from app.panels.problems import ProblemsPanel
 from app.panels.recipe import RecipePanel
+from app.panels.sqnr import SqnrPanel
 from app.panels.tables import TablesPanel
 
 if TYPE_CHECKING:
@@ -44,10 +48,14 @@ DOCKS: tuple[Spec, ...] = (
     Spec("inspector", "Inspector", RIGHT, InspectorPanel),
     Spec("jobs", "Jobs", BOTTOM, JobsPanel),
     Spec("tables", "Tables", BOTTOM, TablesPanel),
+    Spec("plots", "Plots", BOTTOM, PlotsPanel),
+    Spec("sqnr", "SQNR", BOTTOM, SqnrPanel),
     Spec("log", "Log", BOTTOM, LogPanel),
     Spec("problems", "Problems", BOTTOM, ProblemsPanel),
 )
 SIDE = 262
+READ_HIGH, READ_HEIGHT = ("plots", "tables"), 240
+MAP_HEIGHT, MOST = 340, 0.45  # the heat map with more than eight rows; but no more than this part of the window
 
 
 class Docks:
@@ -107,9 +115,17 @@ class Docks:
             dock.hide()
 
     def bring(self, name: str) -> None:
-        """Show a dock and put its tab in front."""
-        self.docks[name].show()
-        self.docks[name].raise_()
+        """Show a dock and put its tab in front, high enough to be read."""
+        dock = self.docks[name]
+        dock.show()
+        dock.raise_()
+        if name in READ_HIGH:
+            self._lift(dock, READ_HEIGHT)
+
+    def _lift(self, dock: QDockWidget, height: int) -> None:
+        """Make a dock at least this high."""
+        if dock.height() < height and not dock.isFloating():
+            self._window.resizeDocks([dock], [height], Qt.Orientation.Vertical)
 
     def mark(self, name: str, count: int) -> None:
         """Write a number beside the title of a dock's tab."""
@@ -120,12 +136,52 @@ class Docks:
         """Pass on what the panels ask for."""
         jobs, problems, recipe = self.panels["jobs"], self.panels["problems"], self.panels["recipe"]
         assert isinstance(jobs, JobsPanel) and isinstance(problems, ProblemsPanel) and isinstance(recipe, RecipePanel)
+        outline = self.panels["outline"]
+        assert isinstance(outline, OutlinePanel)
+        outline.follow(window.canvas)
         jobs.busy.connect(busy)
         problems.counted.connect(lambda n: self.mark("problems", n))
         recipe.edit_wanted.connect(lambda step: models.edit_step(window, step))
+        for follow in (recipe.refresh, self.tables.offer):
+            window.plugins.changed.connect(follow)
+        plots = self.panels["plots"]
+        assert isinstance(plots, PlotsPanel)
+        plots.begun.connect(lambda: self.bring("plots"))
+        plots.begun.connect(window.actions_table.refresh)
+        sqnr = self.panels["sqnr"]
+        assert isinstance(sqnr, SqnrPanel)
+        sqnr.begun.connect(lambda: self._lift(self.docks["sqnr"], min(MAP_HEIGHT, int(MOST * window.height()))))
+        plots.save_wanted.connect(lambda: files.save_plots(window, plots))
+        Findings(window.session, window.canvas)
+        self._way_back(window)
         self.tables.wanted.connect(lambda name: models.report(window, name))
+        self.tables.options_wanted.connect(lambda name: models.report_on(window, name))
+        self.tables.step_shown.connect(lambda name: models.show_step_report(window, name))
+        self.tables.table.node_wanted.connect(window.go_to)
         self.tables.overlay_wanted.connect(window.canvas.set_overlay)
         self.tables.save_wanted.connect(lambda: files.save_table(window, self.tables.table))
+
+    def _way_back(self, window: Window) -> None:
+        """Escape leads from the fields at the sides back to the graph; what was half typed is forgotten."""
+        inspector, recipe = self.panels["inspector"], self.panels["recipe"]
+        assert isinstance(inspector, InspectorPanel)
+        for panel in (inspector, recipe):
+            key = QShortcut(QKeySequence(Qt.Key.Key_Escape), panel)
+            key.setContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
+            key.activated.connect(inspector.refresh)
+            key.activated.connect(window.canvas.setFocus)
+
+    def enter(self, name: str) -> None:
+        """Show a dock and put the keyboard into it."""
+        self.bring(name)
+        panel = self.panels[name]
+        if isinstance(panel, InspectorPanel):
+            panel.enter()
+        else:
+            inside = (
+                w for w in panel.findChildren(QWidget) if w.focusPolicy() & Qt.FocusPolicy.TabFocus and w.isVisible()
+            )
+            (panel.focusProxy() or next(inside, panel)).setFocus(Qt.FocusReason.TabFocusReason)
 
     @property
     def tables(self) -> TablesPanel:

@@ -6,13 +6,14 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from model.document import State
+from model.document import Document, State
 from model.errors import EspalierError
+from model.graph import Graph
 from model.project import keys_of
 from model.recipe import Recipe
-from passes.base import Context, Report, StepResult
+from passes.base import Context, Report
 from passes.jobs import ReplayJob, ReplayResult
-from passes.replay import Memo, instant, prefix_keys, replay
+from passes.replay import Memo, instant, milestones, prefix_keys, remembered, replay
 
 if TYPE_CHECKING:
     from app.session import Session
@@ -41,6 +42,25 @@ class Edits:
         """The recipe with all edits that are on their way; None when there is none."""
         wish = self._waiting[-1] if self._waiting else self._running
         return wish.recipe if wish else None
+
+    def restart(self, document: Document | None) -> None:
+        """Remember the graph as the result of the recipe and nothing else: of a saved project, or when plug-ins change.
+
+        What cannot run here, or no longer, need not.
+        """
+        steps = document.recipe.active if document else ()
+        kept = self.milestones(document) if document else {}
+        self.memo = Memo()
+        for count, graph in kept.items():
+            self.memo.remember(steps[:count], graph)
+        if document and steps:
+            self.memo.remember(steps, document.graph)
+
+    def milestones(self, document: Document) -> dict[int, Graph]:
+        """What the project keeps of the present recipe, so that no training is run again: found here, or on opening."""
+        opened = document.project.milestones if document.recipe == document.project.recipe else {}
+        found = [self.memo.graphs.get(k) for k in prefix_keys(document.recipe.active)]
+        return opened | milestones(document.recipe, found)
 
     def wish(self, wish: Wish) -> None:
         """Apply now, or queue; a waiting wish of the same merge key is replaced."""
@@ -89,16 +109,20 @@ class Edits:
     def _submit(self, wish: Wish) -> None:
         self._running = wish
         document = self._session.open_document
-        base = document.project.base
-        locations = document.store.locate(keys_of(base, document.graph))
-        job = ReplayJob(base, wish.recipe, locations, document.store.folder, document.project.source.spec)
+        base, steps = document.project.base, wish.recipe.active
+        keys = prefix_keys(steps)
+        count = remembered(keys, self.memo)
+        known = self.memo.graphs[keys[count - 1]].graph if count else base
+        locations = document.store.locate(keys_of(base, known, document.graph))
+        source = document.project.source
+        job = ReplayJob(base, wish.recipe, locations, document.store.folder, source.spec,
+                        (count, known) if count else None, source.tokenizer)  # fmt: skip
         self._session.submit(wish.label, job, lambda result: self._replayed(wish, result), urgent=True)
 
     def _replayed(self, wish: Wish, result: ReplayResult) -> None:
         document = self._session.open_document
         document.store.add(result.locations)
-        found = zip(result.graphs, result.reports, result.seconds, strict=True)
-        for key, values in zip(prefix_keys(wish.recipe.active), found, strict=True):
-            self.memo.put(key, StepResult(*values))
-        graph = result.graphs[-1] if result.graphs else document.project.base
-        document.commit(wish.label, State(wish.recipe, graph), wish.merge_key)
+        for key, found in zip(prefix_keys(wish.recipe.active), result.results, strict=True):
+            if found and key not in self.memo.graphs:
+                self.memo.put(key, found)
+        document.commit(wish.label, State(wish.recipe, result.graph), wish.merge_key)

@@ -14,6 +14,7 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, Qt, QUrl, Signal
 from PySide6.QtGui import QDesktopServices
@@ -22,9 +23,19 @@ from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QWidget
 from app.panels.heading import column_of, row_of
 from app.settings import data_folder
 from model.errors import EspalierError, JobError
+from passes.jobs import Failed, JobEvent, JobInfo, ReplayJob, Started
+
+if TYPE_CHECKING:
+    from app.session import Session
 
 KEPT_REPORTS = 20
+EDIT = "edit"
 Button = tuple[str, Callable[[], object]]
+
+
+def cause(job: JobInfo) -> str:
+    """What an error of a job came of: it is solved when the same is tried again, or goes well."""
+    return EDIT if isinstance(job.job, ReplayJob) else job.title
 
 
 class Banner(QFrame):
@@ -49,6 +60,7 @@ class Banner(QFrame):
         row.addLayout(words, 1)
         row.addLayout(self._buttons)
         self.setAccessibleName("Message")
+        self._cause = ""
         self.hide()
 
     @property
@@ -63,9 +75,30 @@ class Banner(QFrame):
         if isinstance(error, JobError):
             buttons.append(("Show log", self.show_log.emit))
         self.tell(error.message, error.hint, buttons, "error")
+        self._cause = "" if isinstance(error, JobError) else EDIT
+
+    def follow(self, session: Session) -> None:
+        """Show the problems of a session until they no longer hold."""
+        session.problem.connect(self.error)
+        session.job_event.connect(self.hear)
+        session.changed.connect(lambda _: self.solve(EDIT))
+
+    def hear(self, heard: JobEvent) -> None:
+        """Know which job the error is of; take it away when the same is tried again."""
+        if isinstance(heard.event, Failed):
+            self._cause = cause(heard.job)
+        elif isinstance(heard.event, Started):
+            self.solve(cause(heard.job))
+
+    def solve(self, of: str) -> None:
+        """Take away an error that came of this: it no longer holds."""
+        if of == self._cause:
+            self._cause = ""
+            self.hide()
 
     def tell(self, message: str, hint: str = "", buttons: list[Button] | None = None, kind: str = "note") -> None:
         """Show a message with buttons; Dismiss is always there."""
+        self._cause = ""
         self._message.setText(message)
         self._hint.setText(hint)
         self._hint.setVisible(bool(hint))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import types
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Any, Literal, Union, get_args, get_origin
 
 from PySide6.QtCore import QPointF, QRect, QSize, Qt, Signal
@@ -39,6 +40,12 @@ def field_style(palette: Palette) -> str:
     """
 
 
+def chain(*widgets: QWidget) -> None:
+    """Let Tab go through `widgets` in this order: those made later stand last until they are told."""
+    for first, second in pairwise(widgets):
+        QWidget.setTabOrder(first, second)
+
+
 class Line(QLineEdit):
     """A line of text."""
 
@@ -46,7 +53,7 @@ class Line(QLineEdit):
 
     def __init__(self, hint: str = "", optional: bool = False) -> None:
         super().__init__()
-        self._optional = optional
+        self._optional, self._hint = optional, hint
         self.setPlaceholderText(hint)
         self.textEdited.connect(self.edited)
 
@@ -55,8 +62,10 @@ class Line(QLineEdit):
         return None if self._optional and not self.text() else self.text()
 
     def put(self, value: Any) -> None:
-        """Show a text or None."""
-        self.setText("" if value is None else str(value))
+        """Show a text, None or MIXED."""
+        mixed = value == MIXED
+        self.setPlaceholderText(MIXED if mixed else self._hint)
+        self.setText("" if value is None or mixed else str(value))
 
 
 class Words(Line):
@@ -75,8 +84,8 @@ class Words(Line):
             raise OptionsError(f"{self.text()!r} is not a list of numbers.", "Write 1, 2, 3.") from error
 
     def put(self, value: Any) -> None:
-        """Show the parts."""
-        self.setText(", ".join(str(v) for v in value))
+        """Show the parts, or MIXED."""
+        super().put(value if value == MIXED else ", ".join(str(v) for v in value))
 
 
 class Check(QCheckBox):
@@ -120,9 +129,15 @@ class NumberField(QLineEdit):
         self.kind, self.low, self.high, self.optional = kind, low, high, optional
         self._value: Any = None
         self._mixed = False
+        self._empty = "none" if optional else ""
         self.setAlignment(Qt.AlignmentFlag.AlignCenter)
-        self.setPlaceholderText("none" if optional else "")
+        self.setPlaceholderText(self._empty)
         self.textEdited.connect(self._typed)
+
+    def say_empty(self, word: str) -> None:
+        """What stands for no value."""
+        self._empty = word
+        self.setPlaceholderText(MIXED if self._mixed else word)
 
     def get(self) -> Any:
         """The number; raises OptionsError when the text is none, or out of range."""
@@ -137,7 +152,7 @@ class NumberField(QLineEdit):
     def put(self, value: Any) -> None:
         """Show a number, None or MIXED."""
         self._mixed = value == MIXED
-        self.setPlaceholderText(MIXED if self._mixed else "none" if self.optional else "")
+        self.setPlaceholderText(MIXED if self._mixed else self._empty)
         self._value = None if self._mixed else value
         text = "" if self._value is None else _number_text(self._value)
         if text != self.text():
@@ -256,7 +271,7 @@ class Choice(QComboBox):
     def paintEvent(self, event: QPaintEvent) -> None:
         look, painter = tokens(self), QPainter(self)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        edge = look.accent if self.hasFocus() else look.line
+        edge = look.accent if self.hasFocus() else look.control
         painter.setPen(QPen(QColor(edge), 1))
         painter.setBrush(QColor(look.background))
         box = self.rect().toRectF().adjusted(0.5, 0.5, -0.5, -0.5)

@@ -9,21 +9,27 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QFileDialog, QInputDialog, QMenu, QMessageBox
 
+from app.icons import file_icons
+from app.words import mebibytes
 from model.opening import is_project
 
 if TYPE_CHECKING:
+    from app.panels.plots import PlotsPanel
     from app.panels.table import Table
     from app.window import Window
+    from passes.export import Exported
 
-OPENABLE = "Models and projects (*.espalier *.pt2 *.py *.onnx);;All files (*)"
+OPENABLE = "Models and projects (*.espalier *.safetensors *.pt2 *.py *.onnx);;All files (*)"
+PLOTS = (".png", ".svg", ".csv")
 Then = Callable[[], object]
 
 
-def _ask_path(window: Window, title: str, then: Callable[[Path], object], *, save: bool = False,
+def ask_path(window: Window, title: str, then: Callable[[Path], object], *, save: bool = False,
               names: str = "", folder: bool = False, suggestion: str = "") -> QFileDialog:  # fmt: skip
     """A file dialog that calls `then` with what was chosen."""
     dialog = QFileDialog(window, title, window.settings.last_folder, names)
     dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+    dialog.setIconProvider(file_icons())
     dialog.setAcceptMode(QFileDialog.AcceptMode.AcceptSave if save else QFileDialog.AcceptMode.AcceptOpen)
     dialog.setFileMode(QFileDialog.FileMode.Directory if folder else
                        QFileDialog.FileMode.AnyFile if save else QFileDialog.FileMode.ExistingFile)  # fmt: skip
@@ -43,12 +49,12 @@ def _chosen(window: Window, path: Path, then: Callable[[Path], object]) -> None:
 
 def open_file(window: Window) -> None:
     """Choose a project or model file."""
-    _ask_path(window, "Open", lambda p: open_path(window, p), names=OPENABLE)
+    ask_path(window, "Open", lambda p: open_path(window, p), names=OPENABLE)
 
 
 def open_folder(window: Window) -> None:
     """Choose a Hugging Face folder."""
-    _ask_path(window, "Open folder", lambda p: open_spec(window, str(p)), folder=True)
+    ask_path(window, "Open folder", lambda p: open_spec(window, str(p)), folder=True)
 
 
 def open_path(window: Window, path: Path) -> None:
@@ -133,7 +139,7 @@ def save_as(window: Window) -> None:
     if document is None:
         return
     name = document.path.name if document.path else f"{_word(document.project.source.name)}.espalier"
-    dialog = _ask_path(window, "Save as", lambda p: window.session.save_as(_project(p)), save=True,
+    dialog = ask_path(window, "Save as", lambda p: window.session.save_as(_project(p)), save=True,
                        names="Espalier projects (*.espalier)", suggestion=name)  # fmt: skip
     dialog.rejected.connect(window.forget_after_save)
 
@@ -153,17 +159,32 @@ def close(window: Window) -> None:
 
 EXPORTS = {
     "safetensors": ("Export a safetensors folder", "", True),
+    "packed": ("Export a packed model", "model.packed.safetensors", False),
     "recipe": ("Export the recipe", "recipe.json", False),
     "script": ("Export a Python script", "compress.py", False),
 }
 
 
 def export(window: Window, form: str) -> None:
-    """Hand the result on in `form`."""
+    """Hand the result on in `form`, and say what was written."""
     title, suggestion, folder = EXPORTS[form]
-    _ask_path(
-        window, title, lambda p: window.session.export(form, p), save=not folder, folder=folder, suggestion=suggestion
-    )
+    if form == "packed":
+        title = f"{title} of {mebibytes(window.session.score.size_bytes)}"
+
+    def write(path: Path) -> None:
+        window.session.export(form, path, lambda done: _exported(window, path, done))
+
+    ask_path(window, title, write, save=not folder, folder=folder, suggestion=suggestion)
+
+
+def _exported(window: Window, path: Path, done: Exported) -> None:
+    window.banner.tell(f"{path.name} is written: {mebibytes(done.bytes)}.", " ".join(done.notes))
+
+
+def packed_words(window: Window) -> str:
+    """The menu's word for a packed export, with the size that its file will have."""
+    size = window.session.score.size_bytes
+    return f"Packed model, {mebibytes(size)}…" if size else "Packed model…"
 
 
 def export_picture(window: Window) -> None:
@@ -173,7 +194,22 @@ def export_picture(window: Window) -> None:
         if not window.canvas.render(str(path), (3200, 2400)):
             window.banner.tell(f"{path.name} could not be written.", "Choose another folder.", kind="error")
 
-    _ask_path(window, "Export a picture", write, save=True, names="Pictures (*.png)", suggestion="graph.png")
+    ask_path(window, "Export a picture", write, save=True, names="Pictures (*.png)", suggestion="graph.png")
+
+
+def save_plots(window: Window, plots: PlotsPanel) -> None:
+    """Write the plots that are shown as a picture or their figures as CSV, as the name's ending says."""
+
+    def write(path: Path) -> None:
+        try:
+            plots.export(path if path.suffix in PLOTS else path.with_name(path.name + ".png"))
+        except OSError as error:
+            window.banner.tell(
+                f"{path.name} could not be written ({error.strerror}).", "Choose another folder.", kind="error"
+            )
+
+    names = "Pictures and figures (*.png *.svg *.csv)"
+    ask_path(window, "Save the plots", write, save=True, names=names, suggestion="training.png")
 
 
 def save_table(window: Window, rows: Table) -> None:
@@ -187,4 +223,4 @@ def save_table(window: Window, rows: Table) -> None:
                 f"{path.name} could not be written ({error.strerror}).", "Choose another folder.", kind="error"
             )
 
-    _ask_path(window, "Save the table", write, save=True, names="CSV (*.csv)", suggestion="report.csv")
+    ask_path(window, "Save the table", write, save=True, names="CSV (*.csv)", suggestion="report.csv")

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from app.canvas.captions import title as op_title
+from app.model_actions import run_plugin
 from app.panels.palette import Entry, rank
 from model.graph import Node
 
@@ -29,16 +30,28 @@ def _commands(window: Window, text: str) -> list[tuple[int, Entry]]:
     found: list[tuple[int, Entry]] = []
     for row in window.actions_table.rows:
         action = window.actions_table.actions[row.id]
-        score = rank(text, f"{action.text()} {row.menu}") if action.isEnabled() and row.id != "find" else None
+        score = (
+            rank(text, f"{action.text()} {row.menu} {row.section}") if action.isEnabled() and row.id != "find" else None
+        )
         if score is not None:
-            where = row.menu.replace("/", " › ")
+            where = f"{row.menu}/{row.section}".rstrip("/").replace("/", " › ")
             detail = f"{where}   {action.shortcut().toString()}".strip()
             found.append((score, Entry(action.text().rstrip("…"), detail, "command", _run(window, row.id))))
+    for spec in window.plugins.specs if window.session.document else ():
+        score = rank(text, f"{spec.title} {spec.name} Model/Plug-in passes")
+        if score is not None:
+            found.append(
+                (score, Entry(spec.title, "Model › Plug-in passes", "command", _run_plugin(window, spec.name)))
+            )
     return sorted(found, key=lambda pair: pair[0]) if text else found
 
 
 def _run(window: Window, name: str) -> Callable[[], object]:
     return lambda: window.actions_table.run(name)
+
+
+def _run_plugin(window: Window, name: str) -> Callable[[], object]:
+    return lambda: run_plugin(window, name)
 
 
 def _nodes(window: Window, text: str) -> list[Entry]:

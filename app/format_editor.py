@@ -13,7 +13,8 @@ from typing import Any
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
-from app.fields import MIXED, Check, Choice, NumberField, Scalar, scalar
+from app.fields import MIXED, Check, Choice, NumberField, Scalar, chain, scalar
+from app.format_choice import FormatChoice
 from model.codec import hints
 from model.errors import EspalierError, FormatError
 from model.formats.base import Format, parameters
@@ -53,8 +54,9 @@ class FormatEditor(QWidget):
     def __init__(self, compact: bool = False, allow_none: bool = True, allow_leave: bool = False) -> None:
         super().__init__()
         self.compact, self.allow_none = compact, allow_none
-        self.names = (*((LEAVE,) if allow_leave else ()), *((FLOAT,) if allow_none else ()), *FORMATS)
-        self.choice = Choice(self.names)
+        self._extra = (*((LEAVE,) if allow_leave else ()), *((FLOAT,) if allow_none else ()))
+        self.names = (*self._extra, *FORMATS)
+        self.choice = FormatChoice(self.names)
         self.choice.setAccessibleName("format")
         self.choice.edited.connect(self._format_chosen)
         self.widgets: dict[str, Scalar] = {}
@@ -139,6 +141,9 @@ class FormatEditor(QWidget):
 
     def put_many(self, formats: Sequence[Format | None]) -> None:
         """Show several formats as one."""
+        if self.names != (names := (*self._extra, *FORMATS)):  # a plug-in brought some
+            self.names = names
+            self.choice.offer(names)
         kinds = {type(f) for f in formats}
         self._change = {}
         self._base = formats[0] if formats else None
@@ -178,6 +183,7 @@ class FormatEditor(QWidget):
             for i, blank in enumerate(self._blanks):
                 blank.setVisible(i >= len(self.widgets))
         self.more.setVisible(bool(self._grid.count()))
+        chain(self.choice, *self.widgets.values())
 
     def _place(self, name: str, help_text: str, widget: Scalar) -> None:
         number = len(self.widgets)
@@ -185,7 +191,10 @@ class FormatEditor(QWidget):
         widget.edited.connect(lambda: self._parameter_changed(name))
         widget.setAccessibleName(name)
         widget.setToolTip(f"{name}: {help_text}" if help_text else name)
-        if self.compact and number < CELLS:
+        compact = self.compact and number < CELLS
+        if isinstance(widget, NumberField) and widget.optional:
+            widget.say_empty("std" if compact else "standard")
+        if compact:
             widget.setFixedWidth(CELL_WIDTH)
             self._row.insertWidget(1 + number, widget)
             return
@@ -194,7 +203,7 @@ class FormatEditor(QWidget):
         self.captions.append(caption)
         place = number - (CELLS if self.compact else 0)
         if isinstance(widget, NumberField):
-            widget.setFixedWidth(56)
+            widget.setFixedWidth(72 if widget.optional else 56)
         self._grid.addWidget(caption, place // 2, place % 2 * 2)
         self._grid.addWidget(widget, place // 2, place % 2 * 2 + 1, Qt.AlignmentFlag.AlignLeft)
 
@@ -241,7 +250,7 @@ def _is_mixed(widget: Scalar) -> bool:
         return widget.isTristate()
     if isinstance(widget, Choice):
         return widget.currentIndex() < 0
-    return isinstance(widget, NumberField) and widget.placeholderText() == MIXED and not widget.text()
+    return widget.placeholderText() == MIXED and not widget.text()
 
 
 def _make(kind: type[Format], values: dict[str, Any]) -> Format:

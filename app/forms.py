@@ -6,6 +6,7 @@ A new pass or format needs no form of its own. What no editor knows is edited as
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, fields, is_dataclass
 from types import UnionType
@@ -14,6 +15,7 @@ from typing import Any, Union, get_args, get_origin
 from PySide6.QtCore import QStringListModel, Qt, Signal
 from PySide6.QtWidgets import QCompleter, QFrame, QGridLayout, QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
 
+from app.data_fields import DataField, data_editor, join
 from app.fields import Choice, Line, NumberField, Words, field_style, scalar, tokens
 from app.format_editor import FormatEditor
 from app.panels.heading import link
@@ -21,7 +23,7 @@ from model.codec import decode, encode, hints
 from model.errors import EspalierError, OptionsError
 from model.formats.base import Format
 from model.graph import Graph
-from passes.select import Select
+from passes.select import Select, types_in
 from passes.transform.quantize import PORTS
 
 BY: dict[str, str] = {
@@ -62,6 +64,8 @@ class SelectEditor(QWidget):
         self.by = Choice(tuple(BY), tuple(BY.values()))
         self.values = Words()
         self._known = _names(graph) if graph else {}
+        self._paths = _paths(graph) if graph else {}
+        self._ids: dict[str, str] = {}
         self._words = QStringListModel(self)
         self.values.setCompleter(_WordCompleter(self._words, self.values))
         row = QHBoxLayout(self)
@@ -78,21 +82,39 @@ class SelectEditor(QWidget):
         by = self.by.get()
         self.values.setVisible(by != "all")
         self.values.setPlaceholderText(HINTS.get(by, ""))
+        self.values.setToolTip(self.values.text().replace(", ", "\n"))
         self._words.setStringList(self._known.get(by, []))
 
     def get(self) -> Select:
         """The selection; raises OptionsError for an impossible pattern or an empty list."""
         by = self.by.get()
-        values = self.values.get() if by != "all" else ()
+        values: tuple[str, ...] = self.values.get() if by != "all" else ()
         if by != "all" and not values:
             raise OptionsError("The selection names nothing.", f"Write {HINTS[by]}, or choose all nodes.")
-        return Select(by, values)
+        return Select(by, tuple(self._ids.get(str(v), str(v)) for v in values) if by == "name" else values)
 
     def put(self, value: Select) -> None:
-        """Show a selection."""
+        """Show a selection; node ids stand there as the module paths that people know."""
         self.by.put(value.by)
-        self.values.put(value.values)
+        shown = [self._paths.get(v, v) for v in value.values] if value.by == "name" else list(value.values)
+        self._ids = {s: v for s, v in zip(shown, value.values, strict=True) if s != v}
+        self.values.put(shown)
+        self.values.setCursorPosition(0)
         self._adapt()
+
+
+class SelectRow(SelectEditor):
+    """A selection among several, with the manners of a form."""
+
+    changed = Signal()
+
+    def __init__(self, graph: Graph | None = None) -> None:
+        super().__init__(graph)
+        self.edited.connect(self.changed)
+
+    def value(self) -> Select:
+        """The selection; raises OptionsError."""
+        return self.get()
 
 
 class _WordCompleter(QCompleter):
@@ -117,7 +139,14 @@ def _names(graph: Graph) -> dict[str, list[str]]:
     paths = {n.target if n.call == "call_module" else n.module_path for n in graph} - {""}
     groups = {".".join(p.split(".")[:i]) for p in paths for i in range(1, p.count(".") + 2)}
     named = [*graph.nodes, *sorted(paths)]
-    return {"type": sorted({n.op for n in graph}), "name": named, "module": sorted(groups)}
+    return {"type": types_in(graph), "name": named, "module": sorted(groups)}
+
+
+def _paths(graph: Graph) -> dict[str, str]:
+    """Node id → module path, where that path names no other node."""
+    targets = Counter(n.target for n in graph if n.call == "call_module")
+    return {n.id: n.target for n in graph if n.call == "call_module" and targets[n.target] == 1 and n.target != n.id
+            and n.target not in graph.nodes}  # fmt: skip
 
 
 class PortFormats(QWidget):
@@ -152,19 +181,20 @@ class PortFormats(QWidget):
 
 
 class Rows(QWidget):
-    """tuple of dataclasses: a small form each, with Add and Remove."""
+    """tuple of dataclasses: a small form each, with Add and Remove; of selections a line each."""
 
     edited = Signal()
 
     def __init__(self, kind: type, graph: Graph | None = None) -> None:
         super().__init__()
         self._kind, self._graph = kind, graph
-        self.forms: list[Form] = []
+        self.forms: list[Form | SelectRow] = []
         self._column = QVBoxLayout(self)
         self._column.setContentsMargins(0, 0, 0, 0)
         self._column.setSpacing(8)
-        self._none = _caption(f"No {kind.__name__.lower()} yet.")
-        self._add = QPushButton(f"Add {kind.__name__.lower()}")
+        noun = "selection" if kind is Select else kind.__name__.lower()
+        self._none = _caption(f"No {noun} yet.")
+        self._add = QPushButton(f"Add {noun}")
         self._add.clicked.connect(self._added)
         self._column.addWidget(self._none)
         self._column.addWidget(self._add, 0, Qt.AlignmentFlag.AlignLeft)
@@ -180,8 +210,15 @@ class Rows(QWidget):
         for item in value:
             self._append(item)
 
-    def _append(self, item: Any = None) -> Form:
-        form = Form(self._kind, item, self._graph, inner=True)
+    def _form(self, item: Any) -> Form | SelectRow:
+        if self._kind is not Select:
+            return Form(self._kind, item, self._graph, inner=True)
+        row = SelectRow(self._graph)
+        row.put(item or Select("type", ("linear",)))
+        return row
+
+    def _append(self, item: Any = None) -> Form | SelectRow:
+        form = self._form(item)
         form.changed.connect(self.edited)
         card = QFrame()
         card.setProperty("card", True)
@@ -191,6 +228,9 @@ class Rows(QWidget):
         row.addWidget(link("Remove", lambda: self._removed(form)), 0, Qt.AlignmentFlag.AlignLeft)
         self.forms.append(form)
         self._column.insertWidget(self._column.count() - 1, card)
+        for field in form.findChildren(QWidget):
+            if field.focusPolicy() & Qt.FocusPolicy.TabFocus and field.window() is self.window():
+                QWidget.setTabOrder(field, self._add)
         self._none.hide()
         return form
 
@@ -198,11 +238,11 @@ class Rows(QWidget):
         self._append()
         self.edited.emit()
 
-    def _removed(self, form: Form) -> None:
+    def _removed(self, form: Form | SelectRow) -> None:
         self._drop(form)
         self.edited.emit()
 
-    def _drop(self, form: Form) -> None:
+    def _drop(self, form: Form | SelectRow) -> None:
         self.forms.remove(form)
         card = form.parentWidget()
         assert card is not None
@@ -236,7 +276,7 @@ class Nested(QWidget):
 
 def editor_for(kind: Any, metadata: Mapping[str, Any] | None = None, graph: Graph | None = None) -> Any:
     """The widget for a value of type `kind`."""
-    plain = scalar(kind, metadata)
+    plain = data_editor(metadata or {}) or scalar(kind, metadata)
     if plain is not None:
         return plain
     origin, inner = get_origin(kind), get_args(kind)
@@ -284,6 +324,7 @@ class Form(QWidget):
         for field in fields(options_type):
             if field.init:
                 self._add(field, known[field.name])
+        join(self.editors.values())
         if not self.editors:
             self._grid.addWidget(_caption("This pass has no options."), 0, 0, 1, 2)
         self._grid.addWidget(self.wrong, self._grid.rowCount(), 0, 1, 2)
@@ -307,7 +348,7 @@ class Form(QWidget):
         narrow = Qt.AlignmentFlag.AlignLeft if isinstance(editor, NumberField | Choice) else Qt.AlignmentFlag(0)
         if wide:
             self._grid.addWidget(editor, row + 1, 0, 1, 2)
-        elif help_text and not self._inner:
+        elif help_text and not self._inner and not isinstance(editor, DataField):
             self._grid.addWidget(_with_help(editor, help_text, narrow), row, 1)
         else:
             self._grid.addWidget(editor, row, 1, narrow)

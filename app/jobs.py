@@ -17,12 +17,17 @@ from multiprocessing.process import BaseProcess
 from passes.jobs import (
     TERMINAL,
     UNSENDABLE,
+    Done,
     Event,
     Failed,
+    Finish,
+    Found,
     Job,
     JobEvent,
     JobInfo,
     LogLine,
+    Metric,
+    PluginJob,
     Progress,
     Started,
     Stopped,
@@ -46,6 +51,7 @@ class Worker:
         self.pipe, theirs = context.Pipe()
         self.process: BaseProcess = context.Process(target=_entry, args=(theirs,), daemon=True, name="espalier-worker")
         self.process.start()
+        self.furnished = False
         theirs.close()
 
     def stop(self) -> None:
@@ -76,8 +82,10 @@ class JobRunner:
         self._wake = threading.Condition()
         self._current: JobInfo | None = None
         self._cancelled: set[int] = set()
+        self._enough: set[int] = set()
         self._closing = False
         self._worker: Worker | None = None
+        self._plugins: Job | None = None
         self._thread = threading.Thread(target=self._loop, name="espalier-jobs")
         self._thread.start()
 
@@ -105,6 +113,12 @@ class JobRunner:
             self._wake.notify()
         if waiting:
             self._tell(waiting, Stopped())
+
+    def stop_and_keep(self, number: int) -> None:
+        """Ask the running job to end soon with what it has; one that waits has nothing yet, and goes on waiting."""
+        with self._wake:
+            if self._current and self._current.id == number:
+                self._enough.add(number)
 
     def close(self) -> None:
         """Stop everything and wait for the thread and the process to end."""
@@ -150,7 +164,10 @@ class JobRunner:
 
     def _attempt(self, info: JobInfo) -> Event:
         worker = self._alive()
+        loads = isinstance(info.job, PluginJob)
         try:
+            if not loads and (event := self._furnish(info, worker)):
+                return event
             worker.pipe.send(info.job)
         except OSError:
             return worker.death()
@@ -159,19 +176,40 @@ class JobRunner:
             return Failed(
                 f"The job cannot be sent to the worker ({error}).", "Correct the plug-in that its options are of."
             )
-        return self._follow(info, worker)
+        event = self._follow(info, worker)
+        if loads:
+            self._plugins, worker.furnished = (info.job if isinstance(event, Done) else None), True
+        return event
 
-    def _follow(self, info: JobInfo, worker: Worker) -> Event:
+    def _furnish(self, info: JobInfo, worker: Worker) -> Event | None:
+        """Give the plug-ins to a worker that replaces a dead one; returns an event where it came to no good.
+
+        Plug-ins that fail here are not tried again: whatever hangs in them would hang every job.
+        """
+        if self._plugins is None or worker.furnished:
+            return None
+        worker.furnished = True
+        worker.pipe.send(self._plugins)
+        event = self._follow(info, worker, silent=True)
+        if isinstance(event, Done):
+            return None
+        self._plugins = None
+        return event
+
+    def _follow(self, info: JobInfo, worker: Worker, silent: bool = False) -> Event:
         asked: float | None = None
         while True:
             event = self._hear(worker)
             if isinstance(event, TERMINAL):
                 return event
-            if event is not None:
+            if event is not None and not silent:
                 self._tell(info, event)
             if (self._closing or info.id in self._cancelled) and asked is None:
                 asked = time.monotonic()
-                self._ask_to_stop(worker)
+                self._say(worker, None)
+            if info.id in self._enough:
+                self._enough.discard(info.id)
+                self._say(worker, Finish())
             if asked is not None and time.monotonic() - asked > (0 if self._closing else GRACE):
                 worker.stop()
                 return Stopped()
@@ -191,9 +229,10 @@ class JobRunner:
         return worker.death() if ready else None
 
     @staticmethod
-    def _ask_to_stop(worker: Worker) -> None:
+    def _say(worker: Worker, word: Finish | None) -> None:
+        """Tell the running job to end: None at once, Finish with what it has."""
         try:
-            worker.pipe.send(None)
+            worker.pipe.send(word)
         except OSError:
             return
 
@@ -205,6 +244,10 @@ class JobRunner:
                 info.progress = event
             case LogLine(text):
                 info.log.append(text)
+            case Metric(name, step, value):
+                info.metrics.setdefault(name, []).append((step, value))
+            case Found():
+                pass
             case _:
                 info.state, info.finished = type(event).__name__.lower(), time.monotonic()
         self._listener(JobEvent(info, event))

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from typing import Any
 
 from model.graph import Graph
-from model.project import Project, recipe_to_json
+from model.project import Project
 from model.recipe import Recipe
 from passes.analysis.evaluate import EvaluateOptions
-from passes.score import Score, static_score
-
-
-def _key(recipe: Recipe) -> str:
-    return json.dumps(recipe_to_json(Recipe(recipe.active)), sort_keys=True)
+from passes.replay import recipe_key
+from passes.score import Score, Scorer
 
 
 class Measures:
@@ -24,6 +20,7 @@ class Measures:
         self.options = EvaluateOptions()
         self._found: dict[str, tuple[float, float]] = {}
         self._static: dict[int, tuple[Graph, Score]] = {}
+        self._scorer = Scorer()
 
     def use(self, options: EvaluateOptions) -> None:
         """Measure on this data from now on; figures of other data are forgotten."""
@@ -33,29 +30,29 @@ class Measures:
 
     def known(self, recipe: Recipe) -> bool:
         """Whether a recipe has been measured on the data in use."""
-        return _key(recipe) in self._found
+        return recipe_key(recipe) in self._found
 
     def put(self, recipe: Recipe, options: EvaluateOptions, summary: dict[str, Any]) -> None:
         """Keep what an evaluation found, unless other data is in use by now."""
         if options == self.options:
-            self._found[_key(recipe)] = (summary["accuracy"], summary["loss"])
+            self._found[recipe_key(recipe)] = (summary["accuracy"], summary["loss"])
 
     def score(self, graph: Graph, recipe: Recipe) -> Score:
         """Static score of `graph` with what was measured of `recipe`."""
         static = self._static_score(graph)
-        found = self._found.get(_key(recipe))
+        found = self._found.get(recipe_key(recipe))
         return static.measured(*found) if found else static
 
     def _static_score(self, graph: Graph) -> Score:
         held = self._static.get(id(graph))
         if held is None or held[0] is not graph:
             self._static = {k: v for k, v in list(self._static.items())[-20:]}
-            held = self._static[id(graph)] = (graph, static_score(graph))
+            held = self._static[id(graph)] = (graph, self._scorer.score(graph))
         return held[1]
 
     def to_json(self, recipe: Recipe) -> dict[str, Any]:
         """{"scores": …} for the project file: baseline and present recipe."""
-        kept = {k: self._found.get(_key(r)) for k, r in (("baseline", Recipe()), ("present", recipe))}
+        kept = {k: self._found.get(recipe_key(r)) for k, r in (("baseline", Recipe()), ("present", recipe))}
         found = {k: list(v) for k, v in kept.items() if v}
         return {"scores": {"options": asdict(self.options), **found}} if found else {}
 
@@ -69,6 +66,6 @@ class Measures:
             for name, recipe in (("baseline", Recipe()), ("present", project.recipe)):
                 if name in held:
                     accuracy, loss = held[name]
-                    self._found[_key(recipe)] = (float(accuracy), float(loss))
+                    self._found[recipe_key(recipe)] = (float(accuracy), float(loss))
         except (KeyError, TypeError, ValueError):
             self._found.clear()

@@ -6,16 +6,46 @@ from collections.abc import Callable
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
+from PySide6.QtWidgets import QMenu
+
 from app.panels.options import OptionsWindow, make_form
+from model.errors import OptionsError
 from model.ops import category
+from model.recipe import Step
 from model.registry import PASSES
 from passes.base import NoOptions, PassSpec
+from passes.offered import kept, typed
 from passes.select import Select
 
 if TYPE_CHECKING:
     from app.window import Window
+    from passes.jobs import JobInfo
 
 BY_HAND = 200  # more selected nodes than this are named by type instead
+# The Model menu: section → passes in the order in which they are usually run. What is not named here comes last.
+SECTIONS: dict[str, tuple[str, ...]] = {
+    "Quantise": ("quantize",),
+    "Calibrate": ("calibrate", "learn_scales"),
+    "Recover": ("mse_clip", "smoothquant", "gptq", "bias_correction"),
+    "Train": ("finetune",),
+    "Prune": ("prune",),
+    "Simplify": ("remove_dropout", "fold_batch_norm", "decompose_attention"),
+}
+OTHER = "Other"
+TOLD = ("Calibrate", "Recover", "Train", OTHER)  # sections whose passes' reports are shown as a table
+
+
+def sections() -> dict[str, list[PassSpec]]:
+    """The transforms of the program itself by section of the Model menu."""
+    found = {n: s for n, s in PASSES.items() if s.kind == "transform"}
+    named = {n: title for title, names in SECTIONS.items() for n in names}
+    listed = {title: [found[n] for n in names if n in found] for title, names in SECTIONS.items()}
+    return listed | {OTHER: [s for n, s in found.items() if n not in named]}
+
+
+def section_of(name: str) -> str:
+    """The section of the Model menu that a pass belongs to."""
+    return next((title for title, names in SECTIONS.items() if name in names), OTHER)
 
 
 def has_dropout(window: Window) -> bool:
@@ -24,9 +54,40 @@ def has_dropout(window: Window) -> bool:
     return document is not None and any(n.op == "dropout" for n in document.graph)
 
 
-def run(window: Window, name: str) -> None:
-    """Run a pass that needs no options."""
-    window.session.run_pass(name, PASSES.get(name).options())
+def run_plugin(window: Window, name: str) -> None:
+    """Run a plug-in's pass, after asking for its options if it has any; an analysis makes a table."""
+    spec: PassSpec = PASSES.get(name)
+
+    def go(options: Any) -> None:
+        if spec.kind == "analysis":
+            window.show_dock("tables")
+            window.docks.tables.wait_for(name)
+        window.session.run_pass(name, options)
+
+    options = default_options(window, spec)
+    if fields(options):
+        show_options(window, spec, options, go, "Run" if spec.kind == "analysis" else "Apply")
+    else:
+        go(options)
+
+
+def fill_plugins(window: Window, menu: QMenu) -> None:
+    """List the passes of plug-ins."""
+    menu.clear()
+    held = window.session.document is not None
+    for spec in window.plugins.specs:
+        action = menu.addAction(spec.title.replace("&", "&&"), lambda n=spec.name: run_plugin(window, n))
+        action.setToolTip(spec.doc.split("\n")[0])
+        action.setEnabled(held)
+    if not window.plugins.specs:
+        menu.addAction("No plug-in with a pass is loaded").setEnabled(False)
+
+
+def show_plugins(window: Window) -> None:
+    """Show the list of plug-ins."""
+    from app.panels.plugins import PluginsWindow
+
+    PluginsWindow(window).show()
 
 
 def select_all(window: Window) -> None:
@@ -45,60 +106,124 @@ def select_alike(window: Window) -> None:
 
 def default_select(window: Window) -> Select:
     """The selected nodes, or all linear and convolution layers that the graph has."""
-    chosen, document = window.session.selection, window.session.document
-    if 0 < len(chosen) <= BY_HAND:
-        return Select("name", chosen)
+    if chosen := selected(window):
+        return chosen
+    document = window.session.document
     ops = {n.op for n in document.graph if category(n) == "linear" and "weight" in n.weights} if document else set()
     return Select("type", tuple(sorted(ops)) or ("linear",))
 
 
+def selected(window: Window) -> Select | None:
+    """The selected nodes; None where there are none, or too many to name."""
+    chosen = window.session.selection
+    return Select("name", chosen) if 0 < len(chosen) <= BY_HAND else None
+
+
 def default_options(window: Window, spec: PassSpec) -> Any:
-    """A pass's options as its form first shows them."""
+    """A pass's options as its form first shows them: for the selected nodes, on the data of the source."""
     from model.formats.integer import Integer
+    from passes.transform.prune import PruneOptions
     from passes.transform.quantize import QuantizeOptions, Rule
 
-    select = default_select(window)
     if spec.options is QuantizeOptions:
         fmt = Integer(8, 4)
-        return QuantizeOptions((Rule(select, {"data_in": fmt, "weight": fmt, "bias": fmt}),))
+        return QuantizeOptions((Rule(default_select(window), {"data_in": fmt, "weight": fmt, "bias": fmt}),))
     options = spec.options()
-    if "select" in {f.name for f in fields(options)}:
-        return replace(options, select=select)
+    names = {f.name for f in fields(options)}
+    chosen = default_select(window) if spec.options is PruneOptions else selected(window)
+    if "select" in names and chosen:
+        options = replace(options, select=chosen)
+    document = window.session.document
+    if "data" in names and document and document.project.source.data:
+        options = replace(options, data=document.project.source.data)
     return options
 
 
 def show_options(
-    window: Window, spec: PassSpec, options: Any, apply: Callable[[Any], object], verb: str = "Apply"
+    window: Window,
+    spec: PassSpec,
+    options: Any,
+    apply: Callable[[Any], object],
+    verb: str = "Apply",
+    about: object = None,
 ) -> None:
-    """Show the form of a pass's options beside the work."""
+    """Show the form of a pass's options beside the work: one form for one pass, or for one step (`about`)."""
+    subject = (spec.name, about)
+    held = next((p for p in window.findChildren(OptionsWindow) if p.subject == subject and not p.isHidden()), None)
+    if held:
+        held.offer(options)
+        return
     form = make_form(options, window.session)
-    OptionsWindow(window, window.session, spec, form, verb, apply).show()
+    OptionsWindow(window, window.session, spec, form, verb, apply, subject).show()
 
 
 def ask(window: Window, name: str) -> None:
-    """Show a pass's options; Apply appends the step."""
+    """Show a pass's options, if it has any; Apply appends the step, and its report is shown when it is done."""
     spec: PassSpec = PASSES.get(name)
-    show_options(window, spec, default_options(window, spec), lambda o: window.session.run_pass(name, o))
+
+    def go(options: Any) -> None:
+        if section_of(name) in TOLD:
+            window.docks.tables.expect(name)
+        window.session.run_pass(name, options)
+
+    if spec.options is NoOptions:
+        go(spec.options())
+    else:
+        show_options(window, spec, default_options(window, spec), go)
 
 
 def edit_step(window: Window, index: int) -> None:
     """Show the options of a step that was done; Apply replaces them."""
     document = window.session.document
     step = document.recipe.steps[index] if document else None
-    if step is None or step.pass_name not in PASSES:
+    if step is None:
+        return
+    if step.pass_name not in PASSES:
+        text = f"The pass {step.pass_name} is not available, so its options cannot be edited."
+        window.banner.tell(text, "Add its plug-in under Model → Plug-ins…, or switch the step off.")
         return
     spec: PassSpec = PASSES.get(step.pass_name)
     if spec.options is NoOptions:
         window.banner.tell(f"{spec.title} has no options.", "Switch it off, move it or remove it in the recipe.")
         return
-    show_options(window, spec, step.options, lambda o: window.session.set_step(index, replace(step, options=o)))
+    try:
+        options = typed(step.pass_name, step.options)
+    except OptionsError as error:  # the plug-in has other options by now
+        window.banner.error(error)
+        options = spec.options()
+    show_options(window, spec, options, lambda o: _replace_step(window, step, kept(o)), about=step)
+
+
+def _replace_step(window: Window, step: Step, options: Any) -> None:
+    """Give a step other options, wherever it stands by now; raises OptionsError when it has gone."""
+    places = [i for i, s in enumerate(window.session.recipe.steps) if s is step]
+    if not places:
+        raise OptionsError("This step has been changed or removed meanwhile.", "Close the form and open it again.")
+    window.session.set_step(places[0], replace(step, options=options))
 
 
 def report(window: Window, name: str) -> None:
-    """Make a report and bring the tables up."""
+    """Make a report and bring the tables up; on the data of the source where it can use some."""
+    make_report(window, name, default_options(window, PASSES.get(name)))
+
+
+def make_report(window: Window, name: str, options: Any) -> None:
+    """Make a report with these options and bring the tables up."""
     window.show_dock("tables")
     window.docks.tables.wait_for(name)
-    run(window, name)
+    window.session.run_pass(name, options)
+
+
+def show_step_report(window: Window, name: str) -> None:
+    """Bring the table of a step that was asked for to the front; of a training its plots stay there."""
+    if section_of(name) != "Train":
+        window.show_dock("tables")
+
+
+def report_on(window: Window, name: str) -> None:
+    """Ask for a report's options, such as its data, then make it."""
+    spec: PassSpec = PASSES.get(name)
+    show_options(window, spec, default_options(window, spec), lambda o: make_report(window, name, o), "Run")
 
 
 def evaluate(window: Window) -> None:
@@ -116,7 +241,13 @@ def evaluate_on(window: Window) -> None:
     document = window.session.document
     data = document.project.source.data if document else None
     options = replace(spec.options(), data=data or "")
-    show_options(window, spec, options, lambda o: window.session.evaluate(options=o), "Evaluate")
+
+    def measure(wish: Any) -> None:
+        if not wish.data:
+            raise OptionsError("There is no data to measure on.", "Choose a file or folder, or name a demo.")
+        window.session.evaluate(options=wish)
+
+    show_options(window, spec, options, measure, "Evaluate")
 
 
 def toggle_live(window: Window) -> None:
@@ -124,8 +255,25 @@ def toggle_live(window: Window) -> None:
     window.live.enabled = not window.live.enabled
 
 
-def cancel(window: Window) -> None:
+def stop(window: Window) -> None:
     """Stop the job that runs."""
-    running = [j for j in window.session.jobs if j.state == "running"]
-    if running:
-        window.session.cancel(running[0].id)
+    if running := _running(window):
+        window.session.cancel(running.id)
+
+
+def stop_and_keep(window: Window) -> None:
+    """End the training that runs, and keep the best weights so far."""
+    if running := _running(window):
+        window.session.stop_and_keep(running.id)
+
+
+def can_stop_and_keep(window: Window) -> bool:
+    """Whether the job that runs has something to keep."""
+    from app.panels.jobs import can_keep
+
+    running = _running(window)
+    return running is not None and can_keep(running)
+
+
+def _running(window: Window) -> JobInfo | None:
+    return next((j for j in window.session.jobs if j.state == "running"), None)

@@ -7,12 +7,13 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from typing import Any
 
-from PySide6.QtCore import QObject, QThreadPool, Signal
+from PySide6.QtCore import QObject, QThreadPool, QTimer, Signal
 
 from app.weight_figures import Stop, Stopped
 from model.errors import EspalierError
 
 KEPT = 256
+PAUSE = 20  # milliseconds; the edit that asks is drawn first, for the work would hold the interpreter meanwhile
 Work = Callable[[Stop], Any]
 
 
@@ -42,6 +43,8 @@ class Previews(QObject):
         self._waiting: OrderedDict[str, _Wish] = OrderedDict()
         self._wishes: dict[str, _Wish] = {}
         self._busy = False
+        self._pause = QTimer(self, singleShot=True, interval=PAUSE)
+        self._pause.timeout.connect(lambda: QThreadPool.globalInstance().start(self._run))
         self._done.connect(self._arrived)
 
     def ask(self, slot: str, key: Hashable, work: Work) -> Any | None:
@@ -59,7 +62,7 @@ class Previews(QObject):
             if self._busy:
                 return None
             self._busy = True
-        QThreadPool.globalInstance().start(self._run)
+        self._pause.start()
         return None
 
     def forget(self, slot: str) -> None:

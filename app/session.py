@@ -13,64 +13,59 @@ from typing import Any
 from PySide6.QtCore import QObject, Signal
 
 from app.edits import Edits, Wish
+from app.job_queue import JobQueue
 from app.jobs import JobRunner
 from app.measures import Measures
+from app.panels.step_words import title as step_title
+from app.words import percent
 from model.check import Problem
 from model.document import Change, Document
-from model.errors import JobError, ProjectError
+from model.errors import ProjectError
 from model.formats.base import Format
 from model.project import Project, keys_of
 from model.recipe import Recipe, Step
 from model.registry import PASSES
 from model.weights import WeightStore
 from passes.analysis.evaluate import EvaluateOptions
-from passes.base import PassSpec, Report, is_instant
+from passes.base import Report, is_instant
 from passes.edits import with_format, with_sparsity
 from passes.jobs import (
-    TERMINAL,
     AnalyseJob,
-    Done,
     ExportJob,
-    Failed,
-    Job,
-    JobEvent,
     JobInfo,
     Locations,
     OpenJob,
     OpenResult,
+    PluginJob,
     ReplayJob,
     SaveJob,
 )
+from passes.offered import kept
 from passes.score import Score
 
+STAYING = (OpenJob, PluginJob)  # jobs that are not of a document
 
-class Session(QObject):
-    """Owns Document and JobRunner; every widget reads and changes the project through it."""
+
+class Session(JobQueue):
+    """Owns the document and its jobs; every widget reads and changes the project through it."""
 
     opened = Signal()
     changed = Signal(object)
     saved = Signal()
     selection_changed = Signal(tuple)
     score_changed = Signal()
-    job_event = Signal(object)
-    problem = Signal(object)
     report_ready = Signal(object)
-    _arrived = Signal(object)
 
     def __init__(self, parent: QObject | None = None) -> None:
-        super().__init__(parent)
+        super().__init__(JobRunner, parent)
         self.document: Document | None = None
         self.problems: tuple[Problem, ...] = ()
         self.selection: tuple[str, ...] = ()
-        self.jobs: list[JobInfo] = []
         self.view_provider: Callable[[], dict[str, Any]] = dict
         self._measures = Measures()
         self._edits = Edits(self)
-        self._on_done: dict[int, Callable[[Any], None]] = {}
         self._folders: list[Path] = []
         self._shut = False
-        self._arrived.connect(self._on_event)
-        self._runner = JobRunner(self._arrived.emit)
 
     # -- opening and closing
 
@@ -90,6 +85,7 @@ class Session(QObject):
         self.document.listeners.append(self._on_change)
         self.problems = result.problems
         self._measures.restore(result.project)
+        self.forget_results()
         self.opened.emit()
         self.score_changed.emit()
 
@@ -99,24 +95,21 @@ class Session(QObject):
         self.opened.emit()
 
     def _drop_document(self) -> None:
-        for job in list(self.jobs):
-            if not isinstance(job.job, OpenJob):
-                self.cancel(job.id)
+        for job in [j for j in self.jobs if not isinstance(j.job, STAYING)]:
+            self.cancel(job.id)
         # Whatever of this document still runs has nobody left to tell.
-        self._on_done = {j.id: self._on_done[j.id] for j in self.jobs if isinstance(j.job, OpenJob)}
+        self._on_done = {j.id: self._on_done[j.id] for j in self.jobs if isinstance(j.job, STAYING)}
         self.document, self.problems = None, ()
         self._edits, self._measures = Edits(self), Measures()
         self.select(())
 
     def shutdown(self) -> None:
         """End the worker and remove working folders."""
-        if self._shut:
-            return
-        self._shut = True
-        self._arrived.disconnect(self._on_event)
-        self._runner.close()
-        for folder in self._folders:
-            shutil.rmtree(folder, ignore_errors=True)
+        if not self._shut:
+            self._shut = True
+            self.end_jobs()
+            for folder in self._folders:
+                shutil.rmtree(folder, ignore_errors=True)
 
     # -- saving
 
@@ -129,35 +122,37 @@ class Session(QObject):
     def save_as(self, path: Path, *, copy: bool = False) -> None:
         """Save to `path` in the worker; a copy leaves the document's own path and state alone."""
         document, path = self.open_document, path.resolve()
-        state, project = document.present, self._snapshot()
-        job = SaveJob(project, document.store.places(), path, document.store.folder, copy=copy)
+        state, store = document.present, document.store
+        job = SaveJob(self._snapshot(), store.places(), path, store.folder, copy=copy)
 
         def done(found: Locations) -> None:
-            if self.document is document and not copy:
-                document.store.forget_file(path, {})
-                document.store.add(found)
+            if not copy and self.document is document:
+                store.forget_file(path, {})
+                store.add(found)
                 document.saved(path, state)
                 self.saved.emit()
 
         self.submit(f"Save {path.name}", job, done)
 
-    def export(self, form: str, path: Path) -> None:
-        """Hand the result on as safetensors, recipe or script."""
+    def export(self, form: str, path: Path, done: Callable[[Any], None]) -> None:
+        """Hand the result on in a form of passes.export; `done` gets what was Exported."""
         document, project = self.open_document, self._snapshot()
-        locations = document.store.locate(keys_of(project.base, project.graph))
-        job = ExportJob(project, locations, path, form, document.store.folder)
-        self.submit(f"Export {path.name}", job, lambda _: None)
+        places = document.store.locate(keys_of(project.base, project.graph))
+        job = ExportJob(project, places, path, form, document.store.folder)
+        self.submit(f"Export {path.name}", job, done)
 
     def _snapshot(self) -> Project:
-        project = replace(self.open_document.snapshot(), view=self.view_provider())
+        document = self.open_document
+        kept = self._edits.milestones(document)
+        project = replace(document.snapshot(), view=self.view_provider(), milestones=kept)
         return replace(project, reports={**project.reports, **self._measures.to_json(project.recipe)})
 
     @property
     def open_document(self) -> Document:
         """The document; raises ProjectError when none is open."""
-        if self.document is None:
-            raise ProjectError("No model is open.", "Open one first.")
-        return self.document
+        if self.document:
+            return self.document
+        raise ProjectError("No model is open.", "Open one first.")
 
     # -- editing
 
@@ -186,11 +181,11 @@ class Session(QObject):
 
     def run_pass(self, name: str, options: Any) -> None:
         """Append a step of a transform, or run an analysis and emit its report."""
-        spec: PassSpec = PASSES.get(name)
+        spec, step = PASSES.get(name), Step(name, kept(options))
         if spec.kind == "analysis":
-            self._analyse(spec.title, Step(name, options), self.report_ready.emit)
+            self._analyse(spec.title, step, self.report_ready.emit)
         else:
-            self.set_recipe(self.recipe.append(Step(name, options)), spec.title)
+            self.set_recipe(self.recipe.append(step), spec.title)
 
     def set_format(self, ids: Sequence[str], port: str, fmt: Format | None) -> None:
         """Give a port of nodes a format by hand; edits in a row of the same ports are one undo step."""
@@ -200,28 +195,32 @@ class Session(QObject):
     def set_sparsity(self, ids: Sequence[str], ratio: float, method: str = "l1", scope: str = "local") -> None:
         """Prune the weights of nodes by hand."""
         recipe = with_sparsity(self.recipe, tuple(ids), ratio, method, scope)
-        self.set_recipe(recipe, f"Prune {ratio:.0%}", ("prune", tuple(ids)))
+        self.set_recipe(recipe, f"Prune {percent(ratio, 0)}", ("prune", tuple(ids)))
 
     def set_step(self, index: int, step: Step) -> None:
         """Replace a step."""
-        self.set_recipe(self.recipe.set(index, step), f"Edit {step.pass_name}")
+        self.set_recipe(self.recipe.set(index, step), f"Edit {step_title(step)}")
 
     def remove_step(self, index: int) -> None:
         """Remove a step."""
-        self.set_recipe(self.recipe.remove(index), f"Remove {self.recipe.steps[index].pass_name}")
+        self.set_recipe(self.recipe.remove(index), f"Remove {step_title(self.recipe.steps[index])}")
 
     def move_step(self, index: int, to: int) -> None:
         """Move a step to place `to`."""
-        self.set_recipe(self.recipe.move(index, to), f"Move {self.recipe.steps[index].pass_name}")
+        self.set_recipe(self.recipe.move(index, to), f"Move {step_title(self.recipe.steps[index])}")
 
     def enable_step(self, index: int, enabled: bool) -> None:
         """Switch a step on or off."""
         verb = "Enable" if enabled else "Disable"
-        self.set_recipe(self.recipe.enable(index, enabled), f"{verb} {self.recipe.steps[index].pass_name}")
+        self.set_recipe(self.recipe.enable(index, enabled), f"{verb} {step_title(self.recipe.steps[index])}")
 
     def set_recipe(self, recipe: Recipe, label: str, merge_key: object = None) -> None:
         """Make `recipe` the recipe: at once where no worker is needed, else as a job."""
         self._edits.wish(Wish(label, recipe, merge_key))
+
+    def forget_results(self) -> None:
+        """Let steps run anew when they are next needed, because a plug-in changed; what is shown stays."""
+        self._edits.restart(self.document)
 
     def step_reports(self) -> tuple[Report | None, ...]:
         """The report of each active step, None where it is not known in this session."""
@@ -244,12 +243,10 @@ class Session(QObject):
         """The score of the model as it was opened."""
         return self._measures.score(self.document.project.base, Recipe()) if self.document else Score()
 
-    def evaluate(
-        self, data: str | None = None, limit: int | None = None, options: EvaluateOptions | None = None
-    ) -> None:
+    def evaluate(self, options: EvaluateOptions | None = None) -> None:
         """Measure the present graph, and the baseline where that has not been done on the same data."""
         document = self.open_document
-        wish = options or EvaluateOptions(data=data or document.project.source.data or "", limit=limit or 0)
+        wish = options or EvaluateOptions(data=document.project.source.data or "")
         self._measures.use(wish)
         todo = [("Evaluate", document.recipe, document.graph)]
         if document.recipe.active and not self._measures.known(Recipe()):
@@ -263,34 +260,10 @@ class Session(QObject):
 
     def _analyse(self, title: str, step: Step, done: Callable[[Report], None], graph: Any = None) -> None:
         document, source = self.open_document, self.open_document.project.source
-        graph = document.graph if graph is None else graph
-        locations = document.store.locate(keys_of(graph))
+        locations = document.store.locate(keys_of(graph := document.graph if graph is None else graph))
         job = AnalyseJob(graph, step, locations, document.store.folder, source.spec, source.tokenizer)
         self.submit(title, job, done, urgent=is_instant(step))
 
-    # -- jobs
-
-    def cancel(self, number: int) -> None:
-        """Stop a job."""
-        self._runner.cancel(number)
-
-    def submit(self, title: str, job: Job, done: Callable[[Any], None], *, urgent: bool = False) -> None:
-        """Queue a job; `done` gets its result, unless the document has gone by then."""
-        info = self._runner.submit(title, job, urgent=urgent)
-        self._on_done[info.id] = done
-        self.jobs.append(info)
-
-    def _on_event(self, heard: JobEvent) -> None:
-        if isinstance(heard.event, TERMINAL):
-            self._finish(heard)
-        self.job_event.emit(heard)
-
-    def _finish(self, heard: JobEvent) -> None:
-        done = self._on_done.pop(heard.job.id, None)
-        self.jobs = [j for j in self.jobs if j.id != heard.job.id]
-        if isinstance(heard.event, Done) and done:
-            done(heard.event.result)
-        elif isinstance(heard.event, Failed):
-            self.problem.emit(JobError(heard.event.message, heard.event.hint, heard.event.node))
-        if isinstance(heard.job.job, ReplayJob) and done:
+    def _ended(self, job: JobInfo) -> None:
+        if isinstance(job.job, ReplayJob):
             self._edits.next()

@@ -1,7 +1,9 @@
-"""What the window remembers between runs: recent files, theme, layout, plug-in folder. Only here is QSettings used."""
+"""What the window remembers between runs: recent files, theme, layout, plug-ins. Only here is QSettings used."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterable
 from pathlib import Path
 
 from PySide6.QtCore import QByteArray, QSettings, QStandardPaths
@@ -49,14 +51,14 @@ class Settings:
         self._store.setValue("recent", [r for r in self.recent if r != spec])
 
     @property
-    def plugin_folder(self) -> str:
-        """Where the user's own passes and formats lie; empty when there is none."""
-        return self._text("plugin_folder")
+    def plugins(self) -> tuple[str, ...]:
+        """Files and folders with the user's own passes and formats."""
+        return tuple(p for p in self._text("plugins").split(os.pathsep) if p)
 
-    @plugin_folder.setter
-    def plugin_folder(self, value: str) -> None:
-        """Keep the choice."""
-        self._store.setValue("plugin_folder", value)
+    @plugins.setter
+    def plugins(self, value: Iterable[str]) -> None:
+        """Keep the choice as one text, which the command line reads too."""
+        self._store.setValue("plugins", os.pathsep.join(dict.fromkeys(value)))
 
     @property
     def last_folder(self) -> str:

@@ -12,13 +12,15 @@ from PySide6.QtWidgets import QApplication
 
 from app.theme import BODY, DARK, LIGHT, PALETTES, Palette, mix
 
-SHEET = Path(__file__).resolve().parents[1] / "resources" / "style.qss"
+RESOURCES = Path(__file__).resolve().parents[1] / "resources"
+SHEET = RESOURCES / "style.qss"
 FADE = 0.45  # how far a disabled word fades into its ground
 
 
 def sheet(palette: Palette) -> str:
     """The style sheet of one theme."""
-    tokens = {**asdict(palette), "faint": blend(palette.muted, palette.panel, FADE)}
+    icons = (RESOURCES / "icons").as_posix()
+    tokens = {**asdict(palette), "faint": blend(palette.muted, palette.panel, FADE), "icons": icons}
     return Template(SHEET.read_text(encoding="utf-8")).substitute(tokens)
 
 

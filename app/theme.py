@@ -46,6 +46,7 @@ class Palette:
     group: str
     node: str
     line: str
+    control: str
     text: str
     muted: str
     accent: str
@@ -83,6 +84,7 @@ LIGHT = Palette(
     group="#EEF1F5",
     node="#FFFFFF",
     line="#DDE1E6",
+    control="#B3BBC6",
     text="#1C2127",
     muted="#5F6B7A",
     accent="#0A66C2",
@@ -102,6 +104,7 @@ DARK = Palette(
     group="#1B1F24",
     node="#272C33",
     line="#343A42",
+    control="#555F6B",
     text="#E6E9ED",
     muted="#9AA5B1",
     accent="#5AA9F5",

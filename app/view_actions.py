@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import PySide6
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QKeySequence
-from PySide6.QtWidgets import QDialog, QLabel, QVBoxLayout
+from PySide6.QtWidgets import QApplication, QDialog, QLabel, QVBoxLayout
 
 from app.errors import open_file
 from app.panels.heading import muted
@@ -19,6 +19,11 @@ if TYPE_CHECKING:
     from app.window import Window
 
 KEYS = (
+    ("Inspector", "Next, last field", "Tab, Shift+Tab"),
+    ("Inspector", "Step a number, by ten", "Up, Down; PgUp, PgDown"),
+    ("Inspector", "Back to the graph", "Esc"),
+    ("Forms", "Apply", "Return"),
+    ("Forms", "Close without applying", "Esc"),
     ("Recipe", "Edit the chosen step", "Return"),
     ("Recipe", "Switch the chosen step on or off", "Space"),
     ("Recipe", "Move the chosen step", "Alt+Up, Alt+Down"),
@@ -33,9 +38,25 @@ def reveal(window: Window) -> None:
     window.canvas.reveal(window.session.selection[0])
 
 
+def next_panel(window: Window) -> None:
+    """Put the keyboard into the next part of the window: graph, then each panel that shows."""
+    docks, here = window.docks, QApplication.focusWidget()
+    shown = [n for n, d in docks.docks.items() if d.isVisible() and not d.visibleRegion().isEmpty()]
+    at = next((i for i, n in enumerate(shown) if here and docks.docks[n].isAncestorOf(here)), -1)
+    if at + 1 < len(shown):
+        docks.enter(shown[at + 1])
+    else:
+        window.canvas.setFocus()
+
+
 def toggle_across(window: Window) -> None:
     """Let the graph flow across or down."""
     window.canvas.set_horizontal(not window.canvas.horizontal)
+
+
+def toggle_casts(window: Window) -> None:
+    """Show or hide where formats change along the edges."""
+    window.canvas.set_show_casts(not window.canvas.show_casts)
 
 
 def colour(window: Window, mode: str) -> None:
@@ -73,6 +94,11 @@ def shortcuts(window: Window) -> None:
     rows += [{"where": where, "what": what, "key": key} for where, what, key in KEYS]
     keys = Table()
     keys.show_rows(rows)
+    keys.horizontalHeader().setStretchLastSection(True)
+    keys.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+    wide = sum(keys.columnWidth(i) for i in range(keys.model().columnCount())) + 70
+    high = (len(rows) + 1) * keys.verticalHeader().defaultSectionSize() + 60
+    page.resize(wide, min(high, window.height() - 40))
     box.addWidget(keys)
     page.show()
 

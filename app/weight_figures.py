@@ -13,17 +13,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from app.block_grid import middle_grid, seen_as
 from model.errors import EspalierError
 from model.formats.base import Format
+from model.views import View
 from model.weights import Tensor
+from passes.observed.shifts import least_error
 
 Floats = NDArray[np.float32]
+Part = tuple[Floats, NDArray[np.bool_] | None]
 Stop = Callable[[], bool]
 CHUNK = 1 << 19  # a multiple of 8: chunks of packed masks begin at whole bytes
 BINS = 65
 SAMPLE = 1 << 16
 GRID_MOST = 4096
-ELEMENTWISE = ("integer", "minifloat_ieee", "minifloat_denorm", "log")
 
 
 class Stopped(Exception):
@@ -37,7 +40,10 @@ def never() -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
-    """Counts over equal bins from `low` to `high`: of what stays, and of what the mask removes."""
+    """Counts over equal bins from `low` to `high`: of what stays, and of what the mask removes.
+
+    `pruning_sqnr`: Σx² of all over Σx² of the removed, in dB; None without a mask.
+    """
 
     low: float
     high: float
@@ -46,6 +52,7 @@ class Histogram:
     elements: int
     least: float
     most: float
+    pruning_sqnr: float | None = None
 
     @property
     def edges(self) -> NDArray[np.float64]:
@@ -57,11 +64,14 @@ class Histogram:
 class Loss:
     """What a format does to a tensor. `sqnr` is inf without any error, None when all of the signal is noise.
 
-    `grid` holds the representable values within the tensor's range, where one grid serves all elements;
-    `low` and `high` are its ends; `best` is the same format with the frac_width that loses least.
+    `sqnr` is against the tensor as pruned, in dB; `whole_sqnr` against the tensor before pruning, None where it is not.
+    `grid` holds the representable values within the tensor's range, `low` and `high` its ends; where the scales follow
+    the data it has none, and is that of `unit`: the block or row in the middle, in words. `best` is the same format
+    with the frac_width or exponent_bias that loses least.
     """
 
     sqnr: float | None = None
+    whole_sqnr: float | None = None
     saturated: float = 0.0
     zeros: float = 0.0
     low: float | None = None
@@ -69,6 +79,7 @@ class Loss:
     grid: NDArray[np.float64] | None = None
     best: Format | None = None
     best_sqnr: float | None = None
+    unit: str = ""
     reason: str = ""
 
 
@@ -82,6 +93,7 @@ def histogram(tensor: Tensor, mask: NDArray[np.uint8] | None, stop: Stop = never
             least, most = min(least, float(x.min())), max(most, float(x.max()))
     low, high = _span(least, most)
     kept, pruned = np.zeros(BINS, np.int64), np.zeros(BINS, np.int64)
+    signal = removed = 0.0
     for x, keep in _chunks(tensor, mask, stop):
         fine = np.isfinite(x)
         place = ((x[fine] - np.float32(low)) * np.float32(BINS / (high - low))).astype(np.int32)
@@ -90,9 +102,12 @@ def histogram(tensor: Tensor, mask: NDArray[np.uint8] | None, stop: Stop = never
             kept += np.bincount(place, minlength=BINS)
         else:
             chosen = keep[fine]
+            signal += _energy(x[fine])
+            removed += _energy(x[fine][~chosen])
             kept += np.bincount(place[chosen], minlength=BINS)
             pruned += np.bincount(place[~chosen], minlength=BINS)
-    return Histogram(low, high, kept, pruned, count, least if count else 0.0, most if count else 0.0)
+    lost = None if mask is None else decibels(signal, removed)
+    return Histogram(low, high, kept, pruned, count, least if count else 0.0, most if count else 0.0, lost)
 
 
 def _span(least: float, most: float) -> tuple[float, float]:
@@ -106,12 +121,13 @@ def _span(least: float, most: float) -> tuple[float, float]:
     return least - room, most + room
 
 
-def loss(fmt: Format, tensor: Tensor, mask: NDArray[np.uint8] | None, stop: Stop = never) -> Loss:
-    """Error of `fmt` on the masked tensor; `reason` says in words why there is none to show."""
+def loss(
+    fmt: Format, tensor: Tensor, mask: NDArray[np.uint8] | None, stop: Stop = never, view: View | None = None
+) -> Loss:
+    """Error of `fmt` on the masked tensor, in the view of its port; `reason` says in words why there is none."""
     try:
         with np.errstate(all="ignore"):
-            ends = _ends(fmt)
-            found = _sums(fmt, tensor, mask, ends, stop)
+            found = _sums(fmt, _chunks(tensor, mask, stop, fmt.rowwise), view)
             return _with_best(found, fmt, tensor, mask)
     except EspalierError as error:
         return Loss(reason=str(error))
@@ -119,38 +135,66 @@ def loss(fmt: Format, tensor: Tensor, mask: NDArray[np.uint8] | None, stop: Stop
         return Loss(reason=f"The error of {fmt.label} is not measured here; the report of quantisation errors has it.")
 
 
-def _sums(
-    fmt: Format, tensor: Tensor, mask: NDArray[np.uint8] | None, ends: tuple[float, float] | None, stop: Stop
-) -> Loss:
-    signal = noise = 0.0
-    outside = zeros = total = 0
-    reach = 0.0
-    values: NDArray[np.float64] = np.zeros(0)
-    whole = fmt.name not in ELEMENTWISE
-    for x, keep in _chunks(tensor, mask, stop, whole):
-        if keep is not None:
-            x = np.where(keep, x, np.float32(0))
-        y = quantised(fmt, x)
+def _sums(fmt: Format, parts: Iterator[Part], view: View | None) -> Loss:
+    ends = None if fmt.rowwise else _ends(fmt)
+    sums, shared = _Sums(ends), None
+    for whole, keep in parts:
+        if fmt.rowwise:
+            whole, keep = seen_as(whole, view), None if keep is None else seen_as(keep, view)
+        x = whole if keep is None else np.where(keep, whole, np.float32(0))
+        sums.add(whole, x, quantised(fmt, x), keep is not None)
+        shared = middle_grid(fmt, np.nan_to_num(x)) if fmt.rowwise else None
+    grid, unit = shared or (_grid(fmt, sums.reach) if ends else None, "")
+    low, high = ends or (None, None)
+    total, own = max(sums.total, 1), decibels(sums.signal, sums.noise)
+    against_all = decibels(sums.all_signal, sums.all_noise) if sums.masked else None
+    return Loss(own, against_all, sums.outside / total, sums.zeros / total, low, high, grid, unit=unit)
+
+
+@dataclass(slots=True)
+class _Sums:
+    """What adds up over the parts of a tensor."""
+
+    ends: tuple[float, float] | None
+    signal: float = 0.0
+    noise: float = 0.0
+    all_signal: float = 0.0
+    all_noise: float = 0.0
+    outside: int = 0
+    zeros: int = 0
+    total: int = 0
+    reach: float = 0.0
+    masked: bool = False
+
+    def add(self, whole: Floats, x: Floats, y: Floats, masked: bool) -> None:
+        """A part before its mask, after it, and its values in the format."""
+        if masked:
+            self.masked, sound = True, np.isfinite(whole)
+            self.all_signal += _energy(whole[sound])
+            self.all_noise += _energy(np.subtract(whole, y)[sound])
         fine = np.isfinite(x)
         x, y = (x, y) if fine.all() else (x[fine], y[fine])
-        signal += float(np.square(x, dtype=np.float64).sum())
-        noise += float(np.square(np.subtract(x, y, dtype=np.float64)).sum())
-        zeros += int(np.count_nonzero(y == 0))
-        total += x.size
-        reach = max(reach, float(np.abs(x).max(initial=0)))
-        if ends:
-            outside += int(np.count_nonzero((x < ends[0]) | (x > ends[1])))
-        elif len(values) <= GRID_MOST:
-            values = np.union1d(values, np.unique(y)[: GRID_MOST + 1]).astype(np.float64)
-    sqnr = math.inf if noise == 0 else None if signal == 0 else 10 * math.log10(signal / noise)
-    grid = _grid(fmt, reach) if ends else values if len(values) <= GRID_MOST else None
-    low, high = ends or (None, None)
-    return Loss(sqnr, outside / max(total, 1), zeros / max(total, 1), low, high, grid)
+        self.signal += _energy(x)
+        self.noise += _energy(np.subtract(x, y, dtype=np.float64))
+        self.zeros += int(np.count_nonzero(y == 0))
+        self.total += x.size
+        self.reach = max(self.reach, float(np.abs(x).max(initial=0)))
+        if self.ends:
+            self.outside += int(np.count_nonzero((x < self.ends[0]) | (x > self.ends[1])))
+
+
+def _energy(x: NDArray[Any]) -> float:
+    return float(np.square(x, dtype=np.float64).sum())
+
+
+def decibels(signal: float, noise: float) -> float | None:
+    """10·log10(signal / noise); inf without noise, None without signal."""
+    return math.inf if noise == 0 else None if signal == 0 else 10 * math.log10(signal / noise)
 
 
 def quantised(fmt: Format, x: Floats) -> Floats:
     """`x` after a round trip through the format's codes, same shape; raises ValueError where it has another."""
-    y = np.asarray(fmt.decode(fmt.encode(x)), dtype=np.float32)
+    y = fmt.rounded(x)
     if y.shape != x.shape:
         raise ValueError(f"{fmt.label} gives no values one by one.")
     return y
@@ -158,6 +202,8 @@ def quantised(fmt: Format, x: Floats) -> Floats:
 
 def _ends(fmt: Format) -> tuple[float, float] | None:
     """The least and the greatest value, or None where they follow the data."""
+    if fmt.rowwise:
+        return None
     far = quantised(fmt, np.array([[-1e30, 1e30]], dtype=np.float32))[0]
     if abs(float(far[1])) > 1e29 or not np.isfinite(far).all():
         return None
@@ -178,24 +224,14 @@ def _grid(fmt: Format, reach: float) -> NDArray[np.float64] | None:
 
 
 def _with_best(found: Loss, fmt: Format, tensor: Tensor, mask: NDArray[np.uint8] | None) -> Loss:
-    """Try other places of the binary point on a sample, where the format has one."""
-    if not hasattr(fmt, "frac_width") or not hasattr(fmt, "width") or found.sqnr in (None, math.inf):
+    """Try other places of the range on a sample, where the format has one."""
+    if fmt.shift is None or found.sqnr in (None, math.inf):
         return found
     x = _sample(tensor, mask)
-    reach = float(np.abs(x).max(initial=0))
-    if not reach:
+    if not x.any():
         return found
-    middle = int(fmt.width) - 1 - math.ceil(math.log2(reach))  # type: ignore[attr-defined]
-    scored: dict[int, float] = {}
-    for frac in {*range(middle - 1, middle + 5), fmt.frac_width}:  # type: ignore[attr-defined]
-        try:
-            scored[frac] = _sqnr(x, quantised(replace(fmt, frac_width=frac), x))  # type: ignore[call-arg]
-        except EspalierError:
-            continue
-    if not scored:
-        return found
-    best = max(scored, key=lambda f: scored[f])
-    return replace(found, best=replace(fmt, frac_width=best), best_sqnr=scored[best])  # type: ignore[call-arg]
+    best = least_error(fmt, x, float(x.min()), float(x.max()))
+    return replace(found, best=best, best_sqnr=_sqnr(x, quantised(best, x)))
 
 
 def _sqnr(x: Floats, y: Floats) -> float:
@@ -216,9 +252,7 @@ def _sample(tensor: Tensor, mask: NDArray[np.uint8] | None) -> Floats:
     return x[np.isfinite(x)]
 
 
-def _chunks(
-    tensor: Tensor, mask: NDArray[np.uint8] | None, stop: Stop, whole: bool = False
-) -> Iterator[tuple[Floats, NDArray[np.bool_] | None]]:
+def _chunks(tensor: Tensor, mask: NDArray[np.uint8] | None, stop: Stop, whole: bool = False) -> Iterator[Part]:
     """(values, kept) in parts; `whole` gives the tensor at once, in its shape."""
     flat = tensor.array.reshape(-1)
     size = max(flat.size, 1) if whole else CHUNK

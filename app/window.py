@@ -13,6 +13,7 @@ from PySide6.QtGui import QCloseEvent, QDragEnterEvent, QDropEvent, QShowEvent
 from PySide6.QtWidgets import QMainWindow, QMenu, QMenuBar, QVBoxLayout, QWidget
 
 from app import file_actions as files
+from app import model_actions as models
 from app.actions import Actions
 from app.entrance import Entrance, dropped
 from app.errors import CRASHES, Banner, show_crash
@@ -20,6 +21,7 @@ from app.finding import entries
 from app.frame import MenuRow, StatusLine, TitleLabel, toolbar
 from app.live import LiveMeasure
 from app.panels.palette import FindField
+from app.plugins import Plugins
 from app.recovery import Recovery
 from app.session import Session
 from app.settings import Settings
@@ -50,6 +52,7 @@ class Window(QMainWindow):
         self.actions_table = Actions(self)
         self._finish_menus()
         self._connect()
+        self.plugins = Plugins(session, settings)
         if kept := settings.layout():
             self.restoreGeometry(kept[0])
         self.show_page()
@@ -129,6 +132,9 @@ class Window(QMainWindow):
         recent = QMenu("Open recent", self)
         recent.aboutToShow.connect(lambda: files.fill_recent(self, recent))
         menus["File"].insertMenu(self.actions_table.actions["save"], recent)
+        passes = QMenu("Plug-in passes", self)
+        passes.aboutToShow.connect(lambda: models.fill_plugins(self, passes))
+        menus["Model"].insertMenu(self.actions_table.actions["plugins"], passes)
         self.addToolBar(toolbar(self.actions_table, self.finder))
 
     def _connect(self) -> None:
@@ -138,7 +144,7 @@ class Window(QMainWindow):
         session.saved.connect(self._saved)
         session.selection_changed.connect(self._selected)
         session.job_event.connect(self._heard)
-        session.problem.connect(self.banner.error)
+        self.banner.follow(session)
         session.view_provider = self.view_state
         self.appearance.changed.connect(self._recolour)
         self.banner.show_node.connect(self.go_to)

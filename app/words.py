@@ -2,26 +2,43 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
+from model.errors import FormatError
+from model.formats.base import parse_format
+
 THIN = "\u2009"
 NOT_MEASURED = "not measured yet"
 _UNITS = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
 _TITLES = {
-    "macs": "MACs", "flops": "FLOPs", "bitops": "BitOPs", "sqnr db": "SQNR (dB)",
-    "worst sqnr db": "worst SQNR (dB)", "std": "deviation", "dtype": "type",
+    "macs": "MACs", "flops": "FLOPs", "bitops": "BitOPs", "std": "deviation", "dtype": "type",
+    "bits": "bits per element", "max error": "largest error", "cosine": "cosine similarity", "seconds": "time (s)",
 }  # fmt: skip
+# Columns whose floats are shares of a whole; a count under the same name stays a count.
+_SHARES = frozenset((
+    "saturated", "saturated_before", "underflow", "underflow_before", "zeros", "accuracy", "accuracy_before",
+    "validation_accuracy", "agreement", "sparsity", "ratio",
+))  # fmt: skip
 
 
 def column_title(key: str) -> str:
     """The key of a report's figure as people read it."""
     plain = key.replace("_", " ")
+    if "sqnr" in plain:  # worst sqnr db, sqnr before db
+        return plain.removesuffix(" db").replace("sqnr", "SQNR") + " (dB)"
     return _TITLES.get(plain, plain)
 
 
 def count(value: int) -> str:
     """16 512, with thin spaces."""
     return f"{value:,}".replace(",", THIN).replace("-", "−")
+
+
+def figure(value: float) -> str:
+    """A value with three digits and a true minus."""
+    return f"{value:.3g}".replace("-", "−")
 
 
 def plural(value: int, noun: str, many: str = "") -> str:
@@ -49,6 +66,11 @@ def mebibytes(size: float) -> str:
 def percent(value: float, digits: int = 1) -> str:
     """84.6 %."""
     return f"{100 * value:.{digits}f}{THIN}%".replace("-", "−")
+
+
+def metric(name: str, value: float) -> str:
+    """A figure of a running job: an accuracy in per cent, all else with three digits that matter."""
+    return percent(value) if name.endswith("accuracy") else cell(float(f"{value:.3g}"))
 
 
 def signed(value: float, digits: int) -> str:
@@ -95,6 +117,22 @@ def cell(value: object) -> str:
     if isinstance(value, dict):
         return ", ".join(f"{k} {cell(v)}" for k, v in value.items())
     return str(value)
+
+
+def shown(key: str, value: object) -> str:
+    """A value of a report's row under its column: shares in per cent, all else as `cell` has it."""
+    if key in _SHARES and isinstance(value, float) and value == value:
+        return "0" if value == 0 else percent(value, 1 if value >= 0.01 else 3)
+    return _label(value) if key == "format" and isinstance(value, str) else cell(value)
+
+
+@lru_cache(maxsize=1000)
+def _label(text: str) -> str:
+    """A format in short, `int 8/4` for `integer(width=8, …)`; what is none stays as it is."""
+    try:
+        return parse_format(text).label
+    except FormatError:
+        return text
 
 
 def _float(value: float) -> str:

@@ -44,9 +44,10 @@ class Camera:
         """Put a canvas point in the middle of a view."""
         self.x, self.y = x - width / self.scale / 2, y - height / self.scale / 2
 
-    def fit(self, area: Area, width: float, height: float, margin: float = 48.0, most: float = 1.0) -> None:
-        """Show all of `area`, no larger than `most`."""
+    def fit(self, area: Area, room: Area, most: float = 1.0) -> None:
+        """Show all of `area` in the middle of `room`, which is in pixels of the view, no larger than `most`."""
         x, y, w, h = area
-        room_w, room_h = max(width - 2 * margin, 32.0), max(height - 2 * margin, 32.0)
-        self.scale = min(max(min(room_w / max(w, 1.0), room_h / max(h, 1.0), most), SMALLEST), LARGEST)
-        self.centre(x + w / 2, y + h / 2, width, height)
+        left, top, wide, high = room
+        self.scale = min(max(min(wide / max(w, 1.0), high / max(h, 1.0), most), SMALLEST), LARGEST)
+        self.x = x + w / 2 - (left + wide / 2) / self.scale
+        self.y = y + h / 2 - (top + high / 2) / self.scale

@@ -25,6 +25,7 @@ TITLES: dict[str, str] = {
         ("max", "Max"), ("avg", "Avg"), ("adaptive_avg", "AdaptiveAvg"), ("adaptive_max", "AdaptiveMax"))},
 }  # fmt: skip
 BADGE_ROOM = 62.0
+MULTIPLIES = ("linear", "matmul", "embedding")  # categories whose badge tells their float too, and has room kept for it
 NODE_HEIGHT = 40.0
 _ADVANCES: dict[str, float] = {
     letter: width
@@ -38,12 +39,13 @@ _ADVANCES: dict[str, float] = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Caption:
-    """The texts of a node and its width on the canvas."""
+    """The texts of a node and its width on the canvas; `mute`: they do not tell the shape of what comes out."""
 
     name: str
     detail: str
     category: str
     width: float
+    mute: bool = False
 
 
 def text_width(text: str, size: float, bold: bool = False) -> float:
@@ -108,10 +110,13 @@ def _caption(
     row = spec(op)
     detail = _detail(op, call, bool(name), weight, out, dtype)
     name = name or title(op)
-    badge = BADGE_ROOM if row.quantisable else 0.0
+    badge = BADGE_ROOM if row.quantisable and row.category in MULTIPLIES else 0.0
     need = max(text_width(name, NODE_LABEL) + badge, text_width(detail, SECONDARY) + badge * 0.6)
     width = min(max(8 * ceil((need + 27) / 8), 104), 272)
-    return Caption(name, detail, row.category, float(width))
+    mute = (
+        row.category in ("linear", "embedding") and out is not None and shape_text(TensorMeta(out, dtype)) not in detail
+    )
+    return Caption(name, detail, row.category, float(width), mute)
 
 
 def _detail(

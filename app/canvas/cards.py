@@ -20,11 +20,13 @@ from PySide6.QtGui import (
 from PySide6.QtWidgets import QWidget
 
 from app.canvas.colouring import Legend
+from app.canvas.layout import Layout
 from app.canvas.primitives import draw_rects, font, pen
 from app.canvas.scene import Scene
 from app.theme import PAD, SMALL, SPARSITY, Palette
 
 HEIGHT = 27
+MOST_WIDE, MOST_HIGH, LEAST = 152, 132, 46  # pixels of the overview
 
 
 class Card(QWidget):
@@ -137,11 +139,14 @@ class LegendCard(Card):
     def __init__(self, parent: QWidget, palette: Palette) -> None:
         super().__init__(parent, palette, "Legend")
         self.legend = Legend("")
+        self._sparsity = False
         self._items: list[tuple[float, str, str]] = []
 
     def set_legend(self, legend: Legend, sparsity: bool) -> None:
         """Show `legend`; `sparsity`: say what the orange bars are."""
-        self.legend = legend
+        if (legend, sparsity) == (self.legend, self._sparsity):
+            return
+        self.legend, self._sparsity = legend, sparsity
         metrics = QFontMetricsF(font(SMALL))
         x = PAD + metrics.horizontalAdvance(legend.title) + 10
         self._items = []
@@ -199,15 +204,28 @@ class Minimap(QWidget):
         super().__init__(parent)
         self.tokens, self._view = palette, view
         self.setAccessibleName("Overview")
-        self.resize(152, 98)
+        self.resize(MOST_WIDE, MOST_HIGH)
         self._picture: QPixmap | None = None
+        self._shown: tuple[Layout | None, Palette | None] = (None, None)
         self._scale, self._left, self._top = 1.0, 0.0, 0.0
 
     def set_scene(self, scene: Scene | None, palette: Palette) -> None:
-        """Paint the overview anew."""
-        self.tokens = palette
+        """Paint the overview anew, if the layout or the palette is another one."""
+        shown = (scene.layout if scene else None, palette)
+        if shown[0] is self._shown[0] and shown[1] is self._shown[1]:
+            return
+        self.tokens, self._shown = palette, shown
+        if scene:
+            self._take_shape(scene.layout.width / max(scene.layout.height, 1.0))
         self._picture = self._paint(scene) if scene else None
         self.update()
+
+    def _take_shape(self, aspect: float) -> None:
+        """As narrow or low as the graph is, so that little lies below it."""
+        inside_wide, inside_high = MOST_WIDE - 14, MOST_HIGH - 14
+        wide = min(inside_wide, max(inside_high * aspect, LEAST - 14))
+        high = min(inside_high, max(inside_wide / max(aspect, 1e-6), LEAST - 14))
+        self.resize(round(wide) + 14, round(high) + 14)
 
     def _paint(self, scene: Scene) -> QPixmap:
         ratio = self.devicePixelRatioF()

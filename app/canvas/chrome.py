@@ -13,6 +13,9 @@ from app.canvas.colouring import MODES
 from app.canvas.scene import Scene
 from app.theme import PAD, Palette
 
+OVERVIEW_FROM, LEGEND_FROM = (560, 360), 420  # pixels of the view from which there is room for them
+MARGIN = 24  # pixels between the graph and the edge of the view
+
 
 class Chrome(QObject):
     """Breadcrumb, colour-by, legend and minimap of one canvas."""
@@ -25,7 +28,7 @@ class Chrome(QObject):
     def __init__(self, canvas: QWidget, palette: Palette, view: Callable[[], QRectF]) -> None:
         super().__init__(canvas)
         self.canvas = canvas
-        self._full = False
+        self._full = self._all_seen = False
         self._mode, self._modes = "kind", dict(MODES)
         self.breadcrumb = Card(canvas, palette, "Where you are")
         self.colour_by = Card(canvas, palette, "Colour by, and direction")
@@ -33,6 +36,8 @@ class Chrome(QObject):
         self.minimap = Minimap(canvas, palette, view)
         self.cards = (self.breadcrumb, self.colour_by, self.legend, self.minimap)
         self._trail: list[int] = []
+        self._labels: list[str] = ["model"]
+        self._first = 0
         self.breadcrumb.pressed.connect(self._go)
         self.colour_by.pressed.connect(self._choose)
         self.show(False)
@@ -49,16 +54,36 @@ class Chrome(QObject):
             card.set_palette(palette)
 
     def arrange(self) -> None:
-        """Put every card into its corner; small windows do without overview and legend."""
+        """Put every card into its corner; where they would lie over the graph, overview and legend give way."""
         width, height = self.canvas.width(), self.canvas.height()
+        self._shorten(width - self.colour_by.width() - 3 * PAD)
         self.breadcrumb.move(PAD, PAD)
         self.colour_by.move(width - self.colour_by.width() - PAD, PAD)
         self.legend.move(PAD, height - self.legend.height() - PAD)
         self.minimap.move(width - self.minimap.width() - PAD, height - self.minimap.height() - PAD)
-        self.minimap.setVisible(self._full and width > 420 and height > 300)
-        self.legend.setVisible(self._full and self.legend.width() + 2 * PAD < width)
-        room = self.breadcrumb.width() + self.colour_by.width() + 3 * PAD
-        self.breadcrumb.setVisible(self._full and room < width)
+        self.minimap.setVisible(self._full and not self._all_seen and self._overview_fits())
+        beside = self.minimap.width() + PAD if self._overview_fits() else 0
+        self.legend.setVisible(self._full and self.legend.width() + 2 * PAD + beside < width and height > LEGEND_FROM)
+        self.colour_by.setVisible(self._full and self.colour_by.width() + 2 * PAD < width)
+
+    def _overview_fits(self) -> bool:
+        return self.canvas.width() > OVERVIEW_FROM[0] and self.canvas.height() > OVERVIEW_FROM[1]
+
+    def look_changed(self, all_seen: bool) -> None:
+        """The view stands still; nobody needs an overview of what is all in view."""
+        if all_seen != self._all_seen:
+            self._all_seen = all_seen
+            self.arrange()
+
+    def room(self, overview: bool) -> QRectF:
+        """The part of the view that the cards leave free: below the upper ones, above the legend, and, with an
+        `overview`, left of it.
+        """
+        row = self.breadcrumb.height() + 2 * PAD
+        legend = row if self.legend.isVisibleTo(self.canvas) else MARGIN
+        right = self.minimap.width() + 2 * PAD if overview and self._overview_fits() else MARGIN
+        width, height = self.canvas.width() - MARGIN - right, self.canvas.height() - row - legend
+        return QRectF(MARGIN, row, max(width, 32), max(height, 32))
 
     def tell(self, scene: Scene, mode: str, overlay: str | None) -> None:
         """Say how the canvas is coloured; `overlay` is the title of the values from outside, if there are any."""
@@ -77,15 +102,24 @@ class Chrome(QObject):
         if trail == self._trail and self.breadcrumb.pieces:
             return
         self._trail = trail
-        labels = ["model", *(scene.layout.tree.groups[g].label for g in trail)]
-        pieces = [("model", len(labels) == 1, True)]
-        for k, label in enumerate(labels[1:], 1):
-            pieces += [(" › ", False, False), (label, k == len(labels) - 1, True)]
-        self.breadcrumb.set_pieces(pieces)
+        self._labels = ["model", *(scene.layout.tree.groups[g].label for g in trail)]
         self.arrange()
 
+    def _shorten(self, room: float) -> None:
+        """Show as much of the trail as there is room for: all of it, or its end after an ellipsis."""
+        for first in range(len(self._labels)):
+            self._first = first
+            pieces = [("… › ", False, False)] if first else []
+            for k, label in enumerate(self._labels[first:], first):
+                last = k == len(self._labels) - 1
+                pieces += [(label, last, True), *([] if last else [(" › ", False, False)])]
+            self.breadcrumb.set_pieces(pieces)
+            if self.breadcrumb.width() <= room:
+                break
+        self.breadcrumb.setVisible(self._full and self.breadcrumb.width() <= room)
+
     def _go(self, piece: int) -> None:
-        place = piece // 2
+        place = self._first + (piece - (self._first > 0)) // 2
         if place == 0:
             self.all_wanted.emit()
         else:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import repeat
+from operator import eq
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,22 +13,34 @@ from numpy.typing import NDArray
 from app.canvas.figures import Figures, amount
 from app.canvas.hierarchy import Hierarchy
 from app.theme import CATEGORIES, CATEGORY_TITLES, Palette
+from app.words import percent
 
 BINS = 24
+NOT_MEASURED = "not measured yet"
+# Modes whose values are measured: mode → (title, unit; "share" is shown in per cent).
+MEASURED: dict[str, tuple[str, str]] = {
+    "weight_sqnr": ("weight SQNR", "dB"),
+    "activation_sqnr": ("activation SQNR", "dB"),
+    "output_sqnr": ("output SQNR", "dB"),
+    "saturation": ("saturation", "share"),
+}
 MODES: dict[str, str] = {
     "kind": "op kind",
     "bits": "weight bits",
     "sparsity": "sparsity",
     "parameters": "parameters",
+    **{mode: title for mode, (title, _) in MEASURED.items()},
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Overlay:
-    """Values from outside by node id, such as a sensitivity."""
+    """Values from outside by node id, such as a sensitivity; `note` says of which state they are, or what they lack."""
 
     title: str
     values: Mapping[str, float]
+    unit: str = ""
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,14 +85,22 @@ def by_kind(tree: Hierarchy) -> Colouring:
     return Colouring(tuple(CATEGORIES.values()), codes, Legend("kind", swatches))
 
 
-def by_value(title: str, values: NDArray[np.float64], palette: Palette) -> Colouring:
+def by_value(title: str, values: NDArray[np.float64], palette: Palette, unit: str = "", note: str = "") -> Colouring:
     """A sequential scale over the known values; the last colour means unknown."""
     known = values[np.isfinite(values)]
     low, high = (float(known.min()), float(known.max())) if len(known) else (0.0, 1.0)
     colours = tuple(palette.sequential(i / (BINS - 1)) for i in range(BINS))
     codes = _bins(values, low, high)
-    legend = Legend(title, low=short(low), high=short(high)) if len(known) else Legend(f"{title}: no values yet")
+    legend = _scale(title, low, high, unit, note) if len(known) else Legend(f"{title}: {note or 'no values yet'}")
     return Colouring((*colours, palette.line), codes, legend, np.where(np.isfinite(values), values, np.nan), low, high)
+
+
+def _scale(title: str, low: float, high: float, unit: str, note: str) -> Legend:
+    words = f"{title} ({note})" if note else title
+    if unit == "share":
+        return Legend(words, low=percent(low), high=percent(high))
+    ends = [f"{short(v)} {unit}".rstrip() for v in (low, high)]
+    return Legend(words, low=ends[0], high=ends[1])
 
 
 def _bins(values: NDArray[np.float64], low: float, high: float) -> NDArray[np.int64]:
@@ -89,12 +111,22 @@ def _bins(values: NDArray[np.float64], low: float, high: float) -> NDArray[np.in
 
 
 def colouring(mode: str, tree: Hierarchy, figures: Figures, overlay: Overlay | None, palette: Palette) -> Colouring:
-    """The colouring for a mode of MODES, or "overlay"."""
-    if mode == "overlay" and overlay is not None:
-        values = np.array([overlay.values.get(name, np.nan) for name in tree.ids], float)
-        return by_value(overlay.title, values, palette)
+    """The colouring for a mode of MODES, or "overlay"; `overlay` holds the values of it and of MEASURED modes."""
+    if mode in MEASURED and overlay is None:
+        overlay = Overlay(MEASURED[mode][0], {}, note=NOT_MEASURED)
+    if (mode == "overlay" or mode in MEASURED) and overlay is not None:
+        values = _in_order(overlay.values, tree.ids)
+        return by_value(overlay.title, values, palette, overlay.unit, overlay.note)
     found = {"bits": figures.bits, "sparsity": figures.sparsity, "parameters": figures.parameters}.get(mode)
-    return by_kind(tree) if found is None else by_value(MODES[mode], found, palette)
+    unit = "bits" if mode == "bits" else "share" if mode == "sparsity" else ""
+    return by_kind(tree) if found is None else by_value(MODES[mode], found, palette, unit)
+
+
+def _in_order(values: Mapping[str, float], ids: tuple[str, ...]) -> NDArray[np.float64]:
+    """The value of each id, NaN where there is none; those that come in this very order need not be looked up."""
+    if len(values) == len(ids) and all(map(eq, values, ids)):
+        return np.fromiter(values.values(), float, len(ids))
+    return np.fromiter(map(values.get, ids, repeat(np.nan)), float, len(ids))
 
 
 def short(value: float) -> str:

@@ -11,10 +11,11 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from app.canvas.captions import MULTIPLIES
 from app.canvas.hierarchy import Hierarchy
 from model.graph import Graph, Node
 from model.meta import BITS
-from model.ops import spec
+from model.ops import category, quantisable
 
 FLOATS: dict[str, str] = {"float32": "fp32", "float16": "fp16", "bfloat16": "bf16", "float64": "fp64"}
 _FIRST = ("weight", "data_in", "data_out", "bias")
@@ -78,23 +79,27 @@ class GroupFigures:
 
 
 def badge(node: Node) -> str:
-    """The format on a node's badge; the float it is stored in where it could be quantised and is not."""
+    """The format on a node's badge; the float of a node that multiplies or looks up and could be quantised."""
     for port in _FIRST:
         if port in node.precision:
             return node.precision[port].label
     for precision in node.precision.values():
         return precision.label
-    ports = spec(node.op).quantisable
-    meta = next((node.ports[p] for p in ("weight", *ports) if p in node.ports), None) if ports else None
+    ports = quantisable(node) if category(node) in MULTIPLIES else ()
+    meta = next((node.ports[p] for p in _FIRST if p in ports), None)
     return FLOATS.get(meta.dtype, "") if meta else ""
 
 
 def weight_bits(node: Node) -> float:
-    """Bits of one weight of a layer that can be quantised."""
+    """Bits of one weight of a layer that multiplies, or that has a format for it."""
     if "weight" in node.precision:
         return float(node.precision["weight"].format.bits)
     meta = node.ports.get("weight")
-    return float(BITS.get(meta.dtype, 32)) if meta and "weight" in spec(node.op).quantisable else np.nan
+    return (
+        float(BITS.get(meta.dtype, 32))
+        if meta and category(node) in MULTIPLIES and "weight" in quantisable(node)
+        else np.nan
+    )
 
 
 def sparsity(node: Node) -> float:

@@ -1,71 +1,96 @@
-"""Finds nodes by what people type: part of an id, a module path or an op, or its letters in order."""
+"""Finds nodes by what people type: part of an id, a module path or an op, or its letters in order.
+
+All texts lie one after the other in one array of bytes, so that a letter typed costs a few passes over it.
+"""
 
 from __future__ import annotations
 
+import numpy as np
+from numpy.typing import NDArray
+
 from model.graph import Graph, Node
 
-Fields = tuple[str, ...]
+Numbers = NDArray[np.int64]
+MISS = 1 << 20
+NODE_END, FIELD_END, DOT, UNDERSCORE = 0, 10, ord("."), ord("_")
 
 
 class Finder:
-    """Searches one graph; keeps its texts folded, so that every letter typed costs little."""
+    """Searches one graph; `letters` holds the folded fields of all nodes, each ended by FIELD_END or NODE_END."""
 
     def __init__(self, graph: Graph) -> None:
         self.ids = list(graph.nodes)
-        self.fields = [_fields(n) for n in graph]
-        self.texts = ["\n".join(f) for f in self.fields]
+        text = "\0".join([_text(n) for n in graph])
+        self.letters = np.frombuffer(f"\0{text}\0".casefold().encode(), np.uint8)
+        self.fields = np.flatnonzero((self.letters == NODE_END) | (self.letters == FIELD_END))
+        self.nodes = self.fields[self.letters[self.fields] == NODE_END][: len(self.ids)]
+        self.counts = np.bincount(self.letters, minlength=256)
 
     def find(self, text: str) -> list[str]:
         """Ids of matching nodes, the best first; letters in order count only where nothing else matches."""
-        words = text.casefold().split()
-        if not words:
+        words = [w.encode() for w in text.casefold().split()]
+        if not words or not self.ids:
             return []
-        whole = [k for k, t in enumerate(self.texts) if all(w in t for w in words)]
-        ranked = [(sum(_place(w, self.fields[k]) for w in words), k) for k in whole]
-        if not ranked:
-            spread = ((self._spread(k, words), k) for k in range(len(self.ids)))
-            ranked = [(far, k) for far, k in spread if far is not None]
-        return [self.ids[k] for _, k in sorted(ranked)]
+        score = sum((self._places(w) for w in words), np.zeros(len(self.ids), np.int64))
+        if score.min() >= MISS:
+            score = sum((self._spreads(w) for w in words), np.zeros(len(self.ids), np.int64))
+        found = np.flatnonzero(score < MISS)
+        found = found[np.argsort(score[found], kind="stable")]
+        return list(map(self.ids.__getitem__, found.tolist()))
 
-    def _spread(self, k: int, words: list[str]) -> int | None:
-        """How far apart the letters of all words lie in a node's texts."""
-        total = 0
-        for word in words:
-            found = (
-                [0] if word in self.texts[k] else [s for f in self.fields[k] if (s := _letters(word, f)) is not None]
-            )
-            if not found:
-                return None
-            total += min(found)
-        return total
+    def _where(self, word: bytes) -> Numbers:
+        """The places where a word occurs, looked for from its rarest letter on."""
+        rare = sorted(range(len(word)), key=lambda i: self.counts[word[i]])
+        found = np.flatnonzero(self.letters == word[rare[0]]) - rare[0]
+        found = found[(found >= 0) & (found + len(word) <= len(self.letters))]
+        for i in rare[1:]:
+            found = found[self.letters[found + i] == word[i]]
+        return found
+
+    def _places(self, word: bytes) -> Numbers:
+        """By node: 0 the word is a field, 1 a field's last part, 2 a part's beginning, 3 anywhere, MISS nowhere."""
+        spots = self._where(word)
+        before, after = self.letters[spots - 1], self.letters[spots + len(word)]
+        begins, ends = before <= FIELD_END, after <= FIELD_END
+        dotted = before == DOT
+        place = np.where(begins | dotted | (before == UNDERSCORE), 2, 3)
+        place[ends & dotted] = 1
+        place[ends & begins] = 0
+        return self._best(spots, place)
+
+    def _best(self, spots: Numbers, values: Numbers) -> Numbers:
+        """By node the least of the values at its spots, which ascend."""
+        best = np.full(len(self.ids), MISS, np.int64)
+        starts = np.searchsorted(spots, self.nodes)
+        some = np.append(starts[1:], len(spots)) > starts
+        if some.any():
+            best[some] = np.minimum.reduceat(values, starts[some])
+        return best
+
+    def _spreads(self, word: bytes) -> Numbers:
+        """By node: how many other letters lie between those of a word, if it occurs in order and not too spread out."""
+        whole = self._places(word)
+        if len(word) <= 2:
+            return np.where(whole < MISS, 0, MISS)
+        rare = min(word, key=lambda letter: self.counts[letter])
+        known = np.searchsorted(self.fields, np.flatnonzero(self.letters == rare)) - 1
+        known = known[np.flatnonzero(np.diff(known, prepend=-1))]
+        first = place = self.fields[known] + 1
+        ends = self.fields[known + 1]
+        for n, letter in enumerate(word):
+            spots = np.append(np.flatnonzero(self.letters == letter), len(self.letters))
+            next_ = spots[np.searchsorted(spots, place)]
+            first = first if n else next_
+            kept = (next_ < ends) & (next_ - first < 3 * len(word))
+            place, ends, first = next_[kept] + 1, ends[kept], first[kept]
+        return np.where(whole < MISS, 0, self._best(first, place - first - len(word)))
+
+
+def _text(node: Node) -> str:
+    own, path = node.target, node.module_path
+    return f"{node.id}\n{own}\n{node.op}" if own == path else f"{node.id}\n{own}\n{path}\n{node.op}"
 
 
 def find(graph: Graph, text: str) -> list[str]:
     """Ids of the nodes of `graph` that match, the best first."""
     return Finder(graph).find(text)
-
-
-def _fields(node: Node) -> Fields:
-    return tuple(dict.fromkeys(f.casefold() for f in (node.id, node.target, node.module_path, node.op)))
-
-
-def _place(word: str, fields: Fields) -> int:
-    """0 exact, 1 a last part, 2 a part's beginning, 3 anywhere."""
-    if word in fields:
-        return 0
-    if any(f.rpartition(".")[2] == word for f in fields):
-        return 1
-    return 2 if any(f.startswith(word) or f".{word}" in f or f"_{word}" in f for f in fields) else 3
-
-
-def _letters(word: str, field: str) -> int | None:
-    """How many other letters lie between those of a word, if it occurs in order and not too spread out."""
-    place, first = 0, -1
-    for letter in word if len(word) > 2 else "":
-        found = field.find(letter, place)
-        if found < 0:
-            return None
-        first = found if first < 0 else first
-        place = found + 1
-    spread = place - first - len(word)
-    return spread if place and spread <= 2 * len(word) else None

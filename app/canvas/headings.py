@@ -32,9 +32,9 @@ def paint_closed(painter: QPainter, scene: Scene, place: int, scale: float, pale
         painter.setBrush(QColor(scene.colours.colours[code]))
         painter.drawRoundedRect(QRectF(x + 3, y + 8, 4, h - 16), 2, 2)
     if scale < DETAILS_FROM:
-        triangle(painter, x + 13, y + h / 2, False, palette)
+        triangle(painter, x + 13, y + CLOSED_HEIGHT / 2, False, palette)
         face = font(min(10 / scale, 20), True)
-        write(painter, group.label, face, palette.text, QRectF(x + 24, y, w - 30, h))
+        write(painter, group.label, face, palette.text, QRectF(x + 24, y, w - 30, CLOSED_HEIGHT))
         return
     triangle(painter, x + 13, y + 15, False, palette)
     room = w - 30 - (7.0 * len(figures.bars) + 12 if figures.bars else 0.0)

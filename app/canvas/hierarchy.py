@@ -26,7 +26,10 @@ class Cancelled(Exception):
 
 @dataclass(slots=True)
 class Group:
-    """One namespace. `children` holds node n as n, group g as ~g and stub s as nodes + s."""
+    """One namespace. `children` holds node n as n, group g as ~g and stub s as nodes + s.
+
+    `tags` are the stubs on its box while it is closed.
+    """
 
     path: str
     label: str
@@ -41,16 +44,22 @@ class Group:
     key: int = 0
     wiring: int = 0
     twins: int = 1
+    tags: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Stub:
-    """One end of a cut edge: where a shared tensor comes in, or (`uses` > 0) where it leaves for many."""
+    """One end of a cut edge: where a shared tensor comes in, or (`uses` > 0) where it leaves for many.
+
+    `closed`: it stands on the box of its closed group, perhaps for `others` too.
+    """
 
     source: int
     group: int
     label: str
     uses: int = 0
+    closed: bool = False
+    others: tuple[int, ...] = ()
 
 
 @dataclass(slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import ClassVar
 
+import numpy as np
 from PySide6.QtCore import QEvent, QPointF, QRectF, Qt
 from PySide6.QtGui import QHelpEvent, QKeyEvent, QMouseEvent, QWheelEvent
 from PySide6.QtWidgets import QToolTip, QWidget
@@ -45,6 +46,10 @@ class Input(Stage):
 
     def select(self, ids: Iterable[str], reveal: bool = False) -> None:
         """Select nodes."""
+        raise NotImplementedError
+
+    def select_numbers(self, numbers: np.ndarray, add: bool) -> None:
+        """Select nodes by their number in the hierarchy, perhaps besides those that are selected."""
         raise NotImplementedError
 
     def members(self, hit: Hit) -> list[str]:
@@ -99,12 +104,7 @@ class Input(Stage):
             return
         x, y = self.camera.to_canvas(band.x(), band.y())
         area = (x, y, band.width() / self.camera.scale, band.height() / self.camera.scale)
-        numbers = self.scene.layout.nodes[self.scene.nodes_in(area)].tolist()
-        found = list(map(self.scene.layout.tree.ids.__getitem__, numbers))
-        for place in self.scene.groups_in(area).tolist():
-            if not self.scene.layout.group_open[place]:
-                found += self.members(Hit("group", place))
-        self.select([*self.selection(), *found] if add else found)
+        self.select_numbers(self.scene.shown_in(area), add)
 
     # ---- events
 
@@ -144,19 +144,26 @@ class Input(Stage):
             return
         hit = self.hit(spot)
         rect = edge = None
+        shared = self.scene.sources_at(hit) if hit else ()
         if hit and hit.kind == "node":
             rect = tuple(self.scene.layout.node_rects[hit.place].tolist())
+        elif len(shared) == 1:
+            rect = self.scene.rect_of(shared[0])
         elif self.camera.scale >= DETAIL_FROM and (
             hit is None or (hit.kind == "group" and self.scene.layout.group_open[hit.place])
         ):
             edge = self.scene.edge_at(*self.camera.to_canvas(spot.x(), spot.y()), 5 / self.camera.scale)
+        ends = self.scene.ends_of(shared)
         changed = (rect, edge) != (self.marks.hover, self.marks.hover_edge)
+        changed |= not np.array_equal(ends, self.marks.hover_stubs)
         self.marks.hover, self.marks.hover_edge, self.marks.spot = rect, edge, spot
+        self.marks.hover_stubs = ends
         if changed:
             self.update()
 
     def leaveEvent(self, event: QEvent) -> None:
         self.marks.hover = self.marks.hover_edge = None
+        self.marks.hover_stubs = self.marks.hover_stubs[:0]
         self.update()
 
     def wheelEvent(self, event: QWheelEvent) -> None:
@@ -176,7 +183,7 @@ class Input(Stage):
         elif key == Qt.Key.Key_Escape:
             self._escape()
         elif key == Qt.Key.Key_A and event.modifiers() & _ADD:
-            self.select(self.scene.layout.tree.ids if self.scene else ())
+            self.select_numbers(np.arange(len(self.scene.cover) if self.scene else 0), False)
         elif key == Qt.Key.Key_F and not event.modifiers():
             self.fit()
         elif key in (Qt.Key.Key_Plus, Qt.Key.Key_Equal, Qt.Key.Key_Minus):
@@ -210,10 +217,13 @@ class Input(Stage):
         return super().event(event)
 
     def note_at(self, spot: QPointF) -> str:
-        """The tool tip of a pixel: a node's full name and its problem."""
+        """The tool tip of a pixel: a node's full name and its problem; where a shared tensor comes from."""
         hit = self.hit(spot)
-        if self.scene is None or hit is None or hit.kind != "node":
+        if self.scene is None or hit is None or hit.kind == "group":
             return ""
+        if hit.kind == "stub":
+            tree = self.scene.layout.tree
+            return "\n".join(f"{tree.ids[i]}: {self.scene.output(i)}" for i in self.scene.sources_at(hit))
         number = int(self.scene.layout.nodes[hit.place])
         node = self.scene.graph.nodes[self.scene.layout.tree.ids[number]]
         lines = [node.target if node.call == "call_module" else node.id, self.scene.problems.get(number, "")]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from math import ceil
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +20,7 @@ from app.canvas.routing import Box, Frame
 from app.theme import NODE_LABEL, SECONDARY
 
 HEAD, PADDING, CLOSED_HEIGHT, STUB_HEIGHT = 34.0, 16.0, 44.0, 18.0
+TAG_LEFT, TAG_STEP = 24.0, 22.0
 COUNTS_ROOM, BARS_ROOM = 150.0, 62.0
 
 Rects = NDArray[np.float64]
@@ -119,6 +121,7 @@ class _Builder:
         self.memo: dict[object, _Block] = {}
         self.nodes = len(tree.ids)
         self.widths = [int(c.width) if c else 0 for c in tree.captions]
+        self.mute = [c is not None and c.mute for c in tree.captions]
 
     def block(self, number: int) -> tuple[_Block, _Names]:
         """The drawing of an open group, and who is who in it."""
@@ -126,15 +129,15 @@ class _Builder:
             raise Cancelled
         group = self.tree.groups[number]
         kids: dict[int, tuple[_Block, _Names]] = {}
-        codes: list[int] = []
+        codes: list[object] = []
         for place, child in enumerate(group.children):
             if 0 <= child < self.nodes:
-                codes.append(self.widths[child])
+                codes.append((self.widths[child], self.mute[child]))
             elif child < 0 and self.open[~child]:
                 kids[place] = self.block(~child)
                 codes.append(-1 - kids[place][0].number)
             else:
-                codes.append(int(self._width(child)) + (10_000 if child < 0 else 20_000))
+                codes.append((int(self._width(child)), child < 0, *self._tag_widths(child)))
         key = (group.wiring, tuple(codes), int(_title_width(group)), group.parent < 0)
         found = self.memo.get(key)
         if found is None:
@@ -143,11 +146,16 @@ class _Builder:
 
     def _width(self, child: int) -> float:
         if child < 0:
-            return closed_width(self.tree.groups[~child])
+            return closed_width(self.tree.groups[~child], max(self._tag_widths(child), default=0.0))
         if child >= self.nodes:
             return stub_width(self.tree.stubs[child - self.nodes].label)
         caption = self.tree.captions[child]
         return caption.width if caption else 0.0
+
+    def _tag_widths(self, child: int) -> list[float]:
+        """Widths of the tags on a closed group."""
+        tags = self.tree.groups[~child].tags if child < 0 else ()
+        return [stub_width(self.tree.stubs[t].label) for t in tags]
 
     def _names(self, group: Group, kids: dict[int, tuple[_Block, _Names]]) -> _Names:
         names = _Names(tensors=list(group.wires.values()))
@@ -158,6 +166,9 @@ class _Builder:
                 names.groups.append(~child)
             else:
                 names.stubs.append(child - self.nodes)
+        for place, child in enumerate(group.children):
+            if child < 0 and place not in kids:
+                names.stubs += self.tree.groups[~child].tags
         for _, inner in kids.values():
             names.nodes += inner.nodes
             names.groups += inner.groups
@@ -167,7 +178,7 @@ class _Builder:
 
     def _draw(self, group: Group, kids: dict[int, _Block]) -> _Block:
         sizes = [self._size(p, c, kids) for p, c in enumerate(group.children)]
-        boxes = [self._box(size, kids.get(p), group.children[p] < 0) for p, size in enumerate(sizes)]
+        boxes = [self._box(size, kids.get(p), group.children[p]) for p, size in enumerate(sizes)]
         drawing = draw(boxes, list(group.wires), self._frame(group))
         flip = slice(None, None, -1) if self.horizontal else slice(None)
         at = np.array(drawing.at, float).reshape(-1, 2)[:, flip]
@@ -186,7 +197,7 @@ class _Builder:
             _join(rects[own], [(o, b.groups) for o, b in inner]),
             np.concatenate([opened[own], *(b.opened for _, b in inner)]),
             _join(self._doors(group, at, kids), [(o[:1].repeat(2), b.doors) for o, b in inner]),
-            _join(rects[stub], [(o, b.stubs) for o, b in inner]),
+            _join(np.vstack([rects[stub], self._tags(group, rects, kids)]), [(o, b.stubs) for o, b in inner]),
             _join(points, [(o, b.points) for o, b in inner]),
             np.concatenate([lengths, *(b.lengths for _, b in inner)]),
             _join(self._labels(drawing), [(np.append(o, 0.0), b.labels) for o, b in inner]),
@@ -206,16 +217,29 @@ class _Builder:
                 rows.append((at[place, 0] + min(ins), at[place, 0] + max(ins)) if ins else (np.nan, np.nan))
         return np.array(rows, float).reshape(-1, 2)
 
+    def _tags(self, group: Group, rects: Rects, kids: dict[int, _Block]) -> Rects:
+        """The tags below the words of closed groups, one a row."""
+        rows = [
+            (rects[p, 0] + TAG_LEFT, rects[p, 1] + CLOSED_HEIGHT + k * TAG_STEP - 2,
+             min(width, rects[p, 2] - TAG_LEFT - 10), STUB_HEIGHT)
+            for p, child in enumerate(group.children) if child < 0 and p not in kids
+            for k, width in enumerate(self._tag_widths(child))
+        ]  # fmt: skip
+        return np.array(rows, float).reshape(-1, 4)
+
     def _size(self, place: int, child: int, kids: dict[int, _Block]) -> tuple[float, float]:
         if place in kids:
             return kids[place].width, kids[place].height
-        height = CLOSED_HEIGHT if child < 0 else NODE_HEIGHT if child < self.nodes else STUB_HEIGHT
+        height = NODE_HEIGHT if child < self.nodes else STUB_HEIGHT
+        if child < 0:
+            tags = len(self.tree.groups[~child].tags)
+            height = CLOSED_HEIGHT + tags * TAG_STEP + 4.0 * (tags > 0)
         return self._width(child), height
 
-    def _box(self, size: tuple[float, float], inner: _Block | None, group: bool) -> Box:
+    def _box(self, size: tuple[float, float], inner: _Block | None, child: int) -> Box:
         across, along = size[::-1] if self.horizontal else size
         if inner is None:
-            return Box(across, along, group=group)
+            return Box(across, along, group=child < 0, mute=0 <= child < self.nodes and self.mute[child])
         return Box(across, along, tuple(inner.drawing.ins), tuple(inner.drawing.outs), True)
 
     def _frame(self, group: Group) -> Frame:
@@ -243,12 +267,12 @@ def _title_width(group: Group) -> float:
     return 34.0 + text_width(group.label, NODE_LABEL, True)
 
 
-def closed_width(group: Group) -> float:
-    """Width of a closed group's box."""
-    need = max(text_width(group.label, NODE_LABEL, True) + 18, 23 * SECONDARY * 0.56)
+def closed_width(group: Group, tag: float = 0.0) -> float:
+    """Width of a closed group's box, whose widest tag is as wide as `tag`."""
+    need = max(text_width(group.label, NODE_LABEL, True) + 18, 23 * SECONDARY * 0.56, tag + 8 - BARS_ROOM)
     return min(max(8.0 * round((need + 26 + BARS_ROOM) / 8), 184.0), 304.0)
 
 
 def stub_width(label: str) -> float:
     """Width of a stub's tag."""
-    return min(8.0 * round((text_width(label, SECONDARY) + 34) / 8), 216.0)
+    return min(8.0 * ceil((text_width(label, SECONDARY) + 34) / 8), 216.0)

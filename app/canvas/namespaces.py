@@ -9,6 +9,7 @@ import numpy as np
 
 from app.canvas.captions import caption
 from app.canvas.hierarchy import IN, OUT, Cancelled, Group, Hierarchy, Stub, Tensor, count_twins, intern_keys
+from app.canvas.tags import blocks, stub_labels, tag_groups
 from model.graph import Arg, Graph, Node, Ref, Slice
 from model.ops import spec
 
@@ -42,6 +43,7 @@ def build(graph: Graph, show_scalars: bool = False, cancelled: Callable[[], bool
     stub_keys = [seen.setdefault(("stub", s.label, s.uses), len(seen)) for s in tree.stubs]
     intern_keys(groups, keys, stub_keys, cancelled)
     count_twins(groups)
+    tag_groups(tree)
     return tree
 
 
@@ -171,6 +173,7 @@ class _Wiring:
         self.tree, self.groups, self.cancelled = tree, tree.groups, cancelled
         self.place = [0] * len(tree.ids)
         self.stub_at: dict[tuple[int, int], int] = {}
+        self.labels: dict[int, str] = {}
         self.entered = [False] * len(tree.groups)
         self.entered[0] = True
 
@@ -179,6 +182,7 @@ class _Wiring:
         index, home = self.tree.index, self.tree.home
         numbers = [_distinct(refs, index) for refs in inputs]
         shared = self._shared(numbers)
+        self.labels = stub_labels(self.tree, shared, numbers)
         pairs = [(u, v) for v, sources in enumerate(numbers) for u, _ in sources]
         self.tree.edges = np.array(pairs, np.int64).reshape(-1, 2)
         for v, sources in enumerate(numbers):
@@ -244,12 +248,11 @@ class _Wiring:
     def _stub(self, tensor: Tensor, v: int, slot: int, uses: int) -> None:
         tree = self.tree
         u, group = tensor[0], tree.home[v]
-        label = self._stub_label(u)
         if (u, tree.home[u]) not in self.stub_at:
-            place = self._new_stub(Stub(u, tree.home[u], f"to {uses} places", uses))
+            place = self._new_stub(Stub(u, tree.home[u], blocks(uses), uses))
             self.groups[tree.home[u]].wires[(self.place[u], tensor[1], place, 0)] = tensor
         if (u, group) not in self.stub_at:
-            self._new_stub(Stub(u, group, label))
+            self._new_stub(Stub(u, group, self.labels[u]))
         place = self.stub_at[(u, group)]
         self.groups[group].wires[(place, 0, self.place[v], slot)] = tensor
 
@@ -258,14 +261,6 @@ class _Wiring:
         self.tree.stubs.append(stub)
         self.stub_at[(stub.source, stub.group)] = place = self._append(stub.group, child)
         return place
-
-    def _stub_label(self, u: int) -> str:
-        text = self.tree.captions[u]
-        group = self.groups[self.tree.home[u]]
-        name = text.name if text else ""
-        if text and text.category == "io":
-            return name
-        return f"{group.label.rpartition('.')[2]} › {name}" if group.parent >= 0 else name
 
     def _cross(self, tensor: Tensor, v: int, slot: int) -> None:
         """Wire a tensor across borders: up from its source, down to its user, each port made once."""

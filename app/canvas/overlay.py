@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -9,6 +10,7 @@ from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QFontMetricsF, QPainter
 
 from app.canvas.camera import Area, Camera
+from app.canvas.layout import STUB_HEIGHT
 from app.canvas.paint import DETAIL_FROM, Painter
 from app.canvas.primitives import draw_rects, font, pen
 from app.canvas.scene import Scene
@@ -27,28 +29,34 @@ class Marks:
 
     nodes: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
     groups: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
+    stubs: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
     routes: list[int] = field(default_factory=list)
     hover: Area | None = None
     hover_edge: int | None = None
+    hover_stubs: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
     spot: QPointF = field(default_factory=QPointF)
     band: QRectF | None = None
 
 
-def mark_selection(scene: Scene, selected: tuple[str, ...]) -> Marks:
+def numbers_of(scene: Scene, ids: Iterable[str]) -> np.ndarray:
+    """The numbers of those nodes that the scene knows."""
+    index = scene.layout.tree.index
+    return np.array([i for name in ids if (i := index.get(name)) is not None], np.int64)
+
+
+def mark_selection(scene: Scene, chosen_numbers: np.ndarray) -> Marks:
     """Outlines of selected nodes and of the closed groups that hide some; routes that leave a single node."""
-    tree, marks = scene.layout.tree, Marks()
-    numbers = list(map(tree.index.__getitem__, filter(tree.index.__contains__, selected)))
-    if not numbers:
+    marks = Marks()
+    if not len(chosen_numbers):
         return marks
-    chosen = np.zeros(len(tree.ids), bool)
-    chosen[numbers] = True
+    chosen = np.zeros(len(scene.cover), bool)
+    chosen[chosen_numbers] = True
     marks.nodes = np.flatnonzero(chosen[scene.layout.nodes])
-    chosen[scene.layout.nodes] = False
-    hidden = {tree.home[i] for i in np.flatnonzero(chosen).tolist()}
-    around = {g for group in hidden if group >= 0 for g in tree.ancestors(group)}
-    closed = [scene.group_place[g] for g in around if g in scene.group_place]
-    marks.groups = np.array([p for p in closed if not scene.layout.group_open[p]], np.int64)
-    if len(numbers) <= 3:
+    hiding = scene.cover[chosen]
+    marks.groups = np.unique(hiding[hiding >= 0])
+    if len(chosen_numbers) <= 3:
+        numbers = chosen_numbers.tolist()
+        marks.stubs = scene.ends_of(numbers)
         leaving = np.isin(scene.layout.tensors[:, 0], numbers)
         ends = scene.layout.points[scene.layout.starts[1:] - 1]
         arriving = np.zeros(len(ends), bool)
@@ -79,6 +87,9 @@ def paint_marks(painter: QPainter, scene: Scene, kit: Painter, camera: Camera, m
     painter.setPen(pen(palette.accent, SELECTION_WIDTH))
     _outlines(painter, scene.layout.node_rects[marks.nodes], area, near)
     _outlines(painter, scene.layout.group_rects[marks.groups], area, near)
+    _outlines(painter, scene.layout.stub_rects[marks.stubs], area, near, STUB_HEIGHT / 2)
+    painter.setPen(pen(palette.accent, 1.4))
+    _outlines(painter, scene.layout.stub_rects[marks.hover_stubs], area, near, STUB_HEIGHT / 2)
     if marks.hover and near:
         painter.setPen(pen(palette.accent, 1.0))
         painter.drawRoundedRect(QRectF(*marks.hover), RADIUS, RADIUS)
@@ -89,7 +100,7 @@ def paint_marks(painter: QPainter, scene: Scene, kit: Painter, camera: Camera, m
     painter.restore()
     painter.setRenderHint(QPainter.RenderHint.Antialiasing, True)
     if marks.hover_edge is not None:
-        _note(painter, scene.shape(marks.hover_edge), marks.spot, palette)
+        _note(painter, _edge_words(scene, marks.hover_edge), marks.spot, palette)
     if marks.band is not None:
         ground = QColor(palette.accent)
         ground.setAlpha(28)
@@ -98,7 +109,12 @@ def paint_marks(painter: QPainter, scene: Scene, kit: Painter, camera: Camera, m
         painter.drawRect(marks.band)
 
 
-def _outlines(painter: QPainter, rects: np.ndarray, area: Area, near: bool) -> None:
+def _edge_words(scene: Scene, edge: int) -> str:
+    """The shape that an edge carries, and how it is converted on the way."""
+    return " · ".join(filter(None, (scene.shape(edge), scene.cast_on(edge))))
+
+
+def _outlines(painter: QPainter, rects: np.ndarray, area: Area, near: bool, radius: float = RADIUS) -> None:
     if not len(rects):
         return
     x, y, w, h = area
@@ -111,7 +127,7 @@ def _outlines(painter: QPainter, rects: np.ndarray, area: Area, near: bool) -> N
     rects = rects[seen]
     if near and len(rects) <= MOST_OUTLINES:
         for row in rects.tolist():
-            painter.drawRoundedRect(QRectF(*row).adjusted(-0.5, -0.5, 0.5, 0.5), RADIUS, RADIUS)
+            painter.drawRoundedRect(QRectF(*row).adjusted(-0.5, -0.5, 0.5, 0.5), radius, radius)
         return
     if len(rects) > MOST_OUTLINES:
         painter.setPen(pen(painter.pen().color().name()))

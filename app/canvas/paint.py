@@ -10,9 +10,11 @@ from PySide6.QtGui import QColor, QFontMetricsF, QPainter, QPainterPath
 
 from app.canvas.camera import Area
 from app.canvas.captions import NODE_HEIGHT
+from app.canvas.casts import LABEL_MOST
 from app.canvas.headings import paint_closed, paint_far_heads, paint_head
+from app.canvas.layout import HEAD
 from app.canvas.primitives import draw_lines, draw_rects, font, pen, route_path
-from app.canvas.scene import LABEL_MOST, Scene
+from app.canvas.scene import Scene
 from app.canvas.sprites import DETAILS_FROM, Face, Sprites, write
 from app.canvas.strips import Found
 from app.theme import EDGE_WIDTH, GROUP_RADIUS, SECONDARY, Palette
@@ -21,14 +23,15 @@ DETAIL_FROM = 0.35  # below: plain rectangles and straight lines
 CURVES_FROM = 0.16
 STUB_NAMES_FROM = 0.5
 LEAST_GROUP = 3  # pixels
+CHIP = (32.0, 160.0)  # canvas units by which the chip of a cast reaches beyond its node: flow down, across
 MOST_EDGES, MOST_NODES = 1500, 4000  # per piece, when far away: more cannot be told apart
 
 
 class Painter:
     """Paints scenes; holds the sprites and the edge paths that repeated painting needs."""
 
-    def __init__(self, palette: Palette) -> None:
-        self.palette = palette
+    def __init__(self, palette: Palette, casts: bool = True) -> None:
+        self.palette, self.casts = palette, casts
         self.sprites = Sprites()
         self._paths: dict[int, QPainterPath] = {}
         self._scene: Scene | None = None
@@ -47,7 +50,7 @@ class Painter:
         nodes = scene.nodes_in(reach)
         self._frames(painter, scene, groups, scale)
         self._edges(painter, scene, edges, scale)
-        opened = groups[scene.layout.group_open[groups]].tolist()
+        opened = groups[scene.layout.group_open[groups]]
         if near:
             painter.setRenderHint(QPainter.RenderHint.Antialiasing, True)
             for place in groups[~scene.layout.group_open[groups]].tolist():
@@ -56,13 +59,17 @@ class Painter:
             self._stubs(painter, scene, reach, scale)
             if scale >= DETAILS_FROM:
                 self._shapes(painter, scene, edges)
-            for place in opened:
+                if self.casts:
+                    more = CHIP[scene.layout.horizontal]
+                    self._chips(painter, scene, (x - more, y - more, w + 2 * more, h + 2 * more))
+            heads = scene.layout.group_rects[opened, 1]
+            for place in opened[(heads + HEAD >= reach[1]) & (heads <= reach[1] + reach[3])].tolist():
                 paint_head(painter, scene, place, scale, self.palette)
         else:
             self._far_nodes(painter, scene, nodes, scale)
             self._far_closed(painter, scene, groups)
             painter.setRenderHint(QPainter.RenderHint.Antialiasing, True)
-            paint_far_heads(painter, scene, opened, scale, self.palette)
+            paint_far_heads(painter, scene, opened.tolist(), scale, self.palette)
 
     def skeleton(self, painter: QPainter, scene: Scene, area: Area, scale: float) -> None:
         """The least that holds the place of a picture not yet painted: frames large enough to see."""
@@ -164,6 +171,19 @@ class Painter:
                 stub = layout.tree.stubs[layout.stubs[place]]
                 mark = "→ " if stub.uses else "↳ "
                 write(painter, mark + stub.label, font(SECONDARY), palette.muted, QRectF(x + 8, y, w - 14, h))
+
+    def _chips(self, painter: QPainter, scene: Scene, area: Area) -> None:
+        """The chips of edges whose formats change; a mark where there is no room for words."""
+        face = font(SECONDARY)
+        for chip in scene.casts_in(area):
+            x, y, w, h = chip.box
+            painter.setBrush(QColor(self.palette.accent_ground if chip.words else self.palette.accent))
+            painter.setPen(pen(self.palette.accent if chip.words else self.palette.panel))
+            painter.drawRoundedRect(QRectF(x, y, w, h), h / 2, h / 2)
+            if chip.words:
+                painter.setFont(face)
+                painter.setPen(QColor(self.palette.text))
+                painter.drawText(QRectF(x, y, w, h), Qt.AlignmentFlag.AlignCenter, chip.words)
 
     def _shapes(self, painter: QPainter, scene: Scene, edges: Found) -> None:
         """The shape beside an edge that has the room."""

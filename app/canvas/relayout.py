@@ -13,7 +13,8 @@ from PySide6.QtCore import QObject, Qt, Signal
 
 from app.canvas.colouring import by_kind
 from app.canvas.figures import Figures
-from app.canvas.hierarchy import Hierarchy, default_open
+from app.canvas.find import Finder
+from app.canvas.hierarchy import default_open
 from app.canvas.layout import layout
 from app.canvas.namespaces import build
 from app.canvas.scene import Scene
@@ -24,24 +25,26 @@ SYNCHRONOUS = 600  # shown items up to which a layout takes less than a frame or
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What to lay out; `tree` is given when the structure is unchanged, `open_groups` None means choose."""
+    """What to lay out; `before` is a scene of the same structure, `open_groups` None means choose."""
 
     graph: Graph
-    tree: Hierarchy | None
+    before: Scene | None
     open_groups: frozenset[str] | None
     horizontal: bool
     show_scalars: bool = False
-    figures: Figures | None = None
 
     def carry_out(self, cancelled: Callable[[], bool]) -> Scene:
         """The scene; raises Cancelled."""
         with collector_at_rest():
-            tree = self.tree or build(self.graph, self.show_scalars, cancelled)
+            before = self.before
+            tree = before.layout.tree if before else build(self.graph, self.show_scalars, cancelled)
             known = {g.path for g in tree.groups}
             open_groups = default_open(tree) if self.open_groups is None else self.open_groups & known
             found = layout(tree, open_groups, self.horizontal, cancelled)
-            figures = self.figures or Figures.of(self.graph)
-            return Scene(self.graph, found, figures, by_kind(tree))
+            figures, finder = (
+                (before.figures, before.finder) if before else (Figures.of(self.graph), Finder(self.graph))
+            )
+            return Scene(self.graph, found, figures, by_kind(tree), finder)
 
 
 @contextmanager

@@ -20,13 +20,14 @@ SNAP = 8.0
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """A child: its size, and where wires meet its two sides (empty: anywhere)."""
+    """A child: its size, and where wires meet its two sides (empty: anywhere); `mute`: it does not tell its shape."""
 
     across: float
     along: float
     ins: tuple[float, ...] = ()
     outs: tuple[float, ...] = ()
     group: bool = False
+    mute: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +73,7 @@ class Routing:
         return [self._route(k, drawn) for k in range(len(self.wires))]
 
     def labels(self, across: float) -> list[Label]:
-        """For each wire that leads straight from or to a group: where a label may stand, and how wide it may be."""
+        """For each straight wire whose shape is worth telling: where a label may stand, and how wide it may be."""
         spans: dict[int, list[tuple[float, float, int]]] = {}
         for k, route in enumerate(self.routes):
             ends = [self.joints[k][0], *(self._middle(v) for v in route[1:-1]), self.joints[k][1]]
@@ -88,9 +89,11 @@ class Routing:
         return labels
 
     def _is_telling(self, route: list[int]) -> bool:
-        """Between two children, one of them a group."""
+        """Between two children, one of them a group, or the upper one a node that does not tell its shape."""
         first, last = route[0], route[-1]
-        return max(first, last) < self.first and (self.boxes[first].group or self.boxes[last].group)
+        if max(first, last) >= self.first:
+            return False
+        return self.boxes[first].group or self.boxes[first].mute or self.boxes[last].group
 
     def _joints(self) -> list[tuple[float, float]]:
         """Where each wire leaves and arrives, across; wires into one box are spread in the order they come."""

@@ -6,6 +6,7 @@ Free of Qt. One scene belongs to one layout; figures and colours are exchanged w
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -13,13 +14,14 @@ from numpy.typing import NDArray
 
 from app.canvas.camera import Area
 from app.canvas.captions import shape_text
+from app.canvas.casts import LABEL_MOST, CastLayer, Chip
 from app.canvas.colouring import Colouring
 from app.canvas.figures import Figures
+from app.canvas.find import Finder
+from app.canvas.hierarchy import Stub
 from app.canvas.layout import HEAD, Layout
 from app.canvas.strips import Found, Strips
 from model.graph import Graph, out_port
-
-LABEL_MOST = 240.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +41,16 @@ class Scene:
     layout: Layout
     figures: Figures
     colours: Colouring
+    finder: Finder
     problems: dict[int, str] = field(default_factory=dict)
     segments: NDArray[np.float64] = field(init=False)
     segment_edge: Found = field(init=False)
     edge_box: NDArray[np.float64] = field(init=False)  # rows left, top, right, bottom
     place_of: dict[int, int] = field(init=False)
     group_place: dict[int, int] = field(init=False)
+    cover: Found = field(init=False)  # by node: the place of the closed group that hides it, or -1
+    ends: dict[int, list[int]] = field(init=False)  # node number → places of the stubs of its tensors
+    _casts: CastLayer | None = field(init=False, default=None)
     _nodes: Strips = field(init=False)
     _groups: Strips = field(init=False)
     _stubs: Strips = field(init=False)
@@ -69,6 +75,11 @@ class Scene:
         self._edges = Strips(self.edge_box[:, :2], self.edge_box[:, 2:], axis)
         self.place_of = dict(zip(self.layout.nodes.tolist(), range(len(self.layout.nodes)), strict=True))
         self.group_place = dict(zip(self.layout.groups.tolist(), range(len(self.layout.groups)), strict=True))
+        self.cover = _cover(self.layout)
+        self.ends = {}
+        for place, number in enumerate(self.layout.stubs.tolist()):
+            for source in sources(self.layout.tree.stubs[number]):
+                self.ends.setdefault(source, []).append(place)
 
     @property
     def area(self) -> Area:
@@ -82,6 +93,15 @@ class Scene:
     def groups_in(self, area: Area) -> Found:
         """Places of the groups that touch `area`, outer before inner."""
         return self._groups.touching(area)
+
+    def shown_in(self, area: Area) -> Found:
+        """Numbers of the nodes that touch `area`, and of all those in the closed groups that do, ascending."""
+        chosen = np.zeros(len(self.cover), bool)
+        chosen[self.layout.nodes[self.nodes_in(area)]] = True
+        touched = np.zeros(len(self.layout.groups) + 1, bool)  # the last one stands for "in no closed group"
+        touched[self.groups_in(area)] = True
+        touched[-1] = False
+        return np.flatnonzero(chosen | touched[self.cover])
 
     def edges_in(self, area: Area) -> Found:
         """Numbers of the edges whose bounds touch `area`."""
@@ -117,9 +137,40 @@ class Scene:
                 best, found = distance, k
         return found
 
+    def ends_of(self, numbers: Iterable[int]) -> Found:
+        """Places of all stubs of the tensors that some nodes give."""
+        return np.array(sorted({p for i in numbers for p in self.ends.get(i, ())}), np.int64)
+
+    def sources_at(self, hit: Hit) -> tuple[int, ...]:
+        """Numbers of the nodes whose shared tensors a node or stub stands for."""
+        if hit.kind == "stub":
+            return sources(self.layout.tree.stubs[self.layout.stubs[hit.place]])
+        number = int(self.layout.nodes[hit.place]) if hit.kind == "node" else -1
+        return (number,) if number in self.ends else ()
+
+    def casts_in(self, area: Area) -> list[Chip]:
+        """The chips of the casts into the nodes that touch `area`."""
+        if self._casts is None:
+            self._casts = CastLayer(self.layout, self.graph)
+        numbers = self.layout.nodes[self.nodes_in(area)].tolist()
+        return [chip for number in numbers for chip in self._casts.at(number, self.graph)]
+
+    def cast_on(self, edge: int) -> str:
+        """How values are converted along an edge; empty where they are not."""
+        x, y = self.layout.points[self.layout.starts[edge + 1] - 1].tolist()
+        return next((chip.told for chip in self.casts_in((x, y, 0.0, 0.0)) if chip.edge == edge), "")
+
+    def casts_changed(self, ids: Iterable[str]) -> list[Area]:
+        """Where chips appear, change or go because these nodes have other formats."""
+        index = self.layout.tree.index
+        return self._casts.changed([index[i] for i in ids], self.graph) if self._casts else []
+
     def shape(self, edge: int) -> str:
         """The shape that an edge carries."""
-        node, output = self.layout.tensors[edge].tolist()
+        return self.output(*self.layout.tensors[edge].tolist())
+
+    def output(self, node: int, output: int = 0) -> str:
+        """The shape of an output of a node."""
         meta = self.graph.nodes[self.layout.tree.ids[node]].ports.get(out_port(output))
         return shape_text(meta)
 
@@ -132,6 +183,24 @@ class Scene:
             if place is not None and not self.layout.group_open[place]:
                 return tuple(self.layout.group_rects[place].tolist())
         return None
+
+
+def sources(stub: Stub) -> tuple[int, ...]:
+    """Numbers of the nodes that a stub stands for."""
+    return stub.source, *stub.others
+
+
+def _cover(layout: Layout) -> Found:
+    """By node: the place of the closed group that hides it, or -1."""
+    tree = layout.tree
+    cover = np.full(len(tree.groups) + 1, -1, np.int64)  # the last one: nodes that have no box
+    closed = np.flatnonzero(~layout.group_open)
+    cover[layout.groups[closed]] = closed
+    shown = np.zeros(len(tree.groups), bool)
+    shown[layout.groups] = shown[0] = True
+    for number in np.flatnonzero(~shown).tolist():  # a group comes after the one around it
+        cover[number] = cover[tree.groups[number].parent]
+    return cover[np.array(tree.home, np.int64)]
 
 
 def _boxes(points: NDArray[np.float64], starts: Found) -> NDArray[np.float64]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+import numpy as np
+from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QWidget
 
-from app.canvas.camera import Area
-from app.canvas.colouring import MODES, Overlay, colouring
+from app.canvas.colouring import MEASURED, MODES, Overlay, colouring
 from app.canvas.hierarchy import changed_choices
 from app.canvas.input import Input
-from app.canvas.overlay import mark_selection
+from app.canvas.overlay import mark_selection, numbers_of
 from app.canvas.relayout import Relayout, Wish
 from app.canvas.scene import Scene
 from app.canvas.steady import shift
@@ -19,17 +20,26 @@ from model.graph import Delta, Graph
 
 
 class Sheet(Input):
-    """A listening stage that holds a graph and keeps its scene up to date."""
+    """A listening stage that holds a graph and keeps its scene up to date.
+
+    `open_changed(paths)`: other groups are open now, whoever opened or closed them. `mode_chosen(mode)`: the nodes are
+    to be coloured so, perhaps again.
+    """
+
+    open_changed = Signal(object)
+    mode_chosen = Signal(str)
 
     def __init__(self, parent: QWidget | None, palette: Palette) -> None:
         super().__init__(parent, palette)
         self.graph: Graph | None = None
         self.mode, self.horizontal, self.show_scalars = "kind", False, False
         self.overlay: Overlay | None = None
+        self._measured: dict[str, Overlay] = {}
         self.open_groups: frozenset[str] | None = None
         self._problems: dict[str, str] = {}
         self._after: list[Callable[[], None]] = []
         self._anchor: str | None = None
+        self._told: frozenset[str] | None = None
         self._relayout = Relayout(self)
         self._relayout.arrived.connect(self._install)
         self.destroyed.connect(self._relayout.stop)
@@ -59,33 +69,24 @@ class Sheet(Input):
 
     def _clear(self) -> None:
         self._relayout.stop()
-        self.scene, self.open_groups, self.waiting = None, None, False
+        self.scene, self.open_groups, self._told, self.waiting = None, None, None, False
         self.chrome.show(False)
         self.tiles.clear()
         self.select(())
         self.update()
 
     def _change(self, graph: Graph, changed: tuple[str, ...]) -> None:
-        """Repaint the nodes whose choices differ, and the groups that hide them."""
+        """Repaint the nodes whose choices differ, or the closed groups that hide them; heads of open ones stay."""
         assert self.scene is not None
         index = self.scene.layout.tree.index
         self.scene.graph = graph
         self.scene.figures.update(graph, changed, index)
         if self.mode == "kind":
-            self.tiles.stale(self._areas([index[i] for i in changed]))
+            chips = self.scene.casts_changed(changed) if self.kit.casts else []
+            self.repaint_areas({self.scene.rect_of(index[i]) for i in changed} | set(chips))
             self.chrome.tell(self.scene, self.mode, self.overlay.title if self.overlay else None)
-            self.update()
         else:
             self._recolour()
-
-    def _areas(self, numbers: list[int]) -> list[Area]:
-        """Where some nodes are seen: themselves, and the heads of the groups around them."""
-        assert self.scene is not None
-        tree, place = self.scene.layout.tree, self.scene.group_place
-        groups = {g for i in numbers for g in tree.ancestors(tree.home[i])}
-        rects = self.scene.layout.group_rects[[place[g] for g in groups if g in place]].tolist()
-        nodes = (self.scene.rect_of(i) for i in numbers)
-        return [*filter(None, nodes), *((x, y, w, 44.0) for x, y, w, _ in rects)]
 
     def set_problems(self, problems: Mapping[str, str]) -> None:
         """Mark nodes that have a problem; the text shows as a tool tip."""
@@ -103,18 +104,27 @@ class Sheet(Input):
         self.overlay = Overlay(title, values) if values is not None else None
         self.set_mode("overlay" if self.overlay else "kind")
 
+    def set_measured(self, found: Mapping[str, Overlay]) -> None:
+        """The values of the modes that are measured; one that is missing has not been."""
+        if found != self._measured:
+            self._measured = dict(found)
+            if self.mode in MEASURED:
+                self._recolour()
+
     def set_mode(self, mode: str) -> None:
-        """Colour by "kind", "bits", "sparsity", "parameters" or "overlay"."""
+        """Colour by a mode of MODES, or by "overlay"."""
         self.mode = mode if mode in MODES or (mode == "overlay" and self.overlay) else "kind"
         self._recolour()
+        self.mode_chosen.emit(self.mode)
 
     def _recolour(self) -> None:
         if self.scene is None:
             return
         tree = self.scene.layout.tree
-        self.scene.colours = colouring(self.mode, tree, self.scene.figures, self.overlay, self.tokens)
-        self.chrome.tell(self.scene, self.mode, self.overlay.title if self.overlay else None)
+        values = self._measured.get(self.mode) if self.mode in MEASURED else self.overlay
+        self.scene.colours = colouring(self.mode, tree, self.scene.figures, values, self.tokens)
         self.chrome.minimap.set_scene(self.scene, self.tokens)
+        self.chrome.tell(self.scene, self.mode, self.overlay.title if self.overlay else None)
         self.repaint_all()
 
     def set_palette(self, palette: Palette) -> None:
@@ -134,6 +144,16 @@ class Sheet(Input):
             self._after.append(self.start_look)
             self._lay_out()
 
+    @property
+    def show_casts(self) -> bool:
+        """Whether edges say where formats change."""
+        return self.kit.casts
+
+    def set_show_casts(self, shown: bool) -> None:
+        """Show or hide where formats change along the edges."""
+        self.kit.casts = shown
+        self.repaint_all()
+
     def set_show_scalars(self, shown: bool) -> None:
         """Show or hide the arithmetic on shapes."""
         if shown != self.show_scalars:
@@ -144,9 +164,8 @@ class Sheet(Input):
         if self.graph is None:
             return
         known = self.scene is not None and not new and not self._relayout.busy
-        tree, figures = (self.scene.layout.tree, self.scene.figures) if self.scene and known else (None, None)
         self.waiting = True
-        wish = Wish(self.graph, tree, self.open_groups, self.horizontal, self.show_scalars, figures)
+        wish = Wish(self.graph, self.scene if known else None, self.open_groups, self.horizontal, self.show_scalars)
         self._relayout.request(wish)
 
     def _install(self, found: Scene) -> None:
@@ -166,11 +185,15 @@ class Sheet(Input):
         for step in after:
             step()
         self.tell_place()
+        if self.open_groups != self._told:
+            self._told = self.open_groups
+            self.open_changed.emit(self.open_groups)
 
-    def mark(self) -> None:
-        """Mark the selection anew."""
+    def mark(self, numbers: np.ndarray | None = None) -> None:
+        """Mark the selection anew; `numbers`, where they are known, of its nodes."""
         if self.scene is not None:
+            numbers = numbers_of(self.scene, self.selection()) if numbers is None else numbers
             band, spot = self.marks.band, self.marks.spot
-            self.marks = mark_selection(self.scene, self.selection())
+            self.marks = mark_selection(self.scene, numbers)
             self.marks.band, self.marks.spot = band, spot
             self.update()

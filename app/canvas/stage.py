@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from PySide6.QtCore import QPointF, QRectF, QSizeF, Qt, QTimer
 from PySide6.QtGui import QColor, QImage, QPainter, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import QWidget
@@ -11,7 +13,7 @@ from app.canvas.chrome import Chrome
 from app.canvas.overlay import BUSY, EMPTY, Marks, paint_marks, paint_words
 from app.canvas.paint import Painter
 from app.canvas.scene import Scene
-from app.canvas.tiles import Tiles
+from app.canvas.tiles import MARGIN, Tiles
 from app.theme import Palette
 
 REST = 90  # ms without movement after which a zoom is painted anew
@@ -57,6 +59,8 @@ class Stage(QWidget):
     def _rested(self) -> None:
         self._zooming = False
         self.tell_place()
+        if self.scene is not None:
+            self.chrome.look_changed(self.seen().contains(QRectF(*self.scene.area)))
         self.update()
 
     def tell_place(self) -> None:
@@ -92,45 +96,39 @@ class Stage(QWidget):
 
     def frame(self, area: Area) -> None:
         """Show all of an area."""
-        self.camera.fit(area, self.width(), self.height())
+        self.camera.fit(area, _area(self.chrome.room(False)))
         self.moved()
 
     def fit(self) -> None:
-        """Show everything."""
+        """Show everything; where that is seen already but cannot be read, the beginning."""
         if self.scene:
+            before = (self.camera.scale, self.camera.x, self.camera.y)
             self.frame(self.scene.area)
+            if before == (self.camera.scale, self.camera.x, self.camera.y) and self.camera.scale < READABLE:
+                self.start_look()
 
     def start_look(self) -> None:
         """A first view that can be read: all if it is small, or else the beginning, as wide as it fits."""
         if self.scene is None:
             return
-        self.camera.fit(self.scene.area, self.width(), self.height())
+        self.camera.fit(self.scene.area, _area(self.chrome.room(False)))
         if self.camera.scale < READABLE:
-            width, height = self.scene.layout.width, self.scene.layout.height
-            across = height if self.scene.layout.horizontal else width
-            room = self.height() if self.scene.layout.horizontal else self.width()
-            self.camera.scale = min(max((room - 96) / across, READABLE), 1.0)
-            first = self.scene.layout.node_rects
-            x, y = (first[0, 0] + first[0, 2] / 2, first[0, 1]) if len(first) else (0.0, 0.0)
-            if self.scene.layout.horizontal:
-                self.camera.x, self.camera.y = -56 / self.camera.scale, y - self.height() / 2 / self.camera.scale
-            else:
-                self.camera.x, self.camera.y = x - self.width() / 2 / self.camera.scale, -56 / self.camera.scale
-            self._keep_inside(across)
+            self._look_at_beginning(self.scene)
         self.moved()
         self._first_look = True
 
-    def _keep_inside(self, across: float) -> None:
-        """Do not look past the sides while there is graph to see."""
-        room = (self.height() if self.scene and self.scene.layout.horizontal else self.width()) / self.camera.scale
-        name = "y" if self.scene and self.scene.layout.horizontal else "x"
-        margin = 24 / self.camera.scale
-        place = getattr(self.camera, name)
-        if across + 2 * margin <= room:
-            place = (across - room) / 2
-        else:
-            place = min(max(place, -margin), across + margin - room)
-        setattr(self.camera, name, place)
+    def _look_at_beginning(self, scene: Scene) -> None:
+        """The start of the flow at the edge of the view; the first node in the middle, if not all fits across."""
+        left, top, wide, high = _area(self.chrome.room(not scene.layout.horizontal))
+        sides = ((left, wide, scene.layout.width), (top, high, scene.layout.height))
+        (start, room, across), (begin, _, _) = sides[::-1] if scene.layout.horizontal else sides
+        scale = self.camera.scale = min(max(room / across, READABLE), 1.0)
+        first = scene.layout.node_rects[:1, [1, 3] if scene.layout.horizontal else [0, 2]]
+        place = float((first[:, 0] + first[:, 1] / 2).sum()) - (start + room / 2) / scale
+        place = min(max(place, -start / scale), across - (start + room) / scale)
+        if across * scale <= room:
+            place = across / 2 - (start + room / 2) / scale
+        self.camera.x, self.camera.y = (-begin / scale, place) if scene.layout.horizontal else (place, -begin / scale)
 
     def bring(self, node: int) -> None:
         """Bring a node into view, large enough to read; the picture stays when it is in view already."""
@@ -154,6 +152,17 @@ class Stage(QWidget):
         """The picture is out of date everywhere, but nothing has moved."""
         self.tiles.stale()
         self.update()
+
+    def repaint_areas(self, areas: Iterable[Area | None]) -> None:
+        """The picture is out of date in these parts of the canvas."""
+        known = [a for a in areas if a is not None]
+        self.tiles.stale(known)
+        seen = self.seen()
+        for area in known:
+            if seen.intersects(box := QRectF(*area).adjusted(-MARGIN, -MARGIN, MARGIN, MARGIN)):
+                left, top = self.camera.to_screen(box.x(), box.y())
+                self.update(QRectF(left, top, box.width() * self.camera.scale, box.height() * self.camera.scale)
+                            .toAlignedRect().adjusted(-1, -1, 1, 1))  # fmt: skip
 
     def paintEvent(self, event: QPaintEvent) -> None:
         painter = QPainter(self)
@@ -184,10 +193,14 @@ class Stage(QWidget):
         image.fill(QColor(self.tokens.background))
         if self.scene:
             camera = Camera()
-            camera.fit(self.scene.area, *size, margin=24, most=4.0)
+            camera.fit(self.scene.area, (24, 24, max(size[0] - 48, 32), max(size[1] - 48, 32)), most=4.0)
             painter = QPainter(image)
             painter.scale(camera.scale, camera.scale)
             painter.translate(-camera.x, -camera.y)
-            Painter(self.tokens).paint(painter, self.scene, camera.area(*size), camera.scale, 1.0)
+            Painter(self.tokens, self.kit.casts).paint(painter, self.scene, camera.area(*size), camera.scale, 1.0)
             painter.end()
         return image.save(path)
+
+
+def _area(rect: QRectF) -> Area:
+    return rect.x(), rect.y(), rect.width(), rect.height()

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from html import escape
 
 from app.canvas.captions import NODE_HEIGHT, shape_text, text_width
+from app.canvas.casts import CastLayer
 from app.canvas.figures import Figures, counts
 from app.canvas.hierarchy import default_open
 from app.canvas.layout import CLOSED_HEIGHT, HEAD, Layout, layout
@@ -55,6 +56,7 @@ class _Writer:
             f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}" viewBox="{box}" '
             f'font-family="{escape(css_fonts())}">'
         )
+        yield from self._style()
         yield _box((-MARGIN, -MARGIN, width, height), 0, p.background)
         yield from self._frames()
         yield f'<g fill="none" stroke="{p.edge}" stroke-width="{EDGE_WIDTH}">'
@@ -62,9 +64,18 @@ class _Writer:
         yield "</g>"
         yield from self._heads()
         yield from self._shapes()
+        yield from self._casts()
         yield from self._stubs()
         yield from self._nodes()
         yield "</svg>"
+
+    def _style(self) -> Iterator[str]:
+        """In a browser, pointing at one end of a cut edge marks all its ends."""
+        drawn = self.drawn
+        sources = sorted({drawn.tree.stubs[s].source for s in drawn.stubs.tolist()})
+        if sources:
+            rules = (f"svg:has(.tensor{s}:hover) .tensor{s}>rect{{stroke:{self.palette.accent}}}" for s in sources)
+            yield f"<style>{' '.join(rules)}</style>"
 
     def _frames(self) -> Iterator[str]:
         drawn, p = self.drawn, self.palette
@@ -120,13 +131,26 @@ class _Writer:
                 if text_width(shape, SECONDARY) + 14 <= room:
                     yield _text(x + 6, y + 4, shape, SECONDARY, self.palette.muted)
 
+    def _casts(self) -> Iterator[str]:
+        """Where formats change along the edges."""
+        p, layer = self.palette, CastLayer(self.drawn, self.graph)
+        for chip in (c for number in self.drawn.nodes.tolist() for c in layer.at(number, self.graph)):
+            x, y, w, h = chip.box
+            yield f'<g class="cast"><title>{_clean(chip.told)}</title>'
+            yield _box(chip.box, h / 2, p.accent_ground if chip.words else p.accent, p.accent)
+            if chip.words:
+                yield _text(x + w / 2, y + 11, chip.words, SECONDARY, p.text, anchor="middle")
+            yield "</g>"
+
     def _stubs(self) -> Iterator[str]:
         drawn, p = self.drawn, self.palette
         for number, rect in zip(drawn.stubs.tolist(), drawn.stub_rects.tolist(), strict=True):
             stub = drawn.tree.stubs[number]
-            yield _box(rect, 9, p.chip, p.line)
             words = f"{'→' if stub.uses else '↳'} {fitting(stub.label, SECONDARY, rect[2] - 24)}"
+            yield f'<g class="tensor{stub.source}"><title>{_clean(drawn.tree.ids[stub.source])}</title>'
+            yield _box(rect, 9, p.chip, p.line)
             yield _text(rect[0] + 8, rect[1] + 13, words, SECONDARY, p.muted)
+            yield "</g>"
 
     def _nodes(self) -> Iterator[str]:
         drawn = self.drawn

@@ -13,12 +13,14 @@ from PySide6.QtCore import QPointF, QRectF, QSizeF
 from PySide6.QtGui import QColor, QPainter, QPixmap
 
 from app.canvas.camera import Area, Camera
-from app.canvas.paint import Painter
+from app.canvas.paint import DETAIL_FROM, Painter
 from app.canvas.scene import Scene
 
 SIDE = 256  # logical pixels
 BUDGET = 0.0035  # seconds of painting per frame
 MEMORY = 128 * 2**20  # bytes of tiles kept
+MARGIN = 8  # canvas units by which a node's mark reaches beyond it
+MOST_PATCHES = 4  # of one tile; with more it is painted whole
 Key = tuple[int, int]
 
 
@@ -30,12 +32,14 @@ class Tiles:
         self.done: OrderedDict[Key, QPixmap] = OrderedDict()
         self.scale, self.ratio = 1.0, 1.0
         self._old: set[Key] = set()
+        self._patches: dict[Key, list[Area]] = {}
         self._before: tuple[float, dict[Key, QPixmap]] | None = None
 
     def clear(self) -> None:
         """Forget all: layout, palette or figures changed."""
         self.done.clear()
         self._old.clear()
+        self._patches.clear()
         self._before = None
 
     def stale(self, areas: list[Area] | None = None) -> None:
@@ -43,7 +47,12 @@ class Tiles:
         if areas is None:
             self._old.update(self.done)
         for x, y, w, h in areas or ():
-            self._old.update(k for k in self._keys((x - 8, y - 8, w + 16, h + 16)) if k in self.done)
+            around = (x - MARGIN, y - MARGIN, w + 2 * MARGIN, h + 2 * MARGIN)
+            for key in filter(self.done.__contains__, self._keys(around)):
+                patches = self._patches.setdefault(key, [])
+                patches.append(around)
+                if len(patches) > MOST_PATCHES or self.scale < DETAIL_FROM:  # from afar a piece is thinned as a whole
+                    self._old.add(key)
 
     def show(self, target: QPainter, scene: Scene, camera: Camera, size: QSizeF, moving: bool) -> bool:
         """Draw the view; True when all of it is final. `moving`: the zoom still changes, paint nothing new."""
@@ -55,7 +64,7 @@ class Tiles:
             self._stand_in(target, scene, camera, size, (self.scale, dict(self.done)))
             return False
         keys = self._keys(area)
-        missing = [k for k in keys if k not in self.done or k in self._old]
+        missing = [k for k in keys if k not in self.done or k in self._old or k in self._patches]
         if missing:
             missing = self._paint_some(scene, missing, camera, size)
         if any(k not in self.done for k in missing):
@@ -85,6 +94,7 @@ class Tiles:
             self._before = (self.scale, dict(self.done))
         self.done.clear()
         self._old.clear()
+        self._patches.clear()
         self.scale, self.ratio = scale, ratio
 
     def _paint_some(self, scene: Scene, missing: list[Key], camera: Camera, size: QSizeF) -> list[Key]:
@@ -96,6 +106,11 @@ class Tiles:
         for n, key in enumerate(missing):
             if n and time.perf_counter() - start > BUDGET:
                 return missing[n:]
+            patches = self._patches.pop(key, [])
+            if key in self.done and key not in self._old:
+                for area in patches:
+                    self._paint(scene, self.done[key], key, area)
+                continue
             self.done[key] = self._tile(scene, key)
             self._old.discard(key)
         return []
@@ -104,17 +119,26 @@ class Tiles:
         side = math.ceil(SIDE * self.ratio)
         tile = QPixmap(side, side)
         tile.setDevicePixelRatio(self.ratio)
-        tile.fill(QColor(self.painter.palette.background))
+        side_canvas = SIDE / self.scale
+        self._paint(scene, tile, key, (key[0] * side_canvas, key[1] * side_canvas, side_canvas, side_canvas))
+        return tile
+
+    def _paint(self, scene: Scene, tile: QPixmap, key: Key, area: Area) -> None:
+        """Paint an area onto a tile, on whole device pixels."""
+        x, y, w, h = area
+        k = self.ratio
+        left, top = (math.floor((v * self.scale - n * SIDE) * k) / k for v, n in zip((x, y), key, strict=True))
+        right, low = (math.ceil((v * self.scale - n * SIDE) * k) / k for v, n in zip((x + w, y + h), key, strict=True))
+        box = QRectF(left, top, right - left, low - top).intersected(QRectF(0, 0, SIDE, SIDE))
         painter = QPainter(tile)
         try:
+            painter.setClipRect(box)
+            painter.fillRect(box, QColor(self.painter.palette.background))
             painter.translate(-key[0] * SIDE, -key[1] * SIDE)
             painter.scale(self.scale, self.scale)
-            side_canvas = SIDE / self.scale
-            area = (key[0] * side_canvas, key[1] * side_canvas, side_canvas, side_canvas)
             self.painter.paint(painter, scene, area, self.scale, self.ratio)
         finally:
             painter.end()
-        return tile
 
     def _stand_in(
         self,
@@ -143,4 +167,6 @@ class Tiles:
     def _trim(self) -> None:
         most = max(MEMORY // int((SIDE * self.ratio) ** 2 * 4), 64)
         while len(self.done) > most:
-            self._old.discard(self.done.popitem(last=False)[0])
+            key = self.done.popitem(last=False)[0]
+            self._old.discard(key)
+            self._patches.pop(key, None)

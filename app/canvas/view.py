@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from PySide6.QtCore import Signal
+import numpy as np
+from PySide6.QtCore import QRectF, Signal
 from PySide6.QtWidgets import QWidget
 
 from app.canvas.colouring import MODES
-from app.canvas.find import Finder
+from app.canvas.find import find
+from app.canvas.overlay import numbers_of
 from app.canvas.scene import Hit
 from app.canvas.sheet import Sheet
 from app.theme import LIGHT, Palette
-from model.graph import Graph
 
 
 class GraphCanvas(Sheet):
@@ -25,7 +26,6 @@ class GraphCanvas(Sheet):
 
     def __init__(self, parent: QWidget | None = None, palette: Palette = LIGHT) -> None:
         self._selected: tuple[str, ...] = ()
-        self._finder: tuple[Graph, Finder] | None = None
         super().__init__(parent, palette)
 
     # ---- selection
@@ -38,13 +38,25 @@ class GraphCanvas(Sheet):
         """Select nodes; `reveal` opens what hides the first and brings it into view."""
         known = self.graph.nodes if self.graph else {}
         chosen = tuple(dict.fromkeys(filter(known.__contains__, ids)))
-        if chosen != self._selected:
-            self._selected = chosen
-            self.mark()
-            self.tell_place()
-            self.selection_changed.emit(chosen)
+        self._choose(chosen, None)
         if reveal and chosen:
             self.reveal(chosen[0])
+
+    def select_numbers(self, numbers: np.ndarray, add: bool) -> None:
+        """Select nodes by their number in the hierarchy, perhaps besides those that are selected."""
+        if self.scene is None:
+            return
+        if add and self._selected:
+            before = numbers_of(self.scene, self._selected)
+            numbers = np.concatenate([before, numbers[~np.isin(numbers, before)]])
+        self._choose(tuple(map(self.scene.layout.tree.ids.__getitem__, numbers.tolist())), numbers)
+
+    def _choose(self, chosen: tuple[str, ...], numbers: np.ndarray | None) -> None:
+        if chosen != self._selected:
+            self._selected = chosen
+            self.mark(numbers)
+            self.tell_place()
+            self.selection_changed.emit(chosen)
 
     def members(self, hit: Hit) -> list[str]:
         """Ids of the nodes that a hit stands for; a stub stands for the other end of its edge."""
@@ -54,7 +66,7 @@ class GraphCanvas(Sheet):
             return [layout.tree.ids[layout.nodes[hit.place]]]
         if hit.kind == "stub":
             stub, edges = layout.tree.stubs[layout.stubs[hit.place]], layout.tree.edges
-            ends = edges[edges[:, 0] == stub.source, 1].tolist() if stub.uses else [stub.source]
+            ends = edges[edges[:, 0] == stub.source, 1].tolist() if stub.uses else [stub.source, *stub.others]
             return [layout.tree.ids[i] for i in ends]
         return [layout.tree.ids[i] for i in sorted(layout.tree.members(int(layout.groups[hit.place])))]
 
@@ -74,9 +86,9 @@ class GraphCanvas(Sheet):
         """Ids of the nodes that match, the best first."""
         if self.graph is None:
             return []
-        if self._finder is None or self._finder[0] is not self.graph:
-            self._finder = (self.graph, Finder(self.graph))
-        return self._finder[1].find(text)
+        if self.scene is not None and not self.waiting:
+            return self.scene.finder.find(text)
+        return find(self.graph, text)
 
     def reveal(self, node: str) -> None:
         """Bring a node into view, opening the groups that hide it."""
@@ -108,6 +120,17 @@ class GraphCanvas(Sheet):
         """Close a group."""
         self._open(path, False)
 
+    def set_open(self, path: str, opened: bool) -> None:
+        """Open or close the group of exactly this path, where the canvas shows it as one."""
+        if self.scene is not None:
+            tree = self.scene.layout.tree
+            if tree.groups[tree.paths.get(path, 0)].path == path:
+                self._open(path, opened)
+
+    def set_all_open(self, opened: bool) -> None:
+        """Open or close every group."""
+        self.open_all() if opened else self.close_all()
+
     def open_all(self) -> None:
         """Open every group."""
         if self.scene:
@@ -125,9 +148,15 @@ class GraphCanvas(Sheet):
         path = tree.groups[number].path
         if number and (path in now) != opened:
             around = {tree.groups[g].path for g in tree.ancestors(number)}
-            self._anchor = path
+            self._anchor = path if self._in_view(number) else None
             self._set_open(now | around if opened else now - {path})
             self.group_toggled.emit(path, opened)
+
+    def _in_view(self, number: int) -> bool:
+        """Whether some of a group is in view, so that its head can stay where it is."""
+        assert self.scene is not None
+        place = self.scene.group_place.get(number)
+        return place is not None and self.seen().intersects(QRectF(*self.scene.layout.group_rects[place].tolist()))
 
     def _set_open(self, groups: frozenset[str]) -> None:
         if groups != self.open_groups:
@@ -141,7 +170,7 @@ class GraphCanvas(Sheet):
         x, y = self.camera.to_canvas(self.width() / 2, self.height() / 2)
         groups = None if self.open_groups is None else sorted(self.open_groups)
         return {"open": groups, "horizontal": self.horizontal, "mode": self.mode, "scale": self.camera.scale,
-                "centre": [x, y], "selection": list(self._selected)}  # fmt: skip
+                "centre": [x, y], "selection": list(self._selected), "casts": self.show_casts}  # fmt: skip
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Return to a remembered view; what no longer exists is left out."""
@@ -149,6 +178,7 @@ class GraphCanvas(Sheet):
         self.open_groups = None if groups is None else frozenset(groups)
         self.horizontal = bool(state.get("horizontal", False))
         self.mode = state["mode"] if state.get("mode") in MODES else "kind"
+        self.kit.casts = bool(state.get("casts", True))
         self._after = [lambda: self._look(state)]
         self._lay_out()
 

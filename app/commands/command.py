@@ -85,6 +85,11 @@ def add_common(parser: Parser) -> None:
     """What every command takes."""
     parser.add_argument("--seed", type=int, default=0, help="equal seeds give equal results (default 0)")
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
+    add_plugins(parser)
+
+
+def add_plugins(parser: Parser) -> None:
+    """--plugin, which the window takes too."""
     parser.add_argument(
         "--plugin",
         action="append",

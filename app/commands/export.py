@@ -14,7 +14,10 @@ from passes.export import FORMS, export
 
 def _arguments(parser: Parser) -> None:
     parser.add_argument("target", metavar="PROJECT|SOURCE", help="the project")
-    text = "safetensors: a folder with the weights as they compute; recipe: TOML or JSON; script: Python"
+    text = (
+        "safetensors: a folder with the weights as they compute; packed: one file in the bits of the formats; "
+        "recipe: TOML or JSON; script: Python"
+    )
     parser.add_argument("--as", dest="form", required=True, choices=tuple(FORMS), help=text)
     parser.add_argument("-o", "--output", required=True, metavar="FILE", help="the file or folder to write")
 
@@ -23,13 +26,31 @@ def _run(found: Arguments, console: Console) -> Answer:
     with opened(found.target, found, console) as target:
         done = export(target.project, target.store, found.form, Path(found.output))
     data: dict[str, Any] = {"files": list(done.files), "bytes": done.bytes, "notes": list(done.notes)}
+    if done.tensors:
+        data["tensors"] = list(done.tensors)
     return Answer(data, lambda: _lines(data))
 
 
 def _lines(data: dict[str, Any]) -> Iterable[str]:
     yield from data["files"]
     yield f"{size(data['bytes'])} in {len(data['files'])} {'file' if len(data['files']) == 1 else 'files'}"
+    if tensors := data.get("tensors"):
+        yield from _packed_lines(tensors)
     yield from (f"note: {n}" for n in data["notes"])
 
 
-COMMAND = Command("export", "hands a project on as a checkpoint, a recipe or a script", _arguments, _run)
+def _packed_lines(tensors: list[dict[str, Any]]) -> Iterable[str]:
+    """A table of the stored tensors: their bits, and the bytes that they and all of them take."""
+    width = max(len(t["tensor"]) for t in tensors)
+    kind = max(len(t["label"]) for t in tensors)
+    yield f"{'tensor':{width}}  {'format':{kind}}  {'layout':6}  {'ideal bytes':>13}  {'bytes':>11}"
+    for t in tensors:
+        ideal = f"{t['ideal_bytes']:,.3f}".rstrip("0").rstrip(".")
+        yield f"{t['tensor']:{width}}  {t['label']:{kind}}  {t['layout']:6}  {ideal:>13}  {t['bytes']:>11,}"
+    ideal, real = sum(t["ideal_bytes"] for t in tensors), sum(t["bytes"] for t in tensors)
+    yield f"tensors: {size(real)}, of which padding to whole bytes {real - ideal:g} bytes; the rest is header and graph"
+
+
+COMMAND = Command(
+    "export", "hands a project on as a checkpoint, a packed model, a recipe or a script", _arguments, _run
+)

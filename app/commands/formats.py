@@ -35,8 +35,19 @@ def _run(found: Arguments, console: Console) -> Answer:
     if found.apply:
         data |= _apply(fmt, *found.apply)
     if found.codes:
-        data["codes"] = fmt.codes().tolist()
+        data |= _codes(fmt, console, alone=not found.apply)
     return Answer(data, lambda: _lines(data))
+
+
+def _codes(fmt: Format, console: Console, *, alone: bool) -> dict[str, Any]:
+    """All values of one element; raises FormatError for too many, or leaves a note where there is another answer."""
+    try:
+        return {"codes": fmt.codes().tolist()}
+    except FormatError as error:
+        if alone:
+            raise
+        console.note(f"The codes are left out: {error}")
+        return {}
 
 
 def _list() -> Answer:
@@ -64,7 +75,7 @@ def _apply(fmt: Format, source: str, result: str) -> dict[str, Any]:
     array = _load(source)
     import torch
 
-    from passes.analysis.quantization import compare
+    from passes.observed.difference import compare
 
     x = torch.from_numpy(array)
     with torch.no_grad():
@@ -75,7 +86,8 @@ def _apply(fmt: Format, source: str, result: str) -> dict[str, Any]:
         np.save(result, y.numpy(), allow_pickle=False)
     except OSError as error:
         raise UsageError(f"{result} cannot be written ({error.strerror}).", "Choose another file.") from error
-    return {**compare(fmt, x).row(), "elements": array.size, "output": result}
+    stored = fmt.stored_bits(array.shape) / array.size if array.size else fmt.bits  # short blocks, scales of rows
+    return {**compare(fmt, x).row(), "bits": stored, "elements": array.size, "output": result}
 
 
 def _load(path: str) -> NDArray[Any]:

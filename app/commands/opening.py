@@ -16,6 +16,7 @@ from model.opening import Opened, is_project, needs_source, open_any, reopen
 from model.project import Project, save_project
 from model.weights import WeightStore
 from passes.base import Context
+from passes.offered import missing_notice
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,8 @@ def opened(spec: str, found: Arguments, console: Console) -> Generator[Target]:
         console.progress(0, 0, f"opening {spec}")
         result = open_any(spec, Path(folder), inputs, found.seed)
         project = result.project
+        if notice := missing_notice(project.recipe, "Give their plug-in with --plugin FILE.py to replay or edit them."):
+            console.note(str(notice))
         callables = result.callables or (_callables(project, Path(folder)) if is_project(spec) else {})
         context = Context(result.store, found.seed, console.progress, callables, project.source.tokenizer)
         yield Target(result, context)

@@ -6,7 +6,7 @@ import dataclasses
 from typing import Any, Literal, get_args, get_origin
 
 from app.commands.command import Arguments, Parser
-from model.codec import decode, hints
+from model.codec import decode, hints, in_range
 
 
 def add_options(parser: Parser, options: type, skip: tuple[str, ...] = ()) -> None:
@@ -33,18 +33,6 @@ def read_options(options: type, found: Arguments, **given: Any) -> Any:
     """The options as given on the command line; raises OptionsError."""
     names = [f.name for f in dataclasses.fields(options)]
     values = {n: getattr(found, n) for n in names if getattr(found, n, None) is not None}
-    checked = decode(options, {**values, **given})
     for field in dataclasses.fields(options):
-        _in_range(field, getattr(checked, field.name))
-    return checked
-
-
-def _in_range(field: dataclasses.Field[Any], value: Any) -> None:
-    from model.errors import OptionsError
-
-    low, high = field.metadata.get("min"), field.metadata.get("max")
-    flag = "--" + field.name.replace("_", "-")
-    if isinstance(value, int | float) and low is not None and value < low:
-        raise OptionsError(f"{flag} is {value}.", f"It must be at least {low}.")
-    if isinstance(value, int | float) and high is not None and value > high:
-        raise OptionsError(f"{flag} is {value}.", f"It must be at most {high}.")
+        in_range(field, values.get(field.name), "--" + field.name.replace("_", "-"))
+    return decode(options, {**values, **given})

@@ -13,10 +13,13 @@ from typing import Any
 from app.commands.command import Answer, Arguments, Command, Parser, UsageError
 from app.commands.console import Console, cell, facts, table
 from app.commands.opening import opened
+from app.commands.option_flags import add_options, read_options
 from model.errors import OptionsError, nearest
 from model.recipe import Step
 from model.registry import PASSES
+from passes.analysis.evaluate import EvaluateOptions
 from passes.base import Report, run_step
+from passes.observed.options import ObserveOptions
 
 DEFAULT = "graph,parameters,cost"
 
@@ -26,6 +29,7 @@ def _arguments(parser: Parser) -> None:
     names = ", ".join(n for n, spec in PASSES.items() if spec.kind == "analysis")
     parser.add_argument("--what", metavar="a,b", default=DEFAULT, help=f"reports: {names} (default {DEFAULT})")
     parser.add_argument("-o", "--output", metavar="FILE", help="write a .csv, .html or .json file")
+    add_options(parser, ObserveOptions)
 
 
 def _run(found: Arguments, console: Console) -> Answer:
@@ -33,8 +37,11 @@ def _run(found: Arguments, console: Console) -> Answer:
     if not names:
         raise UsageError("--what names no report.", f"Name some, such as {DEFAULT}.")
     write = _writer(found.output) if found.output else None
+    options = [_options(n, found) for n in names]
+    if found.data and not any(isinstance(o, EvaluateOptions) for o in options):
+        raise UsageError(f"--data is of no use to {', '.join(names)}.", "Add --what statistics or quantization.")
     with opened(found.target, found, console) as target:
-        steps = [Step(n, PASSES.get(n).options(), found.seed) for n in names]
+        steps = [Step(n, o, found.seed) for n, o in zip(names, options, strict=True)]
         reports = [run_step(target.project.graph, s, target.context).report for s in steps]
     rows = [{"report": r.pass_name, **row} for r in reports for row in r.rows]
     data: dict[str, Any] = {"rows": rows, "summary": {r.pass_name: r.summary for r in reports}}
@@ -48,6 +55,12 @@ def _analysis(name: str) -> str:
     if name not in known:
         raise OptionsError(f"There is no report {name!r}.", nearest(name, known))
     return name
+
+
+def _options(name: str, found: Arguments) -> Any:
+    """A pass's options: with the data that is named, where it looks at data."""
+    kind = PASSES.get(name).options
+    return read_options(kind, found) if issubclass(kind, EvaluateOptions) else kind()
 
 
 def _lines(reports: list[Report]) -> Iterable[str]:

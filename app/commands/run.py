@@ -8,12 +8,13 @@ from typing import Any
 
 from app.commands.command import Answer, Arguments, Command, Parser
 from app.commands.console import Console, cell, seconds, table
-from app.commands.opening import Target, opened, save
+from app.commands.opening import opened, save
 from app.commands.scoring import add_data, data_options, figures, score
+from model.project import Project
 from model.recipe import Recipe
-from passes.base import StepResult
+from passes.base import Report, StepResult
 from passes.config import load_recipe
-from passes.replay import replay
+from passes.replay import Replayed, milestones, replay
 
 
 def _arguments(parser: Parser) -> None:
@@ -25,6 +26,8 @@ def _arguments(parser: Parser) -> None:
 
 def _run(found: Arguments, console: Console) -> Answer:
     recipe = load_recipe(found.recipe, found.seed)
+    if not recipe.steps:
+        console.note("The recipe has no steps.")
     with opened(found.target, found, console) as target:
         base = target.project.graph
         options = data_options(found, target)
@@ -34,20 +37,25 @@ def _run(found: Arguments, console: Console) -> Answer:
         after = score(replayed.graph, target, options)
         data: dict[str, Any] = {"before": before, "after": after, "steps": _steps(recipe, replayed.results)}
         if found.output:
-            whole = Recipe((*target.project.recipe.steps, *recipe.steps))
-            done = replace(target.project, recipe=whole, graph=replayed.graph)
-            data["output"] = _save(target, done, found.output)
+            data["output"] = save(target, _extended(target.project, recipe, replayed), found.output)
     return Answer(data, lambda: _lines(data))
 
 
-def _save(target: Target, project: Any, path: str) -> str:
-    return save(target, project, path)
+def _extended(project: Project, recipe: Recipe, done: Replayed) -> Project:
+    """The project with further steps, and what took long among all of them."""
+    whole = Recipe((*project.recipe.steps, *recipe.steps))
+    own: list[StepResult | None] = [None] * len(project.recipe.active)
+    if own:
+        own[-1] = StepResult(project.graph, Report(project.recipe.active[-1].pass_name), 0.0)
+    kept = project.milestones | milestones(whole, [*own, *done.results])
+    return replace(project, recipe=whole, graph=done.graph, milestones=kept)
 
 
-def _steps(recipe: Recipe, results: tuple[StepResult, ...]) -> list[dict[str, Any]]:
+def _steps(recipe: Recipe, results: tuple[StepResult | None, ...]) -> list[dict[str, Any]]:
     return [
         {"pass": step.pass_name, "seconds": r.seconds, "report": {"summary": r.report.summary, "rows": r.report.rows}}
         for step, r in zip(recipe.active, results, strict=True)
+        if r is not None
     ]
 
 

@@ -10,6 +10,7 @@ from app.commands.command import Answer, Arguments, Command, Parser, UsageError
 from app.commands.console import Console, count, facts, seconds
 from app.commands.opening import Target, opened, save
 from model.opening import is_project
+from model.packed_file import is_packed
 from passes.analysis.graph import summarise
 
 
@@ -22,8 +23,9 @@ def _arguments(parser: Parser) -> None:
 
 
 def _run(found: Arguments, console: Console) -> Answer:
-    if is_project(found.source):
-        raise UsageError("A project is traced already.", "Name a source, or use report.")
+    if is_project(found.source) or is_packed(found.source):
+        what = "project" if is_project(found.source) else "packed model"
+        raise UsageError(f"A {what} is traced already.", "Name a source, or use report.")
     with opened(found.source, found, console) as target:
         data = _data(target)
         if found.verify:

@@ -29,9 +29,18 @@ class Elided(QLabel):
         self.setMinimumWidth(least)
         self._whole = text
 
+    def show_text(self, text: str) -> None:
+        """Show another line."""
+        self._whole = text
+        self.setToolTip(text)
+        self._elide()
+
+    def _elide(self) -> None:
+        self.setText(self.fontMetrics().elidedText(self._whole, Qt.TextElideMode.ElideMiddle, self.width()))
+
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
-        self.setText(self.fontMetrics().elidedText(self._whole, Qt.TextElideMode.ElideMiddle, self.width()))
+        self._elide()
 
     def sizeHint(self) -> QSize:
         return QSize(self.fontMetrics().horizontalAdvance(self._whole) + 2, super().sizeHint().height())

@@ -18,6 +18,7 @@ from app.panels.inspector_facts import (
     node_path,
     node_title,
 )
+from app.panels.inspector_format import FormatSection
 from app.panels.inspector_parts import ElidedLabel, FactRows
 from app.panels.inspector_precision import PrecisionSection
 from app.panels.inspector_pruning import PruningSection
@@ -44,7 +45,6 @@ class InspectorPanel(QScrollArea):
         self.setFrameShape(QFrame.Shape.NoFrame)
         self.setWidgetResizable(True)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        self.setMinimumWidth(316)
         self.title, self.path = ElidedLabel("title"), ElidedLabel("small")
         self.path.mode = Qt.TextElideMode.ElideMiddle
         self.facts, self.problems = FactRows(), QLabel(wordWrap=True)
@@ -54,9 +54,11 @@ class InspectorPanel(QScrollArea):
         self.precision = PrecisionSection(session)
         self.weight = WeightSection(session)
         self.pruning = PruningSection(session)
+        self.format = FormatSection()
         self._arrange()
         self._connect()
         self._restyle()
+        self._fit()
         self.refresh()
 
     def _arrange(self) -> None:
@@ -69,7 +71,7 @@ class InspectorPanel(QScrollArea):
         column.addWidget(self.title)
         column.addWidget(self.path)
         for gap, widget in ((6, self.facts), (8, self.problems), (8, self.hint), (14, self.precision),
-                            (14, self.weight), (14, self.pruning)):  # fmt: skip
+                            (14, self.weight), (14, self.pruning), (14, self.format)):  # fmt: skip
             widget.setContentsMargins(0, gap, 0, 0)
             column.addWidget(widget)
         column.addStretch(1)
@@ -82,6 +84,7 @@ class InspectorPanel(QScrollArea):
         session.selection_changed.connect(lambda _: self.refresh())
         session.job_event.connect(lambda _: self.pruning.settle())
         self.precision.port_changed.connect(self.weight.show_port)
+        self.precision.format_shown.connect(self.format.show_format)
         self.weight.measured.connect(self._measured)
 
     # -- showing
@@ -112,6 +115,13 @@ class InspectorPanel(QScrollArea):
         self._show_problems(nodes)
         self._show_choices(nodes)
 
+    def enter(self) -> None:
+        """Put the keyboard on the first thing that can be changed."""
+        rows = [row.editor.choice for row in self.precision.rows.values()]
+        field = next((w for w in (*rows, self.pruning.slider) if w.isVisible()), self)
+        field.setFocus(Qt.FocusReason.TabFocusReason)
+        self.ensureWidgetVisible(field)
+
     def _nodes(self) -> list[Node]:
         document = self._session.document
         if document is None:
@@ -131,6 +141,7 @@ class InspectorPanel(QScrollArea):
         if document is None or not nodes:
             self.weight.show_nodes((), document.graph, "weight") if document else self.weight.hide()
             self.pruning.hide()
+            self.format.show_format(None)
             return
         self.precision.show_nodes(nodes, document.graph)
         self.weight.show_nodes(nodes, document.graph, self.precision.port)
@@ -150,6 +161,11 @@ class InspectorPanel(QScrollArea):
 
     # -- look
 
+    def _fit(self) -> None:
+        """Never narrower than its rows: they would be cut where nothing says so."""
+        bar = self.verticalScrollBar().sizeHint().width()
+        self.setMinimumWidth(self.precision.fit() + 2 * MARGIN + bar)
+
     def _restyle(self) -> None:
         look = tokens(self)
         if look is not self._look:
@@ -160,9 +176,12 @@ class InspectorPanel(QScrollArea):
         super().changeEvent(event)
         if event.type() in (QEvent.Type.PaletteChange, QEvent.Type.StyleChange) and self.widget():
             self._restyle()
+        if event.type() in (QEvent.Type.FontChange, QEvent.Type.StyleChange) and self.widget():
+            self._fit()
 
     def closeEvent(self, event: QCloseEvent) -> None:
         self.weight.close_previews()
+        self.format.close_previews()
         super().closeEvent(event)
 
 

@@ -2,83 +2,55 @@
 
 from __future__ import annotations
 
-import math
-from typing import Any, NamedTuple
+from itertools import groupby
+from typing import NamedTuple
 
 from PySide6.QtCore import QRectF, QSize, Qt
 from PySide6.QtGui import QColor, QPainter, QPaintEvent
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from app.theme import CATEGORIES
-from model.formats.base import Format
+from app.words import figure
+from model.formats.base import BitField, Format
 
-SIGN, WHOLE, FRACTION = CATEGORIES["activation"], CATEGORIES["matmul"], CATEGORIES["linear"]
-EXPONENT, SHARED, CODE = CATEGORIES["norm"], CATEGORIES["embedding"], CATEGORIES["io"]
+COLOURS: dict[str, str] = {
+    "sign": CATEGORIES["activation"], "integer": CATEGORIES["matmul"], "fraction": CATEGORIES["linear"],
+    "mantissa": CATEGORIES["linear"], "exponent": CATEGORIES["norm"], "shared": CATEGORIES["embedding"],
+}  # fmt: skip
+MARKS = {"sign": "±", "integer": "i", "fraction": "·f", "mantissa": "m", "exponent": "e", "shared": "s"}
 SUPERSCRIPTS = str.maketrans("-−0123456789", "⁻⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
-MOST = 40
+LEAST, READ = 8.0, 12.0  # pixels of a cell of its own; of one with its mark
 
 
 class Field(NamedTuple):
-    """Bits of one meaning. `shared`: stored once for so many elements."""
+    """Bits of one meaning. `shared`: stored once for so many elements, 0 for a row or the tensor."""
 
     colour: str
     mark: str
     bits: int
     meaning: str
-    shared: int = 0
+    shared: int | None = None
 
 
 def layout_of(fmt: Format) -> list[Field]:
-    """The fields of one element, most significant first."""
-    width = int(getattr(fmt, "width", 0) or 0)
-    if hasattr(fmt, "frac_width") and width:
-        return _fixed_point(width, fmt.frac_width, bool(getattr(fmt, "signed", True)))  # type: ignore[attr-defined]
-    return _own(fmt, width) + _shared(fmt)
+    """The fields of one element, most significant first, then what several share."""
+    return [_field(f, fmt) for f in fmt.layout()]
 
 
-def _fixed_point(width: int, frac: int, signed: bool) -> list[Field]:
-    rest = width - signed
-    fraction = min(max(frac, 0), rest)
-    fields = [Field(SIGN, "±", 1, "sign")] if signed else []
-    if rest > fraction:
-        fields.append(Field(WHOLE, "i", rest - fraction, "integer bits"))
-    return fields + ([Field(FRACTION, "·f", fraction, "fraction bits")] if fraction else [])
+def _field(field: BitField, fmt: Format) -> Field:
+    if field.kind != "shared":
+        noun = field.name if field.kind == "sign" else f"{field.name} {'bit' if field.bits == 1 else 'bits'}"
+        return Field(COLOURS[field.kind], MARKS[field.kind], field.bits, noun)
+    whole = f"a {'tensor' if getattr(fmt, 'granularity', 'tensor') == 'tensor' else 'row'}"
+    sharers = f"by {field.per}" if field.per else f"by {whole}"
+    return Field(COLOURS["shared"], MARKS["shared"], field.bits, f"{field.name} bits, shared {sharers}", field.per)
 
 
-def _own(fmt: Format, width: int) -> list[Field]:
-    element = str(getattr(fmt, "element", ""))
-    if len(element) == 4 and element[0] == "e" and element[2] == "m":
-        return _floating(int(element[1]), int(element[3]))
-    block = hasattr(fmt, "block")
-    exponent = 0 if block else int(getattr(fmt, "exponent_width", 0) or 0)
-    if fmt.name in ("block_minifloat",):
-        exponent = int(getattr(fmt, "exponent_width", 0) or 0)
-    if exponent and width > exponent:
-        return _floating(exponent, width - exponent - 1)
-    bits = width or max(1, math.floor(fmt.bits))
-    if "log" in fmt.name:
-        return [Field(SIGN, "±", 1, "sign"), Field(EXPONENT, "e", bits - 1, "exponent bits")] if bits > 1 else []
-    if bits == 1:
-        return [Field(SIGN, "±", 1, "sign")]
-    return [Field(SIGN, "±", 1, "sign"), Field(FRACTION, "m", bits - 1, "code bits")]
-
-
-def _floating(exponent: int, mantissa: int) -> list[Field]:
-    fields = [Field(SIGN, "±", 1, "sign"), Field(EXPONENT, "e", exponent, "exponent bits")]
-    return fields + ([Field(FRACTION, "m", mantissa, "mantissa bits")] if mantissa else [])
-
-
-def _shared(fmt: Format) -> list[Field]:
-    block: Any = getattr(fmt, "block", None)
-    size = math.prod(block) if isinstance(block, tuple) else block
-    if not isinstance(size, int) or size < 1:
-        return []
-    bits = int(
-        getattr(fmt, "exponent_bias_width", 0)
-        or (getattr(fmt, "exponent_width", 0) if fmt.name == "block_fp" else 0)
-        or 8
-    )
-    return [Field(SHARED, "s", bits, f"scale bits, shared by {size}", size)]
+def stored_words(fmt: Format) -> str:
+    """`8.25 bits an element: 8 and 8 of the scale, shared by 32`."""
+    parts = [f"{f.bits} of the {f.meaning.replace(' bits,', ',')}" for f in layout_of(fmt) if f.shared is not None]
+    more = " and ".join([str(fmt.element_bits), *parts])
+    return f"{fmt.bits:g} bits an element{f': {more}' if parts else ''}"
 
 
 def formula(port: str, fmt: Format) -> str:
@@ -92,11 +64,6 @@ def formula(port: str, fmt: Format) -> str:
     return f"{port} · value = code · 2{power} · range {figure(low)} … {figure(high)}"
 
 
-def figure(value: float) -> str:
-    """A value with three digits and a true minus."""
-    return f"{value:.3g}".replace("-", "−")
-
-
 class BitsBar(QWidget):
     """One cell a bit, as wide as the panel."""
 
@@ -108,7 +75,7 @@ class BitsBar(QWidget):
     def show_format(self, fmt: Format | None) -> None:
         """Draw a format's bits; none for float."""
         self.fields = layout_of(fmt) if fmt else []
-        words = ", ".join(f"{f.bits} {f.meaning}" for f in self.fields)
+        words = ", ".join(f"1 {f.meaning}" if f.meaning == "sign" else f"{f.bits} {f.meaning}" for f in self.fields)
         self.setToolTip(words)
         self.setAccessibleName(words)
         self.update()
@@ -122,24 +89,31 @@ class BitsBar(QWidget):
     def paintEvent(self, event: QPaintEvent) -> None:
         painter = QPainter(self)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        cells = [(f, i) for f in self.fields for i in range(f.bits)][:MOST]
-        if not cells:
+        count = sum(f.bits for f in self.fields)
+        if not count:
             return
-        gap = 8.0 if any(f.shared for f in self.fields) and not self.fields[0].shared else 0.0
-        room = self.width() - gap
-        space = 2.0 if room / len(cells) > 8 else 1.0
-        pitch = (room + space) / len(cells)
+        own = [f.shared is None for f in self.fields]
+        gap = 8.0 if any(own) and not all(own) else 0.0
+        pitch = (self.width() - gap) / count
+        space = 2.0 if pitch > LEAST + 2 else 1.0
         font = painter.font()
         font.setPixelSize(10)
         painter.setFont(font)
-        for number, (field, _) in enumerate(cells):
-            left = number * pitch + (gap if field.shared else 0)
-            self._cell(painter, QRectF(left, 0.5, pitch - space, self.height() - 1), field)
+        left = 0.0
+        for shared, fields in groupby(self.fields, lambda f: f.shared is not None):
+            left += gap if shared else 0.0
+            for field in fields:
+                cells = field.bits if pitch >= LEAST else 1
+                for i in range(cells):
+                    width = pitch * field.bits / cells
+                    self._cell(painter, QRectF(left + i * width, 0.5, width - space, self.height() - 1), field, cells)
+                left += pitch * field.bits
 
-    def _cell(self, painter: QPainter, box: QRectF, field: Field) -> None:
+    def _cell(self, painter: QPainter, box: QRectF, field: Field, cells: int) -> None:
         painter.setPen(Qt.PenStyle.NoPen)
         painter.setBrush(QColor(field.colour))
         painter.drawRoundedRect(box, 2.5, 2.5)
-        if box.width() >= 12:
-            painter.setPen(QColor("#14171A" if field.colour == EXPONENT else "#FFFFFF"))
-            painter.drawText(box, Qt.AlignmentFlag.AlignCenter, field.mark)
+        if box.width() >= READ:
+            painter.setPen(QColor("#14171A" if field.colour == COLOURS["exponent"] else "#FFFFFF"))
+            text = field.mark if cells == field.bits else f"{field.mark} {field.bits}"
+            painter.drawText(box, Qt.AlignmentFlag.AlignCenter, text if box.width() >= 2 * READ else field.mark)

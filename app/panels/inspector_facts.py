@@ -157,7 +157,7 @@ def model_facts(document: Document) -> list[Fact]:
     graph, source = document.graph, document.project.source
     parameters = sum(w.elements for w in graph.weights.values() if w.role == "parameter")
     inputs = ", ".join(n.target for n in graph.placeholders)
-    layers = sum(1 for n in graph if "weight" in spec(n.op).quantisable and n.weights)
+    layers = sum(1 for n in graph if spec(n.op).category == "linear" and n.weights)
     sizes = " · ".join(f"{name} {size}" for name, size in graph.symbols.items())
     return [
         Fact("source", source.spec, source.spec),

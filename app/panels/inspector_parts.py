@@ -10,6 +10,7 @@ from PySide6.QtWidgets import QGridLayout, QLabel, QSizePolicy, QSlider, QWidget
 
 from app.fields import tokens
 from app.panels.inspector_facts import Fact
+from app.panels.terms import TERMS
 from app.theme import SPARSITY
 
 ROW = 22
@@ -68,6 +69,7 @@ class FactRows(QWidget):
             value.setVisible(shown)
             if shown:
                 name.setText(facts[i].name)
+                name.setToolTip(TERMS.get(facts[i].name.rstrip(" 0123456789"), ""))
                 value.show_text(facts[i].value, facts[i].full)
 
     def _add(self) -> None:

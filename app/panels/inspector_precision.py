@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtGui import QFont, QMouseEvent
+from PySide6.QtGui import QFont, QFontMetrics, QMouseEvent
 from PySide6.QtWidgets import QApplication, QGridLayout, QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
 from app.canvas.captions import title
@@ -15,19 +15,21 @@ from app.canvas.figures import FLOATS
 from app.format_editor import CELL_WIDTH, CELLS, FormatEditor, short_name
 from app.panels.heading import heading
 from app.panels.inspector_bits import BitsBar, formula
+from app.panels.terms import TERMS
 from app.words import plural
 from model.errors import EspalierError
 from model.formats.base import Format
 from model.graph import Graph, Node
-from model.ops import quantisable
-from passes.select import Select
-from passes.transform.quantize import PORTS, QuantizeOptions, Rule
+from model.ops import decomposable, offered
+from passes.edits import with_format
+from passes.transform.quantize import PORTS
 
 if TYPE_CHECKING:
     from app.session import Session
     from app.weight_figures import Loss
 
-PORT_WIDTH, SQNR_WIDTH, GAP = 58, 52, 4
+GAP = 4
+WIDEST_SQNR, USUAL, ARROW = "−88.8 dB", "integer", 32
 
 
 class PortRow:
@@ -41,21 +43,38 @@ class PortRow:
         self.sqnr = QLabel()
         self.sqnr.setProperty("role", "muted")
         self.sqnr.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
-        self.sqnr.setFixedWidth(SQNR_WIDTH)
         self.nodes: tuple[str, ...] = ()
         self.formats: tuple[Format | None, ...] = ()
+        self.given = ""  # the scales that are given from outside, in words
+        self.count: tuple[int, int] = (1, 1)  # nodes that have the port, of how many selected
+
+    def show_count(self) -> None:
+        """Say how many of the selected nodes have the port, where not all do."""
+        have, selected = self.count
+        if have < selected:
+            self.sqnr.setText(f"{have} of {selected}")
+        self.sqnr.setToolTip(f"{have} of the {selected} selected nodes have {self.port}" if have < selected else "")
 
     def widgets(self) -> tuple[QWidget, ...]:
         """All of the row."""
         return self.name, self.editor, self.sqnr
 
+    def fit(self) -> None:
+        """Take the widths that the present font asks for."""
+        self.name.fit()
+        self.editor.choice.setMinimumWidth(self.editor.choice.fontMetrics().horizontalAdvance(USUAL) + ARROW)
+        self.sqnr.setFixedWidth(self.sqnr.fontMetrics().horizontalAdvance(WIDEST_SQNR) + 2)
+
     def show_sqnr(self, loss: Loss | None, waiting: bool) -> None:
-        """Show a measured loss, or what is stored while the port is float."""
+        """Show a measured loss."""
+        if self.count[0] < self.count[1]:
+            return
         if loss is None:
             self.sqnr.setText("…" if waiting else "")
             return
         self.sqnr.setText("" if loss.reason else sqnr_words(loss.sqnr))
-        self.sqnr.setToolTip(loss.reason or "signal to quantisation noise of the stored values")
+        against = "the pruned weight" if loss.whole_sqnr is not None else "the stored values"
+        self.sqnr.setToolTip(loss.reason or f"{TERMS['SQNR']}, against {against}")
 
 
 def sqnr_words(value: float | None) -> str:
@@ -72,7 +91,13 @@ class PortName(QLabel):
 
     def __init__(self, port: str) -> None:
         super().__init__(port)
-        self.setFixedWidth(PORT_WIDTH)
+        self.setToolTip(TERMS[port])
+
+    def fit(self) -> None:
+        """Be as wide as the longest port's name in the bold of the port in hand."""
+        bold = QFont(self.font())
+        bold.setWeight(QFont.Weight.DemiBold)
+        self.setFixedWidth(max(QFontMetrics(bold).horizontalAdvance(p) for p in PORTS) + 3)
 
     def mark(self, current: bool) -> None:
         """Show whether this is the port in hand."""
@@ -85,9 +110,11 @@ class PortName(QLabel):
 
 
 class PrecisionSection(QWidget):
-    """Edits go to the session; `port_changed` tells which port the weight section should show."""
+    """Edits go to the session; `port_changed` tells which port the weight section should show, `format_shown` the
+    format of the port in hand (None: float, or several)."""
 
     port_changed = Signal(str)
+    format_shown = Signal(object)
 
     def __init__(self, session: Session) -> None:
         super().__init__()
@@ -126,6 +153,7 @@ class PrecisionSection(QWidget):
     def _header(self, grid: QGridLayout) -> list[QLabel]:
         words = [QLabel(t) for t in ("port", "format", *[""] * CELLS, "SQNR")]
         for label in words:
+            label.setToolTip(TERMS.get(label.text(), ""))
             label.setProperty("role", "small")
         middle = QWidget()
         row = QHBoxLayout(middle)
@@ -153,11 +181,19 @@ class PrecisionSection(QWidget):
             column.addWidget(widget)
         self._column.addWidget(self.details)
 
+    def fit(self) -> int:
+        """Let the rows take the font's widths; returns the least width that shows all of a row."""
+        for row in self.rows.values():
+            row.fit()
+        first = next(iter(self.rows.values()))
+        cells = first.editor.choice.minimumWidth() + CELLS * (CELL_WIDTH + GAP)
+        return first.name.width() + GAP + cells + GAP + first.sqnr.width()
+
     # -- showing
 
     def show_nodes(self, nodes: Sequence[Node], graph: Graph) -> None:
         """Show what nodes of one selection have chosen."""
-        able = [(n, quantisable(n)) for n in nodes]
+        able = [(n, offered(n)) for n in nodes]
         for port, row in self.rows.items():
             held = [n for n, ports in able if port in ports]
             row.nodes = tuple(n.id for n in held)
@@ -168,7 +204,13 @@ class PrecisionSection(QWidget):
                 widget.setVisible(shown)
             if shown:
                 row.editor.put_many(row.formats)
-                row.sqnr.setText(_stored(held, port) if row.formats == (None,) else "")
+                scales = {p.scale for n in held if (p := n.precision.get(port)) and p.scale}
+                row.given = f" · scale given: {', '.join(sorted(scales)[:2])}" if scales else ""
+                row.count = len(held), len(nodes)
+                row.sqnr.setText("exact" if row.formats == (None,) else "")
+                row.show_count()
+                if row.formats == (None,) and len(held) == len(nodes):
+                    row.sqnr.setToolTip(f"Not quantised: stays in {_stored(held, port)}")
             else:
                 row.editor.wrong.hide()
         count = sum(1 for _, ports in able if ports)
@@ -184,6 +226,8 @@ class PrecisionSection(QWidget):
             words = f"{title(nodes[0].op)} has no port that takes a format; it computes in float."
         elif not count:
             words = f"None of the {len(nodes)} nodes has a port that takes a format."
+        elif any(map(decomposable, nodes)):
+            words = "A format writes the attention out as matmuls, which take it."
         elif count < len(nodes):
             words = f"{plural(count, 'node')} of {len(nodes)} can be quantised."
         self.none.setText(words)
@@ -198,11 +242,13 @@ class PrecisionSection(QWidget):
         names = [short_name(n) for n in row.editor.parameter_names()] or self._other_names()
         for i, label in enumerate(self._heads):
             label.setText(names[i] if i < len(names) else "")
-        self.formula.setText(formula(row.port, fmt) if fmt else "")
+            label.setToolTip(TERMS.get(label.text(), ""))
+        self.formula.setText(formula(row.port, fmt) + row.given if fmt else "")
         self.bits.show_format(fmt)
         self.details.setVisible(fmt is not None or bool(row.editor.widgets))
         self.formula.setVisible(fmt is not None)
         self.bits.setVisible(fmt is not None)
+        self.format_shown.emit(fmt)
 
     def _other_names(self) -> list[str]:
         rows = (r.editor.parameter_names() for r in self.rows.values() if r.nodes)
@@ -245,8 +291,12 @@ class PrecisionSection(QWidget):
         for name in row.nodes:
             held = nodes[name].precision.get(row.port)
             rules.setdefault(wanted[held.format if held else None], []).append(name)
-        made = tuple(Rule(Select("name", tuple(ids)), {row.port: fmt}) for fmt, ids in rules.items())
-        self._session.run_pass("quantize", QuantizeOptions(made))
+        recipe = self._session.recipe
+        for fmt, ids in rules.items():
+            recipe = with_format(recipe, tuple(ids), row.port, fmt)
+        self._session.set_recipe(
+            recipe, f"{row.port} of {plural(len(row.nodes), 'node')}", ("format", row.nodes, row.port)
+        )
 
 
 def _stored(nodes: Sequence[Node], port: str) -> str:

@@ -11,8 +11,10 @@ from PySide6.QtWidgets import QHBoxLayout, QLabel, QVBoxLayout, QWidget
 from app.fields import MIXED, Choice, NumberField
 from app.panels.heading import heading
 from app.panels.inspector_facts import pruned_words
+from app.panels.terms import TERMS
 from model.errors import EspalierError
 from model.graph import Graph, Node
+from model.ports import weight_at
 from passes.transform.prune import METHODS, prunable
 
 from app.panels.inspector_parts import ShareSlider  # isort: skip
@@ -32,6 +34,7 @@ class PruningSection(QWidget):
         self._session = session
         self.nodes: tuple[Node, ...] = ()
         self._elements = 0
+        self._mixed = False
         self._asked: Asked | None = None
         self._sent: Asked | None = None
         self._timer = QTimer(self, interval=EVERY, singleShot=True)
@@ -40,7 +43,8 @@ class PruningSection(QWidget):
         self.scope = Choice(("local", "global"))
         self.method.setAccessibleName("pruning method")
         self.scope.setAccessibleName("pruning scope")
-        self.scope.setToolTip("local: the same share of each weight; global: the smallest of all selected together")
+        self.method.setToolTip(TERMS["method"])
+        self.scope.setToolTip(TERMS["scope"])
         self.words = QLabel()
         self.words.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
         self.slider = ShareSlider()
@@ -48,6 +52,8 @@ class PruningSection(QWidget):
         self.share = NumberField(float, 0, 100)
         self.share.setFixedWidth(52)
         self.share.setAccessibleName("sparsity in percent")
+        for widget in (self.slider, self.share, self.words):
+            widget.setToolTip(TERMS["sparsity"])
         self.state = QLabel()
         self.state.setProperty("role", "small")
         self._arrange()
@@ -55,7 +61,7 @@ class PruningSection(QWidget):
         self.slider.sliderReleased.connect(self._send)
         self.share.edited.connect(self._typed)
         for choice in (self.method, self.scope):
-            choice.edited.connect(lambda: self._request(self._ratio()))
+            choice.edited.connect(self._chosen)
 
     def _arrange(self) -> None:
         column = QVBoxLayout(self)
@@ -79,14 +85,14 @@ class PruningSection(QWidget):
 
     def show_nodes(self, nodes: Sequence[Node], graph: Graph) -> None:
         """Show the pruning of those nodes that can have one."""
-        able = tuple(n for n in nodes if prunable(n))
+        able = tuple(n for n in nodes if prunable(n, graph))
         if tuple(n.id for n in able) != tuple(n.id for n in self.nodes):
             self._forget()
         self.nodes = able
         self.setVisible(bool(able))
         if not able:
             return
-        self._elements = sum(graph.weights[n.weights["weight"]].elements for n in able)
+        self._elements = sum(graph.weights[weight_at(n, "weight", graph) or ""].elements for n in able)
         if self._asked is not None and self._waits():
             return
         self._asked = self._sent = None
@@ -100,7 +106,7 @@ class PruningSection(QWidget):
         zeros = sum(s.zeros for s in held if s)
         self.method.put(methods.pop() if len(methods) == 1 else MIXED)
         self.scope.put(scopes.pop() if len(scopes) == 1 else MIXED)
-        mixed = len(ratios) > 1
+        mixed = self._mixed = len(ratios) > 1
         self._set_slider(round(1000 * zeros / max(self._elements, 1)) if mixed else round(1000 * min(ratios)))
         self.share.put(MIXED if mixed else _tidy(100 * min(ratios)))
         self.words.setText(pruned_words(zeros, self._elements))
@@ -147,10 +153,19 @@ class PruningSection(QWidget):
         self._set_slider(round(1000 * ratio))
         self._request(ratio)
 
+    def _chosen(self) -> None:
+        """Another method or scope; nodes of several shares wait for one share, lest all take the mean."""
+        if self._mixed:
+            self.state.setText("The selected nodes differ in sparsity: write one share for all.")
+            self.state.show()
+        else:
+            self._request(self._ratio())
+
     def _request(self, ratio: float) -> None:
         for choice, usual in ((self.method, "l1"), (self.scope, "local")):
             if choice.currentIndex() < 0:
                 choice.put(usual)
+        self._mixed = False
         self._asked = (ratio, self.method.get(), self.scope.get())
         self.words.setText(pruned_words(round(ratio * self._elements), self._elements))
         self.state.setText("pruning …")

@@ -1,29 +1,38 @@
-"""The weight of the selection and its quantisation grid: histogram, losses in words, the best binary point."""
+"""The values of the port in hand and their quantisation grid: histogram, losses in words, the best range.
+
+Weights and biases are read from the store; activations are a sample that the worker measures when asked.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QLabel, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
+from app.activation_samples import ActivationSamples
 from app.fields import Choice
 from app.panels.heading import heading, link
-from app.panels.inspector_facts import node_path, weight_of
+from app.panels.inspector_facts import node_path
 from app.panels.inspector_precision import sqnr_words
+from app.panels.inspector_tensor import STORED, Values, ports_shown, values_of
 from app.plots.histogram import WeightHistogram
 from app.previews import Previews
 from app.weight_figures import Histogram, Loss, Stop, histogram, loss
-from app.words import count, percent
+from app.words import count, figure, percent
 from model.formats.base import Format
+from model.formats.scaled import ScaledFormat
 from model.graph import Graph, Node
-from model.meta import Weight
+from model.weights import Tensor
+from passes.select import Select
+from passes.transform.calibrate import CalibrateOptions
+from passes.transform.quantize import PORTS
 
 if TYPE_CHECKING:
     from app.session import Session
-    from model.weights import WeightStore
 
 OFFERED = 200
 LEAST_GAIN = 0.5  # decibels worth offering
@@ -40,13 +49,13 @@ class WeightSection(QWidget):
         self._previews = Previews(self)
         self._previews.ready.connect(self._ready)
         self._previews.failed.connect(self._failed)
+        self.samples = ActivationSamples(session, self)
+        self.samples.changed.connect(self._again)
         self.nodes: tuple[Node, ...] = ()
         self.subject: Node | None = None
         self.port = "weight"
+        self._values = Values("weight")
         self._loss: Loss | None = None
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(4)
         self.heading = heading("Weight and its grid")
         self.chooser = Choice()
         self.chooser.setAccessibleName("node of the histogram")
@@ -55,10 +64,29 @@ class WeightSection(QWidget):
         self.plot.setFixedHeight(100)
         self.words = QLabel(wordWrap=True)
         self.words.setProperty("role", "small")
+        self.scale = link("", self._turn_scale)
+        self.measure = link("Measure activations", self.samples.measure)
         self.offer = link("", self._take_offer)
-        for widget in (self.heading, self.chooser, self.plot, self.words):
+        self.fix = link("Fix the scale from the data", self._calibrate)
+        self.fix.setToolTip(
+            "A step of the recipe measures one scale and keeps it, instead of one for each tensor that comes"
+        )
+        self.offer.setMinimumWidth(1)  # a long label must not push the rows out of sight
+        self._arrange()
+
+    def _arrange(self) -> None:
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(4)
+        top = QHBoxLayout()
+        top.addWidget(self.heading, 1)
+        top.addWidget(self.scale)
+        column.addLayout(top)
+        for widget in (self.chooser, self.plot, self.words):
             column.addWidget(widget)
-        column.addWidget(self.offer, 0, Qt.AlignmentFlag.AlignLeft)
+        for button in (self.measure, self.offer, self.fix):
+            column.addWidget(button, 0, Qt.AlignmentFlag.AlignLeft)
+        self._say_scale()
 
     def close_previews(self) -> None:
         """Stop what still computes."""
@@ -67,8 +95,8 @@ class WeightSection(QWidget):
     # -- what to show
 
     def show_nodes(self, nodes: Sequence[Node], graph: Graph, port: str) -> None:
-        """Show the tensor of `port` (or the weight) of the first node, or of the one chosen before."""
-        able = tuple(n for n in nodes[:OFFERED] if weight_of(n, "weight", graph) or weight_of(n, "bias", graph))
+        """Show the values of `port` (or the weight) of the first node, or of the one chosen before."""
+        able = tuple(n for n in nodes[:OFFERED] if ports_shown(n, graph))
         self.nodes, self.port = able, port
         held = self.subject.id if self.subject else ""
         self.subject = next((n for n in able if n.id == held), able[0] if able else None)
@@ -80,59 +108,75 @@ class WeightSection(QWidget):
         self._ask(graph)
 
     def show_port(self, port: str) -> None:
-        """Show another port's tensor."""
+        """Show another port's values."""
         self.port = port
-        if self._session.document:
-            self._ask(self._session.document.graph)
+        self._again()
 
     def _choose(self) -> None:
         self.subject = next((n for n in self.nodes if n.id == self.chooser.get()), None)
-        if self._session.document:
+        self._again()
+
+    def _again(self) -> None:
+        if self._session.document and self.subject and self.subject.id in self._session.document.graph.nodes:
             self._ask(self._session.document.graph)
+
+    def _turn_scale(self) -> None:
+        self.plot.set_log(not self.plot.log)
+        self._say_scale()
+
+    def _say_scale(self) -> None:
+        self.scale.setText("Linear counts" if self.plot.log else "Log counts")
 
     # -- asking
 
     def _ask(self, graph: Graph) -> None:
-        for slot in ("histogram", "weight", "bias"):
+        for slot in ("histogram", *PORTS):
             self._previews.forget(slot)
-        node = self.subject
-        if node is None or self._session.document is None:
+        node, document = self.subject, self._session.document
+        if node is None or document is None:
             self.plot.show_histogram(None)
             return
         self._loss = None
-        for port in ("weight", "bias"):
-            self._ask_loss(node, port, weight_of(node, port, graph))
+        known = {p: values_of(node, p, graph, document.store, self.samples) for p in ports_shown(node, graph)}
+        for values in known.values():
+            self._ask_loss(node, values)
         shown = self.shown_port(graph)
-        weight = weight_of(node, shown, graph)
+        held = self._values = known[shown]
         self.heading.setText((f"{shown} and its grid" if shown in node.precision else shown).upper())
-        if weight is None or weight.key is None or not weight.dtype.startswith(("float", "bfloat")):
+        self.measure.setVisible(held.measurable)
+        self.fix.setVisible(self._can_fix(node, shown))
+        self.scale.setVisible(held.load is not None)
+        self.plot.setVisible(held.load is not None)
+        if held.load is None:
             self.plot.show_histogram(None)
-            self._tell(_why_not(weight))
+            self._tell(held.trouble)
             return
         self.plot.show_loss(self._loss)
-        mask = _mask(node, shown)
-        work = partial(_histogram, self._session.document.store, weight.key, mask)
-        found = self._previews.ask("histogram", ("histogram", weight.key, mask), work)
+        work = partial(_histogram, held.load, self._mask(held))
+        found = self._previews.ask("histogram", ("histogram", held.key, held.mask), work)
         if found is not None:
             self._ready("histogram", None, found)
         self._tell()
 
     def shown_port(self, graph: Graph) -> str:
-        """The port in hand where it has a stored tensor, else the weight or the bias."""
+        """The port in hand where its values can be looked at, else the first that can."""
         assert self.subject is not None
-        order = (self.port, "weight", "bias") if self.port in ("weight", "bias") else ("weight", "bias")
-        return next((p for p in order if weight_of(self.subject, p, graph)), "weight")
+        able = ports_shown(self.subject, graph)
+        return self.port if self.port in able else able[0]
 
-    def _ask_loss(self, node: Node, port: str, weight: Weight | None) -> None:
-        chosen = node.precision.get(port)
-        document = self._session.document
-        if chosen is None or weight is None or weight.key is None or document is None:
+    def _ask_loss(self, node: Node, values: Values) -> None:
+        chosen = node.precision.get(values.port)
+        if chosen is None or values.load is None:
             return
-        mask = _mask(node, port)
-        work = partial(_loss, document.store, weight.key, mask, chosen.format)
-        found = self._previews.ask(port, ("loss", weight.key, mask, chosen.format), work)
+        work = partial(_loss, values.load, self._mask(values), chosen.format, values)
+        found = self._previews.ask(values.port, ("loss", values.key, values.mask, chosen.format), work)
         if found is not None:
-            self._ready(port, None, found)
+            self._ready(values.port, None, found)
+
+    def _mask(self, values: Values) -> Callable[[], Tensor] | None:
+        if values.mask is None:
+            return None
+        return partial(self._session.open_document.store.get, values.mask)
 
     # -- answers
 
@@ -159,17 +203,37 @@ class WeightSection(QWidget):
         words = [trouble] if trouble else loss_words(lost, self.plot.thinned if found else 1)
         if not words and found:
             words = [_range_words(found)]
-        self.words.setText(" · ".join(words))
-        self.words.setVisible(bool(words))
+        error = "" if trouble else error_words(lost, found)
+        told = (" · ".join(words), self._values.note if not trouble else "", error)
+        self.words.setText("\n".join(t for t in told if t))
+        self.words.setVisible(bool(self.words.text()))
         gain = (lost.best_sqnr or 0) - (lost.sqnr or 0) if lost and lost.best else 0
         self.offer.setVisible(bool(lost and lost.best and gain > LEAST_GAIN))
         if lost and lost.best and gain > LEAST_GAIN:
-            text = f"Use {lost.best.label}: {sqnr_words(lost.best_sqnr)}, best for this {self._noun()}"
-            self.offer.setText(text)
+            noun = f"pruned {self._values.port}" if lost.whole_sqnr is not None else self._values.port
+            self.offer.setText(f"Choose from the data: {lost.best.label}, {sqnr_words(lost.best_sqnr)}")
+            self.offer.setToolTip(f"The {lost.best.shift} that loses least of this {noun}")
 
-    def _noun(self) -> str:
-        assert self._session.document is not None
-        return self.shown_port(self._session.document.graph)
+    def _can_fix(self, node: Node, port: str) -> bool:
+        held = node.precision.get(port)
+        scaled = held is not None and isinstance(held.format, ScaledFormat) and held.scale is None
+        return scaled and (port in STORED or self.samples.options is not None)
+
+    def _calibrate(self) -> None:
+        """A step that gives the port in hand a scale of its own, of the weight or of the training data."""
+        document = self._session.document
+        if document is None or self.subject is None:
+            return
+        port, known = self.shown_port(document.graph), self.samples.options
+        values: dict[str, Any] = {} if known is None or port in STORED else asdict(known)
+        wanted = {
+            **values,
+            "select": Select("name", (self.subject.id,)),
+            "ports": (port,),
+            "limit": 256,
+            "split": "train",
+        }
+        self._session.run_pass("calibrate", CalibrateOptions(**wanted))
 
     def _take_offer(self) -> None:
         if self._loss and self._loss.best and self._session.document and self.subject:
@@ -183,45 +247,49 @@ def loss_words(lost: Loss | None, thinned: int) -> list[str]:
         return []
     if lost.reason:
         return [lost.reason]
-    words = [f"{_share(lost.saturated)} saturated"] if lost.high is not None else ["scales follow the data"]
+    words = (
+        [f"{_share(lost.saturated)} saturated"] if lost.high is not None else [lost.unit or "scales follow the data"]
+    )
     words.append(f"{_share(lost.zeros)} become 0")
     if lost.grid is None:
         words.append("grid finer than a pixel")
     elif thinned > 1:
-        words.append(f"every {thinned}th step drawn")
+        words.append(f"one step in {thinned} drawn")
     return words
+
+
+def error_words(lost: Loss | None, found: Histogram | None) -> str:
+    """The errors of a pruned tensor, each with what it is measured against; nothing where it is not pruned."""
+    if found is None or found.pruning_sqnr is None:
+        return ""
+    parts = []
+    if lost and not lost.reason and lost.sqnr is not None:
+        parts.append(f"the format {sqnr_words(lost.sqnr)} against the pruned weight")
+    whole = lost.whole_sqnr if lost else None
+    alone = f"pruning alone {sqnr_words(found.pruning_sqnr)}"
+    parts.append(
+        f"{alone}, both {sqnr_words(whole)} against the original"
+        if whole is not None
+        else f"{alone} against the original"
+    )
+    return f"SQNR: {'; '.join(parts)}."
 
 
 def _range_words(found: Histogram) -> str:
     if found.most > found.least:
-        return f"{_figure(found.least)} … {_figure(found.most)}"
-    return f"All {count(found.elements)} values are {_figure(found.least)}."
+        return f"{figure(found.least)} … {figure(found.most)}"
+    return f"All {count(found.elements)} values are {figure(found.least)}."
 
 
 def _share(part: float) -> str:
     return percent(part, 0 if round(part * 1000) % 10 == 0 else 1)
 
 
-def _figure(value: float) -> str:
-    return f"{value:.3g}".replace("-", "−")
+def _histogram(load: Callable[[], Tensor], mask: Callable[[], Tensor] | None, stop: Stop) -> Histogram:
+    return histogram(load(), mask().array if mask else None, stop)
 
 
-def _why_not(weight: Weight | None) -> str:
-    if weight is None:
-        return "There is no stored tensor here."
-    if weight.key is None:
-        return "The model was opened without weights."
-    return f"Values of type {weight.dtype} take no grid."
-
-
-def _mask(node: Node, port: str) -> str | None:
-    held = node.sparsity.get(port)
-    return held.mask if held else None
-
-
-def _histogram(store: WeightStore, key: str, mask: str | None, stop: Stop) -> Histogram:
-    return histogram(store.get(key), store.get(mask).array if mask else None, stop)
-
-
-def _loss(store: WeightStore, key: str, mask: str | None, fmt: Format, stop: Stop) -> Loss:
-    return loss(fmt, store.get(key), store.get(mask).array if mask else None, stop)
+def _loss(
+    load: Callable[[], Tensor], mask: Callable[[], Tensor] | None, fmt: Format, values: Values, stop: Stop
+) -> Loss:
+    return loss(fmt, load(), mask().array if mask else None, stop, values.view)

@@ -22,8 +22,9 @@ from PySide6.QtWidgets import (
 
 from app.panels.heading import Elided, empty_state, link, warning
 from app.recovery import is_copy
-from app.words import count, duration, left
-from passes.jobs import Done, Failed, JobEvent, JobInfo, LogLine, Stopped
+from app.words import count, duration, left, metric
+from passes.base import is_lasting
+from passes.jobs import AnalyseJob, Done, Failed, Job, JobEvent, JobInfo, LogLine, Metric, ReplayJob, Stopped
 
 if TYPE_CHECKING:
     from app.session import Session
@@ -36,10 +37,30 @@ def status_text(job: JobInfo, now: float) -> str:
     """Where a job stands, in one line."""
     if job.finished is not None:
         took = duration(job.finished - job.started)
-        return {"done": f"done in {took}", "failed": f"failed after {took}", "stopped": "cancelled"}[job.state]
+        return {"done": f"done in {took}", "failed": f"failed after {took}", "stopped": "stopped"}[job.state]
     if job.state == "waiting":
         return "waits for the job before it"
-    return " · ".join(p for p in (*_progress(job), _time(job, now)) if p)
+    done = _progress(job)
+    return " · ".join(p for p in (*(done if any(done) else ("running",)), _time(job, now), figures(job)) if p)
+
+
+def figures(job: JobInfo) -> str:
+    """The last figures that the job told, those of the last validation before those of the training."""
+    names = [n for n in ("validation accuracy", "training loss") if job.metrics.get(n)]
+    return " · ".join(f"{n} {metric(n, job.metrics[n][-1][1])}" for n in names)
+
+
+def can_keep(job: JobInfo) -> bool:
+    """Whether a running job can end early with a result: it trains, and has begun to."""
+    return job.state == "running" and bool(job.metrics) and trains(job.job)
+
+
+def trains(work: Job) -> bool:
+    """Whether a job has a step to run that tells figures while it does, such as a training."""
+    if not isinstance(work, ReplayJob):
+        return False
+    known = work.known[0] if work.known else 0
+    return any(is_lasting(s.pass_name) for s in work.recipe.active[known:])
 
 
 def _progress(job: JobInfo) -> tuple[str, str]:
@@ -56,8 +77,27 @@ def _time(job: JobInfo, now: float) -> str:
     return duration(elapsed)
 
 
+def series(job: JobInfo) -> object:
+    """What jobs in a row have in common when they are one wish, repeated: the same pruning, the same measurement."""
+    match job.job:
+        case ReplayJob(recipe=recipe) if recipe.active:
+            last = recipe.active[-1]
+            return "replay", last.pass_name, len(recipe), getattr(last.options, "select", None)
+        case AnalyseJob(step=step):
+            return "analyse", step.pass_name, job.title
+        case _:
+            return job.id
+
+
+def superseded(old: JobInfo, new: JobInfo) -> bool:
+    """Whether an entry need not be kept beside a newer one: it told of an earlier value, or never ran to its end."""
+    if series(old) != series(new):
+        return False
+    return old.state == "stopped" or (old.state == "done" and isinstance(old.job, ReplayJob))
+
+
 class JobRow(QFrame):
-    """One job: a line, a bar while it runs, Cancel."""
+    """One job: a line, a bar while it runs, Stop, and for a training Stop and keep."""
 
     chosen = Signal(int)
 
@@ -67,8 +107,13 @@ class JobRow(QFrame):
         self._title, self._status = Elided(job.title, "strong"), QLabel()
         self._status.setProperty("role", "muted")
         self._status.setTextFormat(Qt.TextFormat.PlainText)
-        self._cancel = link("Cancel", lambda: session.cancel(job.id))
-        self._cancel.setAccessibleName(f"Cancel {job.title}")
+        self._stop = link("Stop", lambda: session.cancel(job.id))
+        self._stop.setAccessibleName(f"Stop {job.title}")
+        self._stop.setToolTip("End it now; nothing of it is kept")
+        self._keep = link("Stop and keep", self._finish)
+        self._keep.setAccessibleName(f"Stop {job.title} and keep what it has")
+        self._keep.setToolTip("End the training now and keep the best weights so far")
+        self._session = session
         self._bar = QProgressBar(textVisible=False)
         self._note = warning()
         line = QHBoxLayout()
@@ -76,7 +121,8 @@ class JobRow(QFrame):
         line.addStretch(1)
         self._title.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
         line.addWidget(self._status)
-        line.addWidget(self._cancel)
+        line.addWidget(self._keep)
+        line.addWidget(self._stop)
         box = QVBoxLayout(self)
         box.setContentsMargins(12, 3, 12, 3)
         box.setSpacing(3)
@@ -89,7 +135,8 @@ class JobRow(QFrame):
         """Show where the job stands."""
         running = self.job.finished is None
         self._status.setText(status_text(self.job, now))
-        self._cancel.setVisible(running)
+        self._stop.setVisible(running)
+        self._keep.setVisible(can_keep(self.job))
         self._bar.setVisible(running)
         p = self.job.progress
         known = p is not None and p.total > 1
@@ -97,6 +144,12 @@ class JobRow(QFrame):
         self._bar.setRange(0, 0 if busy else (p.total if p and known else 1))
         if not busy:
             self._bar.setValue(p.done if p and known else 0)
+
+    def _finish(self) -> None:
+        """Ask once: the job ends after the step that it is in."""
+        self._keep.setEnabled(False)
+        self._keep.setText("Ends after this step")
+        self._session.stop_and_keep(self.job.id)
 
     def fail(self, message: str) -> None:
         """Say below the line why it failed."""
@@ -153,6 +206,8 @@ class JobsPanel(QWidget):
         if is_copy(job):
             return
         row = self._rows.get(job.id) or self._add(job)
+        if isinstance(event, Metric):  # too many to show each; the clock does
+            return
         match event:
             case LogLine(text) if job.id == self._chosen:
                 self._log.appendPlainText(text)
@@ -169,6 +224,7 @@ class JobsPanel(QWidget):
         self._tell()
 
     def _add(self, job: JobInfo) -> JobRow:
+        self._make_room(job)
         row = JobRow(self._session, job)
         row.chosen.connect(self._choose)
         self._rows[job.id] = row
@@ -179,9 +235,18 @@ class JobsPanel(QWidget):
         self._choose(job.id)
         return row
 
+    def _make_room(self, job: JobInfo) -> None:
+        """A drag of a slider is one entry, and so are measurements that newer edits overtook."""
+        for number in [n for n, row in self._rows.items() if superseded(row.job, job)]:
+            row = self._rows.pop(number)
+            row.hide()
+            row.deleteLater()
+
     def _choose(self, number: int) -> None:
         self._chosen = number
         self._log.setPlainText("\n".join(self._rows[number].job.log[-5000:]))
+        bar = self._log.verticalScrollBar()
+        bar.setValue(bar.maximum())
 
     def _tick(self) -> None:
         now = time.monotonic()

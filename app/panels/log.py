@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import re
 import time
 from typing import TYPE_CHECKING
 
-from PySide6.QtGui import QFontDatabase
+from PySide6.QtGui import QFontDatabase, QTextCursor
 from PySide6.QtWidgets import QPlainTextEdit, QVBoxLayout, QWidget
 
 from app.recovery import is_copy
 from app.words import duration
 from model.document import Change
 from model.errors import EspalierError
-from passes.jobs import Done, Failed, JobEvent, LogLine, Started, Stopped
+from passes.jobs import Done, Failed, JobEvent, LogLine, ReplayJob, Started, Stopped
 
 if TYPE_CHECKING:
     from app.session import Session
+
+
+FIGURES = re.compile(r"[\d.,\u2009]+")
 
 
 class LogPanel(QWidget):
@@ -23,6 +27,7 @@ class LogPanel(QWidget):
 
     def __init__(self, session: Session) -> None:
         super().__init__()
+        self._stem, self._follow = "", True
         self._text = QPlainTextEdit(readOnly=True, maximumBlockCount=10_000)
         self._text.setProperty("bare", True)
         self._text.setPlaceholderText("Nothing has happened yet.")
@@ -32,9 +37,20 @@ class LogPanel(QWidget):
         box = QVBoxLayout(self)
         box.setContentsMargins(6, 4, 6, 4)
         box.addWidget(self._text)
+        self._text.verticalScrollBar().rangeChanged.connect(self._grown)
+        self._text.verticalScrollBar().actionTriggered.connect(self._scrolled)
         session.job_event.connect(self.hear)
         session.problem.connect(self.hear_error)
         session.changed.connect(self.hear_change)
+
+    def _grown(self, least: int, most: int) -> None:
+        """Stay with the newest line, unless it was scrolled up by hand; also while the panel is hidden."""
+        if self._follow:
+            self._text.verticalScrollBar().setValue(most)
+
+    def _scrolled(self) -> None:
+        bar = self._text.verticalScrollBar()
+        self._follow = bar.sliderPosition() >= bar.maximum()
 
     @property
     def text(self) -> str:
@@ -42,15 +58,28 @@ class LogPanel(QWidget):
         return self._text.toPlainText()
 
     def add(self, line: str) -> None:
-        """Add a line with the time."""
+        """Add a line with the time; one that differs from the last in its figures alone replaces it."""
+        stem = FIGURES.sub("", line)
+        if stem == self._stem and stem != line:
+            self._replace_last()
+        self._stem = stem
         self._text.appendPlainText(f"{time.strftime('%H:%M:%S')}  {line}")
+
+    def _replace_last(self) -> None:
+        cursor = QTextCursor(self._text.document().lastBlock())
+        cursor.movePosition(QTextCursor.MoveOperation.EndOfBlock, QTextCursor.MoveMode.KeepAnchor)
+        cursor.removeSelectedText()
+        cursor.deletePreviousChar()
 
     def hear(self, heard: JobEvent) -> None:
         """Note what a job did."""
         job = heard.job
         if is_copy(job) and not isinstance(heard.event, Failed):
             return
+        quiet = isinstance(job.job, ReplayJob)  # the change that it ends in has a line of its own
         match heard.event:
+            case Started() | Done() if quiet:
+                pass
             case Started():
                 self.add(f"{job.title}: started")
             case LogLine(text):
@@ -62,7 +91,7 @@ class LogPanel(QWidget):
                 if details:
                     self._text.appendPlainText(details.rstrip())
             case Stopped():
-                self.add(f"{job.title}: cancelled")
+                self.add(f"{job.title}: stopped")
             case _:
                 pass
 

@@ -34,11 +34,15 @@ class OptionsWindow(QDialog):
         form: QWidget,
         verb: str,
         apply: Callable[[Any], object],
+        subject: object = None,
     ) -> None:
         super().__init__(parent, Qt.WindowType.Tool)
+        self.subject, self._first = subject, None
         self.setWindowTitle(spec.title)
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         self._session, self._form, self._apply_to = session, form, apply
+        self._first = self._now()
+        session.opened.connect(self.close)  # its options are of the document before
         self._error = warning()
         title = QLabel(spec.title)
         title.setProperty("role", "title")
@@ -64,6 +68,21 @@ class OptionsWindow(QDialog):
         box.addWidget(self._error)
         box.addLayout(buttons)
         self.resize(460, min(640, form.sizeHint().height() + 190))
+
+    def _now(self) -> Any:
+        """The form's options, None while they are impossible."""
+        try:
+            return self._form.value()  # type: ignore[attr-defined]
+        except EspalierError:
+            return None
+
+    def offer(self, options: Any) -> None:
+        """Come to the front; take other defaults where nothing has been changed by hand."""
+        if self._now() == self._first:
+            self._form.put(options)  # type: ignore[attr-defined]
+            self._first = self._now()
+        self.raise_()
+        self.activateWindow()
 
     def apply(self) -> None:
         """Take the options; close unless they are refused at once."""

@@ -7,14 +7,10 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import (
     QEvent,
-    QItemSelection,
-    QItemSelectionModel,
-    QItemSelectionRange,
     QModelIndex,
     QObject,
     QPoint,
     Qt,
-    QTimer,
     Signal,
 )
 from PySide6.QtGui import QGuiApplication, QKeyEvent
@@ -24,37 +20,42 @@ from app.canvas.hierarchy import default_open
 from app.fields import Check
 from app.panels.heading import empty_state
 from app.panels.outline_model import OutlineModel
+from app.panels.outline_selection import SharedSelection
 from app.panels.outline_view import OutlineTree
 from app.words import plural
 from model.document import Change
 
 if TYPE_CHECKING:
+    from app.canvas.view import GraphCanvas
     from app.session import Session
 
 OPEN_ROWS = 40
 OPEN_MATCHES = 300  # with more matches than this, groups stay as they are
 EMPTY = "The modules of a model stand here once one is open."
-Select = QItemSelectionModel.SelectionFlag
 
 
 class OutlinePanel(QWidget):
-    """`reveal(node)` asks the canvas to bring a node into view."""
+    """`reveal(node)` asks the canvas to bring a node into view; `open_wanted(path, opened)` and `all_wanted(opened)`
+    ask it to open or close what the user opened or closed here.
+    """
 
     reveal = Signal(str)
+    open_wanted = Signal(str, bool)
+    all_wanted = Signal(bool)
 
     def __init__(self, session: Session, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._session = session
         self._open: set[str] = set()
-        self._syncing = False
-        self._later = QTimer(self, interval=0, singleShot=True)
-        self._later.timeout.connect(self._mark_again)
+        self._shown: set[str] = set()
+        self._opened_elsewhere: Callable[[], frozenset[str] | None] = lambda: None
         self.setProperty("surface", "panel")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         self.model = OutlineModel()
         self.model.setParent(self)
         self.view = OutlineTree()
         self.view.setModel(self.model)
+        self.rows = SharedSelection(session, self.view, self.model)
         self.field = QLineEdit(placeholderText="Filter by name, operation or path")
         self.field.setAccessibleName("Filter of the outline")
         self.field.installEventFilter(self)
@@ -83,16 +84,38 @@ class OutlinePanel(QWidget):
         session, view = self._session, self.view
         session.opened.connect(self._opened)
         session.changed.connect(self._changed)
-        session.selection_changed.connect(self._select_rows)
         self.field.textChanged.connect(self._filter)
         self.shapes.edited.connect(self._reload)
-        view.selectionModel().selectionChanged.connect(self._rows_selected)
         self.model.many_changed.connect(view.viewport().update)
         view.activated_row.connect(self._activated)
         view.expanded.connect(lambda index: self._note(index, True))
         view.collapsed.connect(lambda index: self._note(index, False))
         view.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
         view.customContextMenuRequested.connect(self._menu)
+
+    # -- open groups, shared with the canvas
+
+    def follow(self, canvas: GraphCanvas) -> None:
+        """Keep the same groups open as the canvas, and the other way round."""
+        self._opened_elsewhere = lambda: canvas.open_groups
+        canvas.open_changed.connect(self.show_open)
+        self.open_wanted.connect(canvas.set_open)
+        self.all_wanted.connect(canvas.set_all_open)
+
+    def show_open(self, paths: frozenset[str]) -> None:
+        """Open these groups and close all others; while a filter is set, once it is gone."""
+        self._open = set(paths)
+        if self.field.text().strip() or self.model.tree is None:
+            return
+        changed = [(i, p) for p in self._shown ^ self._open if (i := self.model.group_item(p)) is not None]
+        if not changed:
+            return
+        if len(changed) > 1:  # the view lays out once, when all are told
+            self.view.scheduleDelayedItemsLayout()
+        with self.rows.quiet():
+            for item, path in changed:
+                self.view.setExpanded(self.model.index_of(item), path in self._open)
+        self.rows.show_later()
 
     # -- content
 
@@ -104,9 +127,10 @@ class OutlinePanel(QWidget):
     def _reload(self) -> None:
         document = self._session.document
         fresh = not self._open
-        self._quietly(lambda: self.model.load(document.graph if document else None, self.shapes.get()))
+        with self.rows.quiet():
+            self.model.load(document.graph if document else None, self.shapes.get())
         if fresh and self.model.tree:
-            self._open = set(default_open(self.model.tree, OPEN_ROWS))
+            self._open = set(self._opened_elsewhere() or default_open(self.model.tree, OPEN_ROWS))
         hidden = self.model.hidden
         self.shapes.setText(f"Show {plural(hidden, 'shape operation')}" if hidden else "Show shape operations")
         self.shapes.setVisible(bool(hidden) or self.shapes.get())
@@ -118,13 +142,9 @@ class OutlinePanel(QWidget):
             self._reload()
 
     def _filter(self, text: str) -> None:
-        found = 0
-
-        def apply() -> None:
-            nonlocal found
+        with self.rows.quiet():
             found = self.model.filter(text)
-
-        self._quietly(apply)
+        self._shown.clear()
         self._expand(text, found)
         document = self._session.document
         nothing = bool(text.strip()) and not found
@@ -132,76 +152,29 @@ class OutlinePanel(QWidget):
         self.empty.setVisible(nothing or document is None)
         self.view.setVisible(not nothing and document is not None)
         self.field.setVisible(document is not None)
-        self._select_rows(self._session.selection)
+        self.rows.show(self._session.selection)
 
     def _expand(self, text: str, found: int) -> None:
-        self._syncing = True
         everything = bool(text.strip()) and found <= OPEN_MATCHES
-        for item in self.model.group_items():
-            if everything or self.model.group_path(item) in self._open:
-                self.view.setExpanded(self.model.index_of(item), True)
-        self._syncing = False
+        with self.rows.quiet():
+            for item in self.model.group_items():
+                if everything or self.model.group_path(item) in self._open:
+                    self.view.setExpanded(self.model.index_of(item), True)
 
     def _note(self, index: QModelIndex, opened: bool) -> None:
-        """Remember which groups the user holds open."""
+        """Remember which groups are open, and which of them by the user's will."""
         item = index.internalId()
-        if not self._syncing and not self.field.text().strip() and self.model.is_group(item):
-            path = self.model.group_path(item)
+        if not self.model.is_group(item):
+            return
+        path = self.model.group_path(item)
+        self._shown.add(path) if opened else self._shown.discard(path)
+        if not self.rows.busy and not self.field.text().strip():
             self._open.add(path) if opened else self._open.discard(path)
-            if opened and len(self._session.selection) > 1:
-                self._later.start()
+            self.open_wanted.emit(path, opened)
+            if opened:
+                self.rows.show_later()
 
-    def _mark_again(self) -> None:
-        place = self.view.verticalScrollBar().value()
-        self._select_rows(self._session.selection)
-        self.view.verticalScrollBar().setValue(place)
-
-    def _quietly(self, act: Callable[[], object]) -> None:
-        self._syncing = True
-        act()
-        self._syncing = False
-
-    # -- selection
-
-    def _rows_selected(self, selected: QItemSelection, deselected: QItemSelection) -> None:
-        if self._syncing:
-            return
-        model = self.view.selectionModel()
-        if QGuiApplication.keyboardModifiers() & Qt.KeyboardModifier.ControlModifier:
-            gone = self._nodes_of(deselected.indexes())
-            chosen = {n: None for n in self._session.selection if n not in gone} | self._nodes_of(selected.indexes())
-        else:
-            chosen = self._nodes_of(model.selectedIndexes())
-        self._syncing = True
-        self._session.select(tuple(chosen))
-        self._syncing = False
-
-    def _nodes_of(self, rows: list[QModelIndex]) -> dict[str, None]:
-        return dict.fromkeys(n for row in rows for n in self.model.nodes_of(row.internalId()))
-
-    def _select_rows(self, ids: tuple[str, ...]) -> None:
-        """Mark the rows of nodes selected elsewhere; those inside closed groups wait until these open."""
-        if self._syncing:
-            return
-        group = self.model.common_group(ids)
-        found = [group] if group is not None else [i for n in ids if (i := self.model.item_of(n)) is not None]
-        rows = found if len(found) <= 1 else [i for i in found if self._in_view(i)]
-        self._syncing = True
-        self.view.selectionModel().select(_ranges([self.model.index_of(i) for i in rows]), Select.ClearAndSelect)
-        if found:
-            first = self.model.index_of(found[0])
-            self.view.selectionModel().setCurrentIndex(first, Select.NoUpdate)
-            self.view.scrollTo(first)
-        self._syncing = False
-
-    def _in_view(self, item: int) -> bool:
-        """Whether all groups around a row are open."""
-        index = self.model.index_of(item).parent()
-        while index.isValid():
-            if not self.view.isExpanded(index):
-                return False
-            index = index.parent()
-        return True
+    # -- menu and keys
 
     def _activated(self, index: QModelIndex) -> None:
         item = index.internalId()
@@ -209,8 +182,6 @@ class OutlinePanel(QWidget):
             self.view.setExpanded(index, not self.view.isExpanded(index))
         else:
             self.reveal.emit(self.model.nodes_of(item)[0])
-
-    # -- menu and keys
 
     def _menu(self, at: QPoint) -> None:
         index = self.view.indexAt(at)
@@ -221,10 +192,18 @@ class OutlinePanel(QWidget):
             menu.addAction("Select all of this kind", lambda: self.select_kind(nodes[0]))
             menu.addAction("Copy path", lambda: QGuiApplication.clipboard().setText(self._copied(index)))
             menu.addSeparator()
-        menu.addAction("Expand all", self.view.expandAll)
-        menu.addAction("Collapse all", self.view.collapseAll)
+        menu.addAction("Expand all", lambda: self.set_all_open(True))
+        menu.addAction("Collapse all", lambda: self.set_all_open(False))
         menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         menu.popup(self.view.viewport().mapToGlobal(at))
+
+    def set_all_open(self, opened: bool) -> None:
+        """Open or close every group, here and on the canvas."""
+        with self.rows.quiet():
+            self.view.expandAll() if opened else self.view.collapseAll()
+        if not self.field.text().strip():
+            self._open = {self.model.group_path(i) for i in self.model.group_items()} if opened else set()
+            self.all_wanted.emit(opened)
 
     def _copied(self, index: QModelIndex) -> str:
         item = index.internalId()
@@ -247,19 +226,3 @@ class OutlinePanel(QWidget):
                     self.view.setCurrentIndex(self.model.index(0, 0))
                 return True
         return super().eventFilter(watched, event)
-
-
-def _ranges(rows: list[QModelIndex]) -> QItemSelection:
-    """A selection of rows, neighbours joined: the cost of a selection grows with its ranges."""
-    selection = QItemSelection()
-    start = last = None
-    for row in rows:
-        if last is not None and row.row() == last.row() + 1 and row.parent() == last.parent():
-            last = row
-            continue
-        if start is not None and last is not None:
-            selection.append(QItemSelectionRange(start, last))
-        start = last = row
-    if start is not None and last is not None:
-        selection.append(QItemSelectionRange(start, last))
-    return selection

@@ -164,6 +164,12 @@ class OutlineModel(QAbstractItemModel):
         assert self.tree is not None
         return self.tree.groups[item - len(self._nodes)].path
 
+    def group_item(self, path: str) -> int | None:
+        """The item of the group of exactly this path, if it has a row now."""
+        number = self.tree.paths.get(path, 0) if self.tree else 0
+        item = len(self._nodes) + number
+        return item if item in self._row and self.group_path(item) == path else None
+
     def item_of(self, node: str) -> int | None:
         """The item of a node that has a row now."""
         number = self.tree.index.get(node) if self.tree else None
@@ -173,19 +179,6 @@ class OutlineModel(QAbstractItemModel):
         """The items of all groups that have a row now."""
         size = len(self._nodes)
         return [i for i in self._row if i >= size]
-
-    def common_group(self, ids: tuple[str, ...]) -> int | None:
-        """The item of the group that consists of exactly these nodes."""
-        tree = self.tree
-        if tree is None or len(ids) < 2 or ids[0] not in tree.index:
-            return None
-        wanted = set(ids)
-        for group in reversed(tree.ancestors(max(tree.home[tree.index[ids[0]]], 0))):
-            if tree.groups[group].size >= len(wanted):
-                same = tree.groups[group].size == len(wanted)
-                members = {tree.ids[i] for i in tree.members(group)} if same else set()
-                return len(self._nodes) + group if members == wanted else None
-        return None
 
     def index_of(self, item: int) -> QModelIndex:
         """The index of an item that has a row."""

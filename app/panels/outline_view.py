@@ -27,6 +27,8 @@ class RowPainter(QStyledItemDelegate):
         widget = option.widget
         assert isinstance(widget, OutlineTree)
         look, rect = tokens(widget), option.rect
+        if index.internalId() in widget.marked:
+            option.state |= Flag.State_Selected
         painter.save()
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         painter.fillRect(rect, widget.ground(option.state, look))
@@ -80,13 +82,14 @@ class RowPainter(QStyledItemDelegate):
 
 
 class OutlineTree(QTreeView):
-    """A tree with flat rows; `activated_row` on double click and Enter."""
+    """A tree with flat rows; `activated_row` on double click and Enter. `marked`: items that look selected too."""
 
     activated_row = Signal(QModelIndex)
 
     def __init__(self) -> None:
         super().__init__()
         self.keyboard = False
+        self.marked: frozenset[int] = frozenset()
         self.setHeaderHidden(True)
         self.setUniformRowHeights(True)
         self.setIndentation(INDENT)
@@ -106,7 +109,7 @@ class OutlineTree(QTreeView):
 
     def drawBranches(self, painter: QPainter, rect: QRect, index: Index) -> None:
         look = tokens(self)
-        selected = self.selectionModel().isSelected(index)
+        selected = index.internalId() in self.marked or self.selectionModel().isSelected(index)
         hovered = not selected and self.indexAt(self.viewport().mapFromGlobal(self.cursor().pos())) == index
         state = Flag.State_Selected if selected else Flag.State_MouseOver if hovered else Flag.State_None
         painter.fillRect(rect, self.ground(state, look))

@@ -25,6 +25,7 @@ from PySide6.QtWidgets import (
     QLabel,
     QLineEdit,
     QListView,
+    QSizePolicy,
     QStyle,
     QStyledItemDelegate,
     QStyleOptionViewItem,
@@ -157,6 +158,9 @@ class FindList(QFrame):
         return self.model.entries[row] if 0 <= row < len(self.model.entries) else None
 
 
+LEAST, MOST = 150, 330  # pixels that the field gives way between, lest it leave a narrow toolbar
+
+
 class FindField(QLineEdit):
     """Type to find; up and down choose, Enter goes there, Escape leaves."""
 
@@ -166,7 +170,9 @@ class FindField(QLineEdit):
         super().__init__(placeholderText="Find a node or a command")
         self._finder, self._window = finder, parent
         self.setAccessibleName("Find a node or a command")
-        self.setFixedWidth(330)
+        self.setMinimumWidth(LEAST)
+        self.setMaximumWidth(MOST)
+        self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
         self.found = FindList(parent)
         self.found.view.clicked.connect(lambda _: self._go())
         self._hint = QLabel("Ctrl+Shift+P", self)
@@ -184,7 +190,7 @@ class FindField(QLineEdit):
 
     def _search(self) -> None:
         text = self.text().strip()
-        self._hint.setVisible(not self.text())
+        self._tell_key()
         corner = self.mapTo(self._window, QPoint(0, self.height() + 4))
         width = max(self.width(), 460)
         self.found.setFixedWidth(width)
@@ -203,7 +209,7 @@ class FindField(QLineEdit):
     def _leave(self) -> None:
         self.found.hide()
         self.clear()
-        self._hint.show()
+        self._tell_key()
         self.left.emit()
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
@@ -228,9 +234,18 @@ class FindField(QLineEdit):
         super().focusOutEvent(event)
         self.found.hide()
 
+    def sizeHint(self) -> QSize:
+        return QSize(MOST, super().sizeHint().height())
+
+    def _tell_key(self) -> None:
+        """Show the key where it leaves room for the words."""
+        words = self.fontMetrics().horizontalAdvance(self.placeholderText())
+        self._hint.setVisible(not self.text() and self.width() > words + self._hint.sizeHint().width() + 30)
+
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
         size = self._hint.sizeHint()
+        self._tell_key()
         self._hint.setGeometry(
             self.width() - size.width() - 9, (self.height() - size.height()) // 2, size.width(), size.height()
         )

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QStackedWidget, QVBoxLayout, QWidget
 
+from app.errors import EDIT, cause
 from app.panels.heading import empty_state, link
 from app.panels.table import Row, Table
 from app.words import plural
-from model.errors import EspalierError
+from model.errors import EspalierError, JobError
+from passes.jobs import Done, Failed, JobEvent
 
 if TYPE_CHECKING:
     from app.session import Session
@@ -28,6 +30,7 @@ class ProblemsPanel(QWidget):
         super().__init__()
         self._session = session
         self._errors: list[Row] = []
+        self._causes: list[str] = []  # what each error came of; it is solved when the same goes well
         self.table = Table()
         self._counts = QLabel()
         self._counts.setProperty("role", "muted")
@@ -37,7 +40,7 @@ class ProblemsPanel(QWidget):
         bar = QHBoxLayout()
         bar.setContentsMargins(12, 6, 12, 4)
         bar.addWidget(self._counts, 1)
-        self._tools = [link("Copy as TSV", self.table.copy), link("Clear errors", self._forget)]
+        self._tools = [link("Copy as TSV", self.table.copy), link("Clear errors", self.forget)]
         for tool in self._tools:
             bar.addWidget(tool)
         box = QVBoxLayout(self)
@@ -46,17 +49,40 @@ class ProblemsPanel(QWidget):
         box.addLayout(bar)
         box.addWidget(self._pages, 1)
         self.table.node_chosen.connect(lambda node: session.select((node,)))
-        session.opened.connect(self.refresh)
+        session.opened.connect(self.forget)
+        session.changed.connect(lambda _: self._solve(EDIT))
         session.problem.connect(self.hear)
+        session.job_event.connect(self.hear_job)
         self.refresh()
 
     def hear(self, error: EspalierError) -> None:
-        """Add an error of this run."""
+        """Add an error of an edit; those of jobs come with their job."""
+        if not isinstance(error, JobError):
+            self._add(EDIT, error.message, error.hint, error.node)
+
+    def hear_job(self, heard: JobEvent) -> None:
+        """Add what a job failed of; take it away when the same kind of job goes well."""
+        of = cause(heard.job)
+        match heard.event:
+            case Failed(message=message, hint=hint, node=node):
+                self._add(of, message, hint, node)
+            case Done():
+                self._solve(of)
+            case _:
+                pass
+
+    def _add(self, of: str, message: str, hint: str, node: str | None) -> None:
         when = time.strftime("%H:%M:%S")
-        self._errors.append(
-            {"kind": f"error, {when}", "node": error.node, "message": error.message, "hint": error.hint}
-        )
+        self._solve(of)
+        self._errors.append({"kind": f"error, {when}", "node": node, "message": message, "hint": hint})
+        self._causes.append(of)
         self.refresh()
+
+    def _solve(self, of: str) -> None:
+        kept = [(e, c) for e, c in zip(self._errors, self._causes, strict=True) if c != of]
+        if len(kept) < len(self._errors):
+            self._errors, self._causes = [e for e, _ in kept], [c for _, c in kept]
+            self.refresh()
 
     def refresh(self) -> None:
         """Show the trace's problems and the errors."""
@@ -65,10 +91,12 @@ class ProblemsPanel(QWidget):
         self.table.show_rows(rows)
         self._pages.setCurrentIndex(1 if rows else 0)
         self._counts.setText(plural(len(rows), "problem") if rows else "")
-        for tool in self._tools:
-            tool.setVisible(bool(rows))
+        for tool, wanted in zip(self._tools, (rows, self._errors), strict=True):
+            tool.setVisible(bool(wanted))
         self.counted.emit(len(rows))
 
-    def _forget(self) -> None:
+    def forget(self) -> None:
+        """Drop the errors; what the trace found of the graph stays."""
         self._errors.clear()
+        self._causes.clear()
         self.refresh()

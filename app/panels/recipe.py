@@ -13,7 +13,7 @@ from app.panels.heading import empty_state
 from app.panels.recipe_paint import LINE, RecipePainter
 from app.panels.step_words import origin, result, summary, title
 from model.errors import EspalierError
-from passes.jobs import Failed, JobEvent, ReplayJob
+from passes.jobs import Failed, JobEvent, ReplayJob, Started
 
 if TYPE_CHECKING:
     from app.session import Session
@@ -61,7 +61,7 @@ class RecipeModel(QAbstractListModel):
         reports = iter(self._session.step_reports())
         for i, step in enumerate(document.recipe.steps):
             found = next(reports, None) if step.enabled else None
-            lines.append(Line(title(step), summary(step, document.project.base), result(found), i, step.enabled))
+            lines.append(Line(title(step), summary(step, document.project.base), result(found, step), i, step.enabled))
         if self.error:
             lines.append(Line("Not applied", self.error, "", -1, True, self.error))
         return lines
@@ -141,6 +141,7 @@ class RecipePanel(QWidget):
         box.setContentsMargins(0, 0, 0, 4)
         box.addWidget(self._empty)
         box.addWidget(self.view, 1)
+        self.setFocusProxy(self.view)
         self.model.moved.connect(self._move)
         self.model.switched.connect(session.enable_step)
         self.view.customContextMenuRequested.connect(self._menu)
@@ -170,8 +171,12 @@ class RecipePanel(QWidget):
         self.refresh()
 
     def _hear(self, heard: JobEvent) -> None:
-        if isinstance(heard.job.job, ReplayJob) and isinstance(heard.event, Failed):
+        if not isinstance(heard.job.job, ReplayJob):
+            return
+        if isinstance(heard.event, Failed):
             self.fail(EspalierError(heard.event.message))
+        elif isinstance(heard.event, Started) and self.model.error:  # tried again
+            self._clear()
 
     def fail(self, error: EspalierError) -> None:
         """Show that the last change of the recipe was not applied, and why."""
@@ -230,6 +235,7 @@ class _Steps(QListView):
         self.setDragDropMode(QAbstractItemView.DragDropMode.InternalMove)
         self.setDefaultDropAction(Qt.DropAction.MoveAction)
         self.setVerticalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
+        self.setResizeMode(QListView.ResizeMode.Adjust)  # a narrower line wraps, so its row grows
         self.setAccessibleName("Recipe")
 
     def keyPressEvent(self, event: QKeyEvent) -> None:

@@ -59,7 +59,7 @@ class RecipePainter(QStyledItemDelegate):
         if option.state & QStyle.StateFlag.State_Selected:
             painter.fillRect(option.rect, QColor(theme.accent_ground))
         colour = theme.bad if line.error else theme.text if line.enabled else theme.muted
-        self._mark(painter, mark_rect(option.rect), line, theme.bad if line.error else theme.accent, theme.line)
+        self._mark(painter, mark_rect(option.rect), line, theme.bad if line.error else theme.accent, theme.muted)
         font = QFont(option.font)
         font.setStrikeOut(not line.enabled)
         painter.setFont(font)

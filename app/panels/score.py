@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 
 PAD, GAP = 12, 26
+SAME = "no change"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,7 @@ class Entry:
     better: int
     help: str
     suffix: str = ""
+    measured: bool = False  # by running the model: it can be missing, then it says so in its place
 
 
 def _relative(now: float, before: float) -> str:
@@ -48,8 +50,10 @@ def _absolute(digits: int) -> Callable[[float, float], str]:
 
 
 ENTRIES: tuple[Entry, ...] = (
-    Entry("accuracy", "accuracy", percent, _points, 1, "Fraction of the data set that is classified correctly"),
-    Entry("loss", "loss", lambda v: f"{v:.3f}", _absolute(3), -1, "Mean cross-entropy over the data set"),
+    Entry("accuracy", "accuracy", percent, _points, 1, "Fraction of the data set that is classified correctly",
+          measured=True),
+    Entry("loss", "loss", lambda v: f"{v:.3f}", _absolute(3), -1, "Mean cross-entropy over the data set",
+          measured=True),
     Entry("size_bytes", "size", mebibytes, _relative, -1, "Bytes of the packed export"),
     Entry("weight_bits", "weight bits", lambda v: f"{v:.2f}", _absolute(2), -1,
           "Stored bits per parameter, over all parameters", "of 32"),
@@ -88,22 +92,24 @@ class Figure(QWidget):
         """Value and change as shown."""
         return f"{self._value.text()} {self._change.text()}".strip()
 
-    def show_value(self, now: float | None, before: float | None) -> None:
-        """Show the figure, and its change when there is something to compare with."""
+    def show_value(self, now: float | None, before: float | None, edited: bool = False) -> None:
+        """Show the figure, and its change when there is something to compare with (`edited`: the recipe has steps)."""
         self._role(self._value, "role", "muted" if now is None else "score")
         self._value.setText(NOT_MEASURED if now is None else self._entry.write(now))
-        change, tone = self._judge(now, before)
+        change, tone = self._judge(now, before, edited)
         self._role(self._change, "tone", tone)
         self._change.setText(change)
         self.setAccessibleDescription(self.text)
-        if now is not None:  # the neighbours keep their places while figures change
+        if now is not None or self._entry.measured:  # the neighbours keep their places while figures change
             self.setMinimumWidth(max(self.minimumWidth(), self.sizeHint().width()))
 
-    def _judge(self, now: float | None, before: float | None) -> tuple[str, str]:
+    def _judge(self, now: float | None, before: float | None, edited: bool) -> tuple[str, str]:
         entry = self._entry
         text = "" if now is None or before is None else entry.change(now, before)
         if now is None or before is None or now == before or text.startswith("±0"):
-            return (entry.suffix if now is not None else ""), "same"
+            if now is None:
+                return "", "same"
+            return (SAME if edited and before is not None else entry.suffix), "same"
         gain = (now - before) * entry.better
         return text, "same" if not gain else "good" if gain > 0 else "bad"
 
@@ -134,15 +140,19 @@ class ScorePanel(QWidget):
 
     def refresh(self) -> None:
         """Read the score again."""
-        score, before = self._session.score, self._session.baseline
+        score, before, document = self._session.score, self._session.baseline, self._session.document
+        edited = bool(document and document.recipe.active)
         for key, figure in self.figures.items():
-            figure.show_value(getattr(score, key, None), getattr(before, key, None))
+            figure.show_value(getattr(score, key, None), getattr(before, key, None), edited)
         self._fit()
 
     def _fit(self) -> None:
         """Hide the last figures where the window is too narrow for all."""
-        room = self.width() - 2 * PAD
+        width = self.width()
+        room = width - 2 * PAD
         for figure in self.figures.values():
+            if self.width() != width:  # showing a figure has resized this panel, which has fitted anew
+                return
             room -= max(figure.sizeHint().width(), figure.minimumWidth())
             figure.setVisible(room >= 0 or not self.isVisible())
             room -= GAP

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import MISSING, fields, is_dataclass
 from typing import Any
 
 from app.words import cell, percent, plural
+from model.errors import EspalierError
 from model.graph import Graph
 from model.recipe import Raw, Step
 from model.registry import PASSES
 from model.source import SourceInfo
 from passes.base import Report
+from passes.offered import typed
 from passes.select import Select
 from passes.transform.prune import PruneOptions
 from passes.transform.quantize import QuantizeOptions, Rule
@@ -18,7 +21,7 @@ from passes.transform.quantize import QuantizeOptions, Rule
 
 def title(step: Step) -> str:
     """The pass's title; the bare name where it is not installed."""
-    return PASSES.get(step.pass_name).title if step.pass_name in PASSES else f"{step.pass_name} (not installed)"
+    return PASSES.get(step.pass_name).title if step.pass_name in PASSES else f"{step.pass_name} (not available)"
 
 
 def summary(step: Step, graph: Graph | None = None) -> str:
@@ -28,8 +31,8 @@ def summary(step: Step, graph: Graph | None = None) -> str:
             return "; ".join(_rule(r, graph) for r in rules) or "no rule yet"
         case PruneOptions() as o:
             return f"{selection(o.select, graph)} · {o.method} · {o.scope} · {percent(o.sparsity, 0)}"
-        case Raw():
-            return "options kept as they were read"
+        case Raw(data=data):
+            return _raw(step.pass_name, data)
         case options:
             return _generic(options, graph)
 
@@ -55,8 +58,11 @@ def _rule(rule: Rule, graph: Graph | None) -> str:
     for port, fmt in rule.formats.items():
         by_label.setdefault(fmt.label if fmt else "float", []).append(port)
     if len(by_label) == 1 and len(rule.formats) > 2:
-        return f"{selection(rule.select, graph)} · {next(iter(by_label))}"
-    return f"{selection(rule.select, graph)} · " + ", ".join(f"{', '.join(p)} {label}" for label, p in by_label.items())
+        parts = [next(iter(by_label))]
+    else:
+        parts = [", ".join(f"{', '.join(p)} {label}" for label, p in by_label.items())]
+    parts += [f"gradient {rule.gradient}"] if rule.gradient != "range" else []
+    return " · ".join((selection(rule.select, graph), *parts))
 
 
 def _generic(options: Any, graph: Graph | None) -> str:
@@ -74,18 +80,41 @@ def _generic(options: Any, graph: Graph | None) -> str:
     return " · ".join(parts)
 
 
-def result(report: Report | None) -> str:
-    """What the step did: `14 nodes`, `9 830 of 32 768 zeros`."""
+def _raw(name: str, data: Any) -> str:
+    """Options of a plug-in's pass: those that differ from its defaults where the pass is here, else all."""
+    if name in PASSES:
+        with contextlib.suppress(EspalierError):
+            return _generic(typed(name, Raw(data)), None)
+    items = data.items() if isinstance(data, dict) else ()
+    return " · ".join(f"{str(k).replace('_', ' ')} {cell(v)}" for k, v in items)
+
+
+def result(report: Report | None, step: Step | None = None) -> str:
+    """What the step did: `14 nodes`, `9 830 of 32 768 zeros`; without a count that its summary gives already."""
     if report is None:
         return ""
     found = report.summary
     if "removed" in found:
         return f"{plural(int(found['removed']), 'node')} removed"
     if "zeros" in found and "elements" in found:
-        return f"{plural(len(report.rows), 'node')} · {cell(found['zeros'])} of {cell(found['elements'])} zeros"
+        nodes = _unless_told(len(report.rows), step)
+        return " · ".join(t for t in (nodes, f"{cell(found['zeros'])} of {cell(found['elements'])} zeros") if t)
     if "nodes" in found:
-        return plural(int(found["nodes"]), "node")
+        return _unless_told(int(found["nodes"]), step)
     return ""
+
+
+def _unless_told(nodes: int, step: Step | None) -> str:
+    """The count of nodes, unless the step names just so many."""
+    match step.options if step else None:
+        case PruneOptions(select=select):
+            selects = [select]
+        case QuantizeOptions(rules=rules):
+            selects = [r.select for r in rules]
+        case _:
+            selects = []
+    told = selects and all(s.by == "name" for s in selects) and len({v for s in selects for v in s.values}) == nodes
+    return "" if told else plural(nodes, "node")
 
 
 def origin(source: SourceInfo) -> str:

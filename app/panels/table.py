@@ -13,7 +13,7 @@ from PySide6.QtGui import QGuiApplication, QKeySequence, QShortcut
 from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QTableView, QWidget
 
 from app.theme import ROW
-from app.words import cell, column_title
+from app.words import cell, column_title, shown
 
 Row = dict[str, Any]
 Index = QModelIndex | QPersistentModelIndex
@@ -91,6 +91,7 @@ class TableModel(QAbstractTableModel):
         self._sort = (column, order) if 0 <= column < len(self.columns) else None
         self._arrange()
         self.layoutChanged.emit()
+        self.headerDataChanged.emit(Qt.Orientation.Horizontal, 0, max(len(self.columns) - 1, 0))
 
     def _arrange(self) -> None:
         wish = self._filter
@@ -108,9 +109,10 @@ class TableModel(QAbstractTableModel):
 
     def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> object:
         """What the view asks of a cell."""
-        value = self.shown[index.row()].get(self.columns[index.column()])
+        column = self.columns[index.column()]
+        value = self.shown[index.row()].get(column)
         if role == Qt.ItemDataRole.DisplayRole:
-            return cell(value)
+            return shown(column, value)
         if role == Qt.ItemDataRole.ToolTipRole:
             return plain(value) or None
         if role == Qt.ItemDataRole.TextAlignmentRole:
@@ -121,17 +123,27 @@ class TableModel(QAbstractTableModel):
         if side != Qt.Orientation.Horizontal:
             return None
         if role == Qt.ItemDataRole.DisplayRole:
-            return column_title(self.columns[section])
+            return column_title(self.columns[section]) + self._arrow(section)
         if role == Qt.ItemDataRole.TextAlignmentRole:
             value = next((v for r in self._rows[:50] if (v := r.get(self.columns[section])) is not None), None)
             return alignment(value)
         return None
 
+    def _arrow(self, section: int) -> str:
+        """The mark of the column that is sorted by; Qt's own would lie on titles that stand at the right."""
+        if self._sort is None or self._sort[0] != section:
+            return ""
+        return " ▴" if self._sort[1] == ASCENDING else " ▾"
+
 
 class Table(QTableView):
-    """The view: rows of 23 px, whole rows selected, Ctrl+C copies; a row with a node tells which."""
+    """The view: rows of 23 px, whole rows selected, Ctrl+C copies; a row with a node tells which.
+
+    `node_wanted`: a row was double-clicked, or Return pressed on it: its node is to be shown.
+    """
 
     node_chosen = Signal(str)
+    node_wanted = Signal(str)
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -156,15 +168,29 @@ class Table(QTableView):
         copy.setContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
         copy.activated.connect(self.copy)
         self.selectionModel().currentRowChanged.connect(self._choose)
+        self.activated.connect(lambda _: self.want_node())
 
-    def show_rows(self, rows: Sequence[Row]) -> None:
-        """Show other rows, columns as wide as the first of them need."""
+    def show_rows(self, rows: Sequence[Row], lowest_first: str = "") -> None:
+        """Show other rows, columns as wide as the first of them need, perhaps in the order of a column."""
         self.horizontalHeader().setSortIndicator(-1, ASCENDING)
         self.rows.set_rows(rows)
         self.horizontalHeader().setResizeContentsPrecision(40)
         self.resizeColumnsToContents()
         for i in range(len(self.rows.columns)):
-            self.setColumnWidth(i, min(self.columnWidth(i) + 18, 420))
+            self.setColumnWidth(i, min(self.columnWidth(i) + 28, 420))
+        if lowest_first in self.rows.columns:
+            self.sortByColumn(self.rows.columns.index(lowest_first), ASCENDING)
+
+    @property
+    def node(self) -> str:
+        """The node of the current row; empty where there is none."""
+        now = self.currentIndex()
+        return str(self.rows.shown[now.row()].get("node") or "") if now.isValid() else ""
+
+    def want_node(self) -> None:
+        """Ask for the node of the current row to be shown."""
+        if self.node:
+            self.node_wanted.emit(self.node)
 
     def picked(self) -> list[Row]:
         """The selected rows, or all."""

@@ -5,20 +5,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QHBoxLayout, QLabel, QLineEdit, QStackedWidget, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QLabel, QLineEdit, QSizePolicy, QStackedWidget, QVBoxLayout, QWidget
 
 from app.fields import Choice
-from app.panels.heading import empty_state, link
+from app.panels.heading import Elided, empty_state, link
 from app.panels.table import Table
-from app.words import cell, column_title, plural
+from app.words import column_title, plural, shown
 from model.registry import PASSES
-from passes.base import PassSpec, Report
+from passes.base import NoOptions, PassSpec, Report
 
 if TYPE_CHECKING:
     from app.session import Session
 
 EMPTY = "No report yet. Choose one above: each runs in the background and appears here as a table."
 HIDDEN = ("evaluate",)  # its result is the score
+LOWEST_FIRST = {"quantization": "sqnr_db", "calibrate": "sqnr_db"}  # what is worst stands first
 
 
 def reports() -> list[PassSpec]:
@@ -29,7 +30,7 @@ def reports() -> list[PassSpec]:
 
 def summary_text(report: Report) -> str:
     """The report's figures in one line."""
-    return " · ".join(f"{column_title(k)} {cell(v)}" for k, v in report.summary.items() if v not in (None, {}))
+    return " · ".join(f"{column_title(k)} {shown(k, v)}" for k, v in report.summary.items() if v not in (None, {}))
 
 
 def is_number(value: object) -> bool:
@@ -38,9 +39,14 @@ def is_number(value: object) -> bool:
 
 
 class TablesPanel(QWidget):
-    """One table at a time; the reports that were made stay until the graph's document closes."""
+    """One table at a time; the reports that were made stay until the graph's document closes.
+
+    `expect` makes it show what a step reports, once that step has run; `step_shown` then tells its pass.
+    """
 
     wanted = Signal(str)
+    options_wanted = Signal(str)
+    step_shown = Signal(str)
     save_wanted = Signal()
     overlay_wanted = Signal(str, dict)
 
@@ -49,12 +55,13 @@ class TablesPanel(QWidget):
         self._session = session
         self._reports: dict[str, Report] = {}
         self._stale: set[str] = set()
+        self._expected = ""
         self.table = Table()
         self._choice, self._filter = Choice(), QLineEdit()
         self._filter.setPlaceholderText("Filter rows")
         self._filter.setClearButtonEnabled(True)
-        self._summary, self._counts = QLabel(), QLabel()
-        self._summary.setProperty("role", "muted")
+        self._summary, self._counts = Elided("", "muted"), QLabel()
+        self._summary.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
         self._summary.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         self._counts.setProperty("role", "muted")
         self._again = link("Run again", lambda: self.wanted.emit(self.current))
@@ -66,6 +73,7 @@ class TablesPanel(QWidget):
         self._filter.textChanged.connect(self._refilter)
         self._choice.edited.connect(self._pick)
         self.table.node_chosen.connect(lambda node: session.select((node,)))
+        self.table.selectionModel().currentRowChanged.connect(lambda: self._show_node.setEnabled(bool(self.table.node)))
         session.report_ready.connect(self.show_report)
         session.changed.connect(self._outdate)
         session.problem.connect(self._give_up)
@@ -78,7 +86,7 @@ class TablesPanel(QWidget):
         return self._choice.get() if self._choice.currentIndex() >= 0 else ""
 
     def _build(self) -> None:
-        self._choice.setMinimumWidth(150)
+        self._choice.setMinimumWidth(200)
         self._choice.setFixedHeight(25)
         self._filter.setFixedHeight(25)
         self._choice.setAccessibleName("Report")
@@ -90,8 +98,12 @@ class TablesPanel(QWidget):
             bar.addWidget(widget)
         bar.addStretch(1)
         self._colour = link("Colour the graph", self._overlay)
+        self._show_node = link("Show node", self.table.want_node)
+        self._options = link("Options…", lambda: self.options_wanted.emit(self.current))
         self._tools = [
+            self._show_node,
             self._colour,
+            self._options,
             self._again,
             link("Copy as TSV", self.table.copy),
             link("Save as CSV…", self.save_wanted.emit),
@@ -112,13 +124,22 @@ class TablesPanel(QWidget):
         """Forget all reports."""
         self._reports.clear()
         self._stale.clear()
-        specs = reports()
-        self._choice.offer(tuple(s.name for s in specs), tuple(s.title for s in specs))
+        self._expected = ""
+        self.offer()
         self._choice.put(None)
         self._choice.setPlaceholderText("Choose a report")
         self._choice.setEnabled(self._session.document is not None)
         self._words.setText(EMPTY)
         self._show(None)
+
+    def offer(self) -> None:
+        """List the reports that there are, those of plug-ins and of steps too; what is chosen stays."""
+        steps = [s for n in self._reports if (s := PASSES.get(n)).kind == "transform"]
+        specs, chosen = [*reports(), *steps], self.current
+        self._choice.offer(
+            tuple(s.name for s in specs), tuple(f"Step: {s.title}" if s in steps else s.title for s in specs)
+        )
+        self._choice.put(chosen if chosen in {s.name for s in specs} else None)
 
     def wait_for(self, name: str) -> None:
         """Say that a report is being made; what is shown of an earlier one stays."""
@@ -131,31 +152,45 @@ class TablesPanel(QWidget):
         if self.current and self.current not in self._reports:
             self._words.setText("There is no table, because something went wrong. Problems and the log say what.")
 
+    def expect(self, name: str) -> None:
+        """Show the report of the next step of this pass."""
+        self._expected = name
+
     def show_report(self, report: Report) -> None:
         """Show a report that arrived."""
         self._reports[report.pass_name] = report
         self._stale.discard(report.pass_name)
+        self.offer()
         self._choice.put(report.pass_name)
         self._show(report)
 
     def _pick(self) -> None:
         held = self._reports.get(self.current)
-        if held and self.current not in self._stale:
+        if held and (self.current not in self._stale or self._is_step(self.current)):
             self._show(held)
         elif self.current:
             self.wanted.emit(self.current)
+
+    @staticmethod
+    def _is_step(name: str) -> bool:
+        return PASSES.get(name).kind == "transform"
 
     def _show(self, report: Report | None) -> None:
         rows = report.rows if report else ()
         if report and not rows and report.summary:
             rows = tuple({"figure": column_title(k), "value": v} for k, v in report.summary.items())
-        self.table.show_rows(rows)
+        self.table.show_rows(rows, LOWEST_FIRST.get(report.pass_name, "") if report else "")
         self._pages.setCurrentIndex(1 if rows else 0)
-        self._summary.setText(summary_text(report) if report and report.rows else "")
+        self._summary.show_text(summary_text(report) if report and report.rows else "")
         for widget in (*self._tools, self._filter):
             widget.setVisible(bool(rows))
-        by_node = any("node" in r for r in rows) and any(is_number(v) for r in rows for v in r.values())
-        self._colour.setVisible(by_node and bool(rows))
+        nodes = any("node" in r for r in rows)
+        self._colour.setVisible(nodes and any(is_number(v) for r in rows for v in r.values()))
+        self._show_node.setVisible(nodes)
+        self._show_node.setEnabled(bool(self.table.node))
+        made = report is not None and not self._is_step(report.pass_name)
+        self._again.setVisible(made and bool(rows))
+        self._options.setVisible(report is not None and made and PASSES.get(report.pass_name).options is not NoOptions)
         self._count()
 
     def _refilter(self, text: str) -> None:
@@ -180,3 +215,8 @@ class TablesPanel(QWidget):
     def _outdate(self) -> None:
         self._stale |= set(self._reports)
         self._count()
+        made = next(reversed(self._session.step_reports()), None)
+        if made and made.pass_name == self._expected and made.rows:
+            self._expected = ""
+            self.show_report(made)
+            self.step_shown.emit(made.pass_name)

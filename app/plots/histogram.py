@@ -23,7 +23,7 @@ class WeightHistogram(Chart):
     def __init__(self, parent: QWidget | None = None) -> None:
         self.histogram: Histogram | None = None
         self.loss: Loss | None = None
-        self.thinned = 1
+        self.thinned, self.log = 1, False
         super().__init__(parent)
         self.plot.hideAxis("left")
         self.plot.getViewBox().setDefaultPadding(0)
@@ -45,6 +45,14 @@ class WeightHistogram(Chart):
             self.loss = loss
             self.draw(self.look)
 
+    def set_log(self, log: bool) -> None:
+        """Draw counts as log10(1 + count), so that the rare far values are seen."""
+        self.log = log
+        self.draw(self.look)
+
+    def _heights(self, counts: NDArray[np.int64]) -> NDArray[np.float64]:
+        return np.log10(1 + counts) if self.log else counts.astype(np.float64)
+
     def draw(self, palette: Palette) -> None:
         """Ticks, clipped range, grid and bars."""
         self.plot.clear()
@@ -52,7 +60,7 @@ class WeightHistogram(Chart):
         if found is None:
             self.plot.getAxis("bottom").setTicks([[]])
             return
-        top = float(max(int((found.kept + found.pruned).max(initial=0)), 1))
+        top = max(float(self._heights(found.kept + found.pruned).max(initial=0)), 0.3)
         self.plot.setXRange(found.low, found.high, padding=0)
         self.plot.setYRange(0, top * 1.06, padding=0)
         self._ticks(found)
@@ -63,11 +71,13 @@ class WeightHistogram(Chart):
     def _bars(self, found: Histogram, palette: Palette) -> None:
         centres, width = (found.edges[:-1] + found.edges[1:]) / 2, (found.high - found.low) / len(found.kept) * 0.84
         none = QPen(Qt.PenStyle.NoPen)
-        kept = pg.BarGraphItem(x=centres, y0=0, height=found.kept, width=width, pen=none,
+        kept_heights = self._heights(found.kept)
+        kept = pg.BarGraphItem(x=centres, y0=0, height=kept_heights, width=width, pen=none,
                                brush=tint(palette.bar, 165))  # fmt: skip
         self.plot.addItem(kept)
         if found.pruned.any():
-            self.plot.addItem(pg.BarGraphItem(x=centres, y0=found.kept, height=found.pruned, width=width, pen=none,
+            rest = self._heights(found.kept + found.pruned) - kept_heights
+            self.plot.addItem(pg.BarGraphItem(x=centres, y0=kept_heights, height=rest, width=width, pen=none,
                                               brush=tint(palette.muted, 70)))  # fmt: skip
 
     def _grid(self, found: Histogram, top: float, palette: Palette) -> None:
@@ -102,6 +112,10 @@ class WeightHistogram(Chart):
                 shade = pg.BarGraphItem(x0=[start], x1=[end], y0=0, height=[top * 1.06],
                                         pen=QPen(Qt.PenStyle.NoPen), brush=tint(palette.bad, 34))  # fmt: skip
                 self.plot.addItem(shade)
+        for end in (loss.low, loss.high):
+            if found.low <= end <= found.high:
+                mark = pg.PlotCurveItem([end, end], [0.0, top * 1.06], pen=pen(palette.bad, 1.4), antialias=False)
+                self.plot.addItem(mark)
 
     def _ticks(self, found: Histogram) -> None:
         reach = max(abs(found.low), abs(found.high))

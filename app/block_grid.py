@@ -1,0 +1,73 @@
+"""The grid of a format whose scales follow the data: that of the block, row or tensor in the middle. numpy alone."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.words import figure
+from model.formats.base import Format
+from model.formats.blocks import BlockFormat
+from model.formats.scaled import ROW, TENSOR, ScaledFormat, shared_shape
+from model.views import View
+
+Array = NDArray[Any]
+PROBES = 4096
+MOST = 1 << 20  # values looked at for the middle
+
+
+def seen_as(x: Array, view: View | None) -> Array:
+    """A numpy array in the view of its port."""
+    if view is None:
+        return x
+    turned = x.transpose(view.order)
+    return turned.reshape(turned.shape[0], -1) if view.flat else turned
+
+
+def middle_grid(fmt: Format, x: Array) -> tuple[Array, str] | None:
+    """(representable values, whose they are in words) of the block, row or tensor with the median scale of `x`.
+
+    `x`: at least one row as the format sees it, finite. None for a format that shares nothing.
+    """
+    rows = x.reshape(-1, x.shape[-1]) if x.ndim > 1 else x.reshape(1, -1)
+    if not rows.size:
+        return None
+    if isinstance(fmt, BlockFormat):
+        return _of_block(fmt, rows)
+    return _of_scale(fmt, rows) if isinstance(fmt, ScaledFormat) else None
+
+
+def _of_block(fmt: BlockFormat, rows: Array) -> tuple[Array, str]:
+    blocks = fmt.blocks.split(rows[: max(fmt.blocks.rows, MOST // rows.shape[1])])
+    tops = np.abs(blocks).max((-2, -1)).reshape(-1)
+    top = float(np.sort(tops)[len(tops) // 2])
+    pair: Any = replace(cast("Any", fmt), block=2, rows=1)
+    probes = np.linspace(-top, top, PROBES, dtype=np.float32)
+    values = pair.rounded(np.stack([probes, np.full_like(probes, top)], axis=1))[:, 0]
+    noun = "tile" if fmt.blocks.rows > 1 else "block"
+    return np.unique(values).astype(np.float64), f"grid of the median {noun} of {fmt.blocks.text} (max {figure(top)})"
+
+
+def _of_scale(fmt: ScaledFormat, rows: Array) -> tuple[Array, str]:
+    per = cast("int", getattr(fmt, "per", TENSOR if getattr(fmt, "granularity", "tensor") == "tensor" else ROW))
+    whole = np.asarray(fmt.scale_of_array(rows))
+    shared = shared_shape(rows.shape, per)
+    each = whole.reshape(-1, math.prod(shared))  # [parts of a scale, scales]
+    middle = int(np.argsort(each[0], kind="stable")[each.shape[1] // 2])
+    reach = float(np.abs(rows).max())
+    probes = np.linspace(-reach, reach, PROBES, dtype=np.float32)[None, :]
+    wanted = fmt.scale_shape(probes.shape)
+    parts = each[:, middle].reshape(each.shape[0], *[1] * (len(wanted) - (whole.ndim > len(shared))))
+    scale = np.broadcast_to(parts if whole.ndim > len(shared) else parts[0], wanted).astype(np.float32)
+    values = np.unique(fmt.decode(fmt.encode_with(probes, scale))).astype(np.float64)
+    return values, _whose(per)
+
+
+def _whose(per: int) -> str:
+    if per == TENSOR:
+        return "grid of the whole tensor"
+    return "grid of the median row" if per == ROW else f"grid of the median group of {per}"

@@ -1,0 +1,204 @@
+"""Where formats change along the edges, and the small chips that say so: placed where they lie over nothing else.
+
+Free of Qt, so that the canvas and the SVG writer show the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.canvas.camera import Area
+from app.canvas.captions import shape_text, text_width
+from app.canvas.figures import FLOATS
+from app.canvas.layout import HEAD, Layout
+from app.canvas.strips import Strips
+from app.theme import SECONDARY
+from model.casts import casts_into
+from model.graph import Graph, Node, out_port
+from model.ops import spec
+from model.ports import carriers
+
+Pair = tuple[str, str]  # format before, format after
+Pairs = Mapping[str, Pair]  # producer → what is converted between it and one consumer
+LABEL_MOST = 240.0
+HEIGHT, SIDE, ABOVE, DOT = 15.0, 6.0, 12.0, 7.0  # canvas units: of a chip, its padding, above its node, a mark
+GAP = 1.5  # between a chip and what lies beside it
+
+
+@dataclass(frozen=True, slots=True)
+class Chip:
+    """One cast on edge `edge`. `words` is empty where there is room for a mark alone; `told` says it in full."""
+
+    edge: int
+    box: Area
+    words: str
+    told: str
+
+
+def casts_of(node: Node, graph: Graph, live: Collection[str]) -> Pairs:
+    """The producers whose results `node` converts, with the formats in words; `live`: `carriers(graph)`."""
+    found: dict[str, Pair] = {}
+    for cast in casts_into(node, graph, live):
+        before = cast.before.label if cast.before else FLOATS.get(cast.dtype, cast.dtype)
+        after = f"{cast.after.label}, another scale" if cast.rescales else cast.after.label
+        held = found.get(cast.ref.node)
+        found[cast.ref.node] = (before, after if held is None or held[1] == after else f"{held[1]} and {after}")
+    return found
+
+
+class CastLayer:
+    """The chips of one layout: worked out where they are looked at, and again where a choice has changed."""
+
+    def __init__(self, layout: Layout, graph: Graph) -> None:
+        self._layout, self._room = layout, _Room(layout, graph)
+        self._known: dict[int, tuple[Pairs, tuple[Chip, ...]]] = {}
+        self._live = carriers(graph)
+        self._moves = np.array([spec(graph.nodes[name].op).moves for name in layout.tree.ids], bool)
+
+    def at(self, number: int, graph: Graph) -> tuple[Chip, ...]:
+        """The chips of the casts into a node."""
+        pairs = casts_of(graph.nodes[self._layout.tree.ids[number]], graph, self._live)
+        if not pairs:
+            self._known.pop(number, None)
+            return ()
+        known = self._known.get(number)
+        if known is None or known[0] != pairs:
+            known = self._known[number] = pairs, tuple(self._room.chips(number, pairs))
+        return known[1]
+
+    def changed(self, numbers: Iterable[int], graph: Graph) -> list[Area]:
+        """Where chips change when these nodes, and so what they give to others, have other formats by now."""
+        areas: list[Area] = []
+        for number in self._reached(np.array(list(numbers), np.int64)).tolist():
+            before = self._known.get(number, ({}, ()))[1]
+            after = self.at(number, graph)
+            if after != before:
+                areas += [chip.box for chip in (*before, *after)]
+        return areas
+
+    def _reached(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The nodes and those that take their results, as they are or moved."""
+        edges, found, ends = self._layout.tree.edges, numbers, numbers
+        while len(ends):
+            users = np.setdiff1d(edges[np.isin(edges[:, 0], ends), 1], found)
+            found, ends = np.union1d(found, users), users[self._moves[users]]
+        return found
+
+
+class _Room:
+    """What is taken already: boxes, heads of groups, shapes beside edges, and wires."""
+
+    def __init__(self, layout: Layout, graph: Graph) -> None:
+        self.layout, self._graph = layout, graph
+        self._along, self._across = (0, 1) if layout.horizontal else (1, 0)
+        heads = layout.group_rects.copy()
+        heads[layout.group_open, 3] = HEAD
+        self._boxes = Strips.of_rects(np.concatenate([layout.node_rects, layout.stub_rects, heads]), 1)
+        self._frames = layout.group_rects[layout.group_open]  # a chip lies all inside or outside of each
+        self._near_frames = Strips.of_rects(self._frames, 1)
+        self._labelled = np.flatnonzero(layout.labels[:, 2] > 40)
+        x, y, room = layout.labels[self._labelled].T
+        self._labels = Strips.of_rects(np.stack([x + 6, y - 8, np.minimum(room, LABEL_MOST), 0 * y + 16], 1), 1)
+        self._ends = layout.points[layout.starts[1:] - 1] if len(layout.points) else np.zeros((0, 2))
+        self._order = np.argsort(self._ends[:, self._along], kind="stable")
+        self._sorted = self._ends[self._order, self._along]
+        self._place_of = np.full(len(layout.tree.ids), -1, np.int64)
+        self._place_of[layout.nodes] = np.arange(len(layout.nodes))
+        last = np.zeros(len(layout.points), bool)
+        last[layout.starts[1:] - 1] = True
+        first = np.flatnonzero(~last)
+        self._owner = np.repeat(np.arange(len(layout.starts) - 1), np.maximum(np.diff(layout.starts) - 1, 0))
+        self._from, self._to = layout.points[first], layout.points[np.minimum(first + 1, len(layout.points) - 1)]
+        self._wires = Strips(np.minimum(self._from, self._to), np.maximum(self._from, self._to), 1)
+
+    def chips(self, consumer: int, pairs: Pairs) -> Iterator[Chip]:
+        """Words on the first edge of a cast where they fit above the consumer; marks on all others."""
+        place = int(self._place_of[consumer])
+        if place < 0:
+            return
+        rect: list[float] = self.layout.node_rects[place].tolist()
+        alone = len(set(pairs.values())) == 1
+        for edge in self._edges(rect):
+            pair = pairs.get(self.layout.tree.ids[int(self.layout.tensors[edge, 0])])
+            if pair is not None:
+                yield self._chip(edge, pair, rect, alone)
+                alone = False
+
+    def _edges(self, rect: list[float]) -> list[int]:
+        """The edges that end at the upper (left) side of a box, in the order in which they arrive."""
+        low, size, side = rect[self._across], rect[self._across + 2], rect[self._along]
+        part = slice(*np.searchsorted(self._sorted, (side - 0.5, side + 0.5)).tolist())
+        places = {k: float(self._ends[k, self._across]) for k in self._order[part].tolist()}
+        return sorted((k for k, place in places.items() if low <= place <= low + size), key=places.__getitem__)
+
+    def _chip(self, edge: int, pair: Pair, rect: list[float], alone: bool) -> Chip:
+        told = " → ".join(pair)
+        x, y = self._ends[edge].tolist()
+        for words in (told, f"→ {pair[1]}") if alone else ():
+            wide = text_width(words, SECONDARY) + 2 * SIDE
+            for box in self._tries(x, y, wide):
+                if self._inside(box, rect) and self._free(box, edge):
+                    return Chip(edge, box, words, told)
+        x, y = self._before_end(edge)
+        return Chip(edge, (x - DOT / 2, y - DOT / 2, DOT, DOT), "", told)
+
+    def _before_end(self, edge: int) -> tuple[float, float]:
+        """The place on an edge shortly before it arrives, where its mark stands."""
+        line = self.layout.points[self.layout.starts[edge] : self.layout.starts[edge + 1]][-2:]
+        t = np.linspace(0, 1, 49)[:, None]
+        course = self._course(line[:1], line[-1:], t)
+        spots = np.hstack([course[0], course[1]])
+        away = np.abs(np.hypot(*(spots - line[-1]).T) - ABOVE)
+        return tuple(spots[int(away.argmin())].tolist())
+
+    def _course(
+        self, a: NDArray[np.float64], b: NDArray[np.float64], t: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """x and y along painted stretches from `a` to `b`: the cubic of scene.curve."""
+        ease, straight = 3 * t**2 - 2 * t**3, 1.5 * t - 1.5 * t**2 + t**3
+        shape = {self._across: ease, self._along: straight}
+        x, y = (a[:, k] + (b[:, k] - a[:, k]) * shape[k] for k in (0, 1))
+        return x, y
+
+    def _tries(self, x: float, y: float, wide: float) -> list[Area]:
+        if self.layout.horizontal:
+            return [(x - wide - 5, y - HEIGHT - 2, wide, HEIGHT), (x - wide - 5, y + 2, wide, HEIGHT)]
+        top = y - ABOVE - HEIGHT / 2
+        return [(x - wide / 2, top, wide, HEIGHT), (x - wide - 4, top, wide, HEIGHT), (x + 4, top, wide, HEIGHT)]
+
+    def _inside(self, box: Area, rect: list[float]) -> bool:
+        """Whether a chip stays within the breadth of its node, so that chips of two nodes never meet."""
+        k = self._across
+        return rect[k] <= box[k] and box[k] + box[k + 2] <= rect[k] + rect[k + 2]
+
+    def _free(self, box: Area, edge: int) -> bool:
+        x, y, w, h = box
+        around = (x - GAP, y - GAP, w + 2 * GAP, h + 2 * GAP)
+        if len(self._boxes.touching(around)) or self._on_label(around) or self._crossed(around, edge):
+            return False
+        frames = self._frames[self._near_frames.touching(around)]
+        return bool((frames[:, 0] <= x).all() and (frames[:, 0] + frames[:, 2] >= x + w).all())
+
+    def _on_label(self, area: Area) -> bool:
+        """Whether the shape beside an edge reaches into the area, written in a wide font."""
+        layout = self.layout
+        for edge in self._labelled[self._labels.touching(area)].tolist():
+            number, output = layout.tensors[edge].tolist()
+            shape = shape_text(self._graph.nodes[layout.tree.ids[number]].ports.get(out_port(output)))
+            if shape and layout.labels[edge, 0] + 6 + text_width(shape, SECONDARY) + 2 >= area[0]:
+                return True
+        return False
+
+    def _crossed(self, area: Area, edge: int) -> bool:
+        """Whether another wire runs through the area."""
+        near = self._wires.touching(area)
+        near = near[self._owner[near] != edge]
+        if not len(near):
+            return False
+        x, y, w, h = area
+        px, py = self._course(self._from[near], self._to[near], np.linspace(0, 1, 25)[:, None])
+        return bool(((px >= x) & (px <= x + w) & (py >= y) & (py <= y + h)).any())

@@ -1,0 +1,118 @@
+"""Colours of the graph by what was measured of its formats: asks for it, and tells when it is out of date."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from PySide6.QtCore import QObject
+
+from app.canvas.colouring import MEASURED, NOT_MEASURED, Overlay
+from model.graph import Graph
+from passes.base import Report
+from passes.jobs import TERMINAL, AnalyseJob, Done, JobEvent, JobInfo
+from passes.observed.options import ObserveOptions
+
+if TYPE_CHECKING:
+    from app.canvas.view import GraphCanvas
+    from app.session import Session
+
+PASS = "quantization"
+ON_DATA = ("activation_sqnr", "output_sqnr")  # modes for which weights alone do not suffice
+# Mode → the kinds of rows that it shows, and their column.
+SHOWN: dict[str, tuple[tuple[str, ...], str]] = {
+    "weight_sqnr": (("weight",), "sqnr_db"),
+    "activation_sqnr": (("activation",), "sqnr_db"),
+    "output_sqnr": (("output",), "sqnr_db"),
+    "saturation": (("weight", "activation"), "saturated"),
+}
+NOTHING = "nothing is quantised"
+NO_DATA = "needs data: Report → Quantisation error → Options…"
+STALE = "before the last edits; choose it again to measure"
+RUNNING = "being measured"
+
+
+def values_of(report: Report, mode: str) -> dict[str, float]:
+    """The worst value of each node for a mode: the lowest SQNR (exact ones have none), the largest share."""
+    kinds, column = SHOWN[mode]
+    worst = max if column == "saturated" else min
+    found: dict[str, float] = {}
+    for row in report.rows:
+        value = row.get(column)
+        if row.get("kind", "weight") in kinds and value is not None:
+            node = str(row["node"])
+            found[node] = worst(found.get(node, value), value)
+    return found
+
+
+class Findings(QObject):
+    """Listens to the canvas and the session; `measure` runs the analysis when a mode is chosen that lacks it."""
+
+    def __init__(self, session: Session, canvas: GraphCanvas) -> None:
+        super().__init__(canvas)
+        self._session, self._canvas = session, canvas
+        self._reports: dict[str, tuple[Graph, Report]] = {}
+        self._running: JobInfo | None = None
+        canvas.mode_chosen.connect(self.measure)
+        session.job_event.connect(self._hear)
+        session.changed.connect(self._tell)
+        session.opened.connect(self._forget)
+
+    def measure(self, mode: str) -> None:
+        """Measure what `mode` shows, unless that is known of the present graph, under way, or impossible."""
+        document = self._session.document
+        if mode not in MEASURED or document is None or self._running is not None or self._fresh(mode):
+            return
+        data = document.project.source.data or ""
+        quantised = any(n.precision for n in document.graph)
+        if quantised and (data or mode not in ON_DATA):
+            self._session.run_pass(PASS, replace(ObserveOptions(), data=data if mode in ON_DATA else ""))
+        self._tell()
+
+    def _fresh(self, mode: str) -> bool:
+        held, document = self._reports.get(mode), self._session.document
+        return held is not None and document is not None and held[0] is document.graph
+
+    def _hear(self, heard: JobEvent) -> None:
+        work = heard.job.job
+        if not isinstance(work, AnalyseJob) or work.step.pass_name != PASS:
+            return
+        if isinstance(heard.event, Done):
+            self._take(work.graph, heard.event.result)
+        running = None if isinstance(heard.event, TERMINAL) else heard.job
+        if running is not self._running:
+            self._running = running
+            self._tell()
+
+    def _take(self, graph: Graph, report: Report) -> None:
+        """Keep the report for the modes that it has rows of; weights alone leave what was measured on data."""
+        kinds = {str(row.get("kind", "weight")) for row in report.rows}
+        for mode, (wanted, _) in SHOWN.items():
+            if kinds.intersection(wanted):
+                self._reports[mode] = graph, report
+        self._tell()
+
+    def _forget(self) -> None:
+        self._reports.clear()
+        self._running = None
+        self._tell()
+
+    def _tell(self, _: object = None) -> None:
+        self._canvas.set_measured({mode: self._overlay(mode) for mode in MEASURED})
+
+    def _overlay(self, mode: str) -> Overlay:
+        title, unit = MEASURED[mode]
+        held = self._reports.get(mode)
+        values: Mapping[str, float] = values_of(held[1], mode) if held else {}
+        return Overlay(title, values, unit, self._note(mode))
+
+    def _note(self, mode: str) -> str:
+        document: Any = self._session.document
+        if self._running is not None and not self._fresh(mode):
+            return RUNNING
+        if mode in self._reports:
+            return "" if self._fresh(mode) else STALE
+        if document and not any(n.precision for n in document.graph):
+            return NOTHING
+        return NO_DATA if document and mode in ON_DATA and not document.project.source.data else NOT_MEASURED

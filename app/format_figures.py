@@ -1,0 +1,139 @@
+"""What the inspector draws of a format by itself: its codes, and the staircase x → q(x). numpy alone.
+
+A format whose scale follows the data is shown under a scale of 1: of a block whose largest element is its maximum.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.words import count
+from model.errors import EspalierError
+from model.formats.base import Encoded, Format
+from model.formats.blocks import BlockFormat
+from model.formats.scaled import ScaledFormat
+
+Floats = NDArray[Any]
+LISTED = 256
+POINTS = 1201
+NEAR = 12  # codes on each side of 0 that are near it
+MARGIN = 1.1
+FAR = np.float32(3e38)
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """A representable value, and its bits from the most significant down, the fields parted by spaces."""
+
+    bits: str
+    value: float
+
+
+@dataclass(frozen=True, slots=True)
+class Stairs:
+    """q(x) at evenly spaced x."""
+
+    x: Floats
+    y: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class FormatFigures:
+    """Codes (none where there are more than 256: `note` says so), the whole range, and the range near 0."""
+
+    format: Format
+    codes: tuple[Code, ...]
+    note: str
+    whole: Stairs
+    near: Stairs
+
+
+def format_figures(fmt: Format) -> FormatFigures:
+    """All that is drawn of a format; some milliseconds."""
+    with np.errstate(all="ignore"):
+        values = _values(fmt)
+        low, high, step = _reach(fmt, values)
+        codes = _codes(fmt, values) if values is not None and len(values) <= LISTED else ()
+        return FormatFigures(fmt, codes, _note(values, fmt), _stairs(fmt, low, high), _stairs(fmt, -step, step))
+
+
+def _values(fmt: Format) -> Floats | None:
+    """All values of an element, None where they are too many to be listed."""
+    try:
+        return np.asarray(fmt.codes(), np.float32)
+    except EspalierError:
+        return None
+
+
+def _reach(fmt: Format, values: Floats | None) -> tuple[float, float, float]:
+    """The ends of the range, with a margin where what is beyond them saturates, and how far `near 0` goes."""
+    if values is None or not len(values):
+        low, high = (float(v) for v in alone(fmt, np.array([-FAR, FAR]), float(FAR)))
+        return low * MARGIN, high * MARGIN, 2.0 ** -float(getattr(fmt, "frac_width", 0)) * NEAR
+    low, high = float(values[0]), float(values[-1])
+    margin = 1.0 if isinstance(fmt, BlockFormat) else MARGIN
+    room = (high - low) * (margin - 1) / 2 or 1.0
+    steps = np.sort(np.abs(values[values != 0]))
+    near = float(steps[min(2 * NEAR, len(steps)) - 1]) if len(steps) else 1.0
+    beyond = room if margin > 1 else 0.0
+    return low - beyond, high + beyond, min(near * 1.02, max(high, -low) + beyond)
+
+
+def _stairs(fmt: Format, low: float, high: float) -> Stairs:
+    x = np.linspace(low, high, POINTS, dtype=np.float64).astype(np.float32)
+    return Stairs(x, alone(fmt, x))
+
+
+def alone(fmt: Format, x: Floats, largest: float | None = None) -> Floats:
+    """q(x) of values (flat) under a scale of 1; `largest` is the maximum of a block, by default the largest code."""
+    encoded, decoder = _encoded(fmt, x, largest)
+    values = np.asarray(decoder.decode(encoded), np.float32)
+    return values[:, 0] if values.ndim == 2 else values
+
+
+def _encoded(fmt: Format, x: Floats, largest: float | None = None) -> tuple[Encoded, Format]:
+    """`x` as stored, each element beside its block's maximum in blocks of two, and the format of such blocks."""
+    x = np.asarray(x, np.float32).reshape(-1)
+    if isinstance(fmt, ScaledFormat):
+        scale = np.ones(fmt.scale_shape(x.shape), np.float32)
+        if levels := getattr(fmt, "levels", 0):  # a sum of signs: each level has half the scale of the one before
+            scale *= np.exp2(-np.arange(levels, dtype=np.float32)).reshape(levels, *[1] * (scale.ndim - 1))
+        return fmt.encode_with(x, scale), fmt
+    if not isinstance(fmt, BlockFormat):
+        return fmt.encode(x), fmt
+    pair = cast("BlockFormat", replace(cast("Any", fmt), block=2, rows=1))
+    top = float(np.max(fmt.codes())) if largest is None else largest
+    return pair.encode(np.stack([x, np.full_like(x, top)], axis=1)), pair
+
+
+def _codes(fmt: Format, values: Floats) -> tuple[Code, ...]:
+    """Each value with its bits; values that no code of this scale gives are left out."""
+    encoded, decoder = _encoded(fmt, values)
+    codes, decoded = np.asarray(encoded.codes), np.asarray(decoder.decode(encoded), np.float32)
+    if codes.ndim == 2:
+        codes, decoded = codes[:, 0], decoded[:, 0]
+    bits = fmt.element_bits
+    parts = [f.bits for f in fmt.layout() if f.kind != "shared"]
+    good = np.isclose(decoded, values, rtol=1e-5, atol=0)
+    rows = zip(codes.tolist(), values.tolist(), good.tolist(), strict=True)
+    return tuple(Code(_spaced(code & ((1 << bits) - 1), parts), value) for code, value, fits in rows if fits)
+
+
+def _spaced(code: int, parts: list[int]) -> str:
+    """`0 1000 111`."""
+    text, found = f"{code:0{sum(parts)}b}", list[str]()
+    for size in parts:
+        found.append(text[:size])
+        text = text[size:]
+    return " ".join(f for f in found if f)
+
+
+def _note(values: Floats | None, fmt: Format) -> str:
+    if values is None or len(values) > LISTED:
+        number = count(len(values)) if values is not None else f"2^{fmt.element_bits}"
+        return f"{number} values: more than the {LISTED} that are listed here."
+    return "Of a scale of 1; the stored scale multiplies them." if fmt.rowwise else ""

@@ -1,0 +1,84 @@
+"""The jobs of the window: who waits for the result of which, and what is told when one ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from PySide6.QtCore import QObject, Signal
+
+from app.jobs import Listener
+from model.errors import JobError
+from passes.jobs import TERMINAL, Done, Failed, Job, JobEvent, JobInfo
+
+
+class Runner(Protocol):
+    """What runs jobs, one after another, and tells its listener of each event."""
+
+    def submit(self, title: str, job: Job, *, urgent: bool = False) -> JobInfo:
+        """Queue a job; an urgent one goes before those that wait."""
+        ...
+
+    def cancel(self, number: int) -> None:
+        """Stop a job."""
+        ...
+
+    def stop_and_keep(self, number: int) -> None:
+        """Ask a job to end soon with what it has."""
+        ...
+
+    def close(self) -> None:
+        """Stop everything."""
+        ...
+
+
+class JobQueue(QObject):
+    """Jobs that wait or run. `job_event` tells every event of them; `problem` an error for the user."""
+
+    job_event = Signal(object)
+    problem = Signal(object)
+    _arrived = Signal(object)
+
+    def __init__(self, make: Callable[[Listener], Runner], parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self.jobs: list[JobInfo] = []
+        self._on_done: dict[int, Callable[[Any], None]] = {}
+        self._arrived.connect(self._on_event)
+        self._runner = make(self._arrived.emit)
+
+    def cancel(self, number: int) -> None:
+        """Stop a job."""
+        self._runner.cancel(number)
+
+    def stop_and_keep(self, number: int) -> None:
+        """Let the running job end soon with what it has so far."""
+        self._runner.stop_and_keep(number)
+
+    def submit(self, title: str, job: Job, done: Callable[[Any], None], *, urgent: bool = False) -> None:
+        """Queue a job; `done` gets its result, unless nobody waits for it by then."""
+        info = self._runner.submit(title, job, urgent=urgent)
+        self._on_done[info.id] = done
+        self.jobs.append(info)
+
+    def end_jobs(self) -> None:
+        """Stop everything, and hear no more."""
+        self._arrived.disconnect(self._on_event)
+        self._runner.close()
+
+    def _on_event(self, heard: JobEvent) -> None:
+        if isinstance(heard.event, TERMINAL):
+            self._finish(heard)
+        self.job_event.emit(heard)
+
+    def _finish(self, heard: JobEvent) -> None:
+        done = self._on_done.pop(heard.job.id, None)
+        self.jobs = [j for j in self.jobs if j.id != heard.job.id]
+        if isinstance(heard.event, Done) and done:
+            done(heard.event.result)
+        elif isinstance(heard.event, Failed):
+            self.problem.emit(JobError(heard.event.message, heard.event.hint, heard.event.node))
+        if done:
+            self._ended(heard.job)
+
+    def _ended(self, job: JobInfo) -> None:
+        """A job that somebody waited for has ended, well or not."""

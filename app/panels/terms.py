@@ -1,0 +1,36 @@
+"""What the words of the inspector mean, for their tool tips. Free of Qt."""
+
+from __future__ import annotations
+
+TERMS: dict[str, str] = {
+    "port": "Where values enter or leave a node; each port can have a number format of its own",
+    "format": "How the values of a port are stored: float as traced, or the chosen number format",
+    "data_in": "data_in: the values that flow into the node",
+    "weight": "weight: the node's stored matrix or kernel",
+    "bias": "bias: what the node adds to each output",
+    "data_out": "data_out: the values that the node hands on",
+    "SQNR": "Signal to quantisation noise ratio, 10·log10(Σx² / Σ(x − q(x))²) in dB: 6 dB more is one bit more",
+    "width": "Bits of one value, with its sign",
+    "frac": "Bits after the binary point: the step between two values is 2 to the power of minus this",
+    "exp": "Bits of the exponent",
+    "bias bits": "Bits of the exponent's bias, which a block shares",
+    "block": "How many values share one scale",
+    "scale": "Which values share one scale",
+    "Precision": "The number formats of the node's ports",
+    "Pruning": "Which of the node's weights are set to zero; the weight itself is kept, so less brings them back",
+    "method": "l1: the values nearest to zero go first; random: any",
+    "scope": "local: the same share of each weight; global: the smallest of all selected together",
+    "sparsity": "The share of the weight's values that is zero",
+    "inputs": "The inputs that the model was traced with",
+    "input": "Shape of what flows in; batch and seq are free",
+    "output": "Shape of what flows out; batch and seq are free",
+    "parameters": "Trained values that the node holds",
+    "MACs": "Multiply–accumulate operations for one run at the sizes that were traced",
+    "attributes": "Settings of the module or arguments of the function",
+    "source": "The line of the model's code that makes the node, or where the model came from",
+    "operations": "What the selected nodes do, and how many do it",
+    "size": "What all selected nodes share: inputs → outputs",
+    "nodes": "All operations of the graph",
+    "layers": "Nodes with a weight that can be quantised",
+    "traced at": "The sizes of the free dimensions in the example that was traced",
+}
