@@ -1,17 +1,14 @@
-"""CPU per frame of the canvas: pan, zoom, drag and rubber band at three sizes, everything open.
+"""CPU per frame of the canvas: pan, zoom, drag and rubber band at three sizes, everything open; search and overlay.
 
 Cache refills are frames like others here: every frame of a gesture counts, and those after it until it is final.
 """
 
 from __future__ import annotations
 
-import json
 import os
-import sys
 import time
 from collections.abc import Callable
-from datetime import date
-from pathlib import Path
+from dataclasses import replace
 
 os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 
@@ -21,10 +18,13 @@ from PySide6.QtWidgets import QApplication
 
 from app.canvas.gestures import Pan, RubberBand
 from app.canvas.view import GraphCanvas
+from model.formats.integer import Integer
+from model.meta import Precision
+from tests.benchmarks.record import report
 from tests.benchmarks.synthetic import transformer
 
 SIZE = (1600, 900)
-MACHINE = "2-core x86-64 VM"
+QUERIES = ("attention.query", "layers 40 up", "attquery", "zzzz")
 
 
 def stepping(canvas: GraphCanvas, act: Callable[[int], None], count: int) -> list[float]:
@@ -89,6 +89,64 @@ def gestures(app: QApplication, canvas: GraphCanvas, scale: float) -> dict[str, 
     return found
 
 
+def selecting(app: QApplication, canvas: GraphCanvas) -> list[float]:
+    """Ending a rubber band round everything, and the frame that shows it: all open, then all blocks closed."""
+    found: list[float] = []
+    for opened in (frozenset({"model"}), None):
+        canvas.open_all() if opened is None else canvas._set_open(opened)
+        settle(app, canvas)
+        canvas.fit()
+        settle(app, canvas)
+        for add in (False, True, False):
+            canvas.select(())
+            start = time.process_time()
+            canvas.select_band(QRectF(0, 0, *SIZE), add)
+            canvas.repaint()
+            found.append((time.process_time() - start) * 1e3)
+    canvas.select(())
+    return found
+
+
+def searching(canvas: GraphCanvas) -> list[float]:
+    """Every letter typed of some queries: exact ones, one in two words, letters in order, nothing found."""
+    texts = [q[:n] for q in QUERIES for n in range(1, len(q) + 1)]
+    return [timed(lambda q=q: canvas.find(q)) for q in texts]
+
+
+def overlaying(canvas: GraphCanvas) -> list[float]:
+    """Taking over a figure for every node, and the frames until it is shown."""
+    assert canvas.graph
+    found: list[float] = []
+    for k in range(5):
+        values = {name: float(i * (k + 1) % 997) for i, name in enumerate(canvas.graph.nodes)}
+        found += stepping(canvas, lambda _, v=values: canvas.set_overlay("error", v), 1)
+    canvas.set_overlay("error", None)
+    return found
+
+
+def editing(canvas: GraphCanvas) -> list[float]:
+    """Taking over another precision of one layer in view, and the frames until it is shown."""
+    assert canvas.graph
+    name = next(n.id for n in canvas.graph if n.op == "linear")
+    canvas.camera.scale = 1.0
+    canvas.reveal(name)
+    found: list[float] = []
+    for k in range(20):
+        before = canvas.graph
+        after = before.replace(replace(before[name], precision={"weight": Precision(Integer(8, k % 7))}))
+        delta = after.delta(before)
+        stepping(canvas, lambda _: None, 1)
+        found.append(sum(stepping(canvas, lambda _, g=after, d=delta: canvas.set_graph(g, d), 1)))
+    return found
+
+
+def timed(act: Callable[[], object]) -> float:
+    """CPU milliseconds."""
+    start = time.process_time()
+    act()
+    return (time.process_time() - start) * 1e3
+
+
 def summary(times: list[float]) -> dict[str, float]:
     """Median, 99th percentile and maximum."""
     return {
@@ -117,19 +175,19 @@ def measure(size: int) -> dict[str, object]:
         result[name] = {k: summary(v) for k, v in found.items()}
         everything += [t for v in found.values() for t in v]
     result["all"] = summary(everything)
+    result["rubber band ends"] = summary(selecting(app, canvas))  # type: ignore[arg-type]
+    result["search, a letter typed"] = summary(searching(canvas))
+    result["overlay"] = summary(overlaying(canvas))
+    result["precision of one layer"] = summary(editing(canvas))
     canvas.close()
     canvas.deleteLater()
     return result
 
 
 def main() -> None:
-    """Print the figures; `--save` keeps them."""
+    """Print the figures; `--keep` keeps them."""
     sizes = {f"{n // 1000}k": measure(n) for n in (1000, 10_000, 50_000)}
-    report = {"what": "canvas frames, CPU ms", "date": str(date.today()), "machine": MACHINE, "view": SIZE, **sizes}
-    text = json.dumps(report, indent=1)
-    print(text)
-    if "--save" in sys.argv:
-        (Path(__file__).parent / "results" / "canvas.json").write_text(text + "\n", encoding="utf-8")
+    report("canvas", {"what": "canvas, CPU ms", "view": SIZE, "target_p99": 16.0, **sizes})
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ def main() -> None:
     """Ours and the reference in turn, three rounds each; medians."""
     opened = open_source("config:bert?task=sequence-classification", Path(tempfile.mkdtemp()))
     graph, store = opened.project.graph, opened.store
-    names = [n.weights["weight"] for n in graph if prunable(n)]
+    names = [n.weights["weight"] for n in graph if prunable(n, graph)]
     weights = [to_torch(store.get(graph.weights[n].key or "")) for n in names]
     figures: dict[str, Any] = {"elements": sum(w.numel() for w in weights)}
     for scope in ("local", "global"):

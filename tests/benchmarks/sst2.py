@@ -38,7 +38,7 @@ def train(folder: Path) -> None:
                         intermediate_size=512, num_labels=2)  # fmt: skip
     model = BertForSequenceClassification(config).train()
     steps = EPOCHS * -(-len(split) // 32)
-    optimiser = torch.optim.AdamW(model.parameters(), RATE)
+    optimiser = torch.optim.AdamW(model.parameters(), RATE, fused=True)
     schedule = torch.optim.lr_scheduler.LinearLR(optimiser, 1.0, 0.0, steps)
     inputs = {k: torch.from_numpy(v) for k, v in split.inputs.items()}
     labels = torch.from_numpy(split.labels)
