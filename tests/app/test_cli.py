@@ -12,8 +12,10 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+import torch
 
 from app.cli import main
+from passes.plugins import unload_plugins
 
 BERT = (
     "config:bert?num_hidden_layers=1&hidden_size=32&num_attention_heads=2&intermediate_size=64&vocab_size=100"
@@ -172,6 +174,17 @@ def test_evaluate(capsys: Capture, digits: Path) -> None:
     assert answer(capsys, "evaluate", digits)["samples"] > 50
 
 
+def test_a_lone_file_is_measured_whole(capsys: Capture, tmp_path: Path) -> None:
+    data = tmp_path / "rows.csv"
+    data.write_text("text,label\n" + "the film was good,1\nthe film was bad,0\n" * 20)
+    call = ("evaluate", "demo:reviews", "--data", data)
+    assert answer(capsys, *call)["samples"] == 40
+    sizes = {s: answer(capsys, *call, "--split", s)["samples"] for s in ("train", "validation", "test", "all")}
+    assert sizes == {"train": 32, "validation": 4, "test": 4, "all": 40}
+    assert main(["evaluate", "--help"]) == 0
+    assert "all rows of a lone file" in " ".join(capsys.readouterr().out.split())
+
+
 @pytest.mark.parametrize("name", ["graph", "shapes", "types", "parameters", "cost", "statistics", "count_dropout"])
 def test_reports_have_rows(capsys: Capture, bert: Path, name: str) -> None:
     found = answer(capsys, "report", bert, "--what", name)
@@ -208,6 +221,26 @@ def test_formats_describes_one(capsys: Capture) -> None:
     found = answer(capsys, "formats", "integer(width=3, frac_width=1)", "--codes")
     assert found["bits"] == 3 and found["codes"] == [-2, -1.5, -1, -0.5, 0, 0.5, 1, 1.5]
     assert "int 8/4" in answer(capsys, "formats", "integer")["label"]
+
+
+def test_codes_that_are_too_many_leave_the_array_its_answer(capsys: Capture, tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.linspace(-1, 1, 9, dtype=np.float32))
+    assert main(["formats", "integer(width=32)", "--apply", f"{tmp_path}/x.npy", f"{tmp_path}/y.npy", "--codes"]) == 0
+    found = capsys.readouterr()
+    assert "9" in found.out and "codes are left out" in found.err and (tmp_path / "y.npy").is_file()
+
+
+def test_an_empty_recipe_is_told(capsys: Capture, digits: Path, tmp_path: Path) -> None:
+    (tmp_path / "none.toml").write_text("")
+    assert main(["run", str(digits), str(tmp_path / "none.toml")]) == 0
+    assert "The recipe has no steps." in capsys.readouterr().err
+
+
+def test_an_exported_program_of_fixed_sizes_is_verified(capsys: Capture, tmp_path: Path) -> None:
+    net = torch.nn.Sequential(torch.nn.Conv2d(1, 2, 3), torch.nn.BatchNorm2d(2), torch.nn.Flatten()).eval()
+    torch.export.save(torch.export.export(net, (torch.randn(1, 1, 4, 4),)), tmp_path / "net.pt2")
+    found = answer(capsys, "trace", tmp_path / "net.pt2", "--verify")
+    assert found["max_abs_diff"] < 1e-5 and len(found["verified"]) == 1 and not found["problems"]
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16", ">f4"])
@@ -280,6 +313,41 @@ def test_a_bug_is_one_line_and_a_file(capsys: Capture, monkeypatch: pytest.Monke
     assert "Traceback" in report.read_text()
 
 
+def test_with_json_failures_are_json_too(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert main(["formats", "integr", "--json"]) == 2
+    told = capsys.readouterr()
+    error = {"message": "There is no format 'integr'.", "hint": "Did you mean 'integer'?", "kind": "format"}
+    assert json.loads(told.out) == {"error": error} and told.err.splitlines() == [error["message"], error["hint"]]
+
+    def fail(text: str) -> None:
+        raise ZeroDivisionError("by zero")
+
+    monkeypatch.setattr("app.commands.formats.parse_format", fail)
+    assert main(["formats", "integer", "--json"]) == 1
+    found = json.loads(capsys.readouterr().out)["error"]
+    assert found["kind"] == "bug" and "by zero" in found["message"] and "Report: " in found["hint"]
+
+
+def test_a_project_without_its_plugin(capsys: Capture, digits: Path, tmp_path: Path) -> None:
+    """One notice, the step kept, all else works; a recipe with an unknown pass is an error with the nearest name."""
+    plugin, steps, project = tmp_path / "gone_plugin.py", tmp_path / "steps.json", tmp_path / "p.espalier"
+    plugin.write_text("def gone_plugin_pass(mg, pass_args={}):\n    return mg, {}\n")
+    steps.write_text('{"gone_plugin_pass": {"a": 1}}')
+    answer(capsys, "run", digits, steps, "--plugin", plugin, "-o", project)
+    unload_plugins()
+    steps.write_text('{"prune": {"sparsity": 0.5}}')
+    assert main(["run", str(project), str(steps), "-o", str(project), "--json"]) == 0
+    told = capsys.readouterr()
+    assert json.loads(told.out)["after"]["sparsity"] == pytest.approx(0.5)
+    assert told.err.count("gone_plugin_pass") == 1 and "--plugin" in told.err
+    assert main(["export", str(project), "--as", "recipe", "-o", str(tmp_path / "r.json")]) == 0
+    kept = json.loads((tmp_path / "r.json").read_text())["steps"]
+    assert kept[0]["pass"] == "gone_plugin_pass" and kept[0]["options"] == {"args": {"a": 1}}
+    capsys.readouterr()
+    assert main(["run", str(digits), str(tmp_path / "r.json")]) == 2
+    assert capsys.readouterr().err.startswith("Step 1 (gone_plugin_pass): There is no pass 'gone_plugin_pass'.")
+
+
 def test_ctrl_c_is_quiet(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt(text: str) -> None:
         raise KeyboardInterrupt
@@ -293,8 +361,8 @@ def test_the_window_is_asked_for(capsys: Capture, tmp_path: Path, monkeypatch: p
     seen: list[Any] = []
 
     class Fake:
-        def open(self, target: str | None) -> int:
-            seen.append(target)
+        def open(self, target: str | None, plugins: list[str]) -> int:
+            seen.append((target, *plugins))
             return 0
 
         def render(self, *args: Any) -> None:
@@ -306,7 +374,9 @@ def test_the_window_is_asked_for(capsys: Capture, tmp_path: Path, monkeypatch: p
     shot = tmp_path / "w.png"
     words = ["demo:digits", "--screenshot", str(shot), "--size", "800x600", "--theme", "dark", "--panel", "Score"]
     assert main(words, Fake()) == 0
-    assert seen == ["demo:digits", None, ("demo:digits", shot, (800, 600), "dark", "Score")]
+    assert main(["--plugin", "a.py", "demo:digits", "--plugin", "b.py"], Fake()) == 0
+    assert seen == [("demo:digits",), (None,), ("demo:digits", [], shot, (800, 600), "dark", "Score"),
+                    ("demo:digits", "b.py", "a.py")]  # fmt: skip
 
 
 def test_without_a_display_it_names_the_commands(capsys: Capture) -> None:

@@ -98,6 +98,7 @@ CALLS = [
     ("formats integer(widht=8)", "'width'"),
     ("formats integer(width=99)", "from 1 to 32"),
     ("formats integer(width=32) --codes", "16"),
+    ("trace config:bert?num_hidden_layers=zwei", "'zwei'"),
     ("formats integer --apply {folder}/gone.npy x.npy", "no file"),
     ("formats integer --apply {ints.npy} x.npy", "int64"),
     ("formats integer --apply {objects.npy} x.npy", "not a readable"),

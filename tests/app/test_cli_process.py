@@ -53,7 +53,9 @@ def test_help_loads_no_torch(root: Path) -> None:
 
 def test_a_mistake(root: Path) -> None:
     code, out, err = run(root, "trac", "demo:digits", "--json")
-    assert (code, out) == (2, "") and err.splitlines() == ["There is no command 'trac'.", "Did you mean 'trace'?"]
+    error = {"message": "There is no command 'trac'.", "hint": "Did you mean 'trace'?", "kind": "usage"}
+    assert code == 2 and json.loads(out) == {"error": error}
+    assert err.splitlines() == [error["message"], error["hint"]]
 
 
 def test_without_a_display(root: Path) -> None:

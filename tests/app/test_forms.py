@@ -9,14 +9,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QPushButton
 from pytestqt.qtbot import QtBot
 
 from app.format_editor import FormatEditor
 from app.forms import Form
+from model.data.glance import Glance
 from model.formats.base import Format
 from model.formats.integer import Integer
 from model.registry import FORMATS, PASSES
 from passes.select import Select
+from passes.transform.finetune import FinetuneOptions
 from passes.transform.prune import PruneOptions
 from passes.transform.quantize import PORTS, QuantizeOptions, Rule
 
@@ -162,3 +165,34 @@ def test_the_width_is_kept_when_the_format_changes(qtbot: QtBot) -> None:
     editor._format_chosen()
     found = editor.value()
     assert isinstance(found, Integer) and found.width == 12
+
+
+def test_a_split_left_empty_says_what_its_pass_takes(qtbot: QtBot) -> None:
+    form = Form(FinetuneOptions)
+    qtbot.addWidget(form)
+    found = Glance(splits=("train", "test"), guesses={"split": "test"})
+    for name, default in (("train_split", "train"), ("validation_split", "validation")):
+        editor = form.editors[name]
+        editor.show_names(found)
+        assert editor.choice.itemText(0) == f"{default} (by default)" and editor.get() == ""
+
+
+@SETTINGS
+@given(st.lists(SELECTS, max_size=3).map(tuple))
+def test_several_selections_come_back_as_they_were_put_in(qtbot: QtBot, chosen: tuple[Select, ...]) -> None:
+    form = Form(FinetuneOptions, FinetuneOptions(freeze=chosen))
+    qtbot.addWidget(form)
+    assert form.value().freeze == chosen
+
+
+def test_a_selection_is_added_edited_and_removed(qtbot: QtBot) -> None:
+    form = Form(FinetuneOptions)
+    qtbot.addWidget(form)
+    rows, heard = form.editors["freeze"], []
+    form.changed.connect(lambda: heard.append(1))
+    rows._add.click()
+    assert rows._add.text() == "Add selection" and form.value().freeze == (Select("type", ("linear",)),)
+    rows.forms[0].values.put(["embedding"])
+    assert form.value().freeze == (Select("type", ("embedding",)),) and heard
+    next(b for b in rows.findChildren(QPushButton) if b.text() == "Remove").click()
+    assert form.value().freeze == ()

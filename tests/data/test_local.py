@@ -47,6 +47,30 @@ def test_the_seed_decides_how_a_lone_file_is_split(csv_file: Path, tokenizer: Pa
     assert texts[0] == texts[1] != texts[2]
 
 
+def test_a_lone_file_can_stay_whole(csv_file: Path, tokenizer: Path, tmp_path: Path) -> None:
+    data = load_data(str(csv_file), tokenizer=tokenizer, whole=True)
+    parts = load_data(str(csv_file), tokenizer=tokenizer)
+    assert list(data.splits) == ["all"] and len(data.split("all")) == 40
+    assert sorted(data.texts["all"]) == sorted(t for rows in parts.texts.values() for t in rows)
+    (tmp_path / "few.csv").write_text("text,label\ngood,1\nbad,0\n")
+    assert len(load_data(str(tmp_path / "few.csv"), tokenizer=tokenizer, whole=True).split("all")) == 2
+
+
+def test_all_of_named_splits_is_their_rows_padded_alike(tmp_path: Path, tokenizer: Path) -> None:
+    (tmp_path / "train.csv").write_text("text,label\na very long good text,1\nbad,0\n")
+    (tmp_path / "test.csv").write_text("text,label\nbad,0\n")
+    data = load_data(str(tmp_path), tokenizer=tokenizer, whole=True)
+    assert set(data.splits) == {"train", "test"}, "named splits are kept"
+    every, ids, mask = data.split("all"), "input_ids", "attention_mask"
+    assert every.inputs[ids].shape == (3, data.split("train").inputs[ids].shape[1])
+    length = data.split("test").inputs[ids].shape[1]
+    assert (every.inputs[ids][2, :length] == data.split("test").inputs[ids][0]).all()
+    assert not every.inputs[mask][2, length:].any()
+    with pytest.raises(DataError, match="no split 'tset'") as caught:
+        data.split("tset")
+    assert "train, test, all" in caught.value.hint
+
+
 def test_folder_of_split_files(tmp_path: Path, tokenizer: Path) -> None:
     for name in ("train-00000-of-00002", "train-00001-of-00002", "dev", "test"):
         _write(tmp_path / f"{name}.jsonl")

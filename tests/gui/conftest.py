@@ -29,6 +29,7 @@ from passes.jobs import (
     JobEvent,
     JobInfo,
     LogLine,
+    Metric,
     OpenJob,
     OpenResult,
     Progress,
@@ -46,6 +47,7 @@ class FakeRunner:
         self._listener = listener
         self.waiting: list[JobInfo] = []
         self.count = 0
+        self.kept: list[int] = []
 
     def submit(self, title: str, job: Job, *, urgent: bool = False) -> JobInfo:
         """Queue a job."""
@@ -63,6 +65,8 @@ class FakeRunner:
                 info.progress = event
             case LogLine(text):
                 info.log.append(text)
+            case Metric(name, step, value):
+                info.metrics.setdefault(name, []).append((step, value))
             case Done() | Failed() | Stopped():
                 info.state, info.finished = type(event).__name__.lower(), info.started + 1.5
                 self.waiting.remove(info)
@@ -80,6 +84,10 @@ class FakeRunner:
     def cancel(self, number: int) -> None:
         """Stop a job at once."""
         self.tell(next(j for j in self.waiting if j.id == number), Stopped())
+
+    def stop_and_keep(self, number: int) -> None:
+        """Remember that a job was asked to end with what it has."""
+        self.kept.append(number)
 
     def close(self) -> None:
         """Nothing runs."""

@@ -24,7 +24,7 @@ def tensor(count: int = 4096, scale: float = 0.02) -> Tensor:
 
 
 def sqnr(x: np.ndarray, fmt: Integer) -> float:
-    y = fmt.decode(fmt.encode(x)).astype(np.float64)
+    y = fmt.rounded(x).astype(np.float64)
     return 10 * math.log10(float((x.astype(np.float64) ** 2).sum() / ((x - y) ** 2).sum()))
 
 
@@ -45,6 +45,19 @@ def test_chunks_do_not_change_the_result() -> None:
     fmt = Integer(8, 10)
     lost = loss(fmt, made, np.packbits(keep))
     assert lost.sqnr == pytest.approx(sqnr(np.where(keep, made.array, np.float32(0)), fmt), abs=1e-6)
+
+
+def test_errors_of_a_pruned_tensor_against_both() -> None:
+    made, fmt = tensor(CHUNK + 11), Integer(8, 9)
+    keep = np.abs(made.array) > 0.01
+    x = made.array.astype(np.float64)
+    y = fmt.rounded(np.where(keep, made.array, np.float32(0))).astype(np.float64)
+    lost = loss(fmt, made, np.packbits(keep))
+    assert lost.whole_sqnr == pytest.approx(10 * math.log10((x**2).sum() / ((x - y) ** 2).sum()), abs=1e-6)
+    assert lost.sqnr is not None and lost.whole_sqnr is not None and lost.sqnr > lost.whole_sqnr
+    alone = histogram(made, np.packbits(keep)).pruning_sqnr
+    assert alone == pytest.approx(10 * math.log10((x**2).sum() / (x[~keep] ** 2).sum()), abs=1e-6)
+    assert loss(fmt, made, None).whole_sqnr is None and histogram(made, None).pruning_sqnr is None
 
 
 def test_reference_sqnr() -> None:

@@ -11,6 +11,7 @@ from PySide6.QtTest import QAbstractItemModelTester, QTest
 from PySide6.QtWidgets import QMenu
 from pytestqt.qtbot import QtBot
 
+from app.canvas.view import GraphCanvas
 from app.panels.outline import OutlinePanel
 from app.panels.outline_model import CHIPS, OutlineModel
 from app.session import Session
@@ -191,3 +192,86 @@ def test_six_thousand_nodes_fill_at_once() -> None:
         best = min(best, time.process_time() - start)
     assert best < 0.1, "50 ms on a quiet machine"
     assert model.filter("query") > 200
+
+
+@pytest.fixture
+def canvas(qtbot: QtBot, panel: OutlinePanel, session: Session) -> Iterator[GraphCanvas]:
+    """A canvas of the same session, which the outline follows."""
+    made = GraphCanvas()
+    qtbot.addWidget(made)
+    made.resize(800, 600)
+    made.show()
+    panel.follow(made)
+    assert session.document
+    made.set_graph(session.document.graph)
+    yield made
+
+
+def expanded(panel: OutlinePanel) -> set[str]:
+    """Paths of the groups that are open in the outline."""
+    model = panel.model
+    return {model.group_path(i) for i in model.group_items() if panel.view.isExpanded(model.index_of(i))}
+
+
+def shared_groups(panel: OutlinePanel, canvas: GraphCanvas) -> set[str]:
+    """Paths of the groups that both know."""
+    assert canvas.scene
+    known = {g.path for g in canvas.scene.layout.tree.groups[1:]}
+    return known & {panel.model.group_path(i) for i in panel.model.group_items()}
+
+
+def test_outline_and_canvas_hold_the_same_groups_open(panel: OutlinePanel, canvas: GraphCanvas) -> None:
+    """Whoever opens or closes, by whatever means; each change is told once, without an echo."""
+    both = shared_groups(panel, canvas)
+    assert len(both) >= 6
+    told: list[object] = []
+    canvas.open_changed.connect(told.append)
+
+    def same(step: int) -> bool:
+        return expanded(panel) & both == (canvas.open_groups or frozenset()) & both and len(told) == step
+
+    assert same(0)
+    canvas.close_all()
+    assert same(1) and not expanded(panel)
+    item = next(i for i in panel.model.group_items() if panel.model.group_path(i) == "encoder")
+    panel.view.setExpanded(panel.model.index_of(item), True)
+    assert same(2) and "encoder" in (canvas.open_groups or ())
+    canvas.reveal(KEY)
+    assert same(3) and {"encoder", "encoder.layer.0"} <= expanded(panel)
+    panel.view.setExpanded(panel.model.index_of(item), False)
+    assert same(4) and "encoder" not in (canvas.open_groups or ())
+    panel.set_all_open(True)
+    assert same(5) and expanded(panel) == {panel.model.group_path(i) for i in panel.model.group_items()}
+    panel.set_all_open(False)
+    assert same(6) and not canvas.open_groups
+
+
+def test_a_filter_leaves_the_canvas_alone(panel: OutlinePanel, canvas: GraphCanvas) -> None:
+    """What opens to show matches is no wish; what the canvas did meanwhile shows when the filter is gone."""
+    canvas.close_all()
+    panel.field.setText("key")
+    assert expanded(panel) and not canvas.open_groups
+    canvas.open_group("encoder")
+    panel.field.clear()
+    assert expanded(panel) & shared_groups(panel, canvas) == canvas.open_groups
+
+
+def test_a_large_selection_marks_rows_at_once(qtbot: QtBot, session: Session, runner: list[FakeRunner]) -> None:
+    """Every second of many nodes, all groups open: their rows look selected, at a price that does not explode."""
+    made = OutlinePanel(session)
+    qtbot.addWidget(made)
+    made.resize(262, 700)
+    made.show()
+    open_bert(session, runner)
+    graph = transformer(8000)
+    made.model.load(graph)
+    made.view.expandAll()
+    chosen = tuple(graph.nodes)[::2]
+    before = made.view.grab().toImage()
+    begun = time.process_time()
+    made.rows.show(chosen)
+    assert time.process_time() - begun < 1.0
+    assert made.view.marked == {made.model.item_of(n) for n in chosen} - {None}
+    assert made.view.grab().toImage() != before
+    made.rows.show(chosen[:1])
+    assert not made.view.marked and len(made.view.selectionModel().selectedIndexes()) == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,8 @@ from PySide6.QtGui import QDropEvent
 from PySide6.QtWidgets import QFileDialog, QMessageBox
 from pytestqt.qtbot import QtBot
 
+from app.style import sheet
+from app.theme import PALETTES, Palette, rgb
 from app.window import Window
 from model.errors import PassError
 from passes.jobs import Failed, LogLine, OpenJob, Progress, SaveJob, Started
@@ -169,3 +172,35 @@ def test_theme_changes_at_once(opened: Window) -> None:
     assert opened.appearance.palette.dark and opened.settings.mode == "dark"
     assert opened.canvas.tokens.dark
     opened.actions_table.run("theme_light")
+
+
+@pytest.mark.parametrize("palette", PALETTES.values(), ids=lambda p: p.name)
+def test_the_style_sheet_is_complete(palette: Palette) -> None:
+    text = sheet(palette)
+    pictures = re.findall(r'url\("([^"]+)"\)', text)
+    assert "$" not in text and pictures and all(Path(p).is_file() for p in pictures)
+
+
+@pytest.mark.parametrize("palette", PALETTES.values(), ids=lambda p: p.name)
+def test_what_is_not_ticked_stands_out(palette: Palette) -> None:
+    def light(colour: str) -> float:
+        parts = [c / 255 for c in rgb(colour)]
+        linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    def contrast(a: str, b: str) -> float:
+        low, high = sorted((light(a), light(b)))
+        return (high + 0.05) / (low + 0.05)
+
+    assert contrast(palette.muted, palette.panel) > 4.5  # the border of a check box (WCAG 1.4.11 asks for 3)
+    assert contrast(palette.accent, palette.panel) > 4.5  # the focus ring
+    assert contrast(palette.control, palette.panel) > 1.8  # fields also differ by their ground
+
+
+def test_the_window_fits_a_small_screen(opened: Window) -> None:
+    opened.resize(1100, 700)
+    assert opened.size().width() == 1100
+    inspector = opened.docks.docks["inspector"]
+    opened.resize(1600, 1000)
+    opened.resize(1100, 700)
+    assert inspector.geometry().right() < 1100 and inspector.width() >= inspector.minimumSizeHint().width()

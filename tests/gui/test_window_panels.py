@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from PySide6.QtCore import QMimeData, Qt
 from PySide6.QtGui import QGuiApplication
-from PySide6.QtWidgets import QLabel
+from PySide6.QtWidgets import QApplication, QLabel
 from pytestqt.qtbot import QtBot
 
 from app import errors
 from app.finding import entries
+from app.forms import SelectEditor
+from app.panels.inspector import InspectorPanel
 from app.panels.jobs import JobsPanel, status_text
+from app.panels.log import LogPanel
 from app.panels.options import OptionsWindow
 from app.panels.problems import ProblemsPanel
 from app.panels.recipe import MIME, RecipePanel
@@ -21,11 +25,12 @@ from app.settings import Settings
 from app.window import Window
 from model.errors import PassError
 from model.formats.integer import Integer
+from passes.analysis.evaluate import EvaluateOptions
 from passes.base import Report
-from passes.jobs import AnalyseJob, Failed, JobInfo, LogLine, Progress, Started
+from passes.jobs import AnalyseJob, Failed, JobInfo, LogLine, Progress, ReplayJob, Started, Stopped
 from passes.select import Select
 from passes.transform.quantize import QuantizeOptions, Rule
-from tests.gui.conftest import FakeRunner, open_small, small_project
+from tests.gui.conftest import FakeRunner, open_small, small_graph, small_project
 
 pytestmark = pytest.mark.gui
 
@@ -120,11 +125,146 @@ def test_quantise_starts_with_the_selection(opened: Window) -> None:
     page.close()
 
 
+def test_steps_and_edits_are_called_as_their_passes_are(opened: Window) -> None:
+    quantise(opened)
+    opened.session.enable_step(0, False)
+    assert opened.session.open_document.undo_label == "Disable Quantise"
+    opened.session.undo()
+    opened.session.remove_step(0)
+    assert opened.session.open_document.undo_label == "Remove Quantise"
+
+
+def test_a_step_does_not_count_its_nodes_twice(opened: Window) -> None:
+    rule = Rule(Select("name", ("fc1", "fc2")), {"weight": Integer(8, 4)})
+    opened.session.run_pass("quantize", QuantizeOptions((rule,)))
+    assert recipe_of(opened).model.index(1).data() == "Quantise. 2 nodes · weight int 8/4"
+
+
+def test_asking_twice_shows_one_form_that_follows_the_selection(opened: Window) -> None:
+    def pages() -> list[OptionsWindow]:
+        return [p for p in opened.findChildren(OptionsWindow) if p.isVisible()]
+
+    opened.actions_table.run("quantise")
+    opened.session.select(("fc2",))
+    opened.actions_table.run("quantise")
+    assert len(pages()) == 1
+    assert pages()[0]._form.value().rules[0].select == Select("name", ("fc2",))  # type: ignore[attr-defined]
+    pages()[0]._form.put(QuantizeOptions())  # type: ignore[attr-defined]
+    opened.session.select(("fc1",))
+    opened.actions_table.run("quantise")
+    assert pages()[0]._form.value() == QuantizeOptions()  # type: ignore[attr-defined]
+    opened.actions_table.run("prune")
+    assert len(pages()) == 2
+    opened.session.close()
+    assert not pages()
+
+
+def test_a_form_of_a_step_that_has_gone_says_so(opened: Window) -> None:
+    quantise(opened)
+    recipe_of(opened).edit_wanted.emit(0)
+    page = next(p for p in opened.findChildren(OptionsWindow) if p.isVisible())
+    opened.session.remove_step(0)
+    page.apply()
+    assert page.isVisible() and "changed or removed" in page._error.text() and names(opened) == []
+    page.close()
+
+
+def test_evaluate_offers_the_columns_of_a_file(opened: Window, tmp_path: Path, qtbot: QtBot) -> None:
+    path = tmp_path / "films.csv"
+    path.write_text("words,stars,mood\nfine,5,good\npoor,1,bad\n", encoding="utf-8")
+    opened.actions_table.run("evaluate")
+    page = next(p for p in opened.findChildren(OptionsWindow) if p.isVisible())
+    page.apply()
+    assert page.isVisible() and "no data" in page._error.text()
+    editors = page._form.editors  # type: ignore[attr-defined]
+    editors["data"]._chosen(str(path))
+    qtbot.waitUntil(lambda: bool(editors["text"].choice.values), timeout=5000)
+    assert editors["text"].choice.values == ("", "words", "stars", "mood")
+    editors["text"].choice.put("words")
+    editors["label"].choice.put("mood")
+    page.apply()
+    job = opened.session.jobs[-1].job
+    assert isinstance(job, AnalyseJob)
+    assert (job.step.options.data, job.step.options.text, job.step.options.label) == (str(path), "words", "mood")
+
+
+def test_a_selection_stands_in_the_form_by_its_modules(qtbot: QtBot) -> None:
+    graph = small_graph()
+    node = replace(graph.nodes["fc1"], target="block.fc1")
+    editor = SelectEditor(graph.replace(node))
+    qtbot.addWidget(editor)
+    editor.put(Select("name", ("fc1", "fc2")))
+    assert editor.values.text() == "block.fc1, fc2" and editor.values.cursorPosition() == 0
+    assert editor.get() == Select("name", ("fc1", "fc2"))
+
+
+# -- keyboard
+
+
+def test_the_keyboard_goes_through_the_panels_and_back(opened: Window, qtbot: QtBot) -> None:
+    opened.activateWindow()
+    opened.session.select(("fc1",))
+    opened.actions_table.run("to_inspector")
+    inspector = opened.docks.panels["inspector"]
+    assert isinstance(inspector, InspectorPanel)
+    first = inspector.precision.rows["data_in"].editor.choice
+    qtbot.waitUntil(first.hasFocus)
+    qtbot.keyClick(first, Qt.Key.Key_Escape)
+    qtbot.waitUntil(opened.canvas.hasFocus)
+    visited = []
+    for _ in range(4):
+        opened.actions_table.run("next_panel")
+        visited.append(
+            next((n for n, d in opened.docks.docks.items() if d.isAncestorOf(QApplication.focusWidget())), "")
+        )
+    assert visited == ["outline", "recipe", "inspector", "jobs"]
+    opened.actions_table.run("next_panel")
+    assert opened.canvas.hasFocus()
+
+
 # -- jobs
 
 
+def test_a_drag_is_one_job_in_the_list(opened: Window, runner: list[FakeRunner]) -> None:
+    panel = opened.docks.panels["jobs"]
+    assert isinstance(panel, JobsPanel)
+    before = len(panel._rows)
+    for ratio in (0.1, 0.2, 0.3):
+        opened.session.set_sparsity(("fc1",), ratio)
+        info = runner[0].waiting[0]
+        runner[0].tell(info, Started())
+        runner[0].tell(info, Stopped() if ratio < 0.3 else Failed("Full.", "Make room."))
+    assert [r.job.title for r in panel._rows.values()][before:] == ["Prune 30\u2009%"]
+    opened.session.set_sparsity(("fc1",), 0.4)
+    runner[0].tell(runner[0].waiting[0], Started())
+    assert len(panel._rows) == before + 2  # a failure stays
+
+
+def test_the_log_stays_with_its_newest_line(opened: Window, qtbot: QtBot) -> None:
+    panel = opened.docks.panels["log"]
+    assert isinstance(panel, LogPanel)
+    for i in range(200):
+        panel.add(f"line {'x' * (i % 7)}")
+    opened.docks.bring("log")
+    bar = panel._text.verticalScrollBar()
+    qtbot.waitUntil(lambda: bar.maximum() > 0)
+    assert bar.value() == bar.maximum()
+    bar.triggerAction(bar.SliderAction.SliderToMinimum)
+    panel.add("one more")
+    assert bar.value() == 0
+
+
+def test_figures_that_change_are_one_line_of_the_log(opened: Window) -> None:
+    panel = opened.docks.panels["log"]
+    assert isinstance(panel, LogPanel)
+    for line in ("Prune 10\u2009%", "Prune 25\u2009%", "Evaluate: started", "Prune 30\u2009%"):
+        panel.add(line)
+    ends = [line.split("  ", 1)[1] for line in panel.text.splitlines()[-3:]]
+    assert ends == ["Prune 25\u2009%", "Evaluate: started", "Prune 30\u2009%"]
+
+
 def test_jobs_show_progress_and_outcome(opened: Window, runner: list[FakeRunner]) -> None:
-    opened.session.evaluate("demo:digits")
+    opened.session.evaluate(EvaluateOptions("demo:digits"))
     info = runner[0].waiting[0]
     runner[0].tell(info, Started())
     runner[0].tell(info, Progress(50, 200, "evaluating"))
@@ -137,10 +277,42 @@ def test_jobs_show_progress_and_outcome(opened: Window, runner: list[FakeRunner]
     assert opened.banner.text == "Too large. Buy memory."
 
 
+def test_a_retry_and_another_edit_take_the_old_failure_away(opened: Window, runner: list[FakeRunner]) -> None:
+    session, recipe = opened.session, opened.docks.panels["recipe"]
+    assert session.document is not None and isinstance(recipe, RecipePanel)
+    job = ReplayJob(small_graph(), session.document.recipe, {}, session.document.store.folder, "demo:small")
+
+    def fail() -> None:
+        session.submit("Fine-tune", job, lambda _: None)
+        info = runner[0].waiting[-1]
+        runner[0].tell(info, Started())
+        assert not opened.banner.text and not recipe.model.error, "tried again"
+        runner[0].tell(info, Failed("Too large.", "Buy memory.", None, ""))
+        assert opened.banner.text and recipe.model.error
+
+    fail()
+    session.evaluate(EvaluateOptions("demo:digits"))
+    runner[0].tell(runner[0].waiting[-1], Started())
+    assert opened.banner.text, "something else was tried"
+    fail()
+    session.set_format(("fc1",), "weight", Integer(8, 4))
+    session.undo()
+    assert not opened.banner.text and not recipe.model.error
+
+
+def test_columns_of_the_score_keep_still_while_accuracy_is_missing(opened: Window) -> None:
+    figure = opened.status.score.figures["accuracy"]
+    before = figure.minimumWidth()
+    figure.show_value(0.931, 0.931)
+    figure.show_value(None, 0.931)
+    assert figure.minimumWidth() == before >= figure.sizeHint().width()
+
+
 @pytest.mark.parametrize(
     ("state", "progress", "text"),
     [
         ("waiting", None, "waits for the job before it"),
+        ("running", None, "running · 4.0\u2009s"),
         ("running", Progress(0, 0, "opening"), "opening · 4.0\u2009s"),
         ("running", Progress(25, 100, "evaluating"), "evaluating · 25 of 100 · 12\u2009s left"),
     ],
@@ -192,8 +364,26 @@ def test_problems_are_counted_and_cleared(opened: Window) -> None:
     assert opened.docks.docks["problems"].windowTitle() == "Problems 1"
     panel.table.selectRow(0)
     assert opened.session.selection == ("fc2",)
-    panel._forget()
+    panel.forget()
     assert opened.docks.docks["problems"].windowTitle() == "Problems"
+
+
+def test_solved_problems_go(opened: Window, runner: list[FakeRunner]) -> None:
+    panel = opened.docks.panels["problems"]
+    assert isinstance(panel, ProblemsPanel)
+    opened.session.problem.emit(PassError("fc2 is odd.", "Look."))
+    opened.session.evaluate("demo:digits")
+    runner[0].tell(runner[0].waiting[0], Failed("Too large.", "Buy memory."))
+    assert [r["message"] for r in panel.table.rows.shown] == ["Too large.", "fc2 is odd."]
+    quantise(opened)
+    assert [r["message"] for r in panel.table.rows.shown] == ["Too large."]
+    opened.session.evaluate("demo:digits")
+    while runner[0].waiting:
+        runner[0].finish(Report("evaluate", (), {"accuracy": 0.9, "loss": 0.25}))
+    assert panel.table.rows.shown == []
+    opened.session.problem.emit(PassError("fc2 is odd.", "Look."))
+    open_small(opened, runner)
+    assert panel.table.rows.shown == []
 
 
 # -- finding
@@ -230,7 +420,7 @@ def test_score_shows_change_from_the_baseline(opened: Window) -> None:
     figures = opened.status.score.figures
     assert figures["accuracy"].text == "not measured yet" and figures["weight_bits"].text == "32.00 of 32"
     quantise(opened)
-    assert figures["weight_bits"].text == "8.00 −24.00"
+    assert figures["weight_bits"].text == "8.00 −24.00" and figures["activation_bits"].text == "32.00 no change"
     assert figures["weight_bits"]._change.property("tone") == "good"
 
 

@@ -47,9 +47,11 @@ def test_steps_in_words() -> None:
     assert summary(Step("quantize", mixed)) == "a.query · weight int 8/4, bias float"
     same = QuantizeOptions((Rule(Select("type", ("linear",)), {p: eight for p in ("data_in", "weight", "bias")}),))
     assert summary(Step("quantize", same)) == "type linear · int 8/4"
+    free = QuantizeOptions((Rule(Select("type", ("linear",)), {"weight": eight}, "identity"),))
+    assert summary(Step("quantize", free)) == "type linear · weight int 8/4 · gradient identity"
     assert summary(Step("prune", PruneOptions(0.3))) == f"all nodes · l1 · local · 30{T}%"
     assert summary(Step("remove_dropout", NoOptions())) == ""
-    assert title(Step("gone", Raw({}))) == "gone (not installed)"
+    assert title(Step("gone", Raw({}))) == "gone (not available)"
     assert result(Report("remove_dropout", (), {"removed": 6})) == "6 nodes removed"
 
 

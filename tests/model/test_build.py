@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -18,7 +19,7 @@ from model.errors import GraphError, ProjectError
 from model.formats.base import Format
 from model.formats.integer import Integer
 from model.graph import Graph, Ref
-from model.layers import Compressed, pack_mask, unpack_mask
+from model.layers import Compressed, unpack_mask
 from model.meta import Precision, Sparsity
 from model.ops import quantisable
 from model.trace.tensors import to_numpy
@@ -28,6 +29,10 @@ from tests.model.zoo import Case, case, run, same
 
 X, W, B, Y = Integer(8, 5), Integer(6, 4), Integer(5, 3), Integer(7, 4, rounding="floor")
 ALL: dict[str, Format] = {"data_in": X, "weight": W, "bias": B, "data_out": Y}
+
+
+def pack_mask(mask: Tensor) -> Tensor:
+    return torch.from_numpy(np.packbits(mask.reshape(-1).numpy()))
 
 
 def choose(graph: Graph, node: str, formats: dict[str, Format]) -> Graph:
@@ -279,6 +284,41 @@ def test_recorded_models_take_all_choices() -> None:
         want = m.second(torch.matmul(y, y.transpose(-1, -2)) @ y)
     assert float(y.sum()) > -1
     assert torch.equal(only(held, held.build(graph), x), want)
+
+
+class ChoosyTwice(nn.Module):
+    """One layer called twice, around a decision by the data."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.layer(x)
+        return self.layer(torch.relu(y)) if float(y.detach().sum()) < 1e9 else y
+
+
+def test_a_recorded_module_has_one_choice_for_all_its_calls() -> None:
+    torch.manual_seed(2)
+    model, x, store = ChoosyTwice().eval(), torch.randn(3, 4), WeightStore(Path("unwritten"))
+    traced = trace(model, {"x": x}, store)
+    graph = traced.graph
+    first, second = (n.id for n in graph if n.target == "layer")
+    assert graph.runs == "module"
+    both = choose(choose(graph, first, ALL), second, ALL)
+    (got,) = run(build(both, store, traced.callables), {"x": x})
+
+    def call(x: Tensor) -> Tensor:
+        layer = model.layer
+        return Y.quantize(F.linear(X.quantize(x), W.quantize(layer.weight), B.quantize(layer.bias)))
+
+    assert torch.equal(got, call(torch.relu(call(x))).detach())
+    for one, other in ((first, second), (second, first)):
+        with pytest.raises(GraphError, match=f"{first} and {second} call one module with different") as caught:
+            build(choose(graph, one, ALL), store, traced.callables)
+        assert caught.value.node == second and "layer" in caught.value.hint
+        with pytest.raises(GraphError, match="only one"):
+            build(choose(both, other, {**ALL, "weight": Y}), store, traced.callables)
 
 
 def test_recorded_functions_offer_no_ports() -> None:

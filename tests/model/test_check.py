@@ -75,7 +75,7 @@ BREAKS: dict[str, tuple[Break, str | None, str]] = {
         "first",
         "precision on data_inn",
     ),
-    "precision-op": (lambda g: with_node(g, "act", precision={"data_in": Precision(Integer())}), "act", "data_in"),
+    "precision-op": (lambda g: with_node(g, "act", precision={"weight": Precision(Integer())}), "act", "weight"),
     "sparsity-port": (
         lambda g: with_node(g, "act", sparsity={"weight": Sparsity("l1", 0.5, "local", None, 1)}),
         "act",
@@ -120,6 +120,21 @@ def test_every_rule_is_covered() -> None:
     graph = case("mlp").graph
     silent = [r.__name__ for r in RULES if not any(list(r(change(graph))) for change, _, _ in BREAKS.values())]
     assert silent == ["_opaque"]  # a warning, of which below
+
+
+@pytest.mark.parametrize("name", sorted(BREAKS))
+def test_each_rule_fires_beside_the_graph_before(name: str) -> None:
+    """Where only choices differ, only they are judged; anything else that differs has all rules run."""
+    change, before = BREAKS[name][0], case("mlp").graph
+    assert check(change(before), before) == check(change(before)) != []
+
+
+def test_a_sound_choice_is_sound_beside_the_graph_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = case("mlp").graph
+    monkeypatch.setattr("model.check.RULES", ())
+    chosen = with_node(graph, "first", precision={"weight": Precision(Integer(8, 4))})
+    wrong = with_node(chosen, "first", precision={"strange": Precision(Integer(8, 4))})
+    assert not check(chosen, graph) and [p.node for p in check(wrong, chosen)] == ["first"]
 
 
 def test_foreign_code_is_a_warning_and_comes_last() -> None:

@@ -253,8 +253,29 @@ steplike = st.fixed_dictionaries(
 @settings(derandomize=True, max_examples=300)
 def test_any_step_is_read_or_refused(data: Any) -> None:
     try:
-        step = step_from_json(data, "steps[0]")
+        step = step_from_json(data)
     except (OptionsError, FormatError) as error:
         assert error.message
     else:
         assert step.pass_name == data["pass"] and isinstance(step.seed, int) and isinstance(step.enabled, bool)
+
+
+@dataclass(frozen=True)
+class Ranged:
+    ratio: float | None = field(default=0.5, metadata={"min": 0, "max": 1})
+    count: int = field(default=1, metadata={"min": 1})
+
+
+@pytest.mark.parametrize("good", [{"ratio": 0}, {"ratio": 1.0}, {"ratio": None}, {"count": 1}])
+def test_numbers_in_the_range_of_their_metadata(good: dict[str, Any]) -> None:
+    assert getattr(decode(Ranged, good), *good) == next(iter(good.values()))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "legal"),
+    [({"ratio": 1.5}, "from 0 to 1"), ({"ratio": {"float": "nan"}}, "from 0 to 1"), ({"count": 0}, "at least 1")],
+)
+def test_numbers_out_of_the_range_of_their_metadata(wrong: dict[str, Any], legal: str) -> None:
+    with pytest.raises(OptionsError) as found:
+        decode(Ranged, wrong, "options")
+    assert found.value.message.startswith(f"options.{next(iter(wrong))} is") and legal in found.value.hint

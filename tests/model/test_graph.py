@@ -265,9 +265,9 @@ def dense(op: str, **shapes: tuple[int | str, ...]) -> Node:
             2 * 4 * 25 * 3 * 4,
         ),
         (dense("matmul", data_in=(2, 3, 4), weight=(2, 4, 5), data_out=(2, 3, 5)), 2 * 3 * 5 * 4),
-        (dense("addmm", data_in=(5,), data_in_1=(3, 4), data_in_2=(4, 5), data_out=(3, 5)), 3 * 5 * 4),
+        (dense("addmm", bias=(5,), data_in=(3, 4), weight=(4, 5), data_out=(3, 5)), 3 * 5 * 4),
         (
-            dense("scaled_dot_product_attention", data_in=(2, 3, 7, 8), data_in_1=(2, 3, 9, 8), data_in_2=(2, 3, 9, 4)),
+            dense("scaled_dot_product_attention", data_in=(2, 3, 7, 8), weight=(2, 3, 9, 8), weight_1=(2, 3, 9, 4)),
             2 * 3 * 7 * 9 * (8 + 4),
         ),
         (dense("relu", data_in=(2, 3), data_out=(2, 3)), 0),
@@ -276,3 +276,51 @@ def dense(op: str, **shapes: tuple[int | str, ...]) -> Node:
 )
 def test_multiply_accumulates_by_hand(made: Node, want: int) -> None:
     assert macs(made, {"batch": 3}) == want
+
+
+# -- edits that only their writing tells, and what they bring
+
+
+@pytest.mark.parametrize("new", [True, 1.0, (1,), "1"])
+def test_equal_numbers_of_other_types_are_a_change(graph: Graph, new: object) -> None:
+    one = graph.replace(node("b", "a", args=(Ref("a"), 1)))
+    after = one.replace(replace(one["b"], args=(Ref("a"), new)))  # type: ignore[arg-type]
+    assert after is not one and after["b"].args[1] is new and after.delta(one) == Delta(changed=("b",))
+    assert fingerprint(after) != fingerprint(one)
+    assert after.replace(replace(after["b"])) is after
+
+
+@pytest.mark.parametrize("field", ["kwargs", "attrs"])
+def test_equal_numbers_by_name_are_a_change(graph: Graph, field: str) -> None:
+    zero, minus = ({"value": v, "other": (2, v)} for v in (0.0, -0.0))
+    one = graph.replace(replace(graph["b"], **{field: zero}))  # type: ignore[arg-type]
+    after = one.replace(replace(one["b"], **{field: minus}))  # type: ignore[arg-type]
+    assert after.delta(one) == Delta(changed=("b",))
+    turned = dict(reversed(minus.items()))
+    assert after.replace(replace(after["b"], **{field: turned})) is after  # type: ignore[arg-type]
+
+
+def test_input_ports_follow_the_wires(graph: Graph) -> None:
+    wide = TensorMeta(("batch", 8), "float32")
+    graph = graph.replace(replace(graph["x"], ports={"data_out": wide}))
+    assert graph["a"].ports == {"data_in": wide, "data_out": FLOATS}
+    assert graph["b"].ports["data_in"] == FLOATS
+    after = graph.rewire(Ref("a"), Ref("x"))
+    assert after["b"].ports["data_in"] == after["c"].ports["data_in"] == wide
+    paired = after.replace(replace(after["c"], args=(Ref("x"), Ref("a"))))
+    assert paired["c"].ports == {"data_in": wide, "data_in_1": FLOATS, "data_out": FLOATS}
+
+
+def test_a_modules_own_ports_stay_when_its_input_changes(graph: Graph) -> None:
+    weight = TensorMeta((4, 4), "float32")
+    module = replace(graph["b"], op="linear", call="call_module", ports={**graph["b"].ports, "weight": weight})
+    wide = TensorMeta(("batch", 8), "float32")
+    after = graph.replace(module, replace(graph["x"], ports={"data_out": wide})).rewire(Ref("a"), Ref("x"))
+    assert after["b"].ports == {"data_in": wide, "weight": weight, "data_out": FLOATS}
+
+
+def test_a_choice_leaves_the_ports_alone(graph: Graph) -> None:
+    odd = graph.replace(replace(graph["x"], ports={"data_out": TensorMeta((3,), "int64")}))
+    shown = replace(odd, nodes={**odd.nodes, "b": replace(odd["b"], ports={"data_in": FLOATS})})
+    after = shown.replace(replace(shown["b"], precision={"data_in": Precision(Integer(8, 4))}))
+    assert after["b"].ports is shown["b"].ports and after["c"] is shown["c"]

@@ -28,7 +28,7 @@ from model.recipe import Raw, Recipe, Step
 from model.source import SourceInfo
 from model.weights import WeightStore
 from passes.base import Context, NoOptions
-from passes.replay import replay
+from passes.replay import Memo, replay
 from passes.select import Select
 from passes.transform.prune import PruneOptions
 from passes.transform.quantize import QuantizeOptions, Rule
@@ -368,7 +368,14 @@ def test_format_1_opens_for_ever(root: Path, tmp_path: Path) -> None:
         results = build(graph, store)(image=image, ids=torch.tensor([[0, 1, 2], [4, 4, 3]]))
     for name, want in facts["results"].items():
         torch.testing.assert_close(results[name], torch.tensor(want))
-    assert replay(project.base, Recipe(project.recipe.active), Context(store)).graph == graph
+    steps, memo = project.recipe.active, Memo()
+    memo.remember(steps, graph)  # as an opened project does
+    assert replay(project.base, Recipe(steps), Context(store), memo).graph == graph
+    # Run anew, a rule for all nodes also reaches those that took no format when the file was written.
+    again = replay(project.base, Recipe(steps), Context(store)).graph
+    wider = {"embed", "norm"}
+    assert set(again.delta(graph).changed) == wider and not again.delta(graph).added
+    assert all(not graph[i].precision and set(again[i].precision) == {"weight"} for i in wider)
     save_project(project, store, path)
     assert load(path)[0] == project
 
@@ -413,6 +420,25 @@ def test_foreign_files_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["manifest.json", "graph.json", "recipe.json", "weights/tensors.safetensors"])
 def test_missing_members_are_refused(name: str, saved: Path) -> None:
     refused(rewritten(saved, lambda n, data: None if n == name else data))
+
+
+@pytest.mark.parametrize(("member", "change", "words"), [
+    ("graph.json", lambda d: d["base"].pop("weights"), "'weights' is missing"),
+    ("graph.json", lambda d: d["base"].update(nodes=3), "another form"),
+    ("manifest.json", lambda d: d.pop("source"), "its source cannot be read, as 'source' is missing"),
+    ("recipe.json", lambda d: d.pop("steps"), "its recipe cannot be read, as 'steps' is missing"),
+    ("recipe.json", lambda d: d["steps"][0].update(seed="x"), "as Step 1: seed is 'x'"),
+])  # fmt: skip
+def test_damage_is_told_in_words(member: str, change: Any, words: str, saved: Path) -> None:
+    def edit(name: str, data: bytes) -> bytes:
+        if name != member:
+            return data
+        found = json.loads(data)
+        change(found)
+        return json.dumps(found).encode()
+
+    error = refused(rewritten(saved, edit))
+    assert words in error.message and "Error" not in error.message and "copy" in error.hint
 
 
 def test_members_that_may_be_missing(saved: Path) -> None:

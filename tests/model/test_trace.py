@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -247,6 +249,47 @@ def test_fixed_sizes_are_told() -> None:
 
     traced = trace(Fixed(), {"x": torch.zeros(3, 4)}, WeightStore(Path("unwritten")))
     assert traced.fixed == ("x[0]", "x[1]") and not traced.graph.symbols
+
+
+class Sized(nn.Module):
+    """A Linear, then a function that looks at the sizes."""
+
+    def __init__(self, function: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+        self.function = function
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.function(self.layer(x))
+
+
+@pytest.mark.parametrize(
+    ("function", "free"),
+    [
+        (lambda x: x * float(x.shape[0]) ** 0.5, {"seq"}),
+        (lambda x: x / float(x.numel()) ** 0.5, set()),
+        (lambda x: x * math.sqrt(x.shape[0] * x.shape[1] + 1), set()),
+        (lambda x: x * x.shape[0] ** 0.5, {"batch", "seq"}),
+        (lambda x: x.reshape(x.shape[0] // 2, 2, x.shape[1], 4).flatten(0, 1), {"batch", "seq"}),
+    ],
+)
+def test_sizes_that_become_numbers_are_fixed(function: Callable[[Tensor], Tensor], free: set[str]) -> None:
+    """torch.export calls them free when only their product is a number."""
+    store, model = WeightStore(Path("unwritten")), Sized(function).eval()
+    traced = trace(model, {"x": torch.randn(4, 6, 4)}, store)
+    assert set(traced.dynamic) == free == set(traced.graph.symbols)
+    built = build(traced.graph, store)
+    for batch, length in ((4, 6), (2, 6), (8, 9)):
+        sizes = (batch if "batch" in free else 4, length if "seq" in free else 6, 4)
+        inputs = {"x": torch.randn(sizes)}
+        assert same(run(built, inputs), run(model, inputs)), sizes
+
+
+def test_a_decision_by_size_is_told() -> None:
+    model = Sized(lambda x: x * 2 if x.shape[0] > 4 else x)
+    traced = trace(model, {"x": torch.randn(6, 4)}, WeightStore(Path("unwritten")))
+    (problem,) = traced.problems
+    assert problem.severity == "warning" and "x[0] of at least 5" in problem.message
 
 
 @pytest.mark.parametrize("name", OWN)

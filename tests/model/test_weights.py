@@ -116,6 +116,23 @@ def test_damaged_values_are_told_when_they_are_read(tmp_path: Path) -> None:
         fresh.get(key)
 
 
+def test_what_this_store_wrote_is_not_hashed_again_and_replaced_files_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, hashed = WeightStore(tmp_path), list[int]()
+    keys = [store.hold(tensor(n)) for n in (3, 5)]
+    monkeypatch.setattr(Tensor, "key", lambda t: hashed.append(1) or tensor_key(t.array, t.dtype))
+    places = store.flush("w")
+    assert [store.get(k).shape for k in keys] == [(3,), (5,)] and not hashed
+    path = places[keys[0]].path
+    store.forget_file(path, {})
+    store.get(keys[0])
+    assert len(hashed) == 1
+    store.forget_file(path, places)
+    store.get(keys[0])
+    assert len(hashed) == 1
+
+
 @given(st.lists(st.tuples(st.sampled_from(sorted(CODES)), st.integers(0, 9)), max_size=8), st.integers(0, 500))
 @settings(derandomize=True, max_examples=60)
 def test_data_is_aligned_wherever_it_begins(members: list[tuple[str, int]], base: int) -> None:

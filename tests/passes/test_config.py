@@ -11,11 +11,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from model.codec import decode_format
 from model.errors import EspalierError, FormatError, OptionsError
+from model.formats.base import parse_format
 from model.formats.integer import Integer
 from model.recipe import Recipe, Step
+from model.registry import FORMATS
 from passes.base import NoOptions
-from passes.config import decode_options, lab_formats, load_recipe, recipe_to_dict
+from passes.config import decode_options, load_recipe, recipe_to_dict
+from passes.lab_formats import lab_formats
 from passes.select import Select
 from passes.transform.prune import PruneOptions
 from passes.transform.quantize import QuantizeOptions, Rule
@@ -74,6 +78,102 @@ def test_keys_are_port_and_parameter() -> None:
     want = {"data_in": Integer(4, 4), "data_out": Integer(8, 7), "weight": Integer(8, 4, False)}
     assert lab_formats(config, "") == want
     assert lab_formats({"name": "integer", "bias_rounding": "floor"}, "") == {"bias": Integer(8, 4, True, "floor")}
+
+
+# Each row: a dict of the labs, and the format that data_in, weight and bias have.
+ALL = ("data_in", "weight", "bias")
+ROWS: list[tuple[str, dict[str, Any], str]] = [
+    ("minifloat_denorm", {"width": 8, "exponent_width": 4, "exponent_bias": 7},
+     "minifloat_denorm(width=8, exponent_width=4, exponent_bias=7)"),
+    ("minifloat_ieee", {"width": 8, "exponent_width": 3, "exponent_bias": 3},
+     "minifloat_ieee(width=8, exponent_width=3, exponent_bias=3)"),
+    ("log", {"width": 8, "exponent_bias": 7}, "log(width=8, exponent_bias=7)"),
+    ("block_fp", {"width": 8, "exponent_width": 4, "block_size": [16]},
+     "block_fp(width=8, exponent_width=4, block=16)"),
+    ("block_fp", {"width": 8, "exponent_width": 4, "exponent_bias": None, "block_size": [1, 32]}, ""),
+    ("block_minifloat", {"width": 8, "exponent_width": 3, "exponent_bias_width": 4, "block_size": [2, 32]},
+     "block_minifloat(width=8, exponent_width=3, exponent_bias_width=4, block=32, rows=2)"),
+    ("block_log", {"width": 8, "exponent_bias_width": 4, "block_size": 16},
+     "block_log(width=8, exponent_bias_width=4, block=16)"),
+    ("binary", {"bipolar": True, "stochastic": True, "binary_training": True}, "binary(bipolar=true, stochastic=true)"),
+    ("binary_scaling", {"binary_training": True}, "binary_scaled"),
+    ("binary_residual", {"levels": 3, "binary_training": True}, "binary_residual(levels=3)"),
+    ("ternary", {"threshold": 0.5}, "ternary(threshold=0.5)"),
+    ("mxint", {"width": 4, "block_size": 16, "exponent_width": 8}, "mxint(width=4, block=16)"),
+    ("mxfp", {"element": "e2m1", "block_size": 16}, "mxfp(element=e2m1, block=16)"),
+    ("scaled_integer", {"width": 4, "granularity": "per_channel"}, "scaled_integer(width=4, granularity=channel)"),
+    ("nvfp4", {"block_size": 8}, "nvfp4(block=8)"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name, values, want", ROWS)
+def test_every_formats_parameters_map_one_to_one(name: str, values: dict[str, Any], want: str) -> None:
+    config = {"name": name, **{f"{p}_{k}": v for p in ALL for k, v in values.items()}}
+    if not want:
+        with pytest.raises(OptionsError, match="data_in_exponent_bias is not an option of block_fp"):
+            lab_formats(config, "")
+        return
+    assert lab_formats(config, "") == dict.fromkeys(ALL, parse_format(want))
+    assert lab_formats({"name": name, **values}, "") == dict.fromkeys(ALL, parse_format(want))  # keys for all ports
+
+
+@pytest.mark.parametrize("name", list(FORMATS))
+def test_a_format_by_its_name_alone_has_its_defaults(name: str) -> None:
+    want = dict.fromkeys(ALL, parse_format(name))
+    assert lab_formats({"name": name}, "") == want
+    for alias in FORMATS.get(name).aliases:
+        found = lab_formats({"name": alias}, "")
+        assert set(found) == set(ALL) and {type(f) for f in found.values()} == {FORMATS.get(name)}, alias
+
+
+def test_an_alias_says_what_it_means() -> None:
+    assert parse_format("int4") == parse_format("scaled_integer(width=4)")
+    assert parse_format("affine(width=4)") == parse_format("scaled_integer(width=4, symmetric=false)")
+    assert parse_format("zero_one") == parse_format("binary(bipolar=false)")
+    assert parse_format("LinearInteger(width=6)") == parse_format("FixedPoint(width=6)") == Integer(6)
+    assert decode_format({"name": "Block_FP"}) == parse_format("bfp")
+    with pytest.raises(FormatError, match="There is no format 'linearintegr'"):
+        parse_format("linearintegr")
+
+
+def test_ports_may_have_formats_of_their_own() -> None:
+    config = {"name": "integer", "data_in_width": 8, "weight_name": "binary", "weight_stochastic": True}
+    assert lab_formats(config, "") == {"data_in": Integer(), "weight": parse_format("binary(stochastic=true)")}
+    assert lab_formats({"name": "mxint", "weight_name": "nvfp4", "bias_name": None}, "") == {
+        "data_in": parse_format("mxint"), "weight": parse_format("nvfp4"), "bias": None
+    }  # fmt: skip
+    assert lab_formats({"weight_name": "log", "weight_width": 6}, "") == {"weight": parse_format("log(width=6)")}
+    assert lab_formats({"name": None, "weight_name": "log"}, "") == {
+        "data_in": None, "weight": parse_format("log"), "bias": None, "data_out": None
+    }  # fmt: skip
+    mixed = {"name": "integer", "data_in_width": 4, "weight_name": "binary", "bipolar": False}
+    assert lab_formats(mixed, "") == {"data_in": Integer(4), "weight": parse_format("binary(bipolar=false)")}
+
+
+@pytest.mark.parametrize(
+    "config, path",
+    [
+        ({"name": "integer", "stochastic": True}, "c.stochastic is not an option of integer"),
+        ({"name": "integer", "weight_name": "bnary"}, "c.weight_name is 'bnary'"),
+        ({"weight_name": "binary", "data_in_width": 4}, "c.name is missing"),
+        ({"name": "binary", "binary_training": False}, "binary_training is false"),
+        ({"name": "mxint", "weight_exponent_width": 5}, "c.weight_exponent_width is not an option of mxint"),
+        ({"name": "integer", "weight_name": "binary", "weight_width": 4}, "c.weight_width is not an option of binary"),
+    ],
+)
+def test_mistakes_in_the_labs_formats(config: dict[str, Any], path: str) -> None:
+    with pytest.raises((OptionsError, FormatError)) as caught:
+        lab_formats(config, "c")
+    assert path in caught.value.message and caught.value.hint
+
+
+def test_rules_name_the_gradient() -> None:
+    rule = {"select": {"by": "type", "values": ["linear"]}, "formats": {"weight": "integer"}, "gradient": "identity"}
+    recipe = load_recipe({"steps": [{"pass": "quantize", "options": {"rules": [rule]}}]})
+    assert recipe.steps[0].options.rules[0].gradient == "identity"
+    assert load_recipe(json.loads(json.dumps(recipe_to_dict(recipe)))) == recipe
+    error = wrong({"steps": [{"pass": "quantize", "options": {"rules": [{**rule, "gradient": "idenity"}]}}]})
+    assert "gradient" in error.message and "'identity'" in error.hint
 
 
 OURS = {"steps": [{"pass": "prune", "options": {"sparsity": 0.3, "select": {"by": "all"}}}]}
@@ -189,14 +289,15 @@ Q = "quantize_transform_pass"
         ({"prune": {"weight": 0.5}}, "prune.weight", "sparsity"),
         ({"prune": {"activation": {"sparsity": 0.5}, "weight": {}}}, "prune.activation", "activation"),
         ({"prun": {}}, "'prun'", "prune"),
-        ({"steps": [{"pass": "prune", "option": {}}]}, "steps[0].option", "options"),
-        ({"steps": [{"pass": "prune", "options": {"sparsty": 1}}]}, "steps[0].options.sparsty", "sparsity"),
-        ({"steps": [{}, {"pass": "prune"}]}, "steps[0].pass", "pass"),
-        ({"steps": [{"pass": 3}]}, "steps[0].pass", "text"),
-        ({"steps": [{"pass": "prune", "seed": "x"}]}, "steps[0].seed", "whole number"),
-        ({"steps": [{"pass": "prune", "enabled": 1}]}, "steps[0].enabled", "true or false"),
-        ({"steps": [{"pass": "prune", "options": [1]}]}, "steps[0].options", "table"),
-        ({"steps": ["prune"]}, "steps[0]", "pass"),
+        ({"steps": [{"pass": "prune", "option": {}}]}, "Step 1 (prune): option", "options"),
+        ({"steps": [{"pass": "prune", "options": {"sparsty": 1}}]}, "Step 1 (prune): options.sparsty", "sparsity"),
+        ({"steps": [{}, {"pass": "prune"}]}, "Step 1: pass", "pass"),
+        ({"steps": [{"pass": 3}]}, "Step 1 (3): pass", "text"),
+        ({"steps": [{"pass": "prune", "seed": "x"}]}, "Step 1 (prune): seed", "whole number"),
+        ({"steps": [{"pass": "prune", "enabled": 1}]}, "Step 1 (prune): enabled", "true or false"),
+        ({"steps": [{"pass": "prune", "options": [1]}]}, "Step 1 (prune): options", "table"),
+        ({"steps": ["prune"]}, "Step 1 is", "pass"),
+        ({"steps": [{"pass": "prune"}, {"pass": "prun"}]}, "Step 2 (prun): There is no pass", "'prune'"),
         ({"steps": {"pass": "prune"}}, "steps", "["),
         ({"steps": [], "step": 1}, "step", "steps"),
     ],

@@ -162,6 +162,12 @@ def test_the_test_split_is_the_default() -> None:
         choose_split(data, "tst", 0)
 
 
+def test_all_rows_of_lone_ones_and_of_all_splits() -> None:
+    assert len(choose_split(task(all=[0, 1, 1, 0]), "", 0)) == 4
+    data = task(train=[0], validation=[0, 1], test=[-1, -1, -1])
+    assert choose_split(data, "all", 0).labels.tolist() == [0, 0, 1], "hidden labels are left out"
+
+
 def test_hidden_labels_fall_back_on_validation() -> None:
     data = task(validation=[0, 1], test=[-1, -1, -1])
     assert len(choose_split(data, "", 0)) == 2 and len(choose_split(data, "test", 0)) == 3

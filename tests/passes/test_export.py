@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import tomllib
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,13 +19,16 @@ from model.formats.integer import Integer
 from model.meta import Precision
 from model.opening import Opened, open_any
 from model.project import Project, save_project
+from model.recipe import Raw, Step
 from passes.base import Context
 from passes.config import load_recipe
 from passes.export import export
 from passes.export.loading import load_folder
 from passes.export.recipe import to_toml
+from passes.plugins import load_plugin, unload_plugins
 from passes.replay import replay
 from passes.score import static_score
+from passes.transform.prune import PruneOptions
 
 BERT = (
     "config:bert?num_hidden_layers=1&hidden_size=32&num_attention_heads=2&intermediate_size=64&vocab_size=100"
@@ -143,9 +147,40 @@ def test_a_recipe_reads_back(tmp_path: Path, ending: str) -> None:
     assert load_recipe(path) == project.recipe
 
 
-def test_toml_escapes() -> None:
-    import tomllib
+@pytest.mark.parametrize("ending", ["toml", "json"])
+def test_every_option_can_be_read(tmp_path: Path, ending: str) -> None:
+    """Defaults too: a default that changes later must not change what was done."""
+    opened, project = compressed(BERT.format(task=""), tmp_path, {"prune": {}, "quantize_transform_pass": {
+        "by": "type", "linear": {"config": {"name": "integer", "weight_width": 8}}}})  # fmt: skip
+    path = tmp_path / f"recipe.{ending}"
+    export(project, opened.store, "recipe", path)
+    data = tomllib.loads(path.read_text()) if ending == "toml" else json.loads(path.read_text())
+    prune, quantise = (s["options"] for s in data["steps"])
+    assert prune.items() >= {"sparsity": PruneOptions().sparsity, "method": "l1", "scope": "local"}.items()
+    rule = quantise["rules"][0]
+    assert rule["select"] == {"by": "type", "values": ["linear"]}
+    assert rule["formats"]["weight"].startswith("integer(width=8, ")
+    assert load_recipe(path) == project.recipe
 
+
+def test_a_script_names_its_plugins_or_is_refused(tmp_path: Path) -> None:
+    opened, project = compressed(BERT.format(task=""), tmp_path, {"prune": {}})
+    plugin = tmp_path / "script_plugin.py"
+    plugin.write_text("def script_plugin_pass(mg, pass_args={}):\n    return mg, {}\n")
+    project = replace(project, recipe=project.recipe.append(Step("script_plugin_pass", Raw({"args": {"a": 1}}))))
+    with pytest.raises(ExportError, match="script_plugin_pass, whose plug-in is not loaded"):
+        export(project, opened.store, "script", tmp_path / "a.py")
+    export(project, opened.store, "recipe", tmp_path / "a.toml")
+    load_plugin(plugin)
+    try:
+        export(project, opened.store, "script", tmp_path / "a.py")
+        assert f"PLUGINS = [{str(plugin)!r}]" in (tmp_path / "a.py").read_text()
+        assert load_recipe(tmp_path / "a.toml").steps[1].options.args == {"a": 1}
+    finally:
+        unload_plugins()
+
+
+def test_toml_escapes() -> None:
     odd: dict[str, Any] = {"a": 'quo"te\n\\', "b c": [1, -2.5, True, {"x": float("inf")}], "d": {}}
     assert tomllib.loads(to_toml({"steps": [odd]})) == {"steps": [odd]}
     assert tomllib.loads(to_toml({"steps": []})) == {"steps": []}

@@ -21,7 +21,8 @@ from model.formats.integer import Integer
 from model.project import keys_of, load_project
 from model.recipe import Recipe, Step
 from model.weights import WeightStore
-from passes.base import Cancelled, NoOptions
+from passes.analysis.statistics import StatisticsOptions
+from passes.base import Cancelled
 from passes.jobs import (
     TERMINAL,
     AnalyseJob,
@@ -33,6 +34,7 @@ from passes.jobs import (
     JobInfo,
     LogLine,
     OpenJob,
+    PluginJob,
     Progress,
     ReplayJob,
     SaveJob,
@@ -235,6 +237,18 @@ def test_progress_and_log_stay_with_the_job(runner: ToyRunner, listener: Listene
     assert listener.end(printing) == Done("printed") and printing.log[:2] == ["hello", "to the other stream"]
 
 
+def test_a_job_can_be_asked_for_what_it_has(runner: ToyRunner, listener: Listener) -> None:
+    job, waiting = runner.run("train", 0.5), runner.run("train", 0.25)
+    listener.begun(job)
+    runner.stop_and_keep(waiting.id)  # it has nothing yet: goes on waiting
+    runner.stop_and_keep(job.id)
+    assert listener.end(job) == Done("kept") and job.metrics == {"loss": [(1, 0.5)]}
+    listener.begun(waiting)
+    assert waiting.finished is None
+    runner.stop_and_keep(waiting.id)
+    assert listener.end(waiting) == Done("kept")
+
+
 def test_an_urgent_job_goes_first(runner: ToyRunner, listener: Listener) -> None:
     first = runner.run("patient", 0.5)
     listener.begun(first)
@@ -347,6 +361,20 @@ def test_a_result_that_does_not_arrive_fails(verb: str, runner: ToyRunner, liste
     assert listener.end(runner.run("echo", 1)) == Done(1)
 
 
+def test_a_worker_that_replaces_another_gets_its_plugins(runner: ToyRunner, listener: Listener) -> None:
+    assert listener.end(runner.submit("load", PluginJob((Path("mine"),)))) == Done(())
+    assert isinstance(listener.end(runner.run("exit", 3)), Failed)
+    job = runner.run("places")
+    assert listener.end(job) == Done([Path("mine")])
+    assert [type(e) for e in listener.of(job)] == [Started, Done], "nothing of the loading is told"
+    assert listener.end(runner.run("places")) == Done([Path("mine")]), "once a worker"
+
+
+def test_plugins_that_kill_are_not_given_again(runner: ToyRunner, listener: Listener) -> None:
+    assert isinstance(listener.end(runner.submit("load", PluginJob((Path("deadly"),)))), Failed)
+    assert listener.end(runner.run("places")) == Done([])
+
+
 def test_large_results_arrive(runner: ToyRunner, listener: Listener) -> None:
     data = os.urandom(3_000_000)
     assert listener.end(runner.run("echo", data)) == Done(data)
@@ -386,11 +414,14 @@ def test_the_real_worker(tmp_path: Path) -> None:
         assert set(opened.locations) >= keys_of(base) and set(opened.seconds) == {"capture", "raise", "check"}
         replay = ReplayJob(base, recipe, opened.locations, work, opened.project.source.spec)
         done = result(replay)
-        assert len(done.graphs) == len(done.reports) == len(done.seconds) == 2
-        graph = done.graphs[-1]
-        assert set(done.locations) == keys_of(*done.graphs)
+        assert [r.report.pass_name for r in done.results] == ["prune", "quantize"]
+        graph = done.graph
+        assert graph == done.results[-1].graph
+        assert set(done.locations) == keys_of(*(r.graph for r in done.results))
         locations = {**opened.locations, **done.locations}
-        report = result(AnalyseJob(graph, Step("statistics", NoOptions()), locations, work, "demo:digits-mlp", None))
+        report = result(
+            AnalyseJob(graph, Step("statistics", StatisticsOptions()), locations, work, "demo:digits-mlp", None)
+        )
         assert report.pass_name == "statistics" and report.summary["zeros"] > 0
         project = opened.project.__class__(opened.project.source, base, recipe, graph)
         places = result(SaveJob(project, locations, path, work))
@@ -401,7 +432,7 @@ def test_the_real_worker(tmp_path: Path) -> None:
         refused = listener.end(runner.submit("open", OpenJob("demo:nothing", work)))
         assert isinstance(refused, Failed) and not refused.details and refused.hint
         os.kill(int(str(runner.worker_pid)), signal.SIGKILL)
-        assert result(replay).graphs == done.graphs
+        assert [r.graph for r in result(replay).results] == [r.graph for r in done.results]
         assert result(OpenJob(str(path), tmp_path / "other")).project == project
     finally:
         runner.close()

@@ -2,15 +2,36 @@
 
 from __future__ import annotations
 
+import pickle
 import textwrap
+from collections.abc import Iterator
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
 
-from model.errors import PassError
-from model.formats.base import parse_format
+from model.errors import PassError, ProjectError
+from model.formats.base import Format, parse_format
+from model.graph import Graph
+from model.graph_json import graph_from_json, graph_to_json
+from model.meta import Precision
+from model.recipe import Raw, Recipe, Step
 from model.registry import FORMATS, PASSES
-from passes.plugins import load_plugin, load_plugins, plugin_folder
+from passes.base import Context, run_step
+from passes.config import load_recipe, recipe_to_dict
+from passes.offered import PluginState, kept, missing_notice, stand_in, typed
+from passes.plugins import (
+    default_folder,
+    load_formats,
+    load_plugin,
+    load_plugins,
+    plugin_passes,
+    plugin_places,
+    portable,
+    reload_plugins,
+    unload_plugins,
+)
+from tests.model.zoo import case
 
 
 def write(folder: Path, name: str, text: str) -> Path:
@@ -42,6 +63,13 @@ OWN = """
 """
 
 
+@pytest.fixture(autouse=True)
+def _unloaded() -> Iterator[None]:
+    """Nothing of a test's plug-ins stays."""
+    yield
+    unload_plugins()
+
+
 def test_own_decorators_register(tmp_path: Path) -> None:
     path = write(tmp_path, "own.py", OWN)
     found = load_plugin(path)
@@ -49,16 +77,22 @@ def test_own_decorators_register(tmp_path: Path) -> None:
     assert PASSES.get("greet_plugin_test").options().name == "you"
     assert parse_format("plugin_test_format(width=4)").bits == 4
     assert load_plugin(path) is found  # a second time runs nothing
-    assert "plugin_test_format" in FORMATS
+    assert plugin_passes() >= {"greet_plugin_test"}
+    unload_plugins()
+    assert "greet_plugin_test" not in PASSES and "plugin_test_format" not in FORMATS
 
 
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
         ("empty.py", "x = 1", "registers neither"),
-        ("raises.py", "x = 1\nraise RuntimeError('no luck')", r"raised RuntimeError: no luck \(line 2 of raises.py\)"),
+        (
+            "raises.py",
+            "x = 1\nraise RuntimeError('no luck.')",
+            r"^The plug-in raises.py raised RuntimeError: no luck \(line 2\)\. ",
+        ),
         ("exits.py", "import sys\nsys.exit(3)", r"raised SystemExit: 3 \(line 2"),
-        ("syntax.py", "def f(:\n  pass", "raised SyntaxError"),
+        ("syntax.py", "def f(:\n  pass", r"^The plug-in syntax.py raised SyntaxError: invalid syntax \(line 1\)\. "),
         ("taken.py", "def prune(mg, pass_args={}):\n    return mg, {}", "already registered"),
         ("notes.txt", "hello", "not a Python file"),
     ],
@@ -73,26 +107,131 @@ def test_a_missing_file(tmp_path: Path) -> None:
         load_plugin(tmp_path / "gone.py")
 
 
-def test_the_folder_only_warns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fault_leaves_nothing_and_a_corrected_file_is_read_again(tmp_path: Path) -> None:
+    """The change is one of the same second and size."""
+    path = write(tmp_path, "half.py", OWN + "\n    1 / 0\n")
+    (state,) = files_of(reload_plugins([path]))
+    assert "ZeroDivisionError" in state.error and state.hint and not state.passes
+    assert "greet_plugin_test" not in PASSES and "plugin_test_format" not in FORMATS
+    write(tmp_path, "half.py", OWN + "\n    1 / 1\n")
+    (state,) = files_of(reload_plugins([path]))
+    assert not state.error and [p.name for p in state.passes] == ["greet_plugin_test"]
+    write(tmp_path, "half.py", OWN.replace('"you"', '"her"') + "\n    1 / 1\n")
+    reload_plugins([path])
+    assert PASSES.get("greet_plugin_test").options().name == "her"
+    assert not list(tmp_path.glob("__pycache__"))
+
+
+def files_of(states: tuple[PluginState, ...]) -> list[PluginState]:
+    return [s for s in states if s.source.startswith("/")]
+
+
+def test_the_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ESPALIER_PLUGINS", str(tmp_path))
-    assert plugin_folder() == tmp_path
+    assert plugin_places() == (tmp_path,)
     write(tmp_path, "a_bad.py", "1 / 0")
+    write(tmp_path, "_part.py", "1 / 0")
     write(tmp_path, "good.py", "def folder_plugin_test_pass(mg, pass_args={}):\n    return mg, {}")
     told: list[str] = []
     found = load_plugins([], told.append)
     assert [p.passes for p in found] == [("folder_plugin_test_pass",)]
-    assert len(told) == 1 and "ZeroDivisionError" in told[0] and "line 1" in told[0]
+    assert told == ["A plug-in was left out. The plug-in a_bad.py raised ZeroDivisionError: division by zero (line 1). "
+                    "Correct the file, then load it again."]  # fmt: skip
 
 
-def test_the_folder_of_the_windows_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_list_of_the_windows_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from PySide6.QtCore import QSettings
 
     from app.settings import Settings
 
     monkeypatch.delenv("ESPALIER_PLUGINS", raising=False)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    assert plugin_folder() == tmp_path / "espalier" / "plugins"
+    assert plugin_places() == (default_folder(),) == (tmp_path / "espalier" / "plugins",)
     settings = Settings(QSettings(str(tmp_path / "Espalier" / "Espalier.conf"), QSettings.Format.IniFormat))
-    settings.plugin_folder = str(tmp_path / "my plug-ins, mine")
+    places = (str(tmp_path / "my plug-ins, mine"), str(tmp_path / "ä.py"))
+    settings.plugins = places
     settings.sync()
-    assert plugin_folder() == tmp_path / "my plug-ins, mine"
+    assert settings.plugins == places and plugin_places() == (*map(Path, places), default_folder())
+    told: list[str] = []
+    load_plugins([], told.append)
+    assert len(told) == 2 and "There is no plug-in" in told[0], "places that are gone are told"
+
+
+# -- as data, for a process without the plug-in
+
+KINDS = """
+    from dataclasses import dataclass, field
+    from typing import Literal
+    from passes.base import Report, transform
+    from passes.select import Select
+
+    @dataclass(frozen=True)
+    class Mine:
+        x: int = 3
+
+    @dataclass(frozen=True, slots=True)
+    class Options:
+        times: int
+        how: Literal["loud", "soft"] = "soft"
+        ratio: float = field(default=0.5, metadata={"min": 0.0, "max": 1.0, "help": "how much", "own": print})
+        select: Select = field(default_factory=Select)
+        widths: tuple[int, ...] = (4, 8)
+        mine: Mine = field(default_factory=Mine)
+
+    @transform("kinds_plugin_test", "Kinds", Options)
+    def kinds(graph, options, context):
+        'What it does.'
+        assert isinstance(options, Options) and isinstance(options.mine, Mine)
+        return graph, Report("kinds_plugin_test", (), {"times": options.times, "x": options.mine.x})
+"""
+
+
+def test_options_travel_as_data_and_come_back_typed(tmp_path: Path) -> None:
+    (state,) = files_of(reload_plugins([write(tmp_path, "kinds.py", KINDS)]))
+    (offered,) = pickle.loads(pickle.dumps(state)).passes
+    spec = stand_in(offered)
+    options = spec.options(times=2, mine={"x": 5})
+    assert (spec.title, spec.doc, spec.instant, options.how, options.widths) == (
+        "Kinds", "What it does.", False, "soft", (4, 8))  # fmt: skip
+    assert dict(fields(spec.options)[2].metadata) == {"min": 0.0, "max": 1.0, "help": "how much"}
+    step = pickle.loads(pickle.dumps(Step("kinds_plugin_test", kept(options))))
+    found = run_step(case("mlp").graph, step, Context(case("mlp").store))
+    assert found.report.summary == {"times": 2, "x": 5}
+    assert typed(step.pass_name, step.options).times == 2
+
+
+def test_recipes_leave_the_worker_without_the_plugins_types(tmp_path: Path) -> None:
+    load_plugin(write(tmp_path, "kinds.py", KINDS))
+    recipe = load_recipe({"kinds_plugin_test": {"times": 3}, "prune": {}})
+    sent = portable(recipe)
+    assert sent.steps[0].options == Raw({"times": 3}) and sent.steps[1] == recipe.steps[1]
+    assert portable(sent) == sent and load_recipe(recipe_to_dict(sent)) == recipe
+
+
+def test_one_notice_names_all_that_is_missing() -> None:
+    recipe = Recipe(tuple(Step(n, Raw({})) for n in ("gone_a", "gone_b", "gone_a", "prune")))
+    notice = missing_notice(recipe, "Do this.")
+    assert notice and "gone_a, gone_b" in notice.message and "Do this." in notice.hint
+    assert missing_notice(Recipe(recipe.steps[3:]), "") is None
+
+
+def test_formats_travel_by_name_and_outlive_their_file(tmp_path: Path) -> None:
+    """An open document holds values of the class that was; other processes and a loaded file have another."""
+    path = write(tmp_path, "own.py", OWN)
+    load_formats(path)
+    assert "greet_plugin_test" not in PASSES, "the window takes the formats alone"
+    old = parse_format("plugin_test_format(width=4)")
+    reload_plugins([path])
+    new = pickle.loads(pickle.dumps(old))
+    assert new == parse_format("plugin_test_format(width=4)") and type(new) is not type(old)
+    data = graph_to_json(quantised(new))
+    assert graph_from_json(data)["first"].precision["weight"].format == new
+    unload_plugins()
+    with pytest.raises(ProjectError, match="needs a number format that is not here") as caught:
+        graph_from_json(data)
+    assert "plug-in" in caught.value.hint
+
+
+def quantised(fmt: Format) -> Graph:
+    graph = case("mlp").graph
+    return graph.replace(replace(graph["first"], precision={"weight": Precision(fmt)}))

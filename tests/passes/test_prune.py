@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import replace
 
 import numpy as np
@@ -11,12 +12,16 @@ from torch import Tensor
 
 from model.errors import OptionsError, PassError
 from model.formats.integer import Integer
-from model.graph import Graph
+from model.graph import Graph, Ref
 from model.layers import unpack_mask
 from model.meta import Precision, Weight
+from model.ports import weight_at
 from model.trace.tensors import to_torch
 from model.weights import Tensor as Stored
+from passes.analysis.statistics import StatisticsOptions, statistics
 from passes.base import Cancelled, Context, Report
+from passes.export.effective import effective_weights
+from passes.score import static_score
 from passes.select import Select
 from passes.transform.prune import PruneOptions, prunable, prune
 from tests.model.zoo import case, run
@@ -207,8 +212,12 @@ def test_formats_stay() -> None:
 
 
 def test_linear_and_convolution_modules_are_pruned() -> None:
-    assert {n.op for n in case("image").graph if prunable(n)} == {"conv2d", "conv_transpose2d", "linear"}
-    assert {n.op for n in case("bert").graph if prunable(n)} == {"linear"}
+    assert {n.op for n in case("image").graph if prunable(n, case("image").graph)} == {
+        "conv2d",
+        "conv_transpose2d",
+        "linear",
+    }
+    assert {n.op for n in case("bert").graph if prunable(n, case("bert").graph)} == {"linear"}
     held = case("image")
     graph, _ = prune(held.graph, PruneOptions(0.5), Context(held.store))
     (result,) = run(held.build(graph), held.example)
@@ -267,3 +276,35 @@ def test_empty_weights_are_passed_over() -> None:
     for scope in ("local", "global"):
         after, report = apply(PruneOptions(0.5, "l1", scope), graph)  # type: ignore[arg-type]
         assert not after["first"].sparsity and report.summary["zeros"] == 9
+
+
+# -- functions over stored weights
+
+
+def test_functions_over_stored_weights_are_pruned() -> None:
+    """nn.MultiheadAttention calls F.linear with weights of its own: no leaf module has them."""
+    held = case("attention")
+    able = [n for n in held.graph if prunable(n, held.graph)]
+    assert able and {n.call for n in able} == {"call_function"}
+    names = {weight_at(n, "weight", held.graph) for n in able}
+    assert names == {"attention.in_proj_weight", "attention.out_proj.weight"}
+    context = Context(held.store)
+    after, report = prune(held.graph, PruneOptions(0.25), context)
+    assert report.summary == {"zeros": 64, "elements": 256, "sparsity": 0.25}
+    assert static_score(after).sparsity == 0.25
+    assert static_score(after).size_bytes < static_score(held.graph).size_bytes
+    values = dict(effective_weights(after, held.store))
+    assert sum(int((values[n or ""] == 0).sum()) for n in names) == 64
+    zeroed = copy.deepcopy(held.original)
+    zeroed.load_state_dict({k: values.get(k, v) for k, v in zeroed.state_dict().items()})
+    (got,), (plain,) = run(held.build(after), held.example), held.expected(held.example)
+    assert torch.allclose(got, run(zeroed, held.example)[0], atol=1e-6) and not torch.allclose(got, plain, atol=1e-2)
+    rows = statistics(after, StatisticsOptions(), context)[1].rows
+    assert sum(r["zeros"] for r in rows if r["weight"] in names) == 64
+
+
+def test_computed_weights_are_not_pruned() -> None:
+    held = case("attention")
+    node = next(n for n in held.graph if prunable(n, held.graph))
+    computed = held.graph.rewire(node.args[1], Ref(held.graph.placeholders[0].id))  # type: ignore[arg-type]
+    assert not prunable(computed[node.id], computed)

@@ -5,12 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+import torch
 
+from model.build import build
 from model.check import check
 from model.errors import OptionsError, PassError
 from model.formats.base import Format
 from model.formats.integer import Integer
 from model.graph import Graph
+from model.graph_json import graph_from_json, graph_to_json
 from model.meta import Precision
 from passes.base import Context, Report
 from passes.config import decode_options
@@ -55,6 +58,20 @@ def test_later_rules_hold() -> None:
     assert formats(turned, "first") == {"weight": W8}
 
 
+def test_rules_together_do_what_each_does_after_another() -> None:
+    held = case("twice")
+    rules = (
+        Rule(Select("type", ("linear",)), {"weight": Integer(8, 4), "bias": Integer(8, 2)}),
+        Rule(Select("name", ("layer",)), {"weight": Integer(4, 2), "data_in": Integer(6, 1)}),
+        Rule(Select("all"), {"bias": None}),
+    )
+    together, report = quantize(held.graph, QuantizeOptions(rules), Context(held.store))
+    graph = held.graph
+    for rule in rules:
+        graph, _ = quantize(graph, QuantizeOptions((rule,)), Context(held.store))
+    assert together == graph != held.graph and report.summary["nodes"] == len(graph.delta(held.graph).changed)
+
+
 def test_none_sets_a_port_back_to_float() -> None:
     graph, _ = apply(case("mlp").graph, (LINEAR, {"weight": W8, "bias": W8}))
     after, report = apply(graph, (FIRST, {"weight": None}))
@@ -89,7 +106,7 @@ def test_ports_that_a_node_lacks_are_passed_over() -> None:
     image, _ = quantize(case("image").graph, QuantizeOptions((Rule(Select(), {"bias": W8, "weight": W4}),)),
                         Context(held.store))  # fmt: skip
     assert list(image[bare.id].precision) == ["weight"]
-    assert not any(n.precision for n in after if n.op in ("layer_norm", "embedding", "dropout"))
+    assert not any(n.precision for n in after if n.op in ("dropout", "view", "transpose"))
     assert not [p for p in (*check(after), *check(image)) if p.severity == "error"]
 
 
@@ -137,3 +154,22 @@ def test_functions_of_attention_modules_are_quantised_too() -> None:
     held = case("attention")
     after, _ = quantize(held.graph, QuantizeOptions((Rule(LINEAR, {"weight": W8}),)), Context(held.store))
     assert all(n.precision == {"weight": Precision(W8)} for n in after if n.op == "linear")
+
+
+def test_the_gradient_is_part_of_the_choice() -> None:
+    held = case("mlp")
+    rule = Rule(LINEAR, {"weight": W8}, "identity")
+    after, _ = quantize(held.graph, QuantizeOptions((rule,)), Context(held.store))
+    assert after["first"].precision["weight"] == Precision(W8, gradient="identity")
+    assert graph_from_json(graph_to_json(after)) == after
+    again, report = apply(after, (FIRST, {"weight": W8}))
+    assert again["first"].precision["weight"] == Precision(W8) and report.summary["nodes"] == 1
+    x = torch.full((2, held.graph.weights["first.weight"].shape[1]), 3.0)
+    grads = []
+    for graph in (after, again):
+        model = build(graph, held.store)
+        with torch.no_grad():
+            model.get_parameter("first.weight").fill_(100.0)  # beyond ±8, where the gradient of the range ends
+        model(x).sum().backward()
+        grads.append(model.get_parameter("first.weight").grad)
+    assert grads[0] is not None and grads[0].abs().sum() > 0 and not grads[1].abs().sum()

@@ -13,7 +13,7 @@ from model.graph import Graph, Ref
 from model.recipe import Raw, Recipe, Step
 from model.registry import PASSES
 from passes.base import Cancelled, Context, NoOptions, PassSpec, Report, is_instant, run_step
-from passes.replay import Memo, instant, prefix_keys, replay
+from passes.replay import Memo, instant, prefix_keys, recipe_key, replay
 from passes.select import Select
 from passes.transform.prune import PruneOptions
 from passes.transform.quantize import QuantizeOptions, Rule
@@ -72,7 +72,7 @@ def test_steps_run_in_order_on_each_others_result(counting: Counting) -> None:
     assert done.graph["first"].source.endswith(" a b c")
     assert [r.graph["first"].source.rpartition(" ")[2] for r in done.results] == ["a", "b", "c"]
     assert done.results[-1].graph is done.graph and all(r.seconds >= 0 for r in done.results)
-    assert [r.pass_name for r in done.reports] == ["counting"] * 3
+    assert [r.report.pass_name for r in done.results if r] == ["counting"] * 3
 
 
 def test_an_empty_recipe_is_the_base() -> None:
@@ -125,6 +125,9 @@ def test_a_step_is_told_by_all_that_makes_it(counting: Counting) -> None:
     assert len(counting.runs) == 2 + 1 + 1 + 1 + 1
     keys = prefix_keys((a, b, a))
     assert len(set(keys)) == 3 and prefix_keys((a, b)) == keys[:2]
+    assert prefix_keys((replace(a), replace(b))) == keys[:2] != prefix_keys((a, replace(b, seed=1)))
+    off = replace(b, enabled=False)
+    assert recipe_key(Recipe((a, off))) == recipe_key(Recipe((a,))) == keys[0] != recipe_key(Recipe())
 
 
 def test_without_a_memo_everything_runs(counting: Counting) -> None:
@@ -138,8 +141,9 @@ def test_the_memo_forgets_the_oldest(counting: Counting) -> None:
     done = replay(base(), steps(*"abcde"), context(), memo)
     assert len(done.results) == 5 and len(memo.graphs) == 3
     counting.runs.clear()
-    replay(base(), steps(*"abcde"), context(), memo)
-    assert [n for n, _ in counting.runs] == list("abcde")
+    done = replay(base(), steps(*"abcde"), context(), memo)
+    assert not counting.runs, "the end is remembered, so what led to it need not run"
+    assert [r is None for r in done.results] == [True, True, False, False, False]
 
 
 def test_progress_counts_what_runs(counting: Counting) -> None:
@@ -181,7 +185,7 @@ def test_cancelling_stops_between_steps(counting: Counting) -> None:
 
 
 def test_passes_that_are_not_here_name_the_nearest() -> None:
-    with pytest.raises(OptionsError, match="no pass 'prunes'") as caught:
+    with pytest.raises(PassError, match=r"Step 1 \(prunes\): The pass prunes is not available") as caught:
         replay(base(), Recipe((Step("prunes", Raw({})),)), context())
     assert "prune" in caught.value.hint
 
@@ -189,8 +193,26 @@ def test_passes_that_are_not_here_name_the_nearest() -> None:
 def test_options_of_another_kind_are_refused() -> None:
     with pytest.raises(PassError, match="options of another kind"):
         run_step(base(), Step("prune", NoOptions()), context())
-    with pytest.raises(PassError, match="options of another kind"):
-        run_step(base(), Step("prune", Raw({"sparsity": 0.5})), context())
+
+
+def test_options_as_json_are_typed_where_the_pass_is() -> None:
+    done = run_step(base(), Step("prune", Raw({"sparsity": 0.5})), context())
+    assert done.graph == run_step(base(), Step("prune", PruneOptions(0.5)), context()).graph
+    with pytest.raises(OptionsError, match="sparsty is not an option"):
+        run_step(base(), Step("prune", Raw({"sparsty": 0.5})), context())
+
+
+def test_what_led_to_a_remembered_graph_need_not_be_here(counting: Counting) -> None:
+    memo, saved = Memo(), replay(base(), steps("a"), context()).graph
+    counting.runs.clear()
+    foreign = Recipe((Step("of_a_plugin", Raw({"x": 1})),))
+    memo.remember(foreign.active, saved)
+    recipe = foreign.append(*steps("b").steps)
+    done = replay(base(), recipe, context(), memo)
+    assert [n for n, _ in counting.runs] == ["b"] and done.graph["first"].source.endswith(" a b")
+    assert not instant(foreign.append(Step("prune", PruneOptions())), memo)
+    with pytest.raises(PassError, match="Step 2"):
+        replay(base(), recipe.move(0, 1), context(), memo)
 
 
 def made(monkeypatch: pytest.MonkeyPatch, kind: Any, change: Any) -> Step:

@@ -7,7 +7,7 @@ import pytest
 from model.errors import OptionsError, PassError
 from model.graph import Node
 from model.ops import quantisable
-from passes.select import Select, chosen, matches
+from passes.select import Select, by_name, chosen, matches, types_in
 from tests.model.zoo import case
 
 LAYER = "bert.encoder.layer.0"
@@ -81,7 +81,18 @@ def test_chosen_keeps_the_graphs_order_and_what_is_able() -> None:
     graph = case("bert").graph
     found = chosen(graph, Select("module", (LAYER,)), able, "quantised")
     assert [n.id for n in found] == [n.id for n in graph if matches(n, Select("module", (LAYER,))) and able(n)]
-    assert {n.op for n in found} == {"linear"}
+    assert {n.op for n in found} == {"linear", "add", "gelu", "layer_norm"}
+
+
+def test_an_index_of_names_finds_the_same() -> None:
+    graph = case("twice").graph
+    names = by_name(graph)
+    for value in {*graph.nodes, *(n.target for n in graph if n.call == "call_module")}:
+        select = Select("name", (value,))
+        assert chosen(graph, select, lambda n: True, "x", names) == chosen(graph, select, lambda n: True, "x")
+    assert len(chosen(graph, Select("name", ("layer",)), lambda n: True, "x", names)) == 2
+    with pytest.raises(PassError, match="matches no node"):
+        chosen(graph, Select("name", ("layr",)), lambda n: True, "x", names)
 
 
 @pytest.mark.parametrize(
@@ -103,7 +114,59 @@ def test_nothing_matched_gives_a_hint(select: Select, hint: str) -> None:
 def test_nothing_able_names_the_types_that_are() -> None:
     with pytest.raises(PassError, match="None of the 6 selected nodes can be quantised") as caught:
         chosen(case("bert").graph, Select("type", ("dropout",)), able, "quantised")
-    assert caught.value.hint == "Types that can: linear." and caught.value.node
+    assert caught.value.hint == "Types that can: add, embedding, gelu, layer_norm, linear, tanh." and caught.value.node
     with pytest.raises(PassError) as caught:
-        chosen(case("functions").graph, Select(), able, "quantised")
+        chosen(case("functions").graph, Select(), lambda n: False, "quantised")
     assert caught.value.hint == "This model has no such node."
+
+
+# -- types: ops, categories, classes
+
+
+@pytest.mark.parametrize("word", ["LayerNorm", "layer_norm", "norm", "layernorm"])
+def test_a_type_is_an_op_a_category_or_a_class(word: str) -> None:
+    assert picked(Select("type", (word,))) == [n.id for n in case("bert").graph if n.op == "layer_norm"] != []
+
+
+def test_classes_are_told_apart() -> None:
+    graph = case("image").graph
+    names = [n.attrs["class"] for n in graph if n.op == "batch_norm"]
+    assert names and set(names) == {"BatchNorm2d"}
+    for word, count in (("BatchNorm2d", len(names)), ("batch_norm2d", len(names)), ("BatchNorm1d", 0)):
+        assert len([n for n in graph if matches(n, Select("type", (word,)))]) == count, word
+    assert picked(Select("type", ("Linear",))) == picked(Select("type", ("linear",)))
+
+
+def test_an_op_wins_over_the_category_of_its_name() -> None:
+    graph = case("image").graph
+    assert any(n.op == "conv2d" for n in graph)
+    assert {n.op for n in graph if matches(n, Select("type", ("linear",)))} <= {"linear"}
+
+
+def test_functions_are_of_the_classes_that_do_the_same() -> None:
+    for op, word in (("relu", "ReLU"), ("batch_norm", "batch_norm2d"), ("linear", "Linear")):
+        node = Node("f", op, "call_function", f"aten.{op}.default")
+        assert matches(node, Select("type", (word,))) and not matches(node, Select("type", ("GELU",)))
+    odd = Node("f", "linear", "call_module", "f", attrs={"class": "NonDynamicallyQuantizableLinear"})
+    turned = Node("f", "linear", "call_module", "f", attrs={"class": "Conv1D"})
+    assert matches(odd, Select("type", ("Linear",))) and not matches(turned, Select("type", ("Linear",)))
+    assert all(matches(n, Select("type", ("linear",))) for n in (odd, turned))
+
+
+def test_an_unknown_type_among_known_ones_is_named() -> None:
+    for word, hint in (("layr_norm", "'layer_norm'"), ("LayrNorm", "'LayerNorm'"), ("embeding", "'embedding'")):
+        with pytest.raises(PassError) as caught:
+            chosen(case("bert").graph, Select("type", ("linear", word)), able, "quantised")
+        assert caught.value.message == f"There is no type {word!r}." and hint in caught.value.hint
+    with pytest.raises(PassError, match="matches no node") as caught:
+        chosen(case("mlp").graph, Select("type", ("conv2d",)), able, "quantised")
+    assert "The model's types: " in caught.value.hint and "linear" in caught.value.hint
+    both = chosen(case("mlp").graph, Select("type", ("conv2d", "linear")), able, "quantised")
+    assert both and {n.op for n in both} == {"linear"}
+
+
+def test_types_in_a_graph_all_select_something() -> None:
+    words = types_in(case("bert").graph)
+    assert {"linear", "norm", "LayerNorm", "layer_norm"} <= set(words) and all(
+        picked(Select("type", (w,))) for w in words
+    )

@@ -8,10 +8,13 @@ import sys
 import time
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
 
 from model.errors import PassError
-from passes.jobs import Channel, serve
+from passes.jobs import Channel, PluginJob, serve
+
+PLACES: list[Path] = []
 
 
 @dataclass(frozen=True)
@@ -40,8 +43,13 @@ class Unsendable:
         raise TypeError("cannot pickle this")
 
 
-def handle(job: Toy, channel: Channel) -> Any:
-    """Do as told."""
+def handle(job: Toy | PluginJob, channel: Channel) -> Any:
+    """Do as told; plug-ins are remembered, or kill the worker."""
+    if isinstance(job, PluginJob):
+        if job.places[0].name == "deadly":
+            os._exit(5)
+        PLACES.extend(job.places)
+        return ()
     return getattr(sys.modules[__name__], f"do_{job.verb}")(job.value, channel)
 
 
@@ -60,6 +68,15 @@ def do_print(value: str, channel: Channel) -> str:
     print("to the other stream", file=sys.stderr)  # noqa: T201
     sys.stdout.write("no line")
     return "printed"
+
+
+def do_train(value: float, channel: Channel) -> str:
+    """Tells a figure and works on until it is asked for what it has."""
+    channel.progress(0, 0, "begun")
+    channel.metric("loss", 1, value)
+    while not channel.enough():
+        time.sleep(0.01)
+    return "kept"
 
 
 def do_patient(value: float, channel: Channel) -> None:
@@ -116,6 +133,10 @@ def do_poison(value: Any, channel: Channel) -> Poison:
 
 def do_unsendable(value: Any, channel: Channel) -> Unsendable:
     return Unsendable()
+
+
+def do_places(value: Any, channel: Channel) -> list[Path]:
+    return list(PLACES)
 
 
 def do_pid(value: Any, channel: Channel) -> int:

@@ -170,9 +170,10 @@ def test_a_chain_stands_in_one_line() -> None:
 def test_shared_tensor_is_cut_into_stubs() -> None:
     """A mask that feeds every block enters each by a labelled stub, and no edge runs the whole way."""
     tree = build(transformer(600, mask=True))
-    labels = Counter(s.label for s in tree.stubs if not s.uses)
+    stubs = [s for s in tree.stubs if not s.closed]
+    labels = Counter(s.label for s in stubs if not s.uses)
     assert labels["attention_mask"] >= 20
-    assert [s.uses for s in tree.stubs if s.uses] == [labels["attention_mask"]]
+    assert [s.uses for s in stubs if s.uses] == [labels["attention_mask"]]
     found = layout(tree, open_all(tree))
     spans = [np.ptp(found.points[a:b, 1]) for a, b in zip(found.starts, found.starts[1:], strict=False)]
     assert max(spans) < found.height / 5
@@ -328,3 +329,77 @@ def test_tree_paths_resolve(transform: Hierarchy | None = None) -> None:
     for node in graph:
         home = tree.home[tree.index[node.id]]
         assert tree.group_of(node.module_path.rpartition(".")[0]) in [0, *tree.ancestors(home), home]
+
+
+def test_closed_groups_keep_the_ends_of_cut_edges() -> None:
+    """A closed group that takes or gives a shared tensor has a tag inside its box; one with both ends has none."""
+    graph = masked(14)
+    tree = build(graph)
+    closed = layout(tree, frozenset())
+    assert not len(closed.stubs) or {tree.stubs[s].uses for s in closed.stubs.tolist()} == {14}
+    found = layout(tree, frozenset({"model"}))
+    check(found)
+    tags = {tree.groups[tree.stubs[s].group].path: tree.stubs[s] for s in found.stubs.tolist()}
+    assert {p for p, t in tags.items() if not t.uses} == {f"model.layers.{k}" for k in range(14)}
+    assert {t.label for t in tags.values() if not t.uses} == {"mask"}
+    assert (tags["model.mask"].uses, tags["model.mask"].label) == (14, "14 blocks")
+    boxes = dict(zip(found.groups.tolist(), found.group_rects.tolist(), strict=True))
+    for s, (x, y, w, h) in zip(found.stubs.tolist(), found.stub_rects.tolist(), strict=True):
+        gx, gy, gw, gh = boxes[tree.stubs[s].group]
+        assert gx < x and x + w < gx + gw and gy + 34 < y and y + h < gy + gh
+
+
+def masked(blocks: int) -> Graph:
+    """A group that makes a mask, and blocks in a row that all read it."""
+    m = Maker()
+    x = m.add("placeholder", "", name="x")
+    mask = m.add("expand", "model.mask", m.add("ge", "model.mask", x))
+    for k in range(blocks):
+        x = m.add("linear", f"model.layers.{k}", x, name="up", weight=(8, 8))
+        x = m.add("masked_fill", f"model.layers.{k}", x, mask)
+    m.add("output", "", x)
+    return Graph(m.nodes)
+
+
+def test_many_shared_tensors_are_counted() -> None:
+    """A closed group shows a few tags; the last one stands for the rest."""
+    m = Maker()
+    x = m.add("placeholder", "", name="x")
+    shared = [m.add("placeholder", "", name=f"cache_{k}") for k in range(6)]
+    for k in range(9):
+        for name in shared:
+            x = m.add("add", f"block.{k}", x, name)
+    m.add("output", "", x)
+    tree = build(Graph(m.nodes))
+    tags = [tree.stubs[t] for t in tree.groups[tree.group_of("block.3")].tags]
+    assert [t.label for t in tags] == ["cache_0", "cache_1", "4 more shared tensors"]
+    assert [tree.ids[i] for i in (tags[2].source, *tags[2].others)] == shared[2:]
+
+
+def test_shared_tensors_of_one_module_are_told_apart() -> None:
+    """Two tensors that end in the same op are called after what differs before it."""
+    m = Maker()
+    x = m.add("placeholder", "", name="x")
+    angle = m.add("mul", "rotary", x)
+    pair = [m.add("to", "rotary", m.add(op, "rotary", angle)) for op in ("cos", "sin")]
+    for k in range(9):
+        for name in pair:
+            x = m.add("mul", f"block.{k}", x, name)
+    m.add("output", "", x)
+    tree = build(Graph(m.nodes))
+    assert {s.label for s in tree.stubs if not s.uses} == {"rotary › cos", "rotary › sin"}
+
+
+def test_shapes_stand_where_the_nodes_do_not_tell_them() -> None:
+    """A layer that shows its weights' sizes has the shape on its wire, if there is room; others say it themselves."""
+    found = drawn(transformer(60))
+    ids = found.tree.ids
+    labelled = {
+        ids[u] for (u, _), (_, _, room) in zip(found.tensors.tolist(), found.labels.tolist(), strict=True) if room
+    }
+    assert {"model_layers_0_attention_query", "model_layers_0_mlp_up"} <= labelled
+    assert not any(i.startswith(("transpose", "view", "softmax", "div")) for i in labelled)
+    for k in np.flatnonzero(found.labels[:, 2] > 0).tolist():
+        x, y, _ = found.labels[k].tolist()
+        spot = found.node_rects[:, :2], found.node_rects[:, :2] + found.node_rects[:, 2:]
+        assert not ((spot[0] < (x + 1, y)) & (spot[1] > (x + 1, y))).all(axis=1).any()

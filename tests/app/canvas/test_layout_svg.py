@@ -47,3 +47,17 @@ def test_text_is_escaped_and_choices_show() -> None:
 def test_numbers_are_finite() -> None:
     """No NaN reaches the file."""
     assert not re.search(r'"[^"]*\b(nan|inf)\b[^"]*"', to_svg(transformer(200, mask=True)))
+
+
+def test_cut_edges_show_at_closed_groups() -> None:
+    """Every closed block says that it takes the mask; the ends of one tensor share a class that a style marks."""
+    graph = transformer(300, mask=True)
+    tree = build(graph)
+    text = to_svg(graph, frozenset({"model"}))
+    root = ElementTree.fromstring(text)
+    blocks = sum(g.label.startswith("layers.") for g in tree.groups)
+    found = [g for g in root.iter(f"{SVG}g") if (g.get("class") or "").startswith("tensor")]
+    words = [(t.text or "") for g in found for t in g.iter(f"{SVG}text")]
+    assert words.count("↳ attention_mask") == blocks and words.count(f"→ {blocks} blocks") == 1
+    assert {g.get("class") for g in found} == {f"tensor{tree.index['attention_mask']}"}
+    assert f".tensor{tree.index['attention_mask']}:hover" in text

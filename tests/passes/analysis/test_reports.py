@@ -21,7 +21,7 @@ from model.meta import Precision, Weight
 from model.registry import PASSES, walk
 from model.trace.trace import trace
 from model.weights import WeightStore
-from passes.base import Context, NoOptions, Report, Row
+from passes.base import Context, Report, Row
 from passes.score import bitops
 from passes.transform.prune import PruneOptions, prune
 
@@ -59,7 +59,8 @@ def graph(context: Context) -> Graph:
 
 
 def run(name: str, graph: Graph, context: Context) -> Report:
-    after, report = PASSES.get(name).run(graph, NoOptions(), context)
+    spec = PASSES.get(name)
+    after, report = spec.run(graph, spec.options(), context)
     assert after is graph
     return report
 

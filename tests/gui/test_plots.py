@@ -1,0 +1,164 @@
+"""The plots of a training: live, kept, exported; the jobs that they are of can be stopped and kept."""
+
+from __future__ import annotations
+
+import csv
+import time
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+from PySide6.QtGui import QImage
+from pytestqt.qtbot import QtBot
+
+from app.panels.jobs import JobsPanel, can_keep, status_text
+from app.panels.plots import PlotsPanel
+from app.plots.metrics import MetricChart, quantities
+from app.window import Window
+from model.recipe import Recipe, Step
+from passes.jobs import Done, JobInfo, Metric, Progress, ReplayJob, ReplayResult, Started, Stopped
+from passes.transform.finetune import FinetuneOptions
+from tests.gui.conftest import FakeRunner, small_graph
+
+pytestmark = pytest.mark.gui
+LOSSES = [(step, 1.0 / step) for step in range(1, 201)]
+
+
+def plots_of(window: Window) -> PlotsPanel:
+    panel = window.docks.panels["plots"]
+    assert isinstance(panel, PlotsPanel)
+    return panel
+
+
+def begin(window: Window, runner: list[FakeRunner]) -> JobInfo:
+    """A training that has told its figures of 200 steps."""
+    assert window.session.document is not None
+    store = window.session.document.store
+    recipe = Recipe().append(Step("finetune", FinetuneOptions()))
+    job = ReplayJob(small_graph(), recipe, {}, store.folder, "demo:small")
+    window.session.submit("Fine-tune", job, lambda _: None)
+    info = runner[-1].waiting[-1]
+    runner[-1].tell(info, Started())
+    for step, value in LOSSES:
+        runner[-1].tell(info, Metric("training loss", step, value))
+        if step % 50 == 0:
+            runner[-1].tell(info, Metric("validation accuracy", step, 0.5 + step / 1000))
+            runner[-1].tell(info, Metric("validation loss", step, 2.0 / step))
+    return info
+
+
+def test_a_training_is_drawn_while_it_runs_and_kept_when_it_ended(
+    opened: Window, runner: list[FakeRunner], qtbot: QtBot
+) -> None:
+    info = begin(opened, runner)
+    panel = plots_of(opened)
+    qtbot.waitUntil(lambda: list(panel.charts) == ["loss", "accuracy"])
+    assert not opened.docks.docks["plots"].visibleRegion().isEmpty()
+    line = panel.charts["loss"]._lines["training loss"]
+    assert line.getData()[0].tolist() == [s for s, _ in LOSSES] and line.getData()[1].tolist() == [v for _, v in LOSSES]
+    assert panel._figures.text().replace("\u2009", " ") == "validation accuracy 70.0 % · training loss 0.005"
+    runner[-1].tell(info, Metric("training loss", 201, 0.25))
+    runner[-1].tell(info, Done(ReplayResult(small_graph(), (None,), {})))
+    assert panel.charts["loss"].series["training loss"][-1] == (201, 0.25) and panel.run is info
+    assert panel._keep.isHidden()
+
+
+def test_figures_are_drawn_at_most_twenty_times_a_second(
+    opened: Window, runner: list[FakeRunner], qtbot: QtBot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    panel, drawn = plots_of(opened), []
+    info = begin(opened, runner)
+    plain = panel.refresh
+    monkeypatch.setattr(panel, "refresh", lambda: (drawn.append(time.monotonic()), plain()))
+    panel._wait.timeout.disconnect()
+    panel._wait.timeout.connect(lambda: panel.refresh())
+    end = time.monotonic() + 0.4
+    while time.monotonic() < end:
+        runner[-1].tell(info, Metric("training loss", 300, 0.1))
+        qtbot.wait(1)
+    assert 1 <= len(drawn) <= 9
+
+
+def test_plots_are_exported_in_three_forms(opened: Window, runner: list[FakeRunner], tmp_path: Path) -> None:
+    begin(opened, runner)
+    panel = plots_of(opened)
+    panel.refresh()
+    for ending in (".png", ".svg", ".csv"):
+        panel.export(tmp_path / f"plot{ending}")
+    picture = QImage(str(tmp_path / "plot.png"))
+    assert picture.width() == 2080 and picture.height() == 600
+    seen = {picture.pixelColor(x, y).name() for x in range(0, 1040, 3) for y in range(0, 600, 3)}
+    assert "#0072b2" in seen  # the line itself, not only its ground
+    assert ET.parse(tmp_path / "plot.svg").getroot().tag.endswith("svg")
+    with (tmp_path / "plot.csv").open() as handle:
+        rows = list(csv.DictReader(handle))
+    assert len(rows) == 200 and rows[49] == {
+        "step": "50", "training loss": "0.02", "validation loss": "0.04", "validation accuracy": "0.55"
+    }  # fmt: skip
+
+
+def test_a_plot_that_cannot_be_written_raises(opened: Window, runner: list[FakeRunner], tmp_path: Path) -> None:
+    begin(opened, runner)
+    plots_of(opened).refresh()
+    for ending in (".png", ".svg", ".csv"):
+        with pytest.raises(OSError, match="No such file"):
+            plots_of(opened).export(tmp_path / "missing" / f"plot{ending}")
+
+
+def test_each_quantity_has_its_chart() -> None:
+    names = ["learning rate", "validation accuracy", "training loss", "validation loss"]
+    assert quantities(names) == ["loss", "accuracy", "learning rate"]
+
+
+def test_a_training_can_be_stopped_and_kept(opened: Window, runner: list[FakeRunner]) -> None:
+    opened.actions_table.run("stop_and_keep")
+    assert not runner[-1].kept
+    info = begin(opened, runner)
+    runner[-1].tell(info, Progress(200, 800, "training"))
+    panel = opened.docks.panels["jobs"]
+    assert isinstance(panel, JobsPanel)
+    row = panel._rows[info.id]
+    row.refresh(info.started + 100)
+    assert not row._keep.isHidden() and not row._stop.isHidden()
+    text = status_text(info, info.started + 100).replace("\u2009", " ")
+    assert text == "training · 200 of 800 · 5 min left · validation accuracy 70.0 % · training loss 0.005"
+    row._keep.click()
+    assert runner[-1].kept == [info.id] and not row._keep.isEnabled()
+    opened.actions_table.run("stop_and_keep")
+    assert runner[-1].kept == [info.id] * 2
+
+
+def test_only_a_training_that_has_begun_can_be_kept() -> None:
+    graph = small_graph()
+    quick = ReplayJob(graph, Recipe().append(Step("remove_dropout", None)), {}, Path(), "")
+    info = JobInfo(1, "", quick, "running", metrics={"loss": [(1, 1.0)]})
+    assert not can_keep(info)
+    long = ReplayJob(graph, Recipe().append(Step("finetune", FinetuneOptions())), {}, Path(), "")
+    assert not can_keep(JobInfo(1, "", long, "running"))
+    assert can_keep(JobInfo(1, "", long, "running", metrics={"loss": [(1, 1.0)]}))
+    done = ReplayJob(graph, long.recipe, {}, Path(), "", (1, graph))
+    assert not can_keep(JobInfo(1, "", done, "running", metrics={"loss": [(1, 1.0)]}))
+
+
+def test_a_training_without_a_figure_says_what_it_does(opened: Window, runner: list[FakeRunner]) -> None:
+    assert opened.session.document is not None
+    recipe = Recipe().append(Step("finetune", FinetuneOptions()))
+    job = ReplayJob(small_graph(), recipe, {}, opened.session.document.store.folder, "demo:small")
+    opened.session.submit("Fine-tune", job, lambda _: None)
+    info = runner[-1].waiting[-1]
+    runner[-1].tell(info, Started())
+    runner[-1].tell(info, Progress(3, 10, "validating"))
+    panel = plots_of(opened)
+    assert panel._empty.text().startswith("Fine-tune is running: validating.")
+    runner[-1].tell(info, Stopped())
+    assert panel._empty.text().startswith("No plot yet")
+
+
+def test_one_point_gets_axes_from_zero_in_whole_steps(opened: Window) -> None:
+    for what, value in (("loss", 0.3), ("learning rate", 0.0), ("accuracy", 0.9)):
+        chart = MetricChart(what)
+        chart.show_series({what: [(1, value)]})
+        (left, _), (low, high) = chart.plot.getViewBox().viewRange()
+        assert left >= 0 and low >= 0 and (high <= 1.005 or what != "accuracy")
+        assert chart.plot.getAxis("bottom").tickStrings([0, 0.5, 1], 1.0, 0.5) == ["0", "", "1"]
+        chart.close()

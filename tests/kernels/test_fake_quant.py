@@ -1,0 +1,211 @@
+"""Fast fake quantisation on the CPU gives the bits of the definitions: values, gates, gradients, for every format."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+import passes
+from kernels.fake_quant.plan import PLANS
+from model.formats.base import FAST, Format, parse_format
+from model.formats.binary import Binary
+from model.formats.binary_residual import BinaryResidual
+from model.formats.binary_scaled import BinaryScaled
+from model.formats.integer import Integer
+from model.formats.scaled import ScaledFormat
+from model.formats.scaled_integer import ScaledInteger
+from model.formats.ternary import Ternary
+from model.registry import FORMATS
+from tests.contract.format_cases import FORMS, probes
+
+cpu = pytest.importorskip("kernels.fake_quant.cpu", reason="numba is not installed")
+
+ROOT = Path(passes.__file__).parents[1]
+SCALED: list[ScaledFormat] = [
+    *(ScaledInteger(w, g, 5) for w in (2, 8, 16) for g in ("tensor", "channel", "group")),
+    *(ScaledInteger(8, g, 5, False) for g in ("tensor", "channel", "group")),
+    ScaledInteger(8, "channel", scale_dtype="bfloat16"),
+    *(BinaryScaled(g) for g in ("tensor", "channel")),
+    *(BinaryResidual(n, g) for n in (1, 2, 3) for g in ("tensor", "channel")),
+    *(Ternary(t, g) for t in (0.0, 0.7) for g in ("tensor", "channel")),
+]
+OTHERS: list[Format] = [*SCALED, Binary(), Binary(bipolar=False)]
+DEFAULTS = [cls() for _, cls in FORMATS.items()]
+DTYPES = (torch.float32, torch.bfloat16, torch.float16)
+SPECIAL = [0.0, -0.0, np.nan, np.inf, -np.inf, 1e-40, -1e-40, 3.4e38, -3.4e38, 65504, 65519, -0.3, 448, 465, 2.5]
+
+each_dtype = pytest.mark.parametrize("dtype", DTYPES, ids=str)
+
+
+@pytest.fixture(autouse=True)
+def threads() -> Iterator[None]:
+    """As many threads as before."""
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
+
+
+def bits(x: Tensor) -> Tensor:
+    """Patterns; all NaN alike."""
+    plain = torch.where(x.isnan(), torch.nan, x).contiguous()
+    return plain.view(torch.int32 if x.dtype == torch.float32 else torch.int16)
+
+
+def agrees(fmt: Format, x: Tensor) -> None:
+    """Value without and with a gate, and the gate itself."""
+    fast = FAST[type(fmt), "cpu"]
+    want, inside = fmt.define(x), fmt.inside(x)
+    value, gate = fast.masked(fmt, x)
+    alone = fmt.forward(x)
+    # torch's clamp between tensors gives a zero the sign of the value or of the limit, as vectors happen to fall.
+    free = isinstance(fmt, ScaledInteger) and not fmt.symmetric
+    want = want + 0.0 if free else want
+    for got in (alone + 0.0, value + 0.0) if free else (alone, value):
+        assert got.dtype == x.dtype and got.shape == x.shape
+        wrong = (bits(got) != bits(want)).reshape(x.shape)
+        assert not wrong.any(), (x[wrong][:4], got[wrong][:4], want[wrong][:4])
+    assert torch.equal(torch.ones_like(inside) if gate is None else gate, inside)
+
+
+def tame(dtype: torch.dtype, shape: tuple[int, ...] = (24, 96), seed: int = 3) -> Tensor:
+    """Rows of scales that float32 constants can follow, one of zeros."""
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randn(shape, generator=generator)
+    if len(shape) > 1:
+        x = x * torch.exp2(torch.randint(-12, 8, (*shape[:-1], 1), generator=generator))
+        x[0] = 0
+    return x.to(dtype)
+
+
+def test_every_format_has_a_fast_version() -> None:
+    assert {cls for _, cls in FORMATS.items()} == set(PLANS)
+    assert all((cls, "cpu") in FAST for cls in PLANS)
+
+
+@pytest.mark.parametrize("fmt", FORMS, ids=str)
+@each_dtype
+def test_bits_on_the_contract_inputs(fmt: Format, dtype: torch.dtype) -> None:
+    agrees(fmt, torch.from_numpy(probes(fmt, 4000)).to(dtype))
+
+
+@pytest.mark.parametrize("fmt", [*FORMS, *OTHERS], ids=str)
+@each_dtype
+def test_bits_on_rows_of_every_kind(fmt: Format, dtype: torch.dtype) -> None:
+    """Scales of rows, special values among others, short blocks, a layout that is not contiguous, no elements."""
+    x = tame(dtype)
+    agrees(fmt, x)
+    agrees(fmt, x[:, :37])
+    agrees(fmt, x.t())
+    x[1, : len(SPECIAL)] = torch.tensor(SPECIAL, dtype=torch.float64).to(dtype)
+    agrees(fmt, x)
+    agrees(fmt, x.reshape(4, 2, 3, 96))
+    for few in (x[3, 5], x[3, :1], x[:0], x[:, :0]):
+        agrees(fmt, few)
+
+
+@pytest.mark.parametrize("fmt", DEFAULTS, ids=str)
+@each_dtype
+def test_ordinary_tensors_never_need_the_definition(
+    fmt: Format, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> Tensor:
+        raise AssertionError("the definition ran")
+
+    x = tame(dtype)
+    want, inside = fmt.define(x), fmt.inside(x)
+    fmt.forward(x)  # the plan is made once, and may ask the definition what infinity is
+    monkeypatch.setattr(type(fmt), "define", refuse)
+    monkeypatch.setattr(type(fmt), "inside", refuse)
+    assert torch.equal(fmt.forward(x), want)
+    _, gate = FAST[type(fmt), "cpu"].masked(fmt, x)
+    assert torch.equal(torch.ones_like(inside) if gate is None else gate, inside)
+
+
+@pytest.mark.parametrize("fmt", [d for d in DEFAULTS if not d.stochastic], ids=str)
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_threads_change_nothing(fmt: Format, count: int) -> None:
+    torch.set_num_threads(count)
+    agrees(fmt, tame(torch.float32, (1037, 960)))
+
+
+@pytest.mark.parametrize("fmt", SCALED, ids=str)
+@each_dtype
+def test_given_scales(fmt: ScaledFormat, dtype: torch.dtype) -> None:
+    for shape in ((24, 96), (3, 4, 37), (5,), ()):
+        x = tame(dtype, shape)
+        scale = fmt.scale_of(x) * 0.75
+        got, want = fmt.forward_with(x, scale), fmt.with_scale(x, scale)
+        assert torch.equal(bits(got), bits(want))
+
+
+@pytest.mark.parametrize("fmt", DEFAULTS, ids=str)
+@each_dtype
+def test_gradients_are_those_of_the_definition(fmt: Format, dtype: torch.dtype) -> None:
+    x = tame(dtype).requires_grad_()
+    upstream = tame(dtype, seed=4)
+    fmt.quantize(x).backward(upstream)
+    assert x.grad is not None and torch.equal(x.grad, upstream * fmt.inside(x.detach()))
+    x.grad = None
+    fmt.quantize(x).sum().backward()  # an expanded gradient
+    assert torch.equal(x.grad, torch.ones_like(upstream) * fmt.inside(x.detach()))
+
+
+def test_a_gate_is_kept_only_where_something_lies_outside() -> None:
+    fast = FAST[Integer, "cpu"]
+    assert fast.masked(Integer(8, 4), torch.zeros(5))[1] is None
+    gate = fast.masked(Integer(8, 4), torch.tensor([0.0, 99.0]))[1]
+    assert gate is not None and gate.tolist() == [True, False] and gate.element_size() == 1
+
+
+def test_what_is_no_plain_tensor_takes_the_definition() -> None:
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    fmt = Integer(8, 4)
+    assert fmt.quantize(torch.ones(3, dtype=torch.float64)).dtype == torch.float64
+    with FakeTensorMode():
+        assert fmt.quantize(torch.ones(3, 4)).shape == (3, 4)
+
+
+def test_denormals_and_extremes_are_left_to_the_definition() -> None:
+    fmt = parse_format("mxint")
+    assert cpu.quantized(fmt, torch.full((2, 32), 1e-40), False) is None
+    assert cpu.quantized(fmt, torch.full((2, 32), 1e-20), False) is not None
+
+
+def run(code: str, **environment: str) -> str:
+    """What a fresh interpreter prints."""
+    every = os.environ | {"PYTHONPATH": str(ROOT)} | environment
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=every, capture_output=True, text=True, timeout=200, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_registering_loads_nothing_heavy() -> None:
+    assert run("import sys, passes; print({'torch', 'numba', 'triton'} & set(sys.modules))").strip() == "set()"
+
+
+def test_everything_works_without_numba() -> None:
+    """Missing when registered, or broken when first needed."""
+    use = "import torch; from model.formats.base import FAST, parse_format; f = parse_format('mxint');"
+    use += "x = torch.randn(4, 64).requires_grad_(); f.quantize(x).sum().backward();"
+    use += "print(torch.equal(f.forward(x.detach()), f.define(x.detach())), (type(f), 'cpu') in FAST)"
+    hidden = "import sys, importlib.util as u; find = u.find_spec;"
+    hidden += "u.find_spec = lambda name, *a: None if name == 'numba' else find(name, *a); import passes;"
+    assert run(hidden + use).split() == ["True", "False"]
+    assert run("import sys; import passes; sys.modules['numba'] = None;" + use).split() == ["True", "True"]
+
+
+def test_a_folder_that_cannot_be_written_costs_only_the_cache(tmp_path: Path) -> None:
+    (tmp_path / "cache").write_text("a file where the folder should be")
+    code = "import torch, passes; from model.formats.integer import Integer; print(Integer().quantize(torch.ones(2)))"
+    assert "tensor([1., 1.])" in run(code, XDG_CACHE_HOME=str(tmp_path / "cache"), NUMBA_CACHE_DIR="")

@@ -1,0 +1,39 @@
+"""Run with TRITON_INTERPRET=1: compares the Triton kernels with the definitions on small CPU tensors, prints what is
+wrong as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import torch
+
+from kernels.fake_quant import cuda
+from tests.contract.format_cases import FORMS, probes
+from tests.kernels.test_fake_quant import DTYPES, OTHERS, SPECIAL, bits, tame
+
+
+def main() -> None:
+    """Contract inputs thinned to 64 programs, and rows with special values."""
+    wrong, ran = [], set()
+    for fmt in [*FORMS, *(f for f in OTHERS if cuda.launch_of(f))]:
+        for dtype in DTYPES:
+            x = tame(dtype)
+            x[1, : len(SPECIAL)] = torch.tensor(SPECIAL, dtype=torch.float64).to(dtype)
+            probe = torch.from_numpy(probes(fmt, 400))
+            thin = probe[:: -(-probe.numel() // 16384)].to(dtype)
+            for case, value in (("rows", x), ("contract", thin)):
+                found = cuda.quantized(fmt, value, True)
+                if found is None:
+                    continue
+                ran.add(fmt.name)
+                got, gate = found
+                bad = int((bits(got) != bits(fmt.define(value))).sum())
+                if bad or not torch.equal(gate, fmt.inside(value)):
+                    wrong.append([str(fmt), str(dtype), case, bad])
+    sys.stdout.write("RESULT" + json.dumps({"ran": sorted(ran), "wrong": wrong}))
+
+
+if __name__ == "__main__":
+    main()

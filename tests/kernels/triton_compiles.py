@@ -1,0 +1,41 @@
+"""Compiles every Triton kernel for an H100-class GPU, which needs no GPU; prints how many there were."""
+
+from __future__ import annotations
+
+import sys
+
+import torch
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+
+from kernels.fake_quant import cuda
+from tests.contract.format_cases import FORMS
+from tests.kernels.test_fake_quant import DEFAULTS
+
+POINTERS = {torch.float32: "*fp32", torch.float16: "*fp16", torch.bfloat16: "*i16"}
+KINDS = {int: "i32", float: "fp32"}
+
+
+def main() -> None:
+    """One format a kernel, all dtypes, with a gate and without."""
+    done: set[str] = set()
+    target = GPUTarget("cuda", 90, 32)
+    for fmt in [*DEFAULTS, *FORMS]:
+        launch = cuda.launch_of(fmt)
+        if launch is None or launch[0].__name__ in done:
+            continue
+        kernel, constants = launch
+        kinds = [KINDS[type(c)] for c in constants] if constants else ["*fp32"]
+        for pointer in POINTERS.values():
+            for gated in (False, True):
+                types = [pointer, pointer, "*u8" if gated else pointer, "i32", "fp32", *kinds]
+                fixed = {"BLOCK": 16, "WIDTH": 16, "ROWS": 128, "GATED": gated}
+                signature = dict(zip(kernel.arg_names, [*types, *["constexpr"] * 4], strict=True))
+                triton.compile(ASTSource(kernel, signature, fixed), target=target)
+        done.add(kernel.__name__)
+    sys.stdout.write(f"RESULT{len(done)}")
+
+
+if __name__ == "__main__":
+    main()

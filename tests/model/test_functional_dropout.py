@@ -1,0 +1,208 @@
+"""Dropout inside functions: off in evaluation, bit for bit, and on in training with the model's own probability."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from model.build import build
+from model.graph import Graph
+from model.graph_json import graph_from_json, graph_to_json
+from model.ops import drop_rate
+from model.trace.trace import Traced, trace
+from model.weights import WeightStore
+from passes.analysis.count_dropout import count_dropout
+from passes.base import Context, NoOptions
+from passes.transform.remove_dropout import remove_dropout
+from tests.model.zoo import case, run, same
+
+STORE = WeightStore(Path("unwritten"))
+
+
+class Model(nn.Module):
+    """A Linear, then a function that is told the mode."""
+
+    def __init__(self, function: Callable[[Tensor, bool], Tensor]) -> None:
+        super().__init__()
+        self.layer = nn.Linear(8, 8)
+        self.function = function
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.function(self.layer(x), self.training)
+
+
+def traced(function: Callable[[Tensor, bool], Tensor]) -> tuple[Model, Traced]:
+    model = Model(function).eval()
+    return model, trace(model, {"x": torch.randn(2, 6, 8)}, STORE)
+
+
+def attention(x: Tensor, training: bool) -> Tensor:
+    return F.scaled_dot_product_attention(x, x, x, dropout_p=0.4 if training else 0.0)
+
+
+def eager(x: Tensor, training: bool) -> Tensor:
+    return F.dropout(torch.softmax(x, -1), 0.4, training) @ x.transpose(1, 2)
+
+
+def channels(x: Tensor, training: bool) -> Tensor:
+    return F.dropout1d(x, p=0.4, training=training)
+
+
+def alpha(x: Tensor, training: bool) -> Tensor:
+    return F.alpha_dropout(x, training=training, p=0.4)
+
+
+def native(x: Tensor, training: bool) -> Tensor:
+    return torch.dropout(x, 0.4, training)
+
+
+@pytest.mark.parametrize("function", [attention, eager, channels, alpha, native])
+def test_training_drops_as_the_model_does(function: Callable[[Tensor, bool], Tensor]) -> None:
+    """The same random numbers give the same results in training, and evaluation is exact."""
+    model, found = traced(function)
+    assert not found.problems
+    built = build(graph_from_json(graph_to_json(found.graph)), STORE)
+    for batch, length in ((2, 6), (3, 9)):
+        inputs = {"x": torch.randn(batch, length, 8)}
+        assert same(run(built, inputs), run(model, inputs))
+        torch.manual_seed(5)
+        want = run(model.train(), inputs)
+        torch.manual_seed(5)
+        got = run(built.train(), inputs)
+        torch.testing.assert_close(got[0], want[0])
+        assert not same(got, run(built.eval(), inputs))
+        model.eval()
+
+
+@pytest.mark.parametrize("function", [attention, eager, channels, alpha, native])
+def test_it_is_counted_and_removed(function: Callable[[Tensor, bool], Tensor]) -> None:
+    _, found = traced(function)
+    (node,) = [n for n in found.graph if drop_rate(n)]
+    assert drop_rate(node) == 0.4
+    report = count_dropout(found.graph, NoOptions(), Context(STORE))[1]
+    inside = node.op != "dropout"
+    assert report.summary == {"dropout_count": int(not inside), "in_functions": int(inside)}
+    assert report.rows[0]["p"] == 0.4
+    after, report = remove_dropout(found.graph, NoOptions(), Context(STORE))
+    assert report.rows[0]["node"] == node.id and not [n for n in after if drop_rate(n)]
+    inputs = {"x": torch.randn(2, 6, 8)}
+    assert same(run(build(after, STORE).train(), inputs), run(build(found.graph, STORE), inputs))
+
+
+def rates(graph: Graph, op: str) -> list[float | None]:
+    return [drop_rate(n) for n in graph if n.op == op and n.call == "call_function"]
+
+
+def test_models_of_hugging_face_and_torch() -> None:
+    assert rates(case("bert").graph, "scaled_dot_product_attention") == [0.1, 0.1]
+    assert rates(case("bert-eager").graph, "dropout") == [0.1, 0.1]
+    assert rates(case("gpt2").graph, "scaled_dot_product_attention") == [0.1, 0.1]
+    assert rates(case("attention").graph, "scaled_dot_product_attention") == [0.1]
+    for name in ("bert", "bert-eager", "gpt2", "attention"):
+        assert not case(name).traced.problems
+
+
+def test_a_recurrent_network_drops_between_its_layers() -> None:
+    class Deep(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.cell = nn.LSTM(8, 8, num_layers=2, dropout=0.4, batch_first=True)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.cell(x)[0]
+
+    model, inputs = Deep().eval(), {"x": torch.randn(2, 6, 8)}
+    found = trace(model, inputs, STORE)
+    assert [drop_rate(n) for n in found.graph if n.op == "lstm"] == [0.4]
+    built = build(found.graph, STORE)
+    torch.testing.assert_close(run(built, inputs)[0], run(model, inputs)[0])
+    torch.manual_seed(5)
+    want = run(model.train(), inputs)
+    torch.manual_seed(5)
+    torch.testing.assert_close(run(built.train(), inputs)[0], want[0])
+
+
+# -- what cannot be had is told
+
+
+def test_a_function_that_only_training_calls_is_told() -> None:
+    _, found = traced(lambda x, training: F.dropout(x, 0.4) if training else x)
+    (problem,) = found.problems
+    assert "drops values in training" in problem.message and problem.severity == "warning"
+
+
+def test_random_depth_is_told() -> None:
+    _, found = traced(lambda x, training: x * torch.bernoulli(torch.full((2, 1, 1), 0.5)) if training else x)
+    (problem,) = found.problems
+    assert "drops values in training" in problem.message
+
+
+def test_weights_of_attention_that_are_asked_for_are_told() -> None:
+    """nn.MultiheadAttention calls dropout only in training when its weights are wanted."""
+
+    class Asked(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = nn.MultiheadAttention(8, 2, dropout=0.1, batch_first=True)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.inner(x, x, x)[0]
+
+    found = trace(Asked().eval(), {"x": torch.randn(2, 6, 8)}, STORE)
+    (problem,) = found.problems
+    assert problem.node in found.graph.nodes and problem.message.startswith("inner drops values in training")
+
+
+def test_a_model_that_refuses_training_is_told() -> None:
+    def refuse(x: Tensor, training: bool) -> Tensor:
+        if training:
+            raise RuntimeError("for inference only")
+        return F.dropout(x, 0.4, training)
+
+    _, found = traced(refuse)
+    (problem,) = found.problems
+    assert problem.node == "dropout" and "for inference only" in problem.message
+
+
+def test_dropout_that_never_rests_is_told() -> None:
+    _, found = traced(lambda x, training: F.dropout(x, 0.4))
+    (problem,) = found.problems
+    assert problem.node == "dropout" and "in evaluation too" in problem.message
+    _, quiet = traced(lambda x, training: F.dropout(x, 0.0, training))
+    assert not quiet.problems
+
+
+def test_a_file_cannot_tell_and_says_so() -> None:
+    held = case("attention")
+    from model.trace.capture import capture
+
+    program = capture(held.original, held.example).program
+    found = trace(program.module(), held.example, STORE, program)
+    (problem,) = found.problems
+    assert problem.node == "scaled_dot_product_attention" and "exported for evaluation" in problem.message
+
+
+def test_values_decide_in_training() -> None:
+    """A model that looks at its values in training only is run with values; its buffers stay as they are."""
+
+    class Looking(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.norm = nn.BatchNorm1d(8)
+
+        def forward(self, x: Tensor) -> Tensor:
+            y = self.norm(x)
+            if self.training and float(y.sum()) > 1e9:
+                return x
+            return F.dropout(y, 0.4, self.training)
+
+    model = Looking().eval()
+    before = {k: v.clone() for k, v in model.state_dict().items()}
+    found = trace(model, {"x": torch.randn(4, 8)}, STORE)
+    assert rates(found.graph, "dropout") == [0.4] and not found.problems
+    assert all(torch.equal(v, before[k]) for k, v in model.state_dict().items())

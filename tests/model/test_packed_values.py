@@ -1,0 +1,150 @@
+"""Every format's values out of a packed file against those that a built module computes with, bit for bit."""
+
+from __future__ import annotations
+
+import zlib
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from model.formats.base import Format, make_format
+from model.formats.scaled import ScaledFormat
+from model.layers import Effective
+from model.meta import Weight
+from model.packed_values import pack, same_values, unpack
+from model.packing import Packed, Use, stored
+from model.registry import FORMATS
+from model.trace.tensors import to_numpy, to_torch
+from model.views import View
+from tests.contract.format_cases import VARIANTS
+
+_COARSE = ({"granularity": "tensor"}, {"granularity": "channel"})
+SCALED: dict[str, tuple[dict[str, Any], ...]] = {
+    "scaled_integer": (
+        *_COARSE,
+        {"width": 4, "granularity": "group", "group": 5},
+        {"width": 2, "granularity": "channel"},
+        {"width": 16, "granularity": "channel", "scale_dtype": "float16"},
+        {"width": 16, "granularity": "tensor", "scale_dtype": "bfloat16"},
+        {"width": 3, "granularity": "channel", "symmetric": False},
+        {"width": 8, "granularity": "group", "group": 7, "symmetric": False, "scale_dtype": "float16"},
+        {"width": 5, "granularity": "tensor", "symmetric": False, "scale_dtype": "bfloat16"},
+    ),
+    "binary": ({}, {"bipolar": False}),
+    "binary_scaled": _COARSE,
+    "binary_residual": tuple({"levels": n, **c} for n in (1, 2, 3) for c in _COARSE),
+    "ternary": (*_COARSE, {"threshold": 0.0}, {"threshold": 0.99}),
+}
+CASES = [make_format(name, values) for name in FORMATS for values in (VARIANTS | SCALED).get(name, ({},))]
+SHAPES: dict[str, tuple[tuple[int, ...], View | None]] = {
+    "matrix": ((6, 35), None),
+    "vector": ((13,), None),
+    "one": ((1, 1), None),
+    "batched": ((2, 3, 20), None),
+    "convolution": ((4, 3, 3, 3), View((0, 1, 2, 3), flat=True)),
+    "transposed": ((5, 4, 3), View((1, 0, 2), flat=True)),
+    "product": ((7, 18), View((1, 0))),
+}
+
+
+def values(shape: tuple[int, ...], dtype: str, seed: int) -> torch.Tensor:
+    """Weights as they are, rows of other magnitudes, zeros, one large outlier."""
+    torch.manual_seed(seed)
+    x = torch.randn(shape) * 0.3
+    x.reshape(-1)[:: max(x.numel() // 3, 2)] = 0
+    if x.ndim > 1:
+        x[-1] *= 2.0**-13
+        x[0].reshape(-1)[-1] *= 40
+    return x.to(getattr(torch, dtype))
+
+
+def masked(shape: tuple[int, ...], ratio: float, seed: int) -> np.ndarray | None:
+    if not ratio:
+        return None
+    return np.random.default_rng(seed).random(shape) >= ratio
+
+
+def part_of(fmt: Format | None, x: torch.Tensor, mask: np.ndarray | None, view: View | None, scale: Any) -> Packed:
+    weight = Weight("k", tuple(x.shape), str(x.dtype).removeprefix("torch."))
+    zeros = 0 if mask is None else int(mask.size - mask.sum())
+    view = view if fmt is not None and fmt.rowwise else None
+    use = Use(fmt, None if scale is None else "s", None if mask is None else "m", zeros, view)
+    (part,) = stored("w", weight, [use])
+    return part
+
+
+def check(fmt: Format, x: torch.Tensor, mask: np.ndarray | None, view: View | None, scale: Any = None) -> None:
+    """What comes back is what a module computes with; and what is opened computes with it too."""
+    part = part_of(fmt, x, mask, view, scale)
+    data = pack(part, to_numpy(x), mask, scale)
+    assert data.dtype == np.uint8 and data.size == part.size == -(-part.mask_bits // 8) + -(
+        -(part.code_bits + part.shared) // 8
+    )
+    found = unpack(part, data, str(x.dtype).removeprefix("torch."), scale)
+    kept, given = (None if a is None else torch.from_numpy(np.array(a)) for a in (mask, scale))
+    with torch.no_grad():
+        want = Effective(fmt, kept, part.use.view, given)(x)
+    got = to_torch(found.effective)
+    assert got.dtype == want.dtype and torch.equal(got, want)
+    if part.layout == "masked":
+        assert found.mask is not None and mask is not None and np.array_equal(found.mask, mask)
+    assert found.source.dtype == found.effective.dtype and found.source.array.dtype == found.effective.array.dtype
+    again = found.scale if isinstance(fmt, ScaledFormat) else None
+    assert same_values(part, found.source, mask, again, found.effective)
+
+
+@pytest.mark.parametrize("fmt", CASES, ids=str)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_values_come_back(fmt: Format, shape: str) -> None:
+    size, view = SHAPES[shape]
+    seed = zlib.crc32(f"{fmt}{shape}".encode())
+    for ratio in (0.0, 0.3, 0.9):
+        check(fmt, values(size, "float32", seed), masked(size, ratio, seed), view)
+
+
+@pytest.mark.parametrize("fmt", CASES, ids=str)
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_half_precision_comes_back(fmt: Format, dtype: str) -> None:
+    if dtype == "float16" and fmt.name == "integer" and getattr(fmt, "frac_width", 0) < -15:
+        pytest.skip("a step is more than float16 holds, so such a model computes with other values than the codes'")
+    seed = zlib.crc32(f"{fmt}{dtype}".encode())
+    for ratio in (0.0, 0.5):
+        check(fmt, values((6, 35), dtype, seed), masked((6, 35), ratio, seed), None)
+
+
+@pytest.mark.parametrize("fmt", [f for f in CASES if isinstance(f, ScaledFormat)], ids=str)
+@pytest.mark.parametrize("sign", [1, -1])
+def test_given_scales_come_back(fmt: ScaledFormat, sign: int) -> None:
+    """Learned ones too, which no rule ties to the values; those of signs may even be negative."""
+    x = values((6, 35), "float32", 5)
+    scale = fmt.scale_of(x) * 1.37
+    if sign < 0:
+        if fmt.name == "scaled_integer":
+            pytest.skip("a step is positive")
+        scale = scale.flip(0) * -1
+    check(fmt, x, masked(tuple(x.shape), 0.4, 1), None, scale.numpy())
+    assert part_of(fmt, x, None, None, scale).shared == 0
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "float64"])
+@pytest.mark.parametrize("ratio", [0.0, 0.01, 0.5])
+def test_floats_come_back(dtype: str, ratio: float) -> None:
+    x, mask = values((6, 35), dtype, 2), masked((6, 35), ratio, 3)
+    part = part_of(None, x, mask, None, None)
+    data = pack(part, to_numpy(x), mask, None)
+    assert data.size == part.size
+    got = to_torch(unpack(part, data, dtype).effective)
+    assert torch.equal(got, x if mask is None else x * torch.from_numpy(mask))
+
+
+def test_a_cut_or_foreign_tensor_is_refused() -> None:
+    x, mask = values((6, 35), "float32", 2), masked((6, 35), 0.5, 3)
+    part = part_of(make_format("integer", {}), x, mask, None, None)
+    data = pack(part, to_numpy(x), mask, None)
+    with pytest.raises(ValueError, match="another size"):
+        unpack(part, data[:-1], "float32")
+    data[0] ^= 1
+    with pytest.raises(ValueError, match="keeps another number"):
+        unpack(part, data, "float32")

@@ -1,0 +1,256 @@
+"""Shifts and scales from data: against trying everything, and against the definitions."""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from model.formats.base import Format, parse_format
+from model.formats.integer import Integer
+from model.formats.scaled import ScaledFormat
+from model.meta import Precision
+from passes.base import Context
+from passes.observed.difference import Comparison, compare
+from passes.observed.divergence import divergence, threshold
+from passes.observed.scales import activation_scale, one_scale, weight_scale
+from passes.observed.shifts import (
+    Method,
+    chosen_shift,
+    covering,
+    ends,
+    fitted_rules,
+    least_error,
+    shift_of,
+    shifted,
+)
+from passes.observed.stream import Observed
+from passes.transform.prune import PruneOptions, prune
+from passes.transform.quantize import QuantizeOptions, quantize
+from tests.model.zoo import case
+
+SHIFTED = (
+    "integer(width=8, frac_width=4)", "integer(width=4, frac_width=30)", "integer(width=16, frac_width=-9)",
+    "integer(width=8, frac_width=4, signed=false)", "minifloat_ieee(width=8)", "log(width=4)",
+    "minifloat_ieee(width=6, exponent_width=3, reserved=inf)", "minifloat_denorm(width=8)", "log(width=8)",
+)  # fmt: skip
+SCALED = (
+    "scaled_integer(width=4)", "scaled_integer(width=4, granularity=tensor)", "scaled_integer(granularity=group(16))",
+    "scaled_integer(width=4, granularity=tensor, symmetric=false)", "scaled_integer(width=3, symmetric=false)",
+    "scaled_integer(width=4, scale_dtype=bfloat16)",
+)  # fmt: skip
+METHODS: tuple[Method, ...] = ("minmax", "percentile", "mse", "entropy")
+X = (np.random.default_rng(0).standard_t(5, (256, 96)) * 0.03).astype(np.float32)
+
+
+def seen(x: np.ndarray) -> Observed:
+    found = Observed.begun(0)
+    for part in np.array_split(x, 3):
+        found.add(part)
+    return found
+
+
+def neighbours(fmt: Format) -> list[Format]:
+    """All that a wide search around a format finds."""
+    tried = (shifted(fmt, shift_of(fmt) + d) for d in range(-14, 15))
+    return [f for f in tried if f is not None]
+
+
+def error(fmt: Format, x: np.ndarray) -> float:
+    return float(np.square(fmt.rounded(x) - x, dtype=np.float64).sum())
+
+
+# -- shifts
+
+
+@pytest.mark.parametrize("text", SHIFTED)
+@pytest.mark.parametrize("size", [1e-6, 0.3, 1.0, 77.0])
+def test_covering_is_the_finest_that_holds_all(text: str, size: float) -> None:
+    fmt = parse_format(text)
+    low, high = (0.0, size) if ends(fmt)[0] == 0 else (-0.7 * size, size)
+    found = covering(fmt, low, high)
+    holds = [f for f in neighbours(found) if ends(f)[0] <= low and high <= ends(f)[1]]
+    assert ends(found)[0] <= low and high <= ends(found)[1]
+    assert shift_of(found) == max(map(shift_of, holds))
+
+
+@pytest.mark.parametrize("text", SHIFTED)
+def test_least_error_is_the_least_of_all(text: str) -> None:
+    fmt = parse_format(text)
+    x = np.abs(X) if ends(fmt)[0] == 0 else X
+    found = least_error(fmt, x.reshape(-1), float(x.min()), float(x.max()))
+    best = min(neighbours(found), key=lambda f: error(f, x))
+    assert error(found, x) == pytest.approx(error(best, x), rel=1e-6)
+
+
+def test_methods_by_hand() -> None:
+    """Uniform values to 1 and a single 60: covering all costs 6 binary places."""
+    x = np.append(np.linspace(-0.9, 0.9, 65535), 60).astype(np.float32).reshape(256, 256)
+    found = seen(x)
+    assert chosen_shift(Integer(8, 0), found, "minmax", 99.9) == Integer(8, 1)
+    assert chosen_shift(Integer(8, 0), found, "percentile", 99.9) == Integer(8, 7)
+    assert chosen_shift(Integer(8, 0), found, "percentile", 100.0) == Integer(8, 1)
+    assert chosen_shift(Integer(8, 0), found, "mse", 99.9) == least_error(Integer(8, 0), x.reshape(-1), -0.9, 60.0)
+
+
+@pytest.mark.parametrize("text", SHIFTED)
+def test_zeros_leave_a_format_as_it_is(text: str) -> None:
+    fmt = parse_format(text)
+    assert covering(fmt, 0.0, 0.0) == fmt
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("text", SHIFTED)
+def test_every_method_suits_every_format(text: str, method: Method) -> None:
+    fmt = parse_format(text)
+    found = chosen_shift(fmt, seen(X), method, 99.9)
+    assert replace(found, **{fmt.shift or "": getattr(fmt, fmt.shift or "")}) == fmt
+    assert error(found, X) <= error(fmt, X) * 1.001 or method != "mse"
+
+
+# -- divergence
+
+
+def test_divergence_by_hand() -> None:
+    counts = np.array([4, 2, 0, 2] + [0] * 124 + [8])
+    groups = np.array([0, 0, 1, 1] + [2] * 124)
+    # P = 4 2 10 of 16 (what lies beyond joins the last used bin), Q = 3 3 2 of 8.
+    p, q = np.array([4, 2, 10]) / 16, np.array([3, 3, 2]) / 8
+    assert divergence(counts, groups) == pytest.approx(float((p * np.log(p / q)).sum()))
+    assert divergence(counts, np.zeros(3, int)) == math.inf
+
+
+def test_entropy_clips_what_is_rare() -> None:
+    counts = np.zeros(2048, np.int64)
+    counts[:256] = (np.exp(-np.linspace(0, 4, 256)) * 10000).astype(int)
+    counts[-1] = 3
+    assert 0.06 <= threshold(counts, 127) <= 0.25
+    assert threshold(np.ones(2048, np.int64), 127) == 1.0, "too few values to tell"
+
+
+# -- scales
+
+
+@pytest.mark.parametrize("text", SCALED)
+def test_minmax_is_the_definitions_own(text: str) -> None:
+    fmt = parse_format(text)
+    assert isinstance(fmt, ScaledFormat)
+    x = torch.from_numpy(X)
+    assert torch.allclose(weight_scale(fmt, x, "minmax", 99.9), fmt.scale_of(x))
+    if one_scale(fmt):
+        assert torch.allclose(activation_scale(fmt, seen(X), "minmax", 99.9), fmt.scale_of(x))
+
+
+@pytest.mark.parametrize("text", SCALED)
+def test_mse_is_never_worse_than_minmax(text: str) -> None:
+    fmt = parse_format(text)
+    assert isinstance(fmt, ScaledFormat)
+    x = torch.from_numpy(X)
+
+    def noise(scale: torch.Tensor) -> torch.Tensor:
+        return (fmt.with_scale(x, scale) - x).double().square().sum(-1)
+
+    found, plain = weight_scale(fmt, x, "mse", 99.9), fmt.scale_of(x)
+    assert found.shape == fmt.scale_shape(tuple(x.shape)) and (noise(found).sum() <= noise(plain).sum())
+    assert noise(found).sum() < noise(plain).sum() or "width=8" in str(fmt)
+    if fmt.scale_shape((2, 4))[-1:] == (1,):
+        assert (noise(found) <= noise(plain) * (1 + 1e-6)).all(), "every row for itself"
+
+
+def test_percentile_of_rows_leaves_out_so_many() -> None:
+    fmt = parse_format("scaled_integer(width=8)")
+    assert isinstance(fmt, ScaledFormat)
+    x = torch.arange(1.0, 1001.0).repeat(3, 1) * torch.tensor([[1.0], [-1.0], [5.0]])
+    scale = weight_scale(fmt, x, "percentile", 99.0)
+    # 1 % of 1000: 5 at either end.
+    assert torch.allclose(scale[:, 0] * 127, torch.tensor([995.0, 995.0, 4975.0]))
+    inside = fmt.inside_with(x, scale).float().mean(-1)
+    assert ((inside >= 0.99) & (inside < 1)).all()
+
+
+@pytest.mark.parametrize("text", ["ternary", "binary_scaled", "binary_residual", "ternary(granularity=tensor)"])
+@pytest.mark.parametrize("method", METHODS)
+def test_scales_that_are_no_range_are_the_definitions(text: str, method: Method) -> None:
+    fmt = parse_format(text)
+    assert isinstance(fmt, ScaledFormat)
+    x = torch.from_numpy(X)
+    assert torch.equal(weight_scale(fmt, x, method, 99.9), fmt.scale_of(x))
+
+
+# -- errors
+
+
+def test_a_difference_does_not_hang_on_the_cut() -> None:
+    x = torch.from_numpy(X).clone()
+    x[0, 0] = -3.4e38
+    y, inside = Integer(6, 5).define(x), Integer(6, 5).inside(x)
+    parts = Comparison()
+    for a, b, c in zip(x.split(50), y.split(50), inside.split(50), strict=True):
+        parts.add(a, b, c)
+    a, b = x.double().view(-1)[1:], y.double().view(-1)[1:]
+    found = parts.difference()
+    assert found.sqnr_db == pytest.approx(10 * math.log10(float(a.square().sum() / (a - b).square().sum())))
+    assert found.cosine == pytest.approx(float(torch.nn.functional.cosine_similarity(a, b, 0)))
+    assert found.max_error == float((a - b).abs().max())
+    assert found.mean_error == pytest.approx(float((a - b).abs().mean()))
+    assert found.underflow == pytest.approx(float(((b == 0) & (a != 0)).double().mean()))
+    assert found.saturated == pytest.approx(float((~inside.view(-1)[1:]).double().mean()))
+    nothing = compare(Integer(8, 4), torch.zeros(4))
+    assert nothing.sqnr_db is None and nothing.cosine is None and nothing.zeros == 1 and nothing.underflow == 0
+
+
+# -- from the weights alone
+
+
+def test_fitted_rules_give_the_shift_of_least_error(tmp_path: Path) -> None:
+    graph, store = case("mlp").graph, case("mlp").store
+    node = next(n for n in graph if n.op == "linear")
+    chosen = {"weight": Precision(Integer(8, 0)), "bias": Precision(parse_format("scaled_integer")),
+              "data_in": Precision(Integer(8, 4))}  # fmt: skip
+    graph = graph.replace(replace(node, precision=chosen))
+    graph, _ = prune(graph, PruneOptions(0.3), Context(store))
+    (rule,) = fitted_rules(graph, [node.id], store)
+    assert list(rule.formats) == ["weight"], "a bias with a scale and an activation are left alone"
+    after, _ = quantize(graph, QuantizeOptions((rule,)), Context(store))
+    fmt = after[node.id].precision["weight"].format
+    x = store.get(graph.weights[node.weights["weight"]].key or "").array
+    mask = np.unpackbits(store.get(after[node.id].sparsity["weight"].mask or "").array, count=x.size)
+    x = x * mask.reshape(x.shape)
+    assert error(fmt, x) == min(error(f, x) for f in neighbours(fmt))
+    assert fitted_rules(after, [node.id], store) == (), "what is best already needs no rule"
+
+
+def test_a_large_weight_is_fitted_at_once_and_without_torch(root: Path) -> None:
+    code = (
+        "import sys, time, numpy as np\n"
+        "from pathlib import Path\n"
+        "from model.formats.integer import Integer\n"
+        "from model.graph import Graph, Node, Ref\n"
+        "from model.meta import Precision, TensorMeta, Weight\n"
+        "from model.weights import Tensor, WeightStore\n"
+        "from passes.observed.shifts import fitted_rules\n"
+        "store = WeightStore(Path('.'))\n"
+        "x = np.random.default_rng(0).standard_normal((3072, 768), dtype=np.float32) * np.float32(0.02)\n"
+        "w = Weight(store.hold(Tensor(x, 'float32')), x.shape, 'float32')\n"
+        "n = Node('l', 'linear', 'call_module', 'l', weights={'weight': 'w'}, ports={'weight': TensorMeta(x.shape, "
+        "'float32')}, precision={'weight': Precision(Integer(8, 4))})\n"
+        "g = Graph({'l': n}, weights={'w': w})\n"
+        "times = []\n"
+        "for _ in range(5):\n"
+        "    start = time.process_time(); rules = fitted_rules(g, ['l'], store)\n"
+        "    times.append(time.process_time() - start)\n"
+        "assert rules[0].formats['weight'] == Integer(8, 10), rules\n"
+        "assert 'torch' not in sys.modules\n"
+        "print(min(times))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=root, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert float(done.stdout) < 0.05
