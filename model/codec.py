@@ -121,8 +121,8 @@ def in_range(field: dataclasses.Field[Any], value: Any, path: str) -> None:
 
 
 def _decode_union(inner: tuple[Any, ...], data: Json, path: str) -> Any:
-    if data is None and type(None) in inner:
-        return None
+    if type(None) in inner and (data is None or (data == "float" and Format in inner)):
+        return None  # TOML has no null: there "float" takes a format away
     kinds = [k for k in inner if k is not type(None)]
     for i, kind in enumerate(kinds):
         try:

@@ -60,5 +60,7 @@ def _value(value: Any, path: str) -> str:
             return f"{{ {inner} }}" if inner else "{}"
         case list() | tuple():
             return "[" + ", ".join(_value(v, path) for v in cast("list[Any]", value)) + "]"
+        case None if ".formats." in path:
+            return '"float"'
         case _:
             raise ExportError(f"{path} is empty, and TOML has no word for that.", "Export to a .json file.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from dataclasses import replace
 
 import pytest
@@ -9,14 +10,15 @@ import torch
 
 from model.build import build
 from model.check import check
-from model.errors import OptionsError, PassError
+from model.errors import FormatError, OptionsError, PassError
 from model.formats.base import Format
 from model.formats.integer import Integer
 from model.graph import Graph
 from model.graph_json import graph_from_json, graph_to_json
 from model.meta import Precision
 from passes.base import Context, Report
-from passes.config import decode_options
+from passes.config import decode_options, load_recipe, recipe_to_dict
+from passes.export.recipe import to_toml
 from passes.select import Select
 from passes.transform.quantize import QuantizeOptions, Rule, quantize
 from tests.model.zoo import case
@@ -173,3 +175,15 @@ def test_the_gradient_is_part_of_the_choice() -> None:
         model(x).sum().backward()
         grads.append(model.get_parameter("first.weight").grad)
     assert grads[0] is not None and grads[0].abs().sum() > 0 and not grads[1].abs().sum()
+
+
+def test_float_takes_a_format_away_in_toml_too() -> None:
+    rules = [{"select": {"by": "type", "values": ["linear"]}, "formats": {"weight": "float", "bias": None}}]
+    recipe = load_recipe({"steps": [{"pass": "quantize", "options": {"rules": rules}}]})
+    assert recipe.steps[0].options.rules[0].formats == {"weight": None, "bias": None}
+    again = load_recipe(tomllib.loads(to_toml(recipe_to_dict(recipe))))
+    assert again == recipe
+    with pytest.raises(FormatError, match="floaty"):
+        load_recipe(
+            {"steps": [{"pass": "quantize", "options": {"rules": [rules[0] | {"formats": {"weight": "floaty"}}]}}]}
+        )
