@@ -184,8 +184,8 @@ def test_toml_escapes() -> None:
     odd: dict[str, Any] = {"a": 'quo"te\n\\', "b c": [1, -2.5, True, {"x": float("inf")}], "d": {}}
     assert tomllib.loads(to_toml({"steps": [odd]})) == {"steps": [odd]}
     assert tomllib.loads(to_toml({"steps": []})) == {"steps": []}
-    with pytest.raises(ExportError, match=r"options\.formats\.weight is empty"):
-        to_toml({"steps": [{"options": {"formats": {"weight": None}}}]})
+    with pytest.raises(ExportError, match=r"options\.folder is empty"):
+        to_toml({"steps": [{"options": {"folder": None}}]})
 
 
 @pytest.mark.slow
