@@ -14,6 +14,7 @@ from model.symbols import evaluate
 
 Dim = int | str
 TensorKey = str
+FLOWING = ("top_k", "threshold")  # patterns of a Sparsity of activations
 
 BITS: dict[str, int] = {
     "float64": 64, "int64": 64, "complex64": 64, "complex128": 128, "float32": 32, "int32": 32, "uint32": 32,
@@ -44,6 +45,7 @@ class Weight:
 
     Two nodes that share a weight name the same `Weight`, so ties survive training.
     `key` is None for a model that was captured without weights (meta device).
+    `rests`: it does not train as long as the graph has adapters; when the last is gone, it trains again.
     """
 
     key: TensorKey | None
@@ -51,6 +53,7 @@ class Weight:
     dtype: str
     role: Literal["parameter", "buffer", "constant"] = "parameter"
     trainable: bool = True
+    rests: bool = False
 
     @property
     def elements(self) -> int:
@@ -86,7 +89,9 @@ class Sparsity:
     """The pruning chosen for a port: how, how much, and the mask that came of it.
 
     `mask` is the key of a uint8 tensor that holds one bit an element (numpy.packbits order), 1 = kept.
-    `zeros` is the exact number of elements that the mask removes.
+    `zeros` is the exact number of elements that the mask removes. `pattern`: "element", "n:m" or "block", of `size`
+    (n, m) or (rows, columns). Activations have no mask but a rule for each tensor that comes, the patterns "top_k"
+    (the share of each sample) and "threshold" (all magnitudes up to `threshold`).
     """
 
     method: str
@@ -94,3 +99,43 @@ class Sparsity:
     scope: str
     mask: TensorKey | None
     zeros: int
+    pattern: str = "element"
+    size: tuple[int, int] = (1, 1)
+    threshold: float | None = None
+
+    @property
+    def flows(self) -> bool:
+        """Whether it prunes what flows, by a rule, and not a stored tensor, by a mask."""
+        return self.pattern in FLOWING
+
+    @property
+    def label(self) -> str:
+        """The pattern in words: "2:4", "4×4 blocks"."""
+        first, second = self.size
+        return {"n:m": f"{first}:{second}", "block": f"{first}×{second} blocks"}.get(self.pattern, self.pattern)
+
+
+@dataclass(frozen=True, slots=True)
+class Adapter:
+    """A low-rank correction beside a weight (LoRA): the layer gives W·x + s·B·A·dropout(x).
+
+    `a` [rank, inputs] and `b` [outputs, rank] name weights of the graph (embeddings and convolutions: model/adapters.py).
+    s is alpha/rank or, `rooted`, alpha/√rank; `dropout` acts in training.
+    """
+
+    rank: int
+    alpha: float
+    dropout: float
+    a: str
+    b: str
+    rooted: bool = False
+
+    @property
+    def scaling(self) -> float:
+        """s."""
+        return self.alpha / (math.sqrt(self.rank) if self.rooted else self.rank)
+
+    @property
+    def label(self) -> str:
+        """Short text for badges."""
+        return f"LoRA r{self.rank}"
