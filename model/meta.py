@@ -91,7 +91,7 @@ class Sparsity:
     `mask` is the key of a uint8 tensor that holds one bit an element (numpy.packbits order), 1 = kept.
     `zeros` is the exact number of elements that the mask removes. `pattern`: "element", "n:m" or "block", of `size`
     (n, m) or (rows, columns). Activations have no mask but a rule for each tensor that comes, the patterns "top_k"
-    (the share of each sample) and "threshold" (all magnitudes up to `threshold`).
+    (the share of each sample) and "threshold" (all magnitudes up to `threshold`); `seed`: of random places.
     """
 
     method: str
@@ -102,6 +102,7 @@ class Sparsity:
     pattern: str = "element"
     size: tuple[int, int] = (1, 1)
     threshold: float | None = None
+    seed: int = 0
 
     @property
     def flows(self) -> bool:
