@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from app.session import Session
 
 EMPTY = "No report yet. Choose one above: each runs in the background and appears here as a table."
-HIDDEN = ("evaluate",)  # its result is the score
+HIDDEN = ("evaluate", "finetune_estimate")  # shown as the score; beside the training
 LOWEST_FIRST = {"quantization": "sqnr_db", "calibrate": "sqnr_db"}  # what is worst stands first
 
 

@@ -3,54 +3,66 @@
 from __future__ import annotations
 
 import logging
-import math
 import tempfile
 from collections.abc import Generator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
-from transformers import Trainer, TrainingArguments
+from transformers import Trainer, TrainerCallback, TrainingArguments
 from transformers.trainer_callback import PrinterCallback
 
 from model.build import parameters_of
 from model.errors import DataError
 from passes.analysis.evaluate import fit_error
 from passes.base import Context
-from passes.training.objective import Objective
-from passes.training.samples import Samples, as_they_are
+from passes.training.options import FinetuneOptions
+from passes.training.prepare import Prepared, epoch_steps
+from passes.training.samples import as_they_are
 from passes.training.watch import Watch
-
-if TYPE_CHECKING:
-    from passes.transform.finetune import FinetuneOptions
 
 OPTIMISERS = {"adamw": "adamw_torch_fused", "sgd": "sgd", "adafactor": "adafactor"}
 SCHEDULES = {"linear": "linear", "cosine": "cosine", "constant": "constant_with_warmup"}
 
 
-def train(objective: Objective, train_on: Samples, check_on: Samples | None, options: FinetuneOptions,
-          context: Context) -> Watch:  # fmt: skip
-    """Train `objective.inner` in place; on return it is in eval mode on the CPU, with the weights to be kept.
+def train(ready: Prepared, options: FinetuneOptions, context: Context) -> Watch:
+    """Train the built module in place; on return it is in eval mode on the CPU, with the weights to be kept.
 
     Equal seeds (`context.seed`) give equal weights. Raises DataError, PassError, and Cancelled through `progress`.
     """
-    _try(objective, train_on)
-    every = (options.evaluate_every or _steps_of_an_epoch(train_on, options)) if check_on else 0
+    objective, checks = ready.objective, ready.check_on
+    try_out(ready)
+    every = (options.evaluate_every or epoch_steps(len(ready.train_on), options)) if checks else 0
     watch = Watch(objective.inner, context, every, options.keep, options.patience)
-    with _quiet(), _no_denormals(), tempfile.TemporaryDirectory() as folder, torch.random.fork_rng(_devices()):
-        trainer = _Trainer(
-            objective, _arguments(options, context.seed, folder), data_collator=as_they_are, train_dataset=train_on,
-            eval_dataset=check_on, compute_metrics=_accuracy, callbacks=[watch],
-        )  # fmt: skip
-        trainer.remove_callback(PrinterCallback)
-        if check_on:
+    with running() as folder:
+        trainer = trainer_of(ready, options, context.seed, folder, [watch])
+        if checks:
             trainer.evaluate()
         trainer.train()
     objective.cpu().eval()
     _restore(objective.inner, watch)
     return watch
+
+
+@contextmanager
+def running() -> Generator[str]:
+    """What a run needs around it: quiet libraries, no denormals, chance of its own, a folder for the Trainer."""
+    with _quiet(), _no_denormals(), tempfile.TemporaryDirectory() as folder, torch.random.fork_rng(_devices()):
+        yield folder
+
+
+def trainer_of(
+    ready: Prepared, options: FinetuneOptions, seed: int, folder: str, callbacks: list[TrainerCallback]
+) -> Trainer:
+    """transformers' Trainer over the objective and its data."""
+    trainer = _Trainer(
+        ready.objective, _arguments(options, seed, folder), data_collator=as_they_are, train_dataset=ready.train_on,
+        eval_dataset=ready.check_on, compute_metrics=_accuracy, callbacks=callbacks,
+    )  # fmt: skip
+    trainer.remove_callback(PrinterCallback)
+    return trainer
 
 
 class _Trainer(Trainer):
@@ -78,12 +90,9 @@ def _arguments(options: FinetuneOptions, seed: int, folder: str) -> TrainingArgu
     )  # fmt: skip
 
 
-def _steps_of_an_epoch(samples: Samples, options: FinetuneOptions) -> int:
-    return math.ceil(math.ceil(len(samples) / options.batch_size) / options.accumulation)
-
-
-def _try(objective: Objective, samples: Samples) -> None:
+def try_out(ready: Prepared) -> None:
     """One small batch before anything else, so that data that does not fit is told as such."""
+    objective, samples = ready.objective, ready.train_on
     batch = samples.__getitems__(list(range(min(2, len(samples)))))
     batch["labels"] = torch.zeros_like(batch["labels"])  # a class that every model has
     with fit_error(batch), torch.no_grad():

@@ -1,0 +1,23 @@
+"""How long a fine-tuning would take here, and what of the model it would train."""
+
+from __future__ import annotations
+
+from model.graph import Graph
+from passes.base import Context, Report, analysis
+from passes.training.options import FinetuneOptions
+
+
+@analysis("finetune_estimate", "Time of a fine-tuning", FinetuneOptions)
+def finetune_estimate(graph: Graph, options: FinetuneOptions, context: Context) -> tuple[Graph, Report]:
+    """Time a few real steps and batches of the validation on the data, and add them up; the graph stays as it is."""
+    from passes.training.estimate import estimate
+    from passes.training.prepare import prepare
+
+    context.progress(0, 0, "loading the data")
+    ready = prepare(graph, options, context)
+    chosen = {
+        "formats": sum(len(n.precision) for n in graph),
+        "masks": sum(s.mask is not None for n in graph for s in n.sparsity.values()),
+    }
+    figures = {"samples": len(ready.train_on), **ready.counts(), **chosen}
+    return graph, Report("finetune_estimate", (), {**estimate(ready, options, context), **figures})

@@ -1,0 +1,91 @@
+"""How long a training will take: a few steps of the real thing, timed, and what they come to over all of it."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from typing import Any
+
+import torch
+from torch.utils.data import Subset
+from transformers import TrainerCallback
+
+from passes.base import Context
+from passes.training.options import FinetuneOptions
+from passes.training.prepare import Prepared, all_steps, epoch_steps
+from passes.training.run import running, trainer_of, try_out
+
+WARM, TIMED = 2, 8  # optimiser steps
+LONGEST = 3.0  # seconds that the timed steps, and the timed batches of the validation, may take
+BATCHES = 6  # of the validation, at most
+
+
+def estimate(ready: Prepared, options: FinetuneOptions, context: Context) -> dict[str, Any]:
+    """Seconds a step, the steps, and the seconds of the training and its validations; the module is spoilt by it."""
+    try_out(ready)
+    steps = all_steps(len(ready.train_on), options)
+    watch = _Stopwatch(context, min(steps, WARM + TIMED))
+    with running() as folder:
+        trainer = trainer_of(ready, options, context.seed, folder, [watch])
+        trainer.train()
+        checks = _validation(ready, trainer, watch) if ready.check_on else 0.0
+    every = options.evaluate_every or epoch_steps(len(ready.train_on), options)
+    times = 1 + -(-steps // every) if ready.check_on else 0
+    whole = steps * watch.step + times * checks
+    return {"seconds": round(whole, 2), "steps": steps, "seconds_per_step": round(watch.step, 5),
+            "validations": times, "seconds_per_validation": round(checks, 3)}  # fmt: skip
+
+
+def _validation(ready: Prepared, trainer: Any, watch: _Stopwatch) -> float:
+    """Seconds of one validation, from its first batches."""
+    data, size = ready.check_on, trainer.args.eval_batch_size
+    assert data is not None
+    few = min(len(data), size * BATCHES)
+    watch.begin()
+    start = time.perf_counter()
+    trainer.evaluate(Subset(data, range(few)))
+    return (time.perf_counter() - start) * len(data) / few
+
+
+class _Stopwatch(TrainerCallback):
+    """Times optimiser steps and ends the trial; the first ones warm up and do not count."""
+
+    def __init__(self, context: Context, steps: int) -> None:
+        self.context, self.steps = context, steps
+        self.times: list[float] = []
+        self.begun = self.last = time.perf_counter()
+
+    @property
+    def step(self) -> float:
+        """Seconds of one step: the median, without those that warmed up where there are others."""
+        return statistics.median(self.times[WARM:] or self.times)
+
+    def begin(self) -> None:
+        """Time runs from now."""
+        self.begun = self.last = time.perf_counter()
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """The Trainer's own preparations do not count."""
+        self.begin()
+
+    def on_substep_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Where a cancelled job stops."""
+        self._progress()
+
+    def on_prediction_step(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Where a cancelled job stops."""
+        self._progress()
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Time a step, and stop once there are enough."""
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()
+        now = time.perf_counter()
+        self.times.append(now - self.last)
+        self.last = now
+        self._progress()
+        late = now - self.begun > LONGEST and len(self.times) > 1
+        control.should_training_stop = late or len(self.times) >= self.steps
+
+    def _progress(self) -> None:
+        self.context.progress(len(self.times), self.steps, "timing a few steps")

@@ -1,0 +1,64 @@
+"""What a fine-tuning is told: on what, how long, how fast. No torch: forms, recipes and the window read it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from model.errors import OptionsError
+from passes.select import Select
+
+
+@dataclass(frozen=True, slots=True)
+class FinetuneOptions:
+    """On what, how long, how fast; the seed of the step decides the order of samples and the dropout."""
+
+    data: str = field(default="", metadata={"help": "demo:NAME, hub:NAME, a file or a folder", "edit": "data"})
+    train_split: str = field(
+        default="", metadata={"help": "samples to train on; default: train", "edit": "split", "empty": "train"}
+    )
+    train_limit: int = field(default=0, metadata={"min": 0, "help": "at most so many of them; 0 = all"})
+    validate: bool = field(default=True, metadata={"help": "measure on other samples at the start and on the way"})
+    validation_split: str = field(
+        default="", metadata={"help": "those samples; default: validation", "edit": "split", "empty": "validation"}
+    )
+    validation_limit: int = field(default=0, metadata={"min": 0, "help": "at most so many of them; 0 = all"})
+    epochs: float = field(default=1.0, metadata={"min": 0.01, "max": 1000.0, "help": "passes over the samples"})
+    max_steps: int = field(default=0, metadata={"min": 0, "help": "optimiser steps instead of epochs; 0 = by epochs"})
+    batch_size: int = field(default=32, metadata={"min": 1, "max": 4096, "help": "samples a forward pass"})
+    accumulation: int = field(default=1, metadata={"min": 1, "max": 1024, "help": "batches an optimiser step"})
+    learning_rate: float = field(default=1e-4, metadata={"min": 1e-8, "max": 10.0, "help": "its highest value"})
+    schedule: Literal["linear", "cosine", "constant"] = field(
+        default="linear", metadata={"help": "how the learning rate falls to 0, or stays"}
+    )
+    warm_up: float = field(
+        default=0.0, metadata={"min": 0.0, "max": 0.9, "help": "share of the steps in which it rises"}
+    )
+    optimiser: Literal["adamw", "sgd", "adafactor"] = field(
+        default="adamw", metadata={"help": "AdamW, stochastic gradient descent, or Adafactor, which takes less memory"}
+    )
+    momentum: float = field(default=0.9, metadata={"min": 0.0, "max": 0.999, "help": "of SGD"})
+    weight_decay: float = field(default=0.0, metadata={"min": 0.0, "max": 1.0, "help": "not on biases, norms, scales"})
+    clip: float = field(default=1.0, metadata={"min": 0.0, "help": "highest norm of the gradient; 0 = any"})
+    precision: Literal["float32", "bfloat16"] = field(
+        default="float32", metadata={"help": "arithmetic of the training; weights stay as they are stored"}
+    )
+    freeze: tuple[Select, ...] = field(default=(), metadata={"help": "nodes whose weights stay"})
+    evaluate_every: int = field(default=0, metadata={"min": 0, "help": "optimiser steps; 0 = once an epoch"})
+    keep: Literal["accuracy", "loss", "last"] = field(
+        default="accuracy", metadata={"help": "the weights of the best validation, the start's among them, or the last"}
+    )
+    patience: int = field(default=0, metadata={"min": 0, "help": "stop after so many evaluations no better; 0 = never"})
+    text: str = field(default="", metadata={"help": "name of the text column", "edit": "text"})
+    label: str = field(default="", metadata={"help": "name of the label column", "edit": "label"})
+    tokenizer: str = field(default="", metadata={"help": "folder of the tokenizer, where the source has none"})
+    max_length: int = field(default=128, metadata={"min": 2, "help": "longest text in tokens"})
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "learning_rate"):
+            if not getattr(self, name) > 0:
+                raise OptionsError(f"{name} is {getattr(self, name)}.", f"{name} must be above 0.")
+        if self.batch_size < 1 or self.accumulation < 1:
+            raise OptionsError("batch_size and accumulation must be whole numbers from 1.", "Write 1 or more.")
+        if not 0 <= self.warm_up < 1:
+            raise OptionsError(f"warm_up is {self.warm_up}.", "It is a share of the steps: at least 0, below 1.")

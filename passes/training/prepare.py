@@ -1,0 +1,87 @@
+"""Everything that a training and the estimate of its time need: the built module, its data, what of it trains."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from torch import Tensor, nn
+
+from model.build import build, parameters_of
+from model.errors import PassError
+from model.graph import Graph
+from passes.analysis.evaluate import EvaluateOptions, load_split
+from passes.base import Context
+from passes.select import Select, matches
+from passes.training.objective import Objective
+from passes.training.options import FinetuneOptions
+from passes.training.samples import Samples
+
+if TYPE_CHECKING:
+    from model.data.base import Split
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A built graph and its data, ready to train."""
+
+    graph: Graph
+    objective: Objective
+    train_on: Samples
+    check_on: Samples | None
+
+    def counts(self) -> dict[str, int]:
+        """How many parameters train and how many there are, a shared one counted once."""
+        found = {id(t): t for t in parameters_of(self.objective.inner).values() if isinstance(t, nn.Parameter)}
+        trained = sum(t.numel() for t in found.values() if t.requires_grad)
+        return {"trainable_parameters": trained, "parameters": sum(t.numel() for t in found.values())}
+
+
+def prepare(graph: Graph, options: FinetuneOptions, context: Context) -> Prepared:
+    """Load the data, build the graph, freeze what stays; raises DataError, GraphError and PassError."""
+    split = _split(options, options.train_split or "train", options.train_limit, context)
+    other = options.validation_split or "validation"
+    checks = _split(options, other, options.validation_limit, context) if options.validate else None
+    module = build(graph, context.store, context.callables)
+    _freeze(parameters_of(module), _frozen(graph, options.freeze))
+    return Prepared(
+        graph, Objective(module, graph), Samples(split, graph), Samples(checks, graph) if checks else None
+    )  # fmt: skip
+
+
+def epoch_steps(samples: int, options: FinetuneOptions) -> int:
+    """Optimiser steps of one pass over so many samples."""
+    return math.ceil(math.ceil(samples / options.batch_size) / options.accumulation)
+
+
+def all_steps(samples: int, options: FinetuneOptions) -> int:
+    """Optimiser steps of the whole training."""
+    return options.max_steps or math.ceil(options.epochs * epoch_steps(samples, options))
+
+
+def _split(options: FinetuneOptions, name: str, limit: int, context: Context) -> Split:
+    shared = ("data", "text", "label", "tokenizer", "max_length")
+    wish = EvaluateOptions(split=name, limit=limit, **{n: getattr(options, n) for n in shared})
+    return load_split(wish, context)
+
+
+def _frozen(graph: Graph, selects: Iterable[Select]) -> set[str]:
+    """Names of the weights of the selected nodes, the scales of their formats too; raises PassError."""
+    names: set[str] = set()
+    for select in selects:
+        nodes = [n for n in graph if matches(n, select)]
+        if not nodes:
+            raise PassError(f"The selection to freeze ({select.describe()}) matches no node.", "Change it.")
+        for node in nodes:
+            names.update(node.weights.values(), (p.scale for p in node.precision.values() if p.scale))
+    return names
+
+
+def _freeze(tensors: dict[str, Tensor], frozen: set[str]) -> None:
+    """Freeze the named tensors; raises PassError where nothing is left to train."""
+    for name in frozen & tensors.keys():
+        tensors[name].requires_grad_(False)
+    if not any(t.requires_grad for t in tensors.values()):
+        raise PassError("No weight is left to train.", "Freeze fewer nodes.")
