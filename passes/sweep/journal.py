@@ -1,0 +1,116 @@
+"""Sweeps on disk: a head line and one JSON line a point, so that what is cut off is only what was not finished."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from model.codec import decode, encode
+from model.errors import EspalierError, OptionsError
+from model.project import recipe_from_json, recipe_to_json
+from passes.analysis.evaluate import EvaluateOptions
+from passes.sweep.outcome import Outcome
+from passes.sweep.sweep import Axis, Sweep, Variant
+
+VERSION = 1
+FOLDER = "sweeps/"
+_DAMAGE = (ValueError, LookupError, TypeError, AttributeError)
+
+
+@dataclass(frozen=True, slots=True)
+class Journal:
+    """A sweep and what is known of its points."""
+
+    sweep: Sweep
+    outcomes: tuple[Outcome, ...] = ()
+
+
+def sweep_to_json(sweep: Sweep) -> dict[str, Any]:
+    """Plain JSON of a sweep."""
+    return {
+        "version": VERSION, "title": sweep.title, "recipe": recipe_to_json(sweep.recipe),
+        "axis": encode(sweep.axis), "along": encode(sweep.along), "variants": encode(sweep.variants),
+        "seeds": list(sweep.seeds), "score": encode(sweep.score),
+    }  # fmt: skip
+
+
+def sweep_from_json(data: dict[str, Any]) -> Sweep:
+    """A sweep from plain JSON; raises OptionsError."""
+    if data.get("version") != VERSION:
+        raise OptionsError(f"The sweep is of version {data.get('version')}.", "Open it with a newer Espalier.")
+    return Sweep(
+        recipe_from_json(data["recipe"]),
+        decode(Axis | None, data.get("axis"), "axis"),
+        decode(tuple[Axis, ...], data.get("along", []), "along"),
+        decode(tuple[Variant, ...], data["variants"], "variants"),
+        decode(tuple[int, ...], data["seeds"], "seeds"),
+        decode(EvaluateOptions, data["score"], "score"),
+        decode(str, data.get("title", ""), "title"),
+    )
+
+
+def head_line(sweep: Sweep) -> str:
+    """The first line."""
+    return json.dumps({"sweep": sweep_to_json(sweep)}, separators=(",", ":"), ensure_ascii=False)
+
+
+def line(outcome: Outcome) -> str:
+    """The line of a point."""
+    return json.dumps(encode(outcome), separators=(",", ":"), ensure_ascii=False)
+
+
+def dump(journal: Journal) -> bytes:
+    """A whole journal."""
+    return "\n".join([head_line(journal.sweep), *map(line, journal.outcomes), ""]).encode()
+
+
+def load(text: str) -> Journal:
+    """A journal; a last line that is cut off is left out. Raises OptionsError where the head cannot be read."""
+    head, *rest = text.split("\n")
+    try:
+        sweep = sweep_from_json(json.loads(head)["sweep"])
+    except EspalierError:
+        raise
+    except _DAMAGE as error:
+        raise OptionsError("The record of a sweep cannot be read.", "It is left as it is.") from error
+    found: dict[tuple[int, int, int], Outcome] = {}
+    for outcome in _outcomes(rest):
+        found[outcome.place] = outcome
+    return Journal(sweep, tuple(found.values()))
+
+
+def _outcomes(lines: Iterable[str]) -> Iterable[Outcome]:
+    for text in filter(str.strip, lines):
+        try:
+            yield decode(Outcome, json.loads(text), "point")
+        except (*_DAMAGE, EspalierError):
+            continue  # cut off while it was written: the point runs again
+
+
+def read(path: Path) -> Journal | None:
+    """The journal in a file; None where there is none, or none that can be read."""
+    try:
+        return load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, EspalierError):
+        return None
+
+
+def journals(extras: dict[str, bytes]) -> dict[str, Journal]:
+    """The sweeps among a project's further members, by member; what cannot be read stays where it is."""
+    found: dict[str, Journal] = {}
+    for name, data in sorted(extras.items()):
+        if name.startswith(FOLDER):
+            try:
+                found[name] = load(data.decode())
+            except (UnicodeDecodeError, EspalierError):
+                continue
+    return found
+
+
+def member(extras: Iterable[str]) -> str:
+    """A name for a further sweep that no member has yet."""
+    taken = set(extras)
+    return next(n for i in range(1, len(taken) + 2) if (n := f"{FOLDER}{i:03d}.jsonl") not in taken)

@@ -1,0 +1,147 @@
+"""Run a sweep point by point; what points share runs once, and what is known already does not run again."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import xxhash
+
+from model.codec import encode
+from model.errors import EspalierError
+from model.graph import Graph
+from model.graph_json import graph_to_json
+from model.recipe import Step
+from passes.base import Cancelled, Context, run_step
+from passes.replay import Memo, prefix_keys, recipe_key, remembered, replay
+from passes.score import static_score
+from passes.sweep.outcome import Outcome, point_words
+from passes.sweep.sweep import Point, Sweep, points
+
+# What torch and numpy raise where a model cannot do what is asked of it: one point's misfortune, told with it.
+FAULTS = (RuntimeError, ValueError, ArithmeticError, LookupError, TypeError, MemoryError)
+
+
+def base_key(graph: Graph) -> str:
+    """Equal for graphs that compute the same: structure, choices and contents of the weights."""
+    text = json.dumps(graph_to_json(graph), sort_keys=True, separators=(",", ":"))
+    return xxhash.xxh3_128(text.encode()).hexdigest()
+
+
+def point_key(base: str, point: Point, sweep: Sweep) -> str:
+    """Equal where the same model gets the same steps and is scored on the same data."""
+    facts = json.dumps([base, recipe_key(point.recipe), point.seed, encode(sweep.score)], sort_keys=True)
+    return xxhash.xxh3_128(facts.encode()).hexdigest()
+
+
+Scores = dict[str, dict[str, Any]]  # by the graph that has them: recipes that give one graph are measured once
+
+
+def run(
+    sweep: Sweep, base: Graph, context: Context, memo: Memo | None = None, known: Iterable[Outcome] = ()
+) -> Iterator[Outcome]:
+    """Each point's outcome as soon as it is there; raises OptionsError for an impossible sweep, Cancelled when stopped.
+
+    `known` are outcomes of an earlier run. `context.enough` ends the sweep after the point that it is at.
+    """
+    memo = memo if memo is not None else Memo()
+    todo, found, name = points(sweep), {o.key: o for o in known if not o.error}, base_key(base)
+    scores: Scores = {}
+    for done, point in enumerate(todo):
+        key = point_key(name, point, sweep)
+        if key not in found:
+            if context.enough():
+                return
+            found[key] = _outcome(key, point, sweep, base, _inner(context, sweep, point, done, len(todo)), memo, scores)
+            yield found[key]
+        else:
+            yield replace(found[key], variant=point.variant, x=point.x, seed=point.seed, reused=True, seconds={})
+    context.progress(len(todo), len(todo), "done")
+
+
+def _inner(context: Context, sweep: Sweep, point: Point, done: int, total: int) -> Context:
+    """What the steps of one point run in: their progress is told as the sweep's, and they are never cut short."""
+    words = point_words(sweep, Outcome("", point.variant, point.x, point.seed))
+
+    def progress(inner: int, of: int, text: str) -> None:
+        context.progress(done, total, f"{words}: {text}")
+
+    return Context(context.store, point.seed, progress, context.callables, context.tokenizer)
+
+
+def _outcome(
+    key: str, point: Point, sweep: Sweep, base: Graph, context: Context, memo: Memo, scores: Scores
+) -> Outcome:
+    seconds: dict[str, float] = {}
+    plain = Outcome(key, point.variant, point.x, point.seed, seconds=seconds)
+    try:
+        context.progress(0, 1, "starting")
+        graph = _replayed(point, base, context, memo, seconds)
+        return replace(plain, score=_score(graph, point, sweep, context, scores, seconds))
+    except Cancelled:
+        raise
+    except EspalierError as error:
+        return replace(plain, error=error.message, hint=error.hint)
+    except FAULTS as error:
+        return replace(plain, error=f"{type(error).__name__}: {str(error).strip()[:300]}")
+
+
+def _replayed(point: Point, base: Graph, context: Context, memo: Memo, seconds: dict[str, float]) -> Graph:
+    """The point's graph; notes how long each step took that had to run."""
+    active = point.recipe.active
+    before = remembered(prefix_keys(active), memo)
+    done = replay(base, point.recipe, context, memo)
+    for step, result in list(zip(active, done.results, strict=True))[before:]:
+        if result:
+            seconds[step.pass_name] = seconds.get(step.pass_name, 0.0) + result.seconds
+    return done.graph
+
+
+def _score(
+    graph: Graph, point: Point, sweep: Sweep, context: Context, scores: Scores, seconds: dict[str, float]
+) -> dict[str, Any]:
+    """What the graph costs and, with data, achieves."""
+    if not sweep.score.data:
+        return asdict(static_score(graph))
+    name = f"{base_key(graph)} {point.seed if _random(graph) else ''}"
+    if name not in scores:
+        start = time.perf_counter()
+        report = run_step(graph, Step("evaluate", sweep.score, point.seed), context).report
+        seconds["evaluate"] = time.perf_counter() - start
+        scores[name] = dict(report.summary)
+    return dict(scores[name])
+
+
+def _random(graph: Graph) -> bool:
+    """Whether a run of the graph draws random numbers, so that its score hangs on the seed."""
+    return any(p.format.stochastic for n in graph for p in n.precision.values())
+
+
+# -- how long it will take
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What is to run: points, and of each pass how often; seconds where each has been timed, and what has not."""
+
+    points: int
+    runs: dict[str, int]
+    seconds: float
+    untimed: tuple[str, ...]
+
+
+def estimate(sweep: Sweep, timed: Mapping[str, float], done: Iterable[Outcome] = ()) -> Estimate:
+    """How much work the sweep is; steps that points share count once. `timed`: seconds by pass; raises OptionsError."""
+    there = {o.place for o in done if not o.error}
+    todo = [p for p in points(sweep) if (p.variant, p.x, p.seed) not in there]
+    keys = {k: s.pass_name for p in todo for k, s in zip(prefix_keys(p.recipe.active), p.recipe.active, strict=True)}
+    runs: dict[str, int] = {}
+    for name in keys.values():
+        runs[name] = runs.get(name, 0) + 1
+    if sweep.score.data:
+        runs["evaluate"] = len({recipe_key(p.recipe) for p in todo})
+    seconds = sum(timed.get(n, 0.0) * count for n, count in runs.items())
+    return Estimate(len(todo), runs, seconds, tuple(n for n in runs if n not in timed))
