@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import keyword
+import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, fields
 from typing import Literal
 
+from model.adapters import PORT, adaptable, shapes
 from model.formats.scaled import ScaledFormat
 from model.graph import Graph, Node, Ref
 from model.meta import Dim
 from model.ops import base_port, quantisable
+from model.ports import weight_at
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +93,24 @@ def _scales_exist(graph: Graph, nodes: Iterable[Node]) -> Iterator[Problem]:
                 yield Problem(node.id, f"{node.id}.{port} has a scale, but {chosen.format.name} takes none.")
 
 
+def _adapters_fit(graph: Graph) -> Iterator[Problem]:
+    for node in graph:
+        for port, held in node.adapters.items():
+            if port != PORT or not adaptable(node, graph):
+                yield Problem(node.id, f"{node.id} ({node.op}) cannot have an adapter on {port}.")
+                continue
+            if not (held.rank >= 1 and 0 <= held.dropout < 1 and math.isfinite(held.alpha)):
+                yield Problem(node.id, f"The adapter of {node.id} has a rank below 1, or a dropout or alpha of no use.")
+                continue
+            wanted = shapes(node, graph.weights[weight_at(node, PORT, graph) or ""], held.rank)
+            for name, shape in zip((held.a, held.b), wanted, strict=True):
+                found = graph.weights.get(name)
+                if found is None:
+                    yield Problem(node.id, f"The adapter of {node.id} names {name}, which does not exist.")
+                elif found.shape != shape:
+                    yield Problem(node.id, f"{name} has the shape {found.shape}, but {node.id} needs {shape}.")
+
+
 def _calls_are_whole(graph: Graph) -> Iterator[Problem]:
     for node in graph:
         if node.call == "get_attr" and "value" not in node.weights:
@@ -145,7 +166,7 @@ def _opaque(graph: Graph) -> Iterator[Problem]:
 
 
 RULES: tuple[Rule, ...] = (_ids_match, _sources_exist, _order, _outputs_exist, _one_output, _weights_exist,
-                           _calls_are_whole, _names_are_plain, _choices_have_ports, _symbols_known,
+                           _adapters_fit, _calls_are_whole, _names_are_plain, _choices_have_ports, _symbols_known,
                            _opaque)  # fmt: skip
 
 

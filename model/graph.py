@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 from model.errors import GraphError, nearest
-from model.meta import Precision, Sparsity, TensorMeta, Weight
+from model.meta import Adapter, Precision, Sparsity, TensorMeta, Weight
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -49,7 +49,7 @@ Arg = None | bool | int | float | str | complex | Ref | Slice | TorchConst | tup
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One operation. Facts: everything but `precision` and `sparsity`, which are choices.
+    """One operation. Facts: everything but `precision`, `sparsity` and `adapters`, which are choices by port.
 
     `op` names a row of the ops table. `target` is the module's path (call_module), the function's
     qualified name (call_function), the name of a weight (get_attr) or of an input (placeholder).
@@ -72,6 +72,7 @@ class Node:
     source: str = ""
     precision: dict[str, Precision] = field(default_factory=dict)  # type: ignore[assignment]
     sparsity: dict[str, Sparsity] = field(default_factory=dict)  # type: ignore[assignment]
+    adapters: dict[str, Adapter] = field(default_factory=dict)  # type: ignore[assignment]
 
     @property
     def inputs(self) -> tuple[Ref, ...]:
@@ -82,6 +83,12 @@ class Node:
     def out(self) -> TensorMeta | None:
         """The first output tensor, or None for scalars and outputs without a tensor."""
         return self.ports.get("data_out")
+
+    @property
+    def tensors(self) -> tuple[str, ...]:
+        """Names of all weights that the node names: its own, scales of its formats, its adapters'."""
+        scales = (c.scale for c in self.precision.values() if c.scale)
+        return (*self.weights.values(), *scales, *(name for x in self.adapters.values() for name in (x.a, x.b)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,11 +292,8 @@ def map_refs(node: Node, swap: Callable[[Ref], Ref]) -> Node:
 
 
 def named_weights(nodes: Iterable[Node], weights: Mapping[str, Weight]) -> dict[str, Weight]:
-    """Those of `weights` that a node still names, as a tensor or as the scale of a format."""
-    used: set[str] = set()
-    for node in nodes:
-        used.update(node.weights.values())
-        used.update(c.scale for c in node.precision.values() if c.scale)
+    """Those of `weights` that a node still names, as a tensor, the scale of a format or part of an adapter."""
+    used = {name for node in nodes for name in node.tensors}
     return {k: w for k, w in weights.items() if k in used}
 
 

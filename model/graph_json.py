@@ -10,10 +10,11 @@ from model.check import check
 from model.codec import decode, decode_arg, encode, encode_arg
 from model.errors import EspalierError, FormatError, ProjectError, damage
 from model.graph import Graph, Node
-from model.meta import Precision, Sparsity, TensorMeta, Weight
+from model.meta import Adapter, Precision, Sparsity, TensorMeta, Weight
 
 _TYPED: dict[str, Any] = {"ports": dict[str, TensorMeta], "precision": dict[str, Precision],
-                          "sparsity": dict[str, Sparsity], "weights": dict[str, str]}  # fmt: skip
+                          "sparsity": dict[str, Sparsity], "weights": dict[str, str],
+                          "adapters": dict[str, Adapter]}  # fmt: skip
 _TEXT = ("op", "call", "target", "module_path", "source")
 
 

@@ -120,8 +120,8 @@ class Sparsity:
 class Adapter:
     """A low-rank correction beside a weight (LoRA): the layer gives W·x + s·B·A·dropout(x).
 
-    `a` [rank, inputs] and `b` [outputs, rank] name weights of the graph (embeddings and convolutions: model/adapters.py).
-    s is alpha/rank or, `rooted`, alpha/√rank; `dropout` acts in training.
+    `a` [rank, inputs] and `b` [outputs, rank] name weights of the graph (of other layers: model/adapters.py). s is
+    alpha/rank or, `rooted`, alpha/√rank; `dropout` acts in training.
     """
 
     rank: int

@@ -226,4 +226,4 @@ def offered(node: Node) -> tuple[str, ...]:
 
 def base_port(port: str) -> str:
     """data_in_3 → data_in: the port whose choice also holds for `port`."""
-    return port.rstrip("0123456789").removesuffix("_") if port[-1].isdigit() else port
+    return port.rstrip("0123456789").removesuffix("_") if port[-1:].isdigit() else port

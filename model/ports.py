@@ -83,10 +83,12 @@ def refreshed(node: Node, nodes: Mapping[str, Node]) -> Node:
 def weights_of(node: Node, graph: Graph) -> Iterator[tuple[str, str]]:
     """(port, weight name) of the stored tensors that a node computes with: a module's own, and what a function reads.
 
-    The port is "" where no format holds for it: the node is no call, or the tensor a number in the model's code.
+    The port is "" where no format holds for it: the node is no call, the tensor a number in the model's code or part
+    of an adapter.
     """
     if node.call != "get_attr":
         yield from node.weights.items()
+        yield from (("", name) for x in node.adapters.values() for name in (x.a, x.b))
     if node.call in ("get_attr", "placeholder", "output"):
         ports: Iterator[tuple[str, TensorMeta] | None] = iter(())
     else:

@@ -19,7 +19,7 @@ from model.errors import EspalierError, ProjectError
 from model.formats.integer import Integer
 from model.graph import Graph, Node, Ref
 from model.graph_json import graph_from_json, graph_to_json, node_from_json, node_to_json
-from model.meta import Precision, Sparsity, TensorMeta
+from model.meta import Adapter, Precision, Sparsity, TensorMeta
 from model.symbols import evaluate
 from model.trace.targets import function_of
 from tests.model.zoo import MODELS, SLOW, case
@@ -47,6 +47,7 @@ def renamed(graph: Graph) -> Graph:
 
 SHAPE = {"data_out": TensorMeta(("batch*nothing", 3), "float32")}
 ZERO = {"data_out": TensorMeta(("batch//(batch-3)", 3), "float32")}
+ADAPTER = Adapter(2, 4.0, 0.0, "a", "b")
 BREAKS: dict[str, tuple[Break, str | None, str]] = {
     "source-missing": (lambda g: without(g, "act"), "drop", "act, which does not exist"),
     "order": (swapped, "first", "stands before its input x"),
@@ -80,6 +81,19 @@ BREAKS: dict[str, tuple[Break, str | None, str]] = {
         lambda g: with_node(g, "act", sparsity={"weight": Sparsity("l1", 0.5, "local", None, 1)}),
         "act",
         "no port weight",
+    ),
+    "adapter-op": (lambda g: with_node(g, "act", adapters={"weight": ADAPTER}), "act", "cannot have an adapter"),
+    "adapter-port": (lambda g: with_node(g, "first", adapters={"bias": ADAPTER}), "first", "adapter on bias"),
+    "adapter-rank": (
+        lambda g: with_node(g, "first", adapters={"weight": replace(ADAPTER, rank=0)}),
+        "first",
+        "rank below 1",
+    ),
+    "adapter-weights": (lambda g: with_node(g, "first", adapters={"weight": ADAPTER}), "first", "names a, which does"),
+    "adapter-shapes": (
+        lambda g: with_node(g, "first", adapters={"weight": replace(ADAPTER, a="first.bias", b="first.bias")}),
+        "first",
+        "but first needs (2, ",
     ),
     "symbol": (lambda g: with_node(g, "second", ports=SHAPE), "second", "cannot be evaluated"),
     "division": (lambda g: with_node(g, "second", ports=ZERO), "second", "cannot be evaluated"),
