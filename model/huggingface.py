@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
 from model.errors import EspalierError, SourceError, nearest
+from model.network import offline_if_unreachable
 from model.source import KINDS, Loaded, SourceInfo, first_line
 
 if TYPE_CHECKING:
@@ -61,7 +62,8 @@ def from_folder(spec: str) -> Loaded:
 def from_hub(spec: str) -> Loaded:
     """A model by its name on the hub, from the cache or online; raises SourceError."""
     name = spec.partition(":")[2]
-    model, example = _pretrained(name)
+    with offline_if_unreachable():
+        model, example = _pretrained(name)
     return Loaded(SourceInfo(spec, name, tokenizer=name), model, example)
 
 

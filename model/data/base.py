@@ -26,10 +26,12 @@ class Split:
 
     inputs: by the model's input name, first axis = sample. Text: `input_ids`, `attention_mask`, int64 [n, seq],
     padded to the longest sample. Images: `x`, float32 [n, c, h, w], 0…1. labels: int64 [n], index into `classes`.
+    lengths: int64 [n], tokens of each text before it was cut; None for images.
     """
 
     inputs: Inputs
     labels: Array
+    lengths: Array | None = None
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -38,7 +40,12 @@ class Split:
         """The first `limit` samples (all for None or more than there are)."""
         if limit is None or limit >= len(self):
             return self
-        return Split({name: array[:limit] for name, array in self.inputs.items()}, self.labels[:limit])
+        return self.rows(slice(limit))
+
+    def rows(self, which: Array | slice) -> Split:
+        """The samples at these places, in this order."""
+        lengths = None if self.lengths is None else self.lengths[which]
+        return Split({name: array[which] for name, array in self.inputs.items()}, self.labels[which], lengths)
 
     def batches(self, size: int) -> Iterator[tuple[Inputs, Array]]:
         """(inputs, labels) of `size` samples in order; the last may be smaller."""
@@ -96,7 +103,8 @@ def join(parts: Sequence[Split]) -> Split:
     kept = labels >= 0  # the hub hides labels of some test sets as −1
     names = list(parts[0].inputs)
     inputs = {n: np.concatenate(_padded([p.inputs[n] for p in parts], _filler(n, parts)))[kept] for n in names}
-    return Split(inputs, labels[kept])
+    known = [p.lengths for p in parts if p.lengths is not None]
+    return Split(inputs, labels[kept], np.concatenate(known)[kept] if len(known) == len(parts) else None)
 
 
 def _padded(arrays: list[Array], value: int) -> list[Array]:
@@ -149,7 +157,11 @@ def load_data(
     file in one piece, the split `all`; what comes in splits keeps them.
     Raises DataError for everything that the user can mend.
     """
-    options = LoadOptions(tokenizer, text, label, max_length, limit, seed, splits, whole)
+    return load_with(spec, LoadOptions(tokenizer, text, label, max_length, limit, seed, splits, whole))
+
+
+def load_with(spec: str, options: LoadOptions) -> TaskData:
+    """`load_data` with its options in one value."""
     _check(options)
     if spec.startswith("demo:"):
         from model.data.demo import load_demo_data

@@ -11,7 +11,6 @@ import os
 import tempfile
 import zipfile
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ import numpy as np
 
 from model.data.base import Array, LoadOptions, Split, TaskData
 
-VERSION = 1  # raise it when the same key would hold something else
+VERSION = 2  # raise it when the same key would hold something else
 KEEP = 64  # files; the oldest beyond it are removed
 TOKENIZER_FILES = ("tokenizer", "vocab", "merges", "special_tokens", "added_tokens", "spiece", "sentencepiece")
 
@@ -32,9 +31,10 @@ def cache_folder() -> Path:
 
 
 def key_of(files: Iterable[Path], extra: Any, options: LoadOptions) -> str:
-    """A hash of the files' bytes, the tokenizer's files and all options."""
+    """A hash of the files' bytes, the tokenizer's files and the options that change what is tokenised."""
     digest = hashlib.sha256()
-    facts = asdict(options) | {"tokenizer": str(options.tokenizer), "version": VERSION, "extra": extra}
+    facts = {name: getattr(options, name) for name in ("text", "label", "max_length")}
+    facts |= {"tokenizer": str(options.tokenizer), "version": VERSION, "extra": extra}
     digest.update(json.dumps(facts, sort_keys=True, default=str).encode())
     for path in (*files, *_tokenizer_files(options.tokenizer)):
         digest.update(path.suffix.lower().encode() + hashlib.sha256(path.read_bytes()).digest())
@@ -85,7 +85,8 @@ def _pack(data: TaskData) -> dict[str, Array]:
     arrays = {
         f"{split}/{name}": array.astype(np.min_scalar_type(array.max(initial=0)))
         for split, part in data.splits.items()
-        for name, array in (*part.inputs.items(), ("labels", part.labels))
+        for name, array in (*part.inputs.items(), ("labels", part.labels), ("lengths", part.lengths))
+        if array is not None
     }
     words = {"kind": data.kind, "classes": data.classes, "texts": data.texts, "splits": list(data.splits)}
     return arrays | {"words": np.frombuffer(json.dumps(words).encode(), dtype=np.uint8)}
@@ -101,4 +102,5 @@ def _unpack(arrays: Any, name: str) -> TaskData:
 def _unpack_split(arrays: Any, split: str) -> Split:
     names: Sequence[str] = [n.removeprefix(f"{split}/") for n in arrays.files if n.startswith(f"{split}/")]
     whole = {name: arrays[f"{split}/{name}"].astype(np.int64) for name in names}
-    return Split({name: array for name, array in whole.items() if name != "labels"}, whole["labels"])
+    labels, lengths = whole.pop("labels"), whole.pop("lengths", None)
+    return Split(whole, labels, lengths)

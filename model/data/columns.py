@@ -14,8 +14,8 @@ LABEL_NAMES = ("label", "sentiment", "class", "target", "category", "polarity", 
 def choose_columns(columns: Sequence[str], text: str | None, label: str | None, source: str) -> tuple[str, str]:
     """(text column, label column); raises DataError listing the columns there are."""
     chosen = (
-        _choose(columns, text, TEXT_NAMES, "--text", source),
-        _choose(columns, label, LABEL_NAMES, "--label", source),
+        one_of(columns, text, TEXT_NAMES, "--text", source),
+        one_of(columns, label, LABEL_NAMES, "--label", source),
     )
     if list(columns).count(chosen[0]) > 1 or list(columns).count(chosen[1]) > 1:
         raise DataError(f"Two columns of {source} have one name: {', '.join(columns)}.", "Rename one of them.")
@@ -24,7 +24,8 @@ def choose_columns(columns: Sequence[str], text: str | None, label: str | None, 
     return chosen
 
 
-def _choose(columns: Sequence[str], wanted: str | None, common: Sequence[str], option: str, source: str) -> str:
+def one_of(columns: Sequence[str], wanted: str | None, common: Sequence[str], option: str, source: str) -> str:
+    """The column that is wanted, or the first with a common name; raises DataError listing those there are."""
     by_name = {column.strip().lower(): column for column in reversed(columns)}
     for name in (wanted,) if wanted is not None else common:
         if name.strip().lower() in by_name:

@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from model.data import cache
-from model.data.base import LoadOptions, Split, TaskData
+from model.data.base import LoadOptions, TaskData
+from model.data.prepare import encoded, trimmed
 from model.data.tokens import Encoder, open_shipped, open_tokenizer
 from model.errors import DataError
 
@@ -34,19 +35,20 @@ def _reviews(options: LoadOptions) -> TaskData:
     data = cache.read(key, "demo:reviews")
     if data is None:
         encode = open_shipped(SHIPPED) if tokenizer.resolve() == SHIPPED else open_tokenizer(options.tokenizer or "")
-        data = _tokenise(encode, options)
+        data = _tokenise(encode, options.max_length)
         cache.write(key, data)
-    return data
+    kept = {name: trimmed(split.take(options.limit)) for name, split in data.splits.items() if _wanted(name, options)}
+    return replace(data, splits=kept, texts={name: data.texts[name][: options.limit] for name in kept})
 
 
-def _tokenise(encode: Encoder, options: LoadOptions) -> TaskData:
+def _tokenise(encode: Encoder, max_length: int) -> TaskData:
     from model.data.reviews import CLASSES, make_reviews
 
-    rows = {split: some[: options.limit] for split, some in make_reviews().items() if _wanted(split, options)}
-    texts = {split: tuple(row.text for row in some) for split, some in rows.items()}
+    made = make_reviews()
+    texts = {split: tuple(row.text for row in rows) for split, rows in made.items()}
     splits = {
-        split: Split(encode(texts[split], options.max_length), np.array([row.label for row in some], dtype=np.int64))
-        for split, some in rows.items()
+        split: encoded(encode, texts[split], np.array([row.label for row in rows], dtype=np.int64), max_length)
+        for split, rows in made.items()
     }
     return TaskData("demo:reviews", "text", CLASSES, splits, texts)
 

@@ -1,9 +1,10 @@
-"""Folders of images as data: read by Pillow, which is only needed for this."""
+"""Pictures as data, of a folder or a hub's data set: read by Pillow, which is only needed for this."""
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,38 +17,59 @@ from model.errors import DataError
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp")
 
 
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A picture that lies in no file of its own; `open` gives it as Pillow has it."""
+
+    name: str
+    open: Callable[[], Any]
+
+
+Source = Path | Picture
+
+
 def image_data(name: str, splits: Mapping[str, Rows], options: LoadOptions) -> TaskData:
-    """`x` float32 [n, c, h, w] in 0…1, c = 1 if all images are grey, else 3; raises DataError if sizes differ."""
+    """`x` float32 [n, c, h, w] in 0…1, c = 1 if all images are grey, else 3; raises DataError if sizes differ.
+
+    The samples are Paths or Pictures, each read once.
+    """
     classes = find_classes(splits, name)
-    rows = arrange(splits, options)
-    grey = all(_is_grey(path) for some in rows.values() for path in some.samples)
-    arrays = {split: [_read(path, grey) for path in some.samples] for split, some in rows.items()}
+    counts = {split: len(some.labels) for split, some in splits.items()}
+    rows = {split: splits[of].at(at.tolist()) for split, (of, at) in arrange(counts, options, name).items()}
+    arrays = {split: [_read(source) for source in some.samples] for split, some in rows.items()}
+    if any(array.ndim == 3 for some in arrays.values() for array in some):
+        arrays = {split: [_coloured(array) for array in some] for split, some in arrays.items()}
     _check_sizes(rows, arrays)
-    made = {split: Split({"x": np.stack(arrays[split])}, class_indices(some, classes)) for split, some in rows.items()}
+    made = {split: Split({"x": _stack(arrays[split])}, class_indices(some, classes)) for split, some in rows.items()}
     return TaskData(name, "image", classes, made, {})
 
 
+def _name(source: Source) -> str:
+    return source.name
+
+
 def _check_sizes(rows: Mapping[str, Rows], arrays: Mapping[str, Sequence[Array]]) -> None:
-    first: dict[tuple[int, ...], Path] = {}
+    first: dict[tuple[int, ...], Source] = {}
     for split, some in rows.items():
-        for path, array in zip(some.samples, arrays[split], strict=True):
-            first.setdefault(array.shape[1:], path)
+        for source, array in zip(some.samples, arrays[split], strict=True):
+            first.setdefault(array.shape[:2], source)
     if len(first) > 1:
         (one, a), (other, b) = list(first.items())[:2]
         raise DataError(
-            f"Images differ in size: {a.name} is {one[1]}×{one[0]}, {b.name} is {other[1]}×{other[0]}.",
+            f"Images differ in size: {_name(a)} is {one[1]}×{one[0]}, {_name(b)} is {other[1]}×{other[0]}.",
             "Bring all images to the size that the model takes.",
         )
 
 
-def _open(path: Path) -> Any:
+def _read(source: Source) -> Array:
+    """uint8 [h, w] of a grey picture, [h, w, 3] of any other."""
     pillow = _pillow()
+    told = source.name if isinstance(source, Picture) else f"{source.parent.name}/{source.name}"
     try:
-        with pillow.open(path) as image:
-            image.load()
-            return image
-    except (pillow.UnidentifiedImageError, OSError) as error:
-        raise DataError(f"{path.parent.name}/{path.name} is no image that can be read.", "Remove it.") from error
+        with source.open() if isinstance(source, Picture) else pillow.open(source) as image:
+            return np.asarray(image.convert("L" if image.mode in ("1", "L") else "RGB"))
+    except (pillow.UnidentifiedImageError, OSError, AttributeError) as error:
+        raise DataError(f"{told} is no image that can be read.", "Remove it.") from error
 
 
 def _pillow() -> Any:
@@ -57,10 +79,14 @@ def _pillow() -> Any:
         raise DataError("Reading images needs Pillow.", "Install it: pip install pillow") from error
 
 
-def _is_grey(path: Path) -> bool:
-    return _open(path).mode in ("1", "L")
+def _coloured(array: Array) -> Array:
+    return array if array.ndim == 3 else np.repeat(array[:, :, None], 3, axis=2)
 
 
-def _read(path: Path, grey: bool) -> Array:
-    pixels = np.asarray(_open(path).convert("L" if grey else "RGB"), dtype=np.float32) / 255
-    return pixels[None] if grey else np.ascontiguousarray(pixels.transpose(2, 0, 1))
+def _stack(arrays: Sequence[Array]) -> Array:
+    """float32 [n, c, h, w] in 0…1."""
+    pixels = np.stack(arrays)
+    pixels = pixels[:, None] if pixels.ndim == 3 else pixels.transpose(0, 3, 1, 2)
+    scaled = np.ascontiguousarray(pixels, dtype=np.float32)
+    scaled /= 255
+    return scaled

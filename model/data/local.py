@@ -10,7 +10,7 @@ from model.data import cache
 from model.data.base import ALL, LoadOptions, TaskData
 from model.data.images import IMAGE_SUFFIXES, image_data
 from model.data.prepare import text_data
-from model.data.rows import SPLIT_NAMES, Rows, divide
+from model.data.rows import SPLIT_NAMES, Rows
 from model.data.tables import SUFFIXES, read_rows
 from model.errors import DataError
 
@@ -37,13 +37,9 @@ def load_local(path: Path, options: LoadOptions) -> TaskData:
     """Reads what lies at `path`; texts already tokenised with equal options come from the cache."""
     found = find(path)
     if found.kind == "image":
-        return image_data(path.name, _split(found, options, path.name), options)
+        return image_data(path.name, _rows(found, options), options)
     key = cache.key_of(found.paths(), [(split, name) for split, f in found.files.items() for _, name in f], options)
-    cached = cache.read(key, path.name)
-    if cached is None:
-        cached = text_data(path.name, _split(found, options, path.name), options)
-        cache.write(key, cached)
-    return cached
+    return text_data(path.name, key, lambda: _rows(found, options), options)
 
 
 def find(path: Path) -> Found:
@@ -96,11 +92,8 @@ def _class_files(folder: Path) -> tuple[tuple[Path, str], ...]:
     return tuple((p, sub.name) for sub in classes for p in sorted(sub.iterdir()) if p.suffix.lower() in kinds)
 
 
-def _split(found: Found, options: LoadOptions, source: str) -> Mapping[str, Rows]:
-    rows = {split: _read(found.kind, files, options) for split, files in found.files.items()}
-    if LONE not in rows:
-        return rows
-    return {ALL: rows[LONE]} if options.whole else divide(rows[LONE], options.seed, source)
+def _rows(found: Found, options: LoadOptions) -> Mapping[str, Rows]:
+    return {split or ALL: _read(found.kind, files, options) for split, files in found.files.items()}
 
 
 def _read(kind: str, files: tuple[tuple[Path, str], ...], options: LoadOptions) -> Rows:

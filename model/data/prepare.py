@@ -1,28 +1,68 @@
-"""From rows to arrays: the steps that every text data set takes, wherever its rows come from."""
+"""From rows to arrays: the steps that every text data set takes, wherever its rows come from.
+
+All rows are tokenised once, in the order of the files; splits, orders and limits are then chosen among them, so that
+a training and a measurement of the same file share what was tokenised.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 
-from model.data.base import LoadOptions, Split, TaskData
+import numpy as np
+
+from model.data import cache
+from model.data.base import Array, LoadOptions, Split, TaskData
 from model.data.rows import Rows, arrange, class_indices, find_classes
-from model.data.tokens import open_tokenizer
+from model.data.tokens import Encoder, open_tokenizer
 from model.errors import DataError
 
 
-def text_data(name: str, splits: Mapping[str, Rows], options: LoadOptions) -> TaskData:
-    """Tokenises the wanted splits; raises DataError without a tokenizer or with fewer than two classes."""
-    classes = find_classes(splits, name)
+def text_data(name: str, key: str, read: Callable[[], Mapping[str, Rows]], options: LoadOptions) -> TaskData:
+    """The wanted splits of what `read` gives; from the cache where the key is known.
+
+    Raises DataError without a tokenizer or with fewer than two classes.
+    """
     if options.tokenizer is None:
         raise DataError(
             f"{name} holds texts, and there is no tokenizer to turn them into numbers.",
             "Name the model's folder or its Hugging Face name with --tokenizer.",
         )
-    encode = open_tokenizer(options.tokenizer)
-    rows = arrange(splits, options)
-    texts = {split: tuple(str(text) for text in some.samples) for split, some in rows.items()}
+    whole = cache.read(key, name)
+    if whole is None:
+        whole = _tokenise(name, read(), open_tokenizer(options.tokenizer), options.max_length)
+        cache.write(key, whole)
+    return arranged(whole, options)
+
+
+def _tokenise(name: str, splits: Mapping[str, Rows], encode: Encoder, max_length: int) -> TaskData:
+    classes = find_classes(splits, name)
+    texts = {split: tuple(str(text) for text in rows.samples) for split, rows in splits.items()}
     made = {
-        split: Split(encode(texts[split], options.max_length), class_indices(some, classes))
-        for split, some in rows.items()
+        split: encoded(encode, texts[split], class_indices(rows, classes), max_length) for split, rows in splits.items()
     }
     return TaskData(name, "text", classes, made, texts)
+
+
+def encoded(encode: Encoder, texts: tuple[str, ...], labels: Array, max_length: int) -> Split:
+    """Tokenised texts with their classes."""
+    inputs, lengths = encode(texts, max_length)
+    return Split(inputs, labels, lengths)
+
+
+def arranged(data: TaskData, options: LoadOptions) -> TaskData:
+    """The wanted splits in their orders, cut to the limit and padded to their own longest texts."""
+    counts = {name: len(split) for name, split in data.splits.items()}
+    places = arrange(counts, options, data.name)
+    splits = {name: trimmed(data.splits[of].rows(rows)) for name, (of, rows) in places.items()}
+    texts = {name: tuple(data.texts[of][row] for row in rows.tolist()) for name, (of, rows) in places.items()}
+    return replace(data, splits=splits, texts=texts)
+
+
+def trimmed(split: Split) -> Split:
+    """Without the columns in which every text is padded."""
+    used = split.inputs["attention_mask"].any(axis=0)
+    if bool(used.all()):
+        return split
+    inputs = {name: np.ascontiguousarray(array[:, used]) for name, array in split.inputs.items()}
+    return replace(split, inputs=inputs)

@@ -73,23 +73,33 @@ def class_indices(rows: Rows, classes: Sequence[str]) -> Array:
     return np.array([place[label] for label in rows.labels], dtype=np.int64)
 
 
-def arrange(splits: Mapping[str, Rows], options: LoadOptions) -> dict[str, Rows]:
-    """The wanted splits, each in an order drawn by seed (files are often sorted by class) and cut to the limit."""
-    names = sorted(splits, key=[*SHARES, ALL].index)
-    chosen = {name: splits[name] for name in names if options.splits is None or name in options.splits}
+Places = dict[str, tuple[str, Array]]  # split → the split as it was read, and the rows of that one in order
+
+
+def arrange(counts: Mapping[str, int], options: LoadOptions, source: str) -> Places:
+    """The wanted splits, each in an order drawn by seed (files are often sorted by class) and cut to the limit.
+
+    counts: rows of each split that was read; lone rows (`all`) are divided unless they are to stay whole.
+    """
+    found: Places = {name: (name, np.arange(count)) for name, count in counts.items()}
+    if ALL in counts and not options.whole:
+        found = {name: (ALL, part) for name, part in divide(counts[ALL], options.seed, source).items()}
+    names = sorted(found, key=[*SHARES, ALL].index)
     rng = np.random.default_rng(options.seed)
-    return {name: rows.at(rng.permutation(len(rows.labels))[: options.limit].tolist()) for name, rows in chosen.items()}
+    return {
+        name: (found[name][0], found[name][1][rng.permutation(len(found[name][1]))[: options.limit]])
+        for name in names
+        if options.splits is None or name in options.splits
+    }
 
 
-def divide(rows: Rows, seed: int, source: str) -> dict[str, Rows]:
-    """Splits lone rows 80/10/10 by seed; raises DataError if a part would be empty."""
-    count = len(rows.labels)
+def divide(count: int, seed: int, source: str) -> dict[str, Array]:
+    """Which of so many lone rows are in which split, 80/10/10 by seed; raises DataError if a part would be empty."""
     if count < 10:
         raise DataError(
             f"{source} has {count} rows, too few to split into train, validation and test.",
             "Give at least 10 rows, or a folder with train.* and test.* files.",
         )
-    order = np.random.default_rng(seed).permutation(count).tolist()
+    order = np.random.default_rng(seed).permutation(count)
     first, second = count - 2 * (count // 10), count - count // 10
-    parts = (order[:first], order[first:second], order[second:])
-    return {name: rows.at(part) for name, part in zip(SHARES, parts, strict=True)}
+    return dict(zip(SHARES, np.split(order, [first, second]), strict=True))

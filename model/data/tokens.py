@@ -2,39 +2,58 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from model.data.base import Inputs
+from model.data.base import Array, Inputs
 from model.errors import DataError
 
-# (texts, max_length) → `input_ids` and `attention_mask`, int64 [n, seq], cut to max_length, padded to the longest
-Encoder = Callable[[Sequence[str], int], Inputs]
+# (texts, max_length) → `input_ids` and `attention_mask`, int64 [n, seq], cut to max_length, padded to the longest;
+# and the length of each text before it was cut, int64 [n]
+Encoder = Callable[[Sequence[str], int], tuple[Inputs, Array]]
+NAMES = ("input_ids", "attention_mask")
 
 
 def open_tokenizer(source: str | Path) -> Encoder:
     """The tokenizer of a Hugging Face folder or name; raises DataError if there is none."""
-    from transformers import AutoTokenizer
-
-    try:
-        tokenizer: Any = AutoTokenizer.from_pretrained(str(source), trust_remote_code=False)
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise DataError(
-            f"{source} holds no tokenizer that can be read.",
-            "Give a folder with tokenizer.json (or vocab.txt) and tokenizer_config.json, or a Hugging Face name.",
-        ) from error
+    tokenizer = _load(source)
     if tokenizer.pad_token is None:
         # Decoder-only models come without one; padding is masked, so any token serves.
         tokenizer.pad_token = tokenizer.eos_token or tokenizer.unk_token
 
-    def encode(texts: Sequence[str], max_length: int) -> Inputs:
+    def encode(texts: Sequence[str], max_length: int) -> tuple[Inputs, Array]:
         rows = tokenizer(list(texts), truncation=True, max_length=max_length, padding="longest")
-        return {name: np.array(rows[name], dtype=np.int64) for name in ("input_ids", "attention_mask")}
+        inputs = {name: np.array(rows[name], dtype=np.int64) for name in NAMES}
+        if rows.encodings:
+            return inputs, _lengths(rows.encodings, tokenizer.num_special_tokens_to_add())
+        whole = tokenizer(list(texts), truncation=False, verbose=False)[NAMES[0]]
+        return inputs, np.array([len(row) for row in whole], dtype=np.int64)
 
     return encode
+
+
+def _load(source: str | Path) -> Any:
+    from transformers import AutoTokenizer
+
+    from model.network import offline_if_unreachable
+
+    online = True
+    try:
+        if Path(source).exists():
+            return AutoTokenizer.from_pretrained(str(source), trust_remote_code=False)
+        with offline_if_unreachable() as online:
+            return AutoTokenizer.from_pretrained(str(source), trust_remote_code=False)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        hint = "Give a folder with tokenizer.json (or vocab.txt) and tokenizer_config.json, or a Hugging Face name."
+        if not online:
+            raise DataError(
+                f"The tokenizer {source} is not in the cache, and the hub cannot be reached.",
+                "Give a folder that holds it (tokenizer.json and tokenizer_config.json), or use demo:reviews.",
+            ) from error
+        raise DataError(f"{source} holds no tokenizer that can be read.", hint) from error
 
 
 def open_shipped(folder: Path) -> Encoder:
@@ -43,13 +62,20 @@ def open_shipped(folder: Path) -> Encoder:
 
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
 
-    def encode(texts: Sequence[str], max_length: int) -> Inputs:
+    def encode(texts: Sequence[str], max_length: int) -> tuple[Inputs, Array]:
         tokenizer.enable_truncation(max_length)
         tokenizer.enable_padding()
         rows = tokenizer.encode_batch(list(texts))
-        return {
+        inputs = {
             "input_ids": np.array([row.ids for row in rows], dtype=np.int64),
             "attention_mask": np.array([row.attention_mask for row in rows], dtype=np.int64),
         }
+        return inputs, _lengths(rows, tokenizer.num_special_tokens_to_add(False))
 
     return encode
+
+
+def _lengths(rows: Iterable[Any], special: int) -> Array:
+    """Tokens of each text with what was cut off, which fast tokenizers keep beside it; special tokens count once."""
+    counts = (special + sum(sum(part.attention_mask) - special for part in (row, *row.overflowing)) for row in rows)
+    return np.fromiter(counts, dtype=np.int64)

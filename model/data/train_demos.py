@@ -151,8 +151,8 @@ def _extra_reviews(recipe: Recipe) -> Split:
     from model.data.tokens import open_shipped
 
     rows = make_reviews({**SIZES, "extra": recipe.extra})["extra"]
-    inputs = open_shipped(SHIPPED)([row.text for row in rows], 128)
-    return Split(inputs, np.array([row.label for row in rows], dtype=np.int64))
+    inputs, lengths = open_shipped(SHIPPED)([row.text for row in rows], 128)
+    return Split(inputs, np.array([row.label for row in rows], dtype=np.int64), lengths)
 
 
 def _shortest(split: Split) -> Split:

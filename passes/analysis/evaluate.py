@@ -51,19 +51,25 @@ def evaluate(graph: Graph, options: EvaluateOptions, context: Context) -> tuple[
 
 def load_split(options: EvaluateOptions, context: Context) -> Split:
     """The chosen split of the data; raises DataError."""
-    from model.data.base import load_data
+    data = load_task(options, context.tokenizer, whole=options.split in ("", "all"))
+    return choose_split(data, options.split, options.limit)
+
+
+def load_task(options: EvaluateOptions, tokenizer: str | None, *, whole: bool) -> TaskData:
+    """All splits of the data; a lone file stays in one piece where `whole`. Raises DataError."""
+    from model.data.base import LoadOptions
+    from model.data.recent import load_recent
 
     if not options.data:
         raise DataError("There is no data to measure on.", "Name it: demo:NAME, hub:NAME, a file or a folder.")
-    data = load_data(
-        options.data,
-        tokenizer=options.tokenizer or context.tokenizer,
+    wish = LoadOptions(
+        tokenizer=options.tokenizer or tokenizer,
         text=options.text or None,
         label=options.label or None,
         max_length=options.max_length,  # never seeded by the pass: a file's split must be the one that training saw
-        whole=options.split in ("", "all"),
+        whole=whole,
     )
-    return choose_split(data, options.split, options.limit)
+    return load_recent(options.data, wish)
 
 
 def choose_split(data: TaskData, name: str, limit: int) -> Split:

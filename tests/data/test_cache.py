@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from model.data import cache as store
-from model.data import prepare
-from model.data.base import TaskData, load_data
+from model.data import prepare, recent
+from model.data.base import LoadOptions, TaskData, load_data
 
 
 def _no_tokenizer(source: object) -> None:
@@ -79,3 +79,51 @@ def test_where_it_lies(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert store.cache_folder() == tmp_path / "espalier" / "data"
     monkeypatch.delenv("XDG_CACHE_HOME")
     assert store.cache_folder() == Path.home() / ".cache" / "espalier" / "data"
+
+
+def test_whole_files_splits_orders_and_limits_share_what_was_tokenised(
+    csv_file: Path, tokenizer: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = load_data(str(csv_file), tokenizer=tokenizer, whole=True)
+    monkeypatch.setattr(prepare, "open_tokenizer", _no_tokenizer)
+    parts = load_data(str(csv_file), tokenizer=tokenizer, seed=3)
+    assert {n: len(s) for n, s in parts.splits.items()} == {"train": 32, "validation": 4, "test": 4}
+    assert len(load_data(str(csv_file), tokenizer=tokenizer, limit=5, splits=("train",)).split("train")) == 5
+    at = {text: row for row, text in enumerate(whole.texts["all"])}
+    ids = whole.split("all").inputs["input_ids"]
+    for name, split in parts.splits.items():
+        for row, text in enumerate(parts.texts[name]):
+            mine = split.inputs["input_ids"][row]
+            assert np.array_equal(mine[mine != 0], ids[at[text]][ids[at[text]] != 0])
+
+
+def test_splits_are_padded_to_their_own_longest_text(tmp_path: Path, tokenizer: Path) -> None:
+    (tmp_path / "train.csv").write_text("text,label\na very long and very good text,1\nbad,0\n")
+    (tmp_path / "test.csv").write_text("text,label\ngood,1\nbad,0\n")
+    data = load_data(str(tmp_path), tokenizer=tokenizer)
+    for split in data.splits.values():
+        assert split.inputs["attention_mask"].any(axis=0).all()
+    assert data.split("test").inputs["input_ids"].shape[1] < data.split("train").inputs["input_ids"].shape[1]
+
+
+def test_lengths_are_those_before_the_cut(tmp_path: Path, tokenizer: Path) -> None:
+    (tmp_path / "rows.csv").write_text("text,label\n" + f"{'good ' * 30},1\nbad,0\n")
+    for length in (4, 8, 128):
+        split = load_data(str(tmp_path / "rows.csv"), tokenizer=tokenizer, whole=True, max_length=length).split("all")
+        assert split.lengths is not None and sorted(split.lengths.tolist()) == [3, 32]
+        assert split.inputs["input_ids"].shape[1] == min(length, 32)
+
+
+def test_the_last_data_stay_in_memory_until_their_file_changes(
+    csv_file: Path, tokenizer: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recent.forget()
+    options = LoadOptions(tokenizer=tokenizer)
+    first = recent.load_recent(str(csv_file), options)
+    assert recent.load_recent(str(csv_file), options) is first
+    csv_file.write_text(csv_file.read_text() + "one more,1\n")
+    assert sum(len(s) for s in recent.load_recent(str(csv_file), options).splits.values()) == 41
+    monkeypatch.setattr(recent, "MOST", 1)
+    recent.load_recent(str(csv_file), LoadOptions(tokenizer=tokenizer, max_length=9))
+    assert len(recent._HELD) == 1
+    recent.forget()

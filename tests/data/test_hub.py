@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from model.data import hub
+from model import network
+from model.data import prepare
 from model.data.base import load_data
 from model.errors import DataError
 
@@ -58,6 +60,59 @@ def test_failures_name_the_local_way(tokenizer: Path, monkeypatch: pytest.Monkey
 
 
 def test_without_a_network_it_ends_at_once(tokenizer: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hub, "_reachable", lambda endpoint: False)
-    with pytest.raises(DataError, match="can it be reached"):
+    monkeypatch.setattr(network, "reachable", lambda endpoint: False)
+    with pytest.raises(DataError, match="cannot be reached"):
         load_data("hub:nobody/nothing-at-all", tokenizer=tokenizer)
+
+
+def test_texts_of_the_hub_are_tokenised_once(tokenizer: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    published = _published()
+    monkeypatch.setattr("datasets.load_dataset", lambda *args: published)
+    first = load_data("hub:someone/some", tokenizer=tokenizer)
+
+    def refuse(source: object) -> None:
+        raise AssertionError("tokenised again")
+
+    monkeypatch.setattr(prepare, "open_tokenizer", refuse)
+    assert load_data("hub:someone/some", tokenizer=tokenizer).texts == first.texts
+    published = _published()
+    published["train"] = published["train"].select(range(4))
+    with pytest.raises(AssertionError):
+        load_data("hub:someone/some", tokenizer=tokenizer)
+
+
+def test_pictures_of_the_hub(monkeypatch: pytest.MonkeyPatch) -> None:
+    import datasets
+    from PIL import Image
+
+    features = datasets.Features({"img": datasets.Image(), "label": datasets.ClassLabel(names=["dark", "light"])})
+    pictures = [Image.new("L", (6, 4), 255 * (n % 2)) for n in range(8)]
+    part = datasets.Dataset.from_dict({"img": pictures, "label": [n % 2 for n in range(8)]}, features=features)
+    monkeypatch.setattr("datasets.load_dataset", lambda *args: datasets.DatasetDict({"train": part, "test": part}))
+    data = load_data("hub:someone/pictures")
+    split = data.split("test")
+    assert data.kind == "image" and data.classes == ("dark", "light") and split.inputs["x"].shape == (8, 1, 4, 6)
+    assert (split.inputs["x"].mean(axis=(1, 2, 3)) == split.labels).all()
+
+
+def test_a_hub_that_does_not_answer_is_given_up_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    network._LAST.clear()
+    monkeypatch.setattr(network, "PATIENCE", 0.2)
+    monkeypatch.setattr(network, "_answers", lambda endpoint: time.sleep(2) or True)
+    start = time.monotonic()
+    assert not network.reachable("https://hub.example")
+    assert time.monotonic() - start < 1.5
+    assert not network.reachable("https://hub.example"), "asked once, not again"
+    network._LAST.clear()
+
+
+def test_a_tokenizer_that_is_not_there_is_told_without_retries(monkeypatch: pytest.MonkeyPatch) -> None:
+    from huggingface_hub import constants
+
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(network, "reachable", lambda endpoint: False)
+    start = time.monotonic()
+    with pytest.raises(DataError, match="cannot be reached"):
+        load_data("demo:reviews", tokenizer="nobody/no-such-tokenizer")
+    assert time.monotonic() - start < 20
+    assert constants.HF_HUB_OFFLINE is False
