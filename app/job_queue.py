@@ -27,6 +27,14 @@ class Runner(Protocol):
         """Ask a job to end soon with what it has."""
         ...
 
+    def pause(self, number: int) -> None:
+        """Ask the running job to wait."""
+        ...
+
+    def resume(self, number: int) -> None:
+        """Let a job that waits go on."""
+        ...
+
     def close(self) -> None:
         """Stop everything."""
         ...
@@ -53,6 +61,14 @@ class JobQueue(QObject):
     def stop_and_keep(self, number: int) -> None:
         """Let the running job end soon with what it has so far."""
         self._runner.stop_and_keep(number)
+
+    def pause(self, number: int) -> None:
+        """Let the running job wait; its state is "paused" once it does."""
+        self._runner.pause(number)
+
+    def resume(self, number: int) -> None:
+        """Let a paused job go on."""
+        self._runner.resume(number)
 
     def submit(self, title: str, job: Job, done: Callable[[Any], None], *, urgent: bool = False) -> None:
         """Queue a job; `done` gets its result, unless nobody waits for it by then."""

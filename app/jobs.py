@@ -17,6 +17,8 @@ from multiprocessing.process import BaseProcess
 from passes.jobs import (
     TERMINAL,
     UNSENDABLE,
+    Continue,
+    Continued,
     Done,
     Event,
     Failed,
@@ -27,10 +29,13 @@ from passes.jobs import (
     JobInfo,
     LogLine,
     Metric,
+    Pause,
+    Paused,
     PluginJob,
     Progress,
     Started,
     Stopped,
+    Word,
 )
 
 GRACE = 1.0
@@ -82,7 +87,7 @@ class JobRunner:
         self._wake = threading.Condition()
         self._current: JobInfo | None = None
         self._cancelled: set[int] = set()
-        self._enough: set[int] = set()
+        self._words: dict[int, Word] = {}  # what the running job is to be told, the last word on it
         self._closing = False
         self._worker: Worker | None = None
         self._plugins: Job | None = None
@@ -116,9 +121,20 @@ class JobRunner:
 
     def stop_and_keep(self, number: int) -> None:
         """Ask the running job to end soon with what it has; one that waits has nothing yet, and goes on waiting."""
+        self._tell_current(number, Finish())
+
+    def pause(self, number: int) -> None:
+        """Ask the running job to wait; its state is "paused" once it does."""
+        self._tell_current(number, Pause())
+
+    def resume(self, number: int) -> None:
+        """Let a job that waits go on."""
+        self._tell_current(number, Continue())
+
+    def _tell_current(self, number: int, word: Word) -> None:
         with self._wake:
-            if self._current and self._current.id == number:
-                self._enough.add(number)
+            if self._current and self._current.id == number and self._words.get(number) != Finish():
+                self._words[number] = word
 
     def close(self) -> None:
         """Stop everything and wait for the thread and the process to end."""
@@ -207,9 +223,8 @@ class JobRunner:
             if (self._closing or info.id in self._cancelled) and asked is None:
                 asked = time.monotonic()
                 self._say(worker, None)
-            if info.id in self._enough:
-                self._enough.discard(info.id)
-                self._say(worker, Finish())
+            if word := self._words.pop(info.id, None):
+                self._say(worker, word)
             if asked is not None and time.monotonic() - asked > (0 if self._closing else GRACE):
                 worker.stop()
                 return Stopped()
@@ -229,8 +244,8 @@ class JobRunner:
         return worker.death() if ready else None
 
     @staticmethod
-    def _say(worker: Worker, word: Finish | None) -> None:
-        """Tell the running job to end: None at once, Finish with what it has."""
+    def _say(worker: Worker, word: Word | None) -> None:
+        """Tell the running job something; None: end at once."""
         try:
             worker.pipe.send(word)
         except OSError:
@@ -246,6 +261,10 @@ class JobRunner:
                 info.log.append(text)
             case Metric(name, step, value):
                 info.metrics.setdefault(name, []).append((step, value))
+            case Paused():
+                info.state = "paused"
+            case Continued():
+                info.state = "running"
             case Found():
                 pass
             case _:

@@ -53,7 +53,8 @@ class Context:
     """What a pass may use besides the graph. `progress` also is where a cancelled job stops (JobError).
 
     `found` hands on a part of what an analysis finds, as a plain value, as soon as it is known. `metric`: a figure
-    (name, step, value) of a long pass. `enough`: whether the user wants what a long pass has so far.
+    (name, step, value) of a long pass. `enough`: whether the user wants what a long pass has so far. `paused`: whether
+    it is to wait, which `progress` then does. `base`: the graph before the recipe's first step.
     """
 
     store: WeightStore
@@ -64,6 +65,8 @@ class Context:
     found: Callable[[object], None] = _unheard
     metric: Metric = _unplotted
     enough: Callable[[], bool] = _never
+    paused: Callable[[], bool] = _never
+    base: Graph | None = None
 
 
 @dataclass(frozen=True, slots=True)

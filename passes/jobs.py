@@ -74,7 +74,7 @@ class ReplayResult:
 
 @dataclass(frozen=True, slots=True)
 class AnalyseJob:
-    """Run one analysis on a graph."""
+    """Run one analysis on a graph; `base` is what the recipe that led to it began with, for those that compare."""
 
     graph: Graph
     step: Step
@@ -82,6 +82,7 @@ class AnalyseJob:
     workdir: Path
     source: str
     tokenizer: str | None
+    base: Graph | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +120,17 @@ class Finish:
     """Not a job but a word to the one that runs: end soon, and keep what there is so far."""
 
 
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """A word to the job that runs: wait where it next tells its progress, until a Continue, a Finish or a cancel."""
+
+
+@dataclass(frozen=True, slots=True)
+class Continue:
+    """A word to a job that waits: go on."""
+
+
+Word = Finish | Pause | Continue
 Job = OpenJob | ReplayJob | AnalyseJob | SaveJob | ExportJob | PluginJob
 
 
@@ -163,6 +175,16 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
+class Paused:
+    """The job waits, as it was asked to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Continued:
+    """The job goes on."""
+
+
+@dataclass(frozen=True, slots=True)
 class Done:
     """The job's result."""
 
@@ -184,7 +206,7 @@ class Stopped:
     """The job was cancelled."""
 
 
-Event = Started | Progress | Metric | LogLine | Found | Done | Failed | Stopped
+Event = Started | Progress | Metric | LogLine | Found | Paused | Continued | Done | Failed | Stopped
 TERMINAL = (Done, Failed, Stopped)
 # What pickle raises for values that cannot travel.
 UNSENDABLE = (pickle.PicklingError, TypeError, AttributeError, ValueError, RecursionError)
@@ -218,20 +240,21 @@ Handler = Callable[[Any, "Channel"], Any]
 
 
 class Channel:
-    """The worker's side of the pipe: sends events, notices a cancel and a finish."""
+    """The worker's side of the pipe: sends events, notices a cancel, a finish and a pause."""
 
     def __init__(self, pipe: Connection) -> None:
         self._pipe = pipe
         self._last = 0.0
-        self._enough = False
+        self._enough = self._paused = False
 
     def send(self, event: Event) -> None:
         """Send one event."""
         self._pipe.send(event)
 
     def progress(self, done: int, total: int, text: str) -> None:
-        """Send progress, at most 20 a second; raises Cancelled when the user stopped the job."""
-        self.enough()
+        """Send progress, at most 20 a second; waits while the job is paused; raises Cancelled when it was stopped."""
+        if self.paused():
+            self._wait()
         now = time.monotonic()
         if now - self._last > 0.05 or done >= total:
             self._last = now
@@ -243,15 +266,39 @@ class Channel:
 
     def enough(self) -> bool:
         """Whether the user wants what the job has so far; raises Cancelled as `progress` does."""
-        while self._pipe.poll():
-            if not isinstance(self._pipe.recv(), Finish):
-                raise Cancelled("The job was cancelled.")
-            self._enough = True
+        self._hear()
         return self._enough
+
+    def paused(self) -> bool:
+        """Whether the user wants the job to wait; raises Cancelled as `progress` does."""
+        self._hear()
+        return self._paused
 
     def begin(self) -> None:
         """A new job begins: what was said to the one before it is forgotten."""
-        self._enough = False
+        self._enough = self._paused = False
+
+    def _hear(self) -> None:
+        while self._pipe.poll():
+            self._take(self._pipe.recv())
+
+    def _wait(self) -> None:
+        """Without work until somebody says a word."""
+        self.send(Paused())
+        while self._paused:
+            self._take(self._pipe.recv())
+        self.send(Continued())
+
+    def _take(self, word: Word | None) -> None:
+        match word:
+            case Pause():
+                self._paused = True
+            case Continue():
+                self._paused = False
+            case Finish():
+                self._enough, self._paused = True, False
+            case _:
+                raise Cancelled("The job was cancelled.")
 
 
 class _Lines(io.TextIOBase):
@@ -292,8 +339,8 @@ def serve(pipe: Connection, handler: Handler) -> None:
             with contextlib.suppress(BrokenPipeError):
                 channel.send(_bug(error))
             continue
-        if job is None or isinstance(job, Finish):
-            continue  # a cancel that came too late
+        if job is None or isinstance(job, Word):
+            continue  # a word that came too late
         channel.begin()
         with contextlib.suppress(BrokenPipeError):
             channel.send(Started())

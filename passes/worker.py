@@ -106,7 +106,7 @@ def _replay(job: ReplayJob, channel: Channel) -> ReplayResult:
     memo = _STATE.memos.setdefault(f"{job.workdir}", Memo())
     callables = _callables(job.base, job.source, job.workdir)
     context = Context(store, progress=channel.progress, callables=callables, tokenizer=job.tokenizer,
-                      metric=channel.metric, enough=channel.enough)  # fmt: skip
+                      metric=channel.metric, enough=channel.enough, paused=channel.paused)  # fmt: skip
     if job.known:
         steps = job.recipe.active[: job.known[0]]
         memo.remember(steps, job.known[1])
@@ -121,7 +121,8 @@ def _analyse(job: AnalyseJob, channel: Channel) -> Any:
     store = _store(job.workdir, job.locations)
     callables = {} if is_instant(job.step) else _callables(job.graph, job.source, job.workdir)
     context = Context(store, progress=channel.progress, callables=callables, tokenizer=job.tokenizer,
-                      found=lambda part: channel.send(Found(part)))  # fmt: skip
+                      found=lambda part: channel.send(Found(part)), paused=channel.paused,
+                      base=job.base)  # fmt: skip
     return run_step(job.graph, job.step, context).report
 
 

@@ -22,6 +22,7 @@ from model.project import Project
 from model.recipe import Recipe
 from model.source import SourceInfo
 from passes.jobs import (
+    Continued,
     Done,
     Event,
     Failed,
@@ -32,6 +33,7 @@ from passes.jobs import (
     Metric,
     OpenJob,
     OpenResult,
+    Paused,
     Progress,
     Started,
     Stopped,
@@ -65,6 +67,10 @@ class FakeRunner:
                 info.progress = event
             case LogLine(text):
                 info.log.append(text)
+            case Paused():
+                info.state = "paused"
+            case Continued():
+                info.state = "running"
             case Metric(name, step, value):
                 info.metrics.setdefault(name, []).append((step, value))
             case Done() | Failed() | Stopped():
@@ -88,6 +94,14 @@ class FakeRunner:
     def stop_and_keep(self, number: int) -> None:
         """Remember that a job was asked to end with what it has."""
         self.kept.append(number)
+
+    def pause(self, number: int) -> None:
+        """The job waits at once."""
+        self.tell(next(j for j in self.waiting if j.id == number), Paused())
+
+    def resume(self, number: int) -> None:
+        """The job goes on at once."""
+        self.tell(next(j for j in self.waiting if j.id == number), Continued())
 
     def close(self) -> None:
         """Nothing runs."""

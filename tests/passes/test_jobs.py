@@ -27,13 +27,18 @@ from passes.jobs import (
     TERMINAL,
     AnalyseJob,
     Channel,
+    Continue,
+    Continued,
     Done,
     Event,
     Failed,
+    Finish,
     JobEvent,
     JobInfo,
     LogLine,
     OpenJob,
+    Pause,
+    Paused,
     PluginJob,
     Progress,
     ReplayJob,
@@ -87,6 +92,18 @@ def served(*jobs: Any) -> list[Any]:
 
 def ended(job: Toy, pipe: Pipe | None = None) -> Event:
     return run_one(job, Channel(pipe or Pipe()), handle)  # type: ignore[arg-type]
+
+
+class SlowPipe(Pipe):
+    """Each message comes when somebody asks for it a second time."""
+
+    def __init__(self, *asked: Any) -> None:
+        super().__init__(*asked)
+        self.looks = 0
+
+    def poll(self) -> bool:
+        self.looks += 1
+        return self.looks == 1 and bool(self.asked)
 
 
 def test_a_job_starts_and_ends() -> None:
@@ -156,6 +173,16 @@ def test_results_that_cannot_be_sent_are_failures() -> None:
     sent = served(Toy("unsendable"), Toy("echo", 2))
     assert [type(e) for e in sent] == [Started, Failed, Started, Done]
     assert "cannot pickle this" in sent[1].message and sent[1].hint
+
+
+def test_a_pause_waits_for_a_word() -> None:
+    pipe = Pipe(Pause(), Pause(), Continue())
+    assert ended(Toy("count", 1), pipe) == Done(1)
+    assert pipe.sent == [Progress(1, 1, "step 1")]  # taken back before anybody waited
+    for word, end in ((Continue(), Done(1)), (Finish(), Done(1)), (None, Stopped())):
+        slow = SlowPipe(Pause(), word)
+        assert ended(Toy("count", 1), slow) == end
+        assert slow.sent == [Paused()] + ([Continued(), Progress(1, 1, "step 1")] if word else [])
 
 
 def test_cancelled_is_a_users_error_too() -> None:
@@ -247,6 +274,29 @@ def test_a_job_can_be_asked_for_what_it_has(runner: ToyRunner, listener: Listene
     assert waiting.finished is None
     runner.stop_and_keep(waiting.id)
     assert listener.end(waiting) == Done("kept")
+
+
+def test_a_job_waits_and_goes_on(runner: ToyRunner, listener: Listener) -> None:
+    job = runner.run("patient", 100)
+    for _ in range(2):
+        listener.begun(job)
+        runner.pause(job.id)
+        listener.wait(lambda: job.state == "paused")
+        told = len(listener.events)
+        time.sleep(0.3)
+        assert len(listener.events) == told  # it does nothing
+        runner.resume(job.id)
+        listener.wait(lambda: job.state == "running" and isinstance(listener.events[-1].event, Progress))
+    runner.pause(job.id)
+    listener.wait(lambda: job.state == "paused")
+    runner.cancel(job.id)
+    assert listener.end(job) == Stopped()
+    kept = runner.run("train", 0.5)
+    listener.begun(kept)
+    runner.pause(kept.id)
+    runner.stop_and_keep(kept.id)
+    runner.pause(kept.id)  # too late
+    assert listener.end(kept) == Done("kept")
 
 
 def test_an_urgent_job_goes_first(runner: ToyRunner, listener: Listener) -> None:
