@@ -31,7 +31,7 @@ def load_recipe(source: str | Path | Mapping[str, Any], seed: int = 0) -> Recipe
 
     The caller's dict is never altered. `seed` is for steps that name none.
     """
-    data = source if isinstance(source, Mapping) else _read(Path(source))
+    data = source if isinstance(source, Mapping) else read_file(Path(source))
     if "steps" not in data:
         return Recipe(tuple(_named(str(k), v, seed) for k, v in data.items()))
     extra = [k for k in data if k != "steps"]
@@ -70,7 +70,8 @@ def readable(value: Any) -> Json:
             return encode(value)
 
 
-def _read(path: Path) -> Mapping[str, Any]:
+def read_file(path: Path) -> Mapping[str, Any]:
+    """The table in a TOML or JSON file; raises OptionsError."""
     try:
         text = path.read_text(encoding="utf-8")
         data: Any = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
