@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
+from model.flowing import Flowing
 from model.formats.base import Format
 from model.straight_through import gated, reused, scaled, straight_through
 from model.views import View
@@ -45,6 +46,7 @@ class Effective(nn.Module):
     """x → format(x·mask). Values of parameters are computed once and kept until the parameter is written.
 
     `view`: how the tensor lies for formats that see rows. `scale`: a given or learned scale of a ScaledFormat.
+    `flowing`: what takes the place of the mask where an activation is pruned.
     """
 
     mask: Tensor | None
@@ -57,9 +59,10 @@ class Effective(nn.Module):
         view: View | None = None,
         scale: Tensor | None = None,
         identity: bool = False,
+        flowing: Flowing | None = None,
     ) -> None:
         super().__init__()
-        self.format, self.identity = fmt, identity
+        self.format, self.identity, self.flowing = fmt, identity, flowing
         self.view = view if fmt is not None and fmt.rowwise else None
         self.register_buffer("mask", mask, persistent=False)
         if isinstance(scale, nn.Parameter):
@@ -113,6 +116,7 @@ class Effective(nn.Module):
 
     def _masked(self, x: Tensor) -> Tensor:
         return x if self.mask is None else x * self.mask
+        x = x if self.flowing is None else self.flowing(x)
 
     def _seen(self, x: Tensor) -> Tensor:
         return x if self.view is None else self.view.of(x)
@@ -121,10 +125,13 @@ class Effective(nn.Module):
         """In the port's own shape; zeros of the mask once more where the format gives 0 another value."""
         y = y if self.view is None else self.view.back(y, x.shape)
         return y if self.mask is None or self.format is None or self.format.keeps_zero else y * self.mask
+        if self.flowing is not None and self.format is not None and not self.format.keeps_zero:
+            y = torch.where(self.flowing.dropped(x.detach()), 0.0, y)
 
     def extra_repr(self) -> str:
         """Format and mask, for print(model)."""
-        return f"{self.format or 'float'}{', masked' if self.mask is not None else ''}"
+        pruned = ", masked" if self.mask is not None else ", pruned as it flows" if self.flowing else ""
+        return f"{self.format or 'float'}{pruned}"
 
 
 class Compressed(nn.Module):
