@@ -11,10 +11,13 @@ from typing import Any
 import torch
 from torch import Tensor, fx, nn
 
+from model.adapters import PORT as ADAPTED
 from model.errors import GraphError
+from model.flowing import Flowing
 from model.graph import Arg, Graph, Node, Ref, Slice, TorchConst, out_port
 from model.layers import Compressed, Effective, Switch, unpack_mask
 from model.leaves import make
+from model.low_rank import Adapted, LowRank
 from model.meta import Weight
 from model.ops import base_port, category, floating, quantisable
 from model.ports import carriers, choice, operands
@@ -36,8 +39,8 @@ def build(graph: Graph, store: WeightStore, callables: Callables | None = None) 
     Inputs are keyword arguments named as the placeholders; results leave as the original's did (tensor,
     tuple, or a dict by name). Raises GraphError for a graph without weights, ProjectError for missing tensors.
     """
-    builder = _Builder(graph, store, callables or {})
-    return builder.recorded() if graph.runs == "module" else builder.module()
+    builder = _Recorded if graph.runs == "module" else _Builder
+    return builder(graph, store, callables or {}).module()
 
 
 def parameters_of(module: nn.Module) -> dict[str, Tensor]:
@@ -81,12 +84,13 @@ def effective(node: Node, port: str, graph: Graph, store: WeightStore, scale: Te
     mask = None
     if sparsity and sparsity.mask is not None:
         mask = unpack_mask(to_torch(store.get(sparsity.mask)), node.ports[port].sizes(graph.symbols))
+    flowing = Flowing(sparsity) if sparsity and sparsity.flows else None
     if chosen is None:
-        return Effective(None, mask)
+        return Effective(None, mask, flowing=flowing)
     view = view_at(node, port) if port in node.ports else None
     if scale is None and chosen.scale is not None:
         scale = _load(graph.weights[chosen.scale], store.get)
-    return Effective(chosen.format, mask, view, scale, chosen.gradient == "identity")
+    return Effective(chosen.format, mask, view, scale, chosen.gradient == "identity", flowing)
 
 
 def _constant(const: TorchConst) -> Any:
@@ -103,7 +107,13 @@ def _leaf_key(node: Node) -> tuple[Any, ...]:
     """Equal for calls that can share one leaf: the same module with the same choices for its tensors."""
     chosen = ((p, c) for p, c in node.precision.items() if p in ("weight", "bias"))
     formats = sorted((p, str(c.format), c.gradient, c.scale or "") for p, c in chosen)
-    return node.target, tuple(formats), tuple(sorted((p, str(s.mask)) for p, s in node.sparsity.items()))
+    masks = sorted((p, str(s.mask)) for p, s in node.sparsity.items())
+    return node.target, tuple(formats), tuple(masks), tuple(sorted(node.adapters.items()))
+
+
+def alters_input(node: Node) -> bool:
+    """Whether what flows into a module is pruned or goes through a format first."""
+    return "data_in" in node.precision or "data_in" in node.sparsity
 
 
 def _use(value: Any, node: Node, port: str) -> Any:
@@ -111,13 +121,19 @@ def _use(value: Any, node: Node, port: str) -> Any:
 
     Only products of matrices share, since they never write into their operands.
     """
-    chosen = choice(node, port)
-    if chosen is None or category(node) not in ("linear", "matmul"):
+    chosen, pruned = choice(node, port), node.sparsity.get(port)
+    if category(node) not in ("linear", "matmul") or (pruned and not pruned.flows):
         return node.id, port
-    if chosen.format.stochastic or port in node.sparsity:
+    if chosen is None:
+        return value, pruned
+    if chosen.format.stochastic:
         return node.id, port
     view = view_at(node, port) if chosen.format.rowwise and port in node.ports else None
-    return value, str(chosen.format), chosen.scale, chosen.gradient, view
+    return value, str(chosen.format), chosen.scale, chosen.gradient, view, pruned
+
+
+def _choices(node: Node) -> tuple[Any, ...]:
+    return node.precision, node.sparsity, node.adapters
 
 
 class _Builder:
@@ -134,7 +150,7 @@ class _Builder:
         self.shared: dict[Any, fx.Node] = {}
         self.carriers = carriers(graph)
 
-    def module(self) -> fx.GraphModule:
+    def module(self) -> Any:
         for node in self.graph:
             if node.call == "call_module":
                 self._attach_leaf(node)
@@ -147,44 +163,6 @@ class _Builder:
                 module.get_submodule(parent).register_buffer(attribute, self.tensors[name], persistent=False)
         module.meta[_PLACES] = self.places
         return module.eval()
-
-    def recorded(self) -> Any:
-        """The original module over the graph's weights, with the leaves that have choices swapped."""
-        original: Any = self.callables.get("model")
-        if original is None:
-            raise GraphError("This model runs only with its own code, which is not at hand.", "Open its source again.")
-        module: Any = copy.deepcopy(original).eval()
-        self._adopt(module)
-        for node in self._one_call_each():
-            if node.precision or node.sparsity:
-                module.set_submodule(node.target, self._whole_leaf(node))
-        module.meta = {_PLACES: self.places}
-        return module
-
-    def _one_call_each(self) -> Iterable[Node]:
-        """The first call of each module of a recorded model: all calls run the one leaf that takes its place."""
-        calls: dict[str, Node] = {}
-        for node in self.graph:
-            first = calls.setdefault(node.target, node) if node.call == "call_module" else node
-            if (first.precision, first.sparsity) != (node.precision, node.sparsity):
-                raise GraphError(
-                    f"{first.id} and {node.id} call one module with different formats or sparsity, "
-                    "and a recorded model can give it only one.",
-                    f"Choose the same for all calls of {node.target}.",
-                    node.id,
-                )
-        return calls.values()
-
-    def _adopt(self, module: nn.Module) -> None:
-        """Put the graph's weights in place of the module's own, ties kept."""
-        named = [*module.named_parameters(), *module.named_buffers()]
-        names = {id(v): n for n, v in named if n in self.tensors}
-        self.places = {n: n for n in names.values()}
-        for inner in module.modules():
-            own = (inner.named_parameters, inner.named_buffers)
-            for key, value in [pair for each in own for pair in each(recurse=False, remove_duplicate=False)]:
-                if id(value) in names:
-                    setattr(inner, key, self.tensors[names[id(value)]])
 
     # -- modules and tensors under their own paths
 
@@ -222,18 +200,17 @@ class _Builder:
             if n not in self.leaves.values() and (n == target or not any(f"{t}.".startswith(f"{n}.") for t in taken))
         )
 
-    def _whole_leaf(self, node: Node) -> nn.Module:
-        """A leaf with all its choices inside, activations too, for a model that cannot be re-wired."""
-        for name in node.weights.values():
-            self.places.pop(name, None)
-        place = f"{node.target}.{int('data_in' in node.precision)}"
-        before = [self._effective(node, "data_in", f"{node.target}.0")] if "data_in" in node.precision else []
-        leaf, last = self._leaf(node, place), f"{node.target}.{len(before) + 1}"
-        return nn.Sequential(
-            *before, leaf, *([self._effective(node, "data_out", last)] if "data_out" in node.precision else [])
-        )
-
     def _leaf(self, node: Node, path: str) -> nn.Module:
+        if ADAPTED in node.adapters:
+            return Adapted(self._base(node, f"{path}.base"), self._adapter(node, f"{path}.adapter"))
+        return self._base(node, path)
+
+    def _adapter(self, node: Node, path: str) -> LowRank:
+        held = node.adapters[ADAPTED]
+        self.places |= {held.a: f"{path}.a", held.b: f"{path}.b"}
+        return LowRank(node, held, self._parameter(held.a), self._parameter(held.b))
+
+    def _base(self, node: Node, path: str) -> nn.Module:
         inner = make(node.attrs)
         chosen = [p for p in node.weights if p in node.precision or p in node.sparsity]
         effective = {p: self._effective(node, p, f"{path}.effective.{p}") for p in chosen}
@@ -283,7 +260,7 @@ class _Builder:
 
     def _call_module(self, node: Node) -> fx.Node:
         source = self._arg(node.args[0])
-        if "data_in" in node.precision:
+        if alters_input(node):
             source = self._quantised(source, node, "data_in")
         made = self.fx.create_node("call_module", self.leaves[_leaf_key(node)], (source,), {}, node.id)
         made.meta[OPERANDS] = [("data_in", source.name)]
@@ -309,7 +286,12 @@ class _Builder:
         args = tuple(self._arg(a, operand) for a in node.args)
         kwargs = {k: self._arg(a, operand) for k, a in node.kwargs.items()}
         args, kwargs = self._switched(node, target, args, kwargs) if node.attrs else (args, kwargs)
-        made = self.fx.create_node("call_function", target, args, kwargs, node.id)
+        if ADAPTED in node.adapters:
+            path = f"adapted.{node.id}"
+            self._attach(path, Adapted(target, self._adapter(node, f"{path}.adapter")))
+            made = self.fx.create_node("call_module", path, args, kwargs, node.id)
+        else:
+            made = self.fx.create_node("call_function", target, args, kwargs, node.id)
         made.meta[OPERANDS] = taken
         return made
 
@@ -370,3 +352,54 @@ class _Builder:
             held = choice(node, port) and floating(node.ports.get(port))
             self.items[ref] = self._quantised(item, node, port) if held else item
         return self.items[ref]
+
+
+class _Recorded(_Builder):
+    def module(self) -> Any:
+        """The original module over the graph's weights, with the leaves that have choices swapped."""
+        original: Any = self.callables.get("model")
+        if original is None:
+            raise GraphError("This model runs only with its own code, which is not at hand.", "Open its source again.")
+        module: Any = copy.deepcopy(original).eval()
+        self._adopt(module)
+        for node in self._one_call_each():
+            if any(_choices(node)):
+                module.set_submodule(node.target, self._whole_leaf(node))
+        module.meta = {_PLACES: self.places}
+        return module
+
+    def _one_call_each(self) -> Iterable[Node]:
+        """The first call of each module of a recorded model: all calls run the one leaf that takes its place."""
+        calls: dict[str, Node] = {}
+        for node in self.graph:
+            first = calls.setdefault(node.target, node) if node.call == "call_module" else node
+            if _choices(first) != _choices(node):
+                raise GraphError(
+                    f"{first.id} and {node.id} call one module with different formats, sparsity or adapters, "
+                    "and a recorded model can give it only one.",
+                    f"Choose the same for all calls of {node.target}.",
+                    node.id,
+                )
+        return calls.values()
+
+    def _adopt(self, module: nn.Module) -> None:
+        """Put the graph's weights in place of the module's own, ties kept."""
+        named = [*module.named_parameters(), *module.named_buffers()]
+        names = {id(v): n for n, v in named if n in self.tensors}
+        self.places = {n: n for n in names.values()}
+        for inner in module.modules():
+            own = (inner.named_parameters, inner.named_buffers)
+            for key, value in [pair for each in own for pair in each(recurse=False, remove_duplicate=False)]:
+                if id(value) in names:
+                    setattr(inner, key, self.tensors[names[id(value)]])
+
+    def _whole_leaf(self, node: Node) -> nn.Module:
+        """A leaf with all its choices inside, activations too, for a model that cannot be re-wired."""
+        for name in node.weights.values():
+            self.places.pop(name, None)
+        place = f"{node.target}.{int(alters_input(node))}"
+        before = [self._effective(node, "data_in", f"{node.target}.0")] if alters_input(node) else []
+        leaf, last = self._leaf(node, place), f"{node.target}.{len(before) + 1}"
+        return nn.Sequential(
+            *before, leaf, *([self._effective(node, "data_out", last)] if "data_out" in node.precision else [])
+        )

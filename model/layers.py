@@ -91,7 +91,8 @@ class Effective(nn.Module):
     def _keep(self, x: Tensor, learns: bool) -> _Kept:
         """The value of a parameter, from before where it has not been written since."""
         scale = None if self.scale is None else (id(self.scale), self.scale._version, self.scale.data_ptr())
-        stamp = (id(x), x._version, x.data_ptr(), x.dtype, scale, _Steps.count)
+        moves = x.requires_grad or (self.scale is not None and self.scale.requires_grad)
+        stamp = (id(x), x._version, x.data_ptr(), x.dtype, scale, _Steps.count if moves else None)
         if self._kept is None or self._kept.stamp != stamp or (learns and not self._kept.gated):
             with torch.no_grad():
                 if learns and self.format is not None and self.scale is None and not self.identity:
@@ -115,8 +116,8 @@ class Effective(nn.Module):
         return self._seen(self._masked(x))
 
     def _masked(self, x: Tensor) -> Tensor:
-        return x if self.mask is None else x * self.mask
         x = x if self.flowing is None else self.flowing(x)
+        return x if self.mask is None else x * self.mask
 
     def _seen(self, x: Tensor) -> Tensor:
         return x if self.view is None else self.view.of(x)
@@ -124,9 +125,9 @@ class Effective(nn.Module):
     def _back(self, y: Tensor, x: Tensor) -> Tensor:
         """In the port's own shape; zeros of the mask once more where the format gives 0 another value."""
         y = y if self.view is None else self.view.back(y, x.shape)
-        return y if self.mask is None or self.format is None or self.format.keeps_zero else y * self.mask
         if self.flowing is not None and self.format is not None and not self.format.keeps_zero:
             y = torch.where(self.flowing.dropped(x.detach()), 0.0, y)
+        return y if self.mask is None or self.format is None or self.format.keeps_zero else y * self.mask
 
     def extra_repr(self) -> str:
         """Format and mask, for print(model)."""
