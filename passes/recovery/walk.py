@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 from torch import Tensor, fx, nn
 
-from model.build import NODE
+from model.build import NODE, alters_input
 from model.graph import Graph, Node
 from passes.analysis.evaluate import batches, fit_error
 from passes.base import Context
@@ -115,7 +115,7 @@ def _hooked(module: nn.Module, graph: Graph, samples: Sequence[Inputs], node: No
     """The node's calls of a recorded model, one run a sample, which ends there."""
     calls = [n.id for n in graph if n.call == "call_module" and n.target == node.target]
     chosen = bool(node.precision or node.sparsity)
-    leaf = module.get_submodule(f"{node.target}.{int('data_in' in node.precision)}" if chosen else node.target)
+    leaf = module.get_submodule(f"{node.target}.{int(alters_input(node))}" if chosen else node.target)
     for inputs in samples:
         left = [calls.index(node.id)]
         found: list[Pair] = []

@@ -1,36 +1,83 @@
-"""Unstructured magnitude and random pruning of weights, with exact counts. The mask is kept, the weight too."""
+"""Pruning of weights, with exact counts: what goes is scored, in a pattern. The mask is kept, the weight too."""
 
 from __future__ import annotations
 
-import zlib
-from dataclasses import dataclass, field, replace
-from typing import Literal
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from model.errors import OptionsError, PassError
+from model.errors import PassError
 from model.graph import Graph, Node
-from model.meta import Sparsity
 from model.ops import category
 from model.ports import weight_at
+from model.views import view_at
 from model.weights import Tensor
+from passes.analysis.evaluate import EvaluateOptions, load_split
 from passes.base import Context, Report, Row, transform
-from passes.ranking import Bits, Values, is_finite, keep_largest
-from passes.select import Select, chosen
+from passes.pruning.choice import METHODS, MOST, WITH_DATA, Choice, Method, Pattern, Scope
+from passes.pruning.live import pruned
+from passes.pruning.patterns import WHOLE, Found, Scored, mask, masks
+from passes.pruning.scores import Scores
+from passes.select import Select, chosen, matches
 
-METHODS = ("l1", "random")
+if TYPE_CHECKING:
+    from model.data.base import Split
+
+__all__ = ["METHODS", "Budget", "PruneOptions", "prunable", "prune"]
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """A share of their own for some nodes."""
+
+    select: Select = field(default=Select("name"), metadata={"help": "which nodes"})
+    sparsity: float = field(default=0.0, metadata={"min": 0.0, "max": 1.0, "help": "their share; 0 leaves them whole"})
 
 
 @dataclass(frozen=True, slots=True)
 class PruneOptions:
-    """`sparsity` is the fraction of elements to zero: of each weight (local) or of all together (global)."""
+    """`sparsity` is the fraction of elements to zero: of each weight, of all together, or of each row."""
 
     sparsity: float = field(default=0.5, metadata={"min": 0.0, "max": 1.0, "help": "fraction of elements to zero"})
-    method: Literal["l1", "random"] = field(default="l1", metadata={"help": "which elements go first"})
-    scope: Literal["local", "global"] = field(default="local", metadata={"help": "count per weight, or over all"})
+    method: Method = field(
+        default="l1",
+        metadata={"help": "which go first; wanda, snip, hessian and movement need data. movement after a few batches "
+                          "is weak: its real form is the gradual pruning of a fine-tuning"},
+    )  # fmt: skip
+    scope: Scope = field(
+        default="local", metadata={"help": "count per weight, over all, or per output row (as Wanda does)"}
+    )
     select: Select = field(default=Select("all"), metadata={"help": "which nodes"})
+    pattern: Pattern = field(
+        default="element", metadata={"help": "single elements; n of every m kept, whatever the sparsity; whole blocks"}
+    )
+    n: int = field(default=2, metadata={"min": 1, "max": MOST, "help": "of n:m: so many are kept …"})
+    m: int = field(default=4, metadata={"min": 1, "max": MOST, "help": "… of so many in a row"})
+    rows: int = field(default=4, metadata={"min": 1, "max": MOST, "help": "of a block: outputs"})
+    columns: int = field(default=4, metadata={"min": 1, "max": MOST, "help": "of a block: inputs"})
+    least: float = field(default=0.0, metadata={"min": 0.0, "max": 1.0, "help": "global: at least this of each weight"})
+    most: float = field(default=1.0, metadata={"min": 0.0, "max": 1.0, "help": "global: at most this of each weight"})
+    budgets: tuple[Budget, ...] = field(
+        default=(), metadata={"help": "other shares for some nodes; the last one holds"}
+    )
+    data: str = field(default="", metadata={"help": "for methods that need it: demo:NAME, hub:NAME, a file or a folder",
+                                            "edit": "data"})  # fmt: skip
+    split: str = field(default="train", metadata={"help": "never the one that is scored on", "edit": "split"})
+    limit: int = field(default=128, metadata={"min": 0, "help": "at most so many samples; 0 = all"})
+    batch_size: int = field(default=32, metadata={"min": 1, "max": 4096, "help": "samples that run at once"})
+    text: str = field(default="", metadata={"help": "name of the text column", "edit": "text"})
+    label: str = field(default="", metadata={"help": "name of the label column", "edit": "label"})
+    tokenizer: str = field(default="", metadata={"help": "folder of the tokenizer, where the source has none"})
+    max_length: int = field(default=128, metadata={"min": 2, "help": "longest text in tokens"})
 
     def __post_init__(self) -> None:
-        if not 0 <= self.sparsity <= 1:
-            raise OptionsError(f"sparsity is {self.sparsity}.", "sparsity must be a number from 0 to 1.")
+        self.choice()
+
+    def choice(self, ratio: float | None = None) -> Choice:
+        """What is asked of a weight, at its own `ratio` where it has one; raises OptionsError."""
+        size = {"n:m": (self.n, self.m), "block": (self.rows, self.columns)}.get(self.pattern, (1, 1))
+        return Choice(self.sparsity if ratio is None else ratio, self.method,
+                      "local" if ratio is not None and self.scope == "global" else self.scope,
+                      self.pattern, size, self.least, self.most)  # fmt: skip
 
 
 def prunable(node: Node, graph: Graph) -> bool:
@@ -40,28 +87,26 @@ def prunable(node: Node, graph: Graph) -> bool:
 
 @transform("prune", "Prune", PruneOptions)
 def prune(graph: Graph, options: PruneOptions, context: Context) -> tuple[Graph, Report]:
-    """Mask the smallest (l1) or random weights of Linear and convolution nodes.
+    """Mask the weights of Linear and convolution nodes that score least; ties go by place. 0 removes the mask.
 
-    l1: Han et al. 2015, https://arxiv.org/abs/1506.02626. Exactly round(sparsity·elements) elements go;
-    ties go by index. A second pruning of a node replaces its mask. 0 removes the mask.
+    Exactly round(sparsity·elements) go. A second pruning of a node replaces its mask. x is what flows into a layer, g
+    the gradient of the loss with all weights in place:
+    l1 |w| (Han et al. 2015, https://arxiv.org/abs/1506.02626); l2 w², another order in blocks alone;
+    wanda |w|·‖x‖ (https://arxiv.org/abs/2306.11695; its paper compares within rows); snip |w·g|
+    (https://arxiv.org/abs/1810.02340); movement −w·g (https://arxiv.org/abs/2005.07683);
+    hessian w²·h/2 (LeCun et al. 1990, Optimal Brain Damage), h the empirical Fisher, Σg² of single samples
+    (https://arxiv.org/abs/1801.05787): with the layer's own 2XXᵀ for h, it would be Wanda squared.
     """
     nodes = chosen(graph, options.select, lambda n: prunable(n, graph), "pruned")
-    masks = (_local if options.scope == "local" else _global)(graph, nodes, options, context)
-    after = graph.replace(*(_with(n, masks[_weight(n, graph)], options) for n in nodes))
+    layers = _layers(nodes, graph)
+    shares = _shares(layers, options)
+    found = _found(graph, layers, shares, options, context)
+    kept = {k: (context.store.hold(Tensor(f.bits, "uint8")) if f.zeros else None, f.zeros) for k, f in found.items()}
+    names = {n.id: name for name, held in layers.items() for n in held}
+    after = graph.replace(*(pruned(n, _choice(names[n.id], shares, options), *kept[names[n.id]]) for n in nodes))
     rows = tuple(_row(after.nodes[n.id], graph) for n in nodes)
     zeros, total = sum(r["zeros"] for r in rows), sum(r["elements"] for r in rows)
     return after, Report("prune", rows, {"zeros": zeros, "elements": total, "sparsity": zeros / max(total, 1)})
-
-
-Mask = tuple[str | None, int]
-
-
-def _with(node: Node, mask: Mask, options: PruneOptions) -> Node:
-    key, zeros = mask
-    held = {k: v for k, v in node.sparsity.items() if k != "weight"}
-    if key is not None:
-        held["weight"] = Sparsity(options.method, options.sparsity, options.scope, key, zeros)
-    return replace(node, sparsity=held)
 
 
 def _row(node: Node, graph: Graph) -> Row:
@@ -74,49 +119,63 @@ def _weight(node: Node, graph: Graph) -> str:
     return weight_at(node, "weight", graph) or ""
 
 
-def _names(nodes: list[Node], graph: Graph) -> list[str]:
-    """Weight names once each: tied weights get one mask."""
-    return list(dict.fromkeys(_weight(n, graph) for n in nodes))
+def _layers(nodes: list[Node], graph: Graph) -> dict[str, list[Node]]:
+    """Weight name → its nodes: tied weights get one mask."""
+    found: dict[str, list[Node]] = {}
+    for node in nodes:
+        found.setdefault(_weight(node, graph), []).append(node)
+    return found
 
 
-def _values(graph: Graph, name: str, options: PruneOptions, context: Context) -> Values:
-    """What the elements of a weight are ranked by, flat; the smallest magnitudes go first."""
-    key = graph.weights[name].key
-    if key is None:
-        raise PassError("The model was opened without weights, so there is nothing to prune.", "Open it with weights.")
-    if options.method == "random":
-        import torch
-
-        seed = context.seed * 0x9E3779B1 + zlib.crc32(name.encode())
-        generator = torch.Generator().manual_seed(seed % 2**63)
-        return torch.rand(graph.weights[name].elements, generator=generator).numpy()
-    values = context.store.get(key).float32().reshape(-1)
-    if not is_finite(values):
-        raise PassError(f"The weight {name} holds values that are not finite.", "Load a sound checkpoint.")
-    return values
+def _shares(layers: dict[str, list[Node]], options: PruneOptions) -> dict[str, float]:
+    """The shares of the weights that a budget holds for; raises PassError for one that holds for none."""
+    found: dict[str, float] = {}
+    for budget in options.budgets:
+        names = [k for k, nodes in layers.items() if any(matches(n, budget.select) for n in nodes)]
+        if not names:
+            text = f"The budget of {budget.select.describe()} matches none of the nodes that are pruned."
+            raise PassError(text, "Change its selection.")
+        found |= dict.fromkeys(names, budget.sparsity)
+    return found
 
 
-def _store(found: tuple[Bits, int], context: Context) -> Mask:
-    bits, zeros = found
-    return (context.store.hold(Tensor(bits, "uint8")), zeros) if zeros else (None, 0)
+def _choice(name: str, shares: dict[str, float], options: PruneOptions) -> Choice:
+    return options.choice(shares.get(name))
 
 
-def _local(graph: Graph, nodes: list[Node], options: PruneOptions, context: Context) -> dict[str, Mask]:
-    masks: dict[str, Mask] = {}
-    names = _names(nodes, graph)
-    for i, name in enumerate(names):
-        context.progress(i, len(names), f"pruning {name}")
-        count = round(options.sparsity * graph.weights[name].elements)
-        found = keep_largest([_values(graph, name, options, context)], count) if count else []
-        masks[name] = _store(found[0], context) if found else (None, 0)
-    return masks
+# -- masks
 
 
-def _global(graph: Graph, nodes: list[Node], options: PruneOptions, context: Context) -> dict[str, Mask]:
-    names = _names(nodes, graph)
-    count = round(options.sparsity * sum(graph.weights[n].elements for n in names))
-    if not count:
-        return dict.fromkeys(names, (None, 0))
-    context.progress(0, 1, "ranking all weights")
-    found = keep_largest([_values(graph, n, options, context) for n in names], count)
-    return {n: _store(f, context) for n, f in zip(names, found, strict=True)}
+def _found(
+    graph: Graph, layers: dict[str, list[Node]], shares: dict[str, float], options: PruneOptions, context: Context
+) -> dict[str, Found]:
+    """The mask of each weight; a weight that nothing is taken from is not looked at."""
+    wanted = {k: nodes for k, nodes in layers.items() if shares.get(k, options.sparsity) and graph.weights[k].elements}
+    found = dict.fromkeys(layers, WHOLE)
+    if not wanted:
+        return found
+    scores = Scores(graph, wanted, options.method, _split(options, context), options.batch_size, context)
+    together = [k for k in wanted if k not in shares] if options.scope == "global" and options.pattern != "n:m" else []
+    alone = [k for k in wanted if k not in together]
+    for i, name in enumerate(alone):
+        context.progress(i, len(alone), f"pruning {name}")
+        found[name] = mask(_scored(name, layers, graph, scores), _choice(name, shares, options))
+    if together:
+        context.progress(0, 1, "ranking all weights")
+        parts = [_scored(k, layers, graph, scores) for k in together]
+        found |= dict(zip(together, masks(parts, options.choice()), strict=True))
+    return found
+
+
+def _scored(name: str, layers: dict[str, list[Node]], graph: Graph, scores: Scores) -> Scored:
+    return Scored(scores.of(name), graph.weights[name].shape, view_at(layers[name][0], "weight"))
+
+
+def _split(options: PruneOptions, context: Context) -> Split | None:
+    if options.method not in WITH_DATA:
+        return None
+    if not options.data:
+        raise PassError(f"{options.method} scores weights on data, and none is named.",
+                        "Name some, such as demo:reviews, or choose l1.")  # fmt: skip
+    shared = ("data", "split", "limit", "text", "label", "tokenizer", "max_length")
+    return load_split(EvaluateOptions(**{n: getattr(options, n) for n in shared}), context)
