@@ -5,24 +5,23 @@ from __future__ import annotations
 import json
 import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
 from model.codec import decode, encode, join
-from model.errors import EspalierError, OptionsError, nearest
+from model.errors import OptionsError, nearest
 from model.formats.base import Format
 from model.recipe import Raw, Recipe, Step, naming_step
 from model.registry import PASSES
 from passes.lab_formats import lab_formats
+from passes.lab_pruning import lab_activations, lab_prune
 from passes.offered import typed
 from passes.select import Select
-from passes.transform.prune import PruneOptions
 from passes.transform.quantize import QuantizeOptions, Rule
 
 Json = Any
 LAB_PASSES = {"quantize_transform_pass": "quantize", "prune_transform_pass": "prune"}
-LAB_METHODS = {"l1-norm": "l1", "l1_norm": "l1", "l1": "l1", "random": "random"}
 LAB_BY = ("type", "name", "regex", "regex_name", "module")
 
 
@@ -33,13 +32,13 @@ def load_recipe(source: str | Path | Mapping[str, Any], seed: int = 0) -> Recipe
     """
     data = source if isinstance(source, Mapping) else read_file(Path(source))
     if "steps" not in data:
-        return Recipe(tuple(_named(str(k), v, seed) for k, v in data.items()))
+        return Recipe(tuple(s for k, v in data.items() for s in _named(str(k), v, seed)))
     extra = [k for k in data if k != "steps"]
     if extra:
         raise OptionsError(f"{extra[0]} is not a key of a recipe.", nearest(str(extra[0]), ["steps"]))
     if not isinstance(data["steps"], list):
         raise OptionsError("steps is not a list.", "Write steps = [{pass = …, options = {…}}].")
-    return Recipe(tuple(_step(s, i, seed) for i, s in enumerate(cast("list[Any]", data["steps"]))))
+    return Recipe(tuple(s for i, d in enumerate(cast("list[Any]", data["steps"])) for s in _step(d, i, seed)))
 
 
 def recipe_to_dict(recipe: Recipe) -> dict[str, Any]:
@@ -84,12 +83,23 @@ def read_file(path: Path) -> Mapping[str, Any]:
     return cast("Mapping[str, Any]", data)
 
 
-def _named(name: str, options: Json, seed: int) -> Step:
+def _named(name: str, options: Json, seed: int) -> tuple[Step, ...]:
     name, path = LAB_PASSES.get(name, name), name
-    return Step(name, decode_options(name, options, path), seed)
+    return _with_activations(Step(name, decode_options(name, options, path), seed), options, path)
 
 
-def _step(data: Json, index: int, seed: int) -> Step:
+def _with_activations(step: Step, options: Json, path: str) -> tuple[Step, ...]:
+    """A step; the labs' pruning is two where it prunes activations."""
+    if step.pass_name != "prune" or not _is_lab_form("prune", options):
+        return (step,)
+    found = lab_activations(options, path)
+    if found is None:
+        return (step,)
+    activations = replace(step, pass_name="prune_activations", options=found)
+    return (step, activations) if "weight" in options else (activations,)
+
+
+def _step(data: Json, index: int, seed: int) -> tuple[Step, ...]:
     if not isinstance(data, Mapping):
         raise OptionsError(f"Step {index + 1} is not a table.", "Write {pass = …, options = {…}}.")
     data = cast("Mapping[str, Any]", data)
@@ -97,7 +107,7 @@ def _step(data: Json, index: int, seed: int) -> Step:
         return _decode_step(data, seed)
 
 
-def _decode_step(data: Mapping[str, Any], seed: int) -> Step:
+def _decode_step(data: Mapping[str, Any], seed: int) -> tuple[Step, ...]:
     known = ("pass", "options", "seed", "enabled")
     for key in data:
         if key not in known:
@@ -107,8 +117,9 @@ def _decode_step(data: Mapping[str, Any], seed: int) -> Step:
     wish: str = decode(str, data["pass"], "pass")
     name = LAB_PASSES.get(wish, wish)
     options = decode_options(name, data.get("options", {}), "options")
-    return Step(name, options, decode(int, data.get("seed", seed), "seed"),
+    step = Step(name, options, decode(int, data.get("seed", seed), "seed"),
                 decode(bool, data.get("enabled", True), "enabled"))  # fmt: skip
+    return _with_activations(step, data.get("options", {}), "options")
 
 
 def decode_options(name: str, data: Json, path: str = "") -> Any:
@@ -161,39 +172,7 @@ def _lab_rule(select: Select, entry: Json, path: str) -> Rule | None:
     return Rule(select, formats)
 
 
-# -- the labs' prune dict
-
-
-def _lab_prune(data: Mapping[str, Any], path: str) -> PruneOptions:
-    for key in data:
-        if key not in ("weight", "activation"):
-            raise OptionsError(f"{join(path, key)} is not an option.", nearest(key, ["weight", "activation"]))
-    activation = data.get("activation")
-    if isinstance(activation, Mapping) and cast("Mapping[str, Any]", activation).get("sparsity", 0):
-        raise OptionsError(f"{join(path, 'activation')} cannot be pruned by this version.",
-                           "Leave activation out, or set its sparsity to 0.")  # fmt: skip
-    entry = data.get("weight", {})
-    known = {"sparsity", "method", "scope"}
-    if not isinstance(entry, Mapping):
-        raise OptionsError(f"{join(path, 'weight')} is {entry!r}.", "Write {sparsity = …, method = …, scope = …}.")
-    entry = cast("Mapping[str, Any]", entry)
-    for key in entry:
-        if key not in known:
-            raise OptionsError(f"{join(path, 'weight')}.{key} is not an option.", nearest(key, known))
-    values = dict(entry)
-    if "method" in values:
-        method = str(values["method"])
-        if method not in LAB_METHODS:
-            raise OptionsError(f"{join(path, 'weight.method')} is {values['method']!r}.", nearest(method, LAB_METHODS))
-        values["method"] = LAB_METHODS[method]
-    try:
-        return cast("PruneOptions", decode(PruneOptions, values, join(path, "weight")))
-    except EspalierError as error:
-        raise OptionsError(error.message if path in error.message else f"{join(path, 'weight')}: {error.message}",
-                           error.hint) from error  # fmt: skip
-
-
 _LAB_FORMS: dict[str, Callable[[Mapping[str, Any], str], Any]] = {
     "quantize": _lab_quantize,
-    "prune": _lab_prune,
+    "prune": lab_prune,
 }

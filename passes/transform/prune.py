@@ -13,6 +13,7 @@ from model.views import view_at
 from model.weights import Tensor
 from passes.analysis.evaluate import EvaluateOptions, load_split
 from passes.base import Context, Report, Row, transform
+from passes.pruning.calls import all_calls
 from passes.pruning.choice import METHODS, MOST, WITH_DATA, Choice, Method, Pattern, Scope
 from passes.pruning.live import pruned
 from passes.pruning.patterns import WHOLE, Found, Scored, mask, masks
@@ -97,7 +98,7 @@ def prune(graph: Graph, options: PruneOptions, context: Context) -> tuple[Graph,
     hessian w²·h/2 (LeCun et al. 1990, Optimal Brain Damage), h the empirical Fisher, Σg² of single samples
     (https://arxiv.org/abs/1801.05787): with the layer's own 2XXᵀ for h, it would be Wanda squared.
     """
-    nodes = chosen(graph, options.select, lambda n: prunable(n, graph), "pruned")
+    nodes = all_calls(chosen(graph, options.select, lambda n: prunable(n, graph), "pruned"), graph)
     layers = _layers(nodes, graph)
     shares = _shares(layers, options)
     found = _found(graph, layers, shares, options, context)

@@ -22,6 +22,7 @@ from passes.config import decode_options, load_recipe, recipe_to_dict
 from passes.lab_formats import lab_formats
 from passes.select import Select
 from passes.transform.prune import PruneOptions
+from passes.transform.prune_activations import PruneActivationsOptions
 from passes.transform.quantize import QuantizeOptions, Rule
 from tests.strategies import json_values, recipes
 
@@ -45,6 +46,31 @@ def test_tutorial_4() -> None:
     assert decode_options("prune", TUTORIAL_4) == PruneOptions(0.5, "l1", "local")
     random = {"weight": {"sparsity": 0.25, "method": "random", "scope": "global"}}
     assert decode_options("prune", random) == PruneOptions(0.25, "random", "global")
+
+
+def test_the_labs_activations_are_a_step_of_their_own() -> None:
+    both = {"weight": {"sparsity": 0.5}, "activation": {"sparsity": 0.25, "method": "l1-norm", "scope": "local"}}
+    weights = Step("prune", PruneOptions(0.5), 4)
+    kept = Step("prune_activations", PruneActivationsOptions(sparsity=0.25), 4)
+    for data in ({"prune_transform_pass": both}, {"steps": [{"pass": "prune_transform_pass", "options": both}]}):
+        assert load_recipe(data, seed=4) == Recipe((weights, kept))
+    alone = {"prune": {"activation": {"sparsity": 0.25}}}
+    assert load_recipe(alone, seed=4) == Recipe((kept,))
+    off = {"steps": [{"pass": "prune", "options": both, "enabled": False}]}
+    assert [s.enabled for s in load_recipe(off).steps] == [False, False]
+
+
+@pytest.mark.parametrize(
+    "entry, want",
+    [
+        ({"method": "random", "scope": "global"}, PruneActivationsOptions(sparsity=0.5, method="random")),
+        ({"method": "l1-norm", "scope": "global"},
+         PruneActivationsOptions(sparsity=0.5, pattern="threshold", scope="global")),
+    ],
+)  # fmt: skip
+def test_scopes_of_the_labs_activations(entry: dict[str, Any], want: PruneActivationsOptions) -> None:
+    recipe = load_recipe({"prune": {"weight": {"sparsity": 0.1}, "activation": {"sparsity": 0.5, **entry}}})
+    assert recipe.steps[1].options == want
 
 
 @pytest.mark.parametrize("quantize", ["quantize_transform_pass", "quantize"])
@@ -287,7 +313,10 @@ Q = "quantize_transform_pass"
         ({"prune": {"weight": {"sparsity": 1.5}}}, "prune.weight", "0 to 1"),
         ({"prune": {"weight": {"sparsity": "half"}}}, "prune.weight.sparsity", "number"),
         ({"prune": {"weight": 0.5}}, "prune.weight", "sparsity"),
-        ({"prune": {"activation": {"sparsity": 0.5}, "weight": {}}}, "prune.activation", "activation"),
+        ({"prune": {"activation": {"sparsty": 0.5}, "weight": {}}}, "prune.activation.sparsty", "sparsity"),
+        ({"prune": {"activation": {"sparsity": 1.5}}}, "prune.activation.sparsity", "from 0 to 1"),
+        ({"prune": {"activation": {"method": "l3"}}}, "prune.activation.method", "l1"),
+        ({"prune": {"activation": 0.5}}, "prune.activation", "sparsity"),
         ({"prun": {}}, "'prun'", "prune"),
         ({"steps": [{"pass": "prune", "option": {}}]}, "Step 1 (prune): option", "options"),
         ({"steps": [{"pass": "prune", "options": {"sparsty": 1}}]}, "Step 1 (prune): options.sparsty", "sparsity"),
