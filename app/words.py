@@ -19,7 +19,8 @@ _TITLES = {
 # Columns whose floats are shares of a whole; a count under the same name stays a count.
 _SHARES = frozenset((
     "saturated", "saturated_before", "underflow", "underflow_before", "zeros", "accuracy", "accuracy_before",
-    "validation_accuracy", "agreement", "sparsity", "ratio",
+    "validation_accuracy", "agreement", "sparsity", "ratio", "share", "cut", "baseline_accuracy", "recall",
+    "precision", "confidence", "mean_confidence", "wrong_confidence",
 ))  # fmt: skip
 
 

@@ -88,6 +88,10 @@ class TaskData:
         names = (*self.splits, *((ALL,) if ALL not in self.splits else ()))
         raise DataError(f"{self.name} has no split {name!r}.", f"There are: {', '.join(names)}.")
 
+    def only(self, name: str) -> TaskData:
+        """One split alone; raises DataError."""
+        return replace(self, splits={name: self.split(name)}, texts={n: t for n, t in self.texts.items() if n == name})
+
     def take(self, limit: int | None) -> TaskData:
         """Every split cut to its first `limit` samples."""
         return replace(

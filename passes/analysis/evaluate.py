@@ -91,7 +91,7 @@ def measure(module: nn.Module, graph: Graph, split: Split, batch_size: int, cont
     with torch.no_grad():
         for inputs, labels in batches(split, graph, batch_size):
             logits = logits_of(_run(module, inputs), graph)
-            _fit(logits, labels)
+            fit(logits, labels)
             correct += int((logits.argmax(-1) == labels).sum())
             loss += float(F.cross_entropy(logits.float(), labels, reduction="sum"))
             seen += len(labels)
@@ -160,7 +160,8 @@ def logits_of(result: Any, graph: Graph) -> Tensor:
     return found[0]
 
 
-def _fit(logits: Tensor, labels: Tensor) -> None:
+def fit(logits: Tensor, labels: Tensor) -> None:
+    """Raise DataError where the labels name classes that the scores do not have."""
     if logits.dim() != 2 or int(labels.max()) >= logits.shape[-1]:
         raise DataError(f"The data has classes up to {int(labels.max())}; the model tells {logits.shape[-1]} apart.",
                         "Use a model with as many labels as the data.")  # fmt: skip

@@ -151,10 +151,16 @@ def test_it_works_or_says_why_not(name: str, graph: str) -> None:
         json.dumps([report.rows, report.summary], allow_nan=False)
 
 
+# Tested with data in test_evaluate.py, test_finetune*.py, test_recovery_*.py and analysis/.
+NEED_DATA = (
+    "activations", "data", "data_rows", "predictions", "evaluate", "finetune", "finetune_estimate", "gptq",
+    "smoothquant", "bias_correction",
+)  # fmt: skip
+
+
 @pytest.mark.parametrize("name", ALL)
 def test_it_can_work_on_something(name: str) -> None:
-    # These need data: test_evaluate.py, test_finetune.py, test_recovery_*.py, analysis/test_activations.py.
-    if name in ("activations", "evaluate", "finetune", "finetune_estimate", "gptq", "smoothquant", "bias_correction"):
+    if name in NEED_DATA:
         return
     assert any(attempt(g, name, made) for g in GRAPHS for made in options(name))
 
