@@ -28,7 +28,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
     "Calibrate": ("calibrate", "learn_scales"),
     "Recover": ("mse_clip", "smoothquant", "gptq", "bias_correction"),
     "Train": ("finetune",),
-    "Prune": ("prune",),
+    "Prune": ("prune", "prune_activations"),
     "Simplify": ("remove_dropout", "fold_batch_norm", "decompose_attention"),
 }
 OTHER = "Other"

@@ -103,8 +103,11 @@ def weight_bits(node: Node) -> float:
 
 
 def sparsity(node: Node) -> float:
-    """The pruned share of a layer's weight."""
+    """The pruned share of a layer's weight, as it came out; where only activations are pruned, theirs."""
     chosen = node.sparsity.get("weight") or next(iter(node.sparsity.values()), None)
+    meta = node.ports.get("weight")
+    if chosen and meta and chosen.mask is not None and "weight" in node.sparsity:
+        return chosen.zeros / max(meta.elements({}), 1)
     return float(chosen.ratio) if chosen else np.nan
 
 

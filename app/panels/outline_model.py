@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from PySide6.QtCore import QAbstractItemModel, QModelIndex, QPersistentModelIndex, Qt, Signal
 
 from app.canvas.captions import title
-from app.canvas.figures import badge
+from app.canvas.figures import badge, sparsity
 from app.canvas.hierarchy import Hierarchy
 from app.canvas.namespaces import build
 from app.words import plural
@@ -206,8 +206,7 @@ class OutlineModel(QAbstractItemModel):
         """What a row shows at its right."""
         if not self.is_group(item):
             node = self._nodes[item]
-            held = node.sparsity.get("weight")
-            return Chips(badge(node), held.ratio if held else None)
+            return Chips(badge(node), sparsity(node) if node.sparsity else None)
         assert self.tree is not None
         group = item - len(self._nodes)
         return Chips(self._group_label(group), None, self.tree.groups[group].twins)

@@ -16,6 +16,7 @@ from passes.base import Report
 from passes.offered import typed
 from passes.select import Select
 from passes.transform.prune import PruneOptions
+from passes.transform.prune_activations import PruneActivationsOptions
 from passes.transform.quantize import QuantizeOptions, Rule
 
 
@@ -30,11 +31,22 @@ def summary(step: Step, graph: Graph | None = None) -> str:
         case QuantizeOptions(rules=rules):
             return "; ".join(_rule(r, graph) for r in rules) or "no rule yet"
         case PruneOptions() as o:
-            return f"{selection(o.select, graph)} · {o.method} · {o.scope} · {percent(o.sparsity, 0)}"
+            return " · ".join((selection(o.select, graph), o.method, *_pruned(o)))
+        case PruneActivationsOptions() as o:
+            parts = (selection(o.select, graph), o.method, o.pattern.replace("_", "-"), percent(o.sparsity, 0))
+            return " · ".join(parts)
         case Raw(data=data):
             return _raw(step.pass_name, data)
         case options:
             return _generic(options, graph)
+
+
+def _pruned(options: PruneOptions) -> tuple[str, ...]:
+    """Scope and share of a pruning; n:m has its own."""
+    if options.pattern == "n:m" and options.sparsity:
+        return (f"{options.n}:{options.m}",)
+    blocks = (f"{options.rows}×{options.columns} blocks",) if options.pattern == "block" else ()
+    return (*blocks, options.scope, percent(options.sparsity, 0))
 
 
 def selection(select: Select, graph: Graph | None = None) -> str:
@@ -107,7 +119,7 @@ def result(report: Report | None, step: Step | None = None) -> str:
 def _unless_told(nodes: int, step: Step | None) -> str:
     """The count of nodes, unless the step names just so many."""
     match step.options if step else None:
-        case PruneOptions(select=select):
+        case PruneOptions(select=select) | PruneActivationsOptions(select=select):
             selects = [select]
         case QuantizeOptions(rules=rules):
             selects = [r.select for r in rules]

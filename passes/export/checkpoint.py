@@ -49,6 +49,8 @@ def _notes(graph: Graph) -> list[str]:
     ]
     if any(p in ("data_in", "data_out") for n in graph for p in n.precision):
         notes.append("Formats of activations are not part of a checkpoint.")
+    if any(s.flows for n in graph for s in n.sparsity.values()):
+        notes.append("Pruning of activations is not part of a checkpoint.")
     return notes
 
 
@@ -143,7 +145,7 @@ def _bare(graph: Graph, weights: dict[str, Tensor]) -> Graph:
     kept = set(shared_differently(graph))
     nodes = [
         replace(n, precision={p: c for p, c in n.precision.items() if weight_at(n, p, graph) in (None, *kept)},
-                sparsity={p: s for p, s in n.sparsity.items() if weight_at(n, p, graph) in kept})
+                sparsity={p: s for p, s in n.sparsity.items() if s.flows or weight_at(n, p, graph) in kept})
         for n in graph
     ]  # fmt: skip
     keyed = {k: replace(w, key=weights[k].key()) for k, w in graph.weights.items()}
