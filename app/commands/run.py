@@ -6,25 +6,30 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from app.commands.command import Answer, Arguments, Command, Parser
+from app.commands.command import Answer, Arguments, Command, Parser, UsageError
 from app.commands.console import Console, cell, seconds, table
-from app.commands.opening import opened, save
+from app.commands.opening import Target, opened, save
 from app.commands.scoring import add_data, data_options, figures, score
 from model.project import Project
 from model.recipe import Recipe
 from passes.base import Report, StepResult
 from passes.config import load_recipe
 from passes.replay import Replayed, milestones, replay
+from passes.sweep.outcome import FIGURES, mean_of
 
 
 def _arguments(parser: Parser) -> None:
     parser.add_argument("target", metavar="SOURCE|PROJECT", help="the model; a project's own steps come first")
     parser.add_argument("recipe", metavar="RECIPE", help="TOML or JSON: steps, or an object from pass name to options")
-    parser.add_argument("-o", "--output", metavar="P.espalier", help="save the result as a project")
+    parser.add_argument("-o", "--output", metavar="P.espalier", help="save the result (of the first seed) as a project")
+    parser.add_argument("--seeds", type=int, default=1, metavar="N",
+                        help="repeat with N seeds: mean and spread of the score")  # fmt: skip
     add_data(parser)
 
 
 def _run(found: Arguments, console: Console) -> Answer:
+    if not 1 <= found.seeds <= 1000:
+        raise UsageError(f"--seeds is {found.seeds}.", "It must be a whole number from 1 to 1000.")
     recipe = load_recipe(found.recipe, found.seed)
     if not recipe.steps:
         console.note("The recipe has no steps.")
@@ -36,9 +41,33 @@ def _run(found: Arguments, console: Console) -> Answer:
         target.context.seed = found.seed
         after = score(replayed.graph, target, options)
         data: dict[str, Any] = {"before": before, "after": after, "steps": _steps(recipe, replayed.results)}
+        data |= _repeated(recipe, found, target, console, after) if found.seeds > 1 else {}
         if found.output:
             data["output"] = save(target, _extended(target.project, recipe, replayed), found.output)
     return Answer(data, lambda: _lines(data))
+
+
+def _repeated(
+    recipe: Recipe, found: Arguments, target: Target, console: Console, first: dict[str, Any]
+) -> dict[str, Any]:
+    """The score after the recipe with further seeds: each, and mean, standard deviation and extremes of all."""
+    scores = [(found.seed, first)]
+    for extra in range(1, found.seeds):
+        again = Recipe(tuple(replace(s, seed=s.seed + extra) for s in recipe.steps))
+        graph = replay(target.project.graph, again, target.context).graph
+        target.context.seed = found.seed + extra
+        scores.append((found.seed + extra, score(graph, target, data_options(found, target))))
+        console.note(f"[{extra + 1}/{found.seeds}] seed {found.seed + extra}: {_short(scores[-1][1])}")
+        target.store.flush(f"seed-{extra}")
+    means = {k: mean_of([s[k] for _, s in scores if s[k] is not None]) for k in FIGURES}
+    ends = {"mean": "mean", "std": "std", "min": "low", "max": "high"}
+    told = {f"after_{n}": {k: getattr(m, a) if m else None for k, m in means.items()} for n, a in ends.items()}
+    return {**told, "seeds": [{"seed": n, "after": s} for n, s in scores]}
+
+
+def _short(found: dict[str, Any]) -> str:
+    accuracy = found["accuracy"]
+    return f"accuracy {accuracy:.4f}" if accuracy is not None else f"{found['size_bytes']} bytes"
 
 
 def _extended(project: Project, recipe: Recipe, done: Replayed) -> Project:
@@ -61,13 +90,21 @@ def _steps(recipe: Recipe, results: tuple[StepResult | None, ...]) -> list[dict[
 
 def _lines(data: dict[str, Any]) -> Iterable[str]:
     before, after = figures(data["before"]), figures(data["after"])
-    yield from table([{"": k, "before": before[k], "after": after[k]} for k in after])
+    yield from table([{"": k, "before": before[k], "after": after[k], **_spread(k, data)} for k in after])
     yield ""
     for number, step in enumerate(data["steps"], 1):
         told = ", ".join(f"{k.replace('_', ' ')} {cell(v)}" for k, v in step["report"]["summary"].items())
         yield f"{number}  {step['pass']}  {seconds(step['seconds'])}  {told}"
     if "output" in data:
         yield f"saved as {data['output']}"
+
+
+def _spread(name: str, data: dict[str, Any]) -> dict[str, str]:
+    """Mean and standard deviation over the seeds, in a column of their own."""
+    if "seeds" not in data:
+        return {}
+    mean, std = (figures(data[k]).get(name, "–") for k in ("after_mean", "after_std"))
+    return {f"mean of {len(data['seeds'])} seeds": "–" if mean == "–" else f"{mean} ± {std}"}
 
 
 COMMAND = Command("run", "replays a recipe on a model, with the score before and after", _arguments, _run)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from passes.sweep.sweep import Sweep, axis_title
+from passes.sweep.sweep import Sweep, axis_name, axis_title
 from passes.sweep.values import value_text
 
 FIGURES = ("accuracy", "loss", "size_bytes", "weight_bits", "activation_bits", "sparsity", "bitops", "memory_density")
@@ -81,13 +81,13 @@ def baseline_of(outcomes: Iterable[Outcome]) -> Outcome | None:
 
 def rows(sweep: Sweep, outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
     """One row a point, for tables and files."""
-    title = axis_title(sweep)
+    name = axis_name(sweep.recipe, sweep.axis) if sweep.axis else ""
     known = figures_of(outcomes)
     found: list[dict[str, Any]] = []
     for o in outcomes:
         row: dict[str, Any] = {"variant": "baseline" if o.variant < 0 else sweep.variants[o.variant].label}
         if sweep.axis:
-            row[title] = None if o.variant < 0 else sweep.values[o.x]
+            row[name] = None if o.variant < 0 else sweep.values[o.x]
         row["seed"] = o.seed
         row |= {k: o.score.get(k) for k in known}
         found.append({**row, "error": o.error, "seconds": round(sum(o.seconds.values()), 3)})
@@ -96,14 +96,15 @@ def rows(sweep: Sweep, outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
 
 def mean_rows(sweep: Sweep, outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
     """One row a value and variant: mean, standard deviation and extremes of each figure over the seeds."""
-    title, known = axis_title(sweep), figures_of(outcomes)
+    name = axis_name(sweep.recipe, sweep.axis) if sweep.axis else ""
+    known = figures_of(outcomes)
     by_figure = {k: [dict(line) for line in curves(sweep, outcomes, k)] for k in known}
     found: list[dict[str, Any]] = []
     for v, variant in enumerate(sweep.variants):
         for x, value in enumerate(sweep.values):
             held = {k: by_figure[k][v][x] for k in known if x in by_figure[k][v]}
             if held:
-                row = {"variant": variant.label, **({title: value} if sweep.axis else {})}
+                row = {"variant": variant.label, **({name: value} if sweep.axis else {})}
                 row["seeds"] = max(m.count for m in held.values())
                 found.append(row | _spread(held))
     return found

@@ -196,9 +196,9 @@ def test_means_and_spreads() -> None:
     assert [[x for x, _ in line] for line in lines] == [[0], [1]] and math.isclose(lines[0][0][1].mean, 0.6)
     table = rows(wish, done)
     assert [r["variant"] for r in table] == ["baseline", "True", "True", "True", "False"]
-    assert table[0]["level"] is None and table[3]["error"] == "no" and table[3]["accuracy"] is None
+    assert table[0]["early.level"] is None and table[3]["error"] == "no" and table[3]["accuracy"] is None
     means = mean_rows(wish, done)
-    assert means[0]["level"] == 1.0 and means[0]["seeds"] == 2 and math.isclose(means[0]["accuracy_min"], 0.5)
+    assert means[0]["early.level"] == 1.0 and means[0]["seeds"] == 2 and math.isclose(means[0]["accuracy_min"], 0.5)
     assert [m["variant"] for m in means] == ["True", "False"]
 
 

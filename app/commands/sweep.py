@@ -1,0 +1,208 @@
+"""`sweep`: one option over a list of values, in variants, over seeds; each point a recipe with its score."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from app.commands.command import Answer, Arguments, Command, Parser, UsageError
+from app.commands.console import Console, cell, seconds, size, table
+from app.commands.opening import Target, opened, save
+from app.commands.option_flags import read_options
+from app.commands.scoring import add_data
+from app.commands.sweep_files import KINDS, Record, keeper, write_result
+from model.recipe import Recipe
+from passes.analysis.evaluate import EvaluateOptions
+from passes.base import Report, StepResult
+from passes.config import recipe_to_dict
+from passes.replay import Memo, prefix_keys
+from passes.sweep import journal
+from passes.sweep.journal import Journal
+from passes.sweep.outcome import FIGURES, Outcome, baseline_of, curves, mean_rows, point_words, rows
+from passes.sweep.run import run
+from passes.sweep.spec import Wish, joined, load_wish, made
+from passes.sweep.sweep import Sweep, axis_name, axis_title, points
+from passes.sweep.values import value_text
+
+DETAILS = """examples
+  main.py sweep demo:digits recipe.toml --over prune.sparsity=0.1:0.9:0.1 --variant prune.method=l1,random
+  main.py sweep demo:digits recipe.toml --over quantize.width=4:32:4 --variant finetune=on,off -o curve.svg
+  main.py sweep P.espalier --over quantize.frac_width=1:6 --along quantize.width=4:9 --seeds 3 -o P.espalier
+The step is its pass's name (prune, prune#2 for the second) or its number. A short option means all that are called
+so (width: that of every format); weight.width, rules.0.formats.weight.width name one. A file with the keys over, along,
+variants, seeds and score beside the recipe's own does instead of the flags. A sweep that was cut off goes on where it
+was when the same command runs again."""
+
+
+def _arguments(parser: Parser) -> None:
+    parser.add_argument("target", metavar="SOURCE|PROJECT", help="the model")
+    parser.add_argument("recipe", metavar="RECIPE", nargs="?", help="TOML or JSON; default: the project's own steps")
+    parser.add_argument("--over", metavar="STEP.OPTION=VALUES", help="such as prune.sparsity=0.1:0.9:0.1 or 4,8,16")
+    parser.add_argument("--along", metavar="STEP.OPTION=VALUES", action="append", default=[],
+                        help="an option that moves along, value by value; may repeat")  # fmt: skip
+    parser.add_argument("--variant", metavar="STEP[.OPTION]=VALUES", action="append", default=[],
+                        help="a line for each: prune.method=l1,random or finetune=on,off; may repeat")  # fmt: skip
+    parser.add_argument("--seeds", type=int, default=0, metavar="N", help="repeat with N seeds: means and spreads")
+    parser.add_argument("--figure", choices=FIGURES, help="what tables and pictures show (default accuracy)")
+    parser.add_argument("-o", "--output", metavar="FILE", help=f"{', '.join(KINDS)}; a project keeps its sweeps")
+    add_data(parser)
+
+
+@dataclass(slots=True)
+class _Done:
+    """What has come of the sweep so far."""
+
+    sweep: Sweep
+    outcomes: list[Outcome]
+    seconds: float = 0.0
+
+
+def _run(found: Arguments, console: Console) -> Answer:
+    if found.output and Path(found.output).suffix.lower() not in KINDS:
+        raise UsageError(f"{found.output} has no known kind.", f"End it in {', '.join(KINDS)}.")
+    recipe, wish = load_wish(found.recipe, found.seed) if found.recipe else (Recipe(), Wish())
+    wish = joined(wish, over=found.over, along=tuple(found.along), variants=tuple(found.variant), seeds=found.seeds)
+    if not wish.varies:
+        raise UsageError("There is nothing to vary.", "Add --over prune.sparsity=0.1:0.9:0.1, --variant or --seeds.")
+    with opened(found.target, found, console) as target:
+        own = target.project.recipe
+        sweep = made(Recipe((*own.steps, *recipe.steps)), wish, _score(found, wish, target), len(own))
+        if not sweep.recipe.steps:
+            raise UsageError("There is no recipe to sweep.", "Give one, or a project that has steps.")
+        points(sweep)
+        with keeper(found.output, sweep) as record:
+            done = _swept(sweep, target, record, console)
+            data = _data(done, found)
+            if found.output:
+                data["output"] = _write(done, data, target, found)
+            record.finish()
+    return Answer(data, lambda: _lines(done, data))
+
+
+def _score(found: Arguments, wish: Wish, target: Target) -> EvaluateOptions | None:
+    """On what: --data, what the file says, or the data that a demo was trained on; flags stand above the file."""
+    held = wish.score or EvaluateOptions()
+    data = found.data or held.data or target.project.source.data
+    given = read_options(EvaluateOptions, found, data=data or "")
+    plain = EvaluateOptions()
+    asked = {n: v for n in plain.__dataclass_fields__ if (v := getattr(given, n)) != getattr(plain, n)}
+    return replace(held, **asked) if data else None
+
+
+def _swept(sweep: Sweep, target: Target, record: Record, console: Console) -> _Done:
+    """Run it; every point is on disk before the next begins."""
+    known = [o for j in journal.journals(target.project.extras).values() for o in j.outcomes]
+    start, done, count = time.perf_counter(), _Done(sweep, []), len(points(sweep))
+    try:
+        for outcome in run(sweep, target.project.base, target.context, _memo(target), [*known, *record.known]):
+            done.outcomes.append(outcome)
+            record.add(outcome)
+            target.store.flush(f"point-{len(done.outcomes)}-{id(done):x}")
+            console.note(f"[{len(done.outcomes)}/{count}] {_told(sweep, outcome)}")
+    except KeyboardInterrupt:
+        console.note(f"Stopped after {len(done.outcomes)} of {count} points. {record.hint}".rstrip())
+        raise
+    done.seconds = time.perf_counter() - start
+    _refuse_nothing(done, record)
+    return done
+
+
+def _refuse_nothing(done: _Done, record: Record) -> None:
+    """A sweep of which no point came out well is the user's mistake, told as the first of them."""
+    made_points = [o for o in done.outcomes if o.variant >= 0]
+    if made_points and all(o.error for o in made_points):
+        record.finish()  # there is nothing to go on from
+        first = made_points[0]
+        raise UsageError(f"All {len(made_points)} points failed; {point_words(done.sweep, first)}: {first.error}",
+                         first.hint or "Correct the recipe.")  # fmt: skip
+
+
+def _memo(target: Target) -> Memo:
+    """What the project knows of its own steps."""
+    memo, steps = Memo(), target.project.recipe.active
+    for count, graph in {**target.project.milestones, len(steps): target.project.graph}.items():
+        if count:
+            memo.put(prefix_keys(steps)[count - 1], StepResult(graph, Report(steps[count - 1].pass_name), 0.0))
+    return memo
+
+
+def _told(sweep: Sweep, outcome: Outcome) -> str:
+    words = point_words(sweep, outcome)
+    if outcome.error:
+        return f"{words}: {outcome.error} {outcome.hint}".rstrip()
+    figure = f"accuracy {outcome.score['accuracy']:.4f}" if outcome.score.get("accuracy") is not None else (
+        f"{size(outcome.score['size_bytes'])}")  # fmt: skip
+    took = "known already" if outcome.reused else seconds(sum(outcome.seconds.values()))
+    return f"{words}: {figure}, {took}"
+
+
+# -- the answer
+
+
+def _data(done: _Done, found: Arguments) -> dict[str, Any]:
+    sweep, outcomes = done.sweep, done.outcomes
+    base = baseline_of(outcomes)
+    recipes = {(p.variant, p.x, p.seed): p.recipe for p in points(sweep)}
+    told = rows(sweep, outcomes)
+    for row, o in zip(told, outcomes, strict=True):
+        row["recipe"] = recipe_to_dict(recipes[o.place])
+    failed = [o for o in outcomes if o.error]
+    return {
+        "axis": axis_name(sweep.recipe, sweep.axis) if sweep.axis else None,
+        "values": list(sweep.values) if sweep.axis else [], "variants": [v.label for v in sweep.variants],
+        "seeds": list(sweep.seeds), "figure": found.figure or ("accuracy" if sweep.score.data else "size_bytes"),
+        "baseline": base.score if base else {}, "points": told, "curves": mean_rows(sweep, outcomes),
+        "ran": sum(not o.reused for o in outcomes), "reused": sum(o.reused for o in outcomes),
+        "failed": len(failed), "seconds": round(done.seconds, 3),
+    }  # fmt: skip
+
+
+def _write(done: _Done, data: dict[str, Any], target: Target, found: Arguments) -> str:
+    path = Path(found.output)
+    if path.suffix.lower() != ".espalier":
+        write_result(path, Journal(done.sweep, tuple(done.outcomes)), data)
+        return str(found.output)
+    held = target.project.extras
+    same = next((n for n, j in journal.journals(held).items() if j.sweep == done.sweep), journal.member(held))
+    record = journal.dump(Journal(done.sweep, tuple(done.outcomes)))
+    return save(target, replace(target.project, extras={**held, same: record}), found.output)
+
+
+def _lines(done: _Done, data: dict[str, Any]) -> Iterable[str]:
+    sweep, figure = done.sweep, data["figure"]
+    lines = curves(sweep, done.outcomes, figure)
+    title = figure.replace("_", " ")
+    labels = [v.label or title for v in sweep.variants]
+    means = [dict(line) for line in lines]
+    body = [
+        {axis_title(sweep) if sweep.axis else "": value_text(value) if sweep.axis else f"{len(sweep.seeds)} seeds",
+         **{label: _mean(means[v].get(x)) for v, label in enumerate(labels)}}
+        for x, value in enumerate(sweep.values)
+    ]  # fmt: skip
+    yield title
+    yield from table(body)
+    if data["baseline"]:
+        yield f"baseline {cell(data['baseline'].get(figure))}"
+    yield from _failures(sweep, done.outcomes)
+    counts = f"{data['ran']} points run, {data['reused']} known already, {data['failed']} failed"
+    yield f"{counts}; {seconds(data['seconds'])}"
+    if "output" in data:
+        yield f"written to {data['output']}"
+
+
+def _mean(mean: Any) -> str:
+    if mean is None:
+        return "failed"
+    return cell(mean.mean) if mean.count == 1 else f"{cell(mean.mean)} ± {mean.std:.2g}"
+
+
+def _failures(sweep: Sweep, outcomes: Sequence[Outcome]) -> Iterable[str]:
+    for outcome in outcomes:
+        if outcome.error:
+            yield f"failed: {point_words(sweep, outcome)}: {outcome.error}"
+
+
+COMMAND = Command("sweep", "varies an option of a recipe: a curve of scores", _arguments, _run, DETAILS)

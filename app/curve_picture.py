@@ -1,0 +1,335 @@
+"""The curves of a sweep as an SVG or PNG file, without Qt: what the command line draws and the window exports.
+
+The chart is laid out once, in lines, dots and words; two small writers put them on paper.
+"""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from app.theme import CATEGORIES, LIGHT, Palette, css_fonts, rgb
+from passes.sweep.outcome import Mean, Outcome, baseline_of, curves
+from passes.sweep.sweep import Sweep, axis_title
+from passes.sweep.values import value_text
+
+if TYPE_CHECKING:
+    from PIL.ImageDraw import ImageDraw
+
+WIDTH, HEIGHT = 760, 440
+LEFT, RIGHT, TOP, BOTTOM = 72, 24, 40, 54
+ROW = 20  # a line of the legend
+ORDER = ("linear", "activation", "matmul", "norm", "embedding", "add", "shape", "io")
+COLOURS = tuple(CATEGORIES[k] for k in ORDER)
+DASHES = ((), (6.0, 4.0), (2.0, 3.0))  # with eight colours: twenty-four lines told apart
+SCALE = 2  # pixels of a PNG for one of the drawing
+Dot = tuple[float, float]
+
+
+def line_style(place: int) -> tuple[str, tuple[float, ...]]:
+    """Colour and dashes of the line at a place."""
+    return COLOURS[place % len(COLOURS)], DASHES[place // len(COLOURS) % len(DASHES)]
+
+
+def figure_words(figure: str, value: float) -> str:
+    """A value of a figure with its unit."""
+    if figure in ("accuracy", "sparsity"):
+        return f"{100 * value:.4g} %"
+    if figure == "size_bytes":
+        return f"{value / 1024:.4g} KiB" if value < 1 << 20 else f"{value / (1 << 20):.4g} MiB"
+    if figure == "bitops":
+        unit = next(((s, u) for s, u in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")) if value >= s), (1.0, ""))
+        return f"{value / unit[0]:.4g} {unit[1]}".strip()
+    return f"{value:.4g}"
+
+
+def figure_title(figure: str) -> str:
+    """A figure's name for an axis."""
+    return {"size_bytes": "size", "bitops": "BitOPs"}.get(figure, figure.replace("_", " "))
+
+
+def positions(sweep: Sweep) -> list[float]:
+    """Where the values stand on the axis: numbers at their value, words and switches one beside the other."""
+    if all(isinstance(v, int | float) and not isinstance(v, bool) for v in sweep.values):
+        return [float(v) for v in sweep.values]
+    return [float(i) for i in range(len(sweep.values))]
+
+
+def is_log(values: Sequence[float]) -> bool:
+    """Whether values are spread over decades, so that a logarithmic axis shows them better."""
+    return min(values, default=0) > 0 and max(values) / min(values) > 100
+
+
+def ticks(low: float, high: float, most: int = 6) -> list[float]:
+    """Round numbers from low to high, at most so many."""
+    span = high - low
+    if not span > 0:
+        return [low]
+    rough = span / most
+    unit = 10.0 ** math.floor(math.log10(rough))
+    step = next(unit * m for m in (1, 2, 2.5, 5, 10) if unit * m >= rough * 0.999)
+    first = math.ceil(low / step - 1e-9)
+    return [round(i * step, 12) for i in range(first, math.floor(high / step + 1e-9) + 1)]
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """Joined points."""
+
+    dots: tuple[Dot, ...]
+    colour: str
+    width: float = 1.0
+    dashes: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Disc:
+    """A marker."""
+
+    at: Dot
+    colour: str
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """Text with its anchor at the left, middle or right; upright when turned."""
+
+    at: Dot
+    text: str
+    colour: str
+    anchor: str = "start"
+    size: int = 12
+    bold: bool = False
+    turned: bool = False
+
+
+@dataclass(slots=True)
+class Drawing:
+    """Everything on the sheet."""
+
+    width: int
+    height: int
+    ground: str
+    parts: list[Line | Disc | Word] = field(default_factory=list)  # type: ignore[assignment]
+
+
+@dataclass(frozen=True, slots=True)
+class _Frame:
+    """From values to the sheet."""
+
+    left: float
+    top: float
+    width: float
+    height: float
+    x: tuple[float, float]
+    y: tuple[float, float]
+    log: bool
+
+    def at(self, x: float, y: float) -> Dot:
+        """Where a point lies."""
+        return self.across(x), self.down(y)
+
+    def across(self, x: float) -> float:
+        """Where a value of the axis lies."""
+        low, high = self.x
+        if self.log:
+            x, low, high = math.log(x), math.log(low), math.log(high)
+        return self.left + self.width * ((x - low) / (high - low) if high > low else 0.5)
+
+    def down(self, y: float) -> float:
+        """Where a figure lies."""
+        low, high = self.y
+        return self.top + self.height * (1 - (y - low) / (high - low))
+
+
+def lay_out(sweep: Sweep, outcomes: Sequence[Outcome], figure: str, look: Palette = LIGHT, title: str = "") -> Drawing:
+    """The chart: grid, axes, baseline, lines with error bars, and a legend below, outside of the data."""
+    lines, places = curves(sweep, outcomes, figure), positions(sweep)
+    base = baseline_of(outcomes)
+    level = base.score.get(figure) if base else None
+    legend = [(v.label or figure_title(figure), *line_style(i)) for i, v in enumerate(sweep.variants)]
+    if level is not None:
+        legend.append((f"baseline {figure_words(figure, float(level))}", look.muted, (4.0, 4.0)))
+    rows = _legend_rows(legend)
+    sheet = Drawing(WIDTH, HEIGHT + ROW * len(rows), look.panel)
+    frame = _frame(lines, places, level)
+    heading = title or sweep.title or f"{figure_title(figure).capitalize()} against {axis_title(sweep)}"
+    sheet.parts.append(Word((LEFT - 48, 24), heading, look.text, size=14, bold=True))
+    _axes(sheet, frame, sweep, places, figure, look)
+    if level is not None:
+        y = frame.down(float(level))
+        sheet.parts.append(Line(((LEFT, y), (WIDTH - RIGHT, y)), look.muted, 1.2, (4.0, 4.0)))
+    for place, line in enumerate(lines):
+        _curve(sheet, frame, places, line, *line_style(place))
+    _legend(sheet, rows, look)
+    return sheet
+
+
+def _frame(lines: list[list[tuple[int, Mean]]], places: list[float], level: float | None) -> _Frame:
+    means = [m for line in lines for _, m in line]
+    ends = [v for m in means for v in (m.low, m.high, m.mean - m.std, m.mean + m.std)]
+    values = [*ends, *([] if level is None else [float(level)])]
+    low, high = (min(values), max(values)) if values else (0.0, 1.0)
+    room = (high - low) * 0.06 or abs(high) * 0.05 or 1.0
+    bottom = max(low - room, 0.0) if not means or min(m.low for m in means) >= 0 else low - room
+    return _Frame(LEFT, TOP, WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM, (min(places), max(places)),
+                  (bottom, high + room), is_log(places))  # fmt: skip
+
+
+def _axes(sheet: Drawing, frame: _Frame, sweep: Sweep, places: list[float], figure: str, look: Palette) -> None:
+    for y in ticks(*frame.y):
+        at = frame.down(y)
+        sheet.parts.append(Line(((frame.left, at), (frame.left + frame.width, at)), look.line))
+        sheet.parts.append(Word((frame.left - 8, at + 4), figure_words(figure, y), look.muted, "end"))
+    foot = frame.top + frame.height + 18
+    last = -math.inf
+    for place, value in sorted(zip(places, sweep.values, strict=True), key=lambda p: p[0]):
+        x, text = frame.across(place), "" if value is None else value_text(value)
+        if x - last >= 7 * len(text) + 10:  # words that would touch are left out
+            sheet.parts.append(Word((x, foot), text, look.muted, "middle"))
+            last = x
+    middle = frame.left + frame.width / 2
+    sheet.parts.append(Word((middle, foot + 22), axis_title(sweep), look.text, "middle"))
+    sheet.parts.append(Word((18, frame.top + frame.height / 2), figure_title(figure), look.text, "middle", turned=True))
+
+
+def _curve(
+    sheet: Drawing, frame: _Frame, places: list[float], line: list[tuple[int, Mean]], colour: str,
+    dashes: tuple[float, ...],
+) -> None:  # fmt: skip
+    dots = [(frame.at(places[x], m.mean), m, places[x]) for x, m in sorted(line, key=lambda p: places[p[0]])]
+    if len(dots) > 1:
+        sheet.parts.append(Line(tuple(d for d, _, _ in dots), colour, 1.8, dashes))
+    for at, mean, x in dots:
+        if mean.std:
+            ends = [frame.at(x, mean.mean + s * mean.std) for s in (-1, 1)]
+            sheet.parts.append(Line(tuple(ends), colour, 1.2))
+            sheet.parts += [Line(((a - 4, b), (a + 4, b)), colour, 1.2) for a, b in ends]
+        sheet.parts.append(Disc(at, colour))
+
+
+Entry = tuple[str, str, tuple[float, ...]]
+
+
+def _legend_rows(entries: Sequence[Entry]) -> list[list[tuple[float, Entry]]]:
+    """Entries with their left ends, as many in a row as fit."""
+    rows: list[list[tuple[float, Entry]]] = [[]]
+    x = float(LEFT)
+    for entry in entries:
+        width = 44 + 7.2 * len(entry[0])
+        if rows[-1] and x + width > WIDTH - RIGHT:
+            rows.append([])
+            x = float(LEFT)
+        rows[-1].append((x, entry))
+        x += width
+    return rows
+
+
+def _legend(sheet: Drawing, rows: list[list[tuple[float, Entry]]], look: Palette) -> None:
+    for number, row in enumerate(rows):
+        y = HEIGHT + ROW * number + 4
+        for x, (label, colour, dashes) in row:
+            sheet.parts.append(Line(((x, y), (x + 22, y)), colour, 1.8, dashes))
+            sheet.parts.append(Word((x + 28, y + 4), label, look.text))
+
+
+# -- on paper
+
+
+def draw(
+    path: Path, sweep: Sweep, outcomes: Sequence[Outcome], figure: str, look: Palette = LIGHT, title: str = ""
+) -> None:
+    """Write the curves to a .png or .svg file; raises OSError."""
+    sheet = lay_out(sweep, outcomes, figure, look, title)
+    if path.suffix.lower() == ".png":
+        _to_png(sheet, path)
+    else:
+        path.write_text(to_svg(sheet), encoding="utf-8")
+
+
+def to_svg(sheet: Drawing) -> str:
+    """The drawing as SVG 1.1."""
+    size = f'width="{sheet.width}" height="{sheet.height}" viewBox="0 0 {sheet.width} {sheet.height}"'
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="{html.escape(css_fonts())}">'
+    ground = f'<rect width="100%" height="100%" fill="{sheet.ground}"/>'
+    return "\n".join([head, ground, *map(_svg, sheet.parts), "</svg>", ""])
+
+
+def _svg(part: Line | Disc | Word) -> str:
+    match part:
+        case Line(dots, colour, width, dashes):
+            where = " ".join(f"{x:.1f},{y:.1f}" for x, y in dots)
+            dash = f' stroke-dasharray="{" ".join(f"{d:g}" for d in dashes)}"' if dashes else ""
+            return f'<polyline points="{where}" fill="none" stroke="{colour}" stroke-width="{width}"{dash}/>'
+        case Disc((x, y), colour):
+            return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{colour}"/>'
+        case Word((x, y), text, colour, anchor, size, bold, turned):
+            turn = f' transform="rotate(-90 {x:.1f} {y:.1f})"' if turned else ""
+            weight = ' font-weight="bold"' if bold else ""
+            place = f'x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" font-size="{size}" fill="{colour}"'
+            return f"<text {place}{weight}{turn}>{html.escape(text)}</text>"
+
+
+def _to_png(sheet: Drawing, path: Path) -> None:
+    from PIL import Image, ImageDraw
+
+    fine = 2  # drawn larger and made smaller: Pillow's lines have no smooth edges
+    picture = Image.new("RGB", (sheet.width * SCALE * fine, sheet.height * SCALE * fine), sheet.ground)
+    pencil = ImageDraw.Draw(picture)
+    for part in sheet.parts:
+        _pencil(pencil, picture, part, SCALE * fine)
+    picture.resize((sheet.width * SCALE, sheet.height * SCALE), Image.Resampling.LANCZOS).save(path, "PNG")
+
+
+def _pencil(pencil: ImageDraw, picture: object, part: Line | Disc | Word, scale: int) -> None:
+    match part:
+        case Line(dots, colour, width, dashes):
+            for piece in _dashed(dots, dashes) if dashes else [dots]:
+                pencil.line([(x * scale, y * scale) for x, y in piece], rgb(colour), round(width * scale), "curve")
+        case Disc((x, y), colour):
+            pencil.ellipse([(x - 3) * scale, (y - 3) * scale, (x + 3) * scale, (y + 3) * scale], rgb(colour))
+        case Word():
+            _write(pencil, picture, part, scale)
+
+
+def _write(pencil: ImageDraw, picture: object, word: Word, scale: int) -> None:
+    from PIL import Image, ImageDraw, ImageFont
+
+    font = ImageFont.load_default(word.size * scale)
+    anchor = {"start": "ls", "middle": "ms", "end": "rs"}[word.anchor]
+    x, y = word.at[0] * scale, word.at[1] * scale
+    stroke = scale // 4 if word.bold else 0
+    if not word.turned:
+        pencil.text((x, y), word.text, rgb(word.colour), font, anchor, stroke_width=stroke)
+        return
+    assert isinstance(picture, Image.Image)
+    left, top, right, bottom = (round(v) for v in font.getbbox(word.text))
+    strip = Image.new("L", (right - left, bottom - top), 0)
+    ImageDraw.Draw(strip).text((-left, -top), word.text, 255, font)
+    turned = strip.rotate(90, expand=True)
+    place = round(x - turned.width / 2), round(y - turned.height / 2)
+    picture.paste(Image.new("RGB", turned.size, rgb(word.colour)), place, turned)
+
+
+def _dashed(dots: Sequence[Dot], dashes: Sequence[float]) -> list[list[Dot]]:
+    """The strokes of a broken line."""
+    pieces: list[list[Dot]] = []
+    on, rest, number = True, dashes[0], 0
+    for (ax, ay), (bx, by) in pairwise(dots):
+        length = math.hypot(bx - ax, by - ay)
+        done = 0.0
+        while done < length:
+            step = min(rest, length - done)
+            if on:
+                ends = [(ax + (bx - ax) * t / length, ay + (by - ay) * t / length) for t in (done, done + step)]
+                pieces.append(ends)
+            done, rest = done + step, rest - step
+            if rest <= 1e-9:
+                number += 1
+                on, rest = not on, dashes[number % len(dashes)]
+    return pieces
