@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
+from model.adapters import adapter_macs
 from model.formats.scaled import ScaledFormat
 from model.graph import Graph, Node
 from model.meta import Precision, Weight
@@ -213,5 +214,7 @@ def bitops(graph: Graph) -> float:
 
 
 def node_bitops(node: Node, sizes: dict[str, int]) -> float:
-    """BitOPs of one node at `sizes`."""
-    return macs(node, sizes) * port_bits(node, "weight", sizes) * port_bits(node, "data_in", sizes)
+    """BitOPs of one node at `sizes`; an adapter's matrices and what flows between them are float."""
+    own, flowing = macs(node, sizes), port_bits(node, "data_in", sizes)
+    first, second = adapter_macs(node, sizes) if node.adapters else (0, 0)
+    return own * port_bits(node, "weight", sizes) * flowing + FLOAT_BITS * (first * flowing + second * FLOAT_BITS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from model.adapters import adapter_macs
 from model.graph import Graph, Node
 from model.meta import BITS
 from model.ops import category, macs
@@ -21,20 +22,21 @@ def cost(graph: Graph, options: NoOptions, context: Context) -> tuple[Graph, Rep
     """MACs, FLOPs, BitOPs and bytes of each node for one sample, at the sizes that the summary names.
 
     FLOPs: 2 per MAC, 1 per element of a bias, an addition or an activation, 5 of a norm or softmax.
-    BitOPs: MACs × weight bits × activation bits, float = 32. Bytes: inputs, outputs and weights, each
-    once, in their formats.
+    Adapters count too. BitOPs: MACs × weight bits × activation bits, float = 32. Bytes: inputs, outputs and
+    weights, each once, in their formats.
     """
     sizes = one_sample(graph)
-    rows = tuple(_row(n, sizes) for n in graph if n.call not in ("placeholder", "get_attr", "output"))
+    rows = tuple(_row(n, sizes, graph) for n in graph if n.call not in ("placeholder", "get_attr", "output"))
     total = {k: sum(r[k] for r in rows) for k in ("macs", "flops", "bitops", "weight_bytes", "bytes")}
     return graph, Report("cost", rows, {**total, "symbols": sizes})
 
 
-def _row(node: Node, sizes: Sizes) -> Row:
-    count = macs(node, sizes)
+def _row(node: Node, sizes: Sizes, graph: Graph) -> Row:
+    count = macs(node, sizes) + sum(adapter_macs(node, sizes))
     moved = {p: _bytes(node, p, sizes) for p in node.ports}
-    own = sum(b for p, b in moved.items() if p in node.weights)
-    everything = sum(moved.values())
+    beside = sum(4 * graph.weights[name].elements for x in node.adapters.values() for name in (x.a, x.b))
+    own = sum(b for p, b in moved.items() if p in node.weights) + beside
+    everything = sum(moved.values()) + beside
     flops = _flops(node, count, sizes)
     return {
         "node": node.id,

@@ -39,7 +39,7 @@ def parameters(graph: Graph, options: NoOptions, context: Context) -> tuple[Grap
     for node in graph:
         if node.weights:
             ops.setdefault(node.target, node.op)
-        for name in node.weights.values():
+        for name in node.tensors if node.weights else ():
             count = counts[node.target]
             if name not in seen:
                 count.add(graph.weights[name])

@@ -11,7 +11,8 @@ from model.build import NODE as MARK
 from model.build import build, parameters_of
 from model.errors import PassError
 from model.graph import Graph
-from model.layers import Compressed, Effective, Switch
+from model.layers import Effective, Switch
+from model.low_rank import innermost
 from passes.base import Context
 from passes.labs.mase import MaseGraph, annotate
 
@@ -106,7 +107,7 @@ def _open_up(model: fx.GraphModule) -> None:
     for node in [n for n in model.graph.nodes if n.op == "call_module" and MARK in n.meta]:
         path = str(node.target)
         module = model.get_submodule(path)
-        plain = module.inner if isinstance(module, Compressed) else module
+        plain = innermost(module)
         ends = _take_ends(node, model) if calls[path] == 1 else (None, None)
         parts = [m for m in (ends[0], module, ends[1]) if m is not None]
         if "forward" not in plain.__dict__ and (len(parts) > 1 or module is not plain):

@@ -116,13 +116,14 @@ class _Return:
         return replace(old, args=args, kwargs=kwargs, ports=ports)
 
     def _chosen(self, node: Node, inserted: Inserted) -> Node:
-        """A node whose module was exchanged keeps the formats and masks that still fit."""
+        """A node whose module was exchanged keeps the formats, masks and adapters that still fit."""
         old = self.base.nodes.get(node.id)
         if old is None or old.op != node.op or old.target != node.target:
             return replace(node, module_path=node.module_path or self._place(node, inserted))
         precision = {p: c for p, c in old.precision.items() if p in quantisable(node)}
         sparsity = {p: s for p, s in old.sparsity.items() if old.ports.get(p) == node.ports.get(p)}
-        return replace(node, precision=precision, sparsity=sparsity, source=old.source)
+        adapters = {p: x for p, x in old.adapters.items() if old.ports.get(p) == node.ports.get(p)}
+        return replace(node, precision=precision, sparsity=sparsity, adapters=adapters, source=old.source)
 
     def _place(self, node: Node, inserted: Inserted) -> str:
         """A function without a module of its own is shown where its input is."""

@@ -94,6 +94,8 @@ def _gated(node: Node, graph: Graph, users: Mapping[str, tuple[str, ...]]) -> No
 
 def _divisible(node: Node, graph: Graph) -> tuple[tuple[str, int], ...] | str:
     """The stored tensors of a node that divide its result's channels with them."""
+    if node.adapters:
+        return f"{node.id} has an adapter; fuse it first"
     names = dict(weights_of(node, graph))
     weight, bias = names.get("weight"), names.get("bias")
     affine = node.op in ("layer_norm", "rms_norm") and weight and len(graph.weights[weight].shape) == 1
@@ -133,6 +135,8 @@ def _layers(consumers: list[Node], graph: Graph) -> tuple[Layer, ...] | str:
             return f"{node.id} cannot be scaled: {layer}"
         if not {n.id for n in layer.nodes} <= ids:
             return f"{node.id} shares its weight with a layer that takes another input"
+        if node.adapters:
+            return f"{node.id} has an adapter, which the scale would miss; fuse it first"
         if any(node.precision[p].scale for p in ("weight", "data_in") if p in node.precision):
             return f"{node.id} has a fixed scale; calibrate after SmoothQuant, not before"
         found[layer.name] = layer

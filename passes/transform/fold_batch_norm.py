@@ -96,6 +96,7 @@ def _why_not(layer: Node, norm: Node, graph: Graph) -> str:
         (layer.out is None or len(layer.out.shape) != rank, "its channels are not those of the layer before it"),
         ("data_out" in layer.precision or "data_in" in norm.precision, "a format lies between the two"),
         (bool(norm.sparsity), "it is pruned"),
+        (bool(layer.adapters), f"{layer.id} has an adapter; fuse it first"),
         (
             "bias" not in layer.weights and f"{layer.target}.bias" in graph.weights,
             f"another tensor has the name of a bias of {layer.id}",

@@ -32,6 +32,7 @@ from passes.config import decode_options
 from passes.select import Select
 from passes.transform.calibrate import CalibrateOptions
 from passes.transform.learn_scales import LearnScalesOptions
+from passes.transform.lora import LayerRank, LoraOptions
 from passes.transform.prune import PruneOptions
 from passes.transform.quantize import QuantizeOptions, Rule
 from tests.model.zoo import case
@@ -44,8 +45,10 @@ EXAMPLES: dict[str, tuple[Any, ...]] = {
     "calibrate": (CalibrateOptions(method="entropy"), CalibrateOptions(method="percentile", ports=("bias",))),
     "learn_scales": (LearnScalesOptions(ports=("weight", "bias")),),
     "prune": (PruneOptions(0.5), PruneOptions(0.3, "random", "global")),
+    "lora": (LoraOptions(0), LoraOptions(3, 1.0, 0.5, True, Select(), (LayerRank(Select(), 2),), train_head=True)),
 }
-GRAPHS = ("mlp", "tied", "image", "attention", "odd", "bert", "choosy", "functions", "mlp-chosen", "mlp-hollow")
+GRAPHS = ("mlp", "tied", "image", "attention", "odd", "bert", "choosy", "functions", "mlp-chosen", "mlp-hollow",
+          "functions-adapted")
 
 
 def spec(name: str) -> PassSpec:
@@ -59,11 +62,13 @@ def options(name: str) -> tuple[Any, ...]:
 
 @cache
 def graph_of(name: str) -> Graph:
-    """A graph of the zoo; "-chosen" with formats and masks already on it, "-hollow" without weights."""
+    """A graph of the zoo; "-chosen" with formats and masks, "-adapted" with LoRA, "-hollow" without weights."""
     held = case(name.partition("-")[0])
     graph = held.graph
     if name.endswith("-hollow"):
         return graph.with_weights({k: dataclasses.replace(w, key=None) for k, w in graph.weights.items()})
+    if name.endswith("-adapted"):
+        return run_step(graph, Step("lora", LoraOptions()), Context(held.store)).graph
     if name.endswith("-chosen"):
         for step in (Step("quantize", EXAMPLES["quantize"][0]), Step("prune", PruneOptions(0.4))):
             graph = run_step(graph, step, Context(held.store)).graph

@@ -1,0 +1,75 @@
+"""What trains: parameters by module, in the hierarchy and in total, each counted once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from model.adapters import adapted
+from model.graph import Graph
+from model.meta import Weight
+from passes.base import Context, Report, Row, analysis
+
+
+@dataclass(frozen=True, slots=True)
+class TrainableOptions:
+    """How deep."""
+
+    depth: int = field(default=0, metadata={"min": 0, "max": 64, "help": "levels of modules; 0 = all"})
+
+
+@dataclass(slots=True)
+class _Count:
+    parameters: int = 0
+    before: int = 0
+    trainable: int = 0
+    adapters: int = 0
+
+    def add(self, weight: Weight, of_adapter: bool) -> None:
+        self.parameters += weight.elements
+        self.trainable += weight.elements if weight.trainable else 0
+        self.adapters += weight.elements if of_adapter else 0
+        self.before += weight.elements if not of_adapter and (weight.trainable or weight.rests) else 0
+
+
+@analysis("trainable", "Trainable parameters", TrainableOptions, instant=True)
+def trainable(graph: Graph, options: TrainableOptions, context: Context) -> tuple[Graph, Report]:
+    """Parameters per module and in total: how many train, how many are frozen, how many adapters added.
+
+    `without_adapters`: how many trained before adapters came. A module's row holds all that is inside it; a weight that
+    several modules share is counted once, in the module that it has its name from.
+    """
+    own = {name for _, held in adapted(graph) for name in (held.a, held.b)}
+    counts: dict[str, _Count] = {"": _Count()}
+    for name, weight in graph.weights.items():
+        if weight.role == "parameter":
+            for path in ("", *_modules(name, options.depth)):
+                counts.setdefault(path, _Count()).add(weight, name in own)
+    total = counts.pop("")
+    rows = tuple(_row(path, counts[path], total) for path in _in_order(counts))
+    return graph, Report("trainable", rows, _figures(total, total))
+
+
+def _modules(name: str, depth: int) -> list[str]:
+    """The modules around a weight, the outermost first."""
+    parts = name.split(".")[:-1]
+    return [".".join(parts[: i + 1]) for i in range(len(parts) if not depth else min(depth, len(parts)))]
+
+
+def _in_order(counts: dict[str, _Count]) -> list[str]:
+    """Each module before what is inside it, otherwise in the model's order."""
+    place = {path: i for i, path in enumerate(counts)}
+    parents = {path: [".".join(path.split(".")[: i + 1]) for i in range(path.count(".") + 1)] for path in counts}
+    return sorted(counts, key=lambda path: [place[p] for p in parents[path]])
+
+
+def _row(path: str, count: _Count, total: _Count) -> Row:
+    return {"module": path, "level": path.count("."), **_figures(count, total)}
+
+
+def _figures(count: _Count, total: _Count) -> Row:
+    """`share`: of all that trains in the model."""
+    return {"parameters": count.parameters, "trainable": count.trainable,
+            "frozen": count.parameters - count.trainable, "adapters": count.adapters,
+            "without_adapters": count.before,
+            "trainable_share": count.trainable / count.parameters if count.parameters else 0.0,
+            "share": count.trainable / total.trainable if total.trainable else 0.0}  # fmt: skip

@@ -1,0 +1,1 @@
+"""Low-rank adapters (LoRA): how they come to be, and PEFT's files."""

@@ -1,0 +1,125 @@
+"""Insert low-rank adapters (LoRA) beside layers; everything else rests. At insertion the model computes as before."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass, field, replace
+
+from model.adapters import PORT, adaptable, adapted, module_path, resting, without
+from model.errors import OptionsError, PassError
+from model.graph import Graph, Node
+from model.meta import Adapter
+from passes.base import Context, Report, Row, transform
+from passes.lowrank.head import head_of
+from passes.lowrank.placing import placed, siblings, weight_of
+from passes.select import Select, by_name, chosen
+
+
+@dataclass(frozen=True, slots=True)
+class LayerRank:
+    """Another rank of the selected layers; 0 = no adapter."""
+
+    select: Select
+    rank: int = field(default=8, metadata={"min": 0, "max": 4096, "help": "of the correction; 0 = no adapter"})
+
+    def __post_init__(self) -> None:
+        if self.rank < 0:
+            raise OptionsError(f"rank is {self.rank}.", "It must be a whole number from 0.")
+
+
+@dataclass(frozen=True, slots=True)
+class LoraOptions:
+    """Which layers get adapters of which rank, how much these count, and what else trains."""
+
+    rank: int = field(default=8, metadata={"min": 0, "max": 4096, "help": "of the correction; 0 takes adapters away"})
+    alpha: float = field(default=16.0, metadata={"min": 0.0, "help": "the correction counts alpha / rank"})
+    dropout: float = field(
+        default=0.0, metadata={"min": 0.0, "max": 0.99, "help": "of what flows into the adapter, in training"}
+    )
+    rooted: bool = field(default=False, metadata={"help": "the correction counts alpha / √rank (rsLoRA)"})
+    select: Select = field(default=Select("type", ("linear",)), metadata={"help": "which layers"})
+    ranks: tuple[LayerRank, ...] = field(default=(), metadata={"help": "other ranks of some of them; the last holds"})
+    train_head: bool = field(
+        default=False, metadata={"help": "the last layer trains whole and gets no adapter: for new classes"}
+    )
+    freeze: bool = field(default=True, metadata={"help": "everything but adapters and the head rests"})
+
+    def __post_init__(self) -> None:
+        if self.rank < 0:
+            raise OptionsError(f"rank is {self.rank}.", "It must be a whole number from 0.")
+        if not (math.isfinite(self.alpha) and self.alpha >= 0):
+            raise OptionsError(f"alpha is {self.alpha}.", "It must be a number from 0.")
+        if not 0 <= self.dropout < 1:
+            raise OptionsError(f"dropout is {self.dropout}.", "It must be at least 0 and below 1.")
+
+
+@transform("lora", "LoRA", LoraOptions)
+def lora(graph: Graph, options: LoraOptions, context: Context) -> tuple[Graph, Report]:
+    """Add s·B·A·x to what layers give, A [rank, inputs], B [outputs, rank] = 0, s = alpha/rank; only A and B train.
+
+    Hu et al. 2021, arXiv:2106.09685; s = alpha/√rank: Kalajdzievski 2023, arXiv:2312.03732. Formats and masks of the
+    layers hold as before, the adapters are float32. A node whose rank stays keeps its A and B.
+    """
+    nodes = siblings(graph, chosen(graph, options.select, lambda n: adaptable(n, graph), "given an adapter"))
+    head = head_of(graph) if options.train_head else []
+    ranks = _ranks(graph, [n for n in nodes if n not in head], options)
+    wishes = {k: Adapter(r, options.alpha, options.dropout, "", "", options.rooted) for k, r in ranks.items() if r}
+    gone = {k for k, r in ranks.items() if not r} | {n.id for n in head}
+    bare = without(graph, {k for k in gone if graph.nodes[k].adapters})
+    after = placed(bare, wishes, {}, context.seed, context.store)
+    after = _swept(after, graph)
+    if options.freeze and any(n.adapters for n in after):
+        working = {name for n in head for name in n.weights.values()}
+        # What was let train beside earlier adapters goes on doing so.
+        after = resting(after, working, everything=not any(w.rests for w in graph.weights.values()))
+    rows = tuple(adapter_row(after.nodes[k], after, graph) for k in wishes)
+    return after, Report("lora", rows, {**adapter_summary(after), "removed": len(gone & _with_adapter(graph)),
+                                        "head": ", ".join(module_path(n, graph) for n in head)})  # fmt: skip
+
+
+def _ranks(graph: Graph, nodes: list[Node], options: LoraOptions) -> dict[str, int]:
+    """Node → its rank; raises PassError for a rule that names none of the selected layers."""
+    ids, names = {n.id for n in nodes}, by_name(graph)
+    found = dict.fromkeys((n.id for n in nodes), options.rank)
+    for rule in options.ranks:
+        named = chosen(graph, rule.select, lambda n: n.id in ids, "given another rank", names)
+        found |= {n.id: rule.rank for n in siblings(graph, named) if n.id in ids}
+    return found
+
+
+def _with_adapter(graph: Graph) -> set[str]:
+    return {n.id for n, _ in adapted(graph)}
+
+
+def _swept(graph: Graph, before: Graph) -> Graph:
+    """`graph` without matrices of adapters of `before` that no node names any more."""
+    gone = {x for _, a in adapted(before) for x in (a.a, a.b)} - {x for n in graph for x in n.tensors}
+    return replace(graph, weights={k: w for k, w in graph.weights.items() if k not in gone}) if gone else graph
+
+
+def adapter_row(node: Node, graph: Graph, before: Graph) -> Row:
+    """What an adapter is and costs; `values`: whether its matrices are new."""
+    held, base = node.adapters[PORT], weight_of(node, graph)
+    size = graph.weights[held.a].elements + graph.weights[held.b].elements
+    kept = all(before.weights.get(name) == graph.weights[name] for name in (held.a, held.b))
+    return {"node": node.id, "module": module_path(node, graph), "rank": held.rank, "scaling": held.scaling,
+            "parameters": size, "of_layer": size / max(base.elements, 1),
+            "values": "kept" if kept else "new"}  # fmt: skip
+
+
+def adapter_summary(graph: Graph) -> Row:
+    """Adapters, their parameters, and what trains of the whole."""
+    held = dict.fromkeys(x for _, a in adapted(graph) for x in (a.a, a.b))
+    own = [w for w in graph.weights.values() if w.role == "parameter"]
+    total, trains = sum(w.elements for w in own), sum(w.elements for w in own if w.trainable)
+    ranks = Counter(a.rank for _, a in adapted(graph))
+    return {"adapters": len(held) // 2, "ranks": {f"r{r}": n for r, n in sorted(ranks.items())},
+            "added": sum(graph.weights[n].elements for n in held), "parameters": total, "trainable": trains,
+            "trainable_share": trains / total if total else 0.0}  # fmt: skip
+
+
+def require_adapters(graph: Graph) -> None:
+    """Raises PassError for a graph without adapters."""
+    if not any(n.adapters for n in graph):
+        raise PassError("The model has no adapters.", "Insert some with LoRA, or load an adapter.")
