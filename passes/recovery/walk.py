@@ -114,7 +114,7 @@ class _Reached(Exception):
 def _hooked(module: nn.Module, graph: Graph, samples: Sequence[Inputs], node: Node) -> Iterator[Pair]:
     """The node's calls of a recorded model, one run a sample, which ends there."""
     calls = [n.id for n in graph if n.call == "call_module" and n.target == node.target]
-    chosen = bool(node.precision or node.sparsity)
+    chosen = bool(node.precision or node.sparsity or node.adapters)
     leaf = module.get_submodule(f"{node.target}.{int(alters_input(node))}" if chosen else node.target)
     for inputs in samples:
         left = [calls.index(node.id)]
