@@ -1,0 +1,1 @@
+"""Which channels, neurons, heads and layers belong together, and how they are taken out."""

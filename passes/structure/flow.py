@@ -1,0 +1,161 @@
+"""Walks a graph and ties the axes of its tensors: what each operation means for them is in the rules.
+
+A rule gives the dimensions of a node's results; it may hold axes, mark what it does along them, and say how the node
+is written when some units are gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from model.graph import Arg, Graph, Node, Ref, out_port
+from model.meta import TensorMeta
+from passes.structure.axes import Axis, Dims, Kept, Reason, Shape, fix, kept, new, new_size
+from passes.structure.sizes import Size, size_of
+
+Mark = Literal["heads", "inside", "conv", "normed", "added", "table"]
+Rewrite = Callable[["Cut", Node], Node]
+Rule = Callable[["Flow", Node], "Shape | list[Shape]"]
+RULES: dict[str, Rule] = {}
+
+
+def rule(*ops: str) -> Callable[[Rule], Rule]:
+    """Register what operations mean for the axes of their tensors."""
+
+    def add(function: Rule) -> Rule:
+        RULES.update(dict.fromkeys(ops, function))
+        return function
+
+    return add
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """What is left of each axis."""
+
+    left: Mapping[Axis, Kept]
+
+    def size(self, dims: Dims) -> Size:
+        """The new size of a dimension."""
+        return new_size(dims, self.left)
+
+    def count(self, dims: Dims) -> int:
+        """The new size of a dimension of a fixed size."""
+        return self.size(dims).count
+
+    def kept(self, dims: Dims) -> Kept:
+        """Which of its elements stay."""
+        return kept(dims, self.left)
+
+
+class Flow:
+    """The dimensions of all tensors of a graph, found in one walk."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.shapes: dict[Ref, Shape] = {}
+        self.weights: dict[str, Shape] = {}
+        self.rewrites: dict[str, Rewrite] = {}
+        self.marks: list[tuple[Mark, tuple[Axis, ...], str]] = []
+        self.held: list[tuple[tuple[Axis, ...], Reason]] = []
+        self.stored: dict[Ref, bool] = {}
+
+    def walk(self) -> Flow:
+        """Walk over all nodes; afterwards all axes are tied and those that cannot change are held."""
+        for node in self.graph:
+            self._step(node)
+        for axes, reason in self.held:
+            fix(axes, reason)
+        return self
+
+    def _step(self, node: Node) -> None:
+        known = RULES.get(node.op)
+        found = known(self, node) if known and node.call != "opaque" else unknown(self, node)
+        results = found if isinstance(found, list) else [found]
+        for number, shape in enumerate(results):
+            meta = node.ports.get(out_port(number))
+            if meta is not None:
+                ref = Ref(node.id, number)
+                self.shapes[ref] = shape if len(shape) == len(meta.shape) else self.fresh(meta, node)
+                self.stored[ref] = node.call == "get_attr" or self._of_stored(node)
+
+    def _of_stored(self, node: Node) -> bool:
+        return bool(node.inputs) and all(self.stored.get(r, r not in self.shapes) for r in node.inputs)
+
+    # -- what rules ask
+
+    def of(self, arg: Arg) -> Shape | None:
+        """The dimensions of a tensor argument; None for anything else."""
+        return self.shapes.get(arg) if isinstance(arg, Ref) else None
+
+    def first(self, node: Node) -> Shape:
+        """The dimensions of a node's first argument."""
+        found = self.of(node.args[0]) if node.args else None
+        return found if found is not None else ()
+
+    def weight(self, node: Node, port: str, position: int | None = None) -> Shape | None:
+        """The dimensions of a node's own tensor, or of the argument that a function takes for it."""
+        if node.call == "call_module":
+            return self.named(node.weights[port]) if port in node.weights else None
+        return self.of(argument(node, position, port)) if position is not None else None
+
+    def named(self, name: str) -> Shape:
+        """The dimensions of a stored tensor."""
+        if name not in self.weights:
+            self.weights[name] = tuple(new(Size(n)) for n in self.graph.weights[name].shape)
+        return self.weights[name]
+
+    def fresh(self, meta: TensorMeta, node: Node, why: str = "") -> Shape:
+        """New dimensions of a tensor, held as they are."""
+        reason = Reason(node.id, why or f"what {node.op} does to its sizes is not known")
+        return tuple(new(size_of(d), reason) for d in meta.shape)
+
+    def outs(self, node: Node, why: str = "") -> list[Shape]:
+        """New dimensions for all results of a node, held."""
+        metas = [node.ports.get(out_port(i)) for i in range(node.outputs or 1)]
+        return [self.fresh(m, node, why) if m else () for m in metas]
+
+    def hold(self, axes: Iterable[Axis], node: Node, why: str) -> None:
+        """Keep the units of some axes, whatever they come to be tied to."""
+        self.held.append((tuple(axes), Reason(node.id, why)))
+
+    def mark(self, kind: Mark, axes: Iterable[Axis], node: Node) -> None:
+        """Note what a node does along some axes."""
+        self.marks.append((kind, tuple(axes), node.id))
+
+    def inputs(self, node: Node) -> list[Shape]:
+        """The dimensions of all tensors that a node takes, its own too."""
+        taken = [self.shapes[r] for r in dict.fromkeys(node.inputs) if r in self.shapes]
+        return taken + [self.named(n) for n in node.weights.values()]
+
+
+def unknown(flow: Flow, node: Node) -> list[Shape]:
+    """An operation without a rule: nothing that it takes or gives may change."""
+    why = f"{node.op} is not taken apart" if node.call != "output" else "it leaves through the output"
+    for shape in flow.inputs(node):
+        for dims in shape:
+            flow.hold(dims, node, why)
+    return flow.outs(node, why)
+
+
+def argument(node: Node, position: int | None, name: str) -> Any:
+    """A function's argument by position or by name."""
+    if position is not None and position < len(node.args):
+        return node.args[position]
+    return node.kwargs.get(name)
+
+
+def option(node: Node, name: str, position: int, default: Any = None) -> Any:
+    """An option of a module (by its name) or of a function (by position or name)."""
+    if node.call == "call_module":
+        found = node.attrs.get(name, default)
+    else:
+        found = argument(node, position, name)
+    return default if found is None else found
+
+
+def reason(node: Node, text: str) -> Reason:
+    """Why `node` holds an axis."""
+    return Reason(node.id, text)
