@@ -51,6 +51,7 @@ class JobQueue(QObject):
         super().__init__(parent)
         self.jobs: list[JobInfo] = []
         self._on_done: dict[int, Callable[[Any], None]] = {}
+        self._on_failed: dict[int, Callable[[JobError], None]] = {}
         self._arrived.connect(self._on_event)
         self._runner = make(self._arrived.emit)
 
@@ -70,11 +71,25 @@ class JobQueue(QObject):
         """Let a paused job go on."""
         self._runner.resume(number)
 
-    def submit(self, title: str, job: Job, done: Callable[[Any], None], *, urgent: bool = False) -> None:
-        """Queue a job; `done` gets its result, unless nobody waits for it by then."""
+    def submit(
+        self,
+        title: str,
+        job: Job,
+        done: Callable[[Any], None],
+        *,
+        urgent: bool = False,
+        failed: Callable[[JobError], None] | None = None,
+    ) -> JobInfo:
+        """Queue a job; `done` gets its result, unless nobody waits for it by then.
+
+        `failed` gets the error of a job that its asker tells of itself; else it is a `problem`.
+        """
         info = self._runner.submit(title, job, urgent=urgent)
         self._on_done[info.id] = done
+        if failed:
+            self._on_failed[info.id] = failed
         self.jobs.append(info)
+        return info
 
     def end_jobs(self) -> None:
         """Stop everything, and hear no more."""
@@ -87,12 +102,12 @@ class JobQueue(QObject):
         self.job_event.emit(heard)
 
     def _finish(self, heard: JobEvent) -> None:
-        done = self._on_done.pop(heard.job.id, None)
+        done, failed = self._on_done.pop(heard.job.id, None), self._on_failed.pop(heard.job.id, self.problem.emit)
         self.jobs = [j for j in self.jobs if j.id != heard.job.id]
         if isinstance(heard.event, Done) and done:
             done(heard.event.result)
         elif isinstance(heard.event, Failed):
-            self.problem.emit(JobError(heard.event.message, heard.event.hint, heard.event.node))
+            failed(JobError(heard.event.message, heard.event.hint, heard.event.node))
         if done:
             self._ended(heard.job)
 

@@ -20,7 +20,7 @@ from app.panels.step_words import title as step_title
 from app.words import percent
 from model.check import Problem
 from model.document import Change, Document
-from model.errors import ProjectError
+from model.errors import JobError, ProjectError
 from model.formats.base import Format
 from model.project import Project, keys_of
 from model.recipe import Recipe, Step
@@ -183,7 +183,7 @@ class Session(JobQueue):
         """Append a step of a transform, or run an analysis and emit its report."""
         spec, step = PASSES.get(name), Step(name, kept(options))
         if spec.kind == "analysis":
-            self._analyse(spec.title, step, self.report_ready.emit)
+            self.analyse(spec.title, step, self.report_ready.emit)
         else:
             self.set_recipe(self.recipe.append(step), spec.title)
 
@@ -252,17 +252,25 @@ class Session(JobQueue):
         if document.recipe.active and not self._measures.known(Recipe()):
             todo.insert(0, ("Evaluate baseline", Recipe(), document.project.base))
         for title, recipe, graph in todo:
-            self._analyse(title, Step("evaluate", wish), partial(self._measured, recipe, wish), graph)
+            self.analyse(title, Step("evaluate", wish), partial(self._measured, recipe, wish), graph)
 
     def _measured(self, recipe: Recipe, options: EvaluateOptions, report: Report) -> None:
         self._measures.put(recipe, options, report.summary)
         self.score_changed.emit()
 
-    def _analyse(self, title: str, step: Step, done: Callable[[Report], None], graph: Any = None) -> None:
+    def analyse(
+        self,
+        title: str,
+        step: Step,
+        done: Callable[[Report], None],
+        graph: Any = None,
+        failed: Callable[[JobError], None] | None = None,
+    ) -> JobInfo:
+        """Run an analysis on the present graph, or another; `failed` gets its error instead of the banner."""
         document, source = self.open_document, self.open_document.project.source
         locations = document.store.locate(keys_of(graph := document.graph if graph is None else graph))
         job = AnalyseJob(graph, step, locations, document.store.folder, source.spec, source.tokenizer)
-        self.submit(title, job, done, urgent=is_instant(step))
+        return self.submit(title, job, done, urgent=is_instant(step), failed=failed)
 
     def _ended(self, job: JobInfo) -> None:
         if isinstance(job.job, ReplayJob):

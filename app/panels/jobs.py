@@ -96,6 +96,11 @@ def superseded(old: JobInfo, new: JobInfo) -> bool:
     return old.state == "stopped" or (old.state == "done" and isinstance(old.job, ReplayJob))
 
 
+def is_quiet(job: JobInfo) -> bool:
+    """Whether a job is too small to be listed: a copy for recovery, a page of samples."""
+    return is_copy(job) or (isinstance(job.job, AnalyseJob) and job.job.step.pass_name == "data_rows")
+
+
 class JobRow(QFrame):
     """One job: a line, a bar while it runs, Stop, and for a training Stop and keep."""
 
@@ -203,7 +208,7 @@ class JobsPanel(QWidget):
     def hear(self, heard: JobEvent) -> None:
         """Take an event into the list."""
         job, event = heard.job, heard.event
-        if is_copy(job):
+        if is_quiet(job):
             return
         row = self._rows.get(job.id) or self._add(job)
         if isinstance(event, Metric):  # too many to show each; the clock does
@@ -262,6 +267,6 @@ class JobsPanel(QWidget):
         if not running:
             self.busy.emit("")
             return
-        rest = sum(not is_copy(j) for j in self._session.jobs) - 1
+        rest = sum(not is_quiet(j) for j in self._session.jobs) - 1
         more = f" · {rest} more" if rest > 0 else ""
         self.busy.emit(f"{running[0].title}: {status_text(running[0], time.monotonic())}{more}")
