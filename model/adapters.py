@@ -66,10 +66,20 @@ def adapted(graph: Graph) -> Iterator[tuple[Node, Adapter]]:
     return ((n, n.adapters[PORT]) for n in graph if PORT in n.adapters)
 
 
-def change(node: Node, adapter: Adapter, a: Tensor, b: Tensor) -> Tensor:
-    """s·B·A as it lies in the weight, in the dtype of A and B."""
-    product = (b.flatten(1) @ a.flatten(1)) * adapter.scaling
-    return product.T if transposed(node) else product.reshape(b.shape[0], *a.shape[1:])
+def fused(node: Node, adapter: Adapter, weight: Tensor, a: Tensor, b: Tensor) -> Tensor:
+    """W + s·B·A, computed in float32, in the weight's shape and dtype."""
+    import torch
+
+    first, second = (a.float().flatten(1), b.float().flatten(1))
+    one, other = (first.T, second.T) if transposed(node) else (second, first)
+    total = torch.addmm(weight.float().flatten(1), one, other, alpha=adapter.scaling)
+    return total.reshape(weight.shape).to(weight.dtype)
+
+
+def size_of(adapter: Adapter, a: Tensor, b: Tensor) -> float:
+    """‖s·B·A‖, from products of rank × rank numbers."""
+    first, second = (a.double().flatten(1), b.double().flatten(1))
+    return adapter.scaling * float(((second.T @ second) * (first @ first.T)).sum().clamp_min(0).sqrt())
 
 
 # -- what they cost
@@ -104,8 +114,11 @@ def _names(node: Node) -> tuple[str, ...]:
     return tuple(name for x in node.adapters.values() for name in (x.a, x.b))
 
 
-def resting(graph: Graph, working: set[str]) -> Graph:
-    """The graph in which, as long as it has adapters, only they and the parameters called `working` train."""
+def resting(graph: Graph, working: set[str], everything: bool = True) -> Graph:
+    """The graph in which the parameters called `working` train and, as long as it has adapters, no others but these.
+
+    Not `everything`: what trains goes on doing so.
+    """
     own = {x for n in graph for x in _names(n)}
     changed: dict[str, Weight] = {}
     for name, weight in graph.weights.items():
@@ -113,6 +126,6 @@ def resting(graph: Graph, working: set[str]) -> Graph:
             continue
         if name in working:
             changed[name] = replace(weight, trainable=True, rests=False)
-        elif weight.trainable:
+        elif weight.trainable and everything:
             changed[name] = replace(weight, trainable=False, rests=True)
     return graph.with_weights(changed)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
-from model.adapters import PORT, adapted, change, module_path, without
+from model.adapters import PORT, adapted, fused, module_path, size_of, without
 from model.errors import PassError
 from model.graph import Graph, Node
 from model.meta import Adapter, Weight
@@ -44,11 +46,12 @@ def fuse_lora(graph: Graph, options: FuseLoraOptions, context: Context) -> tuple
         raise PassError(f"None of the adapters can be fused: {left[0]['skipped']}.",
                         "Switch untie on, or leave the adapter beside the weight.", str(left[0]["node"]))  # fmt: skip
     work = _Fusing(graph, context.store)
-    for i, group in enumerate(groups):
-        context.progress(i, len(groups), group[0].id)
-        work.fuse(group)
-    fused = {n.id for group in groups for n in group}
-    after = without(graph.with_weights(work.weights).replace(*work.untied), fused)
+    with _one_thread():
+        for i, group in enumerate(groups):
+            context.progress(i, len(groups), group[0].id)
+            work.fuse(group)
+    done = {n.id for group in groups for n in group}
+    after = without(graph.with_weights(work.weights).replace(*work.untied), done)
     summary = {"fused": len(groups), "skipped": len(left), "untied": len(work.untied)}
     return after, Report("fuse_lora", (*work.rows, *left), summary)
 
@@ -69,6 +72,19 @@ def _groups(nodes: list[Node], graph: Graph, untie: bool) -> tuple[list[list[Nod
         else:
             groups.setdefault((name, held), []).append(node)
     return list(groups.values()), left
+
+
+@contextmanager
+def _one_thread() -> Generator[None]:
+    """The products are so thin that memory is what they wait for; threads only wait for each other, up to 10×."""
+    import torch
+
+    count = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(count)
 
 
 class _Fusing:
@@ -95,10 +111,9 @@ class _Fusing:
         old = self.graph.weights[name]
         value, a, b = (to_torch(self.store.get(self.graph.weights[k].key or "")) for k in (name, held.a, held.b))
         with torch.no_grad():
-            added = change(node, held, a.float(), b.float())
-            fused = (value.float() + added).to(value.dtype).contiguous()
-            ratio = float(added.norm() / value.float().norm().clamp_min(1e-30))
-        new = replace(old, key=self.store.hold(to_numpy(fused)))
+            made = fused(node, held, value, a, b)
+            ratio = size_of(held, a, b) / max(float(torch.linalg.vector_norm(value, dtype=torch.float32)), 1e-30)
+        new = replace(old, key=self.store.hold(to_numpy(made)))
         own = self._readers[name] <= {n.id for n in group}
         place = name if own else self._free(f"{module_path(node, self.graph)}.weight")
         self.weights[place] = new

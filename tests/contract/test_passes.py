@@ -31,6 +31,7 @@ from passes.base import Context, PassSpec, Report, run_step
 from passes.config import decode_options
 from passes.select import Select
 from passes.transform.calibrate import CalibrateOptions
+from passes.transform.fuse_lora import FuseLoraOptions
 from passes.transform.learn_scales import LearnScalesOptions
 from passes.transform.lora import LayerRank, LoraOptions
 from passes.transform.prune import PruneOptions
@@ -44,11 +45,12 @@ EXAMPLES: dict[str, tuple[Any, ...]] = {
     "quantize": (QuantizeOptions((LINEAR,)),),
     "calibrate": (CalibrateOptions(method="entropy"), CalibrateOptions(method="percentile", ports=("bias",))),
     "learn_scales": (LearnScalesOptions(ports=("weight", "bias")),),
+    "fuse_lora": (FuseLoraOptions(untie=True),),
     "prune": (PruneOptions(0.5), PruneOptions(0.3, "random", "global")),
     "lora": (LoraOptions(0), LoraOptions(3, 1.0, 0.5, True, Select(), (LayerRank(Select(), 2),), train_head=True)),
 }
 GRAPHS = ("mlp", "tied", "image", "attention", "odd", "bert", "choosy", "functions", "mlp-chosen", "mlp-hollow",
-          "functions-adapted")
+          "tied-adapted")
 
 
 def spec(name: str) -> PassSpec:
