@@ -27,10 +27,11 @@ class Flowing:
         """Where `x` is dropped: bool, in its shape."""
         if self.chosen.pattern == "threshold":
             return x.abs() <= (0.0 if self.chosen.threshold is None else self.chosen.threshold)
-        rows = x.reshape(len(x), -1) if x.dim() > 1 else x.reshape(1, -1)
-        drop = round(self.chosen.ratio * rows.shape[1])
+        samples = len(x) if x.dim() > 1 else 1
+        drop = round(self.chosen.ratio * (x.numel() // max(samples, 1)))
         if not x.numel() or not drop:
             return torch.zeros_like(x, dtype=torch.bool)
+        rows = x.reshape(samples, -1)
         ranked = self._places(rows) if self.chosen.method == "random" else rows.abs().float()
         return smallest(ranked, drop).expand(len(rows), -1).reshape(x.shape)
 
