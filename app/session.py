@@ -122,14 +122,14 @@ class Session(JobQueue):
     def save_as(self, path: Path, *, copy: bool = False) -> None:
         """Save to `path` in the worker; a copy leaves the document's own path and state alone."""
         document, path = self.open_document, path.resolve()
-        state, store = document.present, document.store
+        state, extras, store = document.present, document.project.extras, document.store
         job = SaveJob(self._snapshot(), store.places(), path, store.folder, copy=copy)
 
         def done(found: Locations) -> None:
             if not copy and self.document is document:
                 store.forget_file(path, {})
                 store.add(found)
-                document.saved(path, state)
+                document.saved(path, state, extras)
                 self.saved.emit()
 
         self.submit(f"Save {path.name}", job, done)

@@ -58,6 +58,7 @@ class Document:
         self._redo: list[Edit] = []
         self._state = State(project.recipe, project.graph)
         self._saved = self._state
+        self._saved_extras = project.extras
 
     @property
     def present(self) -> State:
@@ -76,8 +77,9 @@ class Document:
 
     @property
     def dirty(self) -> bool:
-        """Whether the state differs from what was last saved or opened."""
-        return self._state is not self._saved and self._state != self._saved
+        """Whether the state, or what is kept beside it, differs from what was last saved or opened."""
+        beside = self.project.extras is not self._saved_extras and self.project.extras != self._saved_extras
+        return beside or (self._state is not self._saved and self._state != self._saved)
 
     @property
     def undo_label(self) -> str | None:
@@ -119,9 +121,15 @@ class Document:
         self._undo.append(edit)
         return self._move(edit.label, edit.after)
 
-    def saved(self, path: Path, state: State) -> None:
-        """Note that `state` lies in `path`."""
+    def saved(self, path: Path, state: State, extras: dict[str, bytes] | None = None) -> None:
+        """Note that `state` lies in `path`, with `extras` beside it (the present ones where they are not named)."""
         self.path, self._saved = path, state
+        self._saved_extras = self.project.extras if extras is None else extras
+
+    def keep(self, name: str, data: bytes | None) -> None:
+        """Keep a further member of the project's file, or drop it: results that no undo takes back."""
+        held = {k: v for k, v in self.project.extras.items() if k != name}
+        self.project = replace(self.project, extras=held if data is None else {**held, name: data})
 
     def snapshot(self) -> Project:
         """The project with the present recipe and graph, to be saved."""

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from model.errors import EspalierError
 from model.graph import Graph
@@ -23,6 +23,10 @@ from model.project import Project
 from model.recipe import Recipe, Step
 from model.weights import Location
 from passes.base import Cancelled
+
+if TYPE_CHECKING:
+    from passes.sweep.outcome import Outcome
+    from passes.sweep.sweep import Sweep
 
 Locations = dict[TensorKey, Location]
 
@@ -86,6 +90,23 @@ class AnalyseJob:
 
 
 @dataclass(frozen=True, slots=True)
+class SweepJob:
+    """Run a sweep on a base graph; its outcomes come as Found, one by one.
+
+    `held`: graphs that steps are known to lead to. `known`: outcomes that need not run again.
+    """
+
+    sweep: Sweep
+    base: Graph
+    locations: Locations
+    workdir: Path
+    source: str
+    tokenizer: str | None
+    held: tuple[tuple[tuple[Step, ...], Graph], ...] = ()
+    known: tuple[Outcome, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class SaveJob:
     """Save a project; a copy leaves the tensors of the open document where they are."""
 
@@ -131,7 +152,7 @@ class Continue:
 
 
 Word = Finish | Pause | Continue
-Job = OpenJob | ReplayJob | AnalyseJob | SaveJob | ExportJob | PluginJob
+Job = OpenJob | ReplayJob | AnalyseJob | SweepJob | SaveJob | ExportJob | PluginJob
 
 
 # -- events: plain values that come back; each job ends with exactly one of Done, Failed, Cancelled

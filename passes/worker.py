@@ -27,11 +27,13 @@ from passes.jobs import (
     ReplayJob,
     ReplayResult,
     SaveJob,
+    SweepJob,
     serve,
 )  # fmt: skip
 from passes.offered import PluginState
 from passes.plugins import portable, reload_plugins
 from passes.replay import Memo, replay
+from passes.sweep.run import run
 
 
 @dataclass(slots=True)
@@ -124,6 +126,24 @@ def _analyse(job: AnalyseJob, channel: Channel) -> Any:
                       found=lambda part: channel.send(Found(part)), paused=channel.paused,
                       base=job.base)  # fmt: skip
     return run_step(job.graph, job.step, context).report
+
+
+@handle.register
+def _sweep(job: SweepJob, channel: Channel) -> int:
+    """Points one by one, each on its way before the next begins; returns how many there were."""
+    store = _store(job.workdir, job.locations)
+    memo = _STATE.memos.setdefault(f"{job.workdir}", Memo())
+    for steps, graph in job.held:
+        memo.remember(steps, graph)
+    callables = _callables(job.base, job.source, job.workdir)
+    context = Context(store, progress=channel.progress, callables=callables, tokenizer=job.tokenizer,
+                      enough=channel.enough, paused=channel.paused)  # fmt: skip
+    count = 0
+    for outcome in run(job.sweep, job.base, context, memo, job.known):
+        _flush(store)
+        channel.send(Found(outcome))
+        count += 1
+    return count
 
 
 @handle.register

@@ -69,7 +69,9 @@ def _inner(context: Context, sweep: Sweep, point: Point, done: int, total: int) 
     def progress(inner: int, of: int, text: str) -> None:
         context.progress(done, total, f"{words}: {text}")
 
-    return Context(context.store, point.seed, progress, context.callables, context.tokenizer)
+    plain = Context(context.store)
+    return replace(context, seed=point.seed, progress=progress, metric=plain.metric, found=plain.found,
+                   enough=plain.enough)  # fmt: skip
 
 
 def _outcome(

@@ -1,5 +1,4 @@
-"""A sweep in a TOML or JSON file: a recipe, inline or by its path, with `over`, `along`, `variants`, `seeds`, `score`.
-"""
+"""A sweep in a TOML or JSON file: a recipe, inline or by its path, and over, along, variants, seeds, score."""
 
 from __future__ import annotations
 
