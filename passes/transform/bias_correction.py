@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 import numpy as np
 
@@ -25,6 +26,10 @@ class BiasCorrectionOptions(RecoveryOptions):
 
     add: bool = field(default=False, metadata={"help": "give layers without a bias one, where it helps"})
     pruning: bool = field(default=False, metadata={"help": "correct the shift of pruning too, not of formats alone"})
+    reference: Literal["stored", "baseline"] = field(
+        default="stored",
+        metadata={"help": "the float model: the present weights, or the recipe's first model (after GPTQ)"},
+    )
 
 
 @transform("bias_correction", "Bias correction", BiasCorrectionOptions)
@@ -33,7 +38,7 @@ def bias_correction(graph: Graph, options: BiasCorrectionOptions, context: Conte
 
     y is what the layer gives in the float model, ŷ what it gives in the quantised one, whose layers before it are
     corrected already (Nagel et al. 2019, arXiv:1906.04721, section 4.2; 2021, arXiv:2106.08295, section 3.4). The
-    float model has the stored weights, so after GPTQ, which rounds those, no error is left to see.
+    float model has the stored weights; after GPTQ, which rounds those, take the model that the recipe began with.
     """
     from model.build import build, read_back
     from passes.recovery.biases import Correction, means
@@ -49,7 +54,8 @@ def bias_correction(graph: Graph, options: BiasCorrectionOptions, context: Conte
                         "Select others, or switch on add.", nodes[0].id)  # fmt: skip
     split = load_split(options, context)
     module = build(prepared, context.store, context.callables)
-    wanted = means(plain(graph, options.pruning), list(biases), split, options.batch_size, context)
+    reference = _reference(graph, list(biases), options, context)
+    wanted = means(reference, list(biases), split, options.batch_size, context)
     work = Correction(module, biases, wanted)
     visit = told(work.visit, len(biases), context, "Bias of")
     walk(module, prepared, samples_of(split, graph, options.batch_size), list(biases), visit)
@@ -60,6 +66,17 @@ def bias_correction(graph: Graph, options: BiasCorrectionOptions, context: Conte
     summary = {"layers": len(names), "left": len(biases) - len(names), "skipped": len(left), "samples": len(split),
                "added": len(names - graph.weights.keys())}  # fmt: skip
     return after, Report("bias_correction", (*work.rows, *left), summary)
+
+
+def _reference(graph: Graph, ids: list[str], options: BiasCorrectionOptions, context: Context) -> Graph:
+    """The float model; raises PassError where the recipe's first model lacks one of the nodes."""
+    if options.reference == "stored":
+        return plain(graph, options.pruning)
+    base = context.base or graph
+    if missing := next((i for i in ids if i not in base.nodes), None):
+        raise PassError(f"The model that the recipe began with has no {missing}.",
+                        "Take the reference stored, or leave it out of the selection.", missing)  # fmt: skip
+    return plain(base, True)
 
 
 def _biases(nodes: list[Node], graph: Graph) -> tuple[dict[str, str], list[Row]]:

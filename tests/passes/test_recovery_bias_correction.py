@@ -22,6 +22,7 @@ from passes.observe import observe
 from passes.recovery.biases import Mean
 from passes.select import Select
 from passes.transform.bias_correction import BiasCorrectionOptions, bias_correction
+from passes.transform.gptq import GptqOptions, gptq
 from passes.transform.prune import PruneOptions, prune
 from tests.model.zoo import case
 from tests.passes.recovery_cases import demo, distance, with_format
@@ -62,6 +63,25 @@ def test_each_layer_gives_the_float_means_again() -> None:
     for i in ids:
         torch.testing.assert_close(got[i], want[i], rtol=1e-4, atol=1e-4)
         assert (was[i] - want[i]).norm() > 100 * (got[i] - want[i]).norm()
+
+
+def test_after_gptq_the_recipes_first_model_is_the_reference() -> None:
+    opened, context = demo("demo:digits-mlp")
+    base = opened.project.graph
+    rounded, _ = gptq(
+        with_format(base, context, ("linear",), weight=INT3), GptqOptions(data="demo:digits-mlp"), context
+    )
+    assert run(rounded, "demo:digits-mlp")[1].summary["layers"] == 0  # its weights are exact in their format
+    context = replace(context, base=base)
+    after, report = bias_correction(
+        rounded, BiasCorrectionOptions(data="demo:digits-mlp", reference="baseline"), context
+    )
+    assert report.summary["layers"] == len(report.rows)
+    assert all(r["shift"] < 1e-4 * r["shift_before"] for r in report.rows)
+    assert distance(after, "demo:digits-mlp") < distance(rounded, "demo:digits-mlp")
+    other = replace(context, base=case("mlp").graph)
+    with pytest.raises(PassError, match="began with has no"):
+        bias_correction(rounded, BiasCorrectionOptions(data="demo:digits-mlp", reference="baseline"), other)
 
 
 def test_a_mean_is_that_of_all_places_of_a_channel() -> None:
