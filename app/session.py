@@ -254,8 +254,18 @@ class Session(JobQueue):
         for title, recipe, graph in todo:
             self.analyse(title, Step("evaluate", wish), partial(self._measured, recipe, wish), graph)
 
+    @property
+    def measured_on(self) -> EvaluateOptions:
+        """The data that the score is measured on: that of the last measurement, else the source's own."""
+        held, document = self._measures.options, self.document
+        return held if held.data or not document else EvaluateOptions(data=document.project.source.data or "")
+
     def _measured(self, recipe: Recipe, options: EvaluateOptions, report: Report) -> None:
-        self._measures.put(recipe, options, report.summary)
+        self.know_score(recipe, options, report.summary)
+
+    def know_score(self, recipe: Recipe, options: EvaluateOptions, figures: dict[str, Any]) -> None:
+        """Take figures that were measured of a recipe."""
+        self._measures.put(recipe, options, figures)
         self.score_changed.emit()
 
     def analyse(
