@@ -13,6 +13,7 @@ from PySide6.QtWidgets import QDockWidget, QTabWidget, QWidget
 from app import file_actions as files
 from app import model_actions as models
 from app.findings import Findings
+from app.panels.data import DataPanel
 from app.panels.heading import DockHeading
 from app.panels.inspector import InspectorPanel
 from app.panels.jobs import JobsPanel
@@ -50,11 +51,12 @@ DOCKS: tuple[Spec, ...] = (
     Spec("tables", "Tables", BOTTOM, TablesPanel),
     Spec("plots", "Plots", BOTTOM, PlotsPanel),
     Spec("sqnr", "SQNR", BOTTOM, SqnrPanel),
+    Spec("data", "Data", BOTTOM, DataPanel),
     Spec("log", "Log", BOTTOM, LogPanel),
     Spec("problems", "Problems", BOTTOM, ProblemsPanel),
 )
 SIDE = 262
-READ_HIGH, READ_HEIGHT = ("plots", "tables"), 240
+READ_HIGH = {"plots": 240, "tables": 240, "data": 300}
 MAP_HEIGHT, MOST = 340, 0.45  # the heat map with more than eight rows; but no more than this part of the window
 
 
@@ -120,7 +122,7 @@ class Docks:
         dock.show()
         dock.raise_()
         if name in READ_HIGH:
-            self._lift(dock, READ_HEIGHT)
+            self._lift(dock, READ_HIGH[name])
 
     def _lift(self, dock: QDockWidget, height: int) -> None:
         """Make a dock at least this high."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, Field, fields, is_dataclass
 from types import UnionType
 from typing import Any, Union, get_args, get_origin
@@ -302,15 +302,27 @@ def _is_plain_dataclass(kind: Any) -> bool:
 
 
 class Form(QWidget):
-    """One editor a field. `value()` gives the typed options or raises; `error` says why it would."""
+    """One editor a field. `value()` gives the typed options or raises; `error` says why it would.
+
+    `only` names the fields that it has, in their order; the others keep what was last put. A brief form has its help in
+    tool tips alone.
+    """
 
     changed = Signal()
 
     def __init__(
-        self, options_type: type, value: Any = None, graph: Graph | None = None, *, inner: bool = False
+        self,
+        options_type: type,
+        value: Any = None,
+        graph: Graph | None = None,
+        *,
+        inner: bool = False,
+        only: Sequence[str] | None = None,
+        brief: bool = False,
     ) -> None:
         super().__init__()
-        self._type, self._graph, self._inner = options_type, graph, inner
+        self._type, self._graph, self._inner, self._brief = options_type, graph, inner, brief or inner
+        self._rest: dict[str, Any] = {}
         self.editors: dict[str, Any] = {}
         self.wrong = QLabel(wordWrap=True)
         self.wrong.hide()
@@ -321,9 +333,9 @@ class Form(QWidget):
         self._grid.setVerticalSpacing(8)
         self._grid.setColumnStretch(1, 1)
         known = hints(options_type)
-        for field in fields(options_type):
-            if field.init:
-                self._add(field, known[field.name])
+        by_name = {f.name: f for f in fields(options_type) if f.init}
+        for name in by_name if only is None else only:
+            self._add(by_name[name], known[name])
         join(self.editors.values())
         if not self.editors:
             self._grid.addWidget(_caption("This pass has no options."), 0, 0, 1, 2)
@@ -348,7 +360,7 @@ class Form(QWidget):
         narrow = Qt.AlignmentFlag.AlignLeft if isinstance(editor, NumberField | Choice) else Qt.AlignmentFlag(0)
         if wide:
             self._grid.addWidget(editor, row + 1, 0, 1, 2)
-        elif help_text and not self._inner and not isinstance(editor, DataField):
+        elif help_text and not self._brief and not isinstance(editor, DataField):
             self._grid.addWidget(_with_help(editor, help_text, narrow), row, 1)
         else:
             self._grid.addWidget(editor, row, 1, narrow)
@@ -358,19 +370,25 @@ class Form(QWidget):
         for field in fields(self._type):
             if field.init:
                 found = _default(field) if value is None else getattr(value, field.name)
-                if found is not MISSING:
+                if field.name not in self.editors:
+                    self._rest[field.name] = found
+                elif found is not MISSING:
                     self.editors[field.name].put(found)
         self._tell()
 
     def value(self) -> Any:
         """The options; raises EspalierError where they are impossible."""
-        values = {}
+        return self._type(**{**{n: v for n, v in self._rest.items() if v is not MISSING}, **self.parts()})
+
+    def parts(self) -> dict[str, Any]:
+        """The values of the fields that it has; raises EspalierError."""
+        values: dict[str, Any] = {}
         for name, editor in self.editors.items():
             try:
                 values[name] = editor.get()
             except EspalierError as error:
                 raise type(error)(f"{name.replace('_', ' ')}: {error.message}", error.hint) from error
-        return self._type(**values)
+        return values
 
     @property
     def error(self) -> str:
