@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import statistics
 import time
 from typing import Any
@@ -11,6 +12,7 @@ from torch.utils.data import Subset
 from transformers import TrainerCallback
 
 from passes.base import Context
+from passes.training.faults import Diverged, memory_told
 from passes.training.options import FinetuneOptions
 from passes.training.prepare import Prepared, all_steps, epoch_steps
 from passes.training.run import running, trainer_of, try_out
@@ -22,12 +24,13 @@ BATCHES = 6  # of the validation, at most
 
 def estimate(ready: Prepared, options: FinetuneOptions, context: Context) -> dict[str, Any]:
     """Seconds a step, the steps, and the seconds of the training and its validations; the module is spoilt by it."""
-    try_out(ready)
+    try_out(ready, options)
     steps = all_steps(len(ready.train_on), options)
     watch = _Stopwatch(context, min(steps, WARM + TIMED))
-    with running() as folder:
+    with running() as folder, memory_told(options):
         trainer = trainer_of(ready, options, context.seed, folder, [watch])
-        trainer.train()
+        with contextlib.suppress(Diverged):
+            trainer.train()
         checks = _validation(ready, trainer, watch) if ready.check_on else 0.0
     every = options.evaluate_every or epoch_steps(len(ready.train_on), options)
     times = 1 + -(-steps // every) if ready.check_on else 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch.nn.functional as F
@@ -10,6 +11,8 @@ from torch import Tensor, nn
 from model.errors import GraphError
 from model.graph import Graph
 from passes.analysis.evaluate import logits_of
+
+NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 
 
 class Objective(nn.Module):
@@ -25,13 +28,30 @@ class Objective(nn.Module):
             raise GraphError("The model's labels are not one class a sample, and only classifiers can be trained.",
                              "Open it with a classification head (task=sequence-classification).")  # fmt: skip
         self.takes_labels = bool(labels)
+        self.still = tuple(m for m in inner.modules() if isinstance(m, NORMS) and _frozen(m))
 
     def forward(self, labels: Tensor, **inputs: Tensor) -> dict[str, Tensor]:
         """labels: int64 [batch]."""
-        result: Any = self.inner(**inputs, **({"labels": labels} if self.takes_labels else {}))
+        result: Any = self.inner(**self.taken({"labels": labels, **inputs}))
         logits = logits_of(result, self.graph)
         own = _own_loss(result) if self.takes_labels else None
         return {"loss": F.cross_entropy(logits.float(), labels) if own is None else own, "logits": logits}
+
+    def taken(self, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """What of a batch the module itself takes."""
+        return {n: v for n, v in batch.items() if n != "labels" or self.takes_labels}
+
+    def train(self, mode: bool = True) -> Objective:
+        """Norms whose weights are frozen keep their running statistics too."""
+        super().train(mode)
+        for norm in self.still:
+            norm.eval()
+        return self
+
+
+def _frozen(norm: nn.Module) -> bool:
+    own = list(norm.parameters())
+    return bool(own) and not any(p.requires_grad for p in own)
 
 
 def _own_loss(result: Any) -> Tensor | None:

@@ -40,8 +40,8 @@ class FinetuneOptions:
     momentum: float = field(default=0.9, metadata={"min": 0.0, "max": 0.999, "help": "of SGD"})
     weight_decay: float = field(default=0.0, metadata={"min": 0.0, "max": 1.0, "help": "not on biases, norms, scales"})
     clip: float = field(default=1.0, metadata={"min": 0.0, "help": "highest norm of the gradient; 0 = any"})
-    precision: Literal["float32", "bfloat16"] = field(
-        default="float32", metadata={"help": "arithmetic of the training; weights stay as they are stored"}
+    precision: Literal["float32", "bfloat16", "float16"] = field(
+        default="float32", metadata={"help": "arithmetic of the training; weights stay as stored; float16 needs a GPU"}
     )
     freeze: tuple[Select, ...] = field(default=(), metadata={"help": "nodes whose weights stay"})
     evaluate_every: int = field(default=0, metadata={"min": 0, "help": "optimiser steps; 0 = once an epoch"})
@@ -49,6 +49,10 @@ class FinetuneOptions:
         default="accuracy", metadata={"help": "the weights of the best validation, the start's among them, or the last"}
     )
     patience: int = field(default=0, metadata={"min": 0, "help": "stop after so many evaluations no better; 0 = never"})
+    checkpoint_every: int = field(
+        default=0, metadata={"min": 0, "help": "optimiser steps between checkpoints; 0 = about once a minute"}
+    )
+    resume: bool = field(default=True, metadata={"help": "go on where the same training was broken off"})
     text: str = field(default="", metadata={"help": "name of the text column", "edit": "text"})
     label: str = field(default="", metadata={"help": "name of the label column", "edit": "label"})
     tokenizer: str = field(default="", metadata={"help": "folder of the tokenizer, where the source has none"})

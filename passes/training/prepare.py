@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import torch
+import xxhash
 from torch import Tensor, nn
 
 from model.build import build, parameters_of
@@ -38,12 +40,28 @@ class Prepared:
         trained = sum(t.numel() for t in found.values() if t.requires_grad)
         return {"trainable_parameters": trained, "parameters": sum(t.numel() for t in found.values())}
 
+    def moving(self) -> dict[str, Tensor]:
+        """What training changes, by weight name: the parameters that train, and running statistics."""
+        found = parameters_of(self.objective.inner)
+        return {n: t for n, t in found.items() if t.requires_grad or self.graph.weights[n].role == "buffer"}
+
+    def digest(self) -> str:
+        """Equal for equal samples, of both kinds."""
+        found = xxhash.xxh3_128()
+        for samples in (self.train_on, self.check_on):
+            for name, values in samples.tensors.items() if samples else ():
+                found.update(f"{name}{tuple(values.shape)}".encode())
+                found.update(values.numpy().data)
+        return found.hexdigest()
+
 
 def prepare(graph: Graph, options: FinetuneOptions, context: Context) -> Prepared:
     """Load the data, build the graph, freeze what stays; raises DataError, GraphError and PassError."""
     split = _split(options, options.train_split or "train", options.train_limit, context)
     other = options.validation_split or "validation"
     checks = _split(options, other, options.validation_limit, context) if options.validate else None
+    if options.precision == "float16" and not torch.cuda.is_available():
+        raise PassError("float16 trains on a GPU only, and torch sees none.", "Choose bfloat16 or float32.")
     module = build(graph, context.store, context.callables)
     _freeze(parameters_of(module), _frozen(graph, options.freeze))
     return Prepared(
@@ -68,14 +86,14 @@ def _split(options: FinetuneOptions, name: str, limit: int, context: Context) ->
 
 
 def _frozen(graph: Graph, selects: Iterable[Select]) -> set[str]:
-    """Names of the weights of the selected nodes, the scales of their formats too; raises PassError."""
+    """Names of the weights of the selected nodes, scales and adapters too; raises PassError."""
     names: set[str] = set()
     for select in selects:
         nodes = [n for n in graph if matches(n, select)]
         if not nodes:
             raise PassError(f"The selection to freeze ({select.describe()}) matches no node.", "Change it.")
         for node in nodes:
-            names.update(node.weights.values(), (p.scale for p in node.precision.values() if p.scale))
+            names.update(node.tensors)
     return names
 
 

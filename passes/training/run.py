@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import logging
 import tempfile
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 from transformers import Trainer, TrainerCallback, TrainingArguments
 from transformers.trainer_callback import PrinterCallback
 
-from model.build import parameters_of
 from model.errors import DataError
 from passes.analysis.evaluate import fit_error
 from passes.base import Context
+from passes.training.checkpoint import Checkpoints, Raw, set_chance
+from passes.training.faults import Diverged, finite, memory_told, no_number
 from passes.training.options import FinetuneOptions
 from passes.training.prepare import Prepared, epoch_steps
 from passes.training.samples import as_they_are
+from passes.training.unfinished import folder_of
 from passes.training.watch import Watch
 
 OPTIMISERS = {"adamw": "adamw_torch_fused", "sgd": "sgd", "adafactor": "adafactor"}
@@ -30,20 +32,41 @@ SCHEDULES = {"linear": "linear", "cosine": "cosine", "constant": "constant_with_
 def train(ready: Prepared, options: FinetuneOptions, context: Context) -> Watch:
     """Train the built module in place; on return it is in eval mode on the CPU, with the weights to be kept.
 
-    Equal seeds (`context.seed`) give equal weights. Raises DataError, PassError, and Cancelled through `progress`.
+    Equal seeds (`context.seed`) give equal weights, interrupted or not. Raises DataError, PassError, and Cancelled
+    through `progress`.
     """
-    objective, checks = ready.objective, ready.check_on
-    try_out(ready)
-    every = (options.evaluate_every or epoch_steps(len(ready.train_on), options)) if checks else 0
-    watch = Watch(objective.inner, context, every, options.keep, options.patience)
-    with running() as folder:
-        trainer = trainer_of(ready, options, context.seed, folder, [watch])
-        if checks:
-            trainer.evaluate()
-        trainer.train()
-    objective.cpu().eval()
-    _restore(objective.inner, watch)
+    try_out(ready, options)
+    every = (options.evaluate_every or epoch_steps(len(ready.train_on), options)) if ready.check_on else 0
+    moving = ready.moving()
+    watch = Watch(moving, context, every, options.keep, options.patience)
+    folder = folder_of(ready.graph, options, context.seed)
+    kept = Checkpoints(folder, context, moving, options.checkpoint_every, ready.digest())
+    kept.parts["watch"] = watch
+    finished = False
+    try:
+        with running() as own, memory_told(options):
+            _run(trainer_of(ready, options, context.seed, own, [watch, kept]), watch, kept, options.resume)
+        finished = True
+    finally:
+        kept.end(finished)
+    watch.warning = watch.warning or kept.failed
+    ready.objective.cpu().eval()
+    _restore(moving, watch)
     return watch
+
+
+def _run(trainer: _Trainer, watch: Watch, kept: Checkpoints, resume: bool) -> None:
+    """Train to the end, from the last checkpoint where there is one; a loss that is no number ends it earlier."""
+    found = kept.look(resume)
+    trainer.checkpoints = kept
+    try:
+        if found is None and trainer.eval_dataset is not None:
+            trainer.evaluate()
+        trainer.train(resume_from_checkpoint=None if found is None else str(found))
+        if fault := no_number(watch.tensors):
+            raise Diverged(trainer.state.global_step, f"the weight {fault} holds values that are no numbers")
+    except Diverged as error:
+        watch.diverged(error, kept)
 
 
 @contextmanager
@@ -54,21 +77,60 @@ def running() -> Generator[str]:
 
 
 def trainer_of(
-    ready: Prepared, options: FinetuneOptions, seed: int, folder: str, callbacks: list[TrainerCallback]
-) -> Trainer:
+    ready: Prepared, options: FinetuneOptions, seed: int, folder: str, callbacks: Sequence[TrainerCallback]
+) -> _Trainer:
     """transformers' Trainer over the objective and its data."""
     trainer = _Trainer(
         ready.objective, _arguments(options, seed, folder), data_collator=as_they_are, train_dataset=ready.train_on,
-        eval_dataset=ready.check_on, compute_metrics=_accuracy, callbacks=callbacks,
+        eval_dataset=ready.check_on, compute_metrics=_accuracy, callbacks=list(callbacks),
     )  # fmt: skip
     trainer.remove_callback(PrinterCallback)
     return trainer
 
 
 class _Trainer(Trainer):
+    """The Trainer with checkpoints of our form, and an end where the loss is no number."""
+
+    checkpoints: Checkpoints | None = None
+
     def get_decay_parameter_names(self, model: nn.Module) -> list[str]:
         """Those of the Trainer (no biases, no norms) but the learned scales, which no decay should pull to 0."""
         return [n for n in super().get_decay_parameter_names(model) if not n.endswith(".scale")]
+
+    def training_step(self, model: nn.Module, inputs: Any, num_items_in_batch: Any = None) -> Tensor:
+        """Raises Diverged before the optimiser can spoil the weights."""
+        loss = super().training_step(model, inputs, num_items_in_batch)
+        if not finite(loss):
+            raise Diverged.at(self.state.global_step + 1, self.model, self._prepare_inputs(inputs))
+        return loss
+
+    @property
+    def _resumed(self) -> Raw:
+        assert self.checkpoints is not None and self.checkpoints.resumed is not None
+        return self.checkpoints.resumed
+
+    def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
+        if self.checkpoints is not None:
+            self.checkpoints.save(self)
+
+    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: nn.Module | None = None) -> None:
+        assert self.checkpoints is not None
+        self.checkpoints.weights()
+
+    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
+        if checkpoint is not None:
+            made: Any = (self.optimizer, self.lr_scheduler)
+            for part, name in zip(made, ("optimiser", "schedule"), strict=True):
+                part.load_state_dict(self._resumed[name])
+
+    def _load_scaler(self, checkpoint: str | None) -> None:
+        if checkpoint is not None and (held := self._resumed["scaler"]) is not None:
+            scaler: Any = self.accelerator.scaler
+            scaler.load_state_dict(held)
+
+    def _load_rng_state(self, checkpoint: str | None) -> None:
+        if checkpoint is not None:
+            set_chance(self._resumed["chance"])
 
 
 def _arguments(options: FinetuneOptions, seed: int, folder: str) -> TrainingArguments:
@@ -83,19 +145,20 @@ def _arguments(options: FinetuneOptions, seed: int, folder: str) -> TrainingArgu
         optim=OPTIMISERS[options.optimiser],
         optim_args=f"momentum={options.momentum}" if options.optimiser == "sgd" else None,
         weight_decay=options.weight_decay, max_grad_norm=options.clip,
-        bf16=options.precision == "bfloat16", use_cpu=not cuda, seed=seed, data_seed=seed,
+        bf16=options.precision == "bfloat16", fp16=options.precision == "float16",
+        use_cpu=not cuda, seed=seed, data_seed=seed,
         eval_strategy="no", save_strategy="no", logging_strategy="steps", logging_steps=1, logging_nan_inf_filter=False,
         disable_tqdm=True, report_to="none", log_level="error", label_names=["labels"], remove_unused_columns=False,
         dataloader_pin_memory=cuda,
     )  # fmt: skip
 
 
-def try_out(ready: Prepared) -> None:
+def try_out(ready: Prepared, options: FinetuneOptions) -> None:
     """One small batch before anything else, so that data that does not fit is told as such."""
     objective, samples = ready.objective, ready.train_on
     batch = samples.__getitems__(list(range(min(2, len(samples)))))
     batch["labels"] = torch.zeros_like(batch["labels"])  # a class that every model has
-    with fit_error(batch), torch.no_grad():
+    with fit_error(batch), memory_told(options), torch.no_grad():
         classes = objective(**batch)["logits"].shape[-1]
     if samples.classes > classes:
         raise DataError(f"The data has classes up to {samples.classes - 1}; the model tells {classes} apart.",
@@ -106,12 +169,11 @@ def _accuracy(found: Any) -> dict[str, float]:
     return {"accuracy": float(np.mean(found.predictions.argmax(-1) == found.label_ids))}
 
 
-def _restore(module: nn.Module, watch: Watch) -> None:
+def _restore(tensors: dict[str, Tensor], watch: Watch) -> None:
     """Put the best weights back where others came after them."""
     with torch.no_grad():
-        for name, value in parameters_of(module).items():
-            if name in watch.kept:
-                value.copy_(watch.kept[name])
+        for name, value in watch.kept.items():
+            tensors[name].copy_(value)
 
 
 def _devices() -> list[int]:

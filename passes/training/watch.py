@@ -3,62 +3,94 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any, Literal
 
-from torch import Tensor, nn
+from torch import Tensor
 from transformers import TrainerCallback
 
-from model.build import parameters_of
-from model.errors import PassError
 from passes.base import Context, Row
+from passes.training.checkpoint import Checkpoints
+from passes.training.faults import Diverged, no_number
 
 Best = Literal["accuracy", "loss", "last"]
 SHOWN = {"loss": "training loss", "learning_rate": "learning rate"}
 
 
 class Watch(TrainerCallback):
-    """`module`: the built module; `every`: optimiser steps between evaluations, 0 for none.
+    """`tensors`: what training moves; `every`: optimiser steps between evaluations, 0 for none.
 
     `best` names what an evaluation is judged by; `patience` ends the run after so many without a better one (0: never).
     """
 
-    def __init__(self, module: nn.Module, context: Context, every: int, best: Best, patience: int) -> None:
-        self.module, self.context = module, context
+    def __init__(self, tensors: Mapping[str, Tensor], context: Context, every: int, best: Best, patience: int) -> None:
+        self.tensors, self.context = tensors, context
         self.every, self.best, self.patience = every, best, patience
         self.rows: list[Row] = []
-        self.ended = "finished"
-        self.steps = self.kept_step = 0
+        self.ended, self.warning = "finished", ""
+        self.steps = self.kept_step = self.resumed_from = 0
         self.kept: dict[str, Tensor] = {}
         self._losses: list[float] = []
+        self._figures: list[tuple[str, int, float]] = []
         self._score, self._worse = -math.inf, 0
+
+    # -- what a checkpoint holds
+
+    def state(self) -> dict[str, Any]:
+        """All that was seen and kept so far."""
+        return {"rows": self.rows, "kept_step": self.kept_step, "kept": self.kept, "losses": self._losses,
+                "figures": self._figures, "score": self._score, "worse": self._worse}  # fmt: skip
+
+    def restore(self, held: dict[str, Any]) -> None:
+        """Go on from there."""
+        self.rows, self.kept_step, self.kept = held["rows"], held["kept_step"], held["kept"]
+        self._losses, self._figures = held["losses"], held["figures"]
+        self._score, self._worse = held["score"], held["worse"]
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Where a training goes on, the figures of before are sent again to whoever plots them."""
+        self.resumed_from = state.global_step
+        if self.resumed_from:
+            self.context.progress(state.global_step, state.max_steps, f"going on after step {state.global_step}")
+            for figure in self._figures:
+                self.context.metric(*figure)
+
+    def diverged(self, error: Diverged, kept: Checkpoints) -> None:
+        """Keep the best weights where they are better than the start, else the last checkpoint's, else raise."""
+        self.steps = error.step - 1
+        if not (self.kept and self.kept_step):
+            step = kept.back() if self.best == "last" else 0
+            if not step or no_number(self.tensors):
+                raise error.error() from error
+            self.kept_step = step
+        self.ended = f"diverged at step {error.step}"
+        self.warning = f"The loss is no number at step {error.step}" + (f": {error.where}" if error.where else "")
+        if self._losses:
+            self._add(self.steps, None, None, None)
 
     # -- progress: where a cancelled job stops
 
     def on_substep_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Within a step that accumulates."""
-        self._progress(state, "training")
+        """Within a step that accumulates; one that is to be paused comes to its end first."""
+        self._progress(state)
 
     def on_prediction_step(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Within an evaluation."""
-        self._progress(state, "validating")
+        self.context.progress(state.global_step, state.max_steps, "validating")
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """After each optimiser step: stop where the user has enough; evaluate where it is time."""
-        self._progress(state, "training")
+        self._progress(state)
         if self.context.enough():
             self.ended, control.should_training_stop = "stopped by hand", True
         last = control.should_training_stop or state.global_step >= state.max_steps
         control.should_evaluate = bool(self.every) and (last or state.global_step % self.every == 0)
 
-    def _progress(self, state: Any, doing: str) -> None:
-        self.context.progress(state.global_step, state.max_steps, doing)
+    def _progress(self, state: Any) -> None:
+        if not self.context.paused():  # it waits where its checkpoint is written
+            self.context.progress(state.global_step, state.max_steps, "training")
 
     # -- rows
-
-    def on_epoch_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Without validation an epoch is a row."""
-        if not self.every:
-            self._row(state, None, None)
 
     def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """What came after the last row; the last weights are kept where none are better."""
@@ -69,23 +101,30 @@ class Watch(TrainerCallback):
             self.kept_step = self.steps
 
     def _row(self, state: Any, accuracy: float | None, loss: float | None) -> None:
+        self._add(state.global_step, round(state.epoch or 0.0, 4), accuracy, loss)
+
+    def _add(self, step: int, epoch: float | None, accuracy: float | None, loss: float | None) -> None:
         losses, self._losses = self._losses, []
-        self.rows.append({"step": state.global_step, "epoch": round(state.epoch or 0.0, 4),
+        self.rows.append({"step": step, "epoch": epoch,
                           "training_loss": sum(losses) / len(losses) if losses else None,
                           "validation_accuracy": accuracy, "validation_loss": loss})  # fmt: skip
+
+    def _figure(self, name: str, step: int, value: float) -> None:
+        self._figures.append((name, step, value))
+        self.context.metric(name, step, value)
 
     # -- figures
 
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, float] | None = None, **_: Any) -> None:
-        """The figures of a step; raises PassError when the loss is no number."""
+        """The figures of a step."""
         logs = logs or {}
+        state.log_history.clear()  # ours are kept here
         for name in SHOWN.keys() & logs.keys():
-            self.context.metric(SHOWN[name], state.global_step, float(logs[name]))
+            self._figure(SHOWN[name], state.global_step, float(logs[name]))
         if "loss" in logs:
-            if not math.isfinite(logs["loss"]):
-                raise PassError(f"The training diverged: its loss is no number at step {state.global_step}.",
-                                "Lower the learning rate, or raise the warm-up.")  # fmt: skip
             self._losses.append(float(logs["loss"]))
+            if not self.every and state.epoch == int(state.epoch):  # without validation an epoch is a row
+                self._row(state, None, None)
 
     def on_evaluate(
         self, args: Any, state: Any, control: Any, metrics: dict[str, float] | None = None, **_: Any
@@ -93,16 +132,18 @@ class Watch(TrainerCallback):
         """A row of the report; keep the weights when they are the best; stop when patience ends."""
         found = metrics or {}
         accuracy, loss = float(found["eval_accuracy"]), float(found["eval_loss"])
-        self._row(state, accuracy, loss)
-        self.context.metric("validation accuracy", state.global_step, accuracy)
-        self.context.metric("validation loss", state.global_step, loss)
-        self._judge({"accuracy": accuracy, "loss": -loss}.get(self.best), state.global_step)
+        self._row(state, accuracy, loss if math.isfinite(loss) else None)
+        self._figure("validation accuracy", state.global_step, accuracy)
+        if math.isfinite(loss):
+            self._figure("validation loss", state.global_step, loss)
+        score = {"accuracy": accuracy, "loss": -loss}.get(self.best)
+        self._judge(score if score is None or math.isfinite(loss) else -math.inf, state.global_step)
         if self.patience and self._worse >= self.patience and not control.should_training_stop:
             self.ended, control.should_training_stop = "stopped early", True
 
     def _judge(self, score: float | None, step: int) -> None:
         if score is not None and score > self._score:
             self._score, self._worse, self.kept_step = score, 0, step
-            self.kept = {n: v.detach().cpu().clone() for n, v in parameters_of(self.module).items()}
+            self.kept = {n: v.detach().cpu().clone() for n, v in self.tensors.items()}
         elif score is not None:
             self._worse += 1

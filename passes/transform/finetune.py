@@ -36,5 +36,6 @@ def _summary(watch: Watch, ready: Prepared, seconds: float) -> dict[str, Any]:
     """Figures of the run, and those of the validation that the kept weights had."""
     kept = next((r for r in watch.rows if r["step"] == watch.kept_step), {})
     figures = {k: kept[k] for k in ("validation_accuracy", "validation_loss") if kept.get(k) is not None}
-    return {"ended": watch.ended, "steps": watch.steps, "kept_step": watch.kept_step, **figures,
+    told = {k: v for k, v in (("warning", watch.warning), ("resumed_from", watch.resumed_from)) if v}
+    return {"ended": watch.ended, **told, "steps": watch.steps, "kept_step": watch.kept_step, **figures,
             "samples": len(ready.train_on), **ready.counts(), "seconds": round(seconds, 3)}  # fmt: skip

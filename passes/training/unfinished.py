@@ -1,0 +1,93 @@
+"""Where trainings that have not ended keep their checkpoints, and which there are. No torch: the window asks too.
+
+A folder is named by what decides the result (input graph, options, seed), so the same training finds it again,
+in another process and another working folder.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import xxhash
+
+from model.codec import encode
+from model.graph import Graph
+from model.graph_json import fingerprint
+from passes.training.options import FinetuneOptions
+
+VERSION = 1  # raise it when a checkpoint would hold something else
+DAYS = 30  # that a checkpoint is kept for a training that nobody goes on with
+INDIFFERENT = ("checkpoint_every", "resume")  # options that change nothing of the result
+STATE, TENSORS, PART = "state.json", "tensors.safetensors", ".part"
+
+
+@dataclass(frozen=True, slots=True)
+class Unfinished:
+    """A training that stopped at `step` of `steps`; `written`: seconds since 1970."""
+
+    folder: Path
+    step: int
+    steps: int
+    written: float
+
+
+def home() -> Path:
+    """ESPALIER_STATE, else XDG_STATE_HOME/espalier, else ~/.local/state/espalier; with `training` in it."""
+    own = os.environ.get("ESPALIER_STATE")
+    shared = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    return (Path(own) if own else Path(shared) / "espalier") / "training"
+
+
+def folder_of(graph: Graph, options: FinetuneOptions, seed: int, base: Graph | None = None) -> Path:
+    """The folder of the checkpoints of one training; `base`: the graph that it learns from, where it does."""
+    told: dict[str, Any] = encode(options)
+    facts = {k: v for k, v in told.items() if k not in INDIFFERENT}
+    teacher = fingerprint(base) if base is not None else ""
+    text = json.dumps([VERSION, fingerprint(graph), facts, seed, teacher], sort_keys=True)
+    return home() / xxhash.xxh3_128_hexdigest(text.encode())
+
+
+def unfinished(graph: Graph, options: FinetuneOptions, seed: int, base: Graph | None = None) -> Unfinished | None:
+    """What is left of the same training, where it was broken off."""
+    folder = latest(folder_of(graph, options, seed, base))
+    return None if folder is None else _read(folder)
+
+
+def latest(home_of_one: Path) -> Path | None:
+    """The newest complete checkpoint among those of one training."""
+    found = [p for p in home_of_one.glob("step-*") if p.suffix != PART and (p / STATE).is_file()]
+    return max(found, key=lambda p: p.name, default=None)
+
+
+def _read(folder: Path) -> Unfinished | None:
+    try:
+        held: dict[str, Any] = json.loads((folder / STATE).read_text())
+        return Unfinished(folder, int(held["step"]), int(held["steps"]), (folder / STATE).stat().st_mtime)
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def discard(graph: Graph, options: FinetuneOptions, seed: int, base: Graph | None = None) -> None:
+    """Forget the checkpoints of a training, so that it begins anew."""
+    clear(folder_of(graph, options, seed, base))
+
+
+def clear(folder: Path) -> None:
+    """Delete a folder of checkpoints; what cannot be deleted stays."""
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def clear_old() -> None:
+    """Delete what has been left for long."""
+    limit = time.time() - DAYS * 24 * 3600
+    for folder in home().glob("*"):
+        with contextlib.suppress(OSError):
+            if max(p.stat().st_mtime for p in (folder, *folder.glob("*"))) < limit:
+                clear(folder)
