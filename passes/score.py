@@ -28,7 +28,8 @@ class Score:
     size_bytes: of the packed file. weight_bits: stored bits per parameter element; masks, float ones and all that
     formats share or are given as scales included. activation_bits: stored bits, mean over the elements that are
     multiplied: the data_in ports of layers and matmuls, those in attentions included. sparsity: zeros over elements of
-    Linear and convolution weights. bitops: Σ MACs × weight bits × activation bits of one sample at the traced sizes.
+    Linear and convolution weights. bitops: Σ MACs × weight bits × activation bits of one sample at the traced sizes,
+    of zeros too. activation_sparsity: the share that is pruned of the elements that activation_bits counts.
     memory_density: 32 × elements / stored bits.
     """
 
@@ -40,6 +41,7 @@ class Score:
     sparsity: float = 0.0
     bitops: float = 0.0
     memory_density: float = 0.0
+    activation_sparsity: float = 0.0
 
     def measured(self, accuracy: float, loss: float) -> Score:
         """With the measured part."""
@@ -48,14 +50,14 @@ class Score:
 
 @dataclass(frozen=True, slots=True)
 class _NodeCost:
-    """What one node adds to the score. `pruned`: (weight, its zeros); `activation`: (elements, bits of each).
+    """What one node adds to the score. `pruned`: (weight, its zeros); `activation`: (elements, bits, share pruned).
 
     `scales`: given ones, and whether of a stored weight. `line`: its text in the packed file.
     """
 
     node: Node
     bitops: float
-    activation: tuple[int, float] | None
+    activation: tuple[int, float, float] | None
     pruned: tuple[str, int] | None
     uses: tuple[tuple[str, Use], ...]
     scales: tuple[tuple[str, bool], ...]
@@ -97,6 +99,7 @@ class Scorer:
             sparsity=self._sparsity(graph),
             bitops=sum(c.bitops for c in self._nodes.values()),
             memory_density=FLOAT_BITS * elements / bits if bits else 0.0,
+            activation_sparsity=self._activation_sparsity(),
         )
 
     def _stored(self) -> tuple[int, int]:
@@ -143,8 +146,13 @@ class Scorer:
 
     def _activation_bits(self) -> float:
         ports = [c.activation for c in self._nodes.values() if c.activation]
-        total = sum(count for count, _ in ports)
-        return sum(count * bits for count, bits in ports) / total if total else FLOAT_BITS
+        total = sum(count for count, *_ in ports)
+        return sum(count * bits for count, bits, _ in ports) / total if total else FLOAT_BITS
+
+    def _activation_sparsity(self) -> float:
+        ports = [c.activation for c in self._nodes.values() if c.activation]
+        total = sum(count for count, *_ in ports)
+        return sum(count * share for count, _, share in ports) / total if total else 0.0
 
     def _sparsity(self, graph: Graph) -> float:
         """Weights that several nodes share count once."""
@@ -159,7 +167,9 @@ def static_score(graph: Graph) -> Score:
 
 
 def _node_cost(node: Node, graph: Graph, sizes: dict[str, int]) -> _NodeCost:
-    activation = (_multiplied(node, sizes), port_bits(node, "data_in", sizes)) if spec(node.op).macs else None
+    flowing = node.sparsity.get("data_in")
+    share = flowing.ratio if flowing and flowing.flows else 0.0
+    activation = (_multiplied(node, sizes), port_bits(node, "data_in", sizes), share) if spec(node.op).macs else None
     name = weight_at(node, "weight", graph) if spec(node.op).category == "linear" else None
     held = node.sparsity.get("weight")
     pruned = (name, held.zeros if held else 0) if name is not None else None

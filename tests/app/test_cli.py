@@ -28,7 +28,8 @@ RECIPE = {
     },
     "prune": {"sparsity": 0.5},
 }
-SCORE = {"accuracy", "loss", "size_bytes", "weight_bits", "activation_bits", "sparsity", "bitops", "memory_density"}
+SCORE = {"accuracy", "loss", "size_bytes", "weight_bits", "activation_bits", "sparsity", "bitops", "memory_density",
+         "activation_sparsity"}  # fmt: skip
 Capture = pytest.CaptureFixture[str]
 
 

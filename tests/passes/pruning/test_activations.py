@@ -169,6 +169,8 @@ def test_it_travels_as_json_and_costs_nothing() -> None:
     assert graph_from_json(graph_to_json(after)) == after
     before, now = static_score(graph), static_score(after)
     assert now.bitops == before.bitops and now.sparsity == before.sparsity
+    top, _ = prune_activations(graph, options(0.25), context)
+    assert static_score(top).activation_sparsity == pytest.approx(0.25) and before.activation_sparsity == 0
 
 
 def test_a_recorded_model_is_pruned_too() -> None:
