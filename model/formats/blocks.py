@@ -56,7 +56,7 @@ class Blocks:
     def counts(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """Shape of one number a block: leading axes, blocks down, blocks across."""
         *lead, down, across = _plane(shape)
-        return (*lead, -(-down // self.rows), -(-across // self.block))
+        return (*lead, up(down, self.rows), up(across, self.block))
 
     def split(self, x: Any) -> Any:
         """(*counts, rows, block), filled up with zeros."""
@@ -74,12 +74,18 @@ class Blocks:
         return full[..., :down, :across].reshape(shape)
 
 
+def up(size: int, per: int) -> int:
+    """size/per, rounded up. Never by way of a negative number: ONNX would divide that towards 0."""
+    return (size + per - 1) // per
+
+
 def _plane(shape: tuple[int, ...]) -> tuple[int, ...]:
     return (1,) * (2 - len(shape)) + shape
 
 
 def _filled(x: Any, down: int, across: int) -> Any:
-    if not down and not across:
+    # A size that an export leaves free is filled up in any case: asking whether it is 0 would fix it.
+    if isinstance(down, int) and isinstance(across, int) and not down and not across:
         return x
     if isinstance(x, np.ndarray):
         return np.pad(x, [(0, 0)] * (x.ndim - 2) + [(0, down), (0, across)])

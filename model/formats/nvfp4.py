@@ -68,7 +68,7 @@ class NVFP4(BlockFormat):
 
         most = torch.finfo(torch.float32).max
         narrow, top = x.clamp(-most, most).float(), top.clamp(max=most).float()
-        s = (torch.cat([top.flatten(), top.new_zeros(1)]).amax() / (6 * 448)).clamp(min=TINY)
+        s = (torch.cat([top.flatten(), top.new_zeros(1)]).max() / (6 * 448)).clamp(min=TINY)
         t = SCALE.nearest(top / (6 * s)).clamp(max=SCALE.largest) * s
         rounded = ELEMENT.nearest(narrow / torch.where(t == 0, 1.0, t))
         value = (rounded.clamp(-ELEMENT.largest, ELEMENT.largest) * t).clamp(-most, most)

@@ -108,7 +108,7 @@ def shared_shape(shape: tuple[int, ...], per: int) -> tuple[int, ...]:
     if per == TENSOR:
         return ()
     row = shape[-1] if shape else 1
-    return (*shape[:-1], 1 if per == ROW else -(-row // per))
+    return (*shape[:-1], 1 if per == ROW else (row + per - 1) // per)  # never a negative number: see blocks.up
 
 
 def gathered(x: Any, per: int) -> Any:
@@ -118,12 +118,12 @@ def gathered(x: Any, per: int) -> Any:
     x = x if x.ndim else x.reshape(1)
     if per == ROW:
         return x[..., None, :]
-    groups = -(-x.shape[-1] // per)
+    groups = (x.shape[-1] + per - 1) // per
     return _padded(x, groups * per - x.shape[-1]).reshape(*x.shape[:-1], groups, per)
 
 
 def _padded(x: Any, count: int) -> Any:
-    if not count:
+    if isinstance(count, int) and not count:  # a size that an export leaves free must not be asked
         return x
     if isinstance(x, np.ndarray):
         return np.pad(x, [(0, 0)] * (x.ndim - 1) + [(0, count)])
