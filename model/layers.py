@@ -88,6 +88,10 @@ class Effective(nn.Module):
             known = reused(self.format, self._seen(x), kept.value, kept.gate, mask)
         return self._back(known, x)
 
+    def remask(self, mask: Tensor) -> None:
+        """Another mask from now on."""
+        self.mask, self._kept = mask, None
+
     def _keep(self, x: Tensor, learns: bool) -> _Kept:
         """The value of a parameter, from before where it has not been written since."""
         scale = None if self.scale is None else (id(self.scale), self.scale._version, self.scale.data_ptr())
