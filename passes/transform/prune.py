@@ -14,6 +14,7 @@ from model.weights import Tensor
 from passes.analysis.evaluate import EvaluateOptions, load_split
 from passes.base import Context, Report, Row, transform
 from passes.pruning.calls import all_calls
+from passes.pruning.changes import change
 from passes.pruning.choice import METHODS, MOST, WITH_DATA, Choice, Method, Pattern, Scope
 from passes.pruning.live import pruned
 from passes.pruning.patterns import WHOLE, Found, Scored, mask, masks
@@ -105,15 +106,20 @@ def prune(graph: Graph, options: PruneOptions, context: Context) -> tuple[Graph,
     kept = {k: (context.store.hold(Tensor(f.bits, "uint8")) if f.zeros else None, f.zeros) for k, f in found.items()}
     names = {n.id: name for name, held in layers.items() for n in held}
     after = graph.replace(*(pruned(n, _choice(names[n.id], shares, options), *kept[names[n.id]]) for n in nodes))
-    rows = tuple(_row(after.nodes[n.id], graph) for n in nodes)
+    rows = tuple(_row(n, after.nodes[n.id], graph, context) for n in nodes)
     zeros, total = sum(r["zeros"] for r in rows), sum(r["elements"] for r in rows)
-    return after, Report("prune", rows, {"zeros": zeros, "elements": total, "sparsity": zeros / max(total, 1)})
+    changed = {k: sum(r[k] for r in rows) for k in ("dropped", "restored")}
+    summary = {"zeros": zeros, "elements": total, "sparsity": zeros / max(total, 1), **changed}
+    return after, Report("prune", rows, summary)
 
 
-def _row(node: Node, graph: Graph) -> Row:
+def _row(before: Node, node: Node, graph: Graph, context: Context) -> Row:
+    """Zeros now, and what the mask before this step kept and dropped otherwise."""
     held = node.sparsity.get("weight")
     elements, zeros = graph.weights[_weight(node, graph)].elements, held.zeros if held else 0
-    return {"node": node.id, "elements": elements, "zeros": zeros, "sparsity": zeros / max(elements, 1)}
+    changed = change(before.sparsity.get("weight"), held, context.store)
+    return {"node": node.id, "elements": elements, "zeros": zeros, "sparsity": zeros / max(elements, 1),
+            **changed._asdict()}  # fmt: skip
 
 
 def _weight(node: Node, graph: Graph) -> str:

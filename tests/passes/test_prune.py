@@ -74,9 +74,11 @@ def test_exactly_the_asked_share_goes(ratio: float, scope: str, method: str) -> 
             assert graph[node].sparsity["weight"].ratio == ratio and graph[node].sparsity["weight"].method == method
         else:
             assert not graph[node].sparsity
-    rows = tuple({"node": n, "elements": s, "zeros": zeros[n], "sparsity": zeros[n] / s} for n, s in sizes.items())
+    rows = tuple({"node": n, "elements": s, "zeros": zeros[n], "sparsity": zeros[n] / s, "dropped": zeros[n],
+                  "restored": 0} for n, s in sizes.items())  # fmt: skip
     assert report.rows == rows
-    assert report.summary == {"zeros": sum(zeros.values()), "elements": 42, "sparsity": sum(zeros.values()) / 42}
+    total = sum(zeros.values())
+    assert report.summary == {"zeros": total, "elements": 42, "sparsity": total / 42, "dropped": total, "restored": 0}
 
 
 def test_the_weights_themselves_stay() -> None:
@@ -204,6 +206,21 @@ def test_pruning_again_replaces_and_zero_removes() -> None:
     assert apply(PruneOptions(0.0), more)[0] == case("mlp").graph
 
 
+def test_a_step_tells_what_it_changed() -> None:
+    once, _ = apply(PruneOptions(0.5))
+    _, more = apply(PruneOptions(0.75), once)
+    assert (more.summary["dropped"], more.summary["restored"]) == (32 - 21, 0)
+    _, less = apply(PruneOptions(0.25), once)
+    assert (less.summary["dropped"], less.summary["restored"]) == (0, 21 - 10)
+    other, report = apply(PruneOptions(0.5, "random"), once)
+    context = Context(case("mlp").store)
+    for row in report.rows:
+        old, new = keep(once, row["node"], context), keep(other, row["node"], context)
+        assert (row["dropped"], row["restored"]) == (int((old & ~new).sum()), int((new & ~old).sum()))
+    _, none = apply(PruneOptions(0.0), once)
+    assert (none.summary["dropped"], none.summary["restored"]) == (0, 21)
+
+
 def test_formats_stay() -> None:
     graph = case("mlp").graph
     chosen = {"weight": Precision(Integer(8, 4))}
@@ -290,7 +307,7 @@ def test_functions_over_stored_weights_are_pruned() -> None:
     assert names == {"attention.in_proj_weight", "attention.out_proj.weight"}
     context = Context(held.store)
     after, report = prune(held.graph, PruneOptions(0.25), context)
-    assert report.summary == {"zeros": 64, "elements": 256, "sparsity": 0.25}
+    assert report.summary == {"zeros": 64, "elements": 256, "sparsity": 0.25, "dropped": 64, "restored": 0}
     assert static_score(after).sparsity == 0.25
     assert static_score(after).size_bytes < static_score(held.graph).size_bytes
     values = dict(effective_weights(after, held.store))
