@@ -16,6 +16,7 @@ def _arguments(parser: Parser) -> None:
     parser.add_argument("target", metavar="PROJECT|SOURCE", help="the project")
     text = (
         "safetensors: a folder with the weights as they compute; packed: one file in the bits of the formats; "
+        "adapter: the LoRA adapters as PEFT saves them; "
         "recipe: TOML or JSON; script: Python"
     )
     parser.add_argument("--as", dest="form", required=True, choices=tuple(FORMS), help=text)

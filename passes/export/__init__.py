@@ -46,6 +46,12 @@ def _packed(project: Project, store: WeightStore, path: Path) -> Written:
     return Written(*write_packed_model(project, store, path))
 
 
+def _adapter(project: Project, store: WeightStore, path: Path) -> Written:
+    from passes.export.adapter import write_adapter
+
+    return Written(*write_adapter(project, store, path), [])
+
+
 def _recipe(project: Project, store: WeightStore, path: Path) -> Written:
     from passes.export.recipe import write_recipe
 
@@ -58,7 +64,7 @@ def _script(project: Project, store: WeightStore, path: Path) -> Written:
     return Written(write_script(project, path), [], [])
 
 
-FORMS: dict[str, Exporter] = {"safetensors": _checkpoint, "packed": _packed, "recipe": _recipe, "script": _script}
+FORMS: dict[str, Exporter] = {"safetensors": _checkpoint, "packed": _packed, "adapter": _adapter, "recipe": _recipe, "script": _script}
 
 
 def export(project: Project, store: WeightStore, form: str, path: Path) -> Exported:

@@ -19,6 +19,9 @@ from model.source import load_source
 from model.trace.tensors import to_numpy
 from model.weights import Tensor, WeightStore, write
 from passes.export.effective import effective_weights, shared_differently
+from passes.lowrank.peft_write import write_peft
+
+ADAPTER = "adapter"  # folder of the adapters beside a model's weights
 
 TOKENIZER_FILES = (
     "tokenizer.json", "tokenizer_config.json", "vocab.txt", "vocab.json", "merges.txt", "tokenizer.model",
@@ -37,9 +40,25 @@ def write_checkpoint(project: Project, store: WeightStore, folder: Path) -> tupl
         _load(model, weights)
         _save(model, folder)
         _copy_tokenizer(project, folder)
+        if _has_adapters(project):
+            write_peft(project.graph, store, folder / ADAPTER, str(folder), {})
     else:
         _write_own(project, {k: to_numpy(v) for k, v in weights.items()}, folder)
-    return sorted(f for f in folder.iterdir() if f.is_file()), _notes(project.graph)
+    files = [*folder.iterdir(), *((folder / ADAPTER).iterdir() if model is not None and _has_adapters(project) else ())]
+    return sorted(f for f in files if f.is_file()), [*_notes(project.graph), *_adapter_notes(project, folder)]
+
+
+def _has_adapters(project: Project) -> bool:
+    return any(n.adapters for n in project.graph)
+
+
+def _adapter_notes(project: Project, folder: Path) -> list[str]:
+    if not _has_adapters(project):
+        return []
+    if not (folder / ADAPTER).is_dir():
+        return ["The adapters are part of the graph; fuse them first for plain weights."]
+    return [f"The model is here without its adapters; these lie in {ADAPTER}: PeftModel.from_pretrained(model, "
+            f"'{folder.name}/{ADAPTER}'). Fuse them first for one model."]  # fmt: skip
 
 
 def _notes(graph: Graph) -> list[str]:

@@ -158,10 +158,10 @@ def test_it_works_or_says_why_not(name: str, graph: str) -> None:
         json.dumps([report.rows, report.summary], allow_nan=False)
 
 
-# Tested with data in test_evaluate.py, test_finetune*.py, test_recovery_*.py and analysis/.
+# Tested with data in test_peft.py, test_evaluate.py, test_finetune*.py, test_recovery_*.py and analysis/.
 NEED_DATA = (
     "activations", "data", "data_rows", "predictions", "evaluate", "finetune", "finetune_estimate", "gptq",
-    "smoothquant", "bias_correction",
+    "smoothquant", "bias_correction", "load_adapter",
 )  # fmt: skip
 
 
