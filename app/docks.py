@@ -23,7 +23,9 @@ from app.panels.plots import PlotsPanel
 from app.panels.problems import ProblemsPanel
 from app.panels.recipe import RecipePanel
 from app.panels.sqnr import SqnrPanel
+from app.panels.sweeps import SweepsPanel
 from app.panels.tables import TablesPanel
+from app.panels.training import TrainingPanel
 
 if TYPE_CHECKING:
     from app.session import Session
@@ -47,16 +49,18 @@ DOCKS: tuple[Spec, ...] = (
     Spec("outline", "Outline", LEFT, OutlinePanel),
     Spec("recipe", "Recipe", LEFT, RecipePanel),
     Spec("inspector", "Inspector", RIGHT, InspectorPanel),
+    Spec("training", "Training", RIGHT, TrainingPanel),
     Spec("jobs", "Jobs", BOTTOM, JobsPanel),
     Spec("tables", "Tables", BOTTOM, TablesPanel),
     Spec("plots", "Plots", BOTTOM, PlotsPanel),
+    Spec("sweeps", "Sweeps", BOTTOM, SweepsPanel),
     Spec("sqnr", "SQNR", BOTTOM, SqnrPanel),
     Spec("data", "Data", BOTTOM, DataPanel),
     Spec("log", "Log", BOTTOM, LogPanel),
     Spec("problems", "Problems", BOTTOM, ProblemsPanel),
 )
 SIDE = 262
-READ_HIGH = {"plots": 240, "tables": 240, "data": 300}
+READ_HIGH = {"plots": 240, "tables": 240, "data": 300, "sweeps": 340}
 MAP_HEIGHT, MOST = 340, 0.45  # the heat map with more than eight rows; but no more than this part of the window
 
 
@@ -69,7 +73,8 @@ class Docks:
         self.docks: dict[str, QDockWidget] = {}
         window.setCorner(Qt.Corner.BottomLeftCorner, BOTTOM)
         window.setCorner(Qt.Corner.BottomRightCorner, BOTTOM)
-        window.setTabPosition(BOTTOM, QTabWidget.TabPosition.North)
+        for area in (BOTTOM, RIGHT):
+            window.setTabPosition(area, QTabWidget.TabPosition.North)
         for spec in DOCKS:
             self._add(spec)
         self.reset()
@@ -97,11 +102,12 @@ class Docks:
             dock = self.docks[spec.id]
             dock.setFloating(False)
             window.addDockWidget(spec.area, dock)
-            if spec.area == BOTTOM and BOTTOM in before:
-                window.tabifyDockWidget(before[BOTTOM], dock)
+            if spec.area != LEFT and spec.area in before:
+                window.tabifyDockWidget(before[spec.area], dock)
             before[spec.area] = dock
             dock.show()
-        self.docks["jobs"].raise_()
+        for name in ("jobs", "inspector"):
+            self.docks[name].raise_()
         self._sizes()
 
     def _sizes(self) -> None:
@@ -155,7 +161,11 @@ class Docks:
         sqnr.begun.connect(lambda: self._lift(self.docks["sqnr"], min(MAP_HEIGHT, int(MOST * window.height()))))
         plots.save_wanted.connect(lambda: files.save_plots(window, plots))
         Findings(window.session, window.canvas)
+        self._connect_sweeps(window)
         self._way_back(window)
+        training = self.panels["training"]
+        assert isinstance(training, TrainingPanel)
+        training.wanted.connect(lambda options: models.train(window, options))
         self.tables.wanted.connect(lambda name: models.report(window, name))
         self.tables.options_wanted.connect(lambda name: models.report_on(window, name))
         self.tables.step_shown.connect(lambda name: models.show_step_report(window, name))
@@ -163,11 +173,19 @@ class Docks:
         self.tables.overlay_wanted.connect(window.canvas.set_overlay)
         self.tables.save_wanted.connect(lambda: files.save_table(window, self.tables.table))
 
+    def _connect_sweeps(self, window: Window) -> None:
+        sweeps = self.panels["sweeps"]
+        assert isinstance(sweeps, SweepsPanel)
+        sweeps.begun.connect(lambda: self.bring("sweeps"))
+        sweeps.save_wanted.connect(lambda: files.save_plots(window, sweeps, "Save the sweep", "sweep.png"))
+        sweeps.sweeps.kept.connect(window.refresh)
+        sweeps.sweeps.kept.connect(window.recovery.look)
+
     def _way_back(self, window: Window) -> None:
         """Escape leads from the fields at the sides back to the graph; what was half typed is forgotten."""
-        inspector, recipe = self.panels["inspector"], self.panels["recipe"]
+        inspector, others = self.panels["inspector"], ("recipe", "training", "data")
         assert isinstance(inspector, InspectorPanel)
-        for panel in (inspector, recipe):
+        for panel in (inspector, *(self.panels[name] for name in others)):
             key = QShortcut(QKeySequence(Qt.Key.Key_Escape), panel)
             key.setContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
             key.activated.connect(inspector.refresh)

@@ -15,6 +15,7 @@ from model.opening import is_project
 
 if TYPE_CHECKING:
     from app.panels.plots import PlotsPanel
+    from app.panels.sweeps import SweepsPanel
     from app.panels.table import Table
     from app.window import Window
     from passes.export import Exported
@@ -197,7 +198,9 @@ def export_picture(window: Window) -> None:
     ask_path(window, "Export a picture", write, save=True, names="Pictures (*.png)", suggestion="graph.png")
 
 
-def save_plots(window: Window, plots: PlotsPanel) -> None:
+def save_plots(
+    window: Window, plots: PlotsPanel | SweepsPanel, title: str = "Save the plots", suggestion: str = "training.png"
+) -> None:
     """Write the plots that are shown as a picture or their figures as CSV, as the name's ending says."""
 
     def write(path: Path) -> None:
@@ -209,7 +212,7 @@ def save_plots(window: Window, plots: PlotsPanel) -> None:
             )
 
     names = "Pictures and figures (*.png *.svg *.csv)"
-    ask_path(window, "Save the plots", write, save=True, names=names, suggestion="training.png")
+    ask_path(window, title, write, save=True, names=names, suggestion=suggestion)
 
 
 def save_table(window: Window, rows: Table) -> None:

@@ -96,16 +96,17 @@ class Recovery(QObject):
         folder = folder or data_folder("recovery")
         self.file = folder / f"{os.getpid()}-{time.time_ns()}.espalier"
         self.note = self.file.with_suffix(".json")
-        self._kept: State | None = None
+        self._kept: tuple[State, dict[str, bytes]] | None = None
         self._wanted: Leftover | None = None
         self._held: Leftover | None = None
         self._clock = QTimer(self, interval=every)
         self._clock.timeout.connect(self.keep)
-        session.changed.connect(self._changed)
+        session.changed.connect(self.look)
         session.saved.connect(self.forget)
         session.opened.connect(self._opened)
 
-    def _changed(self) -> None:
+    def look(self) -> None:
+        """Begin to keep copies while something is unsaved."""
         document = self._session.document
         if document and document.dirty:
             if not self._clock.isActive():
@@ -116,12 +117,15 @@ class Recovery(QObject):
     def keep(self) -> None:
         """Write the copy now, in the worker, unless it holds this state already."""
         document = self._session.document
-        if document is None or not document.dirty or document.present is self._kept:
+        if document is None or not document.dirty:
+            return
+        now = document.present, document.project.extras
+        if self._kept == now:
             return
         title = document.path.name if document.path else document.project.source.name
         with contextlib.suppress(OSError):  # a full disk must not stop the work
             _write_note(self.note, title, str(document.path or ""))
-            self._kept = document.present
+            self._kept = now
             self._session.save_as(self.file, copy=True)
 
     def forget(self) -> None:

@@ -56,7 +56,7 @@ class Window(QMainWindow):
         if kept := settings.layout():
             self.restoreGeometry(kept[0])
         self.show_page()
-        self._refresh()
+        self.refresh()
         # The first paint does not wait for the canvas and the panels.
         self._later = QTimer(self, interval=20)
         self._later.timeout.connect(self._furnish_some)
@@ -163,7 +163,7 @@ class Window(QMainWindow):
         else:
             self.pages.refresh()
         self.show_page()
-        self._refresh()
+        self.refresh()
         self.canvas.set_graph(None)  # another document is looked at from its beginning
         self.canvas.set_graph(document.graph if document else None)
         self.canvas.set_problems({p.node: p.message for p in self.session.problems if p.node})
@@ -171,14 +171,14 @@ class Window(QMainWindow):
             self.canvas.restore(view)
 
     def _changed(self, change: Change) -> None:
-        self._refresh()
+        self.refresh()
         self.canvas.set_graph(change.after.graph, change.delta)
 
     def _saved(self) -> None:
         document = self.session.document
         if document and document.path:
             self.settings.add_recent(str(document.path))
-        self._refresh()
+        self.refresh()
         if self.after_save and document and not document.dirty:
             then, self.after_save = self.after_save, None
             then()
@@ -204,7 +204,8 @@ class Window(QMainWindow):
             self.canvas.set_palette(palette)
         self.actions_table.refresh()
 
-    def _refresh(self) -> None:
+    def refresh(self) -> None:
+        """Say what is open, and whether it is saved."""
         document = self.session.document
         name = ""
         if document:

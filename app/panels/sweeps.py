@@ -1,0 +1,373 @@
+"""Sweeps: choose what to vary, watch the curves grow, and take a point's recipe."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QModelIndex, Qt, QTimer, Signal
+from PySide6.QtWidgets import (
+    QHBoxLayout,
+    QLabel,
+    QPushButton,
+    QScrollArea,
+    QSplitter,
+    QStackedWidget,
+    QVBoxLayout,
+    QWidget,
+)
+
+from app.curve_picture import draw, figure_title, figure_words
+from app.fields import Choice
+from app.panels.heading import link, muted, warning
+from app.panels.sweep_setup import SweepSetup
+from app.panels.table import Table
+from app.plots.curves import CurveChart
+from app.sweeps import Run, Sweeps
+from app.words import plural
+from model.errors import EspalierError
+from passes.sweep.example import example
+from passes.sweep.outcome import Outcome, figures_of, point_words, rows
+from passes.sweep.sweep import axis_name, points
+
+if TYPE_CHECKING:
+    from app.session import Session
+
+PAUSE = 100  # milliseconds between two drawings
+ABOUT = (
+    "A sweep runs the recipe with one option at several values and draws what comes of it: accuracy against width, "
+    "sparsity, rank or epochs. Each point is a recipe that you can take over."
+)
+SETUP, TABLE = 330, 330
+
+
+class SweepsPanel(QWidget):
+    """The form at the left, the curves in the middle, the points at the right."""
+
+    save_wanted = Signal()
+    begun = Signal()
+
+    def __init__(self, session: Session) -> None:
+        super().__init__()
+        self._session = session
+        self.sweeps = Sweeps(session)
+        self.setup = SweepSetup(session, self.sweeps.timed)
+        self.chart, self.table = CurveChart(), Table()
+        self._chosen: Outcome | None = None
+        self._drawn: list[Outcome] = []
+        self._runs, self._figure = Choice(), Choice()
+        self._runs.setAccessibleName("Sweep")
+        self._figure.setAccessibleName("Figure")
+        self._status, self._legend, self._wrong = muted("", wrap=False), QLabel(wordWrap=True), warning()
+        self._point = muted("", wrap=True)
+        self._use = QPushButton("Use this recipe")
+        self._use.clicked.connect(self.use)
+        self._stop = link("Stop", lambda: self._with_run(self.sweeps.stop))
+        self._after = link(
+            "Stop after this point", lambda: self._with_run(lambda r: self.sweeps.stop(r, after_point=True))
+        )
+        self._again = link("Run what is missing", self._go_on)
+        self._save = link("Save as…", self.save_wanted.emit)
+        self._remove = link("Remove", lambda: self._with_run(self.sweeps.remove))
+        self._pages = QStackedWidget()
+        self._build()
+        self._wait = QTimer(self, singleShot=True, interval=PAUSE)
+        self._wait.timeout.connect(self.refresh)
+        self._connect()
+        self._opened()
+
+    # -- building
+
+    def _build(self) -> None:
+        area = QScrollArea(widgetResizable=True)
+        area.setWidget(self.setup)
+        area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        area.setMinimumWidth(240)
+        self.setup.setProperty("surface", "panel")
+        self.setup.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        split = QSplitter(Qt.Orientation.Horizontal)
+        split.setHandleWidth(1)
+        for part in (area, self._middle(), self._right()):
+            split.addWidget(part)
+        split.setStretchFactor(1, 1)
+        split.setSizes([SETUP, 600, TABLE])
+        self._pages.addWidget(self._empty())
+        self._pages.addWidget(split)
+        box = QVBoxLayout(self)
+        box.setContentsMargins(0, 0, 0, 0)
+        box.addWidget(self._pages)
+
+    def _empty(self) -> QWidget:
+        """What a sweep is, with one to begin with."""
+        page = QWidget()
+        box = QVBoxLayout(page)
+        words = muted(ABOUT)
+        words.setAlignment(Qt.AlignmentFlag.AlignCenter)
+        words.setMaximumWidth(560)
+        self.example_link = link("Try it: accuracy against weight width", self.run_example)
+        self._how = muted("Or add a step to the recipe, such as Model → Prune…, and choose what to vary.")
+        self._how.setAlignment(Qt.AlignmentFlag.AlignCenter)
+        box.addStretch(1)
+        for part in (words, self.example_link, self._how):
+            box.addWidget(part, 0, Qt.AlignmentFlag.AlignHCenter)
+        box.addStretch(1)
+        return page
+
+    def _middle(self) -> QWidget:
+        self._runs.setMinimumWidth(170)
+        self._figure.setMinimumWidth(110)
+        bar = QHBoxLayout()
+        bar.setContentsMargins(12, 6, 12, 0)
+        bar.setSpacing(8)
+        for part in (self._runs, self._figure, self._status):
+            bar.addWidget(part)
+        bar.addStretch(1)
+        for part in (self._again, self._after, self._stop, self._save, self._remove):
+            bar.addWidget(part)
+        self._legend.setTextFormat(Qt.TextFormat.RichText)
+        self._legend.setContentsMargins(12, 0, 12, 0)
+        self._wrong.setContentsMargins(12, 0, 12, 0)
+        held = QWidget()
+        box = QVBoxLayout(held)
+        box.setContentsMargins(0, 0, 0, 2)
+        box.setSpacing(3)
+        box.addLayout(bar)
+        box.addWidget(self._wrong)
+        box.addWidget(self._legend)
+        box.addWidget(self.chart, 1)
+        return held
+
+    def _right(self) -> QWidget:
+        held = QWidget()
+        box = QVBoxLayout(held)
+        box.setContentsMargins(0, 6, 0, 6)
+        box.setSpacing(6)
+        foot = QHBoxLayout()
+        foot.setContentsMargins(12, 0, 12, 0)
+        foot.addWidget(self._point, 1)
+        foot.addWidget(self._use)
+        box.addWidget(self.table, 1)
+        box.addLayout(foot)
+        return held
+
+    def _connect(self) -> None:
+        session = self._session
+        self._runs.edited.connect(self._run_chosen)
+        self._figure.edited.connect(self.refresh)
+        self.setup.run_wanted.connect(self.start)
+        self.chart.chosen.connect(self._clicked)
+        self.table.selectionModel().currentRowChanged.connect(self._row_chosen)
+        self.table.doubleClicked.connect(lambda _: self.use())
+        self.sweeps.changed.connect(self._changed)
+        self.sweeps.listed.connect(self._listed)
+        session.opened.connect(self._opened)
+        session.changed.connect(lambda _: self._offer())
+        session.score_changed.connect(self.setup.tell)
+
+    # -- what is shown
+
+    @property
+    def run(self) -> Run | None:
+        """The sweep that is shown."""
+        return self.sweeps.runs.get(self._runs.get()) if self._runs.currentIndex() >= 0 else None
+
+    @property
+    def figure(self) -> str:
+        """The figure that is drawn."""
+        return self._figure.get() if self._figure.currentIndex() >= 0 else "accuracy"
+
+    def _opened(self) -> None:
+        self.setup.forget_score()
+        self._listed()
+        self._offer()
+
+    def _offer(self) -> None:
+        document = self._session.document
+        if document:
+            self.setup.offer(document.recipe)
+        self.example_link.setVisible(document is not None)
+        self._how.setVisible(document is not None)
+        filled = document is not None and bool(document.recipe.steps or self.sweeps.runs)
+        self._pages.setCurrentIndex(1 if filled else 0)
+
+    def _listed(self) -> None:
+        runs = list(self.sweeps.runs.values())
+        self._runs.offer(tuple(r.name for r in runs), tuple(f"{n} {r.title}" for n, r in enumerate(runs, 1)))
+        self._chosen = None
+        self._offer()
+        self.refresh()
+
+    def _changed(self, run: Run) -> None:
+        if run is not self.run:
+            return
+        if run.running:
+            if not self._wait.isActive():
+                self._wait.start()
+        else:
+            self._wait.stop()
+            self.refresh()
+            self.setup.tell()
+
+    def _run_chosen(self) -> None:
+        self._chosen = None
+        self.chart.picked = None
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Draw the sweep that is chosen."""
+        run = self.run
+        self._drawn = list(run.outcomes.values()) if run else []
+        known = figures_of(self._drawn) or ("accuracy",)
+        self._figure.offer(known, tuple(map(figure_title, known)))
+        for part in (self._runs, self._figure, self._save, self._remove):
+            part.setVisible(run is not None)
+        self.chart.show_run(run.sweep if run else None, self._drawn, self.figure)
+        self._legend.setText(self._legend_words())
+        self._show_rows(run)
+        self._show_state(run)
+        self._show_point()
+
+    def _legend_words(self) -> str:
+        """The lines in words of their colours, and the baseline; beside the data, never on it."""
+        run = self.run
+        if run is None:
+            return "Choose what to vary at the left, then <b>Run</b>. The curve is drawn here, point by point."
+        words = [f'<span style="color:{self.chart.colour(i)}">● {v.label.replace(" ", "&nbsp;")}</span>'
+                 for i, v in enumerate(run.sweep.variants) if v.label]  # fmt: skip
+        if (level := self.chart.baseline) is not None:
+            text = f"╌ baseline {figure_words(self.figure, level)}".replace(" ", "&nbsp;")
+            words.append(f'<span style="color:{self.chart.look.muted}">{text}</span>')
+        return " &nbsp; ".join(words)
+
+    def _show_rows(self, run: Run | None) -> None:
+        self.table.show_rows([self._row(r) for r in rows(run.sweep, self._drawn)] if run else [])
+        self._mark_row()
+
+    def _row(self, found: dict[str, object]) -> dict[str, object]:
+        """A point's row as it is read: what it is, its figures, and only then how long it took."""
+        run = self.run
+        assert run is not None
+        hidden = {"variant"} if all(not v.label for v in run.sweep.variants) else set[str]()
+        hidden |= {"seed"} if len(run.sweep.seeds) < 2 else set()
+        hidden |= {"error"} if not any(o.error for o in self._drawn) else set()
+        named = {axis_name(run.sweep.recipe, run.sweep.axis): "value"} if run.sweep.axis else {}
+        return {named.get(k, k): v for k, v in found.items() if k not in hidden}
+
+    def _show_state(self, run: Run | None) -> None:
+        if run is None:
+            self._status.setText("")
+        else:
+            total, failed = len(points(run.sweep)), sum(bool(o.error) for o in self._drawn)
+            words = [f"{len(self._drawn)} of {plural(total, 'point')}", f"{failed} failed" if failed else "",
+                     self._doing(run)]  # fmt: skip
+            self._status.setText(" · ".join(w for w in words if w))
+        running = run is not None and run.running
+        for part in (self._stop, self._after):
+            part.setVisible(running)
+        self._again.setVisible(run is not None and not running and run.missing > 0)
+        wrong = run.error if run else ""
+        self._wrong.setText(f"{wrong} The points so far are kept." if wrong else "")
+        self._wrong.setVisible(bool(wrong))
+
+    @staticmethod
+    def _doing(run: Run) -> str:
+        if run.job is None:
+            return ""
+        return "running" if run.job.state == "running" else "waits for the job before it"
+
+    # -- choosing a point
+
+    def _clicked(self, variant: int, x: int) -> None:
+        """A point of the plot: of several seeds the best by the figure that is drawn, else the first."""
+        found = [o for o in self._drawn if (o.variant, o.x) == (variant, x) and not o.error]
+        if found:
+            self.choose(max(found, key=lambda o: o.score.get("accuracy") or -math.inf))
+
+    def _row_chosen(self, now: QModelIndex) -> None:
+        """A row of the table: in whatever order the rows stand, each has its outcome."""
+        run = self.run
+        if run and now.isValid() and now.row() < len(self.table.rows.shown):
+            wanted = self.table.rows.shown[now.row()]
+            made = [self._row(r) for r in rows(run.sweep, self._drawn)]
+            place = next((i for i, r in enumerate(made) if r == wanted), None)
+            if place is not None:
+                self.choose(self._drawn[place])
+
+    def choose(self, outcome: Outcome) -> None:
+        """Mark a point in plot and table."""
+        if outcome is not self._chosen:
+            self._chosen = outcome
+            self.chart.pick(outcome.variant, outcome.x)
+            self._mark_row()
+            self._show_point()
+
+    def _mark_row(self) -> None:
+        run = self.run
+        if run is None or self._chosen is None or self._chosen not in self._drawn:
+            return
+        wanted = self._row(rows(run.sweep, self._drawn)[self._drawn.index(self._chosen)])
+        place = next((i for i, r in enumerate(self.table.rows.shown) if r == wanted), None)
+        if place is not None and self.table.currentIndex().row() != place:
+            self.table.setCurrentIndex(self.table.rows.index(place, 0))
+
+    def _show_point(self) -> None:
+        run, outcome = self.run, self._chosen if self._chosen in self._drawn else None
+        self._use.setEnabled(bool(outcome and not outcome.error))
+        if run is None or outcome is None:
+            self._point.setText("Click a point or a row." if self._drawn else "")
+        else:
+            told = f"{outcome.error} {outcome.hint}" if outcome.error else ""
+            self._point.setText(f"{point_words(run.sweep, outcome)}{f': {told}' if told else ''}")
+
+    def use(self) -> None:
+        """Make the chosen point's recipe the recipe."""
+        if self.run and self._chosen and not self._chosen.error:
+            self.sweeps.use(self.run, self._chosen)
+
+    # -- running
+
+    def start(self, sweep: object) -> None:
+        """Run a sweep and show it."""
+        from passes.sweep.sweep import Sweep
+
+        assert isinstance(sweep, Sweep)
+        try:
+            run = self.sweeps.start(sweep)
+        except EspalierError as error:
+            self._session.problem.emit(error)
+            return
+        self._runs.put(run.name)
+        self._run_chosen()
+        self.begun.emit()
+
+    def run_example(self) -> None:
+        """A sweep that shows what sweeps are."""
+        document = self._session.open_document
+        self.start(example(document.recipe, document.graph, self._session.measured_on))
+
+    def preset(self, index: int, path: str | None = None) -> None:
+        """Begin with an option of a step."""
+        self._offer()
+        self.setup.preset(index, path)
+
+    def _go_on(self) -> None:
+        if self.run:
+            self.start(self.run.sweep)
+
+    def _with_run(self, act: object) -> None:
+        if self.run:
+            act(self.run)  # type: ignore[operator]
+
+    def export(self, path: Path) -> None:
+        """Write the curves to a .png or .svg file, or the points to .csv; raises OSError."""
+        run = self.run
+        if run is None:
+            return
+        if path.suffix == ".csv":
+            from app.commands.sweep_files import to_csv
+            from passes.sweep.journal import Journal
+
+            path.write_text(to_csv(Journal(run.sweep, tuple(self._drawn))), encoding="utf-8", newline="")
+        else:
+            draw(path, run.sweep, self._drawn, self.figure)

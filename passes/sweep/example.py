@@ -1,0 +1,24 @@
+"""A sweep to begin with, that any model with weights can run: accuracy against the width of its weights."""
+
+from __future__ import annotations
+
+from model.formats.integer import Integer
+from model.graph import Graph
+from model.ops import category
+from model.recipe import Recipe, Step
+from passes.analysis.evaluate import EvaluateOptions
+from passes.select import Select
+from passes.sweep.sweep import Axis, Sweep
+from passes.transform.quantize import QuantizeOptions, Rule
+
+WIDTHS = (2, 3, 4, 5, 6, 8, 12, 16)
+
+
+def example(recipe: Recipe, graph: Graph, score: EvaluateOptions) -> Sweep:
+    """The recipe with one step more: integer weights of all layers, all but one integer bit of them fraction."""
+    kinds = sorted({n.op for n in graph if category(n) == "linear" and "weight" in n.weights})
+    rule = Rule(Select("type", tuple(kinds) or ("linear",)), {"weight": Integer(8, 7)})
+    longer = recipe.append(Step("quantize", QuantizeOptions((rule,))))
+    axis = Axis(len(recipe), "weight.width", WIDTHS)
+    along = Axis(len(recipe), "weight.frac_width", tuple(w - 1 for w in WIDTHS))
+    return Sweep(longer, axis, (along,), score=score, title="Accuracy against weight width")
