@@ -25,6 +25,7 @@ from app.panels.recipe import RecipePanel
 from app.panels.sqnr import SqnrPanel
 from app.panels.sweeps import SweepsPanel
 from app.panels.tables import TablesPanel
+from app.panels.training import TrainingPanel
 
 if TYPE_CHECKING:
     from app.session import Session
@@ -48,6 +49,7 @@ DOCKS: tuple[Spec, ...] = (
     Spec("outline", "Outline", LEFT, OutlinePanel),
     Spec("recipe", "Recipe", LEFT, RecipePanel),
     Spec("inspector", "Inspector", RIGHT, InspectorPanel),
+    Spec("training", "Training", RIGHT, TrainingPanel),
     Spec("jobs", "Jobs", BOTTOM, JobsPanel),
     Spec("tables", "Tables", BOTTOM, TablesPanel),
     Spec("plots", "Plots", BOTTOM, PlotsPanel),
@@ -71,7 +73,8 @@ class Docks:
         self.docks: dict[str, QDockWidget] = {}
         window.setCorner(Qt.Corner.BottomLeftCorner, BOTTOM)
         window.setCorner(Qt.Corner.BottomRightCorner, BOTTOM)
-        window.setTabPosition(BOTTOM, QTabWidget.TabPosition.North)
+        for area in (BOTTOM, RIGHT):
+            window.setTabPosition(area, QTabWidget.TabPosition.North)
         for spec in DOCKS:
             self._add(spec)
         self.reset()
@@ -99,11 +102,12 @@ class Docks:
             dock = self.docks[spec.id]
             dock.setFloating(False)
             window.addDockWidget(spec.area, dock)
-            if spec.area == BOTTOM and BOTTOM in before:
-                window.tabifyDockWidget(before[BOTTOM], dock)
+            if spec.area != LEFT and spec.area in before:
+                window.tabifyDockWidget(before[spec.area], dock)
             before[spec.area] = dock
             dock.show()
-        self.docks["jobs"].raise_()
+        for name in ("jobs", "inspector"):
+            self.docks[name].raise_()
         self._sizes()
 
     def _sizes(self) -> None:
@@ -159,6 +163,9 @@ class Docks:
         Findings(window.session, window.canvas)
         self._connect_sweeps(window)
         self._way_back(window)
+        training = self.panels["training"]
+        assert isinstance(training, TrainingPanel)
+        training.wanted.connect(lambda options: models.train(window, options))
         self.tables.wanted.connect(lambda name: models.report(window, name))
         self.tables.options_wanted.connect(lambda name: models.report_on(window, name))
         self.tables.step_shown.connect(lambda name: models.show_step_report(window, name))
@@ -176,9 +183,9 @@ class Docks:
 
     def _way_back(self, window: Window) -> None:
         """Escape leads from the fields at the sides back to the graph; what was half typed is forgotten."""
-        inspector, recipe = self.panels["inspector"], self.panels["recipe"]
+        inspector, others = self.panels["inspector"], ("recipe", "training", "data")
         assert isinstance(inspector, InspectorPanel)
-        for panel in (inspector, recipe):
+        for panel in (inspector, *(self.panels[name] for name in others)):
             key = QShortcut(QKeySequence(Qt.Key.Key_Escape), panel)
             key.setContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
             key.activated.connect(inspector.refresh)

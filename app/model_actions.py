@@ -32,6 +32,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
     "Simplify": ("remove_dropout", "fold_batch_norm", "decompose_attention"),
 }
 OTHER = "Other"
+PANELS = {"finetune": "training"}  # passes with a panel of their own in place of a form
 TOLD = ("Calibrate", "Recover", "Train", OTHER)  # sections whose passes' reports are shown as a table
 
 
@@ -157,9 +158,18 @@ def show_options(
     OptionsWindow(window, window.session, spec, form, verb, apply, subject).show()
 
 
+def train(window: Window, options: Any) -> None:
+    """Append a training to the recipe; its plots and its report are shown."""
+    window.docks.tables.expect("finetune")
+    window.session.run_pass("finetune", options)
+
+
 def ask(window: Window, name: str) -> None:
     """Show a pass's options, if it has any; Apply appends the step, and its report is shown when it is done."""
     spec: PassSpec = PASSES.get(name)
+    if name in PANELS:
+        window.docks.enter(PANELS[name])
+        return
 
     def go(options: Any) -> None:
         if section_of(name) in TOLD:

@@ -9,9 +9,9 @@ from PySide6.QtCore import Qt, QTimer
 from PySide6.QtGui import QShowEvent
 from PySide6.QtWidgets import QHBoxLayout, QScrollArea, QSplitter, QStackedWidget, QVBoxLayout, QWidget
 
+from app.asker import Asker
 from app.forms import Form
 from app.panels.data_browser import DataBrowser
-from app.panels.data_loader import DataLoader
 from app.panels.heading import empty_state, link, muted, warning
 from app.plots.confusion import ConfusionView
 from app.plots.data_charts import ClassChart, LengthChart
@@ -39,7 +39,7 @@ class DataPanel(QWidget):
         self._seen: DataLook | None = None
         self._loaded: EvaluateOptions | None = None
         self._start = 0
-        self.loader = DataLoader(session)
+        self.loader = Asker(session)
         self.source = Form(EvaluateOptions, only=SOURCE, brief=True)
         self.columns = Form(EvaluateOptions, only=COLUMNS, brief=True)
         self.browser = DataBrowser()
@@ -274,8 +274,9 @@ def _facts(seen: DataLook) -> str:
     sizes = " · ".join(f"{s.name} {count(s.samples)}" for s in seen.splits)
     kind = "texts" if seen.kind == "text" else f"images, {' × '.join(map(str, seen.shape))}"
     words = f"{plural(len(seen.classes), 'class', 'classes')}; {balance(seen.counts, seen.classes)}."
-    least = f"Always the most frequent class: {percent(seen.judged.majority)} on {seen.judged.name}."
-    lines = [f"<b>{count(sum(seen.counts))} {kind}</b>", sizes, words, f"{least} A model must beat it."]
+    guess = f"Always telling the most frequent class is right for {percent(seen.judged.majority)}"
+    least = f"{guess} of {seen.judged.name}; a model must beat that."
+    lines = [f"<b>{count(sum(seen.counts))} {kind}</b>", sizes, words, least]
     if seen.kind == "text":
         lines.append(f"Half of the texts have up to {plural(seen.median, 'token')}, the longest {count(seen.longest)}.")
     return "<p style='margin:0 0 5px 0'>" + "</p><p style='margin:0 0 5px 0'>".join(lines) + "</p>"

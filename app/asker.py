@@ -1,4 +1,7 @@
-"""What the Data panel asks of the worker: a look, pages of samples, predictions. The newest wish of a kind wins."""
+"""What a panel asks of the worker for itself, such as a look at data or the time of a training.
+
+The newest wish of a kind wins, and what goes wrong is told to the panel alone.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +18,14 @@ from passes.jobs import Found, JobEvent, JobInfo, Stopped
 if TYPE_CHECKING:
     from app.session import Session
 
-TITLES = {"data": "Look at the data", "data_rows": "Samples of the data", "predictions": "Predict each sample"}
+TITLES = {
+    "data": "Look at the data", "data_rows": "Samples of the data", "predictions": "Predict each sample",
+    "finetune_estimate": "Time a training",
+}  # fmt: skip
 
 
-class DataLoader(QObject):
-    """`ask` runs an analysis of the data; `answered` tells its name, its report and what it found besides."""
+class Asker(QObject):
+    """`ask` runs an analysis of the present graph; `answered` tells its name, its report and what it found besides."""
 
     answered = Signal(str, object, object)
     failed = Signal(str, object)

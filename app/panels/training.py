@@ -1,0 +1,344 @@
+"""Fine-tuning beside the work: on what, how long, what trains; what it will take; the run, and how it ended."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from PySide6.QtCore import Qt, QTimer, Signal
+from PySide6.QtGui import QHideEvent, QKeySequence, QShortcut, QShowEvent
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QScrollArea, QVBoxLayout, QWidget
+
+from app.asker import Asker
+from app.grouped_form import Group, GroupedForm
+from app.panels.heading import link, muted, warning
+from app.panels.jobs import trains
+from app.panels.training_run import TrainingRun
+from app.panels.what_trains import WhatTrains
+from app.previews import Previews
+from app.training_memory import recall, remember
+from app.training_words import begins_with, did, through, will_do
+from app.words import count
+from model.errors import EspalierError, OptionsError
+from passes.base import Report
+from passes.jobs import JobEvent, ReplayJob
+from passes.training.options import FinetuneOptions
+from passes.training.unfinished import Unfinished, discard, unfinished
+
+if TYPE_CHECKING:
+    from app.session import Session
+    from model.graph import Graph
+
+PASS, ESTIMATE = "finetune", "finetune_estimate"
+GROUPS = (
+    Group("Data", ("data",), folded=False),
+    Group("Main", ("epochs", "max_steps", "learning_rate", "batch_size", "keep"), folded=False),
+    Group("Columns and splits", ("train_split", "validation_split", "text", "label", "tokenizer", "max_length",
+                                 "train_limit", "validation_limit")),
+    Group("Schedule and optimiser", ("schedule", "warm_up", "optimiser", "momentum", "weight_decay", "clip",
+                                     "accumulation")),
+    Group("Validation and early stopping", ("validate", "evaluate_every", "patience")),
+    Group("Distillation", ("distil*", "temperature", "hidden*")),
+    Group("Gradual pruning", ("prune*", "sparsity*", "gradual*")),
+    Group("Precision", ("precision",)),
+    Group("Checkpoints", ("checkpoint_every", "resume")),
+)  # fmt: skip
+PAUSE = 700  # milliseconds after the last change before a few steps are timed
+LOOK = 150  # between two looks whether somebody else wants the worker
+NO_DATA = "Name the data to train on: a demo, a data set of the hub, a file or a folder."
+
+
+class TrainingPanel(QWidget):
+    """`wanted` tells the options when Train is pressed; the rest it finds by the jobs of the session."""
+
+    wanted = Signal(object)
+
+    def __init__(self, session: Session) -> None:
+        super().__init__()
+        self._session = session
+        self._timed: tuple[Graph, FinetuneOptions] | None = None
+        self._job: ReplayJob | None = None
+        self.form = GroupedForm(FinetuneOptions, GROUPS, without=("freeze",))
+        self.what = WhatTrains(session)
+        self.run = TrainingRun(session)
+        self.hint, self.words, self.error, self.ended = muted(""), QLabel(wordWrap=True), warning(), muted("")
+        self.left = muted("")
+        self.train = QPushButton("Train")
+        self.time = link("Estimate the time", lambda: self._estimate(unasked=False))
+        self.go_on, self.anew = QPushButton("Continue"), QPushButton("Restart")
+        self._asker, self._previews = Asker(session), Previews(self)
+        self._wait = QTimer(self, singleShot=True, interval=PAUSE)
+        self._give_way = QTimer(self, interval=LOOK)
+        self._build()
+        self._connect()
+        self._opened()
+
+    # -- building
+
+    def _build(self) -> None:
+        inner = QWidget()
+        inner.setProperty("surface", "panel")
+        column = QVBoxLayout(inner)
+        column.setContentsMargins(12, 4, 12, 8)
+        column.setSpacing(8)
+        column.addWidget(self.form)
+        self.form.column.insertWidget(2, self._what_row())
+        self.form.column.insertWidget(2, self.hint)
+        self.hint.setProperty("role", "small")
+        column.addStretch(1)
+        area = QScrollArea(widgetResizable=True)
+        area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        area.setWidget(inner)
+        box = QVBoxLayout(self)
+        box.setContentsMargins(0, 0, 0, 0)
+        box.setSpacing(0)
+        box.addWidget(area, 1)
+        box.addWidget(self._foot())
+
+    def _what_row(self) -> QWidget:
+        row = QWidget()
+        line = QHBoxLayout(row)
+        line.setContentsMargins(0, 0, 0, 0)
+        line.setSpacing(12)
+        title = QLabel("what trains")
+        title.setFixedHeight(23)
+        line.addWidget(title, 0, Qt.AlignmentFlag.AlignTop)
+        line.addWidget(self.what, 1)
+        return row
+
+    def _foot(self) -> QWidget:
+        """What stays in sight below the form."""
+        foot = QFrame()
+        column = QVBoxLayout(foot)
+        column.setContentsMargins(12, 6, 12, 8)
+        column.setSpacing(6)
+        self.train.setProperty("primary", True)
+        self.words.setProperty("role", "muted")
+        again = QHBoxLayout()
+        again.addWidget(self.go_on)
+        again.addWidget(self.anew)
+        again.addStretch(1)
+        row = QHBoxLayout()
+        row.addWidget(self.time)
+        row.addStretch(1)
+        row.addWidget(self.train)
+        for widget in (self.error, self.left):
+            column.addWidget(widget)
+        column.addLayout(again)
+        for widget in (self.words, self.run, self.ended):
+            column.addWidget(widget)
+        column.addLayout(row)
+        return foot
+
+    def _connect(self) -> None:
+        self.form.changed.connect(self._edited)
+        self.what.edited.connect(self._edited)
+        self.train.clicked.connect(self.begin)
+        self.go_on.clicked.connect(self.begin)
+        self.anew.clicked.connect(self._restart)
+        for key in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
+            short = QShortcut(QKeySequence(key), self.form)
+            short.setContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
+            short.activated.connect(self.begin)
+        self._wait.timeout.connect(self._idle)
+        self._give_way.timeout.connect(self._others_first)
+        self._asker.answered.connect(lambda name, report, part: self._answered(report))
+        self._asker.failed.connect(lambda name, error: self._fail(error))
+        self._asker.stood.connect(lambda name: self._stands())
+        self._previews.ready.connect(lambda slot, key, found: self._found(found))
+        session = self._session
+        session.opened.connect(self._opened)
+        session.changed.connect(self._changed)
+        session.job_event.connect(self._hear)
+        session.problem.connect(self._refused)
+
+    # -- options
+
+    def options(self) -> FinetuneOptions:
+        """What the form says; raises OptionsError."""
+        made = replace(self.form.value(), freeze=self.what.get())
+        if not made.data:
+            raise OptionsError(NO_DATA, "")
+        return made
+
+    def offer(self, options: FinetuneOptions) -> None:
+        """Show these options."""
+        document = self._session.document
+        self.form.put(options, document.graph if document else None)
+        self.what.put(options.freeze)
+        self._edited()
+
+    def _opened(self) -> None:
+        """Defaults for the model, or the options of a training of it that was broken off."""
+        self._asker.drop()
+        self.what.forget_graph()
+        self.ended.hide()
+        document = self._session.document
+        options = FinetuneOptions()
+        self.hint.hide()
+        if document:
+            rate, why = begins_with(document.graph, options)
+            options = replace(options, data=document.project.source.data or "", learning_rate=rate)
+            self.hint.setText(f"{rate:g}: {why}")
+            self.hint.show()
+            held = recall(document.project.source.spec)
+            if held and unfinished(document.graph, held, 0, self._base(held)):
+                options = held
+        self.offer(options)
+
+    def _base(self, options: FinetuneOptions) -> Graph | None:
+        """The graph that it learns from, where it distils."""
+        document = self._session.document
+        return document.project.base if document and getattr(options, "distil", 0) else None
+
+    def _edited(self) -> None:
+        """Forget the estimate of other options, and look whether such a training was broken off."""
+        self._asker.drop()
+        self._timed = None
+        self.error.hide()
+        document = self._session.document
+        self.train.setEnabled(document is not None)
+        self.time.setEnabled(document is not None)
+        self.words.setText(through(document.graph) if document else "Open a model to train it.")
+        try:
+            self._look(self.options())
+        except EspalierError as error:
+            self._found(None)
+            self._previews.forget("unfinished")
+            if document:
+                self.words.setText(error.message)
+            return
+        self._wait.start()
+
+    def _look(self, options: FinetuneOptions) -> None:
+        document = self._session.document
+        if document is None:
+            self._found(None)
+            return
+        graph, base = document.graph, self._base(options)
+        self._previews.forget("unfinished")
+        self._previews.ask("unfinished", object(), lambda stop: unfinished(graph, options, 0, base) or ())
+
+    def _found(self, found: Unfinished | tuple[()] | None) -> None:
+        """Offer to go on with what was broken off."""
+        shown = isinstance(found, Unfinished) and self._job is None
+        if isinstance(found, Unfinished):
+            self.left.setText(f"This training was broken off at step {count(found.step)} of {count(found.steps)}.")
+        for widget in (self.left, self.go_on, self.anew):
+            widget.setVisible(shown)
+        self.train.setVisible(not shown)
+
+    # -- the estimate
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        self._wait.start()
+
+    def hideEvent(self, event: QHideEvent) -> None:
+        super().hideEvent(event)
+        self._asker.drop()
+
+    def _idle(self) -> None:
+        """Time a few steps while nobody else wants the worker and somebody looks."""
+        if self._session.jobs or not self.isVisible():
+            if self.isVisible() and self._job is None:
+                self._wait.start()
+            return
+        self._estimate(unasked=True)
+
+    def _estimate(self, *, unasked: bool) -> None:
+        document = self._session.document
+        try:
+            wish = self.options()
+        except EspalierError as error:
+            if not unasked:
+                self._fail(error)
+            return
+        if document is None or self._job is not None or self._timed == (document.graph, wish):
+            return
+        self._timed = document.graph, wish
+        self._asker.ask(ESTIMATE, wish)
+        self.words.setText("A few steps are being timed.")
+        self._give_way.start()
+
+    def _others_first(self) -> None:
+        mine = self._asker.job(ESTIMATE)
+        if mine is None:
+            self._give_way.stop()
+        elif any(j is not mine for j in self._session.jobs):
+            self._timed = None
+            self._asker.drop()
+            self._give_way.stop()
+            self.words.setText("")
+            self._wait.start()
+
+    def _answered(self, report: Report) -> None:
+        self.words.setText(will_do(report.summary))
+
+    def _stands(self) -> None:
+        if self._asker.job(ESTIMATE) is None and self.words.text().startswith("A few steps"):
+            self.words.setText("")
+
+    def _fail(self, error: Any) -> None:
+        self.words.setText("")
+        self.error.setText(f"{error.message} {error.hint}".strip())
+        self.error.show()
+
+    # -- the run
+
+    def begin(self) -> None:
+        """Train; what was broken off goes on."""
+        document = self._session.document
+        if document is None or self._job is not None:
+            return
+        try:
+            wish = self.options()
+        except EspalierError as error:
+            self._fail(error)
+            return
+        self.error.hide()
+        self.ended.hide()
+        self._asker.drop()
+        remember(document.project.source.spec, wish)
+        self.wanted.emit(wish)
+
+    def _restart(self) -> None:
+        document = self._session.document
+        try:
+            wish = self.options()
+        except EspalierError as error:
+            self._fail(error)
+            return
+        if document:
+            discard(document.graph, wish, 0, self._base(wish))
+        self.begin()
+
+    def _hear(self, heard: JobEvent) -> None:
+        work = heard.job.job
+        if not isinstance(work, ReplayJob) or not trains(work):
+            return
+        if heard.job in self._session.jobs and self.run.job is not heard.job and heard.job.state != "waiting":
+            self._job = work
+            self.run.follow(heard.job)
+            self._found(None)
+            self.ended.hide()
+        busy = heard.job in self._session.jobs
+        for widget in (self.train, self.time, self.words):
+            widget.setVisible(not busy)
+        if not busy and self._job is work:
+            self._job = None
+            self._edited()
+
+    def _changed(self) -> None:
+        """The graph is another: say how its training ended, where there was one just now."""
+        reports = [r for r in self._session.step_reports() if r is not None and r.pass_name == PASS]
+        if self._job is not None and reports:
+            self.ended.setText(f"{did(reports[-1])} Undo (Ctrl+Z) takes it back.")
+            self.ended.show()
+        elif self._job is None:
+            self.ended.hide()
+            self._edited()
+
+    def _refused(self, error: EspalierError) -> None:
+        if self._job is not None:
+            self._fail(error)

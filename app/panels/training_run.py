@@ -1,0 +1,130 @@
+"""The training that runs: how far it is, and pause, stop and keep, cancel; afterwards how it ended."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QTimer
+from PySide6.QtWidgets import QHBoxLayout, QLabel, QProgressBar, QPushButton, QVBoxLayout, QWidget
+
+from app.panels.heading import Elided
+from app.words import count, duration, left, metric
+from passes.jobs import TERMINAL, JobEvent, JobInfo
+
+if TYPE_CHECKING:
+    from app.session import Session
+
+FIGURES = ("validation accuracy", "validation loss", "training loss", "learning rate")
+
+
+def stage(job: JobInfo) -> str:
+    """What it does, and at which step."""
+    if job.state == "waiting":
+        return "Waits for the job before it"
+    done = job.progress
+    doing = done.text if done and done.text else "running"
+    at = f" · step {count(done.done)} of {count(done.total)}" if done and done.total > 1 else ""
+    return f"{'Paused' if job.state == 'paused' else doing.capitalize()}{at}"
+
+
+class TrainingRun(QWidget):
+    """Shows one job at a time; hidden while there is none."""
+
+    def __init__(self, session: Session) -> None:
+        super().__init__()
+        self._session = session
+        self.job: JobInfo | None = None
+        self._worked, self._since = 0.0, 0.0
+        self._first: int | None = None  # the step that it began at: another than 0 where it goes on
+        self.status, self.times, self.figures = Elided("", "strong"), QLabel(), QLabel(wordWrap=True)
+        for label in (self.times, self.figures):
+            label.setProperty("role", "muted")
+        self.bar = QProgressBar(textVisible=False)
+        self.pause = QPushButton("Pause")
+        self.keep = QPushButton("Stop and keep")
+        self.cancel = QPushButton("Cancel")
+        self._clock = QTimer(self, interval=500)
+        self._clock.timeout.connect(self.refresh)
+        self._build()
+        session.job_event.connect(self._hear)
+        self.hide()
+
+    def _build(self) -> None:
+        self.pause.setToolTip("Let it wait between two steps; the processor is free meanwhile")
+        self.keep.setToolTip("End it now and keep the best weights so far")
+        self.cancel.setToolTip("End it now; nothing of it is kept")
+        self.pause.clicked.connect(self._pause)
+        self.keep.clicked.connect(self._keep)
+        self.cancel.clicked.connect(lambda: self.job and self._session.cancel(self.job.id))
+        row = QHBoxLayout()
+        row.setSpacing(6)
+        for button in (self.pause, self.keep, self.cancel):
+            row.addWidget(button)
+        row.addStretch(1)
+        box = QVBoxLayout(self)
+        box.setContentsMargins(0, 4, 0, 0)
+        box.setSpacing(5)
+        for widget in (self.status, self.bar, self.times, self.figures):
+            box.addWidget(widget)
+        box.addLayout(row)
+
+    def follow(self, job: JobInfo) -> None:
+        """Show this job until it ends."""
+        self.job, self._first, self._worked, self._since = job, None, 0.0, time.monotonic()
+        self.keep.setEnabled(True)
+        self.keep.setText("Stop and keep")
+        self.show()
+        self._clock.start()
+        self.refresh()
+
+    def _hear(self, heard: JobEvent) -> None:
+        if heard.job is not self.job:
+            return
+        if isinstance(heard.event, TERMINAL):
+            self.job = None
+            self._clock.stop()
+            self.hide()
+
+    def refresh(self) -> None:
+        """Show where it stands."""
+        job = self.job
+        if job is None:
+            return
+        now, done = time.monotonic(), job.progress
+        if job.state == "running":
+            self._worked += now - self._since
+        self._since = now
+        self.status.show_text(stage(job))
+        known = done is not None and done.total > 1
+        self.bar.setRange(0, done.total if done and known else 0 if job.state == "running" else 1)
+        if done and known:
+            self.bar.setValue(done.done)
+            self._first = done.done if self._first is None else self._first
+        self.times.setText(self._times(done.done if done else 0, done.total if done else 0))
+        told = [f"{n} {metric(n, job.metrics[n][-1][1])}" for n in FIGURES if job.metrics.get(n)]
+        self.figures.setText(" · ".join(told))
+        self.pause.setText("Continue" if job.state == "paused" else "Pause")
+        begun = bool(job.metrics)
+        self.pause.setEnabled(job.state != "waiting" and begun)
+        self.keep.setVisible(begun)
+
+    def _times(self, done: int, total: int) -> str:
+        """Time that it has run, without pauses, and time left."""
+        ran = f"{duration(max(self._worked, 0.01))} so far"
+        new = done - (self._first or 0)
+        if self._worked < 1 or new < 1 or done >= total:
+            return ran
+        return f"{ran} · {left(self._worked / new * (total - done))}"
+
+    def _pause(self) -> None:
+        if self.job and self.job.state == "paused":
+            self._session.resume(self.job.id)
+        elif self.job:
+            self._session.pause(self.job.id)
+
+    def _keep(self) -> None:
+        if self.job:
+            self.keep.setEnabled(False)
+            self.keep.setText("Ends after this step")
+            self._session.stop_and_keep(self.job.id)

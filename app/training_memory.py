@@ -1,0 +1,36 @@
+"""How a model was trained last: after a crash the panel finds the options of the training that was broken off."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+from pathlib import Path
+
+from app.settings import data_folder
+from model.codec import decode, encode
+from model.errors import EspalierError
+from passes.training.options import FinetuneOptions
+
+KEPT = 50  # models
+
+
+def _file(spec: str) -> Path:
+    return data_folder("training") / f"{hashlib.sha256(spec.encode()).hexdigest()[:32]}.json"
+
+
+def remember(spec: str, options: FinetuneOptions) -> None:
+    """Keep the options of a training that begins; a folder that cannot be written is passed over."""
+    with contextlib.suppress(OSError):
+        _file(spec).write_text(json.dumps(encode(options)), encoding="utf-8")
+        kept = sorted(data_folder("training").glob("*.json"), key=lambda p: p.stat().st_mtime, reverse=True)
+        for old in kept[KEPT:]:
+            old.unlink(missing_ok=True)
+
+
+def recall(spec: str) -> FinetuneOptions | None:
+    """The options of the last training of a model; None where there was none, or by another version."""
+    try:
+        return decode(FinetuneOptions, json.loads(_file(spec).read_text(encoding="utf-8")))
+    except (OSError, ValueError, EspalierError):
+        return None
