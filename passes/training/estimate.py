@@ -16,6 +16,7 @@ from passes.training.faults import Diverged, memory_told
 from passes.training.options import FinetuneOptions
 from passes.training.prepare import Prepared, all_steps, epoch_steps
 from passes.training.run import running, trainer_of, try_out
+from passes.training.teacher import Teacher
 
 WARM, TIMED = 2, 8  # optimiser steps
 LONGEST = 3.0  # seconds that the timed steps, and the timed batches of the validation, may take
@@ -32,11 +33,18 @@ def estimate(ready: Prepared, options: FinetuneOptions, context: Context) -> dic
         with contextlib.suppress(Diverged):
             trainer.train()
         checks = _validation(ready, trainer, watch) if ready.check_on else 0.0
+    teacher = ready.train_on.teacher
+    taught = _taught(teacher, options) if teacher else 0.0  # of a step, as long as its samples are new to the teacher
+    new = min(steps, epoch_steps(len(ready.train_on), options)) if teacher and teacher.remembers else steps
     every = options.evaluate_every or epoch_steps(len(ready.train_on), options)
     times = 1 + -(-steps // every) if ready.check_on else 0
-    whole = steps * watch.step + times * checks
+    whole = steps * (watch.step - taught) + new * taught + times * checks
     return {"seconds": round(whole, 2), "steps": steps, "seconds_per_step": round(watch.step, 5),
             "validations": times, "seconds_per_validation": round(checks, 3)}  # fmt: skip
+
+
+def _taught(teacher: Teacher, options: FinetuneOptions) -> float:
+    return teacher.seconds / max(teacher.asked, 1) * options.batch_size * options.accumulation
 
 
 def _validation(ready: Prepared, trainer: Any, watch: _Stopwatch) -> float:

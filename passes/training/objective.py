@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -12,22 +12,30 @@ from model.errors import GraphError
 from model.graph import Graph
 from passes.analysis.evaluate import logits_of
 
+if TYPE_CHECKING:
+    from passes.training.teacher import Lesson
+
 NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 
 
 class Objective(nn.Module):
-    """A built module as the Trainer wants it: (labels, inputs by name) → {"loss", "logits"}."""
+    """A built module as the Trainer wants it: (labels, inputs by name) → {"loss", "logits"}.
+
+    `lesson`: what a teacher adds to the loss in training, where the batch holds what it said.
+    """
 
     accepts_loss_kwargs = False  # the loss is a mean over the batch, which the Trainer divides when it accumulates
 
-    def __init__(self, inner: nn.Module, graph: Graph) -> None:
+    def __init__(self, inner: nn.Module, graph: Graph, lesson: Lesson | None = None) -> None:
         super().__init__()
+        self.lesson = lesson
         self.inner, self.graph = inner, graph
         labels = [n for n in graph.placeholders if n.target == "labels"]
         if labels and len(labels[0].ports["data_out"].shape) != 1:
             raise GraphError("The model's labels are not one class a sample, and only classifiers can be trained.",
                              "Open it with a classification head (task=sequence-classification).")  # fmt: skip
         self.takes_labels = bool(labels)
+        self.names = {n.target for n in graph.placeholders}
         self.still = tuple(m for m in inner.modules() if isinstance(m, NORMS) and _frozen(m))
 
     def forward(self, labels: Tensor, **inputs: Tensor) -> dict[str, Tensor]:
@@ -35,11 +43,14 @@ class Objective(nn.Module):
         result: Any = self.inner(**self.taken({"labels": labels, **inputs}))
         logits = logits_of(result, self.graph)
         own = _own_loss(result) if self.takes_labels else None
-        return {"loss": F.cross_entropy(logits.float(), labels) if own is None else own, "logits": logits}
+        loss = F.cross_entropy(logits.float(), labels) if own is None else own
+        if self.lesson is not None and self.training:
+            loss = self.lesson.loss(loss, logits, inputs)
+        return {"loss": loss, "logits": logits}
 
     def taken(self, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """What of a batch the module itself takes."""
-        return {n: v for n, v in batch.items() if n != "labels" or self.takes_labels}
+        return {n: v for n, v in batch.items() if n in self.names}
 
     def train(self, mode: bool = True) -> Objective:
         """Norms whose weights are frozen keep their running statistics too."""

@@ -49,6 +49,15 @@ class FinetuneOptions:
         default="accuracy", metadata={"help": "the weights of the best validation, the start's among them, or the last"}
     )
     patience: int = field(default=0, metadata={"min": 0, "help": "stop after so many evaluations no better; 0 = never"})
+    distil: float = field(
+        default=0.0, metadata={"min": 0.0, "max": 1.0, "help": "share of the loss against the baseline's logits"}
+    )
+    temperature: float = field(
+        default=2.0, metadata={"min": 0.1, "max": 100.0, "help": "softens both logits; higher tells more of the others"}
+    )
+    hidden: float = field(
+        default=0.0, metadata={"min": 0.0, "help": "weight of the difference from the baseline's hidden states"}
+    )
     checkpoint_every: int = field(
         default=0, metadata={"min": 0, "help": "optimiser steps between checkpoints; 0 = about once a minute"}
     )
@@ -62,7 +71,14 @@ class FinetuneOptions:
         for name in ("epochs", "learning_rate"):
             if not getattr(self, name) > 0:
                 raise OptionsError(f"{name} is {getattr(self, name)}.", f"{name} must be above 0.")
+        if not 0 <= self.distil <= 1 or not self.temperature > 0 or not self.hidden >= 0:
+            raise OptionsError("distil is a share from 0 to 1, temperature above 0, hidden at least 0.", "Correct it.")
         if self.batch_size < 1 or self.accumulation < 1:
             raise OptionsError("batch_size and accumulation must be whole numbers from 1.", "Write 1 or more.")
         if not 0 <= self.warm_up < 1:
             raise OptionsError(f"warm_up is {self.warm_up}.", "It is a share of the steps: at least 0, below 1.")
+
+    @property
+    def teaches(self) -> bool:
+        """Whether the baseline has a say."""
+        return self.distil > 0 or self.hidden > 0

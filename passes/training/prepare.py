@@ -17,9 +17,11 @@ from model.graph import Graph
 from passes.analysis.evaluate import EvaluateOptions, load_split
 from passes.base import Context
 from passes.select import Select, matches
+from passes.training.blocks import tapped
 from passes.training.objective import Objective
 from passes.training.options import FinetuneOptions
 from passes.training.samples import Samples
+from passes.training.teacher import Lesson, Teacher, common_blocks
 
 if TYPE_CHECKING:
     from model.data.base import Split
@@ -64,14 +66,24 @@ def prepare(graph: Graph, options: FinetuneOptions, context: Context) -> Prepare
         raise PassError("float16 trains on a GPU only, and torch sees none.", "Choose bfloat16 or float32.")
     module = build(graph, context.store, context.callables)
     _freeze(parameters_of(module), _frozen(graph, options.freeze))
-    return Prepared(
-        graph, Objective(module, graph), Samples(split, graph), Samples(checks, graph) if checks else None
-    )  # fmt: skip
+    samples = Samples(split, graph)
+    lesson = _lesson(graph, module, samples, options, context) if options.teaches else None
+    return Prepared(graph, Objective(module, graph, lesson), samples, Samples(checks, graph) if checks else None)
+
+
+def _lesson(graph: Graph, module: nn.Module, samples: Samples, options: FinetuneOptions, context: Context) -> Lesson:
+    """Seat the baseline as the teacher of these samples."""
+    if context.base is None:
+        raise PassError("There is no baseline to learn from.", "Fine-tune as a step of a recipe, or set distil to 0.")
+    blocks = common_blocks(graph, context.base) if options.hidden else {}
+    samples.teacher = Teacher(context.base, blocks, len(samples), context)
+    return Lesson(options, tapped(module, blocks))
 
 
 def epoch_steps(samples: int, options: FinetuneOptions) -> int:
     """Optimiser steps of one pass over so many samples."""
-    return math.ceil(math.ceil(samples / options.batch_size) / options.accumulation)
+    batch = options.batch_size * max(1, torch.cuda.device_count())
+    return math.ceil(math.ceil(samples / batch) / options.accumulation)
 
 
 def all_steps(samples: int, options: FinetuneOptions) -> int:

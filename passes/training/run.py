@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from transformers import Trainer, TrainerCallback, TrainingArguments
 from transformers.trainer_callback import PrinterCallback
 
-from model.errors import DataError
+from model.errors import DataError, PassError
 from passes.analysis.evaluate import fit_error
 from passes.base import Context
 from passes.training.checkpoint import Checkpoints, Raw, set_chance
@@ -22,6 +22,7 @@ from passes.training.faults import Diverged, finite, memory_told, no_number
 from passes.training.options import FinetuneOptions
 from passes.training.prepare import Prepared, epoch_steps
 from passes.training.samples import as_they_are
+from passes.training.teacher import LOGITS
 from passes.training.unfinished import folder_of
 from passes.training.watch import Watch
 
@@ -39,9 +40,11 @@ def train(ready: Prepared, options: FinetuneOptions, context: Context) -> Watch:
     every = (options.evaluate_every or epoch_steps(len(ready.train_on), options)) if ready.check_on else 0
     moving = ready.moving()
     watch = Watch(moving, context, every, options.keep, options.patience)
-    folder = folder_of(ready.graph, options, context.seed)
+    folder = folder_of(ready.graph, options, context.seed, context.base)
     kept = Checkpoints(folder, context, moving, options.checkpoint_every, ready.digest())
     kept.parts["watch"] = watch
+    if ready.train_on.teacher is not None:
+        kept.parts["teacher"] = ready.train_on.teacher
     finished = False
     try:
         with running() as own, memory_told(options):
@@ -160,6 +163,9 @@ def try_out(ready: Prepared, options: FinetuneOptions) -> None:
     batch["labels"] = torch.zeros_like(batch["labels"])  # a class that every model has
     with fit_error(batch), memory_told(options), torch.no_grad():
         classes = objective(**batch)["logits"].shape[-1]
+    if LOGITS in batch and batch[LOGITS].shape[-1] != classes:
+        raise PassError(f"The baseline tells {batch[LOGITS].shape[-1]} classes apart, the model {classes}.",
+                        "Set distil to 0.")  # fmt: skip
     if samples.classes > classes:
         raise DataError(f"The data has classes up to {samples.classes - 1}; the model tells {classes} apart.",
                         "Use a model with as many labels as the data.")  # fmt: skip

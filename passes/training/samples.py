@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -13,13 +13,20 @@ from model.errors import DataError
 from model.graph import Graph
 from passes.analysis.evaluate import match_inputs
 
+if TYPE_CHECKING:
+    from passes.training.teacher import Teacher
+
 Batch = dict[str, Tensor]
 
 
 class Samples(Dataset[Batch]):
-    """Batches by their row numbers; raises DataError where the data does not fit the graph or hides its labels."""
+    """Batches by their row numbers; raises DataError where the data does not fit the graph or hides its labels.
+
+    `teacher`: who says something of each sample, which is then in the batch.
+    """
 
     def __init__(self, split: Split, graph: Graph) -> None:
+        self.teacher: Teacher | None = None
         names = [n.target for n in graph.placeholders]
         given = match_inputs(names, split)
         self.tensors = {given[k]: torch.from_numpy(v) for k, v in split.inputs.items() if k in given}
@@ -43,7 +50,8 @@ class Samples(Dataset[Batch]):
     def __getitems__(self, rows: list[int]) -> Batch:
         """torch's fetcher asks for a whole batch through this: one index operation a tensor, nothing to stack."""
         chosen = torch.tensor(rows)
-        return {name: values[chosen] for name, values in self.tensors.items()}
+        batch = {name: values[chosen] for name, values in self.tensors.items()}
+        return batch if self.teacher is None else batch | self.teacher.of(chosen, batch)
 
 
 def as_they_are(batch: Any) -> Any:

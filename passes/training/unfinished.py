@@ -46,10 +46,10 @@ def home() -> Path:
 
 
 def folder_of(graph: Graph, options: FinetuneOptions, seed: int, base: Graph | None = None) -> Path:
-    """The folder of the checkpoints of one training; `base`: the graph that it learns from, where it does."""
+    """The folder of the checkpoints of one training; `base` counts where it learns from the baseline."""
     told: dict[str, Any] = encode(options)
     facts = {k: v for k, v in told.items() if k not in INDIFFERENT}
-    teacher = fingerprint(base) if base is not None else ""
+    teacher = fingerprint(base) if base is not None and options.teaches else ""
     text = json.dumps([VERSION, fingerprint(graph), facts, seed, teacher], sort_keys=True)
     return home() / xxhash.xxh3_128_hexdigest(text.encode())
 

@@ -1,0 +1,85 @@
+"""The repeated blocks of a model ("encoder.layer.0", ".1", …): where their results lie, and taps that hear them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from torch import Tensor, fx, nn
+
+from model.build import NODE
+from model.graph import Graph, Node, refs
+from model.ops import floating
+
+_BLOCK = re.compile(r"^(.*?\.\d+|\d+)(?=\.|$)")
+
+
+def block_outputs(graph: Graph) -> dict[str, Node]:
+    """Path of each outermost block → the last of its nodes whose one result is used outside of it."""
+    of = {n.id: _block(n) for n in graph}
+    leaving = {r.node for n in graph for r in refs((*n.args, *n.kwargs.values())) if of[r.node] != of[n.id]}
+    found: dict[str, Node] = {}
+    for node in graph:
+        block = of[node.id]
+        if block and node.id in leaving and node.outputs is None and floating(node.ports.get("data_out")):
+            found[block] = node
+    return found
+
+
+def _block(node: Node) -> str:
+    path = node.target if node.call == "call_module" else node.module_path
+    found = _BLOCK.match(path)
+    return found[1] if found else ""
+
+
+def width(node: Node) -> object:
+    """The size of the last axis of a node's result."""
+    return node.ports["data_out"].shape[-1]
+
+
+class Tap(nn.Module):
+    """Lets a result through and remembers it until it is taken."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: Tensor | None = None
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Any tensor → the same."""
+        self.seen = x
+        return x
+
+    def take(self) -> Tensor:
+        """What was last heard, once."""
+        seen, self.seen = self.seen, None
+        assert seen is not None
+        return seen
+
+
+def tapped(module: nn.Module, outputs: Mapping[str, Node]) -> list[Tap]:
+    """Put a tap behind each of these nodes of a built module; in a recorded one, behind the block itself."""
+    taps = [Tap() for _ in outputs]
+    if isinstance(module, fx.GraphModule):
+        made = {n.meta[NODE]: n for n in module.graph.nodes if NODE in n.meta}
+        for number, (tap, node) in enumerate(zip(taps, outputs.values(), strict=True)):
+            _insert(module, made[node.id], f"tap_{number}", tap)
+        module.recompile()
+    else:
+        for tap, path in zip(taps, outputs, strict=True):
+            module.get_submodule(path).register_forward_hook(_hook(tap))
+    return taps
+
+
+def _insert(module: fx.GraphModule, source: fx.Node, name: str, tap: Tap) -> None:
+    module.add_submodule(name, tap)
+    with module.graph.inserting_after(source):
+        heard = module.graph.call_module(name, (source,))
+    source.replace_all_uses_with(heard, delete_user_cb=lambda user: user is not heard)
+
+
+def _hook(tap: Tap) -> Any:
+    def hear(_: nn.Module, __: Any, result: Any) -> None:
+        tap(result if isinstance(result, Tensor) else result[0])
+
+    return hear

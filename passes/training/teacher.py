@@ -1,0 +1,121 @@
+"""Knowledge distillation: the baseline teaches what it makes of each sample (logits), and how (hidden states).
+
+Logits: T²·KL of the softened scores (Hinton et al. 2015, https://arxiv.org/abs/1503.02531); hidden states: the mean
+squared difference of block outputs (as in TinyBERT, https://arxiv.org/abs/1909.10351).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from model.build import build
+from model.errors import PassError
+from model.graph import Graph, Node
+from passes.base import Context
+from passes.training.blocks import Tap, block_outputs, tapped, width
+from passes.training.objective import Objective
+from passes.training.options import FinetuneOptions
+
+LOGITS, HIDDEN = "teacher_logits", "teacher_hidden_"
+MOST = 256 << 20  # bytes of logits that are kept
+
+
+def common_blocks(graph: Graph, base: Graph) -> dict[str, Node]:
+    """The block outputs of `graph` that `base` has too, as wide; raises PassError where there are none."""
+    mine, theirs = block_outputs(graph), block_outputs(base)
+    both = {path: node for path, node in mine.items() if path in theirs}
+    found = {path: node for path, node in both.items() if width(node) == width(theirs[path])}
+    if not both:
+        raise PassError("The model and its baseline have no repeated blocks in common, whose hidden states could be "
+                        "compared.", "Set hidden to 0, and learn from the logits alone.")  # fmt: skip
+    if not found:
+        path, node = next(iter(both.items()))
+        raise PassError(f"The hidden states cannot be compared: {path} gives {width(node)} values, in the baseline "
+                        f"{width(theirs[path])}.", "Set hidden to 0, and learn from the logits alone.")  # fmt: skip
+    return found
+
+
+class Teacher:
+    """The baseline in eval mode; what it says of a sample is asked once, as far as memory allows."""
+
+    def __init__(self, base: Graph, blocks: Mapping[str, Node], samples: int, context: Context) -> None:
+        module = build(base, context.store, context.callables).requires_grad_(False)
+        theirs = block_outputs(base)
+        self.taps = tapped(module, {path: theirs[path] for path in blocks})
+        self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        self.module = Objective(module, base).to(self.device).eval()
+        self.samples = samples
+        self.seconds, self.asked = 0.0, 0
+        self._logits: Tensor | None = None
+        self._known = torch.zeros(samples, dtype=torch.bool)
+
+    @property
+    def remembers(self) -> bool:
+        """Whether a sample costs only once."""
+        return self._logits is not None
+
+    def state(self) -> dict[str, Any]:
+        """What was said so far: asked again among other samples, it would differ in its last bits."""
+        return {"logits": self._logits, "known": self._known}
+
+    def restore(self, held: dict[str, Any]) -> None:
+        """As `state` gave it."""
+        self._logits, self._known = held["logits"], held["known"]
+
+    def of(self, rows: Tensor, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """What the teacher says of the samples `rows`, whose inputs are in `batch`."""
+        self.asked += len(rows)
+        if self._logits is not None and not self.taps and bool(self._known[rows].all()):
+            return {LOGITS: self._logits[rows]}
+        start = time.perf_counter()
+        with torch.no_grad():
+            logits = self.module(**{n: v.to(self.device) for n, v in batch.items()})["logits"].float().cpu()
+        said = {LOGITS: logits} | {f"{HIDDEN}{i}": t.take().cpu() for i, t in enumerate(self.taps)}
+        self._remember(rows, logits)
+        self.seconds += time.perf_counter() - start
+        return said
+
+    def _remember(self, rows: Tensor, logits: Tensor) -> None:
+        if self.taps or self.samples * logits.shape[-1] * 4 > MOST:
+            return
+        if self._logits is None:
+            self._logits = torch.empty(self.samples, logits.shape[-1])
+        self._logits[rows], self._known[rows] = logits, True
+
+
+class Lesson(nn.Module):
+    """The pupil's side: the loss on what the teacher said. Taps hear the pupil's own hidden states."""
+
+    def __init__(self, options: FinetuneOptions, taps: list[Tap]) -> None:
+        super().__init__()
+        self.share, self.temperature, self.hidden = options.distil, options.temperature, options.hidden
+        self.taps = nn.ModuleList(taps)
+
+    def loss(self, own: Tensor, logits: Tensor, batch: Mapping[str, Tensor]) -> Tensor:
+        """(1 − share)·own + share·T²·KL + hidden·MSE."""
+        total = own
+        if self.share:
+            heat = self.temperature
+            wanted, given = (F.log_softmax(x.float() / heat, -1) for x in (batch[LOGITS], logits))
+            taught = F.kl_div(given, wanted, reduction="batchmean", log_target=True) * heat**2
+            total = (1 - self.share) * own + self.share * taught
+        if self.hidden:
+            parts = [_distance(t.take(), batch[f"{HIDDEN}{i}"], batch) for i, t in enumerate(self.taps)]  # type: ignore[operator]
+            total = total + self.hidden * torch.stack(parts).mean()
+        return total
+
+
+def _distance(mine: Tensor, theirs: Tensor, batch: Mapping[str, Tensor]) -> Tensor:
+    """Mean squared difference; tokens that are only padding do not count."""
+    squares = (mine.float() - theirs.float()).square()
+    mask = batch.get("attention_mask")
+    if mask is None or squares.dim() != 3 or mask.shape != squares.shape[:2]:
+        return squares.mean()
+    seen = mask.unsqueeze(-1).to(squares.dtype)
+    return (squares * seen).sum() / (seen.sum() * squares.shape[-1]).clamp(min=1)
