@@ -192,9 +192,11 @@ class Session(JobQueue):
         label = f"{port} → {fmt.label if fmt else 'float'}"
         self.set_recipe(with_format(self.recipe, tuple(ids), port, fmt), label, ("format", tuple(ids), port))
 
-    def set_sparsity(self, ids: Sequence[str], ratio: float, method: str = "l1", scope: str = "local") -> None:
-        """Prune the weights of nodes by hand."""
-        recipe = with_sparsity(self.recipe, tuple(ids), ratio, method, scope)
+    def set_sparsity(
+        self, ids: Sequence[str], ratio: float, method: str = "l1", scope: str = "local", **more: Any
+    ) -> None:
+        """Prune the weights of nodes by hand; `more`: further options of the pass."""
+        recipe = with_sparsity(self.recipe, tuple(ids), ratio, method, scope, **more)
         self.set_recipe(recipe, f"Prune {percent(ratio, 0)}", ("prune", tuple(ids)))
 
     def set_step(self, index: int, step: Step) -> None:

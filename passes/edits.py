@@ -44,9 +44,9 @@ def _by_hand(step: Step) -> bool:
     )
 
 
-def with_sparsity(recipe: Recipe, ids: tuple[str, ...], ratio: float, method: str, scope: str) -> Recipe:
+def with_sparsity(recipe: Recipe, ids: tuple[str, ...], ratio: float, method: str, scope: str, **more: Any) -> Recipe:
     """The recipe with a pruning by hand; it replaces the last step if that pruned the same nodes."""
-    values: dict[str, Any] = {"sparsity": ratio, "method": method, "scope": scope,
+    values: dict[str, Any] = {"sparsity": ratio, "method": method, "scope": scope, **more,
                               "select": {"by": "name", "values": list(ids)}}  # fmt: skip
     step = Step("prune", decode(PruneOptions, values))
     last = recipe.steps[-1] if recipe.steps else None

@@ -20,6 +20,7 @@ from app.panels.inspector_facts import (
 )
 from app.panels.inspector_format import FormatSection
 from app.panels.inspector_parts import ElidedLabel, FactRows
+from app.panels.inspector_pattern import PatternSection
 from app.panels.inspector_precision import PrecisionSection
 from app.panels.inspector_pruning import PruningSection
 from app.panels.inspector_weight import WeightSection
@@ -54,6 +55,7 @@ class InspectorPanel(QScrollArea):
         self.precision = PrecisionSection(session)
         self.weight = WeightSection(session)
         self.pruning = PruningSection(session)
+        self.pattern = PatternSection(session)
         self.format = FormatSection()
         self._arrange()
         self._connect()
@@ -71,7 +73,7 @@ class InspectorPanel(QScrollArea):
         column.addWidget(self.title)
         column.addWidget(self.path)
         for gap, widget in ((6, self.facts), (8, self.problems), (8, self.hint), (14, self.precision),
-                            (14, self.weight), (14, self.pruning), (14, self.format)):  # fmt: skip
+                            (14, self.weight), (14, self.pruning), (14, self.pattern), (14, self.format)):  # fmt: skip
             widget.setContentsMargins(0, gap, 0, 0)
             column.addWidget(widget)
         column.addStretch(1)
@@ -141,11 +143,13 @@ class InspectorPanel(QScrollArea):
         if document is None or not nodes:
             self.weight.show_nodes((), document.graph, "weight") if document else self.weight.hide()
             self.pruning.hide()
+            self.pattern.hide()
             self.format.show_format(None)
             return
         self.precision.show_nodes(nodes, document.graph)
         self.weight.show_nodes(nodes, document.graph, self.precision.port)
         self.pruning.show_nodes(nodes, document.graph)
+        self.pattern.show_nodes(nodes, document.graph)
 
     def _changed(self, change: Change) -> None:
         delta = change.delta
@@ -182,6 +186,7 @@ class InspectorPanel(QScrollArea):
     def closeEvent(self, event: QCloseEvent) -> None:
         self.weight.close_previews()
         self.format.close_previews()
+        self.pattern.close_previews()
         super().closeEvent(event)
 
 

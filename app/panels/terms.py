@@ -18,8 +18,11 @@ TERMS: dict[str, str] = {
     "scale": "Which values share one scale",
     "Precision": "The number formats of the node's ports",
     "Pruning": "Which of the node's weights are set to zero; the weight itself is kept, so less brings them back",
-    "method": "l1: the values nearest to zero go first; random: any",
-    "scope": "local: the same share of each weight; global: the smallest of all selected together",
+    "method": "What goes first. l1, l2: values nearest to zero; random: any. With data: wanda |w|·‖x‖, snip |w·g|, "
+    "hessian w²·g², movement −w·g, where x is the input and g the gradient",
+    "scope": "local: the same share of each weight; global: the least of all selected together; row: of each output",
+    "pattern": "elements: any; n of m: so many are kept of every m inputs in a row (2 of 4 runs on sparse tensor "
+    "cores); blocks: outputs × inputs go as a whole",
     "sparsity": "The share of the weight's values that is zero",
     "inputs": "The inputs that the model was traced with",
     "input": "Shape of what flows in; batch and seq are free",

@@ -29,6 +29,7 @@ from passes.analysis.activations import ActivationSample
 from passes.analysis.evaluate import EvaluateOptions
 from passes.base import Report
 from passes.jobs import AnalyseJob, Done, Found, ReplayJob
+from passes.transform.prune import METHODS
 from tests.gui.bert import ATTENTION, GELU, KEY, NORM, QUERY, answer_prune, open_bert
 from tests.gui.conftest import FakeRunner
 
@@ -328,8 +329,8 @@ def test_mixed_sparsity_takes_no_mean(
     answer_prune(session, runner)
     session.select((KEY, QUERY))
     assert panel.pruning.share.placeholderText() == MIXED and not panel.pruning.share.text()
-    panel.pruning.method.setCurrentIndex(1)
-    panel.pruning.method.activated.emit(1)
+    panel.pruning.method.setCurrentIndex(METHODS.index("random"))
+    panel.pruning.method.activated.emit(METHODS.index("random"))
     assert "differ in sparsity" in panel.pruning.state.text() and not panel.pruning._timer.isActive()
     QTest.keyClicks(panel.pruning.share, "20")
     qtbot.waitUntil(lambda: bool(runner[-1].waiting), timeout=2000)
