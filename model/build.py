@@ -200,6 +200,13 @@ class _Builder:
             if n not in self.leaves.values() and (n == target or not any(f"{t}.".startswith(f"{n}.") for t in taken))
         )
 
+    def _free_for(self, node: Node, value: Tensor) -> str:
+        """The path that a node reads its tensor from: another where a module has a tensor of its own there by now."""
+        try:
+            return node.target if _at(self.root, node.target) is value else f"values.{node.id}"
+        except AttributeError:
+            return node.target
+
     def _leaf(self, node: Node, path: str) -> nn.Module:
         if ADAPTED in node.adapters:
             return Adapted(self._base(node, f"{path}.base"), self._adapter(node, f"{path}.adapter"))
@@ -238,9 +245,11 @@ class _Builder:
             case "placeholder":
                 return self.fx.placeholder(node.target, default_value=None)
             case "get_attr":
-                self._attach(node.target, self.tensors[node.weights["value"]])
-                self.places.setdefault(node.weights["value"], node.target)
-                return self.fx.get_attr(node.target)
+                name = node.weights["value"]
+                path = self._free_for(node, self.tensors[name])
+                self._attach(path, self.tensors[name])
+                self.places.setdefault(name, path)
+                return self.fx.get_attr(path)
             case "output":
                 return self.fx.output(self._result(node))
             case "call_module":

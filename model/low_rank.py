@@ -46,9 +46,9 @@ class Adapted(nn.Module):
         self.base, self.adapter = base, adapter
 
     def forward(self, x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        """As the base, and what the adapter adds, in the base's dtype."""
+        """As the base, and what the adapter adds: in place, so that the result's dtype and layout are the base's."""
         y: Tensor = self.base(x, *args, **kwargs)
-        return (y + self.adapter(x, innermost(self))).to(y.dtype)
+        return y.add_(self.adapter(x, innermost(self)))
 
 
 def innermost(module: nn.Module) -> nn.Module:

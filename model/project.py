@@ -28,8 +28,8 @@ from model.source import SourceInfo, demo_folder
 from model.weights import Location, Tensor, WeightStore, chunks, read_header
 from model.zip_member import data_start, write_stored
 
-FORMAT = 1
-APP = "0.1.0"
+FORMAT = 2
+APP = "0.3.0"
 _KNOWN = ("manifest.json", "recipe.json", "graph.json", "view.json", "reports.json")
 _WEIGHTS = "weights/tensors.safetensors"
 Json = dict[str, Any]
@@ -43,6 +43,12 @@ MIGRATIONS: dict[int, Callable[[Json], Json]] = {}
 def migration(old: int) -> Callable[[Callable[[Json], Json]], Callable[[Json], Json]]:
     """Register the change of {member: JSON} from format `old` to `old + 1`."""
     return lambda change: MIGRATIONS.setdefault(old, change)
+
+
+@migration(1)
+def _adapters(members: Json) -> Json:
+    """Nodes may have adapters, which readers of format 1 would pass over; files of format 1 have none."""
+    return members
 
 
 @dataclass(frozen=True, slots=True)

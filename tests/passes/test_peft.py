@@ -99,8 +99,9 @@ def test_a_convolution_that_peft_made(tmp_path: Path) -> None:
 
 def test_patterns_and_whole_modules_of_peft(tmp_path: Path) -> None:
     held = case("bert")
-    want = theirs_saved(held, tmp_path, r=2, lora_alpha=4, target_modules=["query", "key"], modules_to_save=["classifier"],
-                        rank_pattern={"query": 5}, alpha_pattern={r"layer\.0\.attention\.self\.key": 9})  # fmt: skip
+    patterns = {"rank_pattern": {"query": 5}, "alpha_pattern": {r"layer\.0\.attention\.self\.key": 9}}
+    whole = {"target_modules": ["query", "key"], "modules_to_save": ["classifier"]}
+    want = theirs_saved(held, tmp_path, r=2, lora_alpha=4, **whole, **patterns)
     graph, report = step(held.graph, held, "load_adapter", LoadAdapterOptions(str(tmp_path)))
     assert near(results(graph, held), want)
     assert {r["rank"] for r in report.rows} == {2, 5} and report.summary["saved_tensors"] == 2
