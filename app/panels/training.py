@@ -109,6 +109,7 @@ class TrainingPanel(QWidget):
     def _foot(self) -> QWidget:
         """What stays in sight below the form."""
         foot = QFrame()
+        foot.setProperty("foot", True)
         column = QVBoxLayout(foot)
         column.setContentsMargins(12, 6, 12, 8)
         column.setSpacing(6)
@@ -179,7 +180,7 @@ class TrainingPanel(QWidget):
         if document:
             rate, why = begins_with(document.graph, options)
             options = replace(options, data=document.project.source.data or "", learning_rate=rate)
-            self.hint.setText(f"{rate:g}: {why}")
+            self.hint.setText(f"Learning rate {rate:g}: {why}.")
             self.hint.show()
             held = recall(document.project.source.spec)
             if held and unfinished(document.graph, held, 0, self._base(held)):

@@ -15,7 +15,7 @@ from passes.jobs import TERMINAL, JobEvent, JobInfo
 if TYPE_CHECKING:
     from app.session import Session
 
-FIGURES = ("validation accuracy", "validation loss", "training loss", "learning rate")
+FIGURES = (("validation accuracy", "validation loss"), ("training loss", "learning rate"))
 
 
 def stage(job: JobInfo) -> str:
@@ -37,9 +37,9 @@ class TrainingRun(QWidget):
         self.job: JobInfo | None = None
         self._worked, self._since = 0.0, 0.0
         self._first: int | None = None  # the step that it began at: another than 0 where it goes on
-        self.status, self.times, self.figures = Elided("", "strong"), QLabel(), QLabel(wordWrap=True)
-        for label in (self.times, self.figures):
-            label.setProperty("role", "muted")
+        self.status, self.times = Elided("", "strong"), QLabel()
+        self.times.setProperty("role", "muted")
+        self.figures = [Elided("", "muted") for _ in FIGURES]
         self.bar = QProgressBar(textVisible=False)
         self.pause = QPushButton("Pause")
         self.keep = QPushButton("Stop and keep")
@@ -65,7 +65,7 @@ class TrainingRun(QWidget):
         box = QVBoxLayout(self)
         box.setContentsMargins(0, 4, 0, 0)
         box.setSpacing(5)
-        for widget in (self.status, self.bar, self.times, self.figures):
+        for widget in (self.status, self.bar, self.times, *self.figures):
             box.addWidget(widget)
         box.addLayout(row)
 
@@ -102,8 +102,9 @@ class TrainingRun(QWidget):
             self.bar.setValue(done.done)
             self._first = done.done if self._first is None else self._first
         self.times.setText(self._times(done.done if done else 0, done.total if done else 0))
-        told = [f"{n} {metric(n, job.metrics[n][-1][1])}" for n in FIGURES if job.metrics.get(n)]
-        self.figures.setText(" · ".join(told))
+        for line, names in zip(self.figures, FIGURES, strict=True):
+            told = [f"{n} {metric(n, job.metrics[n][-1][1])}" for n in names if job.metrics.get(n)]
+            line.show_text(" · ".join(told))
         self.pause.setText("Continue" if job.state == "paused" else "Pause")
         begun = bool(job.metrics)
         self.pause.setEnabled(job.state != "waiting" and begun)

@@ -197,7 +197,10 @@ def _pack(value: Any, tensors: dict[str, Tensor]) -> Any:
     match value:
         case Tensor():
             name = str(len(tensors))
-            tensors[name] = value.detach().cpu().contiguous()
+            plain = value.detach().cpu().contiguous()
+            # Safetensors refuses memory that is shared, as that of the counters of equal batch norms is.
+            shared = any(plain.data_ptr() == t.data_ptr() for t in tensors.values() if t.numel())
+            tensors[name] = plain.clone() if shared else plain
             return {"tensor": name}
         case Mapping():
             return {"items": [[k, _pack(v, tensors)] for k, v in value.items()]}
