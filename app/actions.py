@@ -71,6 +71,8 @@ FILE = (
            help="Open hf:NAME, config:…, demo:NAME or file.py:factory"),
     Action("save", "Save", "File", files.save, "Ctrl+S", "Save", group=1),
     Action("save_as", "Save as…", "File", files.save_as, "Ctrl+Shift+S", group=1),
+    Action("load_recipe", "Load a recipe…", "File", files.load_recipe, group=1,
+           help="Add the steps of a TOML or JSON file, or of the labs' dict"),
     Action("export_safetensors", "Safetensors folder…", "File/Export", lambda w: files.export(w, "safetensors")),
     Action("export_packed", "Packed model…", "File/Export", lambda w: files.export(w, "packed"),
            words=files.packed_words, help="One file in the bits of the formats, which Espalier opens again"),

@@ -150,6 +150,7 @@ class Docks:
         jobs.busy.connect(busy)
         problems.counted.connect(lambda n: self.mark("problems", n))
         recipe.edit_wanted.connect(lambda step: models.edit_step(window, step))
+        recipe.sweep_wanted.connect(self.sweep)
         for follow in (recipe.refresh, self.tables.offer):
             window.plugins.changed.connect(follow)
         plots = self.panels["plots"]
@@ -172,6 +173,13 @@ class Docks:
         self.tables.table.node_wanted.connect(window.go_to)
         self.tables.overlay_wanted.connect(window.canvas.set_overlay)
         self.tables.save_wanted.connect(lambda: files.save_table(window, self.tables.table))
+
+    def sweep(self, step: int, path: str | None = None) -> None:
+        """Begin a sweep of an option of a step."""
+        sweeps = self.panels["sweeps"]
+        assert isinstance(sweeps, SweepsPanel)
+        self.bring("sweeps")
+        sweeps.preset(step, path)
 
     def _connect_sweeps(self, window: Window) -> None:
         sweeps = self.panels["sweeps"]

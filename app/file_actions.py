@@ -11,6 +11,7 @@ from PySide6.QtWidgets import QFileDialog, QInputDialog, QMenu, QMessageBox
 
 from app.icons import file_icons
 from app.words import mebibytes
+from model.errors import EspalierError
 from model.opening import is_project
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from passes.export import Exported
 
 OPENABLE = "Models and projects (*.espalier *.safetensors *.pt2 *.py *.onnx);;All files (*)"
+RECIPES = "Recipes (*.toml *.json *.py *.txt);;All files (*)"
 PLOTS = (".png", ".svg", ".csv")
 Then = Callable[[], object]
 
@@ -60,7 +62,9 @@ def open_folder(window: Window) -> None:
 
 def open_path(window: Window, path: Path) -> None:
     """Open a dropped or chosen path; a Python file needs its function named."""
-    if path.suffix == ".py":
+    if path.suffix in (".toml", ".json") and window.session.document:
+        add_steps(window, path)
+    elif path.suffix == ".py":
         _ask_text(window, "Open", f"Function in {path.name} that returns the model", "make_model",
                   lambda name: open_spec(window, f"{path}:{name}"))  # fmt: skip
     else:
@@ -156,6 +160,23 @@ def _word(name: str) -> str:
 def close(window: Window) -> None:
     """Close the document."""
     guard(window, window.session.close)
+
+
+def load_recipe(window: Window) -> None:
+    """Choose a file and add its steps."""
+    ask_path(window, "Load a recipe", lambda p: add_steps(window, p), names=RECIPES)
+
+
+def add_steps(window: Window, path: Path) -> None:
+    """Add the steps of a recipe's file, ours or the labs', after those that are there: one undo step."""
+    from passes.pasted import load_recipe_file
+
+    try:
+        steps = load_recipe_file(path).steps
+    except EspalierError as error:
+        window.banner.error(error)
+        return
+    window.session.set_recipe(window.session.recipe.append(*steps), f"Load {path.name}")
 
 
 EXPORTS = {

@@ -45,6 +45,10 @@ class Recipe:
         """With steps at the end."""
         return Recipe((*self.steps, *steps))
 
+    def insert(self, index: int, *steps: Step) -> Recipe:
+        """With steps before step `index`."""
+        return Recipe((*self.steps[:index], *steps, *self.steps[index:]))
+
     def set(self, index: int, step: Step) -> Recipe:
         """With step `index` replaced."""
         return Recipe((*self.steps[:index], step, *self.steps[index + 1 :]))

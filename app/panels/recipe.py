@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QAbstractListModel, QMimeData, QModelIndex, QPersistentModelIndex, QPoint, Qt, Signal
-from PySide6.QtGui import QKeyEvent
+from PySide6.QtGui import QGuiApplication, QKeyEvent
 from PySide6.QtWidgets import QAbstractItemView, QLabel, QListView, QMenu, QVBoxLayout, QWidget
 
 from app.panels.heading import empty_state
 from app.panels.recipe_paint import LINE, RecipePainter
 from app.panels.step_words import origin, result, summary, title
+from app.words import plural
 from model.errors import EspalierError
+from model.recipe import Recipe
+from passes.config import recipe_to_dict
 from passes.jobs import Failed, JobEvent, ReplayJob, Started
+from passes.pasted import parse_recipe
 
 if TYPE_CHECKING:
     from app.session import Session
@@ -129,6 +134,7 @@ class RecipePanel(QWidget):
     """The list with its keys and its menu."""
 
     edit_wanted = Signal(int)
+    sweep_wanted = Signal(int)
 
     def __init__(self, session: Session) -> None:
         super().__init__()
@@ -204,24 +210,65 @@ class RecipePanel(QWidget):
         if document and step is not None and 0 <= step + by < len(document.recipe):
             self._move(step, step + by)
 
+    def sweep(self) -> None:
+        """Ask for a sweep of the chosen step."""
+        if self.step is not None:
+            self.sweep_wanted.emit(self.step)
+
+    def duplicate(self) -> None:
+        """Put the chosen step there once more, after itself."""
+        if (index := self.step) is not None:
+            step = self._session.recipe.steps[index]
+            self._session.set_recipe(self._session.recipe.insert(index + 1, step), f"Duplicate {title(step)}")
+
+    def copy(self) -> None:
+        """Put the chosen step, or with none chosen the recipe, on the clipboard as JSON that `run` reads too."""
+        document, index = self._session.document, self.step
+        if document:
+            steps = document.recipe.steps if index is None else (document.recipe.steps[index],)
+            text = json.dumps(recipe_to_dict(Recipe(steps)), indent=1, ensure_ascii=False)
+            QGuiApplication.clipboard().setText(text)
+
+    def paste(self) -> None:
+        """Add the steps on the clipboard after the chosen one: TOML, JSON or the labs' Python dict."""
+        if self._session.document:
+            try:
+                steps = parse_recipe(QGuiApplication.clipboard().text()).steps
+            except EspalierError as error:
+                self._session.problem.emit(error)
+                return
+            recipe = self._session.recipe
+            place = len(recipe) if self.step is None else self.step + 1
+            self._session.set_recipe(recipe.insert(place, *steps), f"Paste {plural(len(steps), 'step')}")
+
     def _move(self, start: int, to: int) -> None:
         self._session.move_step(start, to)
         self.view.setCurrentIndex(self.model.index(to + 1))
 
     def _menu(self, at: QPoint) -> None:
         step, document = self.step, self._session.document
-        if step is None or document is None:
+        if document is None:
             return
         menu = QMenu(self)
         menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        if step is not None:
+            self._fill(menu, step, document.recipe)
+        menu.addAction("Copy\tCtrl+C" if step is not None else "Copy the recipe\tCtrl+C", self.copy)
+        menu.addAction("Paste steps\tCtrl+V", self.paste)
+        menu.popup(self.view.viewport().mapToGlobal(at))
+
+    def _fill(self, menu: QMenu, step: int, recipe: Recipe) -> None:
+        """What can be done with a step."""
         menu.addAction("Edit…\tEnter", self.edit)
-        menu.addAction("Disable\tSpace" if document.recipe.steps[step].enabled else "Enable\tSpace", self.switch)
+        menu.addAction("Disable\tSpace" if recipe.steps[step].enabled else "Enable\tSpace", self.switch)
+        menu.addAction("Sweep this…\tCtrl+L", lambda: self.sweep_wanted.emit(step))
         menu.addSeparator()
         menu.addAction("Move up\tAlt+Up", lambda: self.shift(-1)).setEnabled(step > 0)
-        menu.addAction("Move down\tAlt+Down", lambda: self.shift(1)).setEnabled(step < len(document.recipe) - 1)
+        menu.addAction("Move down\tAlt+Down", lambda: self.shift(1)).setEnabled(step < len(recipe) - 1)
         menu.addSeparator()
+        menu.addAction("Duplicate\tCtrl+D", self.duplicate)
         menu.addAction("Remove\tDelete", self.remove)
-        menu.popup(self.view.viewport().mapToGlobal(at))
+        menu.addSeparator()
 
 
 class _Steps(QListView):
@@ -239,6 +286,19 @@ class _Steps(QListView):
         self.setAccessibleName("Recipe")
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
+        if not self._with_control(event):
+            self._plainly(event)
+
+    def _with_control(self, event: QKeyEvent) -> bool:
+        """Keys that need no step, or Ctrl: copy, paste, duplicate, sweep."""
+        keys = {Qt.Key.Key_C: self._panel.copy, Qt.Key.Key_V: self._panel.paste, Qt.Key.Key_D: self._panel.duplicate,
+                Qt.Key.Key_L: self._panel.sweep}  # fmt: skip
+        if event.modifiers() != Qt.KeyboardModifier.ControlModifier or event.key() not in keys:
+            return False
+        keys[Qt.Key(event.key())]()
+        return True
+
+    def _plainly(self, event: QKeyEvent) -> None:
         alt = bool(event.modifiers() & Qt.KeyboardModifier.AltModifier)
         keys = {
             Qt.Key.Key_Return: self._panel.edit, Qt.Key.Key_Enter: self._panel.edit, Qt.Key.Key_F2: self._panel.edit,

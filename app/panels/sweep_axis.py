@@ -29,6 +29,8 @@ class AxisField(QWidget):
         self._recipe = Recipe()
         self._offers: dict[int, tuple[Offer, ...]] = {}
         self.step, self.option = Choice(), Choice()
+        self.step.setPlaceholderText("step")
+        self.option.setPlaceholderText("option")
         self.step.setAccessibleName("Step")
         self.option.setAccessibleName("Option")
         self.values = Line("4, 8, 12…32 or 0.1:0.9:0.1")
@@ -129,7 +131,7 @@ class AxisField(QWidget):
         try:
             values = self.axis().values
         except EspalierError as error:
-            self._say(f"{error.message} {error.hint}", "wrong" if self._recipe.steps else "muted")
+            self._say(f"{error.message} {error.hint}" if self._recipe.steps else "", "wrong")
             return
         shown = ", ".join(value_text(v) for v in values[:SHOWN]) + (", …" if len(values) > SHOWN else "")
         self._say(f"{len(values)} {'value' if len(values) == 1 else 'values'}: {shown}", "muted")

@@ -46,6 +46,7 @@ class SweepSetup(QWidget):
         self._form: Form | None = None
         self._scored = muted("")
         self._words = muted("")
+        self.foot = QWidget()  # stays below the fields, however many there are
         self.run_button = QPushButton("Run")
         self.run_button.setProperty("primary", True)
         self.run_button.clicked.connect(self.run)
@@ -60,11 +61,11 @@ class SweepSetup(QWidget):
         for box in (self._more, self._rows, self._links):
             box.setSpacing(6)
         self._links.setSpacing(0)
-        self._along_link = link("Another option along with it…", self.add_along)
+        self._along_link = _left(link("+ another option along with it", self.add_along))
+        self.seeds.setToolTip("Repeat with so many seeds: the curve shows means and standard deviations")
         seeds = QHBoxLayout()
         seeds.addWidget(caption("Seeds"))
         seeds.addWidget(self.seeds)
-        seeds.addWidget(muted("means and spreads over so many", wrap=False))
         seeds.addStretch(1)
         self._score = QVBoxLayout()
         self._score_link = link("Other data…", self.open_score)
@@ -76,9 +77,14 @@ class SweepSetup(QWidget):
         box.setContentsMargins(12, 8, 12, 10)
         box.setSpacing(8)
         for part in (caption("Vary"), self.main, self._more, self._along_link, caption("Lines"), self._rows,
-                     self._links, seeds, self._score, self._words, self.run_button):  # fmt: skip
+                     self._links, seeds, self._score):  # fmt: skip
             box.addWidget(part) if isinstance(part, QWidget) else box.addLayout(part)
         box.addStretch(1)
+        foot = QVBoxLayout(self.foot)
+        foot.setContentsMargins(12, 6, 12, 10)
+        foot.setSpacing(6)
+        foot.addWidget(self._words)
+        foot.addWidget(self.run_button)
 
     # -- what there is to choose from
 
@@ -86,6 +92,7 @@ class SweepSetup(QWidget):
         """Take another recipe; what is chosen stays where it can."""
         first = not self._recipe.steps
         self._recipe = recipe
+        self.setEnabled(bool(recipe.steps))
         for field in self._fields():
             field.offer(recipe)
         if first and (found := usual_axis(recipe)):
@@ -211,7 +218,8 @@ class SweepSetup(QWidget):
             sweep = self.sweep()
             found = estimate(sweep, self._timed)
         except EspalierError as error:
-            self._words.setText(f"{error.message} {error.hint}".strip() if self._recipe.steps else "")
+            told = f"{error.message} {error.hint}".strip()
+            self._words.setText(told if self._recipe.steps else "Add a step to the recipe to vary it.")
             self.run_button.setEnabled(False)
             self._scored.setText("")
             return

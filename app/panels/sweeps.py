@@ -12,6 +12,7 @@ from PySide6.QtWidgets import (
     QLabel,
     QPushButton,
     QScrollArea,
+    QSizePolicy,
     QSplitter,
     QStackedWidget,
     QVBoxLayout,
@@ -20,7 +21,7 @@ from PySide6.QtWidgets import (
 
 from app.curve_picture import draw, figure_title, figure_words
 from app.fields import Choice
-from app.panels.heading import link, muted, warning
+from app.panels.heading import Elided, link, muted, warning
 from app.panels.sweep_setup import SweepSetup
 from app.panels.table import Table
 from app.plots.curves import CurveChart
@@ -39,7 +40,7 @@ ABOUT = (
     "A sweep runs the recipe with one option at several values and draws what comes of it: accuracy against width, "
     "sparsity, rank or epochs. Each point is a recipe that you can take over."
 )
-SETUP, TABLE = 330, 330
+SETUP, TABLE, WORDS = 320, 440, 520
 
 
 class SweepsPanel(QWidget):
@@ -59,7 +60,7 @@ class SweepsPanel(QWidget):
         self._runs, self._figure = Choice(), Choice()
         self._runs.setAccessibleName("Sweep")
         self._figure.setAccessibleName("Figure")
-        self._status, self._legend, self._wrong = muted("", wrap=False), QLabel(wordWrap=True), warning()
+        self._status, self._legend, self._wrong = Elided("", "muted", 40), QLabel(wordWrap=True), warning()
         self._point = muted("", wrap=True)
         self._use = QPushButton("Use this recipe")
         self._use.clicked.connect(self.use)
@@ -86,12 +87,18 @@ class SweepsPanel(QWidget):
         area.setMinimumWidth(240)
         self.setup.setProperty("surface", "panel")
         self.setup.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        left = QWidget()
+        column = QVBoxLayout(left)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(0)
+        column.addWidget(area, 1)
+        column.addWidget(self.setup.foot)
         split = QSplitter(Qt.Orientation.Horizontal)
         split.setHandleWidth(1)
-        for part in (area, self._middle(), self._right()):
+        for part in (left, self._middle(), self._right()):
             split.addWidget(part)
         split.setStretchFactor(1, 1)
-        split.setSizes([SETUP, 600, TABLE])
+        split.setSizes([SETUP, 560, TABLE])
         self._pages.addWidget(self._empty())
         self._pages.addWidget(split)
         box = QVBoxLayout(self)
@@ -104,10 +111,12 @@ class SweepsPanel(QWidget):
         box = QVBoxLayout(page)
         words = muted(ABOUT)
         words.setAlignment(Qt.AlignmentFlag.AlignCenter)
-        words.setMaximumWidth(560)
-        self.example_link = link("Try it: accuracy against weight width", self.run_example)
         self._how = muted("Or add a step to the recipe, such as Model → Prune…, and choose what to vary.")
         self._how.setAlignment(Qt.AlignmentFlag.AlignCenter)
+        for part in (words, self._how):
+            part.setFixedWidth(WORDS)
+            part.setMinimumHeight(part.heightForWidth(WORDS))
+        self.example_link = link("Try it: accuracy against weight width", self.run_example)
         box.addStretch(1)
         for part in (words, self.example_link, self._how):
             box.addWidget(part, 0, Qt.AlignmentFlag.AlignHCenter)
@@ -115,14 +124,15 @@ class SweepsPanel(QWidget):
         return page
 
     def _middle(self) -> QWidget:
-        self._runs.setMinimumWidth(170)
-        self._figure.setMinimumWidth(110)
+        self._runs.setMinimumWidth(150)
+        self._figure.setMinimumWidth(90)
         bar = QHBoxLayout()
         bar.setContentsMargins(12, 6, 12, 0)
         bar.setSpacing(8)
-        for part in (self._runs, self._figure, self._status):
+        for part in (self._runs, self._figure):
             bar.addWidget(part)
-        bar.addStretch(1)
+        self._status.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
+        bar.addWidget(self._status, 1)
         for part in (self._again, self._after, self._stop, self._save, self._remove):
             bar.addWidget(part)
         self._legend.setTextFormat(Qt.TextFormat.RichText)
@@ -242,6 +252,8 @@ class SweepsPanel(QWidget):
 
     def _show_rows(self, run: Run | None) -> None:
         self.table.show_rows([self._row(r) for r in rows(run.sweep, self._drawn)] if run else [])
+        for column in range(len(self.table.rows.columns)):
+            self.table.setColumnWidth(column, max(self.table.columnWidth(column) - 16, 44))
         self._mark_row()
 
     def _row(self, found: dict[str, object]) -> dict[str, object]:
@@ -252,16 +264,18 @@ class SweepsPanel(QWidget):
         hidden |= {"seed"} if len(run.sweep.seeds) < 2 else set()
         hidden |= {"error"} if not any(o.error for o in self._drawn) else set()
         named = {axis_name(run.sweep.recipe, run.sweep.axis): "value"} if run.sweep.axis else {}
-        return {named.get(k, k): v for k, v in found.items() if k not in hidden}
+        kept = {named.get(k, k): v for k, v in found.items() if k not in hidden}
+        last = {k: kept.pop(k) for k in ("seed", "samples", "error", "seconds") if k in kept}
+        return kept | last
 
     def _show_state(self, run: Run | None) -> None:
         if run is None:
-            self._status.setText("")
+            self._status.show_text("")
         else:
             total, failed = len(points(run.sweep)), sum(bool(o.error) for o in self._drawn)
             words = [f"{len(self._drawn)} of {plural(total, 'point')}", f"{failed} failed" if failed else "",
                      self._doing(run)]  # fmt: skip
-            self._status.setText(" · ".join(w for w in words if w))
+            self._status.show_text(" · ".join(w for w in words if w))
         running = run is not None and run.running
         for part in (self._stop, self._after):
             part.setVisible(running)

@@ -1,0 +1,76 @@
+"""Recipes as text, from a clipboard or a file: TOML, JSON, or a Python dict as the labs' notebooks hold it.
+
+Nothing of the text is run: of Python only literals are read, and names that stand for them.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
+
+from model.errors import OptionsError
+from model.recipe import Recipe
+from passes.config import load_recipe
+
+Json = Any
+_FAULTS = (ValueError, SyntaxError, TypeError, RecursionError, MemoryError)
+
+
+def load_recipe_file(path: Path, seed: int = 0) -> Recipe:
+    """The recipe in a file of whatever form; raises OptionsError."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise OptionsError(f"{path.name} cannot be read: {error}.", "Choose a TOML, JSON or Python file.") from error
+    return parse_recipe(text, seed)
+
+
+def parse_recipe(text: str, seed: int = 0) -> Recipe:
+    """The recipe that a text holds; raises OptionsError with the path of what is wrong."""
+    found = next((d for read in (json.loads, tomllib.loads, _python) if (d := _tried(read, text))), None)
+    if found is None:
+        raise OptionsError("The text holds no recipe.", "Give TOML, JSON or a Python dict of pass names with options.")
+    recipe = load_recipe(found, seed)
+    if not recipe.steps:
+        raise OptionsError("The recipe has no steps.", "Give it some.")
+    return recipe
+
+
+def _tried(read: Any, text: str) -> Mapping[str, Any] | None:
+    """The table that a reader finds; None where the text is of another form."""
+    try:
+        found: Json = read(text)
+    except _FAULTS:
+        return None
+    return cast("Mapping[str, Any]", found) if isinstance(found, Mapping) and found else None
+
+
+def _python(text: str) -> Json:
+    """The last dict of a Python text; a name stands for what was given to it before."""
+    held: dict[str, ast.expr] = {}
+    last: Json = None
+    for line in ast.parse(text.strip()).body:
+        if isinstance(line, ast.Assign) and len(line.targets) == 1 and isinstance(line.targets[0], ast.Name):
+            value = held[line.targets[0].id] = _Names(held).visit(line.value)
+        elif isinstance(line, ast.Expr):
+            value = _Names(held).visit(line.value)
+        else:
+            continue
+        found = _tried(ast.literal_eval, value)
+        last = found if found is not None else last
+    return last
+
+
+class _Names(ast.NodeTransformer):
+    """Puts what names stand for in their place."""
+
+    def __init__(self, held: Mapping[str, ast.expr]) -> None:
+        self._held = held
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        """The value of a name, where it is known."""
+        return self._held.get(node.id, node)

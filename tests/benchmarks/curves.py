@@ -1,0 +1,106 @@
+"""The field's two figures on real text, as sweeps: accuracy against width (PTQ, QAT) and against sparsity (l1 and
+random, before and after training), with a BERT-tiny trained on SST-2. Pictures go beside the JSON with --keep.
+
+Reads ../shared (or ESPALIER_SHARED); says so and ends where it is absent. A folder that is named keeps all.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from app.curve_picture import draw
+from model.opening import open_source
+from model.recipe import Recipe
+from passes.analysis.evaluate import EvaluateOptions
+from passes.base import Context
+from passes.config import load_recipe
+from passes.replay import Memo
+from passes.sweep import journal
+from passes.sweep.outcome import Outcome, baseline_of, mean_rows
+from passes.sweep.run import run
+from passes.sweep.spec import Wish, made
+from passes.sweep.sweep import Sweep, axis_name
+from tests.benchmarks.formats_sst2 import DATA, QAT
+from tests.benchmarks.record import RESULTS, report
+from tests.benchmarks.sst2 import SHARED, integer, train
+
+WIDTHS, FRACTIONS = "4, 5, 6, 8, 12, 16, 24, 32", "2, 2, 3, 4, 6, 8, 12, 16"
+SPARSITIES = "0.1:0.9:0.2"
+SCORE = EvaluateOptions(split="validation", **DATA)
+
+
+def width_sweep() -> Sweep:
+    """The labs' dict at every width, half of it fraction; rounded, and after one epoch of training."""
+    recipe = load_recipe({**integer(8, 4), "finetune": QAT})
+    wish = Wish(f"quantize.width={WIDTHS}", (f"quantize.frac_width={FRACTIONS}",), ("finetune=off,on",),
+                title="Accuracy against width: rounded (PTQ) and trained (QAT)")  # fmt: skip
+    return made(recipe, wish, SCORE)
+
+
+def sparsity_sweep() -> Sweep:
+    """l1 against random, before and after one epoch of training."""
+    recipe: Recipe = load_recipe({"prune": {"sparsity": 0.5}, "finetune": QAT})
+    wish = Wish(f"prune.sparsity={SPARSITIES}", (), ("prune.method=l1,random", "finetune=off,on"),
+                title="Accuracy against sparsity, before and after one epoch")  # fmt: skip
+    return made(recipe, wish, SCORE)
+
+
+def swept(name: str, sweep: Sweep, context: Context, base: Any, folder: Path) -> dict[str, Any]:
+    """Run what is missing of a sweep, point by point on disk; its curves."""
+    path = folder / f"{name}.jsonl"
+    held = journal.read(path)
+    known = held.outcomes if held else ()
+    outcomes: list[Outcome] = []
+    start = time.perf_counter()
+    with path.open("w", encoding="utf-8") as file:
+        lines = [journal.head_line(sweep), *map(journal.line, known)]
+        file.write("\n".join(lines) + "\n")
+        for outcome in run(sweep, base, context, Memo(), known):
+            outcomes.append(outcome)
+            file.write(journal.line(outcome) + "\n")
+            file.flush()
+            context.store.flush(f"{name}-{len(outcomes)}")
+            print(name, len(outcomes), outcome.place, outcome.score.get("accuracy"), outcome.error, file=sys.stderr)
+    if "--keep" in sys.argv:
+        draw(RESULTS / f"curves-{name}.svg", sweep, outcomes, "accuracy")
+    return _told(sweep, outcomes, time.perf_counter() - start)
+
+
+def _told(sweep: Sweep, outcomes: list[Outcome], seconds: float) -> dict[str, Any]:
+    """Accuracy by variant and value."""
+    assert sweep.axis is not None
+    axis, base = axis_name(sweep.recipe, sweep.axis), baseline_of(outcomes)
+    lines: dict[str, dict[str, float]] = {}
+    for row in mean_rows(sweep, outcomes):
+        lines.setdefault(row["variant"], {})[str(row[axis])] = round(row["accuracy_mean"], 4)
+    trained = [o.seconds["finetune"] for o in outcomes if "finetune" in o.seconds]
+    return {
+        "axis": axis, "baseline": round(base.score["accuracy"], 4) if base else None, "accuracy": lines,
+        "failed": sum(bool(o.error) for o in outcomes), "reused": sum(o.reused for o in outcomes),
+        "trainings": len(trained), "seconds": round(seconds, 1),
+    }  # fmt: skip
+
+
+def main() -> None:
+    """Train once (or take the folder that is named), then both sweeps."""
+    if not SHARED.exists():
+        report("curves", {"skipped": f"{SHARED.name} is absent"})
+        return
+    named = [a for a in sys.argv[1:] if not a.startswith("--")]
+    folder = Path(named[0] if named else tempfile.mkdtemp())
+    model = folder / "bert-tiny-sst2"
+    if not model.exists():
+        train(model)
+    opened = open_source(str(model), Path(tempfile.mkdtemp()))
+    context = Context(opened.store, tokenizer=str(model))
+    sweeps = {"width": width_sweep(), "sparsity": sparsity_sweep()}
+    found = {n: swept(n, s, context, opened.project.base, folder) for n, s in sweeps.items()}
+    report("curves", {"sentences": 872, "epochs": 1, "seeds": 1, **found})
+
+
+if __name__ == "__main__":
+    main()
