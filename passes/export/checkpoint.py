@@ -75,7 +75,8 @@ def _notes(graph: Graph) -> list[str]:
 
 def same_architecture(base: Graph, graph: Graph) -> bool:
     """Whether both compute the same but for choices and values; dropout may be gone, as it does nothing."""
-    return _bones(base) == _bones(graph)
+    cut = any(w.shape != graph.weights[k].shape for k, w in base.weights.items() if k in graph.weights)
+    return not cut and _bones(base) == _bones(graph)
 
 
 def _bones(graph: Graph) -> list[Any]:

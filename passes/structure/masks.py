@@ -112,7 +112,7 @@ def _alive(structure: Structure, held: Units, member: Member, store: WeightStore
     return found
 
 
-def wholly_masked(node: Node, graph: Graph, store: WeightStore) -> bool:
+def wholly_masked(node: Node, graph: Graph) -> bool:
     """Whether a layer gives nothing: its weight and its bias are masked to the last element."""
     own = {p: n for p, n in stored(node, graph).items() if p in PORTS}
     return "weight" in own and all(

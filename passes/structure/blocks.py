@@ -1,0 +1,232 @@
+"""Repeated blocks of a model ("encoder.layer.0", ".1", …): what goes in, what comes out, and the way past them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from model.graph import Graph, Node, Ref, map_refs, named_weights, out_port
+from model.meta import TensorMeta
+from model.ops import category, floating, spec
+
+_SAME = ("to", "contiguous", "clone", "alias", "detach", "dropout", "identity")
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """One block of a chain. `why`: what keeps it from being passed by; else `source` and `result` are alike.
+
+    `branches`: the layers whose results are added to what flows through, where the block does nothing else.
+    """
+
+    number: int
+    nodes: tuple[str, ...]
+    source: Ref | None = None
+    result: Ref | None = None
+    branches: tuple[str, ...] = ()
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """Blocks under one module path, in order."""
+
+    path: str
+    blocks: tuple[Block, ...]
+
+    @property
+    def passable(self) -> tuple[Block, ...]:
+        """Those that can be passed by."""
+        return tuple(b for b in self.blocks if not b.why)
+
+
+def chains(graph: Graph) -> list[Chain]:
+    """The chains of residual blocks: the outermost of which each block can be passed by, else those within."""
+    groups: dict[str, dict[int, list[str]]] = {}
+    for node in graph:
+        for path, number in _places(node):
+            groups.setdefault(path, {}).setdefault(number, []).append(node.id)
+    found = [_Reader(graph, path, {k: blocks[k] for k in sorted(blocks)}).read() for path, blocks in groups.items()
+             if len(blocks) > 1 and all(_adds(graph, ids) for ids in blocks.values())]  # fmt: skip
+    whole = [c.path for c in found if len(c.passable) == len(c.blocks)]
+    outer = [c for c in found if not any(_within(c.path, path) for path in whole)]
+    return [c for c in outer if c.path in whole or not any(_within(o.path, c.path) for o in outer)]
+
+
+def _within(path: str, other: str) -> bool:
+    return path.startswith(f"{other}.")
+
+
+def _path(node: Node) -> str:
+    if node.call == "get_attr":
+        return node.target.rpartition(".")[0]
+    return node.target if node.call == "call_module" else node.module_path
+
+
+def _places(node: Node) -> Iterator[tuple[str, int]]:
+    parts = _path(node).split(".")
+    for i, part in enumerate(parts):
+        if i and part.isdigit():
+            yield ".".join(parts[:i]), int(part)
+
+
+def _adds(graph: Graph, ids: list[str]) -> bool:
+    return any(graph.nodes[i].op == "add" and len(_flowing(graph, graph.nodes[i])) == 2 for i in ids)
+
+
+def _flowing(graph: Graph, node: Node) -> list[Ref]:
+    """The tensors in floating formats that a node takes, of those that are computed."""
+    return [r for r in dict.fromkeys(node.inputs)
+            if graph.nodes[r.node].call != "get_attr" and floating(_meta(graph, r))]  # fmt: skip
+
+
+def _meta(graph: Graph, ref: Ref) -> TensorMeta | None:
+    return graph.nodes[ref.node].ports.get(out_port(ref.output))
+
+
+class _Reader:
+    """Reads one chain."""
+
+    def __init__(self, graph: Graph, path: str, blocks: Mapping[int, list[str]]) -> None:
+        self.graph, self.path, self.blocks = graph, path, blocks
+        self.owner = {i: k for k, ids in blocks.items() for i in ids}
+        self.users: dict[Ref, list[str]] = {}
+        for ref, user in graph.edges():
+            self.users.setdefault(ref, []).append(user)
+
+    def read(self) -> Chain:
+        results = {k: self._results(k) for k in self.blocks}
+        return Chain(self.path, tuple(self._block(k, results) for k in self.blocks))
+
+    def _results(self, number: int) -> list[Ref]:
+        """What others take from a block."""
+        refs = (Ref(i, n) for i in self.blocks[number] for n in range(self.graph.nodes[i].outputs or 1))
+        return [r for r in refs if floating(_meta(self.graph, r))
+                and any(self.owner.get(u) != number for u in self.users.get(r, ()))]  # fmt: skip
+
+    def _sources(self, number: int) -> list[Ref]:
+        taken = (r for i in self.blocks[number] for r in _flowing(self.graph, self.graph.nodes[i]))
+        return [r for r in dict.fromkeys(taken) if self.owner.get(r.node) != number]
+
+    def _block(self, number: int, results: Mapping[int, list[Ref]]) -> Block:
+        ids = tuple(self.blocks[number])
+        pairs = [(s, r) for s in self._sources(number) for r in results[number]
+                 if _meta(self.graph, s) == _meta(self.graph, r)]  # fmt: skip
+        if len(pairs) > 1:
+            pairs = self._of_chain(number, pairs)
+        if len(pairs) != 1:
+            why = "what comes out is not as what goes in" if not pairs else "more than one tensor flows through"
+            return Block(number, ids, why=why)
+        source, result = pairs[0]
+        return Block(number, ids, source, result, tuple(self._branches(source, result) or ()))
+
+    def _of_chain(self, number: int, pairs: list[tuple[Ref, Ref]]) -> list[tuple[Ref, Ref]]:
+        """The pairs that lie on the way from block to block: the last of the one before, or as in the next one."""
+        order = list(self.blocks)
+        place = order.index(number)
+        before = order[place - 1] if place else None
+        near = [p for p in pairs if before is not None and self.owner.get(p[0].node) == before]
+        if not near and len(order) > place + 1:
+            wanted = self._entries(order[place + 1], number)
+            near = [p for p in pairs if self._uses(number, p[0]) & wanted]
+        later = [p for p in near or pairs if any(self.owner.get(u, number) != number or u not in self.owner
+                                                 for u in self.users[p[1]])]  # fmt: skip
+        return _last(later, self.graph)
+
+    def _entries(self, number: int, before: int) -> set[str]:
+        """Where a block takes what the one before it gives: its nodes by what they are."""
+        given = [r for i in self.blocks[number] for r in _flowing(self.graph, self.graph.nodes[i])
+                 if self.owner.get(r.node) == before and len((_meta(self.graph, r) or _NONE).shape) > 0]  # fmt: skip
+        return {name for r in given for name in self._uses(number, r)}
+
+    def _uses(self, number: int, ref: Ref) -> set[str]:
+        inside = [self.graph.nodes[u] for u in self.users.get(ref, ()) if self.owner.get(u) == number]
+        return {f"{_path(n).removeprefix(f'{self.path}.{number}')} {n.op}" for n in inside}
+
+    # -- residual branches
+
+    def _branches(self, source: Ref, result: Ref) -> list[str] | None:
+        """The layers that end what is added on the way from source to result; None where more happens there."""
+        if result == source:
+            return []
+        node = self.graph.nodes[result.node]
+        flowing = _flowing(self.graph, node)
+        if node.op in _SAME and len(flowing) == 1:
+            return self._branches(source, flowing[0])
+        if node.op != "add" or len(flowing) != 2 or self.owner.get(node.id) is None or "alpha" in node.kwargs:
+            return None
+        for stream, added in (flowing, flowing[::-1]):
+            rest, layer = self._branches(source, stream), projection(self.graph, added)
+            if rest is not None and layer is not None:
+                return [*rest, layer]
+        return None
+
+
+_NONE = TensorMeta((), "float32")
+
+
+def _last(pairs: list[tuple[Ref, Ref]], graph: Graph) -> list[tuple[Ref, Ref]]:
+    """Of pairs with one source, that with the last result; all of them where the sources differ."""
+    if len({s for s, _ in pairs}) != 1:
+        return pairs
+    places = {name: i for i, name in enumerate(graph.nodes)}
+    return [max(pairs, key=lambda p: places[p[1].node])]
+
+
+def projection(graph: Graph, ref: Ref) -> str | None:
+    """The layer whose result a tensor is, moved about at most."""
+    node = graph.nodes[ref.node]
+    while category(node) != "linear":
+        flowing = _flowing(graph, node)
+        if not (node.op in _SAME or spec(node.op).moves) or len(flowing) != 1:
+            return None
+        node = graph.nodes[flowing[0].node]
+    return node.id
+
+
+# -- edits
+
+
+def passed_by(graph: Graph, ways: Mapping[Ref, Ref]) -> Graph:
+    """The graph in which users of the keys take the values instead, without what is of no use then."""
+    return without_unused(replace(graph, nodes=_rewired(graph, ways)))
+
+
+def _rewired(graph: Graph, ways: Mapping[Ref, Ref]) -> dict[str, Node]:
+    from model.ports import refreshed
+
+    def end(ref: Ref) -> Ref:
+        while ref in ways:
+            ref = ways[ref]
+        return ref
+
+    nodes: dict[str, Node] = {}
+    for node in graph:
+        touched = any(r in ways for r in node.inputs)
+        nodes[node.id] = refreshed(map_refs(node, end), nodes) if touched else node
+    return nodes
+
+
+def without_unused(graph: Graph) -> Graph:
+    """The graph without the nodes that no result hangs on; inputs stay."""
+    used: set[str] = set()
+    for node in reversed(graph.nodes.values()):
+        if node.id in used or node.call in ("output", "placeholder"):
+            used.add(node.id)
+            used.update(r.node for r in node.inputs)
+    nodes = {k: n for k, n in graph.nodes.items() if k in used}
+    return replace(graph, nodes=nodes, weights=named_weights(nodes.values(), graph.weights))
+
+
+def idle(graph: Graph, dead: Collection[str]) -> dict[Ref, Ref]:
+    """Sums → what is left of them when the layers `dead` give nothing."""
+    ways: dict[Ref, Ref] = {}
+    for node in graph:
+        flowing = _flowing(graph, node)
+        if node.op != "add" or len(flowing) != 2 or len(node.inputs) != 2 or "alpha" in node.kwargs:
+            continue
+        for kept, added in (flowing, flowing[::-1]):
+            if projection(graph, added) in dead and _meta(graph, kept) == node.out:
+                ways[Ref(node.id)] = kept
+                break
+    return ways

@@ -1,0 +1,64 @@
+"""Looks whether a cut graph still fits together: it runs on tensors without values, and all sizes are compared."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from model.errors import EspalierError, GraphError
+from model.graph import Graph, out_port
+from passes.base import Context
+
+
+def disagreement(graph: Graph, context: Context) -> GraphError | None:
+    """What keeps a graph from running at the example's sizes, named by its node; None where all ports agree.
+
+    A graph without weights, with code of its own or with control flow by data is not run.
+    """
+    if any(w.key is None for w in graph.weights.values()) or any(n.call == "opaque" for n in graph):
+        return None
+    import torch
+    from torch._subclasses.fake_tensor import DataDependentOutputException as DataDependent
+    from torch._subclasses.fake_tensor import DynamicOutputShapeException, FakeTensorMode
+
+    from model.build import NODE, build
+
+    class Sizes(torch.fx.Interpreter):
+        """Runs a module, comparing the sizes of results with the graph's."""
+
+        fault: GraphError | None = None
+
+        def run_node(self, n: torch.fx.Node) -> Any:
+            try:
+                result = super().run_node(n)
+            except (RuntimeError, TypeError, ValueError, IndexError) as error:
+                name = n.meta.get(NODE)
+                raise GraphError(f"{name or n.name} does not run after the cut: {str(error).splitlines()[0]}",
+                                 "Leave its axes as they are.", name) from error  # fmt: skip
+            self._compare(n.meta.get(NODE), result)
+            return result
+
+        def _compare(self, name: str | None, result: Any) -> None:
+            results = result if isinstance(result, list | tuple) else [result]
+            for number, value in enumerate(results if name else ()):
+                meta = graph.nodes[name or ""].ports.get(out_port(number))
+                if meta is not None and isinstance(value, torch.Tensor):
+                    want = meta.sizes(graph.symbols)
+                    if tuple(value.shape) != want:
+                        raise GraphError(f"{name} gives {list(value.shape)} after the cut, not {list(want)}.",
+                                         "Leave its axes as they are.", name)  # fmt: skip
+
+    try:
+        with FakeTensorMode(allow_non_fake_inputs=True), torch.no_grad():
+            module = build(graph, context.store, context.callables)
+            Sizes(module).run(*(_empty(n.ports.get("data_out"), graph) for n in graph.placeholders))
+    except (DataDependent, DynamicOutputShapeException):
+        return None
+    except EspalierError as error:
+        return error if isinstance(error, GraphError) else None
+    return None
+
+
+def _empty(meta: Any, graph: Graph) -> Any:
+    import torch
+
+    return None if meta is None else torch.zeros(meta.sizes(graph.symbols), dtype=getattr(torch, meta.dtype))
