@@ -28,8 +28,8 @@ SECTIONS: dict[str, tuple[str, ...]] = {
     "Calibrate": ("calibrate", "learn_scales"),
     "Recover": ("mse_clip", "smoothquant", "gptq", "bias_correction"),
     "Train": ("finetune",),
-    "Prune": ("prune", "prune_activations"),
-    "Simplify": ("remove_dropout", "fold_batch_norm", "decompose_attention"),
+    "Prune": ("prune", "prune_structured", "prune_activations", "remove_pruned"),
+    "Simplify": ("remove_layers", "replace_linear", "remove_dropout", "fold_batch_norm", "decompose_attention"),
 }
 OTHER = "Other"
 PANELS = {"finetune": "training"}  # passes with a panel of their own in place of a form

@@ -35,7 +35,9 @@ from passes.transform.fuse_lora import FuseLoraOptions
 from passes.transform.learn_scales import LearnScalesOptions
 from passes.transform.lora import LayerRank, LoraOptions
 from passes.transform.prune import PruneOptions
+from passes.transform.prune_structured import PruneStructuredOptions
 from passes.transform.quantize import QuantizeOptions, Rule
+from passes.transform.replace_linear import ReplaceLinearOptions
 from tests.model.zoo import case
 
 ALL = tuple(PASSES)
@@ -46,6 +48,8 @@ EXAMPLES: dict[str, tuple[Any, ...]] = {
     "calibrate": (CalibrateOptions(method="entropy"), CalibrateOptions(method="percentile", ports=("bias",))),
     "learn_scales": (LearnScalesOptions(ports=("weight", "bias")),),
     "fuse_lora": (FuseLoraOptions(untie=True),),
+    "prune_structured": (PruneStructuredOptions("heads", 0.5, score="random"), PruneStructuredOptions("channels")),
+    "replace_linear": (ReplaceLinearOptions(Select("name", ("mix",))),),
     "prune": (PruneOptions(0.5), PruneOptions(0.3, "random", "global")),
     "lora": (LoraOptions(0), LoraOptions(3, 1.0, 0.5, True, Select(), (LayerRank(Select(), 2),), train_head=True)),
 }
