@@ -88,6 +88,7 @@ class InspectorPanel(QScrollArea):
         self.precision.port_changed.connect(self.weight.show_port)
         self.precision.format_shown.connect(self.format.show_format)
         self.weight.measured.connect(self._measured)
+        self.weight.chooser.edited.connect(self._show_pattern)
 
     # -- showing
 
@@ -149,7 +150,15 @@ class InspectorPanel(QScrollArea):
         self.precision.show_nodes(nodes, document.graph)
         self.weight.show_nodes(nodes, document.graph, self.precision.port)
         self.pruning.show_nodes(nodes, document.graph)
-        self.pattern.show_nodes(nodes, document.graph)
+        self._show_pattern()
+
+    def _show_pattern(self) -> None:
+        """The map is of the weight in the histogram, where that can be pruned."""
+        document, subject = self._session.document, self.weight.subject
+        if document is not None:
+            nodes = self._nodes()
+            first = [n for n in nodes if subject is not None and n.id == subject.id]
+            self.pattern.show_nodes([*first, *nodes], document.graph)
 
     def _changed(self, change: Change) -> None:
         delta = change.delta
