@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -9,6 +10,8 @@ from model.codec import decode
 from model.formats.base import Format
 from model.recipe import Recipe, Step
 from passes.select import Select
+from passes.transform.freeze import FreezeOptions
+from passes.transform.lora import LoraOptions
 from passes.transform.prune import PruneOptions
 from passes.transform.quantize import QuantizeOptions, Rule
 
@@ -53,4 +56,30 @@ def with_sparsity(recipe: Recipe, ids: tuple[str, ...], ratio: float, method: st
     same = last and last.pass_name == "prune" and isinstance(last.options, PruneOptions) and last.enabled
     if last and same and last.options.select == step.options.select:
         return recipe.set(len(recipe) - 1, replace(step, seed=last.seed))
+    return recipe.append(step)
+
+
+def with_lora(recipe: Recipe, wishes: Mapping[tuple[int, float, float], tuple[str, ...]]) -> Recipe:
+    """The recipe with adapters by hand: (rank, alpha, dropout) → nodes. They replace those just given."""
+    ids = {name for names in wishes.values() for name in names}
+    while recipe.steps and _gives_adapters(recipe.steps[-1], ids):
+        recipe = recipe.remove(len(recipe) - 1)
+    for (rank, alpha, dropout), names in wishes.items():
+        recipe = recipe.append(Step("lora", LoraOptions(rank, alpha, dropout, select=Select("name", names))))
+    return recipe
+
+
+def _gives_adapters(step: Step, ids: set[str]) -> bool:
+    options = step.options
+    own = isinstance(options, LoraOptions) and options.select.by == "name" and set(options.select.values) <= ids
+    return own and step.enabled and options == LoraOptions(options.rank, options.alpha, options.dropout,
+                                                           select=options.select)  # fmt: skip
+
+
+def with_training(recipe: Recipe, ids: tuple[str, ...], trains: bool) -> Recipe:
+    """The recipe in which the nodes' own parameters train, or do not; a choice for the same nodes is replaced."""
+    step = Step("unfreeze" if trains else "freeze", FreezeOptions(Select("name", ids), "own"))
+    last = recipe.steps[-1] if recipe.steps else None
+    if last and last.enabled and last.pass_name in ("freeze", "unfreeze") and last.options == step.options:
+        return recipe.set(len(recipe) - 1, step)
     return recipe.append(step)

@@ -24,11 +24,13 @@ MEASURED: dict[str, tuple[str, str]] = {
     "output_sqnr": ("output SQNR", "dB"),
     "saturation": ("saturation", "share"),
 }
+TRAINS = ("frozen", "trains", "adapter")  # what the figure `trains` means, by number
 MODES: dict[str, str] = {
     "kind": "op kind",
     "bits": "weight bits",
     "sparsity": "sparsity",
     "parameters": "parameters",
+    "trainable": "trainable",
     **{mode: title for mode, (title, _) in MEASURED.items()},
 }
 
@@ -55,7 +57,10 @@ class Legend:
 
 @dataclass(frozen=True, slots=True)
 class Colouring:
-    """`colours[codes[i]]` is the colour of node i; `values` are NaN where there is nothing to show."""
+    """`colours[codes[i]]` is the colour of node i; `values` are NaN where there is nothing to show.
+
+    `named`: values are not a scale but numbers of names; of several nodes the highest is shown.
+    """
 
     colours: tuple[str, ...]
     codes: NDArray[np.int64]
@@ -63,6 +68,7 @@ class Colouring:
     values: NDArray[np.float64] | None = None
     low: float = 0.0
     high: float = 1.0
+    named: bool = False
 
     def code_of(self, rows: NDArray[np.int64]) -> int | None:
         """The code of the mean value of some nodes; None when colours are not a scale or nothing is known."""
@@ -72,7 +78,7 @@ class Colouring:
         known = known[~np.isnan(known)]
         if not len(known):
             return None
-        return int(_bins(np.array([known.mean()]), self.low, self.high)[0])
+        return int(known.max()) if self.named else int(_bins(np.array([known.mean()]), self.low, self.high)[0])
 
 
 def by_kind(tree: Hierarchy) -> Colouring:
@@ -83,6 +89,16 @@ def by_kind(tree: Hierarchy) -> Colouring:
     used = {names[k] for k in np.unique(codes).tolist()} - {"other"}
     swatches = tuple((CATEGORY_TITLES.get(n, n), CATEGORIES[n]) for n in names if n in used)
     return Colouring(tuple(CATEGORIES.values()), codes, Legend("kind", swatches))
+
+
+def by_training(values: NDArray[np.float64], palette: Palette) -> Colouring:
+    """Frozen, trained and adapted layers; the legend names those that occur."""
+    colours = (palette.muted, CATEGORIES["linear"], CATEGORIES["activation"], palette.line)
+    known = np.isfinite(values)
+    codes = np.where(known, np.nan_to_num(values), len(TRAINS)).astype(np.int64)
+    swatches = tuple((name, colours[k]) for k, name in enumerate(TRAINS) if bool((values == k).any()))
+    legend = Legend("trainable", swatches) if swatches else Legend("trainable: no parameters")
+    return Colouring(colours, codes, legend, values, named=True)
 
 
 def by_value(title: str, values: NDArray[np.float64], palette: Palette, unit: str = "", note: str = "") -> Colouring:
@@ -117,6 +133,8 @@ def colouring(mode: str, tree: Hierarchy, figures: Figures, overlay: Overlay | N
     if (mode == "overlay" or mode in MEASURED) and overlay is not None:
         values = _in_order(overlay.values, tree.ids)
         return by_value(overlay.title, values, palette, overlay.unit, overlay.note)
+    if mode == "trainable":
+        return by_training(figures.trains, palette)
     found = {"bits": figures.bits, "sparsity": figures.sparsity, "parameters": figures.parameters}.get(mode)
     unit = "bits" if mode == "bits" else "share" if mode == "sparsity" else ""
     return by_kind(tree) if found is None else by_value(MODES[mode], found, palette, unit)

@@ -1,4 +1,4 @@
-"""What the canvas shows of the choices and sizes of nodes: badges, bits, sparsity, parameters.
+"""What the canvas shows of the choices and sizes of nodes: badges, bits, sparsity, parameters, adapters, what trains.
 
 Follows edits node by node, so that an edit of one layer recomputes one row.
 """
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from app.canvas.captions import MULTIPLIES
 from app.canvas.hierarchy import Hierarchy
 from model.graph import Graph, Node
-from model.meta import BITS
+from model.meta import BITS, Weight
 from model.ops import category, quantisable
 
 FLOATS: dict[str, str] = {"float32": "fp32", "float16": "fp16", "bfloat16": "bf16", "float64": "fp64"}
@@ -30,13 +30,17 @@ class Figures:
     bits: NDArray[np.float64]
     sparsity: NDArray[np.float64]
     parameters: NDArray[np.float64]
+    adapters: list[str]
+    trains: NDArray[np.float64]
     _groups: dict[int, GroupFigures] = field(default_factory=dict)
+    _weights: dict[str, Weight] = field(default_factory=dict)
 
     @classmethod
     def of(cls, graph: Graph) -> Figures:
         """The figures of all nodes."""
         size = len(graph)
-        figures = cls([""] * size, np.full(size, np.nan), np.full(size, np.nan), np.full(size, np.nan))
+        bits, pruned, parameters, trains = (np.full(size, np.nan) for _ in range(4))
+        figures = cls([""] * size, bits, pruned, parameters, [""] * size, trains, _weights=graph.weights)
         for i, node in enumerate(graph):
             figures._set(i, node, graph)
         return figures
@@ -45,6 +49,10 @@ class Figures:
         """Recompute some rows."""
         for name in ids:
             self._set(index[name], graph.nodes[name], graph)
+        if self._weights is not graph.weights:  # freezing changes weights and no node
+            self._weights = graph.weights
+            for name, i in index.items():
+                self.trains[i] = trains(graph.nodes[name], graph)
         self._groups.clear()
 
     def _set(self, i: int, node: Node, graph: Graph) -> None:
@@ -52,6 +60,8 @@ class Figures:
         self.bits[i] = weight_bits(node)
         self.sparsity[i] = sparsity(node)
         self.parameters[i] = parameters(node, graph) if node.weights else np.nan
+        self.adapters[i] = adapter(node)
+        self.trains[i] = trains(node, graph)
 
     def group(self, tree: Hierarchy, number: int) -> GroupFigures:
         """The figures of a whole group."""
@@ -109,6 +119,19 @@ def sparsity(node: Node) -> float:
     if chosen and meta and chosen.mask is not None and "weight" in node.sparsity:
         return chosen.zeros / max(meta.elements({}), 1)
     return float(chosen.ratio) if chosen else np.nan
+
+
+def adapter(node: Node) -> str:
+    """The adapter on a node's second badge."""
+    return next((held.label for held in node.adapters.values()), "")
+
+
+def trains(node: Node, graph: Graph) -> float:
+    """0: the node's parameters are frozen; 1: some train; 2: its adapter does; NaN: it has none."""
+    own = [w for name in node.weights.values() if (w := graph.weights.get(name)) and w.role == "parameter"]
+    if node.adapters:
+        return 2.0
+    return float(any(w.trainable for w in own)) if own else np.nan
 
 
 def parameters(node: Node, graph: Graph) -> float:

@@ -221,4 +221,5 @@ def face_of(scene: Scene, i: int) -> Face:
         i in scene.problems,
         scene.colours.values is not None and scene.colours.values[i] == scene.colours.values[i],
         caption.category == "shape",
+        scene.figures.adapters[i],
     )

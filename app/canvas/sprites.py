@@ -30,6 +30,7 @@ class Face:
     problem: bool = False
     tinted: bool = False
     quiet: bool = False
+    adapter: str = ""
 
 
 class Sprites:
@@ -102,6 +103,8 @@ def paint_node(painter: QPainter, face: Face, palette: Palette, scale: float) ->
     ink = palette.muted if face.quiet else palette.text
     write(painter, face.name, font(NODE_LABEL), ink, QRectF(13, 4, left - 17, 18))
     low = right - 36 if face.badge and face.sparsity >= 0 else right
+    if face.adapter:
+        low = paint_adapter(painter, face.adapter, low, palette) - 4
     write(painter, face.detail, font(SECONDARY), palette.muted, QRectF(13, 20, low - 13, 16))
     if face.problem:
         paint_mark(painter, face.width, palette)
@@ -115,6 +118,20 @@ def paint_badge(painter: QPainter, text: str, right: float, palette: Palette) ->
     painter.setPen(Qt.PenStyle.NoPen)
     painter.setBrush(QColor(palette.chip))
     painter.drawRoundedRect(box, 7.5, 7.5)
+    painter.setFont(face)
+    painter.setPen(QColor(palette.text))
+    painter.drawText(box, Qt.AlignmentFlag.AlignCenter, text)
+    return right - width
+
+
+def paint_adapter(painter: QPainter, text: str, right: float, palette: Palette) -> float:
+    """The adapter's badge, below that of the format and drawn as a line; answers where it begins."""
+    face = font(SECONDARY - 1)
+    width = QFontMetricsF(face).horizontalAdvance(text) + 10
+    box = QRectF(right - width, 23.5, width, 13)
+    painter.setPen(pen(palette.accent, 1.0, False))
+    painter.setBrush(Qt.BrushStyle.NoBrush)
+    painter.drawRoundedRect(box, 6.5, 6.5)
     painter.setFont(face)
     painter.setPen(QColor(palette.text))
     painter.drawText(box, Qt.AlignmentFlag.AlignCenter, text)

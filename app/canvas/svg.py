@@ -178,6 +178,12 @@ class _Writer:
             yield _box((x + w - 38, y + 28, max(28 * min(pruned, 1.0), 4.0), 4.0), 2, SPARSITY)
         yield _text(x + 13, y + 17, fitting(caption.name, NODE_LABEL, room), NODE_LABEL, ink)
         low = w - (54 if pruned == pruned else 20)
+        if adapter := self.figures.adapters[number]:
+            wide = text_width(adapter, SECONDARY - 1) + 10
+            edge = x + low + 12 - wide
+            yield _box((edge, y + 23.5, wide, 13.0), 6.5, "none", p.accent)
+            yield _text(edge + wide / 2, y + 33.5, adapter, SECONDARY - 1, p.text, anchor="middle")
+            low -= wide + 4
         yield _text(x + 13, y + NODE_HEIGHT - 8, fitting(caption.detail, SECONDARY, low), SECONDARY, p.muted)
 
 

@@ -9,6 +9,7 @@ from PySide6.QtGui import QCloseEvent
 from PySide6.QtWidgets import QFrame, QLabel, QScrollArea, QVBoxLayout, QWidget
 
 from app.fields import field_style, tokens
+from app.panels.inspector_adapter import AdapterSection
 from app.panels.inspector_facts import (
     NO_SELECTION,
     common_path,
@@ -56,6 +57,7 @@ class InspectorPanel(QScrollArea):
         self.weight = WeightSection(session)
         self.pruning = PruningSection(session)
         self.pattern = PatternSection(session)
+        self.adapter = AdapterSection(session)
         self.format = FormatSection()
         self._arrange()
         self._connect()
@@ -73,7 +75,8 @@ class InspectorPanel(QScrollArea):
         column.addWidget(self.title)
         column.addWidget(self.path)
         for gap, widget in ((6, self.facts), (8, self.problems), (8, self.hint), (14, self.precision),
-                            (14, self.weight), (14, self.pruning), (14, self.pattern), (14, self.format)):  # fmt: skip
+                            (14, self.weight), (14, self.pruning), (14, self.pattern), (14, self.adapter),
+                            (14, self.format)):  # fmt: skip
             widget.setContentsMargins(0, gap, 0, 0)
             column.addWidget(widget)
         column.addStretch(1)
@@ -145,11 +148,13 @@ class InspectorPanel(QScrollArea):
             self.weight.show_nodes((), document.graph, "weight") if document else self.weight.hide()
             self.pruning.hide()
             self.pattern.hide()
+            self.adapter.hide()
             self.format.show_format(None)
             return
         self.precision.show_nodes(nodes, document.graph)
         self.weight.show_nodes(nodes, document.graph, self.precision.port)
         self.pruning.show_nodes(nodes, document.graph)
+        self.adapter.show_nodes(nodes, document.graph)
         self._show_pattern()
 
     def _show_pattern(self) -> None:

@@ -24,6 +24,14 @@ TERMS: dict[str, str] = {
     "pattern": "elements: any; n of m: so many are kept of every m inputs in a row (2 of 4 runs on sparse tensor "
     "cores); blocks: outputs × inputs go as a whole",
     "sparsity": "The share of the weight's values that is zero",
+    "LoRA rank": "How many rows A and columns B have: the correction s·B·A of the weight is of this rank",
+    "LoRA alpha": "How much the correction counts: s = alpha / rank",
+    "LoRA dropout": "The share of the adapter's input that is dropped in training",
+    "LoRA insert": "Put an adapter beside each selected layer; results stay as they are until it is trained, and all "
+    "other parameters rest",
+    "LoRA fuse": "Add s·B·A to the weights and take the adapters out",
+    "LoRA remove": "Take the adapters out; the weights are as before",
+    "frozen": "The layers' own weights and biases; adapters train all the same",
     "inputs": "The inputs that the model was traced with",
     "input": "Shape of what flows in; batch and seq are free",
     "output": "Shape of what flows out; batch and seq are free",

@@ -11,7 +11,7 @@ from model.ports import weights_of
 from passes.base import Context, Report, transform
 from passes.select import Select, chosen
 
-Part = Literal["all", "weights", "biases", "adapters"]
+Part = Literal["all", "own", "weights", "biases", "adapters"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +19,7 @@ class FreezeOptions:
     """Which nodes, and which of their parameters."""
 
     select: Select = field(default=Select(), metadata={"help": "which nodes"})
-    part: Part = field(default="all", metadata={"help": "which of their parameters"})
+    part: Part = field(default="all", metadata={"help": "which of their parameters; own: all but adapters"})
 
 
 @transform("freeze", "Freeze", FreezeOptions, instant=True)
@@ -41,7 +41,8 @@ def trained_by(node: Node, graph: Graph, part: Part = "all") -> Iterator[str]:
     stored |= {name: port for port, name in node.weights.items()}
     for name, port in stored.items():
         kind = "adapters" if name in adapters else "biases" if port == "bias" else "weights"
-        if graph.weights[name].role == "parameter" and part in ("all", kind):
+        kinds = ("all", kind) if kind == "adapters" else ("all", "own", kind)
+        if graph.weights[name].role == "parameter" and part in kinds:
             yield name
 
 
