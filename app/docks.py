@@ -90,6 +90,8 @@ class Docks:
             dock.setTitleBarWidget(bare)
         else:
             dock.setTitleBarWidget(DockHeading(spec.title, dock.close))
+        if isinstance(panel, DataPanel | TrainingPanel):  # they use the worker unasked, while somebody looks
+            dock.visibilityChanged.connect(panel.look_on)
         panel.setProperty("surface", "panel")
         panel.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         self.panels[spec.id], self.docks[spec.id] = panel, dock

@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from PySide6.QtCore import Qt, QTimer
-from PySide6.QtGui import QShowEvent
 from PySide6.QtWidgets import QHBoxLayout, QScrollArea, QSplitter, QStackedWidget, QVBoxLayout, QWidget
 
 from app.asker import Asker
@@ -38,7 +37,7 @@ class DataPanel(QWidget):
         self._session = session
         self._seen: DataLook | None = None
         self._loaded: EvaluateOptions | None = None
-        self._start = 0
+        self._start, self._looked_at = 0, False
         self.loader = Asker(session)
         self.source = Form(EvaluateOptions, only=SOURCE, brief=True)
         self.columns = Form(EvaluateOptions, only=COLUMNS, brief=True)
@@ -107,7 +106,7 @@ class DataPanel(QWidget):
         return held
 
     def _connect(self) -> None:
-        self._wait.timeout.connect(self.load)
+        self._wait.timeout.connect(lambda: self.load() if self._looked_at else None)
         for form in (self.source, self.columns):
             form.changed.connect(self._wait.start)
         data, names = self.source.editors["data"], (self.columns.editors[n] for n in ("text", "label"))
@@ -136,8 +135,7 @@ class DataPanel(QWidget):
         document = self._session.document
         self._put(EvaluateOptions(data=(document.project.source.data or "") if document else ""))
         self._show(None)
-        if self.isVisible():
-            self.load()
+        self._wait.start(0)
 
     def _put(self, options: EvaluateOptions) -> None:
         self.source.put(options)
@@ -148,9 +146,10 @@ class DataPanel(QWidget):
         self._put(options)
         self.load()
 
-    def showEvent(self, event: QShowEvent) -> None:
-        super().showEvent(event)
-        if self._loaded is None:
+    def look_on(self, on: bool) -> None:
+        """Whether the panel is in front, where somebody sees it; then it loads what it has not yet."""
+        self._looked_at = on
+        if on and self._loaded is None:
             self._wait.start(0)
 
     def options(self) -> EvaluateOptions:

@@ -33,8 +33,9 @@ class PlotsPanel(QWidget):
         self._session = session
         self.runs: dict[int, JobInfo] = {}
         self.charts: dict[str, MetricChart] = {}
-        self._choice, self._figures = Choice(), QLabel()
+        self._choice, self.beside, self._figures = Choice(), Choice(), QLabel()
         self._choice.setAccessibleName("Run")
+        self.beside.setAccessibleName("Run to compare with")
         self._figures.setProperty("role", "muted")
         self._keep = link("Stop and keep", self._stop_and_keep)
         self._save = link("Save as PNG, SVG or CSV…", self.save_wanted.emit)
@@ -43,17 +44,21 @@ class PlotsPanel(QWidget):
         self._build()
         self._wait = QTimer(self, singleShot=True, interval=PAUSE)
         self._wait.timeout.connect(self.refresh)
+        self._choice.edited.connect(self._offer_others)
         self._choice.edited.connect(self.refresh)
+        self.beside.edited.connect(self.refresh)
         session.job_event.connect(self.hear)
         session.opened.connect(self.clear)
 
     def _build(self) -> None:
-        self._choice.setMinimumWidth(150)
-        self._choice.setFixedHeight(25)
+        for choice in (self._choice, self.beside):
+            choice.setMinimumWidth(150)
+            choice.setFixedHeight(25)
         bar = QHBoxLayout()
         bar.setContentsMargins(12, 6, 12, 4)
         bar.setSpacing(8)
         bar.addWidget(self._choice)
+        bar.addWidget(self.beside)
         bar.addWidget(self._figures)
         bar.addStretch(1)
         bar.addWidget(self._keep)
@@ -80,6 +85,7 @@ class PlotsPanel(QWidget):
         """Forget the runs: they were of another document."""
         self.runs.clear()
         self._choice.offer((), ())
+        self._offer_others()
         self._empty.setText(EMPTY)
         self.refresh()
 
@@ -108,12 +114,24 @@ class PlotsPanel(QWidget):
         self.runs[job.id] = job
         for number in list(self.runs)[:-KEPT]:
             self.runs.pop(number)
-        self._choice.offer(tuple(self.runs), tuple(f"{j.title} {n}" for n, j in enumerate(self.runs.values(), 1)))
+        self._choice.offer(tuple(self.runs), tuple(map(self._name, self.runs)))
         self._choice.put(job.id)
+        self._offer_others()
         self.begun.emit()
 
+    def _name(self, number: int) -> str:
+        return f"{self.runs[number].title} {list(self.runs).index(number) + 1}"
+
+    def _offer_others(self) -> None:
+        """The runs that can be drawn beside the chosen one; the last choice stays where it can."""
+        held = self.beside.get() if self.beside.values else None
+        others = tuple(n for n in self.runs if self.run is None or n != self.run.id)
+        self.beside.offer((0, *others), ("beside no other", *(f"beside {self._name(n)}" for n in others)))
+        self.beside.put(held if held in others else 0)
+        self.beside.setVisible(bool(others))
+
     def refresh(self) -> None:
-        """Draw the run that is chosen."""
+        """Draw the run that is chosen, and the other one beside it."""
         run = self.run
         for widget in (self._choice, self._save, self._figures):
             widget.setVisible(run is not None)
@@ -122,9 +140,12 @@ class PlotsPanel(QWidget):
         if run is None:
             return
         found = {name: list(points) for name, points in list(run.metrics.items())}
+        other = self.runs.get(self.beside.get())
+        faint = {name: list(points) for name, points in list(other.metrics.items())} if other else {}
+        called = self._name(other.id) if other else ""
         self._offer(quantities(list(found)))
         for what, chart in self.charts.items():
-            chart.show_series({n: p for n, p in found.items() if quantity(n) == what})
+            chart.show_series({n: p for n, p in found.items() if quantity(n) == what}, faint, called)
         self._figures.setText(figures(run))
 
     def _offer(self, wanted: list[str]) -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from PySide6.QtCore import Qt, QTimer, Signal
-from PySide6.QtGui import QHideEvent, QKeySequence, QShortcut, QShowEvent
+from PySide6.QtGui import QKeySequence, QShortcut
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QScrollArea, QVBoxLayout, QWidget
 
 from app.asker import Asker
@@ -58,6 +58,7 @@ class TrainingPanel(QWidget):
         self._session = session
         self._timed: tuple[Graph, FinetuneOptions] | None = None
         self._job: ReplayJob | None = None
+        self._looked_at = False
         self.form = GroupedForm(FinetuneOptions, GROUPS, without=("freeze",))
         self.what = WhatTrains(session)
         self.run = TrainingRun(session)
@@ -231,21 +232,23 @@ class TrainingPanel(QWidget):
 
     # -- the estimate
 
-    def showEvent(self, event: QShowEvent) -> None:
-        super().showEvent(event)
-        self._wait.start()
-
-    def hideEvent(self, event: QHideEvent) -> None:
-        super().hideEvent(event)
-        self._asker.drop()
+    def look_on(self, on: bool) -> None:
+        """Whether the panel is in front, where somebody sees it; only then it uses the worker unasked."""
+        self._looked_at = on
+        if on:
+            self._wait.start()
+        elif self._asker.job(ESTIMATE) is not None:
+            self._timed = None
+            self._asker.drop()
 
     def _idle(self) -> None:
         """Time a few steps while nobody else wants the worker and somebody looks."""
-        if self._session.jobs or not self.isVisible():
-            if self.isVisible() and self._job is None:
-                self._wait.start()
+        if not self._looked_at or self._job is not None:
             return
-        self._estimate(unasked=True)
+        if self._session.jobs:
+            self._wait.start()
+        else:
+            self._estimate(unasked=True)
 
     def _estimate(self, *, unasked: bool) -> None:
         document = self._session.document

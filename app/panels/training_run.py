@@ -15,7 +15,10 @@ from passes.jobs import TERMINAL, JobEvent, JobInfo
 if TYPE_CHECKING:
     from app.session import Session
 
-FIGURES = (("validation accuracy", "validation loss"), ("training loss", "learning rate"))
+FIGURES = {
+    "validation": {"accuracy": "validation accuracy", "loss": "validation loss"},
+    "training": {"loss": "training loss", "rate": "learning rate"},
+}
 
 
 def stage(job: JobInfo) -> str:
@@ -36,7 +39,7 @@ class TrainingRun(QWidget):
         self._session = session
         self.job: JobInfo | None = None
         self._worked, self._since = 0.0, 0.0
-        self._first: int | None = None  # the step that it began at: another than 0 where it goes on
+        self._first: tuple[int, float] | None = None  # the step that it began at, and the time that it took until then
         self.status, self.times = Elided("", "strong"), QLabel()
         self.times.setProperty("role", "muted")
         self.figures = [Elided("", "muted") for _ in FIGURES]
@@ -100,11 +103,11 @@ class TrainingRun(QWidget):
         self.bar.setRange(0, done.total if done and known else 0 if job.state == "running" else 1)
         if done and known:
             self.bar.setValue(done.done)
-            self._first = done.done if self._first is None else self._first
+            self._first = self._first or (done.done, self._worked)
         self.times.setText(self._times(done.done if done else 0, done.total if done else 0))
-        for line, names in zip(self.figures, FIGURES, strict=True):
-            told = [f"{n} {metric(n, job.metrics[n][-1][1])}" for n in names if job.metrics.get(n)]
-            line.show_text(" · ".join(told))
+        for line, (on, names) in zip(self.figures, FIGURES.items(), strict=True):
+            told = [f"{n} {metric(of, job.metrics[of][-1][1])}" for n, of in names.items() if job.metrics.get(of)]
+            line.show_text(f"{on}: {' · '.join(told)}" if told else "")
         self.pause.setText("Continue" if job.state == "paused" else "Pause")
         begun = bool(job.metrics)
         self.pause.setEnabled(job.state != "waiting" and begun)
@@ -113,10 +116,10 @@ class TrainingRun(QWidget):
     def _times(self, done: int, total: int) -> str:
         """Time that it has run, without pauses, and time left."""
         ran = f"{duration(max(self._worked, 0.01))} so far"
-        new = done - (self._first or 0)
-        if self._worked < 1 or new < 1 or done >= total:
+        first, before = self._first or (0, 0.0)
+        if self._worked - before < 1 or done <= first or done >= total:
             return ran
-        return f"{ran} · {left(self._worked / new * (total - done))}"
+        return f"{ran} · {left((self._worked - before) / (done - first) * (total - done))}"
 
     def _pause(self) -> None:
         if self.job and self.job.state == "paused":

@@ -14,7 +14,7 @@ from PySide6.QtSvg import QSvgGenerator
 from PySide6.QtWidgets import QApplication, QToolTip, QWidget
 
 from app.plots.chart import Chart, Table, pen
-from app.theme import CATEGORIES, SECONDARY, Palette
+from app.theme import CATEGORIES, PLOT_WIDTH, SECONDARY, Palette
 from app.words import cell, count, metric, percent
 
 Series = Sequence[tuple[int, float]]
@@ -22,6 +22,7 @@ COLOURS = tuple(CATEGORIES[k] for k in ("linear", "activation", "matmul", "norm"
 LIGHTER = 135  # per cent, for lines on a dark ground
 TITLE_HEIGHT = 18.0
 PICTURE = QSize(520, 300)  # of one chart in an exported picture
+FAINT = 120  # opacity of another run's lines, of 255
 MARKED = 40  # points up to which each has a marker
 SHARES = ("loss", "accuracy")  # quantities whose series share a chart
 
@@ -43,7 +44,10 @@ class MetricChart(Chart):
     def __init__(self, what: str, parent: QWidget | None = None) -> None:
         self.what = what
         self.series: dict[str, Series] = {}
+        self.others: dict[str, Series] = {}
+        self.beside = ""
         self._lines: dict[str, pg.PlotDataItem] = {}
+        self._faint: dict[str, pg.PlotDataItem] = {}
         super().__init__(parent)
         self.setMouseTracking(True)
         self.setAccessibleName(f"{what} by step")
@@ -51,10 +55,16 @@ class MetricChart(Chart):
     def sizeHint(self) -> QSize:
         return QSize(300, 130)
 
-    def show_series(self, series: Mapping[str, Series]) -> None:
-        """Draw these series by name, (step, value) in order; lines that are there already only grow."""
+    def show_series(
+        self, series: Mapping[str, Series], others: Mapping[str, Series] | None = None, beside: str = ""
+    ) -> None:
+        """Draw these series by name, (step, value) in order; lines that are there already only grow.
+
+        `others` are those of another run, called `beside`: drawn faint and dashed under them.
+        """
         self.series = {name: list(series[name]) for name in sorted(series)}
-        if self.series.keys() == self._lines.keys():
+        self.others, self.beside = {n: list(p) for n, p in (others or {}).items() if n in self.series}, beside
+        if self.series.keys() == self._lines.keys() and self.others.keys() == self._faint.keys():
             self._fill()
         else:
             self.draw(self.look)
@@ -72,8 +82,12 @@ class MetricChart(Chart):
         self.plot.layout.setRowFixedHeight(0, TITLE_HEIGHT)
         self.plot.getAxis("bottom").tickStrings = _step_words
         self.plot.clear()
-        self._lines = {}
+        self._lines, self._faint = {}, {}
         for place, name in enumerate(self.series):
+            if name in self.others:
+                faint = pen(self.colour(place, palette), PLOT_WIDTH, FAINT)
+                faint.setStyle(Qt.PenStyle.DashLine)
+                self._faint[name] = self.plot.plot(pen=faint, connect="finite")
             self._lines[name] = self.plot.plot(pen=pen(self.colour(place, palette)), connect="finite")
         self._fill()
 
@@ -88,7 +102,8 @@ class MetricChart(Chart):
             short = name.removesuffix(self.what).strip()
             last = f"{short} {metric(name, self.series[name][-1][1])}" if self.series[name] else short
             words.append(f'<span style="color:{self.colour(place, palette)}">{last.strip()}</span>')
-        return " &nbsp; ".join([*words, f'<span style="color:{palette.muted}">by optimiser step</span>'])
+        dashed = f"dashed: {self.beside}" if self.others else "by optimiser step"
+        return " &nbsp; ".join([*words, f'<span style="color:{palette.muted}">{dashed}</span>'])
 
     def _fill(self) -> None:
         self.plot.setTitle(self._title(self.look), justify="left", color=self.look.text, size=f"{SECONDARY + 0.5}px")
@@ -98,11 +113,14 @@ class MetricChart(Chart):
             colour = self.colour(place, self.look)
             line.setData(steps, values, symbol="o" if few else None, symbolSize=5,
                          symbolBrush=colour, symbolPen=None)  # fmt: skip
+        for name, line in self._faint.items():
+            steps, values = np.array(self.others[name], float).reshape(-1, 2).T
+            line.setData(steps, values)
         self._bound()
 
     def _bound(self) -> None:
         """No room below zero where no figure is, none above 100 % of an accuracy, none before the first step."""
-        points = [p for series in self.series.values() for p in series]
+        points = [p for series in (*self.series.values(), *self.others.values()) for p in series]
         low = 0.0 if all(value >= 0 for _, value in points) else None
         high = 1.005 if self.what == "accuracy" else None
         self.plot.getViewBox().setLimits(xMin=0.0, yMin=low, yMax=high)
@@ -123,7 +141,9 @@ class MetricChart(Chart):
         for name, points in self.series.items():
             if points:
                 step, value = min(points, key=lambda p: abs(p[0] - x))
-                lines.append(f"{name} {metric(name, value)} at step {count(step)}")
+                other = min(self.others.get(name, ()), key=lambda p: abs(p[0] - step), default=None)
+                told = f" · {self.beside}: {metric(name, other[1])}" if other else ""
+                lines.append(f"{name} {metric(name, value)} at step {count(step)}{told}")
         return "\n".join(lines)
 
     def table(self) -> Table:
@@ -173,7 +193,7 @@ def _large(chart: MetricChart) -> MetricChart:
     made.resize(PICTURE)
     made.show()
     made.set_theme(chart.look)
-    made.show_series(chart.series)
+    made.show_series(chart.series, chart.others, chart.beside)
     QApplication.sendPostedEvents()
     return made
 
