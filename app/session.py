@@ -266,7 +266,9 @@ class Session(JobQueue):
         self.know_score(recipe, options, report.summary)
 
     def know_score(self, recipe: Recipe, options: EvaluateOptions, figures: dict[str, Any]) -> None:
-        """Take figures that were measured of a recipe."""
+        """Take figures that were measured of a recipe; on other data than the last ones they do not count."""
+        if not self._measures.options.data:
+            self._measures.use(options)
         self._measures.put(recipe, options, figures)
         self.score_changed.emit()
 
