@@ -24,6 +24,7 @@ class DataChart(Chart):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         self.seen: DataLook | None = None
+        self._head_words = ""
         super().__init__(parent)
         self.setMouseTracking(True)
         self.plot.getViewBox().setDefaultPadding(0)
@@ -38,6 +39,7 @@ class DataChart(Chart):
         self.draw(self.look)
 
     def _head(self, words: str, palette: Palette) -> None:
+        self._head_words = words
         self.plot.setTitle(words, justify="left", color=palette.text, size=f"{SECONDARY + 0.5}px")
         self.plot.layout.setRowFixedHeight(0, TITLE_HEIGHT)
 
