@@ -120,13 +120,14 @@ class SaveJob:
 
 @dataclass(frozen=True, slots=True)
 class ExportJob:
-    """Hand a project on; `form` is safetensors, recipe or script."""
+    """Hand a project on in a form of passes.export."""
 
     project: Project
     locations: Locations
     path: Path
     form: str
     workdir: Path
+    leave_float: bool = False
 
 
 @dataclass(frozen=True, slots=True)

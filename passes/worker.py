@@ -161,10 +161,11 @@ def _save(job: SaveJob, channel: Channel) -> Locations:
 @handle.register
 def _export(job: ExportJob, channel: Channel) -> Any:
     from passes.export import export
+    from passes.export.settings import Settings
 
     store = _store(job.workdir, job.locations)
     channel.progress(0, 0, f"exporting to {job.path.name}")
-    return export(job.project, store, job.form, job.path)
+    return export(job.project, store, job.form, job.path, Settings(job.leave_float, channel.progress))
 
 
 @handle.register

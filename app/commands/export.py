@@ -10,23 +10,30 @@ from app.commands.command import Answer, Arguments, Command, Parser
 from app.commands.console import Console, size
 from app.commands.opening import opened
 from passes.export import FORMS, export
+from passes.export.settings import Settings
 
 
 def _arguments(parser: Parser) -> None:
     parser.add_argument("target", metavar="PROJECT|SOURCE", help="the project")
     text = (
         "safetensors: a folder with the weights as they compute; packed: one file in the bits of the formats; "
+        "onnx: QuantizeLinear and DequantizeLinear; pt2: a torch.export file; "
         "adapter: the LoRA adapters as PEFT saves them; "
-        "recipe: TOML or JSON; script: Python"
+        "script: Python; recipe: TOML or JSON"
     )
     parser.add_argument("--as", dest="form", required=True, choices=tuple(FORMS), help=text)
     parser.add_argument("-o", "--output", required=True, metavar="FILE", help="the file or folder to write")
+    text = "onnx: leave formats of activations that it has no equal of in float, and say so"
+    parser.add_argument("--leave-float", action="store_true", help=text)
 
 
 def _run(found: Arguments, console: Console) -> Answer:
     with opened(found.target, found, console) as target:
-        done = export(target.project, target.store, found.form, Path(found.output))
-    data: dict[str, Any] = {"files": list(done.files), "bytes": done.bytes, "notes": list(done.notes)}
+        settings = Settings(leave_float=found.leave_float)
+        done = export(target.project, target.store, found.form, Path(found.output), settings)
+    data: dict[str, Any] = {"files": list(done.files), "bytes": done.bytes, "warnings": list(done.notes)}
+    if done.max_abs_diff is not None:
+        data["max_abs_diff"] = done.max_abs_diff
     if done.tensors:
         data["tensors"] = list(done.tensors)
     return Answer(data, lambda: _lines(data))
@@ -37,7 +44,9 @@ def _lines(data: dict[str, Any]) -> Iterable[str]:
     yield f"{size(data['bytes'])} in {len(data['files'])} {'file' if len(data['files']) == 1 else 'files'}"
     if tensors := data.get("tensors"):
         yield from _packed_lines(tensors)
-    yield from (f"note: {n}" for n in data["notes"])
+    if "max_abs_diff" in data:
+        yield f"run and compared with the model: results differ by {data['max_abs_diff']:.3g} at most"
+    yield from (f"note: {n}" for n in data["warnings"])
 
 
 def _packed_lines(tensors: list[dict[str, Any]]) -> Iterable[str]:
@@ -53,5 +62,5 @@ def _packed_lines(tensors: list[dict[str, Any]]) -> Iterable[str]:
 
 
 COMMAND = Command(
-    "export", "hands a project on as a checkpoint, a packed model, a recipe or a script", _arguments, _run
+    "export", "hands a project on: weights, ONNX, a torch program, a recipe or a script", _arguments, _run
 )

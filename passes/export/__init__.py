@@ -1,7 +1,8 @@
-"""Hands a project on: as a checkpoint, as a packed model, as a recipe, as a script. One file per form."""
+"""Hands a project on: as a checkpoint, a packed model, ONNX, a torch program, a recipe, a script. One file per form."""
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,17 +11,19 @@ from typing import Any, NamedTuple
 from model.errors import ExportError, nearest
 from model.project import Project
 from model.weights import WeightStore
+from passes.export.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)
 class Exported:
     """The files written, their bytes in all, what the form could not take along, and of a packed model what each
-    tensor takes."""
+    tensor takes. `max_abs_diff`: of the file's results, where it was run."""
 
     files: tuple[str, ...]
     bytes: int
     notes: tuple[str, ...] = ()
     tensors: tuple[dict[str, Any], ...] = ()
+    max_abs_diff: float | None = None
 
 
 class Written(NamedTuple):
@@ -29,54 +32,92 @@ class Written(NamedTuple):
     files: list[Path]
     notes: list[str]
     tensors: list[dict[str, Any]]
+    difference: float | None = None
 
 
-Exporter = Callable[[Project, WeightStore, Path], Written]
+Exporter = Callable[[Project, WeightStore, Path, Settings], Written]
 
 
-def _checkpoint(project: Project, store: WeightStore, path: Path) -> Written:
+def _checkpoint(project: Project, store: WeightStore, path: Path, _: Settings) -> Written:
     from passes.export.checkpoint import write_checkpoint
 
     return Written(*write_checkpoint(project, store, path), [])
 
 
-def _packed(project: Project, store: WeightStore, path: Path) -> Written:
+def _packed(project: Project, store: WeightStore, path: Path, _: Settings) -> Written:
     from passes.export.packed import write_packed_model
 
     return Written(*write_packed_model(project, store, path))
 
 
-def _adapter(project: Project, store: WeightStore, path: Path) -> Written:
+def _onnx(project: Project, store: WeightStore, path: Path, settings: Settings) -> Written:
+    from passes.export.compare import Compared, compare_onnx
+    from passes.export.onnx_file import write_onnx
+
+    files, notes = write_onnx(project, store, path, settings)
+    if importlib.util.find_spec("onnxruntime") is None:
+        return Written(files, [*notes, "onnxruntime is not installed, so the file was not run."], [])
+    settings.progress(3, 4, "running it in onnxruntime")
+    found = Compared(0.0, 0.0) if notes else compare_onnx(project.graph, store, files[0])
+    return Written(
+        files, [*notes, *(found.notes if found else ())], [], found.difference if found and not notes else None
+    )
+
+
+def _program(project: Project, store: WeightStore, path: Path, settings: Settings) -> Written:
+    from passes.export.program import compare_program, write_program
+
+    files = write_program(project, store, path, settings)
+    settings.progress(2, 3, "running it")
+    found = compare_program(project.graph, store, files[0])
+    return Written(files, list(found.notes) if found else [], [], found.difference if found else None)
+
+
+def _adapter(project: Project, store: WeightStore, path: Path, _: Settings) -> Written:
     from passes.export.adapter import write_adapter
 
     return Written(*write_adapter(project, store, path), [])
 
 
-def _recipe(project: Project, store: WeightStore, path: Path) -> Written:
+def _recipe(project: Project, store: WeightStore, path: Path, _: Settings) -> Written:
     from passes.export.recipe import write_recipe
 
     return Written(write_recipe(project, path), [], [])
 
 
-def _script(project: Project, store: WeightStore, path: Path) -> Written:
+def _script(project: Project, store: WeightStore, path: Path, _: Settings) -> Written:
     from passes.export.script import write_script
 
     return Written(write_script(project, path), [], [])
 
 
-FORMS: dict[str, Exporter] = {"safetensors": _checkpoint, "packed": _packed, "adapter": _adapter, "recipe": _recipe, "script": _script}
+FORMS: dict[str, Exporter] = {
+    "safetensors": _checkpoint,
+    "packed": _packed,
+    "onnx": _onnx,
+    "pt2": _program,
+    "adapter": _adapter,
+    "script": _script,
+    "recipe": _recipe,
+}
 
 
-def export(project: Project, store: WeightStore, form: str, path: Path) -> Exported:
+def export(
+    project: Project,
+    store: WeightStore,
+    form: str,
+    path: Path,
+    settings: Settings = Settings(),  # noqa: B008  frozen
+) -> Exported:
     """Write `project` in a form to `path`; raises ExportError."""
     if form not in FORMS:
         raise ExportError(f"There is no form {form!r}.", nearest(form, FORMS))
     path = Path(path).expanduser()
     try:
-        files, notes, tensors = FORMS[form](project, store, path)
+        files, notes, tensors, difference = FORMS[form](project, store, path, settings)
+        for file in files:  # some writers make files that only their owner may read
+            file.chmod(file.stat().st_mode | 0o044)
+        size = sum(f.stat().st_size for f in files)
     except OSError as error:
         raise ExportError(f"{path} cannot be written ({error.strerror}).", "Choose another place.") from error
-    for file in files:  # some writers make files that only their owner may read
-        file.chmod(file.stat().st_mode | 0o044)
-    size = sum(f.stat().st_size for f in files)
-    return Exported(tuple(str(f) for f in files), size, tuple(notes), tuple(tensors))
+    return Exported(tuple(str(f) for f in files), size, tuple(notes), tuple(tensors), difference)

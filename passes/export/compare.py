@@ -1,0 +1,113 @@
+"""Does a file compute what the model computes? Both run on the same inputs, at the sizes of the trace and at others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from model.graph import Graph, Node
+from model.weights import WeightStore
+from passes.export.example import example_inputs, other_sizes
+from passes.export.standalone import by_rule
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Inputs = dict[str, "Tensor"]
+Run = Callable[[Inputs], "Sequence[Tensor]"]
+TOLERANCE = 1e-4  # of the largest value; a sum in another order may end on the other side of a rounding
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """The largest difference of any result, the largest result, and what is to be told."""
+
+    difference: float
+    largest: float
+    notes: tuple[str, ...] = ()
+
+
+def compare(graph: Graph, store: WeightStore, run: Run, who: str) -> Compared | None:
+    """Run the graph's module and `run` side by side; None where the model itself runs at no size."""
+    import torch
+
+    from model.build import build
+
+    module = build(_ruled(graph), store)
+    found: list[tuple[float, float]] = []
+    notes: list[str] = []
+    for sizes in other_sizes(graph):
+        values = example_inputs(graph, sizes)
+        try:
+            with torch.no_grad():
+                want = _tensors(module(**values))
+        except (RuntimeError, IndexError, ValueError):  # a size that the model does not take
+            continue
+        try:
+            got = run(values)
+            found += [_apart(a, b) for a, b in zip(want, got, strict=True)]
+        # Whatever a foreign runtime raises is what is being looked for.
+        except Exception as error:  # noqa: BLE001
+            notes.append(f"{who} cannot run it at {_words(sizes)}: {str(error).strip().splitlines()[-1][:200]}")
+    if not found and not notes:
+        return None
+    apart, largest = (max((f[i] for f in found), default=0.0) for i in (0, 1))
+    if apart > TOLERANCE * max(largest, 1e-6):
+        notes.append(f"Results of {who} differ by up to {apart:.3g}, where the largest is {largest:.3g}.")
+    return Compared(apart, largest, tuple(notes))
+
+
+def compare_onnx(graph: Graph, store: WeightStore, path: Path) -> Compared | None:
+    """Run an ONNX file by onnxruntime; raises ImportError where that is not installed."""
+    import numpy as np
+    import onnxruntime
+    import torch
+
+    options: Any = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    try:
+        session: Any = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    # onnxruntime raises types of its own, for operators that it lacks.
+    except Exception as error:  # noqa: BLE001
+        text = str(error).strip().splitlines()[-1][:300]
+        return Compared(float("nan"), 0.0, (f"This onnxruntime cannot open the file: {text}",))
+    taken = {i.name for i in session.get_inputs()}
+
+    def run(values: Inputs) -> list[Tensor]:
+        given = {k: v.numpy() for k, v in values.items() if k in taken}
+        return [torch.from_numpy(np.asarray(v)) for v in session.run(None, given)]
+
+    return compare(graph, store, run, "onnxruntime")
+
+
+def _ruled(graph: Graph) -> Graph:
+    """Formats that round at random by their rule, as they are exported."""
+
+    def ruled(node: Node) -> Node:
+        held = {p: replace(c, format=by_rule(c.format) or c.format) for p, c in node.precision.items()}
+        return replace(node, precision=held)
+
+    return graph.replace(*map(ruled, graph))
+
+
+def _tensors(value: Any) -> list[Tensor]:
+    import torch
+    import torch.utils._pytree as pytree
+
+    return [v for v in pytree.tree_leaves(value) if isinstance(v, torch.Tensor)]
+
+
+def _apart(a: Tensor, b: Tensor) -> tuple[float, float]:
+    """(largest difference, largest magnitude); infinite where shapes differ."""
+    if tuple(a.shape) != tuple(b.shape):
+        return float("inf"), 0.0
+    if not a.numel():
+        return 0.0, 0.0
+    x, y = a.double().nan_to_num(), b.double().nan_to_num()
+    return float((x - y).abs().max()), float(x.abs().max())
+
+
+def _words(sizes: dict[str, int]) -> str:
+    return ", ".join(f"{k} {v}" for k, v in sizes.items()) or "its sizes"

@@ -1,0 +1,168 @@
+"""Writes a model as ONNX: weights of whole numbers as such, formats of activations as QuantizeLinear and its inverse.
+
+The file is then run by onnxruntime, where that is installed, and compared with the model it was made from.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import torch
+from torch import nn
+
+from model.errors import ExportError
+from model.graph import Graph
+from model.layers import Compressed, Effective
+from model.project import Project
+from model.weights import WeightStore
+from passes.export.example import FREE
+from passes.export.grids import grid_of
+from passes.export.program import first_line, program_of
+from passes.export.settings import Settings
+from passes.export.standalone import Site, baked, fixed, standalone
+
+if TYPE_CHECKING:
+    from torch.export import ExportedProgram
+
+NEEDED = ("onnx", "onnxscript")
+
+
+@dataclass(frozen=True, slots=True)
+class _Left:
+    """A format that ONNX cannot say, where it is and why."""
+
+    site: Site
+    label: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.site[0]} {self.site[1]} ({self.label}: {self.why})"
+
+
+def write_onnx(project: Project, store: WeightStore, path: Path, settings: Settings) -> tuple[list[Path], list[str]]:
+    """Write the file, and its tensors beside it beyond 2 GB; returns the files and what is not as in the model.
+
+    Raises ExportError.
+    """
+    missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
+    if missing:
+        raise ExportError(f"ONNX needs the package {missing[0]}, which is not installed.",
+                          "Install Espalier's ONNX packages: pip install 'espalier[onnx]'.")  # fmt: skip
+    path = path if path.suffix == ".onnx" else path.with_name(f"{path.name}.onnx")
+    made, left = onnx_program(project.graph, store, settings)
+    settings.progress(2, 4, "writing the file")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    made.save(str(path))
+    beside = path.with_name(path.name + ".data")
+    notes = [f"{item} is left in float." for item in left]
+    return [path, *([beside] if beside.exists() else [])], notes
+
+
+def onnx_program(graph: Graph, store: WeightStore, settings: Settings) -> tuple[Any, list[_Left]]:
+    """The graph as torch's ONNXProgram, and the formats that were left out; raises ExportError."""
+    from passes.export.onnx_nodes import OPSET
+    from passes.export.onnx_powers import TRANSLATIONS
+
+    settings.progress(0, 4, "exporting the graph")
+    left: list[_Left] = []
+    module = standalone(graph, store, lambda held, site: _activation(held, site, left), _leaf)
+    if left and not settings.leave_float:
+        text = f"ONNX has no equal of the format of {'; '.join(map(str, left[:4]))}{' …' if left[4:] else ''}."
+        raise ExportError(text, "Choose another format there, or leave it in float (--leave-float).", left[0].site[0])
+    program = program_of(module, graph)
+    settings.progress(1, 4, "converting it to ONNX")
+    made = _converted(program, graph, OPSET, TRANSLATIONS)
+    made.rename_axes(_names(program, graph))
+    _narrow(made.model)
+    made.model.producer_name, made.model.graph.name = "Espalier", "model"
+    for node in made.model.graph:  # what torch notes of its own way there
+        node.metadata_props.clear()
+    return made, left
+
+
+def _converted(program: ExportedProgram, graph: Graph, opset: int, translations: Any) -> Any:
+    from model.trace.capture import quiet
+
+    try:
+        with quiet():
+            return torch.onnx.export(
+                program, (), dynamo=True, opset_version=opset, verbose=False, external_data=False,
+                output_names=list(graph.output_names) or None, custom_translation_table=translations,
+            )  # fmt: skip
+    # torch.onnx raises dozens of types.
+    except Exception as error:
+        text = f"torch.onnx cannot say the model in ONNX ({first_line(error.__cause__ or error)})."
+        raise ExportError(text, "Take the formats of activations back, or export it as pt2 or packed.") from error
+
+
+# -- the modules that stand for formats
+
+
+def _activation(held: Effective, site: Site, left: list[_Left]) -> nn.Module:
+    from passes.export.onnx_nodes import activation, unsayable
+
+    if why := unsayable(held):
+        left.append(_Left(site, held.format.label if held.format else "pruned", why))
+        return nn.Identity()
+    return activation(held)
+
+
+def _leaf(layer: Compressed) -> nn.Module:
+    """A layer whose weight lies in the file in whole numbers, where its format gives such."""
+    from passes.export.onnx_nodes import Dequantised, StoredLayer
+
+    if "weight" not in layer.effective:
+        return baked(layer)
+    held, value = cast("Effective", layer.effective["weight"]), fixed(layer, "weight")
+    if held.format is None or value is None or value.dtype != torch.float32 or value.dim() < 2:
+        return baked(layer)
+    scale = None if held.scale is None else held.scale.detach().numpy()
+    with torch.no_grad():
+        source = held.seen(cast("torch.Tensor", layer.inner.weight).detach())
+    grid = grid_of(value.numpy(), source.numpy(), held.format, held.view, scale)
+    if grid is None:
+        return baked(layer)
+    bias = fixed(layer, "bias") if "bias" in layer.effective else None
+    return StoredLayer(layer, Dequantised(grid, tuple(value.shape), held.view), bias)
+
+
+# -- the file
+
+
+def _names(program: ExportedProgram, graph: Graph) -> dict[str, str]:
+    """torch's names of free sizes → the graph's."""
+    shapes = {n.target: n.out.shape for n in graph.placeholders if n.out is not None}
+    found: dict[str, str] = {}
+    for node in program.graph.nodes:
+        value = node.meta.get("val")
+        for own, size in zip(
+            shapes.get(node.name, ()), cast("tuple[Any, ...]", getattr(value, "shape", ())), strict=False
+        ):
+            if isinstance(size, torch.SymInt) and isinstance(own, str) and FREE.fullmatch(own):
+                found.setdefault(str(size), own)
+    return found
+
+
+def _narrow(model: Any) -> None:
+    """Codes of 4 bits, which torch cannot hold, from the bytes that carried them."""
+    import ml_dtypes
+    import onnx_ir
+
+    kinds = {"_int4": (onnx_ir.DataType.INT4, ml_dtypes.int4), "_uint4": (onnx_ir.DataType.UINT4, ml_dtypes.uint4)}
+    for node in [n for n in model.graph if n.op_type == "DequantizeLinear"]:
+        end = next((e for e in kinds if (node.inputs[0].name or "").endswith(f"codes{e}")), None)
+        for at in (0, 2) if end else ():
+            held = node.inputs[at] if at < len(node.inputs) else None
+            if held is not None and held.const_value is not None and end:
+                kind, carrier = kinds[end]
+                array = held.const_value.numpy().astype(carrier)
+                name = f"{held.name}_narrow" if at else held.name.removesuffix(end)
+                fresh = onnx_ir.Value(name=f"{name}.{node.name}", const_value=onnx_ir.Tensor(array, kind))
+                fresh.dtype, fresh.shape = kind, onnx_ir.Shape(array.shape)
+                model.graph.register_initializer(fresh)
+                node.replace_input_with(at, fresh)
+    for name in [n for n, v in model.graph.initializers.items() if not v.uses() and not v.is_graph_output()]:
+        del model.graph.initializers[name]

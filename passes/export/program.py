@@ -1,0 +1,81 @@
+"""The module of a graph as a torch.export program: sizes that the graph leaves free stay free. `pt2` is its file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from model.errors import ExportError
+from model.graph import Graph
+from model.project import Project
+from model.weights import WeightStore
+from passes.export.example import example_inputs
+from passes.export.settings import Settings
+
+if TYPE_CHECKING:
+    from torch import nn
+    from torch.export import ExportedProgram
+
+    from passes.export.compare import Compared
+
+
+def program_of(module: nn.Module, graph: Graph) -> ExportedProgram:
+    """Export a module that takes the graph's inputs; raises ExportError."""
+    import torch
+    from torch.export import Dim
+
+    from model.trace.capture import quiet
+
+    values = example_inputs(graph)
+    free: dict[str, Any] = {}
+    for node in graph.placeholders:
+        shape = node.out.shape if node.out else ()
+        free[node.target] = {i: Dim.AUTO for i, size in enumerate(shape) if isinstance(size, str)} or None
+    shapes = {name: free[name] for name in values}
+    try:
+        with quiet():
+            return torch.export.export(module, (), values, strict=False, dynamic_shapes=shapes)
+    # torch.export raises dozens of types.
+    except Exception as error:
+        text = f"torch.export cannot take the model as it is ({first_line(error)})."
+        raise ExportError(text, "Take back the step after which it happens, or export it as packed.") from error
+
+
+def first_line(error: BaseException) -> str:
+    """The kind of an error and the first line of its text."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return f"{type(error).__name__}: {lines[0][:200]}" if lines else type(error).__name__
+
+
+def write_program(project: Project, store: WeightStore, path: Path, settings: Settings) -> list[Path]:
+    """Write a .pt2 file, which torch.export.load opens without Espalier; raises ExportError."""
+    import torch
+
+    from passes.export.standalone import standalone
+
+    path = path if path.suffix == ".pt2" else path.with_name(f"{path.name}.pt2")
+    settings.progress(0, 3, "exporting the graph")
+    program = program_of(standalone(project.graph, store), project.graph)
+    settings.progress(1, 3, "writing the file")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        torch.export.save(program, path)
+    except RuntimeError as error:
+        raise ExportError(f"{path} cannot be written ({first_line(error)}).", "Choose another place.") from error
+    return [path]
+
+
+def compare_program(graph: Graph, store: WeightStore, path: Path) -> Compared | None:
+    """Run a .pt2 file as torch opens it."""
+    import torch
+    import torch.utils._pytree as pytree
+
+    from passes.export.compare import compare
+
+    opened = torch.export.load(path).module()
+
+    def run(values: dict[str, Any]) -> list[torch.Tensor]:
+        with torch.no_grad():
+            return [v for v in pytree.tree_leaves(opened(**values)) if isinstance(v, torch.Tensor)]
+
+    return compare(graph, store, run, "torch.export.load")

@@ -1,0 +1,305 @@
+"""ONNX files run in onnxruntime as the model does; their weights take the bits of their formats."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from app.cli import main
+from model.build import build
+from model.errors import ExportError
+from model.formats.base import Format, parse_format
+from model.formats.scaled import ScaledFormat
+from model.graph import Graph
+from model.meta import Precision, Weight
+from model.ops import quantisable
+from model.project import Project
+from model.recipe import Recipe
+from model.source import SourceInfo
+from model.views import View
+from model.weights import Tensor, WeightStore
+from passes.base import Context
+from passes.export import Exported, export
+from passes.export.grids import grid_of
+from passes.export.settings import Settings
+from passes.transform.prune import PruneOptions, prune
+from tests.model.zoo import Case, case
+
+onnx = pytest.importorskip("onnx")
+onnxruntime = pytest.importorskip("onnxruntime")
+
+INT8 = ("integer(width=8, frac_width=6)", "integer(width=8, frac_width=4)")
+
+
+def chosen(held: Case, weight: str, data: str, graph: Graph | None = None) -> Graph:
+    graph = graph or held.graph
+    formats = {p: Precision(parse_format(t)) for p, t in (("weight", weight), ("data_in", data)) if t}
+    able = [n for n in graph if "weight" in n.weights and n.op in ("linear", "conv1d", "conv2d")]
+    return graph.replace(
+        *(replace(n, precision={p: c for p, c in formats.items() if p in quantisable(n)}) for n in able)
+    )
+
+
+def written(graph: Graph, store: WeightStore, folder: Path, settings: Settings | None = None) -> Exported:
+    project = Project(SourceInfo("file.py:make", "model"), graph, Recipe(), graph)
+    return export(project, store, "onnx", folder / "m.onnx", settings or Settings())
+
+
+def session(done: Exported) -> Any:
+    return onnxruntime.InferenceSession(done.files[0], providers=["CPUExecutionProvider"])
+
+
+def kinds(done: Exported) -> list[str]:
+    return [n.op_type for n in onnx.load(done.files[0]).graph.node]
+
+
+# -- whole models
+
+
+@pytest.mark.parametrize("name", ["mlp", "image", "tied", "functions"])
+def test_a_quantised_and_pruned_model_is_equal_in_onnxruntime(name: str, tmp_path: Path) -> None:
+    held = case(name)
+    graph = chosen(held, *INT8)
+    graph = graph if name == "functions" else prune(graph, PruneOptions(0.5), Context(held.store))[0]
+    done = written(graph, held.store, tmp_path)
+    assert done.max_abs_diff is not None and done.max_abs_diff < 1e-5 and not done.notes
+    run, module = session(done), build(graph, held.store)
+    values = held.fresh(7, 9)
+    with torch.no_grad():
+        want = torch.utils._pytree.tree_leaves(module(**values))
+    got = run.run(None, {i.name: values[i.name].numpy() for i in run.get_inputs()})
+    for w, g in zip(want, got, strict=True):
+        np.testing.assert_allclose(g, w.numpy(), rtol=1e-5, atol=1e-6)
+
+
+def test_names_and_free_sizes_are_those_of_the_graph(tmp_path: Path) -> None:
+    held = case("tied")
+    made = onnx.load(written(held.graph, held.store, tmp_path).files[0]).graph
+    shape = {i.name: [d.dim_param or d.dim_value for d in i.type.tensor_type.shape.dim] for i in made.input}
+    assert shape == {n.target: list(n.out.shape) for n in held.graph.placeholders if n.out}
+    assert any(isinstance(d, str) for d in shape["ids"])
+    assert [o.name for o in made.output] == list(held.graph.output_names)
+
+
+def test_weights_take_the_bits_of_their_format(tmp_path: Path) -> None:
+    held, types = case("mlp"), onnx.TensorProto
+    for text, kind, width in (("", types.FLOAT, 32), ("scaled_integer()", types.INT8, 8),
+                              ("scaled_integer(width=4)", types.INT4, 4)):  # fmt: skip
+        made = onnx.load(written(chosen(held, text, ""), held.store, tmp_path).files[0]).graph
+        found = [i for i in made.initializer if len(i.dims) == 2]
+        assert [i.data_type for i in found] == [kind, kind]
+        assert sum(len(i.raw_data) for i in found) == (24 + 18) * width // 8
+
+
+def test_a_recorded_model_is_refused(tmp_path: Path) -> None:
+    held = case("mlp")
+    with pytest.raises(ExportError, match="works only with its own code"):
+        written(replace(held.graph, runs="module"), held.store, tmp_path)
+
+
+def test_a_format_that_onnx_cannot_say_is_refused_or_left_out(tmp_path: Path) -> None:
+    held = case("mlp")
+    graph = chosen(held, "", "minifloat_ieee(width=32, exponent_width=4)")
+    with pytest.raises(ExportError, match=r"first data_in .*more than 16 bits") as found:
+        written(graph, held.store, tmp_path)
+    assert found.value.node == "first" and "--leave-float" in found.value.hint
+    done = written(graph, held.store, tmp_path, Settings(leave_float=True))
+    assert any("first data_in" in n and "left in float" in n for n in done.notes) and "Round" not in kinds(done)
+
+
+def test_without_the_packages_it_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import importlib.util
+
+    real = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *a: None if name == "onnx" else real(name, *a))
+    with pytest.raises(ExportError, match="ONNX needs the package onnx") as found:
+        written(case("mlp").graph, case("mlp").store, tmp_path)
+    assert "espalier[onnx]" in found.value.hint
+
+
+def test_activations_round_through_whole_numbers(tmp_path: Path) -> None:
+    """Given scales too; 6 bits through 8, with a clip."""
+    held = case("mlp")
+    key = held.store.hold(Tensor(np.array(0.0371, np.float32), "float32"))
+    graph = held.graph.with_weights({"seen": Weight(key, (), "float32", "buffer", False)})
+    first = {"data_in": Precision(parse_format("scaled_integer(width=6, granularity=tensor)"), "seen"),
+             "weight": Precision(parse_format("scaled_integer(width=8)"))}  # fmt: skip
+    second = {"data_in": Precision(parse_format("integer(width=8, frac_width=5)"))}
+    graph = graph.replace(replace(graph["first"], precision=first), replace(graph["second"], precision=second))
+    done = written(graph, held.store, tmp_path)
+    assert done.max_abs_diff == pytest.approx(0.0, abs=1e-6)
+    found = kinds(done)
+    assert (found.count("QuantizeLinear"), found.count("DequantizeLinear"), found.count("Clip")) == (2, 3, 1)
+
+
+# -- each format
+
+ACTIVATIONS = (
+    "integer(width=8, frac_width=4, rounding=floor)", "integer(width=3, frac_width=1, signed=false)",
+    "integer(width=20, frac_width=12)", "minifloat_ieee()", "minifloat_ieee(reserved=nan)",
+    "minifloat_ieee(exponent_width=5, reserved=inf)", "minifloat_denorm()", "log()", "block_fp()", "block_minifloat()",
+    "block_log()", "mxint()", "mxfp()", "mxfp(element=e2m1)", "nvfp4()", "scaled_integer()",
+    "scaled_integer(symmetric=false)", "scaled_integer(granularity=group, group=16)",
+    "scaled_integer(granularity=tensor)", "ternary()", "binary()", "binary(stochastic=true)",
+    "binary_scaled()", "binary_residual()",
+)  # fmt: skip
+
+
+@pytest.mark.slow
+def test_every_format_of_activations_is_equal_bit_for_bit() -> None:
+    """All in one model, at other sizes than those it was exported at."""
+    from model.layers import Effective
+    from model.trace.capture import quiet
+    from passes.export.onnx_nodes import OPSET, activation
+    from passes.export.onnx_powers import TRANSLATIONS
+
+    formats = [parse_format(t) for t in ACTIVATIONS]
+
+    class All(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.each = torch.nn.ModuleList([activation(Effective(f)) for f in formats])
+
+        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+            return tuple(m(x) for m in self.each)
+
+    with quiet(), torch.no_grad():
+        free = {0: torch.export.Dim.AUTO, 1: torch.export.Dim.AUTO}
+        program = torch.export.export(All(), (awkward(8, 48),), strict=False, dynamic_shapes=(free,))
+        made = torch.onnx.export(program, (), dynamo=True, opset_version=OPSET, verbose=False,
+                                 custom_translation_table=TRANSLATIONS)  # fmt: skip
+    run = onnxruntime.InferenceSession(made.model_proto.SerializeToString(), providers=["CPUExecutionProvider"])
+    for x in (awkward(8, 48), awkward(11, 50)):
+        for fmt, got in zip(formats, run.run(None, {run.get_inputs()[0].name: x.numpy()}), strict=True):
+            rule = replace(fmt, stochastic=False) if fmt.stochastic else fmt  # type: ignore[call-arg]
+            np.testing.assert_array_equal(got, rule.define(x).numpy(), err_msg=str(fmt))
+
+
+def awkward(rows: int, columns: int) -> torch.Tensor:
+    """Ties, zeros, tiny and huge numbers."""
+    x = torch.randn(rows, columns, generator=torch.Generator().manual_seed(rows))
+    x[0], x[1], x[2], x[3] = x[0] * 100, x[1] * 1e-3, 0, (x[3] * 16).round() / 32
+    x[4], x[5, ::2] = x[4] * 2**20, 0
+    return x
+
+
+STORED = {
+    "integer(width=8, frac_width=6)": "int8", "integer(width=4, frac_width=3)": "int4",
+    "integer(width=8, frac_width=7, signed=false)": "uint8", "integer(width=12, frac_width=10)": "int16",
+    "scaled_integer(width=8)": "int8", "scaled_integer(width=4, granularity=group, group=5)": "int4",
+    "scaled_integer(width=4, symmetric=false)": "uint4", "scaled_integer(width=8, granularity=tensor)": "int8",
+    "ternary()": "int4", "binary()": "int4", "binary_scaled()": "int4", "mxint(width=8, block=8)": "int8",
+    "mxint(width=4, block=8)": "int4", "mxfp(element=e2m1, block=8)": "int8", "nvfp4(block=8)": "int8",
+    "block_fp(width=8, block=8)": "int8", "minifloat_ieee(width=4, exponent_width=2)": "int8",
+    "minifloat_ieee(width=6, exponent_width=3)": "int16", "minifloat_denorm(width=4, exponent_width=2)": "int8",
+    "log(width=4)": "int8", "binary_residual()": None, "block_fp(width=8, block=8, rows=2)": None,
+}  # fmt: skip
+LAYOUTS = {"rows": None, "turned": View((1, 0)), "convolution": View((0, 1, 2, 3), flat=True),
+           "transposed convolution": View((1, 0, 2, 3), flat=True)}  # fmt: skip
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("text", STORED)
+def test_codes_and_scales_give_the_values(text: str, layout: str) -> None:
+    """(codes − zero)·scale, spread as ONNX says, is what the format computes; in the type that is meant for it."""
+    fmt, view = parse_format(text), LAYOUTS[layout]
+    shape = (12, 10, 3, 2) if view and view.flat else (12, 10)
+    x = torch.randn(shape, generator=torch.Generator().manual_seed(3)) * 0.4
+    value = effective(fmt, x, view).numpy()
+    grid = grid_of(value, (x if view is None else view.of(x)).numpy(), fmt, view, None)
+    if STORED[text] is None:
+        assert grid is None
+        return
+    assert grid is not None and bits(grid.dtype) <= bits(STORED[text] or "")  # fewer where the values allow it
+    codes = grid.codes.astype(np.float32)
+    scale, zero = (spread_out(a, grid, codes.shape) for a in (grid.scale, grid.zero))
+    found = (codes - np.float32(0 if zero is None else zero)) * scale
+    if grid.folded and view:
+        found = view.back(torch.from_numpy(found), shape).numpy()
+    np.testing.assert_array_equal(found, value)
+
+
+def bits(kind: str) -> int:
+    return int(kind.lstrip("uint"))
+
+
+def effective(fmt: Format, x: torch.Tensor, view: View | None) -> torch.Tensor:
+    seen = x if view is None else view.of(x)
+    value = fmt.define(seen.contiguous())
+    return value if view is None else view.back(value, tuple(x.shape)).contiguous()
+
+
+def spread_out(given: np.ndarray | None, grid: Any, shape: tuple[int, ...]) -> Any:
+    """Scales and zero points as ONNX's DequantizeLinear lays them over the codes."""
+    if given is None or grid.axis is None:
+        return given
+    if grid.block:
+        many = np.repeat(given, grid.block, axis=grid.axis)
+        return np.take(many, range(shape[grid.axis]), axis=grid.axis)
+    return given.reshape([-1 if i == grid.axis else 1 for i in range(len(shape))])
+
+
+def test_a_given_scale_is_the_one_in_the_file() -> None:
+    fmt = parse_format("scaled_integer(width=8)")
+    assert isinstance(fmt, ScaledFormat)
+    x, scale = torch.randn(6, 4), torch.full((6, 1), 0.03)
+    grid = grid_of(fmt.with_scale(x, scale).numpy(), x.numpy(), fmt, None, scale.numpy())
+    assert grid is not None and np.array_equal(grid.scale, scale.numpy()[:, 0])
+
+
+# -- the command line, on what people have
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("demo", ["demo:digits-mlp", "demo:digits", "demo:reviews"])
+def test_predictions_of_a_demo_are_equal(demo: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from model.data.base import load_data
+
+    rule = {"select": {"by": "type", "values": ["linear", "conv2d"]},
+            "formats": {"weight": INT8[0], "data_in": INT8[1]}}  # fmt: skip
+    steps = [{"pass": "quantize", "options": {"rules": [rule]}}, {"pass": "prune", "options": {"sparsity": 0.4}}]
+    recipe, saved, file = tmp_path / "r.json", str(tmp_path / "p.espalier"), str(tmp_path / "m.onnx")
+    recipe.write_text(json.dumps({"steps": steps}))
+    assert main(["run", demo, str(recipe), "-o", saved]) == 0
+    capsys.readouterr()
+    assert main(["export", saved, "--as", "onnx", "-o", file, "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert said["files"] == [file] and said["bytes"] == Path(file).stat().st_size and said["warnings"] == []
+    assert said["max_abs_diff"] < 1e-4
+    split = load_data("demo:reviews" if demo == "demo:reviews" else "demo:digits", limit=200).split("test")
+    run = onnxruntime.InferenceSession(file, providers=["CPUExecutionProvider"])
+    guess = run.run(None, {i.name: split.inputs[i.name] for i in run.get_inputs()})[0].argmax(-1)
+    right = float((guess == split.labels).mean())
+    assert main(["evaluate", saved, "--data", demo.replace("-mlp", ""), "--limit", "200", "--json"]) == 0
+    assert right == pytest.approx(json.loads(capsys.readouterr().out)["accuracy"], abs=1e-9)
+
+
+TINY = {
+    "gpt2": "config:gpt2?n_layer=2&n_embd=32&n_head=2&vocab_size=100&n_positions=64&task=causal-lm",
+    "llama": "config:llama?num_hidden_layers=1&hidden_size=32&num_attention_heads=4&num_key_value_heads=2"
+             "&intermediate_size=64&vocab_size=100&task=causal-lm",
+    "vit": "config:vit?num_hidden_layers=1&hidden_size=32&num_attention_heads=2&intermediate_size=64&image_size=32"
+           "&patch_size=8&task=image-classification",
+    "resnet": "config:resnet?depths=[1,1]&hidden_sizes=[16,32]&embedding_size=16&task=image-classification",
+}  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", TINY)
+def test_models_of_transformers_are_equal(name: str, tmp_path: Path) -> None:
+    from model.opening import open_any
+
+    opened = open_any(TINY[name], tmp_path / "work", seed=1)
+    formats = {"weight": Precision(parse_format("scaled_integer(width=8)")),
+               "data_in": Precision(parse_format("integer(width=8, frac_width=5)"))}  # fmt: skip
+    graph = opened.project.graph
+    able = [n for n in graph if n.op in ("linear", "conv2d") and "weight" in n.weights]
+    graph = graph.replace(*(replace(n, precision=formats) for n in able))
+    done = written(graph, opened.store, tmp_path)
+    assert not done.notes and done.max_abs_diff is not None and done.max_abs_diff < 1e-4
