@@ -8,7 +8,7 @@ import json
 import os
 import random
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -27,6 +27,7 @@ SECONDS = 60.0  # between checkpoints
 SHARE = 0.02  # of the time that writing them may take
 TRAINER = "trainer_state.json"  # the name that the Trainer reads
 Raw = dict[str, Any]
+Tensors = Callable[[], dict[str, Tensor]]
 DAMAGE = (OSError, ValueError, KeyError, TypeError, IndexError, SafetensorError)
 
 
@@ -45,11 +46,11 @@ class Part(Protocol):
 class Checkpoints(TrainerCallback):
     """Writes the training's checkpoints into `folder` from time to time, and whenever it is paused.
 
-    `tensors`: what training moves. `every`: optimiser steps, 0 for about once a minute. `data`: a digest of the
+    `tensors`: what training moves, now. `every`: optimiser steps, 0 for about once a minute. `data`: a digest of the
     samples, since a checkpoint over others is of no use. A folder that another process trains in is left alone.
     """
 
-    def __init__(self, folder: Path, context: Context, tensors: Mapping[str, Tensor], every: int, data: str) -> None:
+    def __init__(self, folder: Path, context: Context, tensors: Tensors, every: int, data: str) -> None:
         self.folder, self.context, self.tensors = folder, context, tensors
         self.every, self.data = every, data
         self.parts: dict[str, Part] = {}
@@ -89,9 +90,10 @@ class Checkpoints(TrainerCallback):
     def weights(self) -> None:
         """Put the weights of the checkpoint in place, and what the parts had."""
         assert self.resumed is not None
+        moving = self.tensors()
         with torch.no_grad():
             for name, value in self.resumed["weights"].items():
-                self.tensors[name].copy_(value)
+                moving[name].copy_(value)
         for name, part in self.parts.items():
             part.restore(self.resumed["parts"][name])
 
@@ -136,7 +138,7 @@ class Checkpoints(TrainerCallback):
         whole = self.folder / f"step-{step:09d}"
         part = whole.with_suffix(PART)
         held: Raw = {
-            "step": step, "steps": trainer.state.max_steps, "data": self.data, "weights": dict(self.tensors),
+            "step": step, "steps": trainer.state.max_steps, "data": self.data, "weights": self.tensors(),
             "optimiser": trainer.optimizer.state_dict(), "schedule": trainer.lr_scheduler.state_dict(),
             "scaler": scaler.state_dict() if (scaler := trainer.accelerator.scaler) is not None else None,
             "chance": chance(), "parts": {n: p.state() for n, p in self.parts.items()},

@@ -58,6 +58,18 @@ class FinetuneOptions:
     hidden: float = field(
         default=0.0, metadata={"min": 0.0, "help": "weight of the difference from the baseline's hidden states"}
     )
+    prune_to: float = field(
+        default=0.0, metadata={"min": 0.0, "max": 1.0, "help": "prune on the way up to this share; 0 = no pruning"}
+    )
+    prune_method: Literal["l1", "movement", "snip"] = field(
+        default="l1",
+        metadata={"help": "what goes: the smallest; what moves towards 0; where |weight × gradient| is small"},
+    )
+    prune_scope: Literal["local", "global"] = field(default="local", metadata={"help": "count per weight, or over all"})
+    prune_select: Select = field(default=Select("all"), metadata={"help": "which nodes"})
+    prune_start: float = field(default=0.0, metadata={"min": 0.0, "max": 1.0, "help": "share of the steps before it"})
+    prune_end: float = field(default=0.7, metadata={"min": 0.0, "max": 1.0, "help": "share of the steps at its end"})
+    prune_every: int = field(default=10, metadata={"min": 1, "help": "optimiser steps between masks"})
     checkpoint_every: int = field(
         default=0, metadata={"min": 0, "help": "optimiser steps between checkpoints; 0 = about once a minute"}
     )
@@ -73,6 +85,11 @@ class FinetuneOptions:
                 raise OptionsError(f"{name} is {getattr(self, name)}.", f"{name} must be above 0.")
         if not 0 <= self.distil <= 1 or not self.temperature > 0 or not self.hidden >= 0:
             raise OptionsError("distil is a share from 0 to 1, temperature above 0, hidden at least 0.", "Correct it.")
+        if not 0 <= self.prune_to <= 1 or self.prune_every < 1:
+            raise OptionsError("prune_to is a share from 0 to 1, prune_every a whole number from 1.", "Correct it.")
+        if not 0 <= self.prune_start < self.prune_end <= 1:
+            raise OptionsError(f"prune_start is {self.prune_start:g} and prune_end {self.prune_end:g}.",
+                               "They are shares of the steps: 0 ≤ start < end ≤ 1.")  # fmt: skip
         if self.batch_size < 1 or self.accumulation < 1:
             raise OptionsError("batch_size and accumulation must be whole numbers from 1.", "Write 1 or more.")
         if not 0 <= self.warm_up < 1:

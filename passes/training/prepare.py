@@ -18,6 +18,7 @@ from passes.analysis.evaluate import EvaluateOptions, load_split
 from passes.base import Context
 from passes.select import Select, matches
 from passes.training.blocks import tapped
+from passes.training.gradual import GradualPruning, opened
 from passes.training.objective import Objective
 from passes.training.options import FinetuneOptions
 from passes.training.samples import Samples
@@ -29,12 +30,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A built graph and its data, ready to train."""
+    """A built graph and its data, ready to train; `gradual` where it is pruned on the way."""
 
     graph: Graph
     objective: Objective
     train_on: Samples
     check_on: Samples | None
+    gradual: GradualPruning | None = None
 
     def counts(self) -> dict[str, int]:
         """How many parameters train and how many there are, a shared one counted once."""
@@ -64,11 +66,14 @@ def prepare(graph: Graph, options: FinetuneOptions, context: Context) -> Prepare
     checks = _split(options, other, options.validation_limit, context) if options.validate else None
     if options.precision == "float16" and not torch.cuda.is_available():
         raise PassError("float16 trains on a GPU only, and torch sees none.", "Choose bfloat16 or float32.")
-    module = build(graph, context.store, context.callables)
+    masked, kinds = opened(graph, options, context.store) if options.prune_to else (graph, {})
+    module = build(masked, context.store, context.callables)
     _freeze(parameters_of(module), _frozen(graph, options.freeze))
     samples = Samples(split, graph)
     lesson = _lesson(graph, module, samples, options, context) if options.teaches else None
-    return Prepared(graph, Objective(module, graph, lesson), samples, Samples(checks, graph) if checks else None)
+    gradual = GradualPruning(masked, module, kinds, options) if kinds else None
+    others = Samples(checks, graph) if checks else None
+    return Prepared(graph, Objective(module, graph, lesson), samples, others, gradual)
 
 
 def _lesson(graph: Graph, module: nn.Module, samples: Samples, options: FinetuneOptions, context: Context) -> Lesson:

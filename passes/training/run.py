@@ -38,23 +38,27 @@ def train(ready: Prepared, options: FinetuneOptions, context: Context) -> Watch:
     """
     try_out(ready, options)
     every = (options.evaluate_every or epoch_steps(len(ready.train_on), options)) if ready.check_on else 0
-    moving = ready.moving()
-    watch = Watch(moving, context, every, options.keep, options.patience)
+    watch = Watch(ready.moving, context, every, options.keep, options.patience)
     folder = folder_of(ready.graph, options, context.seed, context.base)
-    kept = Checkpoints(folder, context, moving, options.checkpoint_every, ready.digest())
+    kept = Checkpoints(folder, context, ready.moving, options.checkpoint_every, ready.digest())
     kept.parts["watch"] = watch
     if ready.train_on.teacher is not None:
         kept.parts["teacher"] = ready.train_on.teacher
+    callbacks: list[TrainerCallback] = [watch, kept]
+    if ready.gradual is not None:
+        kept.parts["gradual"], ready.gradual.watch = ready.gradual, watch
+        watch.judged_from, watch.more["sparsity"] = ready.gradual.last, ready.gradual.sparsity
+        callbacks.insert(0, ready.gradual)  # an evaluation sees the new masks
     finished = False
     try:
         with running() as own, memory_told(options):
-            _run(trainer_of(ready, options, context.seed, own, [watch, kept]), watch, kept, options.resume)
+            _run(trainer_of(ready, options, context.seed, own, callbacks), watch, kept, options.resume)
         finished = True
     finally:
         kept.end(finished)
     watch.warning = watch.warning or kept.failed
     ready.objective.cpu().eval()
-    _restore(moving, watch)
+    _restore(ready.moving(), watch)
     return watch
 
 
@@ -66,7 +70,7 @@ def _run(trainer: _Trainer, watch: Watch, kept: Checkpoints, resume: bool) -> No
         if found is None and trainer.eval_dataset is not None:
             trainer.evaluate()
         trainer.train(resume_from_checkpoint=None if found is None else str(found))
-        if fault := no_number(watch.tensors):
+        if fault := no_number(watch.tensors()):
             raise Diverged(trainer.state.global_step, f"the weight {fault} holds values that are no numbers")
     except Diverged as error:
         watch.diverged(error, kept)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable
 from typing import Any, Literal
 
 from torch import Tensor
@@ -18,18 +18,22 @@ SHOWN = {"loss": "training loss", "learning_rate": "learning rate"}
 
 
 class Watch(TrainerCallback):
-    """`tensors`: what training moves; `every`: optimiser steps between evaluations, 0 for none.
+    """`tensors`: what training moves, now; `every`: optimiser steps between evaluations, 0 for none.
 
     `best` names what an evaluation is judged by; `patience` ends the run after so many without a better one (0: never).
     """
 
-    def __init__(self, tensors: Mapping[str, Tensor], context: Context, every: int, best: Best, patience: int) -> None:
+    def __init__(
+        self, tensors: Callable[[], dict[str, Tensor]], context: Context, every: int, best: Best, patience: int
+    ) -> None:
         self.tensors, self.context = tensors, context
         self.every, self.best, self.patience = every, best, patience
         self.rows: list[Row] = []
         self.ended, self.warning = "finished", ""
         self.steps = self.kept_step = self.resumed_from = 0
         self.kept: dict[str, Tensor] = {}
+        self.judged_from = 0  # the step before which no weights are the best
+        self.more: Row = {}  # what else stands in a row
         self._losses: list[float] = []
         self._figures: list[tuple[str, int, float]] = []
         self._score, self._worse = -math.inf, 0
@@ -60,7 +64,7 @@ class Watch(TrainerCallback):
         self.steps = error.step - 1
         if not (self.kept and self.kept_step):
             step = kept.back() if self.best == "last" else 0
-            if not step or no_number(self.tensors):
+            if not step or no_number(self.tensors()):
                 raise error.error() from error
             self.kept_step = step
         self.ended = f"diverged at step {error.step}"
@@ -107,9 +111,11 @@ class Watch(TrainerCallback):
         losses, self._losses = self._losses, []
         self.rows.append({"step": step, "epoch": epoch,
                           "training_loss": sum(losses) / len(losses) if losses else None,
-                          "validation_accuracy": accuracy, "validation_loss": loss})  # fmt: skip
+                          "validation_accuracy": accuracy, "validation_loss": loss,
+                          **self.more})  # fmt: skip
 
-    def _figure(self, name: str, step: int, value: float) -> None:
+    def figure(self, name: str, step: int, value: float) -> None:
+        """Tell a figure, and keep it for those who come later."""
         self._figures.append((name, step, value))
         self.context.metric(name, step, value)
 
@@ -120,7 +126,7 @@ class Watch(TrainerCallback):
         logs = logs or {}
         state.log_history.clear()  # ours are kept here
         for name in SHOWN.keys() & logs.keys():
-            self._figure(SHOWN[name], state.global_step, float(logs[name]))
+            self.figure(SHOWN[name], state.global_step, float(logs[name]))
         if "loss" in logs:
             self._losses.append(float(logs["loss"]))
             if not self.every and state.epoch == int(state.epoch):  # without validation an epoch is a row
@@ -133,10 +139,12 @@ class Watch(TrainerCallback):
         found = metrics or {}
         accuracy, loss = float(found["eval_accuracy"]), float(found["eval_loss"])
         self._row(state, accuracy, loss if math.isfinite(loss) else None)
-        self._figure("validation accuracy", state.global_step, accuracy)
+        self.figure("validation accuracy", state.global_step, accuracy)
         if math.isfinite(loss):
-            self._figure("validation loss", state.global_step, loss)
+            self.figure("validation loss", state.global_step, loss)
         score = {"accuracy": accuracy, "loss": -loss}.get(self.best)
+        if state.global_step < self.judged_from:
+            return
         self._judge(score if score is None or math.isfinite(loss) else -math.inf, state.global_step)
         if self.patience and self._worse >= self.patience and not control.should_training_stop:
             self.ended, control.should_training_stop = "stopped early", True
@@ -144,6 +152,6 @@ class Watch(TrainerCallback):
     def _judge(self, score: float | None, step: int) -> None:
         if score is not None and score > self._score:
             self._score, self._worse, self.kept_step = score, 0, step
-            self.kept = {n: v.detach().cpu().clone() for n, v in self.tensors.items()}
+            self.kept = {n: v.detach().cpu().clone() for n, v in self.tensors().items()}
         elif score is not None:
             self._worse += 1

@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 def finetune(graph: Graph, options: FinetuneOptions, context: Context) -> tuple[Graph, Report]:
     """Train the weights on data; pruned weights stay 0, and formats are trained through (QAT).
 
-    The loss is the model's own where it takes labels, else the cross-entropy of its class scores. A training that is
-    stopped by hand keeps what it has learned.
+    The loss is the model's own where it takes labels, else the cross-entropy of its class scores; the baseline may
+    teach (distil, hidden), and pruning may grow on the way (prune_to). A training that is stopped by hand keeps what it
+    has learned; one that was broken off goes on from its last checkpoint.
     """
     from model.build import read_back
     from passes.training.prepare import prepare
@@ -29,6 +30,8 @@ def finetune(graph: Graph, options: FinetuneOptions, context: Context) -> tuple[
     ready = prepare(graph, options, context)
     watch = train(ready, options, context)
     after = read_back(ready.objective.inner, graph, context.store)
+    if ready.gradual is not None:
+        after = ready.gradual.pruned(after, context.store)
     return after, Report("finetune", tuple(watch.rows), _summary(watch, ready, time.perf_counter() - start))
 
 
@@ -37,5 +40,5 @@ def _summary(watch: Watch, ready: Prepared, seconds: float) -> dict[str, Any]:
     kept = next((r for r in watch.rows if r["step"] == watch.kept_step), {})
     figures = {k: kept[k] for k in ("validation_accuracy", "validation_loss") if kept.get(k) is not None}
     told = {k: v for k, v in (("warning", watch.warning), ("resumed_from", watch.resumed_from)) if v}
-    return {"ended": watch.ended, **told, "steps": watch.steps, "kept_step": watch.kept_step, **figures,
+    return {"ended": watch.ended, **told, **watch.more, "steps": watch.steps, "kept_step": watch.kept_step, **figures,
             "samples": len(ready.train_on), **ready.counts(), "seconds": round(seconds, 3)}  # fmt: skip

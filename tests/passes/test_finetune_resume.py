@@ -215,8 +215,8 @@ def test_one_training_a_folder(state: Path) -> None:
     """A second process that trains the same writes no checkpoints, and takes none."""
     graph, store = drops()
     folder = folder_of(graph, made(), 1)
-    first = Checkpoints(folder, Context(store), {}, 1, "")
-    second = Checkpoints(folder, Context(store), {}, 1, "")
+    first = Checkpoints(folder, Context(store), dict, 1, "")
+    second = Checkpoints(folder, Context(store), dict, 1, "")
     assert not first.failed and "another process" in second.failed and second.look(True) is None
     second.end(True)
     assert folder.is_dir()
