@@ -10,11 +10,12 @@ from app.commands.command import Answer, Arguments, Command, Parser, UsageError
 from app.commands.console import Console, cell, seconds, table
 from app.commands.opening import Target, opened, save
 from app.commands.scoring import add_data, data_options, figures, score
+from model.errors import EspalierError
 from model.project import Project
 from model.recipe import Recipe
 from passes.base import Report, StepResult
 from passes.config import load_recipe
-from passes.replay import Replayed, milestones, replay
+from passes.replay import Memo, Replayed, milestones, prefix_keys, remembered, replay
 from passes.sweep.outcome import FIGURES, mean_of
 
 
@@ -37,7 +38,7 @@ def _run(found: Arguments, console: Console) -> Answer:
         base = target.project.graph
         options = data_options(found, target)
         before = score(base, target, options)
-        replayed = replay(base, recipe, target.context)
+        replayed = _replayed(recipe, target, found)
         target.context.seed = found.seed
         after = score(replayed.graph, target, options)
         data: dict[str, Any] = {"before": before, "after": after, "steps": _steps(recipe, replayed.results)}
@@ -45,6 +46,30 @@ def _run(found: Arguments, console: Console) -> Answer:
         if found.output:
             data["output"] = save(target, _extended(target.project, recipe, replayed), found.output)
     return Answer(data, lambda: _lines(data))
+
+
+def _replayed(recipe: Recipe, target: Target, found: Arguments) -> Replayed:
+    """The recipe's result. Where a step fails, those before it are saved first, if anything is to be saved."""
+    memo = Memo()
+    try:
+        return replay(target.project.graph, recipe, target.context, memo)
+    except EspalierError as error:
+        done = remembered(prefix_keys(recipe.active), memo)
+        if found.output and done:
+            active = iter(range(len(recipe.active)))
+            steps = tuple(replace(s, enabled=s.enabled and next(active) < done) for s in recipe.steps)
+            saved = save(target, _extended(target.project, Recipe(steps), _known(recipe, done, memo)), found.output)
+            before = "The step before it is" if done == 1 else f"The {done} steps before it are"
+            error.hint = f"{error.hint} {before} saved in {saved}, with the others switched off.".strip()
+        raise
+
+
+def _known(recipe: Recipe, count: int, memo: Memo) -> Replayed:
+    """What the first active steps gave."""
+    found = [memo.graphs.get(k) for k in prefix_keys(recipe.active)[:count]]
+    last = found[-1]
+    assert last is not None
+    return Replayed(last.graph, tuple(found))
 
 
 def _repeated(

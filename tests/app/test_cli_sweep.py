@@ -188,6 +188,19 @@ def test_someone_elses_file_is_not_overwritten(capsys: Capture, recipe: Path, tm
     assert other.read_text() == "mine\n"
 
 
+def test_a_failed_step_leaves_the_earlier_ones(capsys: Capture, tmp_path: Path) -> None:
+    path, out = tmp_path / "r.json", tmp_path / "p.espalier"
+    path.write_text(json.dumps({"steps": [
+        {"pass": "quantize", "options": RECIPE["quantize"]}, {"pass": "remove_dropout", "enabled": False},
+        {"pass": "gptq", "options": {"data": "demo:nothing"}}, {"pass": "prune"}]}))  # fmt: skip
+    told = mistake(capsys, "run", MLP, path, "-o", out)
+    assert "Step 3 (gptq)" in told and "The step before it is saved in" in told
+    project = open_any(str(out), tmp_path).project
+    assert [s.enabled for s in project.recipe.steps] == [True, False, False, False]
+    assert any(n.precision for n in project.graph) and len(project.recipe) == 4
+    mistake(capsys, "run", MLP, path)  # nothing to save, and nothing is
+
+
 def test_run_with_seeds_gives_mean_and_spread(capsys: Capture, recipe: Path, tmp_path: Path) -> None:
     found = answer(capsys, "run", MLP, recipe, "--seeds", 3, "--limit", 90, "-o", tmp_path / "p.espalier")
     accuracies = [s["after"]["accuracy"] for s in found["seeds"]]
