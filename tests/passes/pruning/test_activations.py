@@ -22,6 +22,7 @@ from model.formats.base import parse_format
 from model.formats.integer import Integer
 from model.graph import Graph
 from model.graph_json import graph_from_json, graph_to_json
+from model.layers import Effective
 from model.meta import Precision, Sparsity
 from passes.analysis.evaluate import EvaluateOptions, batches, load_split
 from passes.base import Context
@@ -250,3 +251,13 @@ def test_training_goes_through_it() -> None:
     )
     torch.nn.functional.cross_entropy(logits, labels).backward()
     assert all(p.grad is not None and p.grad.isfinite().all() for p in module.parameters())
+
+
+@pytest.mark.parametrize("held", [rule(0.4, "threshold", threshold=0.5), rule(0.4), rule(0.4, method="random", seed=2)])
+def test_a_captured_program_prunes_any_size(held: Flowing) -> None:
+    module = torch.nn.Sequential(Effective(None, flowing=held), torch.nn.Linear(8, 3)).eval()
+    free = {0: torch.export.Dim("batch"), 1: torch.export.Dim("seq")}
+    program = torch.export.export(module, (torch.randn(2, 5, 8),), dynamic_shapes=(free,)).module()
+    for shape in ((3, 7, 8), (2, 6, 8)):
+        x = torch.randn(shape).mul(2).round()  # with ties
+        assert torch.equal(program(x), module(x))
