@@ -172,14 +172,19 @@ class WeightStore:
         return self._memory[key] if key in self._memory else self._read(self._place(key))
 
     def reader(self) -> Callable[[TensorKey], Tensor]:
-        """As `get`, for values that may be written: own mappings (copy on write), copies of what is in memory."""
+        """As `get`, for values that may be written: own mappings (copy on write), copies of what is in memory, and of
+        what was given before: two weights of equal values are two.
+        """
         maps: Maps = {}
+        given: set[TensorKey] = set()
 
         def get(key: TensorKey) -> Tensor:
-            if key in self._memory:
-                held = self._memory[key]
-                return Tensor(held.array.copy(), held.dtype)
-            return self._read(self._place(key), maps)
+            held = self._memory.get(key)
+            found = self._read(self._place(key), maps) if held is None else held
+            if held is not None or key in given:
+                return Tensor(found.array.copy(), found.dtype)
+            given.add(key)
+            return found
 
         return get
 

@@ -219,6 +219,18 @@ def test_readers_may_write_without_being_seen(tmp_path: Path) -> None:
     assert tensor_key(np.asarray(store.get(mapped).array), "float32") == mapped
 
 
+def test_weights_of_equal_values_are_written_apart(tmp_path: Path) -> None:
+    """As those of two fresh norms are, in memory and in a file."""
+    store = WeightStore(tmp_path)
+    key = store.hold(Tensor(np.ones(4, np.float32), "float32"))
+    for _ in range(2):
+        read = store.reader()
+        one, other = read(key), read(key)
+        one.array[0] = 5
+        assert other.array.tolist() == [1, 1, 1, 1] and store.get(key).array.tolist() == [1, 1, 1, 1]
+        store.flush("weights")
+
+
 def test_adopting_finds_equal_values_in_files(tmp_path: Path) -> None:
     same, other = tensor(3), tensor(3, seed=5)
     file = tmp_path / "model.safetensors"
