@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import importlib.util
 import inspect
@@ -132,13 +133,29 @@ def _factory(spec: str) -> Loaded:
     path = Path(file).expanduser().resolve()
     if not path.exists():
         raise SourceError(f"There is no file {file!r}.", "Give the path of a Python file, then :factory.")
+    functions = _functions(path)
     if not name:
-        raise SourceError(f"{path.name} needs the name of a function.", f"Write {path.name}:make_model.")
+        known = f" It has: {', '.join(functions)}." if functions else ""
+        wish = functions[0] if functions else "make_model"
+        raise SourceError(f"{path.name} needs the name of a function.", f"Write {path.name}:{wish}.{known}")
     function = getattr(import_file(path), name, None)
     if not callable(function):
         raise SourceError(f"{path.name} has no function {name!r}.", "Name a function that returns the model.")
     model, example = _module_and_example(call_user_code(function, path, f"{name}() in {path.name}"), name)
     return Loaded(SourceInfo(f"{path}:{name}", f"{name} ({path.name})"), model, example)
+
+
+def _functions(path: Path) -> list[str]:
+    """The functions of a Python file, without running it; raises SourceError where its syntax is wrong."""
+    try:
+        tree = ast.parse(path.read_bytes(), str(path))
+    except SyntaxError as error:
+        line = (error.text or "").strip()
+        text = f"{path.name} is no valid Python: {error.msg} (line {error.lineno}{f': {line[:80]}' if line else ''})."
+        raise SourceError(text, f"Correct {path.name}.") from error
+    except (ValueError, OSError) as error:
+        raise SourceError(f"{path.name} cannot be read as Python: {first_line(error)}", "Give a text file.") from error
+    return [node.name for node in tree.body if isinstance(node, ast.FunctionDef) and not node.name.startswith("_")]
 
 
 def call_user_code(function: Callable[[], Any], path: Path, what: str) -> Any:

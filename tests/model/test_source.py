@@ -248,7 +248,7 @@ def test_wrong_files(factories: Path, tmp_path: Path) -> None:
     assert "my models.py:" in refused(str(factories)).hint
     for text, part in {
         "import nonsense_xyz\n": "ModuleNotFoundError: No module named 'nonsense_xyz' (line 1)",
-        "x = 1\ndef make(:\n": "SyntaxError",
+        "x = 1\ndef make(:\n": "bad.py is no valid Python: invalid syntax (line 2: def make(:)",
         "\n\nraise KeyboardInterrupt()": "KeyboardInterrupt",
         "\n1/0\n": "ZeroDivisionError: division by zero (line 2)",
     }.items():
@@ -260,6 +260,18 @@ def test_wrong_files(factories: Path, tmp_path: Path) -> None:
         else:
             error = refused(f"{path}:make")
             assert part in error.message and "bad.py" in error.message + error.hint
+
+
+def test_a_file_without_a_function_s_name_tells_its_syntax_error_first_or_names_its_functions(tmp_path: Path) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text("def make(:\n")
+    assert "no valid Python: invalid syntax (line 1" in refused(str(path)).message
+    path.write_text("def _own(): ...\ndef build(): ...\ndef other(): ...\n")
+    error = refused(str(path))
+    assert "needs the name of a function" in error.message
+    assert error.hint == "Write mine.py:build. It has: build, other."
+    path.write_bytes(b"x = 1\0")
+    assert "mine.py" in refused(str(path)).message
 
 
 def test_models_that_do_not_run_are_told_when_traced(factories: Path, tmp_path: Path) -> None:
