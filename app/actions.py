@@ -76,6 +76,8 @@ FILE = (
     Action("export_safetensors", "Safetensors folder…", "File/Export", lambda w: files.export(w, "safetensors")),
     Action("export_packed", "Packed model…", "File/Export", lambda w: files.export(w, "packed"),
            words=files.packed_words, help="One file in the bits of the formats, which Espalier opens again"),
+    Action("export_adapter", "LoRA adapters…", "File/Export", lambda w: files.export(w, "adapter"),
+           needs=files.has_adapters, help="A folder that PEFT opens on the source's model"),
     Action("export_recipe", "Recipe…", "File/Export", lambda w: files.export(w, "recipe")),
     Action("export_script", "Python script…", "File/Export", lambda w: files.export(w, "script")),
     Action("export_picture", "Picture of the graph…", "File/Export", files.export_picture),
@@ -105,6 +107,7 @@ EXTRAS: dict[str, dict[str, Any]] = {
     "prune": {"key": "Ctrl+Shift+R", "tool": "Prune…"},
     "finetune": {"key": "Ctrl+Shift+T"},
     "remove_dropout": {"needs": models.has_dropout},
+    "fuse_lora": {"needs": files.has_adapters},
 }
 
 RUN = (

@@ -19,6 +19,7 @@ from PySide6.QtWidgets import (
 )
 
 from app.fields import Choice, Line
+from app.folder_field import FolderField
 from app.icons import file_icons
 from app.previews import Previews
 from model.data.glance import Glance, glance
@@ -159,12 +160,14 @@ class NameField(QStackedWidget):
         self.choice.put(value)
 
 
-def data_editor(metadata: Mapping[str, Any]) -> DataField | NameField | None:
-    """The editor that a field's metadata asks for: `edit` is "data", "text", "label" or "split".
+def data_editor(metadata: Mapping[str, Any]) -> DataField | NameField | FolderField | None:
+    """The editor that a field's metadata asks for: `edit` is "data", "folder", "text", "label" or "split".
 
     `empty` names what a text, label or split that is left empty means.
     """
     kind = metadata.get("edit")
+    if kind == "folder":
+        return FolderField()
     return DataField() if kind == "data" else NameField(kind, metadata.get("empty", "")) if kind else None
 
 

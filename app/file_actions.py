@@ -182,9 +182,16 @@ def add_steps(window: Window, path: Path) -> None:
 EXPORTS = {
     "safetensors": ("Export a safetensors folder", "", True),
     "packed": ("Export a packed model", "model.packed.safetensors", False),
+    "adapter": ("Export the LoRA adapters into a folder", "", True),
     "recipe": ("Export the recipe", "recipe.json", False),
     "script": ("Export a Python script", "compress.py", False),
 }
+
+
+def has_adapters(window: Window) -> bool:
+    """Whether there are any to fuse or to hand on."""
+    document = window.session.document
+    return document is not None and any(n.adapters for n in document.graph)
 
 
 def export(window: Window, form: str) -> None:

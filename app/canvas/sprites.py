@@ -104,7 +104,8 @@ def paint_node(painter: QPainter, face: Face, palette: Palette, scale: float) ->
     write(painter, face.name, font(NODE_LABEL), ink, QRectF(13, 4, left - 17, 18))
     low = right - 36 if face.badge and face.sparsity >= 0 else right
     if face.adapter:
-        low = paint_adapter(painter, face.adapter, low, palette) - 4
+        full = QFontMetricsF(font(SECONDARY)).horizontalAdvance(face.detail) > low - 13 - 58  # then its rank alone
+        low = paint_adapter(painter, face.adapter.removeprefix("LoRA ") if full else face.adapter, low, palette) - 4
     write(painter, face.detail, font(SECONDARY), palette.muted, QRectF(13, 20, low - 13, 16))
     if face.problem:
         paint_mark(painter, face.width, palette)

@@ -165,7 +165,7 @@ class AdapterSection(QWidget):
             if wish is None:
                 return
             wishes[wish] = (*wishes.get(wish, ()), name)
-        self._session.set_recipe(with_lora(self._session.recipe, wishes), label, ("lora", tuple(layers)))
+        self._session.set_recipe(with_lora(self._session.recipe, wishes), label, ("lora", label, tuple(layers)))
 
     def _change(self) -> None:
         """Other values of the adapters that are there."""

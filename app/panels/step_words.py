@@ -15,6 +15,9 @@ from model.source import SourceInfo
 from passes.base import Report
 from passes.offered import typed
 from passes.select import Select
+from passes.transform.freeze import FreezeOptions
+from passes.transform.load_adapter import LoadAdapterOptions
+from passes.transform.lora import LoraOptions
 from passes.transform.prune import PruneOptions
 from passes.transform.prune_activations import PruneActivationsOptions
 from passes.transform.quantize import QuantizeOptions, Rule
@@ -35,6 +38,8 @@ def summary(step: Step, graph: Graph | None = None) -> str:
         case PruneActivationsOptions() as o:
             parts = (selection(o.select, graph), o.method, o.pattern.replace("_", "-"), percent(o.sparsity, 0))
             return " · ".join(parts)
+        case LoraOptions() | LoadAdapterOptions() | FreezeOptions() as o:
+            return _adapting(o, graph)
         case Raw(data=data):
             return _raw(step.pass_name, data)
         case options:
@@ -47,6 +52,19 @@ def _pruned(options: PruneOptions) -> tuple[str, ...]:
         return (f"{options.n}:{options.m}",)
     blocks = (f"{options.rows}×{options.columns} blocks",) if options.pattern == "block" else ()
     return (*blocks, options.scope, percent(options.sparsity, 0))
+
+
+def _adapting(options: LoraOptions | LoadAdapterOptions | FreezeOptions, graph: Graph | None) -> str:
+    match options:
+        case LoraOptions() as o:
+            more = [*([f"dropout {o.dropout:g}"] if o.dropout else []), *(["head trains"] if o.train_head else [])]
+            ranks = f"rank {o.rank}" + (" and others" if o.ranks else "")
+            words = (ranks, f"alpha {o.alpha:g}", *more) if o.rank else ("taken out",)
+            return " · ".join((selection(o.select, graph), *words))
+        case LoadAdapterOptions(folder=folder):
+            return folder.rstrip("/").rpartition("/")[2]
+        case FreezeOptions(select=select, part=part):
+            return " · ".join((selection(select, graph), *([] if part in ("all", "own") else [part])))
 
 
 def selection(select: Select, graph: Graph | None = None) -> str:
@@ -106,6 +124,11 @@ def result(report: Report | None, step: Step | None = None) -> str:
     if report is None:
         return ""
     found = report.summary
+    if "adapters" in found and "added" in found:
+        trains = percent(found["trainable_share"])
+        return f"{cell(found['added'])} parameters added · {trains} train" if found["adapters"] else "no adapters left"
+    if "fused" in found:
+        return " · ".join(f"{found[k]} {k}" for k in ("fused", "skipped", "untied") if found.get(k))
     if "removed" in found:
         return f"{plural(int(found['removed']), 'node')} removed"
     if "zeros" in found and "elements" in found:

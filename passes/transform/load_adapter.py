@@ -20,7 +20,9 @@ from passes.transform.lora import adapter_row, adapter_summary
 class LoadAdapterOptions:
     """Where it lies, and what else trains."""
 
-    folder: str = field(default="", metadata={"help": "with adapter_config.json and adapter_model.safetensors"})
+    folder: str = field(
+        default="", metadata={"help": "with adapter_config.json and adapter_model.safetensors", "edit": "folder"}
+    )
     freeze: bool = field(default=True, metadata={"help": "everything but adapters and modules saved with them rests"})
 
 
