@@ -15,7 +15,7 @@ from app.canvas.figures import FLOATS
 from app.format_editor import CELL_WIDTH, CELLS, FormatEditor, short_name
 from app.panels.heading import heading
 from app.panels.inspector_bits import BitsBar, formula
-from app.panels.terms import TERMS
+from app.panels.terms import TERMS, explained
 from app.words import plural
 from model.errors import EspalierError
 from model.formats.base import Format
@@ -244,6 +244,7 @@ class PrecisionSection(QWidget):
             label.setText(names[i] if i < len(names) else "")
             label.setToolTip(TERMS.get(label.text(), ""))
         self.formula.setText(formula(row.port, fmt) + row.given if fmt else "")
+        self.formula.setToolTip(explained(fmt.formula) if fmt else "")
         self.bits.show_format(fmt)
         self.details.setVisible(fmt is not None or bool(row.editor.widgets))
         self.formula.setVisible(fmt is not None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QLineEdit, QSizePolicy, QStackedWidget, QVBoxLayout, QWidget
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from app.session import Session
 
 EMPTY = "No report yet. Choose one above: each runs in the background and appears here as a table."
-HIDDEN = ("evaluate", "finetune_estimate")  # shown as the score; beside the training
+HIDDEN = ("evaluate", "finetune_estimate", "data_rows")  # shown as the score; beside the training; in Data
 LOWEST_FIRST = {"quantization": "sqnr_db", "calibrate": "sqnr_db"}  # what is worst stands first
 
 
@@ -54,6 +54,7 @@ class TablesPanel(QWidget):
         super().__init__()
         self._session = session
         self._reports: dict[str, Report] = {}
+        self.used: dict[str, Any] = {}  # the options that a report was last made with
         self._stale: set[str] = set()
         self._expected = ""
         self.table = Table()
@@ -123,6 +124,7 @@ class TablesPanel(QWidget):
     def clear(self) -> None:
         """Forget all reports."""
         self._reports.clear()
+        self.used.clear()
         self._stale.clear()
         self._expected = ""
         self.offer()

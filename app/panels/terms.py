@@ -2,6 +2,34 @@
 
 from __future__ import annotations
 
+import re
+
+# What the formulas of formats are made of.
+SIGNS: dict[str, str] = {
+    "rne": "rne: rounded to the nearest whole number; a half goes to the even one, so that rounding has no bias",
+    "clip": "clip: cut off at the ends of the range",
+    "floor": "floor: rounded down to a whole number",
+    "ceil": "ceil: rounded up to a whole number",
+    "round": "round: rounded to the nearest whole number",
+    "sign": "sign: −1 or 1",
+    "minifloat": "minifloat: rounded to the nearest value that the small float has",
+    "emax": "emax: the largest exponent of the small float",
+    "log2": "log2: the logarithm to base 2",
+    "mean": "mean: over the values that share a scale",
+    "max": "max: over the values that share a scale",
+    "w": "w: the width in bits",
+    "e": "e: the exponent that a block or a value has",
+    "s": "s: the scale",
+    "f": "f: the fraction width, the bits after the binary point",
+}
+
+
+def explained(formula: str) -> str:
+    """The signs of a formula in words, one a line, in the order in which they come."""
+    found = dict.fromkeys(re.findall(r"[A-Za-z]+2?", formula))
+    return "\n".join(SIGNS[word] for word in found if word in SIGNS)
+
+
 TERMS: dict[str, str] = {
     "port": "Where values enter or leave a node; each port can have a number format of its own",
     "format": "How the values of a port are stored: float as traced, or the chosen number format",

@@ -27,6 +27,10 @@ from app.words import count, percent
 from model.demos import DEMOS
 
 WIDTH = 860
+KINDS = (
+    "A Hugging Face folder, hf:NAME, config:bert?num_hidden_layers=2, file.py:factory, model.pt2 or a project. "
+    "Or drop a file or folder anywhere on this window."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,9 +108,7 @@ class WelcomePage(QScrollArea):
     def __init__(self, settings: Settings) -> None:
         super().__init__(widgetResizable=True)
         self._settings = settings
-        self.spec = QLineEdit(
-            placeholderText="A folder, hf:NAME, config:bert?num_hidden_layers=2, file.py:factory or model.pt2"
-        )
+        self.spec = QLineEdit(placeholderText="A file, a folder or a name")
         self.spec.setAccessibleName("Model to open")
         self.spec.setFixedHeight(28)
         self.spec.returnPressed.connect(self._open_spec)
@@ -136,7 +138,7 @@ class WelcomePage(QScrollArea):
         box.addSpacing(6)
         box.addLayout(self._left)
         box.addLayout(self._openers())
-        box.addWidget(muted("Or drop a file or folder anywhere on this window."))
+        box.addWidget(muted(KINDS))
         box.addSpacing(14)
         box.addWidget(heading("Demo projects"))
         box.addWidget(self._demos())
