@@ -282,8 +282,10 @@ class Session(JobQueue):
     ) -> JobInfo:
         """Run an analysis on the present graph, or another; `failed` gets its error instead of the banner."""
         document, source = self.open_document, self.open_document.project.source
-        locations = document.store.locate(keys_of(graph := document.graph if graph is None else graph))
-        job = AnalyseJob(graph, step, locations, document.store.folder, source.spec, source.tokenizer)
+        graph = document.graph if graph is None else graph
+        base = document.project.base if getattr(step.options, "teaches", False) else None
+        locations = document.store.locate(keys_of(graph, base or graph))
+        job = AnalyseJob(graph, step, locations, document.store.folder, source.spec, source.tokenizer, base)
         return self.submit(title, job, done, urgent=is_instant(step), failed=failed)
 
     def _ended(self, job: JobInfo) -> None:

@@ -189,9 +189,9 @@ class TrainingPanel(QWidget):
         self.offer(options)
 
     def _base(self, options: FinetuneOptions) -> Graph | None:
-        """The graph that it learns from, where it distils."""
+        """The graph that it learns from, where it does."""
         document = self._session.document
-        return document.project.base if document and getattr(options, "distil", 0) else None
+        return document.project.base if document and options.teaches else None
 
     def _edited(self) -> None:
         """Forget the estimate of other options, and look whether such a training was broken off."""
