@@ -283,7 +283,8 @@ class Session(JobQueue):
         """Run an analysis on the present graph, or another; `failed` gets its error instead of the banner."""
         document, source = self.open_document, self.open_document.project.source
         graph = document.graph if graph is None else graph
-        base = document.project.base if getattr(step.options, "teaches", False) else None
+        wanted = getattr(step.options, "teaches", False) or getattr(step.options, "AGAINST_BASE", False)
+        base = document.project.base if wanted else None
         locations = document.store.locate(keys_of(graph, base or graph))
         job = AnalyseJob(graph, step, locations, document.store.folder, source.spec, source.tokenizer, base)
         return self.submit(title, job, done, urgent=is_instant(step), failed=failed)

@@ -48,7 +48,9 @@ def opened(spec: str, found: Arguments, console: Console) -> Generator[Target]:
         if notice := missing_notice(project.recipe, "Give their plug-in with --plugin FILE.py to replay or edit them."):
             console.note(str(notice))
         callables = result.callables or (_callables(project, Path(folder)) if is_project(spec) else {})
-        context = Context(result.store, found.seed, console.progress, callables, project.source.tokenizer)
+        context = Context(
+            result.store, found.seed, console.progress, callables, project.source.tokenizer, base=project.base
+        )
         yield Target(result, context)
 
 

@@ -38,17 +38,14 @@ def score(graph: Graph, target: Target, options: EvaluateOptions | None) -> dict
 def figures(found: dict[str, Any]) -> dict[str, str]:
     """Name → figure with its unit."""
     accuracy, loss = found["accuracy"], found["loss"]
-    return (
-        {
-            "accuracy": "–" if accuracy is None else f"{accuracy:.4f}",
-            "loss": "–" if loss is None else f"{loss:.4f}",
-            "size": size(found["size_bytes"]),
-            "weight bits": f"{found['weight_bits']:.2f}",
-            "activation bits": f"{found['activation_bits']:.2f}",
-            "sparsity": f"{found['sparsity']:.1%}",
-            "BitOPs": big(found["bitops"]),
-            "memory density": f"{found['memory_density']:.2f}",
-        }
-        | ({"activation sparsity": f"{found['activation_sparsity']:.1%}"} if found["activation_sparsity"] else {})
-        | ({"samples": count(found["samples"])} if "samples" in found else {})
-    )
+    return {
+        "accuracy": "–" if accuracy is None else f"{accuracy:.4f}",
+        "loss": "–" if loss is None else f"{loss:.4f}",
+        "size": size(found["size_bytes"]),
+        "weight bits": f"{found['weight_bits']:.2f}",
+        "activation bits": f"{found['activation_bits']:.2f}",
+        "sparsity": f"{found['sparsity']:.1%}",
+        "activation sparsity": f"{found['activation_sparsity']:.1%}",
+        "BitOPs": big(found["bitops"]),
+        "memory density": f"{found['memory_density']:.2f}",
+    } | ({"samples": count(found["samples"])} if "samples" in found else {})
