@@ -24,6 +24,7 @@ from app.panels.inspector_parts import ElidedLabel, FactRows
 from app.panels.inspector_pattern import PatternSection
 from app.panels.inspector_precision import PrecisionSection
 from app.panels.inspector_pruning import PruningSection
+from app.panels.inspector_structure import StructureSection
 from app.panels.inspector_weight import WeightSection
 from app.theme import Palette
 from app.weight_figures import Loss
@@ -58,6 +59,7 @@ class InspectorPanel(QScrollArea):
         self.pruning = PruningSection(session)
         self.pattern = PatternSection(session)
         self.adapter = AdapterSection(session)
+        self.structure = StructureSection(session)
         self.format = FormatSection()
         self._arrange()
         self._connect()
@@ -76,7 +78,7 @@ class InspectorPanel(QScrollArea):
         column.addWidget(self.path)
         for gap, widget in ((6, self.facts), (8, self.problems), (8, self.hint), (14, self.precision),
                             (14, self.weight), (14, self.pruning), (14, self.pattern), (14, self.adapter),
-                            (14, self.format)):  # fmt: skip
+                            (14, self.structure), (14, self.format)):  # fmt: skip
             widget.setContentsMargins(0, gap, 0, 0)
             column.addWidget(widget)
         column.addStretch(1)
@@ -149,12 +151,14 @@ class InspectorPanel(QScrollArea):
             self.pruning.hide()
             self.pattern.hide()
             self.adapter.hide()
+            self.structure.hide()
             self.format.show_format(None)
             return
         self.precision.show_nodes(nodes, document.graph)
         self.weight.show_nodes(nodes, document.graph, self.precision.port)
         self.pruning.show_nodes(nodes, document.graph)
         self.adapter.show_nodes(nodes, document.graph)
+        self.structure.show_nodes(nodes, document.graph)
         self._show_pattern()
 
     def _show_pattern(self) -> None:
@@ -201,6 +205,7 @@ class InspectorPanel(QScrollArea):
         self.weight.close_previews()
         self.format.close_previews()
         self.pattern.close_previews()
+        self.structure.close_previews()
         super().closeEvent(event)
 
 

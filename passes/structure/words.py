@@ -59,4 +59,4 @@ def ties(node: Node, structure: Structure) -> list[tuple[str, str, str]]:
             others = describe(held, structure)
             text = f"held by {reason.node}: {reason.text}" if reason else f"tied to {others}"
             found.append((member.role if member.role != "own" else "values", amount(held, member, structure), text))
-    return found
+    return sorted(found, key=lambda f: f[0], reverse=True)  # values, rows, columns
