@@ -85,7 +85,7 @@ def remembered(keys: list[str], memo: Memo) -> int:
 def replay(base: Graph, recipe: Recipe, context: Context, memo: Memo | None = None) -> Replayed:
     """Run the active steps of `recipe` on `base`; raises the failing step's error, naming the step."""
     memo = memo if memo is not None else Memo()
-    context.base = base
+    context.base = base if context.base is None else context.base
     keys = prefix_keys(recipe.active)
     known = remembered(keys, memo)
     graph = memo.graphs[keys[known - 1]].graph if known else base
