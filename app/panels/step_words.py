@@ -20,6 +20,7 @@ from passes.transform.load_adapter import LoadAdapterOptions
 from passes.transform.lora import LoraOptions
 from passes.transform.prune import PruneOptions
 from passes.transform.prune_activations import PruneActivationsOptions
+from passes.transform.prune_structured import PruneStructuredOptions
 from passes.transform.quantize import QuantizeOptions, Rule
 
 
@@ -38,6 +39,9 @@ def summary(step: Step, graph: Graph | None = None) -> str:
         case PruneActivationsOptions() as o:
             parts = (selection(o.select, graph), o.method, o.pattern.replace("_", "-"), percent(o.sparsity, 0))
             return " · ".join(parts)
+        case PruneStructuredOptions() as o:
+            much = f"{o.count} of each" if o.count else percent(o.ratio, 0)
+            return " · ".join((o.what, selection(o.select, graph), o.score, o.scope, much))
         case LoraOptions() | LoadAdapterOptions() | FreezeOptions() as o:
             return _adapting(o, graph)
         case Raw(data=data):
