@@ -19,6 +19,7 @@ from app.theme import DARK, LIGHT, Palette
 from model.errors import OptionsError
 
 MIXED = "mixed"
+OPTION = "option"  # the property of a widget that names the option which it edits
 HEIGHT = 23
 TIGHT = 52  # a combo box narrower than this shows its word alone
 
@@ -38,6 +39,16 @@ def field_style(palette: Palette) -> str:
     QPushButton[link="true"] {{ padding-left: 0; padding-right: 0; }}
     QLabel[role="wrong"] {{ color: {palette.bad}; font-size: 11.5px; }}
     """
+
+
+def option_of(widget: QWidget | None, within: QWidget) -> str:
+    """The path of the option that a widget edits, by the names of the widgets round it; empty where there is none."""
+    names: list[str] = []
+    while widget is not None and widget is not within:
+        name = widget.property(OPTION)
+        names += [name] if name else []
+        widget = widget.parentWidget()
+    return ".".join(reversed(names))
 
 
 def chain(*widgets: QWidget) -> None:

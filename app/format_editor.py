@@ -13,7 +13,7 @@ from typing import Any
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
-from app.fields import MIXED, Check, Choice, NumberField, Scalar, chain, scalar
+from app.fields import MIXED, OPTION, Check, Choice, NumberField, Scalar, chain, scalar
 from app.format_choice import FormatChoice
 from model.codec import hints
 from model.errors import EspalierError, FormatError
@@ -190,6 +190,7 @@ class FormatEditor(QWidget):
         self.widgets[name] = widget
         widget.edited.connect(lambda: self._parameter_changed(name))
         widget.setAccessibleName(name)
+        widget.setProperty(OPTION, name)
         widget.setToolTip(f"{name}: {help_text}" if help_text else name)
         compact = self.compact and number < CELLS
         if isinstance(widget, NumberField) and widget.optional:

@@ -16,7 +16,7 @@ from PySide6.QtCore import QStringListModel, Qt, Signal
 from PySide6.QtWidgets import QCompleter, QFrame, QGridLayout, QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
 
 from app.data_fields import DataField, data_editor, join
-from app.fields import Choice, Line, NumberField, Words, field_style, scalar, tokens
+from app.fields import OPTION, Choice, Line, NumberField, Words, field_style, scalar, tokens
 from app.format_editor import FormatEditor
 from app.panels.heading import link
 from model.codec import decode, encode, hints
@@ -165,6 +165,7 @@ class PortFormats(QWidget):
         for i, port in enumerate(PORTS):
             editor = self.rows[port] = FormatEditor(allow_leave=True)
             editor.leave()
+            editor.setProperty(OPTION, port)
             editor.choice.setAccessibleName(f"{port} format")
             editor.edited.connect(self.edited)
             grid.addWidget(_caption(port), i, 0, Qt.AlignmentFlag.AlignTop)
@@ -351,6 +352,7 @@ class Form(QWidget):
         help_text = str(field.metadata.get("help", ""))
         for widget in (title, editor):
             widget.setToolTip(help_text)
+            widget.setProperty(OPTION, field.name)
         editor.setAccessibleName(field.name)
         editor.edited.connect(self._edited)
         row = self._grid.rowCount()

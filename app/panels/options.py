@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QDialog, QHBoxLayout, QLabel, QPushButton, QScrollArea, QVBoxLayout, QWidget
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtGui import QContextMenuEvent
+from PySide6.QtWidgets import QDialog, QHBoxLayout, QLabel, QMenu, QPushButton, QScrollArea, QVBoxLayout, QWidget
 
+from app.fields import option_of
 from app.panels.heading import muted, warning
 from model.errors import EspalierError
 from passes.base import PassSpec
 
 if TYPE_CHECKING:
+    from app.panels.structure_outlook import StructureOutlook
     from app.session import Session
 
 
@@ -23,8 +26,23 @@ def make_form(options: Any, session: Session) -> QWidget:
     return Form(type(options), options, session.document.graph if session.document else None)
 
 
+def outlook_of(spec: PassSpec, form: QWidget, session: Session) -> StructureOutlook | None:
+    """What stands under the form of a pass that can tell beforehand what it will do."""
+    if spec.name != "prune_structured":
+        return None
+    from app.panels.structure_outlook import StructureOutlook
+
+    return StructureOutlook(session, form)
+
+
 class OptionsWindow(QDialog):
-    """Title, what the pass does, its options, Apply and Cancel."""
+    """Title, what the pass does, its options, Apply and Cancel.
+
+    `sweep_wanted`: the option (by its path) that a right click asks to vary, where `sweepable` says that one may.
+    """
+
+    sweep_wanted = Signal(str)
+    sweepable = False
 
     def __init__(
         self,
@@ -65,9 +83,23 @@ class OptionsWindow(QDialog):
         box.addWidget(title)
         box.addWidget(muted(spec.doc.split("\n\n")[0].replace("\n", " ")))
         box.addWidget(area, 1)
+        self.outlook = outlook_of(spec, form, session)
+        if self.outlook:
+            box.addWidget(self.outlook)
+            self.finished.connect(self.outlook.close_previews)
         box.addWidget(self._error)
         box.addLayout(buttons)
-        self.resize(460, min(640, form.sizeHint().height() + 190))
+        wide = 620 if self.outlook else 460
+        self.resize(wide, min(820 if self.outlook else 640, form.sizeHint().height() + 190))
+
+    def contextMenuEvent(self, event: QContextMenuEvent) -> None:
+        path = option_of(self.childAt(event.pos()), self)
+        if self.sweepable and path:
+            menu = QMenu(self)
+            menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+            words = path.rpartition(".")[2].replace("_", " ")
+            menu.addAction(f"Sweep {words}…", lambda: self.sweep_wanted.emit(path))
+            menu.popup(event.globalPos())
 
     def _now(self) -> Any:
         """The form's options, None while they are impossible."""

@@ -10,7 +10,7 @@ from app.panels.heading import link, muted
 from app.panels.step_words import title
 from model.errors import EspalierError, OptionsError
 from model.recipe import Recipe
-from passes.sweep.offers import Offer, offers
+from passes.sweep.offers import Offer, offer_for, offers
 from passes.sweep.sweep import Axis, Sweep, points
 from passes.sweep.values import parse_values, value_text
 
@@ -87,12 +87,12 @@ class AxisField(QWidget):
 
     def _list(self, index: int, path: str | None = None) -> None:
         self.step.put(index)
+        wanted = None if path is None else offer_for(self._recipe, index, path)
+        if wanted and wanted not in self._known(index):
+            self._offers[index] = (wanted, *self._known(index))
         known = self._known(index)
-        paths, labels = tuple(o.path for o in known), tuple(o.label for o in known)
-        if path is not None and path not in paths:
-            paths, labels = (path, *paths), (path.replace("_", " ").replace(".", " "), *labels)
-        self.option.offer(paths, labels)
-        self.option.put(paths[0] if path is None else path)
+        self.option.offer(tuple(o.path for o in known), tuple(o.label for o in known))
+        self.option.put(wanted.path if wanted else known[0].path)
 
     def choose(self, index: int, path: str | None = None, values: str = "") -> None:
         """Show an option; its usual values where none are given."""

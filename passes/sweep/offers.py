@@ -12,7 +12,7 @@ from model.errors import EspalierError
 from model.recipe import Recipe
 from model.registry import FORMATS, PASSES
 from passes.base import is_lasting
-from passes.sweep.places import Place, places
+from passes.sweep.places import Place, find, places
 from passes.sweep.sweep import Axis, Setting, step_options, with_settings
 from passes.sweep.values import parse_values, values_text
 
@@ -52,6 +52,21 @@ def offers(recipe: Recipe, index: int) -> tuple[Offer, ...]:
     named = [*_shared(found), *((p.name, _label(p, found), p) for p in found)]
     made = [Offer(index, path, label, _values(recipe, index, path, place)) for path, label, place in named]
     return *sorted((o for o in made if o.values), key=_rank), switch
+
+
+def offer_for(recipe: Recipe, index: int, path: str) -> Offer | None:
+    """The offer of an option by any of its names; None where it is none that can be varied."""
+    known = {o.path: o for o in offers(recipe, index)}
+    if path in known:
+        return known[path]
+    try:
+        found = find(step_options(recipe.steps[index]), path, "")
+    except EspalierError:
+        return None
+    if len(found) == 1:
+        return known.get(found[0].name)
+    words = " ".join(p for p in path.split(".") if p not in ("rules", "formats", "*")).replace("_", " ")
+    return Offer(index, path, f"{words} (all)", _values(recipe, index, path, found[0]))
 
 
 def _rank(offer: Offer) -> int:

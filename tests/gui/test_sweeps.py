@@ -10,11 +10,14 @@ from pathlib import Path
 
 import pytest
 from PySide6.QtCore import QPoint, Qt
-from PySide6.QtGui import QGuiApplication, QImage
+from PySide6.QtGui import QContextMenuEvent, QGuiApplication, QImage
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QMenu
+from PySide6.QtWidgets import QLabel, QMenu
 from pytestqt.qtbot import QtBot
 
+from app.fields import option_of
+from app.forms import PortFormats
+from app.panels.options import OptionsWindow
 from app.panels.recipe import RecipePanel
 from app.panels.sweep_setup import work_words
 from app.panels.sweeps import SweepsPanel
@@ -101,7 +104,7 @@ def test_an_empty_recipe_gets_an_example(window: Window, runner: list[FakeRunner
 
 def test_values_are_read_as_they_are_typed(panel: SweepsPanel) -> None:
     field = panel.setup.main
-    assert field.place == (0, "weight.width") or field.place == (0, "rules.0.formats.weight.width")
+    assert field.place == (0, "rules.0.formats.weight.width")
     field.values.setText("4, 8, 12…32")
     field.values.edited.emit()
     assert field.preview.text() == "8 values: 4, 8, 12, 16, 20, 24, 28, 32" and panel.setup.run_button.isEnabled()
@@ -131,7 +134,7 @@ def test_the_form_offers_lines_and_counts_the_work(panel: SweepsPanel) -> None:
     assert setup._words.text().replace("\u2009", " ").endswith("about 26 s")
     along = setup.add_along()
     along.choose(0, "weight.frac_width", "2, 4")
-    assert setup.sweep().along == (Axis(0, "weight.frac_width", (2, 4)),)
+    assert setup.sweep().along == (Axis(0, "rules.0.formats.weight.frac_width", (2, 4)),)
     along.choose(0, "weight.frac_width", "2, 4, 6")
     assert "3 values, the axis 2" in setup._words.text()
     along.removed.emit()
@@ -380,3 +383,28 @@ def test_a_journal_of_a_newer_version_stays_in_the_file(window: Window, runner: 
     panel.sweeps.write()
     extras = window.session.document.project.extras if window.session.document else {}
     assert extras["sweeps/001.jsonl"] == newer and "sweeps/002.jsonl" in extras
+
+
+def test_an_option_is_swept_from_its_form(panel: SweepsPanel, window: Window) -> None:
+    from app.model_actions import ask, edit_step
+
+    edit_step(window, 0)
+    form = window.findChildren(OptionsWindow)[-1]
+    editor = form.findChildren(PortFormats)[0].rows["weight"]
+    assert option_of(editor.widgets["frac_width"], form) == "rules.formats.weight.frac_width"
+    assert option_of(editor.choice, form) == "rules.formats.weight" and option_of(form._error, form) == ""
+    caption = next(c for c in form.findChildren(QLabel) if c.text() == "gradient")
+    at = caption.mapTo(form, QPoint(3, 3))
+    form.contextMenuEvent(QContextMenuEvent(QContextMenuEvent.Reason.Mouse, at, form.mapToGlobal(at)))
+    menu = form.findChildren(QMenu)[-1]
+    assert [a.text() for a in menu.actions()] == ["Sweep gradient…"]
+    menu.actions()[0].trigger()
+    menu.close()
+    assert panel.setup.main.place == (0, "rules.0.gradient") and panel.setup.run_button.isEnabled()
+    form.sweep_wanted.emit("rules.formats.weight.frac_width")
+    assert panel.setup.main.preview.text() == "9 values: 0, 1, 2, 3, 4, 5, 6, 7, 8"
+    form.close()
+    ask(window, "prune")
+    other = window.findChildren(OptionsWindow)[-1]
+    assert not other.sweepable  # it is no step yet
+    other.close()

@@ -9,11 +9,15 @@ import pytest
 from model.errors import EspalierError, OptionsError
 from model.formats.integer import Integer
 from model.recipe import Recipe
+from passes.analysis.evaluate import EvaluateOptions
 from passes.config import load_recipe
+from passes.sweep.example import example
+from passes.sweep.offers import offer_for, offers, suggested_lines, usual_axis
 from passes.sweep.places import places
 from passes.sweep.sweep import Axis, Setting, Sweep, axis_title, points, with_settings
 from passes.sweep.text import parse_axis, parse_variants
 from passes.sweep.values import parse_values, values_text
+from tests.model.zoo import case
 
 LABS = {
     "quantize_transform_pass": {
@@ -159,3 +163,34 @@ def test_steps_of_one_name_are_told_apart() -> None:
         parse_axis(recipe, "prune#3.sparsity=0.5")
     with pytest.raises(OptionsError, match="no steps"):
         parse_axis(Recipe(), "prune.sparsity=0.5")
+
+
+def test_offers_have_values_that_are_possible(recipe: Recipe) -> None:
+    found = {o.path: o for o in offers(recipe, 0)}
+    assert found["width"].label == "width (all)" and found["rules.0.formats.weight.width"].label == "weight width"
+    assert "mxint" in found["rules.0.formats.weight"].values and found[""].values == "on, off"
+    assert {o.path for o in offers(recipe, 1)} >= {"sparsity", "method", "scope"}
+    method = next(o for o in offers(recipe, 1) if o.path == "method")
+    assert method.values == "l1, random"
+    for index in range(len(recipe)):
+        for offer in offers(recipe, index):
+            points(Sweep(recipe, Axis(index, offer.path, parse_values(offer.values))))
+    assert not any(o.path in ("data", "text", "label") for o in offers(recipe, 2))
+
+
+def test_what_is_usually_varied(recipe: Recipe) -> None:
+    usual = usual_axis(recipe)
+    assert usual and (usual.step, usual.path) == (1, "sparsity")  # not the training that comes after
+    assert usual_axis(Recipe()) is None
+    words = [w for w, _ in suggested_lines(recipe, Axis(1, "method", ()))]
+    assert "with and without fine-tune" in words and "each method of prune" not in words
+    with_rules = offer_for(recipe, 0, "rules.formats.weight.frac_width")
+    assert with_rules and with_rules.path == "rules.0.formats.weight.frac_width"
+    every = offer_for(recipe, 0, "formats.width")
+    assert every and every.label == "width (all)" and offer_for(recipe, 0, "nothing") is None
+
+
+def test_the_example_runs_on_any_model_with_layers() -> None:
+    made = example(Recipe(), case("mlp").graph, EvaluateOptions())
+    weights = [p.recipe.steps[0].options.rules[0].formats["weight"] for p in points(made)[1:]]
+    assert weights[0] == Integer(2, 1) and weights[-1] == Integer(16, 15) and not axis_title(made).endswith(".")
