@@ -155,7 +155,18 @@ def show_options(
         held.offer(options)
         return
     form = make_form(options, window.session)
-    OptionsWindow(window, window.session, spec, form, verb, apply, subject).show()
+    made = OptionsWindow(window, window.session, spec, form, verb, apply, subject)
+    if isinstance(about, Step):
+        made.sweepable = True
+        made.sweep_wanted.connect(lambda path: _sweep(window, about, path))
+    made.show()
+
+
+def _sweep(window: Window, step: Step, path: str) -> None:
+    """Begin a sweep of an option of a step, wherever it stands by now."""
+    place = next((i for i, s in enumerate(window.session.recipe.steps) if s is step), None)
+    if place is not None:
+        window.docks.sweep(place, path)
 
 
 def train(window: Window, options: Any) -> None:
