@@ -372,12 +372,12 @@ def test_solved_problems_go(opened: Window, runner: list[FakeRunner]) -> None:
     panel = opened.docks.panels["problems"]
     assert isinstance(panel, ProblemsPanel)
     opened.session.problem.emit(PassError("fc2 is odd.", "Look."))
-    opened.session.evaluate("demo:digits")
+    opened.session.evaluate(EvaluateOptions(data="demo:digits"))
     runner[0].tell(runner[0].waiting[0], Failed("Too large.", "Buy memory."))
     assert [r["message"] for r in panel.table.rows.shown] == ["Too large.", "fc2 is odd."]
     quantise(opened)
     assert [r["message"] for r in panel.table.rows.shown] == ["Too large."]
-    opened.session.evaluate("demo:digits")
+    opened.session.evaluate(EvaluateOptions(data="demo:digits"))
     while runner[0].waiting:
         runner[0].finish(Report("evaluate", (), {"accuracy": 0.9, "loss": 0.25}))
     assert panel.table.rows.shown == []

@@ -1,0 +1,55 @@
+"""Reports that can use data ask for them where none are known, and remember what they were made with."""
+
+from __future__ import annotations
+
+import pytest
+
+from app.panels.options import OptionsWindow
+from app.window import Window
+from passes.base import Report
+from passes.jobs import AnalyseJob
+from passes.observed.options import ObserveOptions
+from tests.gui.conftest import FakeRunner, open_small, small_project
+
+pytestmark = pytest.mark.gui
+
+
+def forms(window: Window) -> list[OptionsWindow]:
+    return [w for w in window.findChildren(OptionsWindow) if not w.isHidden()]
+
+
+def test_a_report_on_data_asks_where_none_are_known_and_remembers(opened: Window, runner: list[FakeRunner]) -> None:
+    tables = opened.docks.tables
+    opened.actions_table.run("report_statistics")
+    (form,) = forms(opened)
+    assert not runner[-1].waiting
+    form._form.editors["data"].put("demo:digits")  # type: ignore[attr-defined]
+    form.apply()
+    info = runner[-1].waiting[0]
+    assert isinstance(info.job, AnalyseJob) and info.job.step.options.data == "demo:digits"
+    runner[-1].finish(Report("statistics", ({"node": "fc1", "mean": 0.5},)))
+    tables.wanted.emit("statistics")
+    again = runner[-1].waiting[0]
+    assert isinstance(again.job, AnalyseJob) and again.job.step.options.data == "demo:digits"
+    assert not forms(opened)
+
+
+def test_without_data_in_the_form_weights_alone_are_looked_at(opened: Window, runner: list[FakeRunner]) -> None:
+    opened.docks.tables.wanted.emit("quantization")
+    (form,) = forms(opened)
+    form.apply()
+    info = runner[-1].waiting[0]
+    assert isinstance(info.job, AnalyseJob) and info.job.step.options == ObserveOptions()
+
+
+def test_known_data_are_used_at_once(window: Window, runner: list[FakeRunner]) -> None:
+    open_small(window, runner, small_project(data="demo:digits"))
+    window.live.enabled = False
+    window.actions_table.run("report_statistics")
+    info = runner[-1].waiting[-1]
+    assert isinstance(info.job, AnalyseJob) and info.job.step.options.data == "demo:digits"
+
+
+def test_reports_without_data_ask_nothing(opened: Window, runner: list[FakeRunner]) -> None:
+    opened.actions_table.run("report_parameters")
+    assert not forms(opened) and len(runner[-1].waiting) == 1
