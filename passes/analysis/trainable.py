@@ -46,7 +46,7 @@ def trainable(graph: Graph, options: TrainableOptions, context: Context) -> tupl
                 counts.setdefault(path, _Count()).add(weight, name in own)
     total = counts.pop("")
     rows = tuple(_row(path, counts[path], total) for path in _in_order(counts))
-    return graph, Report("trainable", rows, _figures(total, total))
+    return graph, Report("trainable", rows, {k: v for k, v in _figures(total, total).items() if k != "share"})
 
 
 def _modules(name: str, depth: int) -> list[str]:
