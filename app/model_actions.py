@@ -28,6 +28,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
     "Calibrate": ("calibrate", "learn_scales"),
     "Recover": ("mse_clip", "smoothquant", "gptq", "bias_correction"),
     "Train": ("finetune",),
+    "Adapt": ("lora", "load_adapter", "fuse_lora", "freeze", "unfreeze"),
     "Prune": ("prune", "prune_structured", "prune_activations", "remove_pruned"),
     "Simplify": ("remove_layers", "replace_linear", "remove_dropout", "fold_batch_norm", "decompose_attention"),
 }
@@ -224,13 +225,19 @@ def _replace_step(window: Window, step: Step, options: Any) -> None:
 
 
 def report(window: Window, name: str) -> None:
-    """Make a report and bring the tables up; on the data of the source where it can use some."""
-    make_report(window, name, default_options(window, PASSES.get(name)))
+    """Make a report as it was made last; one that can use data is asked for them first where none are known."""
+    held = window.docks.tables.used.get(name)
+    options = default_options(window, PASSES.get(name)) if held is None else held
+    if held is None and getattr(options, "data", None) == "":
+        report_on(window, name)
+    else:
+        make_report(window, name, options)
 
 
 def make_report(window: Window, name: str, options: Any) -> None:
     """Make a report with these options and bring the tables up."""
     window.show_dock("tables")
+    window.docks.tables.used[name] = options
     window.docks.tables.wait_for(name)
     window.session.run_pass(name, options)
 
@@ -244,7 +251,8 @@ def show_step_report(window: Window, name: str) -> None:
 def report_on(window: Window, name: str) -> None:
     """Ask for a report's options, such as its data, then make it."""
     spec: PassSpec = PASSES.get(name)
-    show_options(window, spec, default_options(window, spec), lambda o: make_report(window, name, o), "Run")
+    options = window.docks.tables.used.get(name) or default_options(window, spec)
+    show_options(window, spec, options, lambda o: make_report(window, name, o), "Run")
 
 
 def evaluate(window: Window) -> None:
