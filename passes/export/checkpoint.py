@@ -1,5 +1,5 @@
 """A folder with effective weights: a Hugging Face one where the architecture is still the source's, or else
-weights beside our graph with a note on how to load them.
+weights beside our graph, with a script that loads them.
 """
 
 from __future__ import annotations
@@ -19,13 +19,15 @@ from model.source import load_source
 from model.trace.tensors import to_numpy
 from model.weights import Tensor, WeightStore, write
 from passes.export.effective import effective_weights, shared_differently
+from passes.export.loading import MASK
 from passes.lowrank.peft_write import write_peft
 
 ADAPTER = "adapter"  # folder of the adapters beside a model's weights
 
 TOKENIZER_FILES = (
     "tokenizer.json", "tokenizer_config.json", "vocab.txt", "vocab.json", "merges.txt", "tokenizer.model",
-    "spiece.model", "special_tokens_map.json", "added_tokens.json", "chat_template.jinja",
+    "spiece.model", "special_tokens_map.json", "added_tokens.json", "chat_template.jinja", "preprocessor_config.json",
+    "processor_config.json",
 )  # fmt: skip
 
 
@@ -43,9 +45,12 @@ def write_checkpoint(project: Project, store: WeightStore, folder: Path) -> tupl
         if _has_adapters(project):
             write_peft(project.graph, store, folder / ADAPTER, str(folder), {})
     else:
-        _write_own(project, {k: to_numpy(v) for k, v in weights.items()}, folder)
+        _write_own(project, {k: to_numpy(v) for k, v in weights.items()}, store, folder)
     files = [*folder.iterdir(), *((folder / ADAPTER).iterdir() if model is not None and _has_adapters(project) else ())]
-    return sorted(f for f in files if f.is_file()), [*_notes(project.graph), *_adapter_notes(project, folder)]
+    return sorted(f for f in files if f.is_file()), [
+        *_notes(project.graph, model is None),
+        *_adapter_notes(project, folder),
+    ]
 
 
 def _has_adapters(project: Project) -> bool:
@@ -61,7 +66,9 @@ def _adapter_notes(project: Project, folder: Path) -> list[str]:
             f"'{folder.name}/{ADAPTER}'). Fuse them first for one model."]  # fmt: skip
 
 
-def _notes(graph: Graph) -> list[str]:
+def _notes(graph: Graph, own: bool) -> list[str]:
+    if own:  # its graph says all
+        return []
     notes = [
         f"{name} is shared by nodes with different formats or masks; it is exported as it was."
         for name in shared_differently(graph)
@@ -139,7 +146,8 @@ def _copy_tokenizer(project: Project, folder: Path) -> None:
 README = """\
 # {name}
 
-`model.safetensors` holds the weights with masks and formats applied, `graph.json` the graph of operations.
+`model.safetensors` holds the weights with masks and formats applied, `graph.json` the graph of operations with the
+formats of activations. `python load.py` runs it on made inputs (Espalier must be installed); in your own program:
 
     from pathlib import Path
     from passes.export.loading import load_folder
@@ -148,16 +156,43 @@ README = """\
     module({inputs})
 """
 
+SCRIPT = '''\
+"""Loads the model of this folder, runs it on made inputs, and prints the shapes of its results. Needs Espalier."""
 
-def _write_own(project: Project, weights: dict[str, Tensor], folder: Path) -> None:
+import json
+from pathlib import Path
+
+import torch
+
+from passes.export.loading import example_of, load_folder
+
+HERE = Path(__file__).resolve().parent
+
+
+def main() -> None:
+    module, inputs = load_folder(HERE), example_of(HERE)
+    with torch.no_grad():
+        results = torch.utils._pytree.tree_leaves(module(**inputs))
+    shapes = {k: list(v.shape) for k, v in inputs.items()}
+    print(json.dumps({"inputs": shapes, "results": [list(r.shape) for r in results]}))
+
+
+if __name__ == "__main__":
+    main()
+'''
+
+
+def _write_own(project: Project, weights: dict[str, Tensor], store: WeightStore, folder: Path) -> None:
     graph = _bare(project.graph, weights)
+    masks = {s.mask for n in graph for s in n.sparsity.values() if s.mask is not None}
     with (folder / "model.safetensors").open("wb") as handle:
-        write(handle, weights)
+        write(handle, {**weights, **{f"{MASK}{key}": store.get(key) for key in sorted(masks)}})
     text = json.dumps(graph_to_json(graph), separators=(",", ":"), allow_nan=False)
     (folder / "graph.json").write_text(text, encoding="utf-8")
     inputs = ", ".join(f"{n.target}=…" for n in graph.placeholders)
     note = README.format(name=project.source.name, folder=folder.name, inputs=inputs)
     (folder / "README.md").write_text(note, encoding="utf-8")
+    (folder / "load.py").write_text(SCRIPT, encoding="utf-8")
 
 
 def _bare(graph: Graph, weights: dict[str, Tensor]) -> Graph:

@@ -5,22 +5,36 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from torch import fx
+from torch import Tensor, fx
 
 from model.build import build
 from model.errors import ProjectError
+from model.graph import Graph
 from model.graph_json import graph_from_json
 from model.weights import WeightStore, read_header
+from passes.export.example import example_inputs
+
+MASK = "@mask/"  # before the content key of a mask, as the name of its tensor
 
 
 def load_folder(folder: Path) -> fx.GraphModule:
     """The module that runs the exported graph; raises ProjectError."""
+    graph = _graph(folder)
+    places = read_header(folder / "model.safetensors")
+    store = WeightStore(folder)
+    store.add({w.key: places[name] for name, w in graph.weights.items() if w.key and name in places})
+    store.add({name.removeprefix(MASK): place for name, place in places.items() if name.startswith(MASK)})
+    return build(graph, store)
+
+
+def example_of(folder: Path) -> dict[str, Tensor]:
+    """Inputs that the exported graph takes, made up; raises ProjectError."""
+    return example_inputs(_graph(folder))
+
+
+def _graph(folder: Path) -> Graph:
     try:
         data = json.loads((folder / "graph.json").read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise ProjectError(f"{folder.name} holds no readable graph ({error}).", "Export it again.") from error
-    graph = graph_from_json(data)
-    places = read_header(folder / "model.safetensors")
-    store = WeightStore(folder)
-    store.add({w.key: places[name] for name, w in graph.weights.items() if w.key and name in places})
-    return build(graph, store)
+    return graph_from_json(data)
