@@ -45,7 +45,7 @@ def figures(found: dict[str, Any]) -> dict[str, str]:
         "weight bits": f"{found['weight_bits']:.2f}",
         "activation bits": f"{found['activation_bits']:.2f}",
         "sparsity": f"{found['sparsity']:.1%}",
-        "activation sparsity": f"{found['activation_sparsity']:.1%}",
+        "activation sparsity": f"{found.get('activation_sparsity', 0.0):.1%}",
         "BitOPs": big(found["bitops"]),
         "memory density": f"{found['memory_density']:.2f}",
     } | ({"samples": count(found["samples"])} if "samples" in found else {})

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import ClassVar
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -11,7 +14,7 @@ from model.meta import Sparsity
 from model.ports import weight_at
 from model.views import view_at
 from passes.analysis.statistics import keep
-from passes.base import Context, NoOptions, Report, Row, analysis
+from passes.base import Context, Report, Row, analysis
 from passes.observed.stored import NO_WEIGHTS
 from passes.pruning.changes import change
 from passes.pruning.patterns import seen
@@ -20,8 +23,15 @@ from passes.transform.prune import prunable
 GROUP = 4  # inputs in a row, of which sparse tensor cores want at most two
 
 
-@analysis("sparsity", "Sparsity")
-def sparsity(graph: Graph, options: NoOptions, context: Context) -> tuple[Graph, Report]:
+@dataclass(frozen=True, slots=True)
+class SparsityOptions:
+    """None; but the masks are compared with those of the model as it was opened."""
+
+    AGAINST_BASE: ClassVar[bool] = True
+
+
+@analysis("sparsity", "Sparsity", SparsityOptions)
+def sparsity(graph: Graph, options: SparsityOptions, context: Context) -> tuple[Graph, Report]:
     """Zeros of the weights of Linears and convolutions, those that are stored as 0 included, each weight once.
 
     `pattern` is what was asked for; `most_of_4` what came of it: how many of any four inputs in a row are not zero (2

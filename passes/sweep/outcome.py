@@ -10,7 +10,8 @@ from typing import Any
 from passes.sweep.sweep import Sweep, axis_name, axis_title
 from passes.sweep.values import value_text
 
-FIGURES = ("accuracy", "loss", "size_bytes", "weight_bits", "activation_bits", "sparsity", "bitops", "memory_density")
+FIGURES = ("accuracy", "loss", "size_bytes", "weight_bits", "activation_bits", "sparsity", "bitops", "memory_density",
+           "activation_sparsity")  # fmt: skip
 BASELINE = -1
 
 

@@ -9,8 +9,8 @@ import pytest
 
 from model.errors import PassError
 from model.weights import Tensor
-from passes.analysis.sparsity import sparsity
-from passes.base import Context, NoOptions, Row
+from passes.analysis.sparsity import SparsityOptions, sparsity
+from passes.base import Context, Row
 from passes.transform.prune import PruneOptions, prune
 from passes.transform.prune_activations import PruneActivationsOptions, prune_activations
 from tests.model.zoo import case
@@ -19,7 +19,7 @@ from tests.model.zoo import case
 def rows(name: str, options: PruneOptions | None = None) -> dict[str, Row]:
     held = case(name)
     graph = prune(held.graph, options, Context(held.store))[0] if options else held.graph
-    same, report = sparsity(graph, NoOptions(), Context(held.store, base=held.graph))
+    same, report = sparsity(graph, SparsityOptions(), Context(held.store, base=held.graph))
     assert same is graph and report.summary["weights"] == len(report.rows)
     assert report.summary["zeros"] == sum(r["zeros"] for r in report.rows)
     return {r["weight"]: r for r in report.rows}
@@ -54,18 +54,18 @@ def test_stored_zeros_count_and_baseline_masks_are_compared() -> None:
     values[0] = 0
     key = held.store.hold(Tensor(values, "float32"))
     graph = held.graph.with_weights({"first.weight": replace(old, key=key)})
-    row = sparsity(graph, NoOptions(), Context(held.store))[1].rows[0]
+    row = sparsity(graph, SparsityOptions(), Context(held.store))[1].rows[0]
     assert (row["zeros"], row["empty_rows"], row["dropped"], row["restored"]) == (4, 1, None, None)
     base, _ = prune(graph, PruneOptions(0.25), Context(held.store))
     now, _ = prune(graph, PruneOptions(0.5), Context(held.store))
-    row = sparsity(now, NoOptions(), Context(held.store, base=base))[1].rows[0]
+    row = sparsity(now, SparsityOptions(), Context(held.store, base=base))[1].rows[0]
     assert (row["dropped"], row["restored"]) == (6, 0)
 
 
 def test_activations_have_rows() -> None:
     held = case("mlp")
     graph, _ = prune_activations(held.graph, PruneActivationsOptions(sparsity=0.25), Context(held.store))
-    report = sparsity(graph, NoOptions(), Context(held.store))[1]
+    report = sparsity(graph, SparsityOptions(), Context(held.store))[1]
     assert [(r["node"], r["sparsity"]) for r in report.rows if r["port"] == "data_in"] == [
         ("first", 0.25),
         ("second", 0.25),
@@ -76,4 +76,4 @@ def test_without_weights_there_is_nothing_to_tell() -> None:
     graph = case("mlp").graph
     hollow = graph.with_weights({k: replace(w, key=None) for k, w in graph.weights.items()})
     with pytest.raises(PassError, match="without weights"):
-        sparsity(hollow, NoOptions(), Context(case("mlp").store))
+        sparsity(hollow, SparsityOptions(), Context(case("mlp").store))
