@@ -1,4 +1,5 @@
-"""Real text, trained by Espalier itself: a BERT-tiny on SST-2 from scratch, LoRA against full fine-tuning, 2:4, heads.
+"""Real text, trained by Espalier itself: a BERT-tiny on SST-2 from scratch, LoRA against full fine-tuning,
+and half of the heads and neurons removed.
 
 LoRA and full fine-tuning begin at a model that was trained on one half of the sentences and train on the other half.
 Reads ../shared (or ESPALIER_SHARED); says so and ends where it is absent.
@@ -105,7 +106,6 @@ def main() -> None:
     trained, row = bench.train(bench.base, SFT)
     note("from scratch", row)
     note("LoRA against full fine-tuning", lora_against_sft(bench, folder))
-    note("2:4", bench.before_and_after(bench.edited(trained, "prune", {"method": "l1", "pattern": "n:m"})))
     halved = trained
     for what in ("heads", "neurons"):
         halved = bench.edited(halved, "prune_structured", {"what": what, "ratio": 0.5})
