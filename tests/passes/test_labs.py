@@ -29,6 +29,7 @@ from passes.config import load_recipe
 from passes.labs.adapter import LabsOptions
 from passes.labs.lending import lend
 from passes.plugins import load_plugin
+from passes.transform.lora import LoraOptions
 from passes.transform.prune import PruneOptions, prune
 
 FILE = Path(__file__).with_name("lab_passes.py")
@@ -246,3 +247,14 @@ def test_an_equal_argument_of_another_type_is_a_change(graph: Graph, context: Co
     after = run("literal_transform_pass", before, context).graph
     (name,) = after.delta(graph).changed
     assert graph[name].args[1] == 1 and after[name].args[1] is True
+
+
+def test_adapters_stay_beside_what_a_pass_changes(graph: Graph, context: Context) -> None:
+    adapted = run_step(graph, Step("lora", LoraOptions(2)), context).graph
+    doubled = run("double_transform_pass", adapted, context).graph
+    plain = run("double_transform_pass", graph, context).graph
+    assert {n.id: n.adapters for n in doubled} == {n.id: n.adapters for n in adapted}
+    assert torch.allclose(logits(doubled, context), logits(plain, context), atol=1e-6)
+    assert run("count_dropout_analysis_pass", adapted, context).graph is adapted
+    removed = run("remove_dropout_transform_pass", adapted, context).graph
+    assert sum(bool(n.adapters) for n in removed) == sum(bool(n.adapters) for n in adapted)
