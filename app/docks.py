@@ -84,7 +84,7 @@ class Docks:
         dock = QDockWidget(spec.title, self._window)
         dock.setObjectName(spec.id)
         dock.setWidget(panel)
-        if spec.area == BOTTOM:
+        if spec.area == BOTTOM or spec.id == "training":  # its tab says what it is
             bare = QWidget()
             bare.setFixedHeight(0)
             dock.setTitleBarWidget(bare)

@@ -140,7 +140,8 @@ class SampleTable(QTableView):
             wide = name == "text"
             header.setSectionResizeMode(at, stretch if wide else QHeaderView.ResizeMode.Interactive)
             if not wide:
-                self.setColumnWidth(at, min(self.sizeHintForColumn(at) + 20, 150))
+                title = header.sectionSizeHint(at)
+                self.setColumnWidth(at, min(max(self.sizeHintForColumn(at) + 20, title), 150))
 
     def _unfold(self, now: Index, before: Index) -> None:
         """The current row is as high as its text."""

@@ -9,7 +9,7 @@ from PySide6.QtGui import QColor, QMouseEvent, QPen
 from PySide6.QtWidgets import QToolTip, QWidget
 
 from app.plots.chart import Chart, Table, pen, tint
-from app.plots.metrics import COLOURS, LIGHTER, TITLE_HEIGHT
+from app.plots.metrics import COLOURS, LIGHTER, TITLE_HEIGHT, whole_words
 from app.theme import SECONDARY, Palette
 from app.words import count, percent
 from model.data.look import DataLook
@@ -123,6 +123,7 @@ class LengthChart(DataChart):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.plot.hideAxis("left")
+        self.plot.getAxis("bottom").tickStrings = whole_words
         self.setAccessibleName("Lengths of the texts in tokens")
 
     @property
@@ -177,7 +178,7 @@ def cut_words(seen: DataLook) -> str:
     """What the limit does."""
     if not seen.cut:
         return f"max length {count(seen.max_length)} cuts none"
-    return f"max length {count(seen.max_length)} cuts {percent(seen.cut)} of the texts"
+    return f"max length {count(seen.max_length)} cuts {percent(seen.cut)}"
 
 
 def short(name: str) -> str:

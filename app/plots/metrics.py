@@ -80,7 +80,7 @@ class MetricChart(Chart):
         left.tickStrings = self._tick_words
         self.plot.setTitle(self._title(palette), justify="left", color=palette.text, size=f"{SECONDARY + 0.5}px")
         self.plot.layout.setRowFixedHeight(0, TITLE_HEIGHT)
-        self.plot.getAxis("bottom").tickStrings = _step_words
+        self.plot.getAxis("bottom").tickStrings = whole_words
         self.plot.clear()
         self._lines, self._faint = {}, {}
         for place, name in enumerate(self.series):
@@ -151,8 +151,8 @@ class MetricChart(Chart):
         return table(self.series)
 
 
-def _step_words(values: Sequence[float], scale: float, spacing: float) -> list[str]:
-    """Whole steps only: there is none between two."""
+def whole_words(values: Sequence[float], scale: float, spacing: float) -> list[str]:
+    """Whole numbers only: there is no step between two."""
     return [count(round(v)) if float(v).is_integer() else "" for v in values]
 
 
