@@ -19,7 +19,8 @@ from model.formats.integer import Integer
 from model.meta import Precision
 from model.opening import Opened, open_any
 from model.project import Project, save_project
-from model.recipe import Raw, Step
+from model.recipe import Raw, Recipe, Step
+from model.source import SourceInfo
 from passes.base import Context
 from passes.config import load_recipe
 from passes.export import export
@@ -28,7 +29,8 @@ from passes.export.recipe import to_toml
 from passes.plugins import load_plugin, unload_plugins
 from passes.replay import replay
 from passes.score import static_score
-from passes.transform.prune import PruneOptions
+from passes.transform.prune import PruneOptions, prune
+from tests.model.zoo import case, run
 
 BERT = (
     "config:bert?num_hidden_layers=1&hidden_size=32&num_attention_heads=2&intermediate_size=64&vocab_size=100"
@@ -124,13 +126,64 @@ def test_another_model_comes_with_its_graph(tmp_path: Path) -> None:
     }
     opened, project = compressed(f"{source}:make", tmp_path, recipe)
     done = export(project, opened.store, "safetensors", tmp_path / "out")
-    assert {Path(f).name for f in done.files} == {"README.md", "graph.json", "model.safetensors"}
-    assert any("activations" in note for note in done.notes)
+    assert {Path(f).name for f in done.files} == {"README.md", "graph.json", "load.py", "model.safetensors"}
+    assert not done.notes
     module = load_folder(tmp_path / "out")
     x = torch.randn(5, 8)
     with torch.no_grad():
         assert torch.equal(module(x=x)["y"], results(opened, project, {"x": x}))
     assert "load_folder" in (tmp_path / "out" / "README.md").read_text()
+
+
+def test_weights_in_several_ways_come_with_their_masks(tmp_path: Path) -> None:
+    """One layer called twice, quantised and pruned in the first call only."""
+    held = case("twice")
+    first, second = (n for n in held.graph if n.target == "layer")
+    graph = held.graph.replace(replace(first, precision={"weight": Precision(Integer(4, 3))}))
+    graph = prune(graph, PruneOptions(0.5), Context(held.store))[0]
+    graph = graph.replace(replace(graph[second.id], sparsity={}))
+    project = Project(SourceInfo("x.pt2", "model"), held.graph, Recipe(), graph)
+    export(project, held.store, "safetensors", tmp_path / "out")
+    values = held.fresh(3, 5)
+    for got, want in zip(
+        run(load_folder(tmp_path / "out"), values), run(build(graph, held.store), values), strict=True
+    ):
+        assert torch.equal(got, want)
+
+
+@pytest.mark.slow
+def test_a_causal_model_keeps_its_generation_settings_and_its_tie(tmp_path: Path) -> None:
+    from transformers import AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel
+
+    home = tmp_path / "home"
+    model = GPT2LMHeadModel(GPT2Config(n_layer=1, n_embd=32, n_head=2, vocab_size=100, n_positions=32))
+    model.generation_config.max_new_tokens = 7
+    model.save_pretrained(home)
+    opened = open_any(str(home), tmp_path / "work")
+    export(opened.project, opened.store, "safetensors", tmp_path / "out")
+    from safetensors import safe_open
+
+    with safe_open(tmp_path / "out" / "model.safetensors", "pt") as file:
+        assert file.metadata() == {"format": "pt"} and "lm_head.weight" not in file.keys()  # noqa: SIM118
+    again = AutoModelForCausalLM.from_pretrained(tmp_path / "out").eval()
+    assert again.generation_config.max_new_tokens == 7
+    assert again.lm_head.weight.data_ptr() == again.transformer.wte.weight.data_ptr()
+    ids = torch.randint(0, 100, (2, 9))
+    with torch.no_grad():
+        torch.testing.assert_close(again(ids).logits, model.eval()(ids).logits)
+
+
+@pytest.mark.slow
+def test_the_loaders_script_runs_anywhere(tmp_path: Path) -> None:
+    source = tmp_path / "source.py"
+    source.write_text(FACTORY)
+    opened, project = compressed(f"{source}:make", tmp_path)
+    folder = tmp_path / "out"
+    export(project, opened.store, "safetensors", folder)
+    command = [sys.executable, str(folder / "load.py")]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == {"inputs": {"x": [2, 8]}, "results": [[2, 3]]}
 
 
 def test_a_model_without_weights_has_none_to_export(tmp_path: Path) -> None:
@@ -199,6 +252,46 @@ def test_a_script_repeats_every_step(tmp_path: Path, root: Path) -> None:
     assert json.loads(done.stdout)["size_bytes"] == static_score(project.graph).size_bytes
     again = open_any(str(result), tmp_path / "other")
     assert again.project.graph == project.graph and again.project.recipe == project.recipe
+
+
+PLUGIN = """
+def halve_pass(mg, pass_args={}):
+    import torch
+    with torch.no_grad():
+        for module in mg.model.modules():
+            if isinstance(module, torch.nn.Linear):
+                module.bias.mul_(pass_args.get("factor", 0.5))
+    return mg, {}
+"""
+LONG: dict[str, Any] = {"steps": [
+    {"pass": "quantize", "options": {"rules": [{"select": {"by": "type", "values": ["linear"]}, "formats": {
+        "weight": "scaled_integer(width=6)", "data_in": "integer(width=8, frac_width=4)"}}]}},
+    {"pass": "prune", "options": {"sparsity": 0.3}},
+    {"pass": "calibrate", "options": {"data": "demo:digits", "method": "minmax"}},
+    {"pass": "halve_pass", "options": {"args": {"factor": 0.5}}},
+    {"pass": "bias_correction", "options": {"data": "demo:digits"}},
+    {"pass": "finetune", "options": {"data": "demo:digits", "epochs": 1}, "seed": 5},
+]}  # fmt: skip
+
+
+@pytest.mark.slow
+def test_a_script_trains_calibrates_and_finds_its_plugin(tmp_path: Path) -> None:
+    """Six kinds of steps in another process, without the checkout on its path: every weight comes out the same."""
+    plugin, script, result = tmp_path / "halve.py", tmp_path / "again.py", tmp_path / "again.espalier"
+    plugin.write_text(PLUGIN)
+    load_plugin(plugin)
+    try:
+        opened, project = compressed("demo:digits-mlp", tmp_path, LONG)
+        assert len(project.recipe.active) == 6
+        export(project, opened.store, "script", script)
+        command = [sys.executable, str(script), str(result)]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
+        assert done.returncode == 0, done.stderr
+        again = open_any(str(result), tmp_path / "other")
+    finally:
+        unload_plugins()
+    assert again.project.graph == project.graph  # weights by their content
+    assert json.loads(done.stdout)["size_bytes"] == static_score(project.graph).size_bytes
 
 
 def test_formats_by_hand_survive_a_project(tmp_path: Path) -> None:
