@@ -17,7 +17,7 @@ from passes.select import Select, by_name, chosen
 
 
 @dataclass(frozen=True, slots=True)
-class LayerRank:
+class Rank:
     """Another rank of the selected layers; 0 = no adapter."""
 
     select: Select
@@ -39,7 +39,7 @@ class LoraOptions:
     )
     rooted: bool = field(default=False, metadata={"help": "the correction counts alpha / √rank (rsLoRA)"})
     select: Select = field(default=Select("type", ("linear",)), metadata={"help": "which layers"})
-    ranks: tuple[LayerRank, ...] = field(default=(), metadata={"help": "other ranks of some of them; the last holds"})
+    ranks: tuple[Rank, ...] = field(default=(), metadata={"help": "other ranks of some of them; the last holds"})
     train_head: bool = field(
         default=False, metadata={"help": "the last layer trains whole and gets no adapter: for new classes"}
     )

@@ -33,7 +33,7 @@ from passes.select import Select
 from passes.transform.calibrate import CalibrateOptions
 from passes.transform.fuse_lora import FuseLoraOptions
 from passes.transform.learn_scales import LearnScalesOptions
-from passes.transform.lora import LayerRank, LoraOptions
+from passes.transform.lora import LoraOptions, Rank
 from passes.transform.prune import PruneOptions
 from passes.transform.prune_structured import PruneStructuredOptions
 from passes.transform.quantize import QuantizeOptions, Rule
@@ -51,10 +51,21 @@ EXAMPLES: dict[str, tuple[Any, ...]] = {
     "prune_structured": (PruneStructuredOptions("heads", 0.5, score="random"), PruneStructuredOptions("channels")),
     "replace_linear": (ReplaceLinearOptions(Select("name", ("mix",))),),
     "prune": (PruneOptions(0.5), PruneOptions(0.3, "random", "global")),
-    "lora": (LoraOptions(0), LoraOptions(3, 1.0, 0.5, True, Select(), (LayerRank(Select(), 2),), train_head=True)),
+    "lora": (LoraOptions(0), LoraOptions(3, 1.0, 0.5, True, Select(), (Rank(Select(), 2),), train_head=True)),
 }
-GRAPHS = ("mlp", "tied", "image", "attention", "odd", "bert", "choosy", "functions", "mlp-chosen", "mlp-hollow",
-          "tied-adapted")
+GRAPHS = (
+    "mlp",
+    "tied",
+    "image",
+    "attention",
+    "odd",
+    "bert",
+    "choosy",
+    "functions",
+    "mlp-chosen",
+    "mlp-hollow",
+    "tied-adapted",
+)
 
 
 def spec(name: str) -> PassSpec:

@@ -40,7 +40,7 @@ from passes.transform.finetune import FinetuneOptions
 from passes.transform.fold_batch_norm import FoldBatchNormOptions
 from passes.transform.freeze import FreezeOptions
 from passes.transform.fuse_lora import FuseLoraOptions
-from passes.transform.lora import LayerRank, LoraOptions
+from passes.transform.lora import LoraOptions, Rank
 from passes.transform.prune import PruneOptions
 from passes.transform.quantize import QuantizeOptions, Rule
 from tests.model.zoo import MODELS, SLOW, run
@@ -127,14 +127,14 @@ def test_equal_seeds_draw_equal_matrices_and_b_is_zero() -> None:
 
 def test_ranks_by_layer_and_layers_without() -> None:
     held = case("bert")
-    rules = (LayerRank(Select("regex", ("query",)), 3), LayerRank(Select("name", ("classifier",)), 0))
+    rules = (Rank(Select("regex", ("query",)), 3), Rank(Select("name", ("classifier",)), 0))
     graph, report = step(held.graph, held, "lora", LoraOptions(5, ranks=rules))
     ranks = {n.id: a.rank for n, a in adapted(graph)}
     assert "classifier" not in ranks and {r for n, r in ranks.items() if "query" in n} == {3}
     assert {r for n, r in ranks.items() if "query" not in n} == {5}
     assert report.summary["ranks"] == {"r3": 2, "r5": len(ranks) - 2}
     with pytest.raises(PassError, match="given another rank"):
-        step(held.graph, held, "lora", LoraOptions(5, ranks=(LayerRank(Select("type", ("norm",)), 2),)))
+        step(held.graph, held, "lora", LoraOptions(5, ranks=(Rank(Select("type", ("norm",)), 2),)))
 
 
 def test_another_rank_draws_anew_and_another_alpha_does_not() -> None:

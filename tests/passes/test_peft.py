@@ -28,7 +28,7 @@ from passes.lowrank.peft_write import write_peft
 from passes.select import Select
 from passes.transform.fuse_lora import FuseLoraOptions
 from passes.transform.load_adapter import LoadAdapterOptions
-from passes.transform.lora import LayerRank, LoraOptions
+from passes.transform.lora import LoraOptions, Rank
 from passes.transform.quantize import QuantizeOptions, Rule
 from tests.model.zoo import run
 from tests.passes.lora_cases import Case, case, near, results, step, trained
@@ -111,7 +111,7 @@ def test_patterns_and_whole_modules_of_peft(tmp_path: Path) -> None:
 
 def test_ranks_and_scalings_of_each_layer_reach_peft(tmp_path: Path) -> None:
     held = case("bert")
-    options = LoraOptions(4, ranks=(LayerRank(Select("regex", ("query",)), 2), LayerRank(Select("regex", ("key",)), 0)))
+    options = LoraOptions(4, ranks=(Rank(Select("regex", ("query",)), 2), Rank(Select("regex", ("key",)), 0)))
     graph, _ = step(held.graph, held, "lora", options)
     graph, _ = step(graph, held, "lora", LoraOptions(3, 7.0, rooted=True, select=Select("regex", ("value",))))
     graph = trained(graph, held)
