@@ -156,9 +156,9 @@ class _Reader:
         if node.op != "add" or len(flowing) != 2 or self.owner.get(node.id) is None or "alpha" in node.kwargs:
             return None
         for stream, added in (flowing, flowing[::-1]):
-            rest, layer = self._branches(source, stream), projection(self.graph, added)
-            if rest is not None and layer is not None:
-                return [*rest, layer]
+            rest, layers = self._branches(source, stream), endings(self.graph, added)
+            if rest is not None and layers:
+                return [*rest, *layers]
         return None
 
 
@@ -182,6 +182,19 @@ def projection(graph: Graph, ref: Ref) -> str | None:
             return None
         node = graph.nodes[flowing[0].node]
     return node.id
+
+
+def endings(graph: Graph, ref: Ref) -> list[str]:
+    """The layers whose results, or whose sum, a tensor is; none where it is something else."""
+    layer = projection(graph, ref)
+    if layer is not None:
+        return [layer]
+    node = graph.nodes[ref.node]
+    parts = _flowing(graph, node)
+    if node.op != "add" or len(parts) != 2 or len(node.inputs) != 2 or "alpha" in node.kwargs:
+        return []
+    found = [endings(graph, part) for part in parts]
+    return [layer for own in found for layer in own] if all(found) else []
 
 
 # -- edits
@@ -226,7 +239,8 @@ def idle(graph: Graph, dead: Collection[str]) -> dict[Ref, Ref]:
         if node.op != "add" or len(flowing) != 2 or len(node.inputs) != 2 or "alpha" in node.kwargs:
             continue
         for kept, added in (flowing, flowing[::-1]):
-            if projection(graph, added) in dead and _meta(graph, kept) == node.out:
+            layers = endings(graph, added)
+            if layers and all(i in dead for i in layers) and _meta(graph, kept) == node.out:
                 ways[Ref(node.id)] = kept
                 break
     return ways

@@ -239,7 +239,7 @@ def cat(flow: Flow, node: Node) -> list[Shape] | Shape:
         for i, dims in enumerate(other):
             if i != axis:
                 unify(given[0][i], dims, reason(node, "tensors are put together"))
-    parts = [s[axis] for s in given]
+    parts = [s[axis] for s in given if size(s[axis]).count or size(s[axis]).free]  # without those of no element
     free = size_of(node.out.shape[axis]).free or any(size(p).free for p in parts)
     if free:
         for p in parts:
@@ -306,7 +306,7 @@ def slice_(flow: Flow, node: Node) -> list[Shape] | Shape:
     if size_of(node.out.shape[axis]) == whole and whole != ONE:
         return shape if _from_zero(node) else unknown(flow, node)
     start, stop = _ends(node, whole.count)
-    if whole.free or start is None or stop is None:
+    if whole.free or start is None or stop is None or start >= stop:
         flow.hold(shape[axis], node, "a stretch of it is taken")
         fresh = flow.fresh(node.out, node, "a stretch of a computed size")[axis]
         return tuple(fresh if i == axis else d for i, d in enumerate(shape))
