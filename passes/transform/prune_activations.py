@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 LAYERS = tuple(row.name for row in OPS.values() if row.category == "linear")
 PORTS = ("data_in", "weight")
+ROUNDS = 4  # at most, of measuring thresholds where those of the round before hold
+_STEADY = 0.01  # share of a threshold by which it may still move
 Place = tuple[str, str]
 
 
@@ -64,8 +66,8 @@ def prune_activations(graph: Graph, options: PruneActivationsOptions, context: C
 
     top_k: exactly round(sparsity·values) of each sample (an entry of the first axis), ties by place. threshold: all
     magnitudes up to the quantile of |x| on data, of each tensor or of all together, so that the share varies with the
-    input. In training the gradient passes for what stays. No multiplication is saved unless the hardware skips zeros,
-    so BitOPs count as before.
+    input; measured over again, as layers that are pruned change what flows after them. In training the gradient passes
+    for what stays. No multiplication is saved unless the hardware skips zeros, so BitOPs count as before.
     """
     nodes = chosen(graph, options.select, lambda n: bool(_ports(n, graph, options)), "pruned in their activations")
     nodes = all_calls(nodes, graph)
@@ -108,41 +110,69 @@ def _sparsity(known: tuple[float, float] | None, options: PruneActivationsOption
 def _measured(
     graph: Graph, places: Mapping[Place, tuple[str, ...]], options: PruneActivationsOptions, context: Context
 ) -> dict[Place, tuple[float, float]]:
-    """(threshold, share) of each place, of the float model before any of them is pruned."""
+    """(threshold, share) of each place, after some rounds."""
     if options.pattern != "threshold":
         return {}
     if not options.data:
         raise PassError("A threshold is measured on data, and none is named.",
                         "Name some, such as demo:reviews, or choose the pattern top_k.")  # fmt: skip
-    found = _magnitudes(graph, places, options, context)
-    whole = Magnitudes()
-    if options.scope == "global":
-        for each in {id(m): m for m in found.values()}.values():
-            whole.counts += each.counts
-    limits = {k: (whole if options.scope == "global" else m).threshold(options.sparsity) for k, m in found.items()}
-    return {k: (limits[k], m.share(limits[k])) for k, m in found.items()}
+    watch = _Watch(graph, places, options, context)
+    found = {place: (0.0, 0.0) for place in places}
+    for _ in range(ROUNDS):
+        before, found = found, watch.thresholds(found)
+        if all(abs(limit - before[k][0]) <= _STEADY * limit for k, (limit, _) in found.items()):
+            break
+    return found
 
 
-def _magnitudes(
-    graph: Graph, places: Mapping[Place, tuple[str, ...]], options: PruneActivationsOptions, context: Context
-) -> dict[Place, Magnitudes]:
-    from passes.analysis.evaluate import load_split
-    from passes.observe import observe
+class _Watch:
+    """Thresholds from magnitudes, on a model that is pruned with thresholds from before: what one tensor loses, the
+    next layers see. Formats are off.
+    """
 
-    bare = graph.replace(*(replace(n, precision={}, sparsity={p: s for p, s in n.sparsity.items() if not s.flows})
-                           for n in graph))  # fmt: skip
-    same = {(n, p): _told_by(graph[n], p, graph) for n, p in places}
-    found = {key: Magnitudes() for key in same.values()}
-    ports, _ = told({(n, p): (p,) for (n, p), key in same.items() if key == (n, p)})
+    def __init__(self, graph: Graph, places: Mapping[Place, tuple[str, ...]], options: PruneActivationsOptions,
+                 context: Context) -> None:  # fmt: skip
+        from passes.analysis.evaluate import load_split
 
-    def sink(node: str, port: str, x: Tensor) -> None:
-        found[node, port].add(x.detach().float().cpu().numpy())
+        others = {n.id: {p: s for p, s in n.sparsity.items() if (n.id, p) not in places} for n in graph}
+        self.bare = graph.replace(*(replace(n, precision={}, sparsity=others[n.id]) for n in graph))
+        self.options, self.context = options, context
+        self.split = load_split(options, context)
+        self.same = {(n, p): _told_by(graph[n], p, graph) for n, p in places}
 
-    observe(bare, load_split(options, context), options.batch_size, ports, sink, context)
-    hollow = next((key for key, m in found.items() if not m.total), None)
-    if hollow:
-        raise PassError(f"Nothing flowed into {hollow[0]}.", "Leave it out of the selection.", hollow[0])
-    return {place: found[key] for place, key in same.items()}
+    def thresholds(self, before: Mapping[Place, tuple[float, float]]) -> dict[Place, tuple[float, float]]:
+        """(threshold, share) of each place, where `before` holds for all of them; 0 is none."""
+        found, share = self._magnitudes(before), self.options.sparsity
+        whole = Magnitudes()
+        if self.options.scope == "global":
+            for each in found.values():
+                whole.counts += each.counts
+        limits = {k: (whole if self.options.scope == "global" else m).threshold(share) for k, m in found.items()}
+        return {place: (limits[key], found[key].share(limits[key])) for place, key in self.same.items()}
+
+    def _magnitudes(self, before: Mapping[Place, tuple[float, float]]) -> dict[Place, Magnitudes]:
+        from passes.observe import observe
+
+        found = {key: Magnitudes() for key in self.same.values()}
+        ports, _ = told({place: (place[1],) for place, key in self.same.items() if key == place})
+
+        def sink(node: str, port: str, x: Tensor) -> None:
+            found[node, port].add(x.detach().float().cpu().numpy())
+
+        observe(self._pruned(before), self.split, self.options.batch_size, ports, sink, self.context)
+        hollow = next((key for key, m in found.items() if not m.total), None)
+        if hollow:
+            raise PassError(f"Nothing flowed into {hollow[0]}.", "Leave it out of the selection.", hollow[0])
+        return found
+
+    def _pruned(self, limits: Mapping[Place, tuple[float, float]]) -> Graph:
+        nodes: dict[str, Node] = {}
+        for (name, port), (limit, share) in limits.items():
+            if limit:
+                node = nodes.get(name, self.bare[name])
+                held = Sparsity("l1", share, "local", None, 0, "threshold", threshold=limit)
+                nodes[name] = replace(node, sparsity={**node.sparsity, port: held})
+        return self.bare.replace(*nodes.values())
 
 
 def _told_by(node: Node, port: str, graph: Graph) -> Place:
