@@ -36,7 +36,7 @@ def arrange(kind: type, groups: Sequence[Group], without: Sequence[str] = ()) ->
     left = [f.name for f in fields(kind) if f.init and f.name not in without]
     found: list[tuple[Group, tuple[str, ...]]] = []
     for group in groups:
-        exact = [n for n in group.names if n in left]
+        exact = [n for n in dict.fromkeys(group.names) if n in left]
         heads = tuple(n[:-1] for n in group.names if n.endswith("*"))
         other = [f for f in left if f not in exact and f.startswith(heads)] if heads else []
         left = [f for f in left if f not in exact and f not in other]

@@ -9,7 +9,6 @@ from app.words import count, duration, percent, plural, scaled, signed
 from model.graph import Graph
 from model.ops import category
 from passes.base import Report
-from passes.training.options import FinetuneOptions
 
 TRANSFORMER, OTHER, ADAPTERS = 1e-4, 1e-3, 5e-4  # learning rates to begin with
 
@@ -42,7 +41,7 @@ def did(report: Report) -> str:
     return " · ".join(words) + "." + (f" {told['warning']}" if told.get("warning") else "")
 
 
-def begins_with(graph: Graph, options: FinetuneOptions) -> tuple[float, str]:
+def begins_with(graph: Graph) -> tuple[float, str]:
     """The learning rate to begin with for a model, and why."""
     if any(n.adapters for n in graph):
         return ADAPTERS, "adapters take a higher rate than all weights would"

@@ -38,7 +38,7 @@ GROUPS = (
     Group("Schedule and optimiser", ("schedule", "warm_up", "optimiser", "momentum", "weight_decay", "clip",
                                      "accumulation")),
     Group("Validation and early stopping", ("validate", "evaluate_every", "patience")),
-    Group("Distillation", ("distil*", "temperature", "hidden*")),
+    Group("Distillation", ("distil", "temperature", "hidden", "distil*", "hidden*")),
     Group("Gradual pruning", ("prune*", "sparsity*", "gradual*")),
     Group("Precision", ("precision",)),
     Group("Checkpoints", ("checkpoint_every", "resume")),
@@ -58,7 +58,7 @@ class TrainingPanel(QWidget):
         self._session = session
         self._timed: tuple[Graph, FinetuneOptions] | None = None
         self._job: ReplayJob | None = None
-        self._looked_at = False
+        self._looked_at, self._rate = False, 0.0  # the learning rate that was suggested last
         self.form = GroupedForm(FinetuneOptions, GROUPS, without=("freeze",))
         self.what = WhatTrains(session)
         self.run = TrainingRun(session)
@@ -177,21 +177,26 @@ class TrainingPanel(QWidget):
         self.ended.hide()
         document = self._session.document
         options = FinetuneOptions()
-        self.hint.hide()
         if document:
-            rate, why = begins_with(document.graph, options)
-            options = replace(options, data=document.project.source.data or "", learning_rate=rate)
-            self.hint.setText(f"Learning rate {rate:g}: {why}.")
-            self.hint.show()
+            self._rate, _ = begins_with(document.graph)
+            options = replace(options, data=document.project.source.data or "", learning_rate=self._rate)
             held = recall(document.project.source.spec)
-            if held and unfinished(document.graph, held, 0, self._base(held)):
+            if held and unfinished(document.graph, held, 0, document.project.base):
                 options = held
         self.offer(options)
+        self._suggest()
 
-    def _base(self, options: FinetuneOptions) -> Graph | None:
-        """The graph that it learns from, where it does."""
-        document = self._session.document
-        return document.project.base if document and options.teaches else None
+    def _suggest(self) -> None:
+        """The learning rate that suits the graph, unless another has been written."""
+        document, field = self._session.document, self.form.editor("learning_rate")
+        self.hint.setVisible(document is not None)
+        if document is None:
+            return
+        rate, why = begins_with(document.graph)
+        self.hint.setText(f"Learning rate {rate:g}: {why}.")
+        if field._value == self._rate != rate:
+            field.put(rate)
+        self._rate = rate
 
     def _edited(self) -> None:
         """Forget the estimate of other options, and look whether such a training was broken off."""
@@ -217,7 +222,7 @@ class TrainingPanel(QWidget):
         if document is None:
             self._found(None)
             return
-        graph, base = document.graph, self._base(options)
+        graph, base = document.graph, document.project.base
         self._previews.forget("unfinished")
         self._previews.ask("unfinished", object(), lambda stop: unfinished(graph, options, 0, base) or ())
 
@@ -314,7 +319,7 @@ class TrainingPanel(QWidget):
             self._fail(error)
             return
         if document:
-            discard(document.graph, wish, 0, self._base(wish))
+            discard(document.graph, wish, 0, document.project.base)
         self.begin()
 
     def _hear(self, heard: JobEvent) -> None:
@@ -341,6 +346,7 @@ class TrainingPanel(QWidget):
             self.ended.show()
         elif self._job is None:
             self.ended.hide()
+            self._suggest()
             self._edited()
 
     def _refused(self, error: EspalierError) -> None:
