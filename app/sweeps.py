@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, QTimer, Signal
@@ -12,7 +12,6 @@ from app.live import is_evaluation
 from model.errors import OptionsError
 from model.project import keys_of
 from model.recipe import Recipe
-from passes.base import is_lasting
 from passes.jobs import TERMINAL, Done, Failed, Found, JobEvent, JobInfo, ReplayJob, ReplayResult, SweepJob
 from passes.sweep import journal
 from passes.sweep.journal import Journal
@@ -204,12 +203,3 @@ class Sweeps(QObject):
         if outcome.score.get("accuracy") is not None:
             self._session.know_score(recipe, run.sweep.score, outcome.score)
         self._session.set_recipe(recipe, f"Use {point_words(run.sweep, outcome)}")
-
-    def trains(self, sweep: Sweep) -> bool:
-        """Whether a sweep holds a step that takes long."""
-        return any(is_lasting(s.pass_name) for s in sweep.recipe.active)
-
-
-def seeds_only(recipe: Recipe, count: int, like: Sweep) -> Sweep:
-    """A recipe as it is, repeated with other seeds, scored as `like`."""
-    return replace(like, recipe=recipe, axis=None, along=(), seeds=tuple(range(count)))

@@ -24,7 +24,19 @@ from app.panels.heading import Elided, empty_state, link, warning
 from app.recovery import is_copy
 from app.words import count, duration, left, metric
 from passes.base import is_lasting
-from passes.jobs import AnalyseJob, Done, Failed, Job, JobEvent, JobInfo, LogLine, Metric, ReplayJob, Stopped
+from passes.jobs import (
+    AnalyseJob,
+    Done,
+    Failed,
+    Job,
+    JobEvent,
+    JobInfo,
+    LogLine,
+    Metric,
+    ReplayJob,
+    Stopped,
+    SweepJob,
+)
 
 if TYPE_CHECKING:
     from app.session import Session
@@ -85,6 +97,8 @@ def series(job: JobInfo) -> object:
             return "replay", last.pass_name, len(recipe), getattr(last.options, "select", None)
         case AnalyseJob(step=step):
             return "analyse", step.pass_name, job.title
+        case SweepJob():  # one that gave way goes on under its title
+            return "sweep", job.title
         case _:
             return job.id
 
@@ -93,7 +107,7 @@ def superseded(old: JobInfo, new: JobInfo) -> bool:
     """Whether an entry need not be kept beside a newer one: it told of an earlier value, or never ran to its end."""
     if series(old) != series(new):
         return False
-    return old.state == "stopped" or (old.state == "done" and isinstance(old.job, ReplayJob))
+    return old.state == "stopped" or (old.state == "done" and isinstance(old.job, ReplayJob | SweepJob))
 
 
 def is_quiet(job: JobInfo) -> bool:

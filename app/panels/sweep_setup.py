@@ -18,7 +18,7 @@ from model.registry import PASSES
 from passes.analysis.evaluate import EvaluateOptions
 from passes.sweep.offers import Offer, suggested_lines, usual_axis
 from passes.sweep.run import estimate
-from passes.sweep.sweep import Axis, Sweep, points
+from passes.sweep.sweep import Axis, Sweep, Variant, points
 from passes.sweep.text import variants_of
 
 if TYPE_CHECKING:
@@ -66,6 +66,9 @@ class SweepSetup(QWidget):
         seeds = QHBoxLayout()
         seeds.addWidget(caption("Seeds"))
         seeds.addWidget(self.seeds)
+        self.repeat_link = link("repeat the recipe as it is", self.repeat)
+        self.repeat_link.setToolTip("The present recipe with so many seeds: mean and spread of its score")
+        seeds.addWidget(self.repeat_link)
         seeds.addStretch(1)
         self._score = QVBoxLayout()
         self._score_link = link("Other data…", self.open_score)
@@ -207,6 +210,14 @@ class SweepSetup(QWidget):
         self.tell()
         if self.run_button.isEnabled():
             self.run_wanted.emit(self.sweep())
+
+    def repeat(self) -> None:
+        """Ask for the recipe as it is, with as many seeds as are written, or three."""
+        if self.seeds.get() < 2:
+            self.seeds.put(3)
+            self.tell()
+        seeds = tuple(range(self.seeds.get()))
+        self.run_wanted.emit(Sweep(self._recipe, None, (), (Variant(),), seeds, self.score))
 
     def _edited(self) -> None:
         self._offer_lines()

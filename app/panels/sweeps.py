@@ -245,10 +245,19 @@ class SweepsPanel(QWidget):
             return "Choose what to vary at the left, then <b>Run</b>. The curve is drawn here, point by point."
         words = [f'<span style="color:{self.chart.colour(i)}">● {v.label.replace(" ", "&nbsp;")}</span>'
                  for i, v in enumerate(run.sweep.variants) if v.label]  # fmt: skip
+        words += [] if run.sweep.axis else self._spread_words()
         if (level := self.chart.baseline) is not None:
             text = f"╌ baseline {figure_words(self.figure, level)}".replace(" ", "&nbsp;")
             words.append(f'<span style="color:{self.chart.look.muted}">{text}</span>')
         return " &nbsp; ".join(words)
+
+    def _spread_words(self) -> list[str]:
+        """Of a recipe that is only repeated: its mean and spread."""
+        told: list[str] = []
+        for mean in [m for line in self.chart.lines for _, m in line]:
+            middle, std, low, high = (figure_words(self.figure, v) for v in (mean.mean, mean.std, mean.low, mean.high))
+            told.append(f"<b>{middle} ± {std}</b> over {mean.count} seeds, {low} to {high}")
+        return told
 
     def _show_rows(self, run: Run | None) -> None:
         self.table.show_rows([self._row(r) for r in rows(run.sweep, self._drawn)] if run else [])

@@ -13,7 +13,7 @@ import xxhash
 from model.codec import encode
 from model.errors import EspalierError
 from model.graph import Graph
-from model.graph_json import graph_to_json
+from model.graph_json import fingerprint
 from model.recipe import Step
 from passes.base import Cancelled, Context, run_step
 from passes.replay import Memo, prefix_keys, recipe_key, remembered, replay
@@ -23,12 +23,6 @@ from passes.sweep.sweep import Point, Sweep, points
 
 # What torch and numpy raise where a model cannot do what is asked of it: one point's misfortune, told with it.
 FAULTS = (RuntimeError, ValueError, ArithmeticError, LookupError, TypeError, MemoryError)
-
-
-def base_key(graph: Graph) -> str:
-    """Equal for graphs that compute the same: structure, choices and contents of the weights."""
-    text = json.dumps(graph_to_json(graph), sort_keys=True, separators=(",", ":"))
-    return xxhash.xxh3_128(text.encode()).hexdigest()
 
 
 def point_key(base: str, point: Point, sweep: Sweep) -> str:
@@ -48,7 +42,7 @@ def run(
     `known` are outcomes of an earlier run. `context.enough` ends the sweep after the point that it is at.
     """
     memo = memo if memo is not None else Memo()
-    todo, found, name = points(sweep), {o.key: o for o in known if not o.error}, base_key(base)
+    todo, found, name = points(sweep), {o.key: o for o in known if not o.error}, fingerprint(base)
     scores: Scores = {}
     for done, point in enumerate(todo):
         key = point_key(name, point, sweep)
@@ -108,7 +102,7 @@ def _score(
     """What the graph costs and, with data, achieves."""
     if not sweep.score.data:
         return asdict(static_score(graph))
-    name = f"{base_key(graph)} {point.seed if _random(graph) else ''}"
+    name = f"{fingerprint(graph)} {point.seed if _random(graph) else ''}"
     if name not in scores:
         start = time.perf_counter()
         report = run_step(graph, Step("evaluate", sweep.score, point.seed), context).report

@@ -17,6 +17,7 @@ from pytestqt.qtbot import QtBot
 
 from app.fields import option_of
 from app.forms import PortFormats
+from app.panels.jobs import superseded
 from app.panels.options import OptionsWindow
 from app.panels.recipe import RecipePanel
 from app.panels.sweep_setup import work_words
@@ -408,3 +409,26 @@ def test_an_option_is_swept_from_its_form(panel: SweepsPanel, window: Window) ->
     other = window.findChildren(OptionsWindow)[-1]
     assert not other.sweepable  # it is no step yet
     other.close()
+
+
+def test_a_recipe_is_repeated_as_it_is(panel: SweepsPanel, runner: list[FakeRunner]) -> None:
+    panel.setup.repeat_link.click()
+    info = sweep_job(runner)
+    assert isinstance(info.job, SweepJob) and info.job.sweep.axis is None and info.job.sweep.seeds == (0, 1, 2)
+    assert info.job.sweep.recipe == Recipe((quantised(),)) and panel.setup.seeds.get() == 3
+    for outcome in outcomes(info.job.sweep):
+        runner[-1].tell(info, Found(outcome))
+    runner[-1].tell(info, Done(4))
+    assert "50.1 % ± 0.1 %" in panel._legend.text() and "over 3 seeds" in panel._legend.text()
+    assert [r["seed"] for r in panel.table.rows.shown] == [0, 0, 1, 2] and panel.run and panel.run.title == "3 seeds"
+    panel.choose(panel._drawn[2])
+    assert panel._point.text() == "seed 1"
+
+
+def test_a_sweep_that_gave_way_is_one_entry_of_the_jobs(panel: SweepsPanel, runner: list[FakeRunner]) -> None:
+    info, found = begin(panel, runner)
+    panel._session.evaluate()
+    runner[-1].tell(info, Found(found[0]))
+    runner[-1].tell(info, Done(1))
+    again = sweep_job(runner)
+    assert superseded(info, again) and not superseded(again, info)
