@@ -16,13 +16,14 @@ from model.errors import PassError
 from model.graph import Graph
 from passes.analysis.evaluate import EvaluateOptions, load_split
 from passes.base import Context
-from passes.select import Select, matches
+from passes.select import Select, chosen
 from passes.training.blocks import tapped
 from passes.training.gradual import GradualPruning, opened
 from passes.training.objective import Objective
 from passes.training.options import FinetuneOptions
 from passes.training.samples import Samples
 from passes.training.teacher import Lesson, Teacher, common_blocks
+from passes.transform.freeze import trained_by
 
 if TYPE_CHECKING:
     from model.data.base import Split
@@ -72,7 +73,7 @@ def prepare(graph: Graph, options: FinetuneOptions, context: Context) -> Prepare
     samples = Samples(split, graph)
     lesson = _lesson(graph, module, samples, options, context) if options.teaches else None
     gradual = GradualPruning(masked, module, kinds, options) if kinds else None
-    others = Samples(checks, graph) if checks else None
+    others = Samples(checks, graph, "validate on") if checks else None
     return Prepared(graph, Objective(module, graph, lesson), samples, others, gradual)
 
 
@@ -103,14 +104,11 @@ def _split(options: FinetuneOptions, name: str, limit: int, context: Context) ->
 
 
 def _frozen(graph: Graph, selects: Iterable[Select]) -> set[str]:
-    """Names of the weights of the selected nodes, scales and adapters too; raises PassError."""
+    """Names of the parameters of the selected nodes, the scales of their formats too; raises PassError."""
     names: set[str] = set()
     for select in selects:
-        nodes = [n for n in graph if matches(n, select)]
-        if not nodes:
-            raise PassError(f"The selection to freeze ({select.describe()}) matches no node.", "Change it.")
-        for node in nodes:
-            names.update(node.tensors)
+        nodes = chosen(graph, select, lambda n: any(trained_by(n, graph)), "frozen")
+        names.update(name for n in nodes for name in trained_by(n, graph))
     return names
 
 

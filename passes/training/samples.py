@@ -25,14 +25,14 @@ class Samples(Dataset[Batch]):
     `teacher`: who says something of each sample, which is then in the batch.
     """
 
-    def __init__(self, split: Split, graph: Graph) -> None:
+    def __init__(self, split: Split, graph: Graph, purpose: str = "train on") -> None:
         self.teacher: Teacher | None = None
         names = [n.target for n in graph.placeholders]
         given = match_inputs(names, split)
         self.tensors = {given[k]: torch.from_numpy(v) for k, v in split.inputs.items() if k in given}
         self.tensors["labels"] = torch.from_numpy(split.labels).long()
         if not len(split):
-            raise DataError("There are no samples to train on.", "Choose data with more rows.")
+            raise DataError(f"There are no samples to {purpose}.", "Choose data with more rows.")
         if int(split.labels.min()) < 0:
             raise DataError("The labels of this data are hidden (−1).", "Choose a split that has labels.")
 

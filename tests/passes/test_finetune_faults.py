@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,9 @@ from model.weights import WeightStore
 from passes.base import Context, Report, run_step
 from passes.config import decode_options
 from passes.training.objective import Objective
+from passes.training.prepare import _frozen
 from passes.training.run import _Trainer
+from tests.model.zoo import case
 
 OPTIONS: dict[str, Any] = {"data": "demo:digits", "max_steps": 12, "batch_size": 16, "train_limit": 96,
                            "validation_limit": 60, "learning_rate": 2e-3, "evaluate_every": 4}  # fmt: skip
@@ -166,3 +169,35 @@ def test_running_statistics_of_frozen_norms_stay() -> None:
         assert torch.equal(values(frozen)[name], before[name]), name
         assert not torch.equal(values(free)[name], before[name]), name
     assert not torch.equal(values(frozen)["head.weight"], before["head.weight"])
+
+
+SELECTIONS: dict[str, tuple[dict[str, Any], Callable[[str], bool]]] = {
+    "category": (
+        {"by": "type", "values": ["embedding"]},
+        lambda name: name.endswith("embeddings.weight"),
+    ),
+    "module": (
+        {"by": "module", "values": ["bert.encoder.layer.0"]},
+        lambda name: ".layer.0." in name,
+    ),
+    "regex": (
+        {"by": "regex", "values": [r"layer\.\d+\.output"]},
+        lambda name: ".output." in name and ".attention." not in name,
+    ),
+}
+
+
+@pytest.mark.parametrize(("select", "frozen"), SELECTIONS.values(), ids=SELECTIONS)
+def test_what_is_frozen_is_chosen_as_everywhere(select: dict[str, Any], frozen: Any) -> None:
+    held = case("bert")
+    options: Any = decode_options("finetune", {"freeze": [select]})
+    found = _frozen(held.graph, options.freeze)
+    parameters = {n for n, w in held.graph.weights.items() if w.role == "parameter"}
+    assert found and found == {n for n in parameters if frozen(n)}
+
+
+def test_a_selection_without_weights_is_told() -> None:
+    with pytest.raises(PassError, match="can be frozen"):
+        finetuned(freeze=[{"by": "type", "values": ["relu"]}])
+    with pytest.raises(PassError, match="matches no node"):
+        finetuned(freeze=[{"by": "module", "values": ["nowhere"]}])
