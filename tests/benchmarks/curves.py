@@ -45,7 +45,7 @@ def width_sweep() -> Sweep:
 
 def sparsity_sweep() -> Sweep:
     """l1 against random, before and after one epoch of training."""
-    recipe: Recipe = load_recipe({"prune": {"sparsity": 0.5}, "finetune": {**QAT, "train_limit": TRAINED}})
+    recipe: Recipe = load_recipe({"prune": {"sparsity": 0.5}, "finetune": TRAINING})
     wish = Wish(f"prune.sparsity={SPARSITIES}", (), ("prune.method=l1,random", "finetune=off,on"),
                 title="Accuracy against sparsity, before and after one epoch")  # fmt: skip
     return made(recipe, wish, SCORE)
