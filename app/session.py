@@ -28,7 +28,7 @@ from model.registry import PASSES
 from model.weights import WeightStore
 from passes.analysis.evaluate import EvaluateOptions
 from passes.base import Report, is_instant
-from passes.edits import with_format, with_sparsity
+from passes.edits import with_activation_sparsity, with_format, with_sparsity
 from passes.jobs import (
     AnalyseJob,
     ExportJob,
@@ -198,6 +198,11 @@ class Session(JobQueue):
         """Prune the weights of nodes by hand; `more`: further options of the pass."""
         recipe = with_sparsity(self.recipe, tuple(ids), ratio, method, scope, **more)
         self.set_recipe(recipe, f"Prune {percent(ratio, 0)}", ("prune", tuple(ids)))
+
+    def set_activation_sparsity(self, ids: Sequence[str], values: dict[str, Any]) -> None:
+        """Prune what flows into nodes by hand; `values`: options of the pass."""
+        recipe = with_activation_sparsity(self.recipe, tuple(ids), values)
+        self.set_recipe(recipe, f"Prune inputs {percent(values['sparsity'], 0)}", ("prune inputs", tuple(ids)))
 
     def set_step(self, index: int, step: Step) -> None:
         """Replace a step."""

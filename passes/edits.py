@@ -13,6 +13,7 @@ from passes.select import Select
 from passes.transform.freeze import FreezeOptions
 from passes.transform.lora import LoraOptions
 from passes.transform.prune import PruneOptions
+from passes.transform.prune_activations import PruneActivationsOptions
 from passes.transform.quantize import QuantizeOptions, Rule
 
 
@@ -45,6 +46,17 @@ def _by_hand(step: Step) -> bool:
         and bool(step.options.rules)
         and all(r.select.by == "name" for r in step.options.rules)
     )
+
+
+def with_activation_sparsity(recipe: Recipe, ids: tuple[str, ...], values: dict[str, Any]) -> Recipe:
+    """The recipe with a pruning of activations by hand; it replaces the last step if that was of the same nodes."""
+    select = {"by": "name", "values": list(ids)}
+    step = Step("prune_activations", decode(PruneActivationsOptions, {**values, "select": select}))
+    last = recipe.steps[-1] if recipe.steps else None
+    held = last.options if last and last.enabled else None
+    if last and isinstance(held, PruneActivationsOptions) and held.select == step.options.select:
+        return recipe.set(len(recipe) - 1, replace(step, seed=last.seed))
+    return recipe.append(step)
 
 
 def with_sparsity(recipe: Recipe, ids: tuple[str, ...], ratio: float, method: str, scope: str, **more: Any) -> Recipe:

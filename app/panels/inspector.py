@@ -9,6 +9,7 @@ from PySide6.QtGui import QCloseEvent
 from PySide6.QtWidgets import QFrame, QLabel, QScrollArea, QVBoxLayout, QWidget
 
 from app.fields import field_style, tokens
+from app.panels.inspector_activations import ActivationPruningSection
 from app.panels.inspector_adapter import AdapterSection
 from app.panels.inspector_facts import (
     NO_SELECTION,
@@ -58,6 +59,7 @@ class InspectorPanel(QScrollArea):
         self.weight = WeightSection(session)
         self.pruning = PruningSection(session)
         self.pattern = PatternSection(session)
+        self.inputs = ActivationPruningSection(session)
         self.adapter = AdapterSection(session)
         self.structure = StructureSection(session)
         self.format = FormatSection()
@@ -77,8 +79,8 @@ class InspectorPanel(QScrollArea):
         column.addWidget(self.title)
         column.addWidget(self.path)
         for gap, widget in ((6, self.facts), (8, self.problems), (8, self.hint), (14, self.precision),
-                            (14, self.weight), (14, self.pruning), (14, self.pattern), (14, self.adapter),
-                            (14, self.structure), (14, self.format)):  # fmt: skip
+                            (14, self.weight), (14, self.pruning), (14, self.pattern), (14, self.inputs),
+                            (14, self.adapter), (14, self.structure), (14, self.format)):  # fmt: skip
             widget.setContentsMargins(0, gap, 0, 0)
             column.addWidget(widget)
         column.addStretch(1)
@@ -90,6 +92,7 @@ class InspectorPanel(QScrollArea):
         session.changed.connect(self._changed)
         session.selection_changed.connect(lambda _: self.refresh())
         session.job_event.connect(lambda _: self.pruning.settle())
+        session.job_event.connect(lambda _: self.inputs.settle())
         self.precision.port_changed.connect(self.weight.show_port)
         self.precision.format_shown.connect(self.format.show_format)
         self.weight.measured.connect(self._measured)
@@ -150,6 +153,7 @@ class InspectorPanel(QScrollArea):
             self.weight.show_nodes((), document.graph, "weight") if document else self.weight.hide()
             self.pruning.hide()
             self.pattern.hide()
+            self.inputs.hide()
             self.adapter.hide()
             self.structure.hide()
             self.format.show_format(None)
@@ -160,6 +164,7 @@ class InspectorPanel(QScrollArea):
         self.adapter.show_nodes(nodes, document.graph)
         self.structure.show_nodes(nodes, document.graph)
         self._show_pattern()
+        self.inputs.show_nodes(nodes, document.graph)
 
     def _show_pattern(self) -> None:
         """The map is of the weight in the histogram, where that can be pruned."""

@@ -51,6 +51,8 @@ TERMS: dict[str, str] = {
     "scope": "local: the same share of each weight; global: the least of all selected together; row: of each output",
     "pattern": "elements: any; n of m: so many are kept of every m inputs in a row (2 of 4 runs on sparse tensor "
     "cores); blocks: outputs × inputs go as a whole",
+    "activation pruning": "Which values go of what flows into the node, before its format. top-k: the smallest of each "
+    "sample; threshold: all up to a magnitude, measured on data; random: the same places of every sample",
     "sparsity": "The share of the weight's values that is zero",
     "LoRA rank": "How many rows A and columns B have: the correction s·B·A of the weight is of this rank",
     "LoRA alpha": "How much the correction counts: s = alpha / rank",

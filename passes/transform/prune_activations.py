@@ -60,6 +60,11 @@ class PruneActivationsOptions(RecoveryOptions):
                 raise OptionsError(f"ports: {port!r} is not a port of activations.", nearest(port, PORTS))
 
 
+def prunable_activations(node: Node, graph: Graph) -> bool:
+    """Whether what flows into a node's data_in is computed, and can be pruned."""
+    return bool(_ports(node, graph, PruneActivationsOptions()))
+
+
 @transform("prune_activations", "Prune activations", PruneActivationsOptions)
 def prune_activations(graph: Graph, options: PruneActivationsOptions, context: Context) -> tuple[Graph, Report]:
     """Zero the smallest values that flow into the selected nodes, before their format; 0 takes the pruning away.

@@ -181,3 +181,33 @@ def test_the_larger_map_follows_the_selection(panel: InspectorPanel, session: Se
     window.close()
     session.select(())
     assert panel.pattern.isHidden()
+
+
+# -- what flows in
+
+
+def test_inputs_are_pruned_by_a_rule(
+    panel: InspectorPanel, session: Session, runner: list[FakeRunner], qtbot: QtBot
+) -> None:
+    inputs = panel.inputs
+    assert inputs.isVisibleTo(panel) and inputs.slider.value() == 0
+    inputs.slider.setValue(400)
+    qtbot.waitUntil(lambda: bool(runner[-1].waiting), timeout=5000)
+    assert "pruning" in inputs.state.text()
+    options = asked(session, runner, qtbot)
+    assert (options.sparsity, options.method, options.pattern) == (0.4, "l1", "top_k")  # type: ignore[comparison-overlap]
+    assert session.document is not None and session.document.graph[KEY].sparsity["data_in"].ratio == 0.4
+    assert inputs.share.text() == "40" and inputs.state.isHidden()
+    choose(inputs.rule, "threshold")
+    assert "measured on data" in inputs.state.text() and not inputs._timer.isActive()
+    choose(inputs.rule, "random")
+    asked(session, runner, qtbot)
+    assert session.document.graph[KEY].sparsity["data_in"].method == "random" and len(session.recipe.steps) == 1
+    session.select((QUERY,))
+    assert inputs.slider.value() == 0
+    session.select((KEY,))
+    assert inputs.slider.value() == 400 and inputs.rule.get() == "random"
+    inputs.share.selectAll()
+    QTest.keyClicks(inputs.share, "0")
+    asked(session, runner, qtbot)
+    assert not session.document.graph[KEY].sparsity
