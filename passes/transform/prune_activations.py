@@ -71,8 +71,8 @@ def prune_activations(graph: Graph, options: PruneActivationsOptions, context: C
 
     top_k: exactly round(sparsity·values) of each sample (an entry of the first axis), ties by place. threshold: all
     magnitudes up to the quantile of |x| on data, of each tensor or of all together, so that the share varies with the
-    input; measured over again, as layers that are pruned change what flows after them. In training the gradient passes
-    for what stays. No multiplication is saved unless the hardware skips zeros, so BitOPs count as before.
+    input; a tensor is measured where those before it are pruned already (global: in some rounds). In training the
+    gradient passes for what stays. BitOPs count as before: a multiplication is saved only where hardware skips zeros.
     """
     nodes = chosen(graph, options.select, lambda n: bool(_ports(n, graph, options)), "pruned in their activations")
     nodes = all_calls(nodes, graph)
@@ -122,6 +122,8 @@ def _measured(
         raise PassError("A threshold is measured on data, and none is named.",
                         "Name some, such as demo:reviews, or choose the pattern top_k.")  # fmt: skip
     watch = _Watch(graph, places, options, context)
+    if options.scope == "local" and graph.runs == "graph":
+        return watch.in_order(frozenset(places))
     found = {place: (0.0, 0.0) for place in places}
     for _ in range(ROUNDS):
         before, found = found, watch.thresholds(found)
@@ -144,6 +146,22 @@ class _Watch:
         self.options, self.context = options, context
         self.split = load_split(options, context)
         self.same = {(n, p): _told_by(graph[n], p, graph) for n, p in places}
+
+    def in_order(self, places: frozenset[Place]) -> dict[Place, tuple[float, float]]:
+        """(threshold, share) of each place, where those of all places before it hold."""
+        from model.build import build
+        from passes.pruning.sequential import Sequential
+        from passes.recovery.walk import samples_of
+
+        open_ = self._pruned(dict.fromkeys(places, (0.0, 0.0)))
+        module = build(open_, self.context.store, self.context.callables)
+        samples = samples_of(self.split, open_, self.options.batch_size)
+        found = Sequential(module, samples, self.options.sparsity).thresholds(
+            places, lambda done: self.context.progress(done, len(places), "measuring thresholds")
+        )
+        if missing := next((p for p in sorted(places) if p not in found), None):
+            raise PassError(f"Nothing flowed into {missing[0]}.", "Leave it out of the selection.", missing[0])
+        return found
 
     def thresholds(self, before: Mapping[Place, tuple[float, float]]) -> dict[Place, tuple[float, float]]:
         """(threshold, share) of each place, where `before` holds for all of them; 0 is none."""
@@ -173,10 +191,9 @@ class _Watch:
     def _pruned(self, limits: Mapping[Place, tuple[float, float]]) -> Graph:
         nodes: dict[str, Node] = {}
         for (name, port), (limit, share) in limits.items():
-            if limit:
-                node = nodes.get(name, self.bare[name])
-                held = Sparsity("l1", share, "local", None, 0, "threshold", threshold=limit)
-                nodes[name] = replace(node, sparsity={**node.sparsity, port: held})
+            node = nodes.get(name, self.bare[name])
+            held = Sparsity("l1", share, "local", None, 0, "threshold", threshold=limit)
+            nodes[name] = replace(node, sparsity={**node.sparsity, port: held})
         return self.bare.replace(*nodes.values())
 
 

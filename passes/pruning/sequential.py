@@ -1,0 +1,65 @@
+"""Thresholds of activations in the order in which they flow: all samples come to a tensor before any goes on, so that
+its threshold is of what the pruned layers before it give.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, cast
+
+from torch import Tensor, fx, no_grad
+
+from model.build import PORT
+from model.flowing import Flowing
+from model.layers import Effective
+from passes.analysis.evaluate import fit_error
+from passes.pruning.magnitudes import Magnitudes
+
+Place = tuple[str, str]
+Inputs = Mapping[str, Tensor]
+
+
+class Sequential(fx.Interpreter):
+    """Runs a built module node by node on all samples; in memory are the tensors that later nodes still need."""
+
+    def __init__(self, module: fx.GraphModule, samples: Sequence[Inputs], share: float) -> None:
+        super().__init__(module)
+        self.samples, self.share = samples, share
+        self.envs: list[dict[fx.Node, Any]] = [{} for _ in samples]
+        self.found: dict[Place, tuple[float, float]] = {}
+
+    def thresholds(self, places: frozenset[Place], told: Callable[[int], None]) -> dict[Place, tuple[float, float]]:
+        """(threshold, share) of each place that is reached; `told` hears how many are done."""
+        with no_grad():
+            for n in cast("fx.GraphModule", self.module).graph.nodes:
+                mine = [p for p in n.meta.get(PORT, ()) if p in places]
+                if mine:
+                    self._choose(n, mine)
+                    told(len(self.found))
+                if len(self.found) == len(places):
+                    break
+                self._run_all(n)
+        return self.found
+
+    def _choose(self, n: fx.Node, places: Sequence[Place]) -> None:
+        """The threshold of a tensor that is about to be pruned, into the module that prunes it."""
+        seen = Magnitudes()
+        for env in self.envs:
+            seen.add(env[cast("fx.Node", n.args[0])].float().numpy())
+        limit = seen.threshold(self.share)
+        self.found |= dict.fromkeys(places, (limit, seen.share(limit)))
+        rule = cast("Effective", self.fetch_attr(str(n.target)))
+        assert rule.flowing is not None
+        rule.flowing = Flowing(replace(rule.flowing.chosen, threshold=limit))
+
+    def _run_all(self, n: fx.Node) -> None:
+        for env, inputs in zip(self.envs, self.samples, strict=True):
+            self.env = env
+            if n.op == "placeholder":
+                env[n] = inputs.get(str(n.target))
+            else:
+                with fit_error(dict(inputs)):
+                    env[n] = self.run_node(n)
+            for past in self.user_to_last_uses.get(n, ()):
+                del env[past]
