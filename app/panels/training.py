@@ -5,31 +5,29 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from PySide6.QtCore import Qt, QTimer, Signal
+from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QKeySequence, QShortcut
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QScrollArea, QVBoxLayout, QWidget
 
-from app.asker import Asker
 from app.grouped_form import Group, GroupedForm
 from app.panels.heading import link, muted, warning
 from app.panels.jobs import trains
 from app.panels.training_run import TrainingRun
 from app.panels.what_trains import WhatTrains
 from app.previews import Previews
+from app.training_estimate import TrainingEstimate
 from app.training_memory import recall, remember
-from app.training_words import begins_with, did, through, will_do
+from app.training_words import begins_with, did, through
 from app.words import count
 from model.errors import EspalierError, OptionsError
-from passes.base import Report
 from passes.jobs import JobEvent, ReplayJob
 from passes.training.options import FinetuneOptions
 from passes.training.unfinished import Unfinished, discard, unfinished
 
 if TYPE_CHECKING:
     from app.session import Session
-    from model.graph import Graph
 
-PASS, ESTIMATE = "finetune", "finetune_estimate"
+PASS = "finetune"
 GROUPS = (
     Group("Data", ("data",), folded=False),
     Group("Main", ("epochs", "max_steps", "learning_rate", "batch_size", "keep"), folded=False),
@@ -43,8 +41,6 @@ GROUPS = (
     Group("Precision", ("precision",)),
     Group("Checkpoints", ("checkpoint_every", "resume")),
 )  # fmt: skip
-PAUSE = 700  # milliseconds after the last change before a few steps are timed
-LOOK = 150  # between two looks whether somebody else wants the worker
 NO_DATA = "Name the data to train on: a demo, a data set of the hub, a file or a folder."
 
 
@@ -56,20 +52,18 @@ class TrainingPanel(QWidget):
     def __init__(self, session: Session) -> None:
         super().__init__()
         self._session = session
-        self._timed: tuple[Graph, FinetuneOptions] | None = None
         self._job: ReplayJob | None = None
-        self._looked_at, self._rate = False, 0.0  # the learning rate that was suggested last
+        self._rate = 0.0  # the learning rate that was suggested last
         self.form = GroupedForm(FinetuneOptions, GROUPS, without=("freeze",))
         self.what = WhatTrains(session)
         self.run = TrainingRun(session)
         self.hint, self.words, self.error, self.ended = muted(""), QLabel(wordWrap=True), warning(), muted("")
         self.left = muted("")
         self.train = QPushButton("Train")
-        self.time = link("Estimate the time", lambda: self._estimate(unasked=False))
+        self.estimate = TrainingEstimate(session, self.options, lambda: self._job is not None)
+        self.time = link("Estimate the time", lambda: self.estimate.ask(unasked=False))
         self.go_on, self.anew = QPushButton("Continue"), QPushButton("Restart")
-        self._asker, self._previews = Asker(session), Previews(self)
-        self._wait = QTimer(self, singleShot=True, interval=PAUSE)
-        self._give_way = QTimer(self, interval=LOOK)
+        self._previews = Previews(self)
         self._build()
         self._connect()
         self._opened()
@@ -142,11 +136,8 @@ class TrainingPanel(QWidget):
             short = QShortcut(QKeySequence(key), self.form)
             short.setContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
             short.activated.connect(self.begin)
-        self._wait.timeout.connect(self._idle)
-        self._give_way.timeout.connect(self._others_first)
-        self._asker.answered.connect(lambda name, report, part: self._answered(report))
-        self._asker.failed.connect(lambda name, error: self._fail(error))
-        self._asker.stood.connect(lambda name: self._stands())
+        self.estimate.told.connect(self.words.setText)
+        self.estimate.failed.connect(self._fail)
         self._previews.ready.connect(lambda slot, key, found: self._found(found))
         session = self._session
         session.opened.connect(self._opened)
@@ -172,7 +163,7 @@ class TrainingPanel(QWidget):
 
     def _opened(self) -> None:
         """Defaults for the model, or the options of a training of it that was broken off."""
-        self._asker.drop()
+        self.estimate.drop()
         self.what.forget_graph()
         self.ended.hide()
         document = self._session.document
@@ -200,8 +191,7 @@ class TrainingPanel(QWidget):
 
     def _edited(self) -> None:
         """Forget the estimate of other options, and look whether such a training was broken off."""
-        self._asker.drop()
-        self._timed = None
+        self.estimate.drop()
         self.error.hide()
         document = self._session.document
         self.train.setEnabled(document is not None)
@@ -215,7 +205,11 @@ class TrainingPanel(QWidget):
             if document:
                 self.words.setText(error.message)
             return
-        self._wait.start()
+        self.estimate.forget()
+
+    def look_on(self, on: bool) -> None:
+        """Whether the panel is in front, where somebody sees it."""
+        self.estimate.look_on(on)
 
     def _look(self, options: FinetuneOptions) -> None:
         document = self._session.document
@@ -234,59 +228,6 @@ class TrainingPanel(QWidget):
         for widget in (self.left, self.go_on, self.anew):
             widget.setVisible(shown)
         self.train.setVisible(not shown)
-
-    # -- the estimate
-
-    def look_on(self, on: bool) -> None:
-        """Whether the panel is in front, where somebody sees it; only then it uses the worker unasked."""
-        self._looked_at = on
-        if on:
-            self._wait.start()
-        elif self._asker.job(ESTIMATE) is not None:
-            self._timed = None
-            self._asker.drop()
-
-    def _idle(self) -> None:
-        """Time a few steps while nobody else wants the worker and somebody looks."""
-        if not self._looked_at or self._job is not None:
-            return
-        if self._session.jobs:
-            self._wait.start()
-        else:
-            self._estimate(unasked=True)
-
-    def _estimate(self, *, unasked: bool) -> None:
-        document = self._session.document
-        try:
-            wish = self.options()
-        except EspalierError as error:
-            if not unasked:
-                self._fail(error)
-            return
-        if document is None or self._job is not None or self._timed == (document.graph, wish):
-            return
-        self._timed = document.graph, wish
-        self._asker.ask(ESTIMATE, wish)
-        self.words.setText("A few steps are being timed.")
-        self._give_way.start()
-
-    def _others_first(self) -> None:
-        mine = self._asker.job(ESTIMATE)
-        if mine is None:
-            self._give_way.stop()
-        elif any(j is not mine for j in self._session.jobs):
-            self._timed = None
-            self._asker.drop()
-            self._give_way.stop()
-            self.words.setText("")
-            self._wait.start()
-
-    def _answered(self, report: Report) -> None:
-        self.words.setText(will_do(report.summary))
-
-    def _stands(self) -> None:
-        if self._asker.job(ESTIMATE) is None and self.words.text().startswith("A few steps"):
-            self.words.setText("")
 
     def _fail(self, error: Any) -> None:
         self.words.setText("")
@@ -307,7 +248,7 @@ class TrainingPanel(QWidget):
             return
         self.error.hide()
         self.ended.hide()
-        self._asker.drop()
+        self.estimate.drop()
         remember(document.project.source.spec, wish)
         self.wanted.emit(wish)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from PySide6.QtCore import QPoint, QRectF, QSize, Qt, Signal
-from PySide6.QtGui import QColor, QFont, QHelpEvent, QKeyEvent, QMouseEvent, QPainter, QPaintEvent, QPen
+from PySide6.QtGui import QColor, QFont, QKeyEvent, QMouseEvent, QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import QToolTip, QWidget
 
 from app.fields import tokens
@@ -29,6 +29,7 @@ class ConfusionView(QWidget):
         self.at = (0, 0)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setMinimumSize(150, 110)
+        self.setMouseTracking(True)
         self.setAccessibleName("Confusion matrix")
 
     def sizeHint(self) -> QSize:
@@ -113,6 +114,10 @@ class ConfusionView(QWidget):
         if found:
             self._choose(found)
 
+    def mouseMoveEvent(self, event: QMouseEvent) -> None:
+        found = self.place(event.position().toPoint())
+        QToolTip.showText(event.globalPosition().toPoint(), self.words(*found) if found else "", self)
+
     def keyPressEvent(self, event: QKeyEvent) -> None:
         key, side = Qt.Key(event.key()), len(self.classes)
         if key in STEPS and side:
@@ -129,10 +134,3 @@ class ConfusionView(QWidget):
         self.at = place
         self.update()
         self.chosen.emit(*place)
-
-    def event(self, event: object) -> bool:
-        if isinstance(event, QHelpEvent):
-            found = self.place(event.pos())
-            QToolTip.showText(event.globalPos(), self.words(*found) if found else "", self)
-            return True
-        return super().event(event)  # type: ignore[arg-type]
