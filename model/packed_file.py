@@ -113,7 +113,7 @@ def _stored(part: Packed, graph: Graph, store: WeightStore, notes: list[str]) ->
         if part.layout == "dense" and mask is not None and (more := int(((found.array == 0) & mask).sum())):
             notes.append(
                 f"{part.weight} has {more} more zeros than were pruned, and no mask in the file, which would "
-                "take more: reopened, all its zeros count as pruned, in sparsity and size too."
+                "take more: reopened, others of its zeros may count as the pruned ones, as many as before."
             )
     return data
 

@@ -43,6 +43,20 @@ def _line(kind: str, name: str, *data: Any) -> str:
     return json.dumps([kind, name, *data], separators=(",", ":"), allow_nan=False)
 
 
+def masks_of(node: Node) -> tuple[str, ...]:
+    """The keys of the masks that a node's line names."""
+    return tuple(s.mask for s in node.sparsity.values() if s.mask is not None)
+
+
+def labelled(lines: Iterable[tuple[str, tuple[str, ...]]]) -> Iterator[str]:
+    """Lines with the masks that they name numbered: a file tells which are one, and its size not what is in them."""
+    labels: dict[str, str] = {}
+    for line, masks in lines:
+        for key in masks:
+            line = line.replace(f'"{key}"', f'"{labels.setdefault(key, f"m{len(labels)}")}"')
+        yield line
+
+
 def pieces(lines: Iterable[str]) -> Iterator[Lines]:
     """The lines that are compressed together."""
     left = iter(lines)
@@ -58,8 +72,8 @@ def compressed(piece: Lines) -> bytes:
 def graph_bytes(graph: Graph, tensors: Mapping[str, Sequence[Facts]]) -> bytes:
     """All of a graph as stored; `tensors`: of each weight, how it is."""
     weights = (weight_line(n, w, tensors[n]) for n, w in graph.weights.items())
-    lines = [first_line(graph), *map(node_line, graph), *weights]
-    return b"".join(map(compressed, pieces(lines)))
+    nodes = labelled((node_line(n), masks_of(n)) for n in graph)
+    return b"".join(map(compressed, pieces([first_line(graph), *nodes, *weights])))
 
 
 def graph_of(data: bytes) -> Graph:

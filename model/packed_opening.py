@@ -1,7 +1,7 @@
 """Opens a packed model as a project: its weights as they were decoded, its formats on the ports.
 
-A weight that was stored in several ways becomes as many weights. A scale that a format took from the tensor is given
-from now on, so that rounding again changes nothing.
+A weight that was stored in several ways becomes as many weights. A format takes its scale from the tensor once more,
+or is given it where the decoded values would not give the same one again.
 """
 
 from __future__ import annotations
@@ -99,10 +99,11 @@ class _Loader:
         values = unpack(part, self.file.data(part.name), weight.dtype, given)
         own = self._free(name)
         fmt = _by_rule(use.format)
-        scale = values.scale if isinstance(fmt, ScaledFormat) else None
-        kept = self._mask(values) if use.mask is not None else None
+        kept = self._mask(values, use.zeros) if use.mask is not None else None
         again = replace(part, use=use._replace(format=fmt))
-        if fmt and not same_values(again, values.source, kept, scale, values.effective):
+        own_again = use.scale is None and same_values(again, values.source, kept, None, values.effective)
+        scale = values.scale if isinstance(fmt, ScaledFormat) and not own_again else None
+        if fmt and not own_again and not same_values(again, values.source, kept, scale, values.effective):
             self._lost(name, fmt)
             values, fmt, scale = replace(values, source=values.effective), None, None
         self._weights[own] = replace(weight, key=self.store.hold(values.source))
@@ -116,7 +117,7 @@ class _Loader:
         self._weights[name] = replace(weight, key=self.store.hold(values.source))
         masks = {p.use.mask: unpack_mask(p, self.file.data(p.name)) for p in parts[1:]}
         if parts[0].use.mask is not None:
-            masks[parts[0].use.mask] = self._mask(values)
+            masks[parts[0].use.mask] = self._mask(values, parts[0].use.zeros)
         for use in found:
             self._given[name, use] = _Given(name, use.format, use.scale, *self._hold_mask(masks.get(use.mask)))
 
@@ -138,9 +139,16 @@ class _Loader:
         return name
 
     @staticmethod
-    def _mask(values: Values) -> NDArray[np.bool_]:
-        """The mask in the file; what is not zero where it was not worth its bits."""
-        return values.effective.array != 0 if values.mask is None else values.mask
+    def _mask(values: Values, zeros: int) -> NDArray[np.bool_]:
+        """The mask in the file; where it was not worth its bits as many of the zeros as were pruned, the first ones."""
+        if values.mask is not None:
+            return values.mask
+        mask = values.effective.array != 0
+        more = int(mask.size - mask.sum()) - zeros
+        if more > 0:
+            mask = mask.reshape(-1)
+            mask[np.flatnonzero(~mask)[-more:]] = True
+        return mask.reshape(values.effective.array.shape)
 
     def _hold_mask(self, mask: NDArray[np.bool_] | None) -> tuple[TensorKey | None, int]:
         if mask is None:

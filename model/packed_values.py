@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from model.bits import Bytes, cut_bits, join_bits, pack_bits, unpack_bits
 from model.errors import FormatError
-from model.formats.base import Encoded, Format, Shared
+from model.formats.base import FAST, Encoded, Format, Shared
 from model.formats.scaled import ScaledFormat
 from model.packing import Packed, shared_bits
 from model.weights import Tensor
@@ -93,6 +93,9 @@ def _encode(fmt: Format, x: Array, scale: Array | None) -> Encoded:
     """Some rows at a time where they share nothing: what the arithmetic needs meanwhile is many times the tensor."""
     if scale is not None:
         return cast("ScaledFormat", fmt).encode_with(x, scale)
+    fast = FAST.get((type(fmt), "cpu"))
+    if fast and (found := fast.encode(fmt, x)) is not None:
+        return found
     step = _rows(fmt, x.shape)
     if not x.ndim or step >= len(x):
         return fmt.encode(x)
@@ -105,10 +108,13 @@ def _encode(fmt: Format, x: Array, scale: Array | None) -> Encoded:
 
 def _decode(fmt: Format, encoded: Encoded) -> Array:
     """As `_encode`, back."""
+    fast = FAST.get((type(fmt), "cpu"))
+    if fast and (found := fast.decode(fmt, encoded)) is not None:
+        return found
     codes, shared = encoded.codes, encoded.shared
     step = _rows(fmt, codes.shape)
     if not codes.ndim or step >= len(codes) or any(np.shape(s.values)[:1] != codes.shape[:1] for s in shared):
-        return fmt.decode(encoded)
+        return fmt.decode(Encoded(codes.astype(np.int64), shared))
     value = np.empty(codes.shape, np.float32)
     for i in range(0, len(codes), step):
         rows = slice(i, i + step)
@@ -196,14 +202,15 @@ def _unpack_codes(
     if kept is None:
         full = codes.reshape(shape)
     else:
-        full = np.zeros(shape, np.int64)
+        full = np.zeros(shape, codes.dtype)
         full[kept] = codes
     encoded = Encoded(full, _shared(fmt, data, count * part.element_bits, shape, scale))
     taken = fmt.stored_scale(encoded) if isinstance(fmt, ScaledFormat) else None
     mask = None if kept is None else _back(part, kept)
     effective = source = _cast(part, _decode(fmt, encoded), mask, dtype)
     if type(fmt).preimage is not Format.preimage:
-        source = _cast(part, fmt.preimage(encoded), mask, dtype)
+        wide = Encoded(full.astype(np.int64), encoded.shared)
+        source = _cast(part, fmt.preimage(wide), mask, dtype)
     return Values(effective, source, mask, taken if scale is None else scale)
 
 

@@ -32,7 +32,7 @@ class Use(NamedTuple):
     """How a node reads a weight: in which format (None: float), with which scale from outside, under which mask.
 
     `view`: how the tensor lies for a format with blocks or rows. `own`: the node itself names the weight, and could
-    name another; a function is handed it.
+    name another; a function is handed it. `exact`: the mask has a pattern that no other zeros keep.
     """
 
     format: Format | None = None
@@ -41,6 +41,7 @@ class Use(NamedTuple):
     zeros: int = 0
     view: View | None = None
     own: bool = True
+    exact: bool = False
 
 
 FLOAT = Use()
@@ -107,7 +108,7 @@ def use_at(node: Node, port: str, name: str) -> Use:
     fmt = chosen.format if chosen else None
     view = view_at(node, port) if fmt and fmt.rowwise and port in node.ports else None
     return Use(fmt, chosen.scale if chosen else None, pruned.mask if pruned else None, pruned.zeros if pruned else 0,
-               view, node.weights.get(port) == name)  # fmt: skip
+               view, node.weights.get(port) == name, pruned is not None and pruned.pattern != "element")  # fmt: skip
 
 
 def users_of(graph: Graph) -> dict[str, list[Use]]:
@@ -149,10 +150,11 @@ def _escaped(name: str) -> str:
 
 def _shared(name: str, weight: Weight, found: list[Use]) -> tuple[Packed, ...]:
     """Float values for all ways; masks of their own where they differ."""
-    masks, label = list(dict.fromkeys((u.mask, u.zeros) for u in found)), _escaped(name)
+    masks, label = list(dict.fromkeys((u.mask, u.zeros, u.exact) for u in found)), _escaped(name)
     if len(masks) == 1:
-        return (_packed(label, name, weight, Use(mask=masks[0][0], zeros=masks[0][1])),)
-    apart = [Use(mask=mask) for mask, _ in masks if mask is not None]
+        mask, zeros, exact = masks[0]
+        return (_packed(label, name, weight, Use(mask=mask, zeros=zeros, exact=exact)),)
+    apart = [Use(mask=mask) for mask, *_ in masks if mask is not None]
     return (_packed(label, name, weight, FLOAT),
             *(Packed(f"{label}@mask{i}", "dense", weight.shape, weight.elements, 1, "mask", weight.role, 0, name, use)
               for i, use in enumerate(apart)))  # fmt: skip
@@ -163,7 +165,7 @@ def _packed(label: str, name: str, weight: Weight, use: Use) -> Packed:
     bits = fmt.element_bits if fmt else weight.float_bits
     shared = shared_bits(fmt, use.view, weight.shape) if fmt and use.scale is None else 0
     # A format without a zero would give what the mask removes another value.
-    needed = fmt is not None and not fmt.keeps_zero
+    needed = use.exact or (fmt is not None and not fmt.keeps_zero)
     layout = "masked" if use.zeros and (needed or size + kept * bits < size * bits) else "dense"
     return Packed(label, layout, weight.shape, kept, bits, str(fmt or weight.dtype), weight.role, shared, name, use)
 

@@ -13,7 +13,7 @@ from model.formats.scaled import ScaledFormat
 from model.graph import Graph, Node
 from model.meta import Precision, Weight
 from model.ops import decomposable, floating, macs, spec
-from model.packed_graph import Lines, compressed, first_line, node_line, pieces, weight_line
+from model.packed_graph import Lines, compressed, first_line, labelled, masks_of, node_line, pieces, weight_line
 from model.packing import Use, facts, header_share, shared_bits, size_with, stored, uses
 from model.ports import weight_at
 from model.views import view_at
@@ -115,9 +115,9 @@ class Scorer:
 
     def _graph_size(self, graph: Graph) -> int:
         """Bytes of the graph in the packed file."""
-        costs = (*self._nodes.values(), *self._weights.values())
         held, sizes = self._pieces, list[tuple[Lines, int]]()
-        for piece in pieces([first_line(graph), *(c.line for c in costs)]):
+        nodes = labelled((c.line, masks_of(c.node)) for c in self._nodes.values())
+        for piece in pieces([first_line(graph), *nodes, *(c.line for c in self._weights.values())]):
             sizes.append((piece, held[piece] if piece in held else len(compressed(piece))))
         self._pieces = dict(sizes)
         return sum(size for _, size in sizes)

@@ -6,6 +6,7 @@ A row is all along the last axis. The functions below take numpy arrays and torc
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -120,6 +121,13 @@ def gathered(x: Any, per: int) -> Any:
         return x[..., None, :]
     groups = (x.shape[-1] + per - 1) // per
     return _padded(x, groups * per - x.shape[-1]).reshape(*x.shape[:-1], groups, per)
+
+
+def scattered(each: Any, per: int, shape: tuple[int, ...]) -> Any:
+    """What `gathered` gave of a tensor of `shape`, groups in a row, back in it."""
+    if per in (TENSOR, ROW) or not shape:
+        return each.reshape(-1)[: math.prod(shape)].reshape(shape)
+    return each.reshape(*shape[:-1], -1)[..., : shape[-1]]
 
 
 def _padded(x: Any, count: int) -> Any:

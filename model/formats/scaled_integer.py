@@ -12,12 +12,14 @@ import numpy as np
 
 from model.errors import FormatError
 from model.formats.base import Array, BitField, Encoded, Shared, whole
+from model.formats.kept_scale import affine_source, symmetric_source
 from model.formats.scaled import (
     ROW,
     TENSOR,
     ScaledFormat,
     at_least_float32,
     gathered,
+    scattered,
     shared_shape,
     spelled_granularity,
     spread,
@@ -236,6 +238,23 @@ class ScaledInteger(ScaledFormat):
             codes = codes - spread(encoded.shared[1].values.astype(np.float32), self.per, shape)
         with np.errstate(over="ignore"):
             return np.asarray(np.clip(codes * s, -LARGEST, LARGEST), np.float32)
+
+    def preimage(self, encoded: Encoded) -> Array:
+        """Decoded values, moved where they would not give the same scale again."""
+        codes = np.asarray(encoded.codes)
+        if not codes.size:
+            return self.decode(encoded)
+        scale = np.asarray(scale_value(encoded.shared[0], self.scale_dtype)).reshape(-1, 1)
+        each = gathered(codes, self.per).reshape(len(scale), -1)
+        if self.symmetric:
+            found = symmetric_source(each, scale, self.top, self.scale_dtype)
+        else:
+            zero = np.asarray(encoded.shared[1].values, np.float32).reshape(-1, 1)
+            each = gathered(
+                codes - spread(zero.reshape(np.shape(encoded.shared[1].values)), self.per, codes.shape), self.per
+            )
+            found = affine_source(each.reshape(len(scale), -1) + zero, scale, zero, self.top, self.scale_dtype)
+        return scattered(found, self.per, codes.shape)
 
     def codes(self) -> Array:
         """−q…q, or 0…n: values at a scale of 1 and a zero point of 0."""

@@ -1,0 +1,103 @@
+"""Values that give a scaled integer's scale once more: decoded ones alone may miss it by a last bit, or by rounding up.
+
+Only what sets the scale is moved, within what rounds to its code; where nothing does, the decoded values stay.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from model.formats.base import Array
+from model.formats.stored_scale import ScaleType, array_scale
+
+_ODD = range(-15, 16, 2)
+_STEPS = (0, -1, 1, -2, 2, -3, 3)  # float32 numbers away from where the end of the range is looked for
+
+
+def symmetric_source(codes: Array, s: Array, top: int, dtype: ScaleType) -> Array:
+    """Values (groups, elements) of codes in ±top under scales s (groups, 1), of which max|x|/top is s again."""
+    size = np.abs(codes).max(-1, keepdims=True)
+    end = size.astype(np.float32) * s
+
+    def holds(value: Array) -> Array:
+        again = array_scale((value.astype(np.float64) / top).astype(np.float32), dtype) == s
+        return again & (np.clip(np.rint(value / s), 0, top) == size)
+
+    left = ~holds(end)
+    for candidate in _ends(s * np.float64(top), size * np.float64(s), s, dtype, top) if left.any() else ():
+        good = left & holds(candidate)
+        end, left = np.where(good, candidate, end), left & ~good
+    values = codes.astype(np.float32) * s
+    return np.asarray(np.where(np.abs(codes) == size, np.sign(codes) * end, values), np.float32)
+
+
+def affine_source(codes: Array, s: Array, zero: Array, top: int, dtype: ScaleType) -> Array:
+    """As `symmetric_source`, of codes 0…top with zero points (groups, 1): (max − min)/top is s again."""
+    steps = codes.astype(np.int64) - zero.astype(np.int64)
+    low, high = steps.min(-1, keepdims=True), steps.max(-1, keepdims=True)
+    given = Affine(s, zero, low, high, top, dtype)
+    least, most = low.astype(np.float32) * s, high.astype(np.float32) * s
+    first, last, left = least, most, ~given.holds(least, most)
+    for start in (*_near(first), *_about(low, s)) if left.any() else ():
+        start = np.where(low < 0, start, first)
+        for end in (*_ends(np.minimum(start, 0) + s * np.float64(top), None, s, dtype, top), *_about(high, s)):
+            end = np.where(high > 0, end, last)
+            good = left & given.holds(start, end)
+            least, most, left = np.where(good, start, least), np.where(good, end, most), left & ~good
+    values = np.where((steps == high) & (high > 0), most, steps.astype(np.float32) * s)
+    return np.asarray(np.where((steps == low) & (low < 0), least, values), np.float32)
+
+
+@dataclass(frozen=True, slots=True)
+class Affine:
+    """Groups of scales and zero points, with the smallest and the largest of code − zero in each."""
+
+    s: Array
+    zero: Array
+    low: Array
+    high: Array
+    top: int
+    dtype: ScaleType
+
+    def holds(self, least: Array, most: Array) -> Array:
+        """Where a smallest and a largest value give the scale, the zero point and their own codes again."""
+        start, end = np.minimum(least, np.float32(0)), np.maximum(most, np.float32(0))
+        again = array_scale(((end.astype(np.float64) - start) / self.top).astype(np.float32), self.dtype) == self.s
+        point = np.clip(np.rint(-start / self.s), 0, self.top) == self.zero
+        return again & point & self._code(least, self.low) & self._code(most, self.high)
+
+    def _code(self, value: Array, step: Array) -> Array:
+        return np.clip(np.rint(value / self.s) + self.zero, 0, self.top) - self.zero == step
+
+
+def _about(step: Array, s: Array) -> list[Array]:
+    """Values that round to a step, close to where they would round to another as well."""
+    edges = [sign * (0.5 - 2.0**-k) for k in range(6, 20, 2) for sign in (-1, 1)]
+    return [np.asarray((step + share) * np.float64(s), np.float32) for share in (*(i / 32 for i in _ODD), *edges)]
+
+
+def _near(values: Array) -> list[Array]:
+    """float32 numbers about `values`, the nearest first."""
+    found = []
+    for step in _STEPS:
+        moved = np.asarray(values, np.float32)
+        for _ in range(abs(step)):
+            moved = np.nextafter(moved, np.float32(np.inf if step > 0 else -np.inf))
+        found.append(moved)
+    return found
+
+
+def _ends(exact: Array, own: Array | None, s: Array, dtype: ScaleType, top: int) -> list[Array]:
+    """Candidates for the end of a range: about the exact one, and between the scale below s and s, which rounds up.
+
+    `own`: the value of the end's code, of which it must stay within half a step.
+    """
+    found = _near(exact)
+    if dtype == "float32":
+        return found
+    room = s * np.float64(top) * (2.0**-8 if dtype == "bfloat16" else 2.0**-11)
+    between = [exact - room * share for share in (0.25, 0.5, 0.75)]
+    inside = [] if own is None else [np.clip(v, own - 0.49 * s, own + 0.49 * s) for v in (exact, between[1])]
+    return [*found, *(np.asarray(v, np.float32) for v in (*between, *inside))]
