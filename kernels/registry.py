@@ -6,6 +6,7 @@ Without numba (or triton) nothing is registered for the CPU (or CUDA), and the d
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable
 from functools import cache
 from importlib.util import find_spec
 from types import ModuleType
@@ -13,13 +14,14 @@ from typing import TYPE_CHECKING
 
 from kernels.fake_quant import plans
 from kernels.fake_quant.plan import PLANS
-from model.formats.base import FAST, Fast, Format
+from model.formats.base import FAST, Array, Encoded, Fast, Format
 from model.formats.scaled import ScaledFormat
 from model.registry import walk
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+CODES = "kernels.fake_quant.codes"
 BACKENDS = {"cpu": ("numba", "kernels.fake_quant.cpu"), "cuda": ("triton", "kernels.fake_quant.cuda")}
 
 
@@ -33,7 +35,7 @@ def _backend(name: str) -> ModuleType | None:
 
 
 def fast_version(backend: str) -> Fast:
-    """The three functions of `Fast`, run by the module `backend`, by the definition where it declines."""
+    """The functions of `Fast`, run by the module `backend`, by the definition where it declines."""
 
     def value(fmt: Format, x: Tensor, scale: Tensor | None) -> Tensor:
         module = _backend(backend)
@@ -51,7 +53,23 @@ def fast_version(backend: str) -> Fast:
         module = _backend(backend)
         return module.passed(grad, gate) if module else grad * gate
 
-    return Fast(value, masked, gradient)
+    if backend != BACKENDS["cpu"][1]:
+        return Fast(value, masked, gradient)
+    return Fast(value, masked, gradient, *_codes())
+
+
+def _codes() -> tuple[Callable[[Format, Array], Encoded | None], Callable[[Format, Encoded], Array | None]]:
+    """Fast codes, of arrays on the CPU."""
+
+    def encode(fmt: Format, x: Array) -> Encoded | None:
+        module = _backend(CODES)
+        return module.encoded(fmt, x) if module else None
+
+    def decode(fmt: Format, encoded: Encoded) -> Array | None:
+        module = _backend(CODES)
+        return module.decoded(fmt, encoded) if module else None
+
+    return encode, decode
 
 
 def install() -> None:

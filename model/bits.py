@@ -28,13 +28,16 @@ def pack_bits(codes: Array, bits: int) -> Bytes:
 
 
 def unpack_bits(data: Bytes, bits: int, count: int, signed: bool = False) -> Array:
-    """The `count` codes that `pack_bits` packed, int64; `signed`: in two's complement."""
-    codes = np.zeros(count, np.int64)
+    """The `count` codes that `pack_bits` packed, in the smallest signed integers that hold them; `signed`: in two's
+    complement."""
+    room = next(room for room in (8, 16, 32, 64) if bits + (not signed) <= room)
+    kind = np.dtype(f"i{room // 8}")
+    codes = np.zeros(0, kind)
     for low in range(0, bits, 8):
         start, left = count * (low // 8), min(8, bits - low)
         part = data[start : start + count] if left == 8 else _widened(data[start:], left, count)
-        codes |= part.astype(np.int64) << low
-    return np.where(codes >> (bits - 1), codes - (1 << bits), codes) if signed else codes
+        codes = part.astype(kind) if not low else codes | (part.astype(kind) << low)
+    return (codes << (room - bits)) >> (room - bits) if signed and bits < room else codes
 
 
 def _narrowed(codes: Bytes, bits: int) -> Bytes:

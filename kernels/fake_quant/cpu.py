@@ -1,55 +1,54 @@
-"""Runs plans on CPU tensors: flat numpy views, chunks on torch's number of threads, the definition where no plan fits.
-
-The loops release the GIL, so Python threads suffice: no second OpenMP, nothing that breaks after a fork.
-"""
+"""Runs plans on CPU tensors: flat numpy views in chunks on torch's threads, the definition where no plan fits."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from functools import cache
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from kernels.fake_quant import whole
 from kernels.fake_quant.loops import blocks, elementwise, nvfp4, scales
-from kernels.fake_quant.plan import Plan, plan_of
+from kernels.fake_quant.plan import NONE, Plan, plan_of
+from kernels.fake_quant.threads import spread
 from model.formats.base import Array, Format
 from model.formats.blocks import Blocks
-from model.formats.nvfp4 import TINY
-from model.formats.scaled import ROW, ScaledFormat
+from model.formats.scaled import ROW, TENSOR
 
 LOOPS: dict[str, Callable[..., Any]] = {
     "integer": elementwise.integer,
     "integer_floor": elementwise.integer_floor,
     "minifloat": elementwise.minifloat,
-    "fixed_blocks": blocks.fixed_blocks,
+    "minifloat_wide": elementwise.minifloat_wide,
     "power_of_two": elementwise.power_of_two,
     "above": elementwise.above,
+    "fixed_blocks": blocks.fixed_blocks,
     "float_blocks": blocks.float_blocks,
     "power_blocks": blocks.power_blocks,
     "nvfp4": nvfp4.nvfp4,
     "scaled_integer": scales.scaled_integer,
-    "signs": scales.signs,
+    "one_sign": scales.one_sign,
+    "two_signs": scales.two_signs,
+    "three_signs": scales.three_signs,
     "ternary": scales.ternary,
 }
-_SHARED = {"scaled_integer": 3, "signs": 3, "ternary": 1}  # arrays of a given scale
 WORDS = {torch.float32: torch.float32, torch.bfloat16: torch.uint16, torch.float16: torch.int16}
-CHUNK = 1 << 17  # elements that are worth a thread: tens of microseconds
+SPAN = 2048  # elements that stay in the first cache
 _PLAIN = (Tensor, torch.nn.Parameter)
+Found = tuple[Tensor, Tensor | None] | None
 
 
-def quantized(fmt: Format, x: Tensor, gated: bool, scale: Tensor | None = None) -> tuple[Tensor, Tensor | None] | None:
+def quantized(fmt: Format, x: Tensor, gated: bool, scale: Tensor | None = None) -> Found:
     """(value, gate if `gated` and some gradient does not pass) of `x`; None where only the definition will do."""
     plan = plan_of(fmt, x.dtype) if x.dtype in WORDS and type(x) in _PLAIN else None
     if plan is None or torch.compiler.is_compiling():
         return None
+    x = x.detach()
     if plan.per is not None:
-        return _scaled(plan, cast("ScaledFormat", fmt), x.detach(), gated, scale)
-    return _in_blocks(plan, x.detach(), gated) if plan.blocks else _flat(plan, x.detach(), gated)
+        return _scaled(plan, x, gated, scale)
+    return _in_blocks(plan, plan.blocks, x, gated) if plan.blocks else _flat(plan, x, gated, SPAN)
 
 
 def passed(grad: Tensor, gate: Tensor) -> Tensor:
@@ -57,7 +56,8 @@ def passed(grad: Tensor, gate: Tensor) -> Tensor:
     if grad.dtype not in WORDS or not grad.is_contiguous() or type(grad) is not Tensor:
         return grad * gate
     out = torch.empty_like(grad)
-    _spread(elementwise.passed, words(grad), words(out), words(gate.contiguous()), 1, ())
+    x, y, gates = words(grad), words(out), words(gate.contiguous())
+    spread(lambda cut, _: elementwise.passed(x[cut], y[cut], gates[cut]), x.size, 1)
     return out
 
 
@@ -68,15 +68,23 @@ def words(x: Tensor) -> Array:
     return (flat if kind == x.dtype else flat.view(kind)).numpy()
 
 
-def _flat(
-    plan: Plan, x: Tensor, gated: bool, unit: int = 1, shared: tuple[Array, ...] = ()
-) -> tuple[Tensor, Tensor | None] | None:
-    """`unit`: elements that a chunk must not part; `shared`: arrays of one number a unit, or empty ones."""
+def _flat(plan: Plan, x: Tensor, gated: bool, unit: int, shared: Array = NONE) -> Found:
+    """`unit`: elements of a stretch, which a chunk must not part; `shared`: a row each, or none."""
     x = x.contiguous()
     out = torch.empty_like(x)
     gate = torch.empty(x.shape, dtype=torch.bool) if gated else None
-    loop, gates = LOOPS[plan.loop], None if gate is None else words(gate)
-    found = _spread(loop, words(x), words(out), gates, unit, plan.constants, shared)
+    loop, block = LOOPS[plan.loop], np.int64(unit)
+    elements, results, gates = words(x), words(out), None if gate is None else words(gate)
+
+    def run(cut: slice, units: slice) -> tuple[int, slice]:
+        own_gate = None if gates is None else gates[cut]
+        short = np.int64(min(block, cut.stop - cut.start))
+        return int(loop(elements[cut], results[cut], own_gate, short, shared[units], plan.table, plan.constants)), cut
+
+    whole_units = elements.size - elements.size % unit
+    found = spread(run, whole_units, unit)
+    if whole_units < elements.size:
+        found.append(run(slice(whole_units, elements.size), slice(whole_units // unit, None)))
     every = min(passes for passes, _ in found)
     if gates is not None and every == 0:
         for _, cut in (chunk for chunk in found if chunk[0] == 1):  # a loop that needs no gate writes none
@@ -84,79 +92,32 @@ def _flat(
     return None if every < 0 else (out, gate if every == 0 else None)
 
 
-def _in_blocks(
-    plan: Plan, x: Tensor, gated: bool, shared: tuple[Array, ...] = ()
-) -> tuple[Tensor, Tensor | None] | None:
+def _in_blocks(plan: Plan, cut: Blocks, x: Tensor, gated: bool, shared: Array = NONE) -> Found:
     """Blocks that lie in one piece are taken where they lie; tiles and short blocks are gathered first."""
-    cut = plan.blocks
-    assert cut is not None
     shape = tuple(x.shape)
-    whole = cut.rows == 1 and shape and shape[-1] % cut.block == 0
-    seen = x.contiguous() if whole else cut.split(x).contiguous()
-    more = _tensor_scale(seen, plan.constants[0]) if plan.loop == "nvfp4" else ()
-    framed = Plan(plan.loop, (np.int64(cut.elements), *plan.constants, *more))
-    found = _flat(framed, seen, gated, cut.elements, shared)
-    if found is None or whole:
+    plain = cut.rows == 1 and shape and shape[-1] % cut.block == 0
+    seen = x.contiguous() if plain else cut.split(x).contiguous()
+    if plan.loop == "nvfp4":
+        shared = whole.nvfp4_scales(words(seen), cut.elements, plan.constants[0])
+    found = _flat(plan, seen, gated, cut.elements, shared)
+    if found is None or plain:
         return found
     value, gate = found
     return cut.merge(value, shape), None if gate is None else cut.merge(gate, shape)
 
 
-def _scaled(
-    plan: Plan, fmt: ScaledFormat, x: Tensor, gated: bool, scale: Tensor | None
-) -> tuple[Tensor, Tensor | None] | None:
+def _scaled(plan: Plan, x: Tensor, gated: bool, scale: Tensor | None) -> Found:
     """Under a given scale, or the tensor's own."""
     assert plan.per is not None and plan.shared is not None
     if not x.numel():
         return torch.empty_like(x), None
-    if scale is None and not plan.own:
-        scale = fmt.scale_of(x)
-    if scale is None:
-        shared = (np.empty(0, np.float32),) * _SHARED[plan.loop]
-    else:
-        shared = plan.shared(scale)
+    given = None if scale is None else plan.shared(scale)
+    if plan.per == TENSOR:
+        x = x.contiguous()
+        shared = whole.pieces(whole.scale_of(plan, words(x), given), -(-x.numel() // SPAN))
+        return _flat(plan, x, gated, SPAN, shared)
+    shared = NONE if given is None else given
     if plan.per > 0:
-        framed = Plan(plan.loop, plan.constants, Blocks(plan.per))
-        return _in_blocks(framed, x, gated, shared)
-    block = x.shape[-1] if plan.per == ROW and x.ndim else x.numel()
-    framed = Plan(plan.loop, (np.int64(block), *plan.constants))
-    return _flat(framed, x, gated, block, shared)
-
-
-def _tensor_scale(x: Tensor, most: np.int32) -> tuple[np.float32]:
-    """The tensor's scale of nvfp4, from its largest magnitude."""
-    flat = words(x)
-    top = np.int32(max(m for m, _ in _spread(nvfp4.tensor_pattern, flat, flat, None, 1, (most,)))).view(np.float32)
-    return (np.float32(max(np.float32(top / np.float32(6 * 448)), np.float32(TINY))),)
-
-
-def _spread(
-    loop: Any,
-    x: Array,
-    out: Array,
-    gate: Array | None,
-    unit: int,
-    constants: tuple[Any, ...],
-    shared: tuple[Array, ...] = (),
-) -> list[tuple[int, slice]]:
-    """Run `loop` over chunks of whole units, this thread taking the first; results and chunks in order.
-
-    Loops with a unit take it before `shared`, as the first of the constants.
-    """
-    count = min(torch.get_num_threads(), x.size // CHUNK)
-    each = -(-x.size // (max(count, 1) * unit)) * unit
-
-    def chunk(start: int) -> tuple[int, slice]:
-        cut, units = slice(start, start + each), slice(start // unit, (start + each) // unit)
-        own = tuple(numbers[units] for numbers in shared)
-        own_gate = None if gate is None else gate[cut]
-        return int(loop(x[cut], out[cut], own_gate, *constants[:1], *own, *constants[1:])), cut
-
-    others = [_pool(os.getpid()).submit(chunk, start) for start in range(each, x.size, each)] if each else []
-    return [chunk(0), *(other.result() for other in others)]
-
-
-@cache
-def _pool(process: int) -> ThreadPoolExecutor:
-    """One pool a process: threads do not live on in a forked child."""
-    return ThreadPoolExecutor(max(1, (os.cpu_count() or 2) - 1), "fake-quant")
+        return _in_blocks(plan, Blocks(plan.per), x, gated, shared)
+    assert plan.per == ROW
+    return _flat(plan, x, gated, x.shape[-1] if x.ndim else 1, shared)

@@ -6,9 +6,11 @@ Plans are values; backends (cpu, cuda) know the loops by name. The plain referen
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
 
 from model.formats.base import Format
 from model.formats.blocks import Blocks
@@ -19,24 +21,24 @@ if TYPE_CHECKING:
 
     from model.formats.base import Array
 
+NONE = np.empty((0, 0), np.float32)
 F = TypeVar("F", bound=Format)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Plan:
-    """One loop with its constants (numpy scalars and arrays, so that their types are fixed).
+    """One loop with its constants (numpy scalars, so that their types are fixed).
 
-    `blocks`: how the tensor is cut, for loops over blocks. `per`: for loops with scales, what shares one
-    (model.formats.scaled); `shared` gives the arrays, one number a stretch, that the loop takes for a given scale, and
-    `own` says whether it finds a tensor's own.
+    `blocks`: how the tensor is cut, for loops over blocks; `table`: for these, a row for each exponent. `per`: for
+    loops with scales, what shares one (model.formats.scaled); `shared` gives, for a given scale, a row a stretch.
     """
 
     loop: str
     constants: tuple[Any, ...]
     blocks: Blocks | None = None
     per: int | None = None
-    shared: Callable[[Tensor], tuple[Array, ...]] | None = None
-    own: bool = True
+    shared: Callable[[Tensor], Array] | None = None
+    table: Array = field(default_factory=lambda: NONE)
 
 
 Maker = Callable[[Any, "torch.dtype"], "Plan | None"]

@@ -61,11 +61,14 @@ class Fast:
     `value`: (format, x, scale) → the value; `scale` is None or the shared scale that is given from outside.
     `masked`: (format, x) → (value, gate): the gate is what `gradient` needs, None where all of x lies inside.
     `gradient`: (gradient of the value, gate) → gradient of x.
+    `encode` and `decode`: as the format's own, None where only these will do; codes may come in smaller integers.
     """
 
     value: Callable[[Format, Tensor, Tensor | None], Tensor]
     masked: Callable[[Format, Tensor], tuple[Tensor, Tensor | None]]
     gradient: Callable[[Tensor, Tensor], Tensor]
+    encode: Callable[[Format, Array], Encoded | None] = lambda fmt, x: None
+    decode: Callable[[Format, Encoded], Array | None] = lambda fmt, encoded: None
 
 
 FAST: dict[tuple[type[Format], str], Fast] = {}

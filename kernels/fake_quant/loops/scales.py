@@ -1,6 +1,6 @@
-"""Formats with a float scale for each stretch of `block` elements: a row, a group or the whole tensor.
+"""Formats with a float scale for each stretch: a row, a group, or pieces of a tensor.
 
-`scales` holds the given ones; where it is empty, a stretch's own is found first, while its elements are in cache.
+`shared` holds the given scales; where its arrays are empty, a stretch's own is found first, from elements in cache.
 """
 
 from __future__ import annotations
@@ -10,49 +10,201 @@ from typing import Any
 import numpy as np
 from numba.extending import register_jitable
 
-from kernels.fake_quant.loops.blocks import all_ones, counted_pattern, plain_pattern, rest_passes
-from kernels.fake_quant.loops.compiled import any_order, loop
-from kernels.fake_quant.loops.words import MAGNITUDE, bits, narrow, real, widen
+from kernels.fake_quant.loops.compiled import loop
+from kernels.fake_quant.loops.quotients import LARGE, SMALL, quotient
+from kernels.fake_quant.loops.stretches import counted_pattern, furthest, plain_pattern, stretched
+from kernels.fake_quant.loops.sums import mean, mean_kept, own_levels
+from kernels.fake_quant.loops.words import (
+    INFINITY,
+    MAGNITUDE,
+    MOST,
+    bits,
+    cut,
+    from_half,
+    magnitude,
+    narrow,
+    real,
+    to_half,
+    widen,
+)
 
-_MOST = np.finfo(np.float32).max
+_ONE, _FULL = np.float32(1), np.float32(np.inf)
+_MOST_BFLOAT, _MOST_HALF = np.float32((2 - 2.0**-7) * 2.0**127), np.float32(65504)
+_LEAST_HALF = np.float32(2.0**-24)
 _LEAST = np.finfo(np.float32).tiny  # a normal number: training counts denormals as 0
-_ONE = np.float32(1).view(np.int32)
+
+
+# -- scaled integers: constants are what infinity counts as, the largest code, whether codes are symmetric, and how a
+# scale is stored (0: float32, 1: bfloat16, 2: float16)
+
+
+@register_jitable
+def stored(scale: Any, kind: Any) -> Any:
+    """A scale as it is stored: positive, and rounded up."""
+    s = np.float32(scale)
+    if kind == 1:
+        s = min(max(s, _LEAST), _MOST_BFLOAT)
+        return real((bits(s) + np.int32(0xFFFF)) & np.int32(-0x10000))
+    if kind == 2:
+        s = min(max(s, _LEAST_HALF), _MOST_HALF)
+        near = to_half(s)  # pyright: ignore[reportCallIssue]
+        value = from_half(near)  # pyright: ignore[reportCallIssue]
+        return value if value >= s else from_half(np.int16(near + 1))  # pyright: ignore[reportCallIssue]
+    return max(s, _LEAST)
+
+
+@register_jitable
+def _key(v: Any) -> Any:
+    """An integer that orders floats: patterns of negative ones are turned round."""
+    u = bits(v)
+    return np.int32(u ^ np.int32((u >> np.int32(31)) & MAGNITUDE))
+
+
+@register_jitable
+def extremes(x: Any, start: Any, count: Any) -> Any:
+    """The least and the largest finite number, and 0."""
+    low = high = np.int32(0)
+    for i in range(count):
+        v = widen(x[start + i])
+        k = _key(v) if magnitude(v) < INFINITY else np.int32(0)
+        low, high = (k if k < low else low), (k if k > high else high)
+    return real(low ^ np.int32((low >> np.int32(31)) & MAGNITUDE)), real(high)
+
+
+@register_jitable
+def _code(x: Any, s: Any) -> Any:
+    return np.rint(x / s)
+
+
+_furthest = furthest(_code)
+
+
+@register_jitable
+def _end(reach: Any, s: Any, limit: Any) -> Any:
+    """The largest x whose code is at most `limit`; all that is finite where that of `reach`, the furthest, is."""
+    return MOST if np.rint(reach / s) <= limit else _furthest(s, limit, (np.float64(limit) + 0.5) * s)
+
+
+@register_jitable
+def _integer_scale(
+    x: Any, start: Any, block: Any, m: Any, finite: Any, b: Any, shared: Any, table: Any, c: Any, gated: Any
+) -> Any:
+    _, top, symmetric, kind = c
+    if shared.size:
+        s, low, high, own, finite = shared[b, 0], shared[b, 1], shared[b, 2], False, False
+        least, reach = -MOST, MOST
+    elif symmetric:
+        reach = real(m)
+        least, own = -reach, kind == 0
+        s, high = stored(np.float64(reach) / top, kind), np.float32(top)
+        low = -high
+    else:
+        least, reach = extremes(x, start, block)
+        s, own = stored((np.float64(reach) - np.float64(least)) / top, kind), False
+        zero = min(max(np.rint(-least / s), np.float32(0)), np.float32(top))
+        low, high = np.float32(0) - zero, np.float32(top) - zero
+    last = first = MOST
+    if gated and not own:
+        last, first = _end(reach, s, high), _end(-least, s, -low)
+    ordinary = (s >= SMALL) & (s <= LARGE) & finite
+    return True, -first, last, ordinary, s, np.float32(1) / s, low, high
+
+
+@register_jitable
+def _lean(x: Any, p: Any, c: Any) -> Any:
+    """An element of a finite stretch, under its own scale."""
+    _, _, _, _, s, inverse, low, high = p
+    code = np.rint(quotient(widen(x), s, inverse))
+    code = low if code < low else code
+    return narrow((high if code > high else code) * s, x)
+
+
+@register_jitable
+def _divided(x: Any, p: Any, c: Any) -> Any:
+    """Any element under any scale."""
+    _, _, _, _, s, _, low, high = p
+    code = np.rint(widen(x) / s)
+    code = low if code < low else code
+    v = (high if code > high else code) * s
+    v = -MOST if v < -MOST else v
+    return narrow(MOST if v > MOST else v, x)
+
+
+scaled_integer = stretched(_integer_scale, _lean, _divided, infinite=False)
 
 
 @loop
-def scaled_integer(
-    x: Any, out: Any, gate: Any, block: Any, scales: Any, lows: Any, highs: Any, most: Any, top: Any
+def whole_extremes(x: Any, most: Any) -> Any:
+    """Of a whole array: the least and the largest finite number, and 0."""
+    return extremes(x, 0, x.size)
+
+
+@loop
+def whole_largest(x: Any, most: Any) -> Any:
+    """Of a whole array: the largest magnitude of its finite numbers."""
+    m = plain_pattern(x, 0, x.size)
+    return real(counted_pattern(x, 0, x.size, most, most) if m > most else m)
+
+
+# -- signs: constants are how many there are, and what they are added to
+
+
+@register_jitable
+def _finite(y: Any) -> Any:
+    y = -MOST if y < -MOST else y
+    return MOST if y > MOST else y
+
+
+@register_jitable
+def _levels(
+    x: Any, start: Any, block: Any, m: Any, finite: Any, b: Any, shared: Any, table: Any, c: Any, gated: Any
 ) -> Any:
-    """clip(rne(x/s), low, high)·s; a stretch's own s is max|x|/top, and its limits are ±top."""
-    filled = 0
-    for b in range(x.size // block):
-        start, m, wild = b * block, np.int32(0), False
-        if gate is not None or not scales.size:
-            m = plain_pattern(x, start, block)
-            wild = m > most
-            if wild:
-                m = counted_pattern(x, start, block, most, most)
-        if scales.size:
-            s, low, high = scales[b], lows[b], highs[b]
-        else:
-            own = np.float32(np.float64(real(m)) / top)
-            s, low, high = max(own, _LEAST), np.float32(-top), np.float32(top)
-        for i in range(block):
-            code = np.rint(widen(x[start + i]) / s)
-            code = low if code < low else code
-            v = (high if code > high else code) * s
-            v = -_MOST if v < -_MOST else v
-            out[start + i] = narrow(_MOST if v > _MOST else v, x[start + i])
-        if gate is not None:
-            furthest = np.rint(real(m) / s)
-            if wild or not (furthest <= high and -furthest >= low):
-                all_ones(gate, filled, start)
-                filled = start + block
-                for i in range(block):
-                    code = np.rint(widen(x[start + i]) / s)
-                    inside = (code >= low) & (code <= high)
-                    gate[start + i] = np.uint8(1) if inside else np.uint8(0)
-    return rest_passes(gate, filled)
+    levels, zero = c
+    if shared.size:
+        a, second, third = shared[b, 0], shared[b, 1], shared[b, 2]
+    else:
+        a, second, third = own_levels(x[start : start + block], levels)
+    like = x[0]
+    high, low = np.float32(zero + a), np.float32(zero - a)
+    if levels == 1:
+        return (
+            True,
+            -_ONE,
+            _ONE,
+            True,
+            a,
+            _kept(high, like),
+            _kept(high, like),
+            _kept(low, like),
+            _kept(low, like),
+            third,
+        )
+    above, below = _kept(high + second, like), _kept(high - second, like)
+    return True, -_ONE, _ONE, True, a, above, below, _kept(low + second, like), _kept(low - second, like), third
+
+
+@register_jitable
+def _kept(y: Any, like: Any) -> Any:
+    """y as the tensor's type holds it."""
+    return widen(narrow(_finite(y), like))
+
+
+@register_jitable
+def _one_sign(x: Any, p: Any, c: Any) -> Any:
+    v = widen(x)
+    y = p[5] if v >= 0 else p[8]
+    return cut(y if v == v else v, x)
+
+
+@register_jitable
+def _two_signs(x: Any, p: Any, c: Any) -> Any:
+    """One of four values; what the first sign leaves over is negative below the first scale."""
+    _, _, _, _, a, first, second, third, fourth, _ = p
+    v = widen(x)
+    positive = v >= 0
+    upper = v >= (a if positive else -a)
+    y = (first if upper else second) if positive else (third if upper else fourth)
+    return cut(y if v == v else v, x)
 
 
 @register_jitable
@@ -61,158 +213,61 @@ def _sign(v: Any) -> Any:
 
 
 @register_jitable
-def _left(v: Any, a: Any, b: Any) -> Any:
-    """Magnitude of what two scaled signs leave over; a scale of 0 leaves all."""
-    first = v - a * _sign(v)
-    return real(np.int32(bits(first - b * _sign(first)) & MAGNITUDE))
+def _given(
+    x: Any, start: Any, block: Any, m: Any, finite: Any, b: Any, shared: Any, table: Any, c: Any, gated: Any
+) -> Any:
+    if shared.size:
+        a, second, third = shared[b, 0], shared[b, 1], shared[b, 2]
+    else:
+        a, second, third = own_levels(x[start : start + block], c[0])
+    return True, -_ONE, _ONE, True, a, second, third
 
 
 @register_jitable
-def _magnitude(v: Any) -> Any:
-    return real(np.int32(bits(v) & MAGNITUDE))
+def _three_signs(x: Any, p: Any, c: Any) -> Any:
+    _, _, _, _, first, second, third = p
+    v = widen(x)
+    r = v - first * _sign(v)
+    y = ((c[1] + first * _sign(v)) + second * _sign(r)) + third * _sign(r - second * _sign(r))
+    y = _finite(y)
+    return narrow(y if v == v else v, x)
 
 
-@any_order
-def _sum(x: Any) -> Any:
-    """Σ|x| in float64, not finite where an element is not. Four sums at a time: each waits for its last addition."""
-    q = x.size // 4
-    s0 = s1 = s2 = s3 = np.float64(0)
-    for i in range(q):
-        s0 += np.float64(_magnitude(widen(x[i])))
-        s1 += np.float64(_magnitude(widen(x[q + i])))
-        s2 += np.float64(_magnitude(widen(x[2 * q + i])))
-        s3 += np.float64(_magnitude(widen(x[3 * q + i])))
-    for i in range(4 * q, x.size):
-        s0 += np.float64(_magnitude(widen(x[i])))
-    return (s0 + s1) + (s2 + s3)
+one_sign = stretched(_levels, _one_sign, tops=False)
+two_signs = stretched(_levels, _two_signs, tops=False)
+three_signs = stretched(_given, _three_signs, tops=False)
 
 
-@any_order
-def _sum_left(x: Any, a: Any, b: Any) -> Any:
-    """As `_sum`, of what two scaled signs leave over."""
-    q = x.size // 4
-    s0 = s1 = s2 = s3 = np.float64(0)
-    for i in range(q):
-        s0 += np.float64(_left(widen(x[i]), a, b))
-        s1 += np.float64(_left(widen(x[q + i]), a, b))
-        s2 += np.float64(_left(widen(x[2 * q + i]), a, b))
-        s3 += np.float64(_left(widen(x[3 * q + i]), a, b))
-    for i in range(4 * q, x.size):
-        s0 += np.float64(_left(widen(x[i]), a, b))
-    return (s0 + s1) + (s2 + s3)
+# -- ternary: the constant is the threshold
 
 
 @register_jitable
-def _above(v: Any, least: Any) -> Any:
-    m = _magnitude(v)
-    return np.float64(m if m > least else np.float32(0))
-
-
-@any_order
-def _mean_above(x: Any, least: Any) -> Any:
-    """Mean, in float64, of the magnitudes above `least`, all finite; 0 where none is."""
-    q = x.size // 4
-    s0 = s1 = s2 = s3 = np.float64(0)
-    count = np.int32(0)
-    for i in range(q):
-        s0 += _above(widen(x[i]), least)
-        s1 += _above(widen(x[q + i]), least)
-        s2 += _above(widen(x[2 * q + i]), least)
-        s3 += _above(widen(x[3 * q + i]), least)
-    for i in range(4 * q, x.size):
-        s0 += _above(widen(x[i]), least)
-    for i in range(x.size):
-        count = np.int32(count + np.int32(_magnitude(widen(x[i])) > least))  # int64 would have half the lanes
-    return ((s0 + s1) + (s2 + s3)) / max(count, 1)
-
-
-@any_order
-def _mean_finite(x: Any, least: Any, a: Any, b: Any) -> Any:
-    """Mean, in float64, of the finite magnitudes above `least` that two scaled signs leave over; 0 where none is."""
-    total, count = np.float64(0), np.int32(0)
-    for i in range(x.size):
-        v = _left(widen(x[i]), a, b)
-        used = (v > least) & (v <= _MOST)
-        total += np.float64(v if used else np.float32(0))
-        count = np.int32(count + np.int32(used))
-    return total / max(count, 1)
+def _threshold(
+    x: Any, start: Any, block: Any, m: Any, finite: Any, b: Any, shared: Any, table: Any, c: Any, gated: Any
+) -> Any:
+    own = x[start : start + block]
+    if shared.shape[1] > 1:
+        delta, finite = shared[b, 1], False
+    else:
+        average, finite = mean(own)
+        delta = np.float32(average * c[0])
+    alpha = shared[b, 0] if shared.size else np.float32(mean_kept(own, delta, finite))
+    return True, -_FULL, _FULL, finite, delta, widen(narrow(alpha, x[0]))
 
 
 @register_jitable
-def _mean(x: Any, a: Any, b: Any) -> Any:
-    """Mean of what is left over, float32; elements that are not finite do not count."""
-    total = _sum_left(x, a, b) if a else _sum(x)
-    if total < np.inf:
-        return np.float32(total / max(x.size, 1))
-    return np.float32(_mean_finite(x, np.float32(-1), a, b))
+def _three_values(x: Any, p: Any, c: Any) -> Any:
+    """0 up to Δ, ±α above."""
+    _, _, _, _, delta, alpha = p
+    v = widen(x)
+    y = alpha if v > delta else np.float32(0)
+    return cut(-alpha if v < -delta else y, x)
 
 
 @register_jitable
-def _own_levels(x: Any, levels: Any) -> Any:
-    none = np.float32(0)
-    a = _mean(x, none, none)
-    b = _mean(x, a, none) if levels > 1 else none
-    return a, b, _mean(x, a, b) if levels > 2 else none
+def _three_values_or_none(x: Any, p: Any, c: Any) -> Any:
+    v = widen(x)
+    return _three_values(x, p, c) if v == v else x
 
 
-@register_jitable
-def _finite(y: Any) -> Any:
-    y = -_MOST if y < -_MOST else y
-    return _MOST if y > _MOST else y
-
-
-@loop
-def signs(x: Any, out: Any, gate: Any, block: Any, first: Any, second: Any, third: Any, levels: Any, zero: Any) -> Any:
-    """zero + Σ α_l·sign(r_l) over one to three levels; α_l = mean|r_l|. The gradient passes for |x| ≤ 1."""
-    filled = 0
-    for k in range(x.size // block):
-        start = k * block
-        if first.size:
-            a, b, c = first[k], second[k], third[k]
-        else:
-            a, b, c = _own_levels(x[start : start + block], levels)
-        if levels == 1:
-            high, low = _finite(zero + a), _finite(zero - a)
-            for i in range(block):
-                v = widen(x[start + i])
-                y = high if v >= 0 else low
-                out[start + i] = narrow(y if v == v else v, x[start + i])
-        else:
-            for i in range(block):
-                v = widen(x[start + i])
-                r = v - a * _sign(v)
-                y = ((zero + a * _sign(v)) + b * _sign(r)) + c * _sign(r - b * _sign(r))
-                y = _finite(y)
-                out[start + i] = narrow(y if v == v else v, x[start + i])
-        if gate is not None and plain_pattern(x, start, block) > _ONE:
-            all_ones(gate, filled, start)
-            filled = start + block
-            for i in range(block):
-                inside = _magnitude(widen(x[start + i])) <= np.float32(1)
-                gate[start + i] = np.uint8(1) if inside else np.uint8(0)
-    return rest_passes(gate, filled)
-
-
-@loop
-def ternary(x: Any, out: Any, gate: Any, block: Any, scales: Any, threshold: Any) -> Any:
-    """0 up to Δ = threshold·mean|x|, ±α above; a stretch's own α is the mean of what is above. All gradients pass."""
-    none = np.float32(0)
-    for b in range(x.size // block):
-        start = b * block
-        row = x[start : start + block]
-        total = _sum(row)
-        finite = total < np.inf
-        mean = total / max(block, 1) if finite else _mean_finite(row, np.float32(-1), none, none)
-        delta = np.float32(mean * threshold)
-        if scales.size:
-            alpha = scales[b]
-        elif finite:
-            alpha = np.float32(_mean_above(row, delta))
-        else:
-            alpha = np.float32(_mean_finite(row, delta, none, none))
-        for i in range(block):
-            v = widen(x[start + i])
-            y = alpha if v >= 0 else -alpha
-            y = none if _magnitude(v) <= delta else y
-            out[start + i] = narrow(y if v == v else v, x[start + i])
-    return np.int32(1)
+ternary = stretched(_threshold, _three_values, _three_values_or_none, tops=False, gates=False)

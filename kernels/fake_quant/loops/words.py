@@ -16,7 +16,8 @@ MAGNITUDE = np.int32(0x7FFFFFFF)
 INFINITY = np.int32(0x7F800000)
 SIGN = np.int32(-(2**31))
 REDO = np.int32(-1)  # what a loop returns where only the definition will do
-_MOST = {types.uint16: np.float32((2 - 2.0**-7) * 2.0**127), types.int16: np.float32(65504.0)}
+MOST = np.finfo(np.float32).max
+_MOST_BFLOAT, _MOST_HALF = np.float32((2 - 2.0**-7) * 2.0**127), np.float32(65504.0)
 
 
 @register_jitable
@@ -31,8 +32,28 @@ def real(b: Any) -> Any:
     return np.int32(b).view(np.float32)
 
 
+@register_jitable
+def magnitude(v: Any) -> Any:
+    """Its pattern; NaN lies above infinity."""
+    return np.int32(bits(v) & MAGNITUDE)
+
+
+@register_jitable
+def size(v: Any) -> Any:
+    """|v|."""
+    return real(bits(v) & MAGNITUDE)
+
+
+@register_jitable
+def signed(pattern: Any, v: Any) -> Any:
+    """The magnitude of a pattern with the sign of v."""
+    return real(pattern | (bits(v) & SIGN))
+
+
 @intrinsic
-def _from_half(typing: Any, v: Any) -> Any:  # pyright: ignore[reportUnusedParameter]
+def from_half(typing: Any, v: Any) -> Any:  # pyright: ignore[reportUnusedParameter]
+    """The float32 of a float16 pattern."""
+
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return builder.fpext(builder.bitcast(args[0], ir.HalfType()), ir.FloatType())
 
@@ -40,7 +61,9 @@ def _from_half(typing: Any, v: Any) -> Any:  # pyright: ignore[reportUnusedParam
 
 
 @intrinsic
-def _to_half(typing: Any, v: Any) -> Any:  # pyright: ignore[reportUnusedParameter]
+def to_half(typing: Any, v: Any) -> Any:  # pyright: ignore[reportUnusedParameter]
+    """The float16 pattern nearest to a float32."""
+
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return builder.bitcast(builder.fptrunc(args[0], ir.HalfType()), ir.IntType(16))
 
@@ -67,7 +90,7 @@ def _widen(v: Any) -> Any:
     if v == types.uint16:
         return lambda v: real(np.int32(v) << np.int32(16))
     if v == types.int16:
-        return lambda v: _from_half(v)  # pyright: ignore[reportCallIssue]
+        return lambda v: from_half(v)  # pyright: ignore[reportCallIssue]
     return lambda v: v
 
 
@@ -78,23 +101,33 @@ def narrow(y: Any, like: Any) -> Any:
 
 @overload(narrow, strict=False)
 def _narrow(y: Any, like: Any) -> Any:
-    if like not in _MOST:
-        return lambda y, like: np.float32(y)
-    most = _MOST[like]
-
-    if like == types.int16:
-
-        def to_half(y: Any, like: Any) -> Any:
-            v = np.float32(y)
-            v = -most if v < -most else v
-            return _to_half(most if v > most else v)  # pyright: ignore[reportCallIssue]
-
-        return to_half
+    if like != types.uint16:
+        return lambda y, like: cut(y, like)
 
     def to_bfloat(y: Any, like: Any) -> Any:
         v = np.float32(y)
-        v = -most if v < -most else v
-        u = bits(most if v > most else v)
+        v = -_MOST_BFLOAT if v < -_MOST_BFLOAT else v
+        u = bits(_MOST_BFLOAT if v > _MOST_BFLOAT else v)
         return np.uint16((u + np.int32(0x7FFF) + ((u >> np.int32(16)) & np.int32(1))) >> np.int32(16))
 
     return to_bfloat
+
+
+def cut(y: Any, like: Any) -> Any:
+    """As `narrow`, of what bfloat16 holds exactly."""
+    raise NotImplementedError(y, like)
+
+
+@overload(cut, strict=False)
+def _cut(y: Any, like: Any) -> Any:
+    if like == types.uint16:
+        return lambda y, like: np.uint16(np.uint32(bits(y)) >> np.uint32(16))
+    if like != types.int16:
+        return lambda y, like: np.float32(y)
+
+    def narrowed(y: Any, like: Any) -> Any:
+        v = np.float32(y)
+        v = -_MOST_HALF if v < -_MOST_HALF else v
+        return to_half(_MOST_HALF if v > _MOST_HALF else v)  # pyright: ignore[reportCallIssue]
+
+    return narrowed

@@ -15,9 +15,8 @@ if TYPE_CHECKING:
 
 @planned(Binary)
 def binary(fmt: Binary, dtype: torch.dtype) -> Plan | None:
-    """Threshold, lower and upper value."""
+    """Where the gradient ends, threshold, lower and upper value."""
     if fmt.stochastic:
         return None
-    smallest = np.finfo(np.float32).smallest_subnormal
-    return Plan("above", (np.float32(0), np.float32(-1), np.float32(1)) if fmt.bipolar else
-                (smallest, np.float32(0), np.float32(1)))  # fmt: skip
+    values = (0, -1, 1) if fmt.bipolar else (np.finfo(np.float32).smallest_subnormal, 0, 1)
+    return Plan("above", tuple(np.float32(v) for v in (-1, 1, *values)))

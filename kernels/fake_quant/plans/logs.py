@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kernels.fake_quant.plan import Plan, planned
-from kernels.fake_quant.plans.small_floats import most_pattern, saturates
+from kernels.fake_quant.plans.ends import MOST, most_pattern
+from kernels.fake_quant.plans.small_floats import saturates
 from model.formats.block_log import BlockLog
 from model.formats.log import Log
 
@@ -29,26 +30,37 @@ def limits(low: int, high: int) -> tuple[int, int, int]:
     return least, (high + 127) << 23, tiny
 
 
+def last_inside(highest: int) -> np.float32:
+    """The largest number whose nearest power is at most that of the pattern `highest`."""
+    pattern = (highest | ABOVE_ROOT) - 1
+    return min(np.int32(pattern).view(np.float32), MOST)
+
+
 @planned(Log)
 def log(fmt: Log, dtype: torch.dtype) -> Plan | None:
-    """The format's limits as patterns."""
+    """Where the gradient ends, and the format's limits as patterns."""
     low, high = fmt.limits
     if high < -126 or not saturates(fmt, 2.0**high, dtype):
         return None
-    return Plan("power_of_two", (CARRY, *map(np.int32, limits(low, high))))
+    least, highest, tiny = limits(low, high)
+    last = last_inside(highest)
+    return Plan("power_of_two", (-last, last, CARRY, *map(np.int32, (least, highest, tiny))))
 
 
 @planned(BlockLog)
 def block_log(fmt: BlockLog, dtype: torch.dtype) -> Plan:
-    """Limits for each exponent of a block's largest magnitude; entry 0 and 1 stand for denormals."""
+    """Limits for each exponent of a block's largest magnitude; entry 0 and 1 stand for denormals. Numbers for which
+    some limits will not do count as tiny in every block."""
     rows = [_limits_under(fmt, top) for top in range(-128, 130)]
-    tables = (np.array(column, np.int32) for column in zip(*rows, strict=True))
-    return Plan("power_blocks", (most_pattern(dtype), *tables, CARRY), fmt.blocks)
+    whole = [(least, high, last_inside(high).view(np.int32)) for least, high, _ in rows]
+    table = np.array(whole, np.int32).view(np.float32)
+    tiny = np.int32(max(tiny for *_, tiny in rows))
+    return Plan("power_blocks", (most_pattern(dtype), CARRY, tiny), fmt.blocks, table=table)
 
 
 def _limits_under(fmt: BlockLog, top: int) -> tuple[int, int, int]:
     bias = min(max(fmt.top_code - top, 0), 2**fmt.exponent_bias_width - 1)
     low, high = 1 - bias, min(fmt.top_code - bias, 127)
     if top < -126 or high < -126:
-        return 0, 0, 2**31 - 1  # any number but 0 goes to the definition
+        return 0, 0, 0  # to the definition
     return limits(low, high)

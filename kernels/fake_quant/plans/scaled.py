@@ -8,18 +8,20 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kernels.fake_quant.plan import Plan, planned
-from kernels.fake_quant.plans.small_floats import most_pattern
+from kernels.fake_quant.plans.ends import most_pattern
 from model.formats.base import Array
 from model.formats.binary_residual import BinaryResidual
 from model.formats.binary_scaled import BinaryScaled
 from model.formats.scaled import per_of
 from model.formats.scaled_integer import ScaledInteger
-from model.formats.stored_scale import tensor_scale
+from model.formats.stored_scale import SCALE_BITS, tensor_scale
 from model.formats.ternary import Ternary
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
+
+KINDS = tuple(SCALE_BITS)  # of stored scales, as the loops number them: float32, bfloat16, float16
 
 
 def flat(values: Tensor) -> Array:
@@ -27,49 +29,59 @@ def flat(values: Tensor) -> Array:
     return values.detach().float().contiguous().view(-1).numpy()
 
 
+def rows(*columns: Array) -> Array:
+    """A row a stretch."""
+    return np.ascontiguousarray(np.stack(columns, 1))
+
+
 @planned(ScaledInteger)
 def scaled_integer(fmt: ScaledInteger, dtype: torch.dtype) -> Plan:
-    """What infinity counts as, the largest code."""
-    constants = (most_pattern(dtype), np.float64(fmt.top))
-    own = fmt.symmetric and fmt.scale_dtype == "float32"
-    return Plan("scaled_integer", constants, per=fmt.per, shared=partial(_steps, fmt), own=own)
+    """What infinity counts as, the largest code, whether codes are symmetric, how a scale is stored."""
+    kind = np.int64(KINDS.index(fmt.scale_dtype))
+    constants = (most_pattern(dtype), np.float64(fmt.top), np.bool_(fmt.symmetric), kind)
+    return Plan("scaled_integer", constants, per=fmt.per, shared=partial(_steps, fmt))
 
 
-def _steps(fmt: ScaledInteger, scale: Tensor) -> tuple[Array, ...]:
+def _steps(fmt: ScaledInteger, scale: Tensor) -> Array:
     """s, and the smallest and the largest rne(x/s)."""
     if fmt.symmetric:
         s = flat(tensor_scale(scale.detach(), fmt.scale_dtype))
-        return s, np.full_like(s, -fmt.top), np.full_like(s, fmt.top)
+        return rows(s, np.full_like(s, -fmt.top), np.full_like(s, fmt.top))
     s = tensor_scale(scale[0].detach(), fmt.scale_dtype)
     zero = (-scale[1].detach().float() / s).round().clamp(0, fmt.top)  # in torch: its zeros have signs of their own
-    return flat(s), flat(-zero), flat(fmt.top - zero)
+    return rows(flat(s), flat(-zero), flat(fmt.top - zero))
 
 
 @planned(BinaryScaled)
 def binary_scaled(fmt: BinaryScaled, dtype: torch.dtype) -> Plan:
-    """One level; adding −0 changes no sign."""
+    """One sign; adding −0 changes nothing."""
     constants = (np.int64(1), np.float32(-0.0))
-    return Plan("signs", constants, per=per_of(fmt.granularity), shared=_one_level)
+    return Plan("one_sign", constants, per=per_of(fmt.granularity), shared=_one_level)
 
 
-def _one_level(scale: Tensor) -> tuple[Array, ...]:
+def _one_level(scale: Tensor) -> Array:
     alpha = flat(scale)
-    return alpha, np.zeros_like(alpha), np.zeros_like(alpha)
+    return rows(alpha, np.zeros_like(alpha), np.zeros_like(alpha))
 
 
 @planned(BinaryResidual)
 def binary_residual(fmt: BinaryResidual, dtype: torch.dtype) -> Plan:
-    """One to three levels."""
+    """One to three signs, added to 0."""
+    loop = ("one_sign", "two_signs", "three_signs")[fmt.levels - 1]
     constants = (np.int64(fmt.levels), np.float32(0.0))
-    return Plan("signs", constants, per=per_of(fmt.granularity), shared=_levels)
+    return Plan(loop, constants, per=per_of(fmt.granularity), shared=_levels)
 
 
-def _levels(scale: Tensor) -> tuple[Array, ...]:
+def _levels(scale: Tensor) -> Array:
     found = [flat(alpha) for alpha in scale]
-    return tuple(found + [np.zeros_like(found[0])] * (3 - len(found)))
+    return rows(*found, *[np.zeros_like(found[0])] * (3 - len(found)))
 
 
 @planned(Ternary)
 def ternary(fmt: Ternary, dtype: torch.dtype) -> Plan | None:
-    """The threshold; with no levels taken off."""
-    return Plan("ternary", (np.float64(fmt.threshold),), per=per_of(fmt.granularity), shared=lambda s: (flat(s),))
+    """The threshold; a given scale leaves it to the elements."""
+    return Plan("ternary", (np.float64(fmt.threshold),), per=per_of(fmt.granularity), shared=_alpha)
+
+
+def _alpha(scale: Tensor) -> Array:
+    return rows(flat(scale))

@@ -1,4 +1,4 @@
-"""`minifloat_ieee`, and formats whose blocks share a power of two (mxint, mxfp and their kin).
+"""Minifloats, and formats whose blocks share a power of two (mxint, mxfp and their kin).
 
 Values are rounded on the bit pattern of float32; grids that need float64 keep the definition.
 """
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kernels.fake_quant.plan import Plan, planned
+from kernels.fake_quant.plans.ends import MOST, held, most_pattern
 from model.formats.base import Format
 from model.formats.block_fp import BlockFP
 from model.formats.block_minifloat import BlockMinifloat
@@ -29,26 +30,34 @@ UNKNOWN = 2**20  # a scale's exponent beyond all
 Table = np.ndarray[Any, np.dtype[Any]]
 
 
-def rounding(grid: SmallFloat) -> tuple[np.int32, np.int32, np.int32]:
-    """(bit of the last kept digit, what is added below it, whether that digit breaks ties).
-
-    With no mantissa a tie goes to the larger number: its digit is always the implicit one, which is odd.
-    """
-    shift = 23 - grid.mantissa
-    odd = int(grid.mantissa > 0)
-    return np.int32(shift), np.int32((1 << (shift - 1)) - odd), np.int32(odd)
-
-
 @planned(MinifloatDenorm)
 @planned(MinifloatIEEE)
 def minifloat(fmt: MinifloatIEEE | MinifloatDenorm, dtype: torch.dtype) -> Plan | None:
-    """Rounding of the pattern, the smallest normal number, what aligns subnormals, and the largest number."""
-    grid = fmt.grid
-    magic = grid.e_min + 23 - grid.mantissa
-    if grid.mantissa > 22 or grid.e_min < LEAST or magic > HIGHEST or not saturates(fmt, grid.largest, dtype):
+    """Where the gradient ends, the largest number, the least exponent, and how far what aligns a number lies above
+    it."""
+    grid, shift = fmt.grid, 23 - fmt.grid.mantissa
+    if shift < 1 or grid.e_min < LEAST or grid.e_min + shift > HIGHEST or not saturates(fmt, grid.largest, dtype):
         return None
-    ends = (np.float32(v) for v in (2.0**grid.e_min, 2.0**magic, grid.largest))
-    return Plan("minifloat", (*rounding(grid), *ends))
+    last = np.float32(min(_last(grid), MOST))
+    ends = (-last, last, np.float32(held(grid.largest, dtype)))
+    normal = np.float32(2.0**grid.e_min)
+    if _top_exponent(grid) + shift <= HIGHEST:
+        return Plan("minifloat", (*ends, normal.view(np.int32), np.int32(shift)))
+    odd = int(grid.mantissa > 0)  # with no mantissa the last digit is the implicit one, which is odd: ties go up
+    rounding = (np.int32(v) for v in (shift, (1 << (shift - 1)) - odd, odd))
+    return Plan("minifloat_wide", (*ends, *rounding, normal, np.float32(2.0 ** (grid.e_min + shift))))
+
+
+def _top_exponent(grid: SmallFloat) -> int:
+    return math.frexp(grid.largest)[1] - 1
+
+
+def _last(grid: SmallFloat) -> np.float64:
+    """The largest number that is rounded to one of the grid: half a step above its largest, where ties go down."""
+    step = 2.0 ** (max(_top_exponent(grid), grid.e_min) - grid.mantissa)
+    middle = grid.largest + step / 2
+    odd = grid.top & 1 or not grid.mantissa
+    return np.float64(np.nextafter(np.float32(middle / step), np.float32(0)) * step if odd else middle)
 
 
 @planned(BlockFP)
@@ -56,25 +65,36 @@ def minifloat(fmt: MinifloatIEEE | MinifloatDenorm, dtype: torch.dtype) -> Plan 
 @planned(MXInt)
 @planned(MXFP)
 def power_blocks(fmt: PowerBlocks, dtype: torch.dtype) -> Plan | None:
-    """The scale's exponent for each exponent of the largest magnitude, the range where float32 constants hold."""
+    """Numbers of the scale for each exponent of the largest magnitude, the range where float32 constants hold."""
     grid, blocks = fmt.grid, fmt.blocks
     if grid.mantissa > 22:
         return None
-    scales, most = scale_table(fmt), most_pattern(dtype)
+    scales, most, shift = scale_table(fmt), most_pattern(dtype), 23 - grid.mantissa
     if grid.top < 2 ** (grid.mantissa + 1):
         step = scales + (grid.e_min - grid.mantissa)
-        held = (scales < UNKNOWN) & (step >= LEAST) & (step <= HIGHEST - 1) & (scales < HIGHEST)
-        return Plan("fixed_blocks", (most, _powers(-step, held), _powers(step, held), np.float32(grid.top)), blocks)
-    shift, e_max = 23 - grid.mantissa, math.frexp(grid.largest)[1] - 1
-    held = (scales >= max(LEAST - grid.e_min, LEAST)) & (scales <= min(HIGHEST - 1 - e_max - shift, HIGHEST))
-    largests = np.float32(grid.largest) * _powers(scales, held)
-    leasts = _powers(scales + grid.e_min, held).view(np.int32)
-    return Plan("float_blocks", (most, leasts, _powers(scales + e_max + 1, held), largests, np.int32(shift)), blocks)
+        known = (scales < UNKNOWN) & (step >= LEAST) & (step <= HIGHEST - 1) & (scales < HIGHEST)
+        table = _rows(_powers(-step, known), _powers(step, known), _passing(grid, scales, known))
+        return Plan("fixed_blocks", (most, np.float32(held(grid.top, dtype))), blocks, table=table)
+    lowest = max(LEAST - grid.e_min, LEAST)
+    known = (scales >= lowest) & (scales <= min(HIGHEST - 1 - _top_exponent(grid) - shift, HIGHEST))
+    leasts = _powers(scales + grid.e_min, known)
+    largests = np.float32(held(grid.largest, dtype)) * _powers(scales, known)
+    table = _rows(leasts, largests, _passing(grid, scales, known))
+    return Plan("float_blocks", (most, np.int32(shift)), blocks, table=table)
 
 
-def _powers(exponents: Table, held: Table) -> Table:
-    """2^e in float32, 0 where not held."""
-    return np.ldexp(held.astype(np.float32), np.where(held, exponents, 0)).astype(np.float32)
+def _rows(*columns: Table) -> Table:
+    return np.ascontiguousarray(np.stack(columns, 1))
+
+
+def _powers(exponents: Table, known: Table) -> Table:
+    """2^e in float32, 0 where not known."""
+    return np.ldexp(known.astype(np.float32), np.where(known, exponents, 0)).astype(np.float32)
+
+
+def _passing(grid: SmallFloat, scales: Table, known: Table) -> Table:
+    """The largest number whose gradient passes, under each scale."""
+    return np.minimum(np.ldexp(_last(grid), np.where(known, scales, 0)), MOST).astype(np.float32)
 
 
 def saturates(fmt: Format, largest: float, dtype: torch.dtype) -> bool:
@@ -83,13 +103,6 @@ def saturates(fmt: Format, largest: float, dtype: torch.dtype) -> bool:
 
     most = torch.finfo(dtype).max
     return fmt.define(torch.tensor(torch.inf, dtype=dtype)).item() == torch.tensor(min(largest, most)).to(dtype).item()
-
-
-def most_pattern(dtype: torch.dtype) -> np.int32:
-    """float32 pattern of the largest number of `dtype`: what infinity counts as."""
-    import torch
-
-    return np.float32(torch.finfo(dtype).max).view(np.int32)
 
 
 def scale_table(fmt: PowerBlocks) -> Table:

@@ -1,0 +1,91 @@
+"""Fast codes, equal to those of `Format.encode` and `decode`: formats whose codes are integers, in whole blocks of
+finite float32 numbers. Where none of this holds, None, and the definition runs."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import torch
+
+from kernels.fake_quant.loops import codes
+from kernels.fake_quant.plan import plan_of
+from model.formats.base import Array, Encoded, Shared
+from model.formats.block_fp import BlockFP
+from model.formats.mxint import MXInt
+from model.formats.scaled import ROW, TENSOR
+from model.formats.scaled_integer import ScaledInteger
+from model.formats.stored_scale import scale_pattern
+
+_ZERO = -1023  # what the definition takes for the exponent of 0
+
+
+def encoded(fmt: Any, x: Array) -> Encoded | None:
+    """`fmt.encode(x)`, in the smallest integers that hold its codes."""
+    if x.dtype != np.float32 or not x.size or not x.ndim:
+        return None
+    x = np.ascontiguousarray(x)
+    if isinstance(fmt, MXInt | BlockFP):
+        return _blocks(fmt, x)
+    return _integers(fmt, x) if isinstance(fmt, ScaledInteger) and fmt.symmetric else None
+
+
+def decoded(fmt: Any, encoding: Encoded) -> Array | None:
+    """`fmt.decode(encoding)`."""
+    if not isinstance(fmt, MXInt | BlockFP) or not np.size(encoding.codes) or not _whole(fmt, encoding.codes):
+        return None
+    e = np.asarray(fmt.scale_exponent(encoding.shared[0].values)).reshape(-1) + (2 - fmt.width)
+    if e.min() < -149 or e.max() > 127 - fmt.width:
+        return None
+    value = np.empty(encoding.codes.shape, np.float32)
+    downs = np.ldexp(np.float32(1), e).astype(np.float32)
+    flat = np.ascontiguousarray(encoding.codes).reshape(-1)
+    codes.fixed_values(flat, value.reshape(-1), downs, np.int64(fmt.block), _sign(fmt))
+    return value
+
+
+def _kind(bits: int) -> np.dtype[np.signedinteger]:
+    return np.dtype(np.int8 if bits < 8 else np.int16 if bits < 16 else np.int32)
+
+
+def _sign(fmt: Any) -> np.int32:
+    return np.int32(0 if isinstance(fmt, MXInt) else 1 << (fmt.width - 1))
+
+
+def _whole(fmt: Any, x: Array) -> bool:
+    return fmt.rows == 1 and fmt.width <= 16 and np.ndim(x) > 0 and x.shape[-1] % fmt.block == 0
+
+
+@lru_cache(maxsize=256)
+def _fields(fmt: Any) -> Array:
+    """The stored field by place in the plan's table."""
+    return np.asarray(fmt.field_of(np.array([_ZERO, _ZERO, *range(-126, 128)])))
+
+
+def _blocks(fmt: Any, x: Array) -> Encoded | None:
+    plan = plan_of(fmt, torch.float32)
+    if plan is None or not _whole(fmt, x):
+        return None
+    sign = _sign(fmt)
+    found = np.empty(x.shape, _kind(fmt.width if sign else fmt.width - 1))
+    entries = np.empty(x.size // fmt.block, np.uint32)
+    most, top = plan.constants
+    flat, into = x.reshape(-1), found.reshape(-1)
+    if codes.fixed_codes(flat, into, entries, np.int64(fmt.block), plan.table, most, top, sign) < 0:
+        return None
+    stored = _fields(fmt)[entries].reshape(fmt.blocks.counts(x.shape))
+    bits = next(f.bits for f in fmt.layout() if f.kind == "shared")
+    return Encoded(found, (Shared("scale", stored, bits),))
+
+
+def _integers(fmt: Any, x: Array) -> Encoded | None:
+    block = {TENSOR: x.size, ROW: x.shape[-1]}.get(fmt.per, fmt.per)
+    plan = plan_of(fmt, torch.float32)
+    if plan is None or x.shape[-1] % min(block, x.shape[-1]) or (fmt.per > 0 and x.shape[-1] % block):
+        return None
+    most, top, _, kind = plan.constants
+    found, scales = np.empty(x.shape, _kind(fmt.width - 1)), np.empty(x.size // block, np.float32)
+    if codes.integer_codes(x.reshape(-1), found.reshape(-1), scales, np.int64(block), most, top, kind) < 0:
+        return None
+    return Encoded(found, (scale_pattern("scale", scales.reshape(fmt.scale_shape(x.shape)), fmt.scale_dtype),))

@@ -1,0 +1,63 @@
+"""Codes of formats in which they are integers, as a packed file holds them, and back to values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from kernels.fake_quant.loops.blocks import exponent_entry
+from kernels.fake_quant.loops.compiled import loop
+from kernels.fake_quant.loops.scales import stored
+from kernels.fake_quant.loops.stretches import plain_pattern
+from kernels.fake_quant.loops.words import REDO, bits, real, size
+
+
+@loop
+def fixed_codes(x: Any, codes: Any, entries: Any, block: Any, table: Any, most: Any, top: Any, sign: Any) -> Any:
+    """rne(x·up) of blocks, at most `top`, and each block's place in the table; REDO where only the definition will do.
+
+    Negative ones have the bit `sign` set; where that is 0, they are negative numbers.
+    """
+    for b in range(entries.size):
+        start = b * block
+        m = plain_pattern(x, start, block)
+        entry = exponent_entry(m)
+        if m > most or table[entry, 0] == 0:
+            return REDO
+        entries[b], up = entry, table[entry, 0]
+        for i in range(block):
+            v = x[start + i]
+            code = np.rint(size(v) * up)
+            k = np.int32(top if code > top else code)
+            codes[start + i] = ((k | sign) if sign else -k) if bits(v) < 0 else k
+    return np.int32(1)
+
+
+@loop
+def fixed_values(codes: Any, out: Any, downs: Any, block: Any, sign: Any) -> Any:
+    """code·down of blocks, back from `fixed_codes`."""
+    for b in range(downs.size):
+        start, down = b * block, downs[b]
+        for i in range(block):
+            k = np.int32(codes[start + i])
+            v = np.float32(k & ~sign if sign else k) * down
+            out[start + i] = -v if k & sign else v
+
+
+@loop
+def integer_codes(x: Any, codes: Any, scales: Any, block: Any, most: Any, top: Any, kind: Any) -> Any:
+    """clip(rne(x/s)) of stretches, and their scales; REDO where something is not finite."""
+    last = np.float32(top)
+    for b in range(scales.size):
+        start = b * block
+        m = plain_pattern(x, start, block)
+        if m > most:
+            return REDO
+        s = stored(np.float64(real(m)) / top, kind)
+        scales[b] = s
+        for i in range(block):
+            code = np.rint(x[start + i] / s)
+            code = -last if code < -last else code
+            codes[start + i] = np.int32(last if code > last else code)
+    return np.int32(1)

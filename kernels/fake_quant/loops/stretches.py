@@ -1,0 +1,152 @@
+"""The one loop that all formats are made of: stretches of a flat array whose elements share something, one by one.
+
+A loop returns 1 when all gradients pass (no gate was written), 0 when not, REDO where only the definition will do.
+Gates are looked at where a stretch's largest magnitude is clipped; the rest is filled with ones up to there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numba.extending import register_jitable
+
+from kernels.fake_quant.loops.compiled import loop
+from kernels.fake_quant.loops.words import INFINITY, MOST, REDO, magnitude, real, widen
+
+PAGE = 4096  # bytes of a gate that are filled at a time
+LOOK = 64  # stretches that are searched for tiny numbers at a time
+
+
+def stretched(
+    find: Callable[..., Any],
+    value: Callable[..., Any],
+    careful: Callable[..., Any] | None = None,
+    *,
+    tops: bool = True,
+    infinite: bool = True,
+    tiny: bool = False,
+    gates: bool = True,
+) -> Any:
+    """The loop (x, out, gate, block, shared, table, constants) → result over stretches of `block` elements.
+
+    `shared` has a row a stretch, or none. `find` (x, start, block, m, whether all is finite, number, shared, table,
+    constants, whether there is a gate), m the pattern of the largest magnitude, gives what a stretch shares: (whether
+    float32 holds it, least x and largest x whose gradient passes, whether it is ordinary, …). `value` (x, that,
+    constants) is an element's, `careful` one's of a stretch that is not ordinary.
+
+    `tops`: whether `find` needs m without a gate; then the first constant is the pattern that infinity counts as, if it
+    is `infinite` that counts. `tiny`: whether the last constant is a pattern below which only the definition will do,
+    or 0. `gates`: whether any gradient is stopped.
+    """
+
+    @loop
+    def run(x: Any, out: Any, gate: Any, block: Any, shared: Any, table: Any, c: Any) -> Any:
+        filled = 0
+        for b in range(x.size // block):
+            start = b * block
+            m = plain_pattern(x, start, block) if tops or (gates and gate is not None) else np.int32(0)
+            finite = not tops or m <= c[0]
+            if not finite:
+                m = counted_pattern(x, start, block, c[0], INFINITY if infinite else c[0])
+            if tiny and c[-1] and b % LOOK == 0 and any_below(x[start : start + LOOK * block], c[-1]):
+                return REDO
+            found = find(x, start, block, m, finite, b, shared, table, c, gate is not None)
+            if not found[0]:
+                return REDO
+            if careful is None or found[3]:
+                for i in range(block):
+                    out[start + i] = value(x[start + i], found, c)
+            else:
+                for i in range(block):
+                    out[start + i] = careful(x[start + i], found, c)
+            if gates and gate is not None and not (finite and real(m) <= found[2] and -real(m) >= found[1]):
+                filled = _stopped(x, gate, filled, start, block, found[1], found[2])
+        return _rest_passes(gate, filled)
+
+    return run
+
+
+@register_jitable
+def _stopped(x: Any, gate: Any, filled: Any, start: Any, block: Any, first: Any, last: Any) -> Any:
+    """The gate of a stretch: 1 from `first` to `last`; how far the gate is filled."""
+    if filled < start + block:
+        filled = _ones_up_to(gate, filled, start + block)
+    for i in range(block):
+        v = widen(x[start + i])
+        gate[start + i] = np.uint8((v >= first) & (v <= last))
+    return filled
+
+
+@register_jitable(inline="always")
+def plain_pattern(x: Any, start: Any, count: Any) -> Any:
+    """Pattern of the largest magnitude of a stretch, NaN above all."""
+    m = np.int32(0)
+    for i in range(count):
+        k = magnitude(widen(x[start + i]))  # numba's own int32 arithmetic is int64: half the lanes
+        m = k if k > m else m
+    return m
+
+
+@register_jitable
+def counted_pattern(x: Any, start: Any, count: Any, most: Any, last: Any) -> Any:
+    """As `plain_pattern`: what lies above the pattern `last` does not count (NaN), what lies above `most` counts as
+    that (infinity)."""
+    own, m = x[start : start + count], np.int32(0)
+    for i in range(own.size):
+        k = magnitude(widen(own[i]))
+        k = k if k <= last else np.int32(0)
+        m = k if k > m else m
+    return m if m < most else most
+
+
+@register_jitable
+def any_below(x: Any, tiny: Any) -> Any:
+    """Whether a pattern but 0 lies below `tiny`."""
+    found = np.int32(0)
+    for i in range(x.size):
+        k = magnitude(widen(x[i]))
+        found = max(found, np.int32((k > 0) & (k < tiny)))
+    return found > 0
+
+
+@register_jitable
+def _ones(gate: Any, start: Any, stop: Any) -> Any:
+    own = gate[start:stop]  # its indices begin at 0: that vectorises
+    for i in range(own.size):
+        own[i] = np.uint8(1)
+
+
+@register_jitable
+def _ones_up_to(gate: Any, start: Any, stop: Any) -> Any:
+    """The gradient passes from `start` up to a page's end beyond `stop`, which is given back."""
+    end = min(gate.size, -(-stop // PAGE) * PAGE)
+    _ones(gate, start, end)
+    return end
+
+
+@register_jitable
+def _rest_passes(gate: Any, filled: Any) -> Any:
+    """1 where no gate was needed; else 0, and the gradient passes from `filled` on."""
+    if gate is not None and filled:
+        _ones(gate, filled, gate.size)
+    return np.int32(0) if filled else np.int32(1)
+
+
+def furthest(code: Callable[..., Any]) -> Any:
+    """(s, limit, near) → the largest float whose `code` (x, s), which rises with x, is at most `limit`; `near` lies a
+    few steps from it."""
+
+    @register_jitable
+    def search(s: Any, limit: Any, near: Any) -> Any:
+        x = np.float32(near)
+        x = MOST if x > MOST else x
+        while x > 0 and code(x, s) > limit:
+            x = np.nextafter(x, np.float32(0))
+        above = np.nextafter(x, np.float32(np.inf))
+        while above <= MOST and code(above, s) <= limit:
+            x, above = above, np.nextafter(above, np.float32(np.inf))
+        return x
+
+    return search

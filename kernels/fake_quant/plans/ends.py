@@ -1,0 +1,42 @@
+"""Numbers that a plan knows beforehand: where a format's gradient ends, and limits as a tensor's dtype holds them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import torch
+
+MOST = np.finfo(np.float32).max
+
+
+def last_below(code: Callable[[np.float32], float], limit: float, near: float) -> np.float32:
+    """The largest finite x ≥ 0 whose `code`, rising with x, is at most `limit`; `near` lies a few steps from it."""
+    with np.errstate(over="ignore", under="ignore"):
+        x = np.float32(np.clip(near, 0, MOST))
+        while x > 0 and code(x) > limit:
+            x = np.nextafter(x, np.float32(0))
+        above = np.nextafter(x, np.float32(np.inf))
+        while above <= MOST and code(above) <= limit:
+            x, above = above, np.nextafter(above, np.float32(np.inf))
+    return x
+
+
+def held(value: float, dtype: torch.dtype) -> float:
+    """The number of `dtype` nearest to `value`, no less than any number of `dtype` that is not above `value`."""
+    import torch
+
+    if dtype != torch.bfloat16:
+        return value
+    most = torch.finfo(dtype).max
+    return torch.tensor(value, dtype=torch.float64).clamp(-most, most).to(dtype).item()
+
+
+def most_pattern(dtype: torch.dtype) -> np.int32:
+    """float32 pattern of the largest number of `dtype`: what infinity counts as."""
+    import torch
+
+    return np.float32(torch.finfo(dtype).max).view(np.int32)

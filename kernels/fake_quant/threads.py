@@ -1,0 +1,46 @@
+"""Chunks of an array on torch's number of threads.
+
+The loops release the GIL, so Python threads suffice: no second OpenMP, nothing that breaks after a fork.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from typing import Any, TypeVar
+
+import torch
+
+from model.formats.base import Array
+
+T = TypeVar("T")
+CHUNK = 1 << 17  # elements that are worth a thread: tens of microseconds
+
+
+def spread(run: Callable[[slice, slice], T], size: int, unit: int) -> list[T]:
+    """`run` (elements, units) over chunks of whole units, this thread taking the first; results in order."""
+    count = min(torch.get_num_threads(), size // CHUNK)
+    each = -(-size // (max(count, 1) * unit)) * unit
+    if each >= size:
+        return [run(slice(0, size), slice(0, None))]
+
+    def chunk(start: int) -> T:
+        return run(slice(start, min(start + each, size)), slice(start // unit, (start + each) // unit))
+
+    others = [_pool(os.getpid()).submit(chunk, start) for start in range(each, size, each)]
+    return [chunk(0), *(other.result() for other in others)]
+
+
+def chunks(loop: Callable[..., T], x: Array, *constants: Any, beside: Array | None = None, unit: int = 1) -> list[T]:
+    """What `loop` (chunk of x, units of `beside`, constants) gives for each chunk."""
+    if beside is None:
+        return spread(lambda cut, _: loop(x[cut], *constants), x.size, unit)
+    return spread(lambda cut, units: loop(x[cut], beside[units], *constants), x.size, unit)
+
+
+@cache
+def _pool(process: int) -> ThreadPoolExecutor:
+    """One pool a process: threads do not live on in a forked child."""
+    return ThreadPoolExecutor(max(1, (os.cpu_count() or 2) - 1), "fake-quant")
