@@ -34,7 +34,10 @@ def did(report: Report) -> str:
     if best is not None:
         change = f" ({signed(100 * (best - start), 1)} points)" if start is not None else ""
         words.append(f"validation accuracy {percent(best)}{change}")
-    words.append(f"weights of step {count(told['kept_step'])} of {count(told['steps'])} are kept")
+    if told["kept_step"] == 0:
+        words.append(f"none of {plural(told['steps'], 'step')} was better than the start, whose weights are kept")
+    else:
+        words.append(f"weights of step {count(told['kept_step'])} of {count(told['steps'])} are kept")
     words.append(duration(float(told["seconds"])))
     if told.get("resumed_from"):
         words.append(f"went on from step {count(told['resumed_from'])}")

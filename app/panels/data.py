@@ -62,6 +62,7 @@ class DataPanel(QWidget):
         bar.addStretch(1)
         self.source.setMaximumWidth(640)
         self.columns.hide()
+        self.setFocusProxy(self.source.editors["data"])
         split = QSplitter(Qt.Orientation.Horizontal)
         split.setHandleWidth(1)
         split.addWidget(self._overview())

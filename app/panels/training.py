@@ -80,6 +80,7 @@ class TrainingPanel(QWidget):
         self.form.column.insertWidget(2, self._what_row())
         self.form.column.insertWidget(2, self.hint)
         self.hint.setProperty("role", "small")
+        self.setFocusProxy(self.form.editor("data"))
         column.addStretch(1)
         area = QScrollArea(widgetResizable=True)
         area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)

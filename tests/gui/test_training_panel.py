@@ -80,6 +80,7 @@ def ended(info: JobInfo) -> ReplayResult:
 
 def test_the_menu_brings_the_panel_with_the_project_s_data(panel: TrainingPanel, window: Window) -> None:
     assert not window.docks.docks["training"].visibleRegion().isEmpty()
+    assert panel.focusProxy() is panel.form.editor("data")
     options = panel.options()
     assert options.data == "demo:digits" and options.learning_rate == 1e-3  # no transformer
     assert "Learning rate 0.001" in panel.hint.text()
@@ -249,6 +250,11 @@ def test_options_are_remembered_by_model() -> None:
     assert training_memory.recall("demo:small") == used and training_memory.recall("demo:other") is None
     training_memory._file("demo:small").write_text('{"nonsense": 1}')
     assert training_memory.recall("demo:small") is None
+
+
+def test_a_training_that_found_nothing_better_says_so() -> None:
+    told = did(Report("finetune", ROWS[:1], {**SUMMARY, "kept_step": 0, "validation_accuracy": 0.9}))
+    assert "none of 250 steps was better than the start, whose weights are kept" in plain(told)
 
 
 def test_a_warning_is_part_of_how_it_ended() -> None:
