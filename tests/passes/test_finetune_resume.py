@@ -192,6 +192,40 @@ def test_a_damaged_checkpoint_is_a_new_beginning(harm: str) -> None:
     assert got == want and "resumed_from" not in report.summary
 
 
+def test_a_checkpoint_that_was_cut_short_does_not_count(tmp_path: Path) -> None:
+    """It gets its name when it is whole; the one before is deleted after that."""
+    held = {
+        "step": 3,
+        "steps": 9,
+        "data": "",
+        "weights": {},
+        "optimiser": {},
+        "schedule": {},
+        "chance": {},
+        "parts": {},
+    }
+    for name in ("step-000000003", "step-000000006.part"):
+        (tmp_path / name).mkdir()
+        write(tmp_path / name, held)
+    assert latest(tmp_path) == tmp_path / "step-000000003" and read(tmp_path / "step-000000003") == held
+    (tmp_path / "step-000000009").mkdir()  # nothing in it
+    assert latest(tmp_path) == tmp_path / "step-000000003"
+
+
+def test_all_kinds_of_values_come_back(tmp_path: Path) -> None:
+    ones, low = torch.ones(2), torch.ones(3, dtype=torch.bfloat16)
+    values = {0: [None, True, 1, -2.5, "x", (1, 2)], "t": ones, "same": ones, "low": low,
+              "no": {"score": float("-inf")}, "scalar": torch.tensor(3.0)}  # fmt: skip
+    write(tmp_path, {"step": 0, "steps": 0, "weights": values} | dict.fromkeys(
+        ("data", "optimiser", "schedule", "chance", "parts")))  # fmt: skip
+    found = read(tmp_path)["weights"]
+    assert found[0] == values[0] and found["no"] == values["no"] and list(found) == list(values)
+    for name in ("t", "same", "low", "scalar"):
+        assert torch.equal(found[name], values[name]) and found[name].dtype == values[name].dtype
+    with pytest.raises(TypeError, match="object"):
+        write(tmp_path, {"step": 0, "steps": 0, "weights": object()})
+
+
 def test_nothing_on_disk_could_run_code() -> None:
     graph, store = drops()
     killed(graph, store, made(), 8)
