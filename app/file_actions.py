@@ -6,7 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import Qt
+from PySide6.QtCore import Qt, QUrl
+from PySide6.QtGui import QDesktopServices
 from PySide6.QtWidgets import QFileDialog, QInputDialog, QMenu, QMessageBox
 
 from app.icons import file_icons
@@ -182,6 +183,8 @@ def add_steps(window: Window, path: Path) -> None:
 EXPORTS = {
     "safetensors": ("Export a safetensors folder", "", True),
     "packed": ("Export a packed model", "model.packed.safetensors", False),
+    "onnx": ("Export as ONNX", "model.onnx", False),
+    "pt2": ("Export a torch program", "model.pt2", False),
     "adapter": ("Export the LoRA adapters into a folder", "", True),
     "recipe": ("Export the recipe", "recipe.json", False),
     "script": ("Export a Python script", "compress.py", False),
@@ -207,13 +210,26 @@ def export(window: Window, form: str) -> None:
 
 
 def _exported(window: Window, path: Path, done: Exported) -> None:
-    window.banner.tell(f"{path.name} is written: {mebibytes(done.bytes)}.", " ".join(done.notes))
+    """What was written, whether it was run, and what the form could not take along."""
+    home = path if path.is_dir() else path.parent
+    text = f"{path.name} is written: {mebibytes(done.bytes)}."
+    if done.max_abs_diff is not None and not done.notes:
+        text += f" It was run: results differ from the model's by {done.max_abs_diff:.2g} at most."
+    show = ("Show in folder", lambda: QDesktopServices.openUrl(QUrl.fromLocalFile(str(home))))
+    window.banner.tell(text, " ".join(done.notes), [show])
 
 
 def packed_words(window: Window) -> str:
     """The menu's word for a packed export, with the size that its file will have."""
     size = window.session.score.size_bytes
     return f"Packed model, {mebibytes(size)}…" if size else "Packed model…"
+
+
+def folder_words(window: Window) -> str:
+    """The menu's word for a folder of float weights, with about the size of these."""
+    document = window.session.document
+    size = sum(w.elements * w.float_bits for w in document.graph.weights.values()) // 8 if document else 0
+    return f"Safetensors folder, about {mebibytes(size)}…" if size else "Safetensors folder…"
 
 
 def export_picture(window: Window) -> None:

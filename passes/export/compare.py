@@ -55,7 +55,8 @@ def compare(graph: Graph, store: WeightStore, run: Run, who: str) -> Compared | 
         return None
     apart, largest = (max((f[i] for f in found), default=0.0) for i in (0, 1))
     if apart > TOLERANCE * max(largest, 1e-6):
-        notes.append(f"Results of {who} differ by up to {apart:.3g}, where the largest is {largest:.3g}.")
+        notes.append(f"Results of {who} differ by up to {apart:.3g}, where the largest is {largest:.3g}: "
+                     "a sum in another order can end on the other side of a rounding.")  # fmt: skip
     return Compared(apart, largest, tuple(notes))
 
 

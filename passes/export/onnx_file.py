@@ -71,7 +71,9 @@ def onnx_program(graph: Graph, store: WeightStore, settings: Settings) -> tuple[
     module = standalone(graph, store, lambda held, site: _activation(held, site, left), _leaf)
     if left and not settings.leave_float:
         text = f"ONNX has no equal of the format of {'; '.join(map(str, left[:4]))}{' …' if left[4:] else ''}."
-        raise ExportError(text, "Choose another format there, or leave it in float (--leave-float).", left[0].site[0])
+        raise ExportError(
+            text, "Choose another format there, or give --leave-float on the command line.", left[0].site[0]
+        )
     program = program_of(module, graph)
     settings.progress(1, 4, "converting it to ONNX")
     made = _converted(program, graph, OPSET, TRANSLATIONS)

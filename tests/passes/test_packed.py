@@ -218,7 +218,7 @@ def test_masks_stay_in_training(tmp_path: Path) -> None:
 
 
 def test_zeros_of_a_mask_that_is_not_stored_are_told(tmp_path: Path) -> None:
-    """Where the mask was not worth its bits, codes that rounded to 0 cannot be told from pruned ones; their count can."""
+    """Where a mask is not worth its bits, codes that rounded to 0 look as pruned ones do; their count is known."""
     held = case("mlp")
     graph = pruned(mixed(held, [parse_format("integer(width=3, frac_width=1)")], ("weight",)), held, 0.1)
     done = packed(graph, held.store, tmp_path)
