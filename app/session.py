@@ -6,7 +6,6 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -259,16 +258,15 @@ class Session(JobQueue):
         if document.recipe.active and not self._measures.known(Recipe()):
             todo.insert(0, ("Evaluate baseline", Recipe(), document.project.base))
         for title, recipe, graph in todo:
-            self.analyse(title, Step("evaluate", wish), partial(self._measured, recipe, wish), graph)
+            self.analyse(
+                title, Step("evaluate", wish), lambda r, of=recipe: self.know_score(of, wish, r.summary), graph
+            )
 
     @property
     def measured_on(self) -> EvaluateOptions:
         """The data that the score is measured on: that of the last measurement, else the source's own."""
         held, document = self._measures.options, self.document
         return held if held.data or not document else EvaluateOptions(data=document.project.source.data or "")
-
-    def _measured(self, recipe: Recipe, options: EvaluateOptions, report: Report) -> None:
-        self.know_score(recipe, options, report.summary)
 
     def know_score(self, recipe: Recipe, options: EvaluateOptions, figures: dict[str, Any]) -> None:
         """Take figures that were measured of a recipe; on other data than the last ones they do not count."""

@@ -207,10 +207,8 @@ class Window(QMainWindow):
     def refresh(self) -> None:
         """Say what is open, and whether it is saved."""
         document = self.session.document
-        name = ""
-        if document:
-            source = document.project.source.name
-            name = f"{document.path.name} — {source}" if document.path else source
+        source = document.project.source.name if document else ""
+        name = f"{document.path.name} — {source}" if document and document.path else source
         dirty = bool(document and document.dirty)
         self.setWindowTitle(f"{name}[*] — Espalier" if name else "Espalier")
         self.setWindowModified(dirty)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QModelIndex, Qt, QTimer, Signal
+from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtWidgets import (
     QHBoxLayout,
     QLabel,
-    QPushButton,
     QScrollArea,
     QSizePolicy,
     QSplitter,
@@ -19,18 +17,18 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app.curve_picture import draw, figure_title, figure_words
+from app.curve_picture import draw, figure_title
 from app.fields import Choice
 from app.panels.heading import Elided, link, muted, warning
+from app.panels.sweep_points import SweepPoints
 from app.panels.sweep_setup import SweepSetup
-from app.panels.table import Table
 from app.plots.curves import CurveChart
 from app.sweeps import Run, Sweeps
 from app.words import plural
 from model.errors import EspalierError
 from passes.sweep.example import example
-from passes.sweep.outcome import Outcome, figures_of, point_words, rows
-from passes.sweep.sweep import axis_name, points
+from passes.sweep.outcome import Outcome, figures_of
+from passes.sweep.sweep import Sweep, points
 
 if TYPE_CHECKING:
     from app.session import Session
@@ -40,6 +38,7 @@ ABOUT = (
     "A sweep runs the recipe with one option at several values and draws what comes of it: accuracy against width, "
     "sparsity, rank or epochs. Each point is a recipe that you can take over."
 )
+CHOOSE = "Choose what to vary at the left, then <b>Run</b>. The curve is drawn here, point by point."
 SETUP, TABLE, WORDS = 320, 440, 520
 
 
@@ -54,16 +53,11 @@ class SweepsPanel(QWidget):
         self._session = session
         self.sweeps = Sweeps(session)
         self.setup = SweepSetup(session, self.sweeps.timed)
-        self.chart, self.table = CurveChart(), Table()
-        self._chosen: Outcome | None = None
-        self._drawn: list[Outcome] = []
+        self.chart, self.points = CurveChart(), SweepPoints()
         self._runs, self._figure = Choice(), Choice()
         self._runs.setAccessibleName("Sweep")
         self._figure.setAccessibleName("Figure")
         self._status, self._legend, self._wrong = Elided("", "muted", 40), QLabel(wordWrap=True), warning()
-        self._point = muted("", wrap=True)
-        self._use = QPushButton("Use this recipe")
-        self._use.clicked.connect(self.use)
         self._stop = link("Stop", lambda: self._with_run(self.sweeps.stop))
         self._after = link(
             "Stop after this point", lambda: self._with_run(lambda r: self.sweeps.stop(r, after_point=True))
@@ -95,7 +89,7 @@ class SweepsPanel(QWidget):
         column.addWidget(self.setup.foot)
         split = QSplitter(Qt.Orientation.Horizontal)
         split.setHandleWidth(1)
-        for part in (left, self._middle(), self._right()):
+        for part in (left, self._middle(), self.points):
             split.addWidget(part)
         split.setStretchFactor(1, 1)
         split.setSizes([SETUP, 560, TABLE])
@@ -148,27 +142,14 @@ class SweepsPanel(QWidget):
         box.addWidget(self.chart, 1)
         return held
 
-    def _right(self) -> QWidget:
-        held = QWidget()
-        box = QVBoxLayout(held)
-        box.setContentsMargins(0, 6, 0, 6)
-        box.setSpacing(6)
-        foot = QHBoxLayout()
-        foot.setContentsMargins(12, 0, 12, 0)
-        foot.addWidget(self._point, 1)
-        foot.addWidget(self._use)
-        box.addWidget(self.table, 1)
-        box.addLayout(foot)
-        return held
-
     def _connect(self) -> None:
         session = self._session
         self._runs.edited.connect(self._run_chosen)
         self._figure.edited.connect(self.refresh)
         self.setup.run_wanted.connect(self.start)
-        self.chart.chosen.connect(self._clicked)
-        self.table.selectionModel().currentRowChanged.connect(self._row_chosen)
-        self.table.doubleClicked.connect(lambda _: self.use())
+        self.chart.chosen.connect(self.points.choose_at)
+        self.points.chosen.connect(lambda outcome: self.chart.pick(outcome.variant, outcome.x))
+        self.points.used.connect(self._use)
         self.sweeps.changed.connect(self._changed)
         self.sweeps.listed.connect(self._listed)
         session.opened.connect(self._opened)
@@ -204,7 +185,6 @@ class SweepsPanel(QWidget):
     def _listed(self) -> None:
         runs = list(self.sweeps.runs.values())
         self._runs.offer(tuple(r.name for r in runs), tuple(f"{n} {r.title}" for n, r in enumerate(runs, 1)))
-        self._chosen = None
         self._offer()
         self.refresh()
 
@@ -220,69 +200,28 @@ class SweepsPanel(QWidget):
             self.setup.tell()
 
     def _run_chosen(self) -> None:
-        self._chosen = None
         self.chart.picked = None
         self.refresh()
 
     def refresh(self) -> None:
         """Draw the sweep that is chosen."""
         run = self.run
-        self._drawn = list(run.outcomes.values()) if run else []
-        known = figures_of(self._drawn) or ("accuracy",)
+        sweep, found = (run.sweep, list(run.outcomes.values())) if run else (None, [])
+        known = figures_of(found) or ("accuracy",)
         self._figure.offer(known, tuple(map(figure_title, known)))
         for part in (self._runs, self._figure, self._save, self._remove):
             part.setVisible(run is not None)
-        self.chart.show_run(run.sweep if run else None, self._drawn, self.figure)
-        self._legend.setText(self._legend_words())
-        self._show_rows(run)
+        self.chart.show_run(sweep, found, self.figure)
+        self.points.show_run(sweep, found)
+        self._legend.setText(self.chart.legend() if run else CHOOSE)
         self._show_state(run)
-        self._show_point()
-
-    def _legend_words(self) -> str:
-        """The lines in words of their colours, and the baseline; beside the data, never on it."""
-        run = self.run
-        if run is None:
-            return "Choose what to vary at the left, then <b>Run</b>. The curve is drawn here, point by point."
-        words = [f'<span style="color:{self.chart.colour(i)}">● {v.label.replace(" ", "&nbsp;")}</span>'
-                 for i, v in enumerate(run.sweep.variants) if v.label]  # fmt: skip
-        words += [] if run.sweep.axis else self._spread_words()
-        if (level := self.chart.baseline) is not None:
-            text = f"╌ baseline {figure_words(self.figure, level)}".replace(" ", "&nbsp;")
-            words.append(f'<span style="color:{self.chart.look.muted}">{text}</span>')
-        return " &nbsp; ".join(words)
-
-    def _spread_words(self) -> list[str]:
-        """Of a recipe that is only repeated: its mean and spread."""
-        told: list[str] = []
-        for mean in [m for line in self.chart.lines for _, m in line]:
-            middle, std, low, high = (figure_words(self.figure, v) for v in (mean.mean, mean.std, mean.low, mean.high))
-            told.append(f"<b>{middle} ± {std}</b> over {mean.count} seeds, {low} to {high}")
-        return told
-
-    def _show_rows(self, run: Run | None) -> None:
-        self.table.show_rows([self._row(r) for r in rows(run.sweep, self._drawn)] if run else [])
-        for column in range(len(self.table.rows.columns)):
-            self.table.setColumnWidth(column, max(self.table.columnWidth(column) - 16, 44))
-        self._mark_row()
-
-    def _row(self, found: dict[str, object]) -> dict[str, object]:
-        """A point's row as it is read: what it is, its figures, and only then how long it took."""
-        run = self.run
-        assert run is not None
-        hidden = {"variant"} if all(not v.label for v in run.sweep.variants) else set[str]()
-        hidden |= {"seed"} if len(run.sweep.seeds) < 2 else set()
-        hidden |= {"error"} if not any(o.error for o in self._drawn) else set()
-        named = {axis_name(run.sweep.recipe, run.sweep.axis): "value"} if run.sweep.axis else {}
-        kept = {named.get(k, k): v for k, v in found.items() if k not in hidden}
-        last = {k: kept.pop(k) for k in ("seed", "samples", "error", "seconds") if k in kept}
-        return kept | last
 
     def _show_state(self, run: Run | None) -> None:
         if run is None:
             self._status.show_text("")
         else:
-            total, failed = len(points(run.sweep)), sum(bool(o.error) for o in self._drawn)
-            words = [f"{len(self._drawn)} of {plural(total, 'point')}", f"{failed} failed" if failed else "",
+            total, failed = len(points(run.sweep)), sum(bool(o.error) for o in self.points.outcomes)
+            words = [f"{len(self.points.outcomes)} of {plural(total, 'point')}", f"{failed} failed" if failed else "",
                      self._doing(run)]  # fmt: skip
             self._status.show_text(" · ".join(w for w in words if w))
         running = run is not None and run.running
@@ -299,61 +238,15 @@ class SweepsPanel(QWidget):
             return ""
         return "running" if run.job.state == "running" else "waits for the job before it"
 
-    # -- choosing a point
-
-    def _clicked(self, variant: int, x: int) -> None:
-        """A point of the plot: of several seeds the best by the figure that is drawn, else the first."""
-        found = [o for o in self._drawn if (o.variant, o.x) == (variant, x) and not o.error]
-        if found:
-            self.choose(max(found, key=lambda o: o.score.get("accuracy") or -math.inf))
-
-    def _row_chosen(self, now: QModelIndex) -> None:
-        """A row of the table: in whatever order the rows stand, each has its outcome."""
-        run = self.run
-        if run and now.isValid() and now.row() < len(self.table.rows.shown):
-            wanted = self.table.rows.shown[now.row()]
-            made = [self._row(r) for r in rows(run.sweep, self._drawn)]
-            place = next((i for i, r in enumerate(made) if r == wanted), None)
-            if place is not None:
-                self.choose(self._drawn[place])
-
-    def choose(self, outcome: Outcome) -> None:
-        """Mark a point in plot and table."""
-        if outcome is not self._chosen:
-            self._chosen = outcome
-            self.chart.pick(outcome.variant, outcome.x)
-            self._mark_row()
-            self._show_point()
-
-    def _mark_row(self) -> None:
-        run = self.run
-        if run is None or self._chosen is None or self._chosen not in self._drawn:
-            return
-        wanted = self._row(rows(run.sweep, self._drawn)[self._drawn.index(self._chosen)])
-        place = next((i for i, r in enumerate(self.table.rows.shown) if r == wanted), None)
-        if place is not None and self.table.currentIndex().row() != place:
-            self.table.setCurrentIndex(self.table.rows.index(place, 0))
-
-    def _show_point(self) -> None:
-        run, outcome = self.run, self._chosen if self._chosen in self._drawn else None
-        self._use.setEnabled(bool(outcome and not outcome.error))
-        if run is None or outcome is None:
-            self._point.setText("Click a point or a row." if self._drawn else "")
-        else:
-            told = f"{outcome.error} {outcome.hint}" if outcome.error else ""
-            self._point.setText(f"{point_words(run.sweep, outcome)}{f': {told}' if told else ''}")
-
-    def use(self) -> None:
-        """Make the chosen point's recipe the recipe."""
-        if self.run and self._chosen and not self._chosen.error:
-            self.sweeps.use(self.run, self._chosen)
-
     # -- running
+
+    def _use(self, outcome: Outcome) -> None:
+        """Make a point's recipe the recipe."""
+        if self.run:
+            self.sweeps.use(self.run, outcome)
 
     def start(self, sweep: object) -> None:
         """Run a sweep and show it."""
-        from passes.sweep.sweep import Sweep
-
         assert isinstance(sweep, Sweep)
         try:
             run = self.sweeps.start(sweep)
@@ -391,6 +284,6 @@ class SweepsPanel(QWidget):
             from app.commands.sweep_files import to_csv
             from passes.sweep.journal import Journal
 
-            path.write_text(to_csv(Journal(run.sweep, tuple(self._drawn))), encoding="utf-8", newline="")
+            path.write_text(to_csv(Journal(run.sweep, tuple(self.points.outcomes))), encoding="utf-8", newline="")
         else:
-            draw(path, run.sweep, self._drawn, self.figure)
+            draw(path, run.sweep, self.points.outcomes, self.figure)

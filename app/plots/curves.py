@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import math
 from collections.abc import Sequence
 
@@ -81,6 +82,23 @@ class CurveChart(Chart):
             self._line(place, line)
         self._mark(palette)
         self._bound()
+
+    def legend(self) -> str:
+        """The lines in words of their colours, and the baseline: to stand beside the data, never on it."""
+        if self.sweep is None:
+            return ""
+        words = [f'<span style="color:{self.colour(i)}">● {_unbroken(v.label)}</span>'
+                 for i, v in enumerate(self.sweep.variants) if v.label]  # fmt: skip
+        words += [] if self.sweep.axis else [self._spread(m) for line in self.lines for _, m in line]
+        if (level := self.baseline) is not None:
+            text = _unbroken(f"╌ baseline {figure_words(self.figure, level)}")
+            words.append(f'<span style="color:{self.look.muted}">{text}</span>')
+        return " &nbsp; ".join(words)
+
+    def _spread(self, mean: Mean) -> str:
+        """Of a recipe that is only repeated: its mean and spread."""
+        middle, std, low, high = (figure_words(self.figure, v) for v in (mean.mean, mean.std, mean.low, mean.high))
+        return f"<b>{middle} ± {std}</b> over {mean.count} seeds, {low} to {high}"
 
     def _axes(self, palette: Palette) -> None:
         left, bottom = self.plot.getAxis("left"), self.plot.getAxis("bottom")
@@ -195,6 +213,11 @@ class CurveChart(Chart):
         rows = [(self.sweep.variants[v].label, value_text(self.sweep.values[x]), m.mean, m.std, m.count)
                 for v, line in enumerate(self.lines) for x, m in line]  # fmt: skip
         return ("variant", axis_title(self.sweep), self.figure, "deviation", "seeds"), rows
+
+
+def _unbroken(text: str) -> str:
+    """The words as one, in HTML."""
+    return html.escape(text).replace(" ", "&nbsp;")
 
 
 def _dashed(colour: str) -> QPen:

@@ -155,13 +155,13 @@ def test_the_curve_grows_point_by_point(panel: SweepsPanel, runner: list[FakeRun
     assert panel.run and panel.run.running and not panel._stop.isHidden()
     for outcome in found[:3]:
         runner[-1].tell(info, Found(outcome))
-    qtbot.waitUntil(lambda: len(panel._drawn) == 3)
+    qtbot.waitUntil(lambda: len(panel.points.outcomes) == 3)
     assert [x for x, _ in panel.chart.lines[0]] == [0, 1] and panel.chart.baseline == 0.9
     assert panel._status._whole == "3 of 4 points · running"
-    assert len(panel.table.rows.shown) == 3 and panel.table.rows.shown[1]["value"] == 4
+    assert len(panel.points.table.rows.shown) == 3 and panel.points.table.rows.shown[1]["value"] == 4
     runner[-1].tell(info, Found(found[3]))
     runner[-1].tell(info, Done(4))
-    assert len(panel._drawn) == 4 and not panel.run.running and panel._again.isHidden()
+    assert len(panel.points.outcomes) == 4 and not panel.run.running and panel._again.isHidden()
     assert "baseline" in panel._legend.text() and panel._status._whole == "4 of 4 points"
     assert panel.sweeps.timed["evaluate"] == 2.0
     assert [panel._figure.itemText(i) for i in range(panel._figure.count())] == [
@@ -182,13 +182,17 @@ def test_a_point_is_clicked_and_its_recipe_used(panel: SweepsPanel, runner: list
     assert panel.chart.near(spot.toPointF()) == (0, 2) and panel.chart.near(QPoint(2, 2).toPointF()) is None
     assert "width 8" in panel.chart.words_at(0, 2) and "70 %" in panel.chart.words_at(0, 2)
     QTest.mouseClick(panel.chart.viewport(), Qt.MouseButton.LeftButton, pos=spot)
-    assert panel._chosen is found[3] and panel.chart.picked == (0, 2) and panel.table.currentIndex().row() == 3
-    panel.table.setCurrentIndex(panel.table.rows.index(1, 0))
-    assert panel._chosen is found[1] and panel._point.text() == "width 4" and panel._use.isEnabled()
+    assert (
+        panel.points.picked is found[3]
+        and panel.chart.picked == (0, 2)
+        and panel.points.table.currentIndex().row() == 3
+    )
+    panel.points.table.setCurrentIndex(panel.points.table.rows.index(1, 0))
+    assert panel.points.picked is found[1] and panel.points.words.text() == "weight width 4" and panel.points.use.isEnabled()
     session = panel._session
-    panel._use.click()
+    panel.points.use.click()
     assert session.recipe.steps[0].options.rules[0].formats["weight"] == Integer(4, 4)
-    assert session.document and session.document.undo_label == "Use width 4"
+    assert session.document and session.document.undo_label == "Use weight width 4"
     assert session.score.accuracy == found[1].score["accuracy"]  # known, so nothing is measured again
     assert not [j for j in runner[-1].waiting if isinstance(j.job, AnalyseJob)]
     session.undo()
@@ -201,7 +205,7 @@ def test_a_stopped_sweep_keeps_its_points_and_goes_on(panel: SweepsPanel, runner
         runner[-1].tell(info, Found(outcome))
     panel._stop.click()
     assert info.state == "stopped" and panel.run and not panel.run.running
-    assert len(panel._drawn) == 2 and not panel._again.isHidden() and panel.run.missing == 2
+    assert len(panel.points.outcomes) == 2 and not panel._again.isHidden() and panel.run.missing == 2
     panel._again.click()
     again = sweep_job(runner)
     assert again is not info and isinstance(again.job, SweepJob) and again.job.known == tuple(found[:2])
@@ -219,9 +223,12 @@ def test_a_dead_worker_and_failed_points_are_told(panel: SweepsPanel, runner: li
     runner[-1].tell(info, Failed("The worker process ended unexpectedly.", "Run it again."))
     assert panel._wrong.text() == "The worker process ended unexpectedly. The points so far are kept."
     assert panel._status._whole == "2 of 4 points · 1 failed" and panel.run and panel.run.missing == 3
-    panel.choose(bad)
-    assert panel._point.text() == "width 4: Step 1 (quantize): It failed. Do not." and not panel._use.isEnabled()
-    assert panel.table.rows.shown[1]["error"] == "Step 1 (quantize): It failed."
+    panel.points.choose(bad)
+    assert (
+        panel.points.words.text() == "weight width 4: Step 1 (quantize): It failed. Do not."
+        and not panel.points.use.isEnabled()
+    )
+    assert panel.points.table.rows.shown[1]["error"] == "Step 1 (quantize): It failed."
 
 
 def test_other_jobs_go_between_two_points(panel: SweepsPanel, runner: list[FakeRunner]) -> None:
@@ -262,7 +269,7 @@ def test_sweeps_are_kept_with_the_project(
     assert held.outcomes == tuple(found[:2]) and held.sweep == panel.run.sweep if panel.run else False
     quiet(runner)
     open_small(window, runner, replace(small_project("demo:small"), extras=extras))
-    assert panel.run and panel.run.sweep == held.sweep and panel._drawn == found[:2]
+    assert panel.run and panel.run.sweep == held.sweep and panel.points.outcomes == found[:2]
     assert not window.session.document.dirty and not panel._again.isHidden()
     panel._remove.click()
     assert not panel.sweeps.runs and not window.session.document.project.extras and window.session.document.dirty
@@ -288,7 +295,7 @@ def test_sweeps_are_exported(panel: SweepsPanel, runner: list[FakeRunner], tmp_p
     assert ET.parse(tmp_path / "s.svg").getroot().tag.endswith("svg")
     with (tmp_path / "s.csv").open() as handle:
         table = list(csv.DictReader(handle))
-    assert len(table) == 7 and table[1]["quantize.width"] == "4" and table[1]["accuracy"] == "0.5"
+    assert len(table) == 7 and table[1]["quantize.rules.0.formats.weight.width"] == "4" and table[1]["accuracy"] == "0.5"
     with pytest.raises(OSError, match="No such file"):
         panel.export(tmp_path / "missing" / "s.csv")
 
@@ -420,9 +427,13 @@ def test_a_recipe_is_repeated_as_it_is(panel: SweepsPanel, runner: list[FakeRunn
         runner[-1].tell(info, Found(outcome))
     runner[-1].tell(info, Done(4))
     assert "50.1 % ± 0.1 %" in panel._legend.text() and "over 3 seeds" in panel._legend.text()
-    assert [r["seed"] for r in panel.table.rows.shown] == [0, 0, 1, 2] and panel.run and panel.run.title == "3 seeds"
-    panel.choose(panel._drawn[2])
-    assert panel._point.text() == "seed 1"
+    assert (
+        [r["seed"] for r in panel.points.table.rows.shown] == [0, 0, 1, 2]
+        and panel.run
+        and panel.run.title == "3 seeds"
+    )
+    panel.points.choose(panel.points.outcomes[2])
+    assert panel.points.words.text() == "seed 1"
 
 
 def test_a_sweep_that_gave_way_is_one_entry_of_the_jobs(panel: SweepsPanel, runner: list[FakeRunner]) -> None:
