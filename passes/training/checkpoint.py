@@ -26,6 +26,8 @@ from passes.training.unfinished import PART, STATE, TENSORS, clear, clear_old, l
 SECONDS = 60.0  # between checkpoints
 SHARE = 0.02  # of the time that writing them may take
 TRAINER = "trainer_state.json"  # the name that the Trainer reads
+NONE = "No checkpoint could be written"
+OTHER = "Another process trains the same, so this one wrote no checkpoints."
 Raw = dict[str, Any]
 Tensors = Callable[[], dict[str, Tensor]]
 DAMAGE = (OSError, ValueError, KeyError, TypeError, IndexError, SafetensorError)
@@ -67,7 +69,7 @@ class Checkpoints(TrainerCallback):
             self.folder.mkdir(parents=True, exist_ok=True)
             self._lock.acquire(timeout=0)
         except (Timeout, OSError) as error:
-            self.failed = "another process trains the same" if isinstance(error, Timeout) else str(error)
+            self.failed = OTHER if isinstance(error, Timeout) else f"{NONE} ({error})."
             return False
         return True
 
@@ -151,7 +153,7 @@ class Checkpoints(TrainerCallback):
             part.rename(whole)
         except (OSError, SafetensorError) as error:
             clear(part)
-            self.failed = f"no checkpoint could be written ({getattr(error, 'strerror', None) or error})"
+            self.failed = f"{NONE} ({getattr(error, 'strerror', None) or error})."
         else:
             for old in self.folder.glob("step-*"):
                 if old != whole:

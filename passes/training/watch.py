@@ -11,7 +11,7 @@ from transformers import TrainerCallback
 
 from passes.base import Context, Row
 from passes.training.checkpoint import Checkpoints
-from passes.training.faults import Diverged, no_number
+from passes.training.faults import HINT, Diverged, no_number
 
 Best = Literal["accuracy", "loss", "last"]
 SHOWN = {"loss": "training loss", "learning_rate": "learning rate"}
@@ -68,7 +68,8 @@ class Watch(TrainerCallback):
                 raise error.error() from error
             self.kept_step = step
         self.ended = f"diverged at step {error.step}"
-        self.warning = f"The loss is no number at step {error.step}" + (f": {error.where}" if error.where else "")
+        where = f": {error.where}" if error.where else ""
+        self.warning = f"The loss is no number at step {error.step}{where}. {HINT}"
         if self._losses:
             self._add(self.steps, None, None, None)
 
