@@ -20,6 +20,7 @@ from model.trace.tensors import to_numpy
 from model.weights import Tensor, WeightStore, write
 from passes.export.effective import effective_weights, shared_differently
 from passes.export.loading import MASK
+from passes.export.smaller import shrunk, smaller
 from passes.lowrank.peft_write import write_peft
 
 ADAPTER = "adapter"  # folder of the adapters beside a model's weights
@@ -37,9 +38,8 @@ def write_checkpoint(project: Project, store: WeightStore, folder: Path) -> tupl
         raise ExportError(f"{folder.name} is a file.", "Give a folder.")
     folder.mkdir(parents=True, exist_ok=True)
     weights = dict(effective_weights(project.graph, store))
-    model = _source_model(project) if same_architecture(project.base, project.graph) else None
+    model = _model_of(project, weights, store)
     if model is not None:
-        _load(model, weights)
         _save(model, folder)
         _copy_tokenizer(project, folder)
         if _has_adapters(project):
@@ -99,6 +99,25 @@ def _bones(graph: Graph) -> list[Any]:
             attrs = node.attrs if node.call == "call_module" else None  # of a function, what it drops in training
             kept.append((node.id, node.op, node.target, inputs, constants, attrs, node.weights))
     return sorted(kept, key=lambda k: k[0])
+
+
+def _model_of(project: Project, weights: dict[str, Any], store: WeightStore) -> Any:
+    """The source's module with the weights in it, in smaller sizes where its configuration can say them; or None."""
+    if same_architecture(project.base, project.graph):
+        model = _source_model(project)
+        if model is not None:
+            _load(model, weights)
+        return model
+    source = _known_model(project) if shrunk(project.base, project.graph) else None
+    return smaller(source, project.base, project.graph, weights, store) if source is not None else None
+
+
+def _known_model(project: Project) -> Any:
+    """As `_source_model`, where a source that is gone is no fault: the folder can do without it."""
+    try:
+        return _source_model(project)
+    except ExportError:
+        return None
 
 
 def _source_model(project: Project) -> Any:

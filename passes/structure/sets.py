@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from model.errors import PassError
@@ -11,11 +12,10 @@ from model.graph import Graph, Node
 from model.ops import category
 from model.ports import weight_at
 from passes.structure import rules_math, rules_shape
-from passes.structure.axes import Axis, Dims, Kept, Reason, kept, units
+from passes.structure.axes import Axis, Dims, Kept, Reason, kept, numbers, units
 from passes.structure.flow import Flow
 
-Kind = Literal["heads", "neurons", "channels", "width", "other"]
-KINDS: tuple[Kind, ...] = ("heads", "neurons", "channels", "width", "other")
+Kind = Literal["heads", "queries", "neurons", "channels", "width", "other"]
 PORTS = ("weight", "bias")
 _RULES = (rules_shape, rules_math)  # imported for their rules
 
@@ -84,8 +84,33 @@ def structure_of(graph: Graph) -> Structure:
         for axis in dict.fromkeys(units(flow.weights[member.weight][member.dim])):
             found.setdefault(axis, []).append(member)
     marks = _Marks(flow)
-    sets = (_units(axis, members, marks) for axis, members in found.items() if axis.size.count > 1)
-    return Structure(graph, flow, tuple(sets))
+    sets = [_units(axis, members, marks) for axis, members in found.items() if axis.size.count > 1]
+    return Structure(graph, flow, tuple(_told_apart(sets, flow)))
+
+
+def _told_apart(sets: list[Units], flow: Flow) -> Iterator[Units]:
+    """Of two kinds of heads or channels that cross in one dimension the lesser gets a name of its own.
+
+    So half of the heads are half: the groups that share a key and a value, and not half of each group's queries too.
+    """
+    places: dict[tuple[str, int], list[Units]] = {}
+    for held in sets:
+        if held.kind in ("heads", "channels"):
+            for place in dict.fromkeys((m.weight, m.dim) for m in held.members):
+                places.setdefault(place, []).append(held)
+    lesser = {
+        min(pair, key=lambda s: (len(s.members), s.size)).axis
+        for (name, dim), found in places.items()
+        for pair in itertools.combinations(found, 2)
+        if pair[0].kind == pair[1].kind and _cross(flow.weights[name][dim], *pair)
+    }
+    for held in sets:
+        kind: Kind = "queries" if held.kind == "heads" else "other"
+        yield replace(held, kind=kind) if held.axis in lesser else held
+
+
+def _cross(dims: Dims, one: Units, other: Units) -> bool:
+    return bool(((numbers(dims, one.axis) >= 0) & (numbers(dims, other.axis) >= 0)).any())
 
 
 def _members(graph: Graph, flow: Flow) -> Iterator[Member]:

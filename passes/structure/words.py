@@ -6,16 +6,18 @@ from model.graph import Graph, Node
 from passes.structure.axes import numbers
 from passes.structure.sets import Member, Structure, Units
 
-_ONE = {"heads": "head", "neurons": "neuron", "channels": "channel", "width": "channel", "other": "unit"}
-_MANY = {"heads": "heads", "neurons": "neurons", "channels": "channels", "width": "channels of the width",
-         "other": "units"}  # fmt: skip
+_WORDS = {
+    "heads": ("head", "heads"), "queries": ("query of a group", "queries of a group"), "neurons": ("neuron", "neurons"),
+    "channels": ("channel", "channels"), "width": ("channel of the width", "channels of the width"),
+    "other": ("unit", "units"),
+}  # fmt: skip
 
 
 def amount(held: Units, member: Member, structure: Structure) -> str:
     """ "12 heads × 64" of a dimension of 768; "3 072 neurons" where each is one place."""
     places = int((numbers(structure.dims(member), held.axis) >= 0).sum())
     each = places // held.size
-    count = f"{held.size} {_ONE[held.kind] if held.size == 1 else _MANY[held.kind]}"
+    count = f"{held.size} {_WORDS[held.kind][held.size != 1]}"
     return count if each == 1 else f"{count} × {each}"
 
 

@@ -22,10 +22,10 @@ from passes.structure.sets import Structure, Units, structure_of
 if TYPE_CHECKING:
     from model.data.base import Split
 
-What = Literal["heads", "neurons", "channels", "width", "layers"]
+What = Literal["heads", "queries", "neurons", "channels", "width", "layers"]
 WITHOUT = {
-    "heads": "attention heads", "neurons": "neurons between two layers", "channels": "channels between convolutions",
-    "width": "residual width",
+    "heads": "attention heads", "queries": "queries that share a key", "neurons": "neurons between two layers",
+    "channels": "channels between convolutions", "width": "residual width",
 }  # fmt: skip
 
 
@@ -34,8 +34,9 @@ class PruneStructuredOptions:
     """`ratio` is the share of the units of each set that is gone afterwards: round(ratio·n) of n, one unit stays."""
 
     what: What = field(default="neurons", metadata={
-        "help": "heads; neurons of feed-forwards; channels of convolutions; the residual width (norms then see other "
-                "statistics: fine-tune after); whole pre-norm layers"})  # fmt: skip
+        "help": "heads (groups that share a key); queries of each group; neurons of feed-forwards; channels of "
+                "convolutions; the residual width (norms then see other statistics: fine-tune after); whole pre-norm "
+                "layers"})  # fmt: skip
     ratio: float = field(default=0.5, metadata={"min": 0.0, "max": 1.0, "help": "share of the units that goes"})
     count: int = field(default=0, metadata={"min": 0, "help": "so many of each set instead; 0: by the ratio"})
     score: Score = field(default="l1", metadata={

@@ -36,7 +36,7 @@ from passes.transform.remove_layers import RemoveLayersOptions
 from passes.transform.remove_pruned import RemovePrunedOptions
 from passes.transform.replace_linear import ReplaceLinearOptions
 from tests.model.zoo import Case, case, run
-from tests.passes.structure.cases import differ, named, shaken
+from tests.passes.structure.cases import Attend, Text, differ, named, shaken
 
 
 def do(held: Case, graph: Graph, name: str, options: Any, seed: int = 0) -> tuple[Graph, Report]:
@@ -108,7 +108,7 @@ def test_masks_cover_rows_biases_columns_and_norms() -> None:
     seen: dict[str, torch.Tensor] = {}
     module.get_submodule("norm").register_forward_hook(lambda m, i, o: seen.update(norm=o))
     run(module, held.fresh(2, 1))
-    assert (seen["norm"].abs().amax((0, 2, 3)) == 0).sum() == 3  # of 2 groups × 2 channels one of each stays
+    assert (seen["norm"].abs().amax((0, 2, 3)) == 0).sum() == 2  # one of 2 groups of 2 channels
 
 
 def test_a_mask_is_named_after_its_structure_and_joins_others() -> None:
@@ -134,6 +134,19 @@ def test_training_under_the_masks_keeps_the_zeros() -> None:
     small, report = remove(held, trained)
     assert report.summary["removed"] == 2 and differ(trained, small, held) < 2e-5
     assert not torch.allclose(run(held.build(small), held.fresh(2, 7))[0], before[0])
+
+
+def test_groups_that_share_a_key_are_the_heads_and_their_queries_are_apart() -> None:
+    held = named(f"text-{next(i for i in range(99) if _grouped(i))}")
+    structure = structure_of(held.graph)
+    heads = next(s for s in structure.sets if s.kind == "heads" and any(q.kind == "queries" and
+                 {m.weight for m in q.members} < {m.weight for m in s.members} for q in structure.sets))  # fmt: skip
+    assert len({m.weight for m in heads.members if m.role == "rows" and m.port == "weight"}) == 3  # query, key, value
+
+
+def _grouped(seed: int) -> bool:
+    parts = [p for p in Text(seed).parts if isinstance(p, Attend) and p.kind == "apart"]
+    return any(p.groups > 1 and p.more > 1 for p in parts)
 
 
 # -- scores

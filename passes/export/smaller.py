@@ -1,0 +1,174 @@
+"""A model with units or layers removed as transformers knows it, where its configuration can say the new sizes.
+
+Sizes are read off the weights, tried, and believed only when every tensor fits and the results are the graph's.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from model.graph import Graph
+from model.trace.tensors import to_numpy
+from model.weights import WeightStore
+from passes.export.example import example_inputs
+from passes.structure.sets import structure_of
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+LAYERS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
+SIZES = ("intermediate_size", "n_inner", "ffn_dim", "hidden_dim", "d_ff", "hidden_size", "n_embd", "dim", "d_model")
+HEADS = ("num_attention_heads", "num_key_value_heads", "num_heads")
+TOLERANCE = 1e-3  # of the largest value; kernels may sum in another order
+
+
+def smaller(model: Any, base: Graph, graph: Graph, weights: Mapping[str, Tensor], store: WeightStore) -> Any:
+    """transformers' own model in the sizes of `graph`, with its weights; None where no configuration says them."""
+    config, kept = copy.deepcopy(getattr(model, "config", None)), _kept_layers(base, graph)
+    if config is None or any(n.call == "opaque" for n in graph) or (kept and any(n.adapters for n in graph)):
+        return None  # adapters go by the names that layers had
+    if not _configure(config, base, graph, kept):
+        return None
+    try:
+        made = type(model)(config).eval()
+    except (ValueError, TypeError, RuntimeError, AttributeError, KeyError, IndexError):
+        return None
+    named = {_renumbered(name, kept): value for name, value in weights.items()}
+    if not _fits(made, named):
+        return None
+    _fill(made, named)
+    return made if _agrees(made, graph, weights, store) else None
+
+
+def shrunk(base: Graph, graph: Graph) -> bool:
+    """Whether tensors are smaller than in the source, or gone."""
+    if base.runs == "module":
+        return False
+    left = graph.weights
+    return any(k not in left or w.shape != left[k].shape for k, w in base.weights.items())
+
+
+# -- the configuration
+
+
+def _numbers(name: str) -> Iterator[tuple[str, int]]:
+    """("bert.encoder.layer", 3) of "bert.encoder.layer.3.output.dense.weight"."""
+    parts = name.split(".")
+    for i, part in enumerate(parts):
+        if i and part.isdigit():
+            yield ".".join(parts[:i]), int(part)
+
+
+def _kept_layers(base: Graph, graph: Graph) -> dict[str, list[int]]:
+    """The numbers that are left under each path of which some are gone."""
+    before, after = (_all_numbers(g) for g in (base, graph))
+    return {path: sorted(after.get(path, ())) for path, found in before.items() if found != after.get(path, found)}
+
+
+def _all_numbers(graph: Graph) -> dict[str, set[int]]:
+    found: dict[str, set[int]] = {}
+    for name in graph.weights:
+        for path, number in _numbers(name):
+            found.setdefault(path, set()).add(number)
+    return found
+
+
+def _renumbered(name: str, kept: Mapping[str, list[int]]) -> str:
+    parts = name.split(".")
+    for path, number in _numbers(name):
+        if path in kept:
+            parts[path.count(".") + 1] = str(kept[path].index(number))
+    return ".".join(parts)
+
+
+def _configure(config: Any, base: Graph, graph: Graph, kept: Mapping[str, list[int]]) -> bool:
+    """Write the new sizes into a configuration; whether anything is other than before."""
+    changed = _set_layers(config, base, kept)
+    for name in SIZES:
+        old = getattr(config, name, None)
+        old = 4 * config.n_embd if name == "n_inner" and old is None and hasattr(config, "n_embd") else old
+        fresh = _sizes_of(old, base, graph)
+        if len(fresh) == 1:
+            setattr(config, name, fresh.pop())
+            changed = True
+    return _set_heads(config, base, graph) or changed
+
+
+def _set_layers(config: Any, base: Graph, kept: Mapping[str, list[int]]) -> bool:
+    if len(kept) != 1:
+        return False
+    (path, left), before = next(iter(kept.items())), _all_numbers(base)
+    count = len(before[path])
+    names = [n for n in LAYERS if getattr(config, n, None) == count]
+    for name in names:
+        setattr(config, name, len(left))
+    for name, value in vars(config).items():  # what is listed layer by layer
+        if isinstance(value, list) and len(value) == count:
+            setattr(config, name, [value[i] for i in left])
+    return bool(names)
+
+
+def _sizes_of(old: Any, base: Graph, graph: Graph) -> set[int]:
+    """What the sets of neurons, or the width, of the size `old` have now."""
+    if not isinstance(old, int):
+        return set()
+    sets = [s for s in structure_of(base).sets if s.kind in ("neurons", "width") and s.size == old]
+    now = {graph.weights[s.first.weight].shape[s.first.dim] for s in sets if s.first.weight in graph.weights}
+    return now if now != {old} else set()
+
+
+def _set_heads(config: Any, base: Graph, graph: Graph) -> bool:
+    """Fewer heads of the same size, where the configuration has that size of its own."""
+    size = getattr(config, "head_dim", None)
+    sets = [s for s in structure_of(base).sets if s.kind == "heads" and s.first.weight in graph.weights]
+    shares = {graph.weights[s.first.weight].shape[s.first.dim] / base.weights[s.first.weight].shape[s.first.dim]
+              for s in sets}  # fmt: skip
+    if not isinstance(size, int) or len(shares) != 1 or shares == {1.0}:
+        return False
+    share = shares.pop()
+    for name in HEADS:
+        if isinstance(count := getattr(config, name, None), int):  # queries' share; keys have the same
+            setattr(config, name, max(round(count * share), 1))
+    return True
+
+
+# -- the proof
+
+
+def _fits(model: nn.Module, named: Mapping[str, Tensor]) -> bool:
+    """Whether each tensor has its place, and each parameter its tensor."""
+    shapes = {k: tuple(v.shape) for k, v in (*model.named_parameters(), *model.named_buffers())}
+    wanted = {k for k, _ in model.named_parameters()}
+    return wanted <= set(named) and all(tuple(v.shape) == shapes.get(k, tuple(v.shape)) for k, v in named.items())
+
+
+def _fill(model: nn.Module, named: Mapping[str, Tensor]) -> None:
+    import torch
+
+    live = {**dict(model.named_parameters()), **dict(model.named_buffers())}
+    with torch.no_grad():
+        for name, value in named.items():
+            if name in live:
+                live[name].copy_(value)
+
+
+def _agrees(model: Any, graph: Graph, weights: Mapping[str, Tensor], store: WeightStore) -> bool:
+    """Whether the model gives what the graph gives, on made inputs."""
+    import torch
+
+    from model.build import build
+
+    held = {k: replace(w, key=store.hold(to_numpy(weights[k]))) for k, w in graph.weights.items()}
+    plain = graph.replace(*(replace(n, precision={}, sparsity={}, adapters={}) for n in graph)).with_weights(held)
+    inputs = example_inputs(graph)
+    with torch.no_grad():
+        mine, other = build(plain, store)(**inputs), model(**inputs)
+    shared = [k for k in graph.output_names if isinstance(mine, dict) and getattr(other, k, None) is not None]
+    pairs = [(mine[k], other[k]) for k in shared if isinstance(mine[k], torch.Tensor)]
+    return bool(pairs) and all(
+        a.shape == b.shape and float((a - b).abs().max()) <= TOLERANCE * max(float(a.abs().max()), 1e-6)
+        for a, b in pairs
+    )

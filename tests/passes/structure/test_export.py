@@ -1,0 +1,97 @@
+"""A model with parts removed leaves as transformers' own where its configuration can say the sizes, else with ours."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from model.build import build
+from model.opening import Opened, open_any
+from model.project import Project
+from model.recipe import Recipe, Step
+from passes.base import Context
+from passes.export import export
+from passes.export.example import example_inputs
+from passes.export.loading import load_folder
+from passes.replay import replay
+from passes.select import Select
+from passes.transform.prune_structured import PruneStructuredOptions
+from passes.transform.remove_layers import RemoveLayersOptions
+from passes.transform.remove_pruned import RemovePrunedOptions
+
+TEXT = "vocab_size=61&hidden_size=32&num_attention_heads=4&num_hidden_layers=3&intermediate_size=24"
+BERT = f"config:bert?{TEXT}&max_position_embeddings=40&task=sequence-classification"
+LLAMA = f"config:llama?{TEXT}&num_key_value_heads=2&task=causal-lm"
+GPT2 = "config:gpt2?vocab_size=61&n_embd=32&n_layer=2&n_head=4&task=causal-lm"
+FEED = Select("regex", ("intermediate", "mlp"))
+
+
+def structured(what: Any, select: Select = FEED) -> Step:
+    return Step("prune_structured", PruneStructuredOptions(what, 0.5, select=select))
+
+
+REMOVE = Step("remove_pruned", RemovePrunedOptions())
+NEURONS = (structured("neurons"), REMOVE)
+LAYERS = (Step("remove_layers", RemoveLayersOptions(numbers=(1,))),)
+HEADS = (structured("heads", Select()), REMOVE)
+
+
+def exported(spec: str, steps: tuple[Step, ...], folder: Path) -> tuple[Opened, Project, Path]:
+    opened = open_any(spec, folder / "work", seed=1)
+    recipe = Recipe(steps)
+    done = replay(opened.project.graph, recipe, Context(opened.store, callables=opened.callables))
+    project = replace(opened.project, recipe=recipe, graph=done.graph)
+    export(project, opened.store, "safetensors", folder / "out")
+    return opened, project, folder / "out"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("spec", "steps", "sizes"),
+    [(BERT, NEURONS, {"intermediate_size": 12}), (BERT, LAYERS, {"num_hidden_layers": 2}),
+     (LLAMA, (*HEADS[:1], *NEURONS), {"intermediate_size": 12, "num_attention_heads": 2, "num_key_value_heads": 1}),
+     (GPT2, NEURONS, {"n_inner": 64})],
+    ids=["neurons", "layers", "grouped heads", "a size that was left out"],
+)  # fmt: skip
+def test_what_a_configuration_can_say_opens_in_transformers(
+    spec: str, steps: tuple[Step, ...], sizes: dict[str, int], tmp_path: Path
+) -> None:
+    import transformers
+
+    opened, project, folder = exported(spec, steps, tmp_path)
+    config = transformers.AutoConfig.from_pretrained(folder)
+    assert {k: getattr(config, k) for k in sizes} == sizes
+    kind: Any = (
+        transformers.AutoModelForCausalLM if "causal" in spec else transformers.AutoModelForSequenceClassification
+    )
+    model = kind.from_pretrained(folder).eval()
+    inputs = example_inputs(project.graph)
+    with torch.no_grad():
+        mine, other = build(project.graph, opened.store)(**inputs)["logits"], model(**inputs).logits
+    assert torch.allclose(mine, other, atol=1e-5)
+
+
+@pytest.mark.parametrize("spec", [BERT, pytest.param(GPT2, marks=pytest.mark.slow)])
+def test_heads_that_no_configuration_can_say_leave_with_our_graph(spec: str, tmp_path: Path) -> None:
+    opened, project, folder = exported(spec, HEADS, tmp_path)
+    assert (folder / "graph.json").exists() and not (folder / "config.json").exists()
+    inputs = example_inputs(project.graph)
+    with torch.no_grad():
+        mine, other = (m(**inputs)["logits"] for m in (build(project.graph, opened.store), load_folder(folder)))
+    assert torch.equal(mine, other)
+
+
+def test_a_smaller_model_is_packed_and_opens_again(tmp_path: Path) -> None:
+    opened, project, _ = exported(BERT, (*HEADS[:1], *NEURONS), tmp_path)
+    export(project, opened.store, "packed", tmp_path / "m.packed.safetensors")
+    again = open_any(str(tmp_path / "m.packed.safetensors"), tmp_path / "again")
+    inputs = example_inputs(project.graph)
+    with torch.no_grad():
+        mine, other = (
+            build(p.graph, o.store)(**inputs)["logits"] for p, o in ((project, opened), (again.project, again))
+        )
+    assert torch.equal(mine, other)
