@@ -11,13 +11,13 @@ from model.ops import category
 from model.ports import weight_at
 from model.views import view_at
 from model.weights import Tensor
-from passes.analysis.evaluate import EvaluateOptions, load_split
 from passes.base import Context, Report, Row, transform
 from passes.pruning.calls import all_calls
 from passes.pruning.changes import change
 from passes.pruning.choice import METHODS, MOST, WITH_DATA, Choice, Method, Pattern, Scope
 from passes.pruning.live import pruned
 from passes.pruning.patterns import WHOLE, Found, Scored, mask, masks
+from passes.pruning.sample import sample
 from passes.pruning.scores import Scores
 from passes.select import Select, chosen, matches
 
@@ -184,5 +184,4 @@ def _split(options: PruneOptions, context: Context) -> Split | None:
     if not options.data:
         raise PassError(f"{options.method} scores weights on data, and none is named.",
                         "Name some, such as demo:reviews, or choose l1.")  # fmt: skip
-    shared = ("data", "split", "limit", "text", "label", "tokenizer", "max_length")
-    return load_split(EvaluateOptions(**{n: getattr(options, n) for n in shared}), context)
+    return sample(options, context)

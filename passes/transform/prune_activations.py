@@ -15,7 +15,7 @@ from passes.base import Context, Report, Row, transform
 from passes.observed.stream import told
 from passes.pruning.calls import all_calls
 from passes.pruning.magnitudes import Magnitudes
-from passes.recovery.options import RecoveryOptions
+from passes.pruning.sample import sample
 from passes.select import Select, chosen
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ Place = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class PruneActivationsOptions(RecoveryOptions):
+class PruneActivationsOptions:
     """`sparsity` of the values go; a threshold is measured on data, the rest needs none."""
 
     sparsity: float = field(default=0.5, metadata={"min": 0.0, "max": 1.0, "help": "fraction of values to zero"})
@@ -46,6 +46,15 @@ class PruneActivationsOptions(RecoveryOptions):
         default=("data_in",), metadata={"help": "data_in; a matmul's weight is computed too"}
     )
     select: Select = field(default=Select("type", LAYERS), metadata={"help": "which nodes"})
+    data: str = field(default="", metadata={"help": "for a threshold: demo:NAME, hub:NAME, a file or a folder",
+                                            "edit": "data"})  # fmt: skip
+    split: str = field(default="train", metadata={"help": "never the one that is scored on", "edit": "split"})
+    limit: int = field(default=128, metadata={"min": 0, "help": "at most so many samples; 0 = all"})
+    batch_size: int = field(default=32, metadata={"min": 1, "max": 4096, "help": "samples that run at once"})
+    text: str = field(default="", metadata={"help": "name of the text column", "edit": "text"})
+    label: str = field(default="", metadata={"help": "name of the label column", "edit": "label"})
+    tokenizer: str = field(default="", metadata={"help": "folder of the tokenizer, where the source has none"})
+    max_length: int = field(default=128, metadata={"min": 2, "help": "longest text in tokens"})
 
     def __post_init__(self) -> None:
         if not 0 <= self.sparsity <= 1:
@@ -139,12 +148,10 @@ class _Watch:
 
     def __init__(self, graph: Graph, places: Mapping[Place, tuple[str, ...]], options: PruneActivationsOptions,
                  context: Context) -> None:  # fmt: skip
-        from passes.analysis.evaluate import load_split
-
         others = {n.id: {p: s for p, s in n.sparsity.items() if (n.id, p) not in places} for n in graph}
         self.bare = graph.replace(*(replace(n, precision={}, sparsity=others[n.id]) for n in graph))
         self.options, self.context = options, context
-        self.split = load_split(options, context)
+        self.split = sample(options, context)
         self.same = {(n, p): _told_by(graph[n], p, graph) for n, p in places}
 
     def in_order(self, places: frozenset[Place]) -> dict[Place, tuple[float, float]]:

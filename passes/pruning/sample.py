@@ -1,0 +1,18 @@
+"""The data sample that a pruning looks at: its options name it as those of an evaluation do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from passes.analysis.evaluate import EvaluateOptions, load_split
+from passes.base import Context
+
+if TYPE_CHECKING:
+    from model.data.base import Split
+
+FIELDS = ("data", "split", "limit", "text", "label", "tokenizer", "max_length")
+
+
+def sample(options: Any, context: Context) -> Split:
+    """The samples that options with FIELDS name; raises DataError."""
+    return load_split(EvaluateOptions(**{n: getattr(options, n) for n in FIELDS}), context)
