@@ -161,6 +161,18 @@ def test_float16_needs_a_gpu() -> None:
     assert "bfloat16" in found.value.hint
 
 
+@pytest.mark.gpu
+@pytest.mark.parametrize("precision", ["float16", "bfloat16"])
+def test_mixed_precision_trains_on_a_gpu(precision: str) -> None:
+    after, report = finetuned(precision=precision, keep="last", checkpoint_every=3)
+    before = values(small()[0])
+    assert report.summary["ended"] == "finished" and "warning" not in report.summary
+    for name, value in values(after).items():
+        assert torch.isfinite(value).all() and value.dtype == before[name].dtype
+    assert not torch.equal(values(after)["head.weight"], before["head.weight"])
+    assert not torch.equal(values(after)["norm.running_mean"], before["norm.running_mean"])
+
+
 def test_running_statistics_of_frozen_norms_stay() -> None:
     frozen, _ = finetuned(freeze=[{"by": "name", "values": ["norm"]}], keep="last")
     free, _ = finetuned(keep="last")
