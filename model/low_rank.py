@@ -26,7 +26,9 @@ class LowRank(nn.Module):
         if isinstance(layer, nn.Embedding):
             rows = F.embedding(x, self.a.T, layer.padding_idx, layer.max_norm, layer.norm_type)
             return (rows @ self.b.T) * self.scaling
-        x = F.dropout(x.to(self.a.dtype), self.dropout, self.training)
+        x = x.to(self.a.dtype)
+        if self.dropout:
+            x = F.dropout(x, self.dropout, self.training)
         if isinstance(layer, nn.Conv1d | nn.Conv2d | nn.Conv3d):
             narrow = layer._conv_forward(x, self.a, None)  # pyright: ignore[reportPrivateUsage]
             widen = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}[self.a.dim() - 2]
