@@ -39,16 +39,18 @@ def run(
 ) -> Iterator[Outcome]:
     """Each point's outcome as soon as it is there; raises OptionsError for an impossible sweep, Cancelled when stopped.
 
-    `known` are outcomes of an earlier run. `context.enough` ends the sweep after the point that it is at.
+    `known` are outcomes of an earlier run. After `context.enough` nothing more is run.
     """
     memo = memo if memo is not None else Memo()
     todo, found, name = points(sweep), {o.key: o for o in known if not o.error}, fingerprint(base)
     scores: Scores = {}
+    ended = False
     for done, point in enumerate(todo):
         key = point_key(name, point, sweep)
         if key not in found:
-            if context.enough():
-                return
+            ended = ended or context.enough()
+            if ended:
+                continue
             found[key] = _outcome(key, point, sweep, base, _inner(context, sweep, point, done, len(todo)), memo, scores)
             yield found[key]
         else:

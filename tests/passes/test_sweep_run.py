@@ -247,3 +247,11 @@ def test_worker_remembers_what_a_sweep_made(early: Counting, late: Counting) -> 
     count = len(late.runs)
     replay(base(), points(wish)[-2].recipe, context(), memo)
     assert len(late.runs) == count
+
+
+def test_what_is_known_is_told_after_enough_too(early: Counting, late: Counting) -> None:
+    first = list(run(sweep(), base(), context()))
+    kept = [o for o in first if o.x != 1]
+    early.runs.clear()
+    again = list(run(sweep(), base(), context(enough=lambda: True), known=kept))
+    assert [o.place for o in again] == [o.place for o in kept] and not early.runs
