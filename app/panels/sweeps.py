@@ -39,7 +39,7 @@ ABOUT = (
     "sparsity, rank or epochs. Each point is a recipe that you can take over."
 )
 CHOOSE = "Choose what to vary at the left, then <b>Run</b>. The curve is drawn here, point by point."
-SETUP, TABLE, WORDS = 320, 440, 520
+SETUP, TABLE, WORDS, MIDDLE = 320, 440, 520, 420
 
 
 class SweepsPanel(QWidget):
@@ -130,9 +130,11 @@ class SweepsPanel(QWidget):
         for part in (self._again, self._after, self._stop, self._save, self._remove):
             bar.addWidget(part)
         self._legend.setTextFormat(Qt.TextFormat.RichText)
+        self._legend.setMinimumWidth(1)  # it wraps; its words must not hold the window open
         self._legend.setContentsMargins(12, 0, 12, 0)
         self._wrong.setContentsMargins(12, 0, 12, 0)
         held = QWidget()
+        held.setMinimumWidth(MIDDLE)
         box = QVBoxLayout(held)
         box.setContentsMargins(0, 0, 0, 2)
         box.setSpacing(3)
