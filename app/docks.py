@@ -59,7 +59,7 @@ DOCKS: tuple[Spec, ...] = (
     Spec("log", "Log", BOTTOM, LogPanel),
     Spec("problems", "Problems", BOTTOM, ProblemsPanel),
 )
-SIDE = 262
+SIDE, LEAST = 262, 300
 READ_HIGH = {"plots": 240, "tables": 240, "data": 300, "sweeps": 340}
 MAP_HEIGHT, MOST = 340, 0.45  # the heat map with more than eight rows; but no more than this part of the window
 
@@ -92,6 +92,8 @@ class Docks:
             dock.setTitleBarWidget(DockHeading(spec.title, dock.close))
         if isinstance(panel, DataPanel | TrainingPanel):  # they use the worker unasked, while somebody looks
             dock.visibilityChanged.connect(panel.look_on)
+        if spec.area == BOTTOM:
+            panel.setMinimumWidth(LEAST)  # a wide panel must not make the window wider than the screen
         panel.setProperty("surface", "panel")
         panel.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         self.panels[spec.id], self.docks[spec.id] = panel, dock

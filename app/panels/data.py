@@ -91,7 +91,7 @@ class DataPanel(QWidget):
         column.addStretch(1)
         area = QScrollArea(widgetResizable=True)
         area.setWidget(words)
-        area.setMinimumWidth(190)
+        area.setMinimumWidth(150)
         area.setMaximumWidth(280)
         words.setProperty("surface", "panel")
         charts = QWidget()
@@ -99,6 +99,7 @@ class DataPanel(QWidget):
         row.setContentsMargins(0, 0, 10, 0)
         for chart in (self.classes, self.lengths, self.confusion):
             row.addWidget(chart, 1)
+        self.confusion.hide()
         held = QWidget()
         both = QHBoxLayout(held)
         both.setContentsMargins(0, 0, 0, 0)

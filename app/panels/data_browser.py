@@ -47,6 +47,7 @@ class DataBrowser(QWidget):
         self.words.setPlaceholderText("Search the texts")
         self.words.setClearButtonEnabled(True)
         self.words.setMaximumWidth(200)
+        self.words.setMinimumWidth(60)
         bar = QHBoxLayout()
         bar.setContentsMargins(0, 0, 0, 4)
         bar.setSpacing(8)
@@ -55,7 +56,7 @@ class DataBrowser(QWidget):
             widget.setFixedHeight(25)
             bar.addWidget(widget)
         for choice in (self.split, self.of_class):
-            choice.setMinimumWidth(118)
+            choice.setMinimumWidth(90)
         for widget in (self.wrong, self.predict, self.counts):
             bar.addWidget(widget)
         bar.addStretch(1)

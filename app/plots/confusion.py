@@ -28,7 +28,7 @@ class ConfusionView(QWidget):
         self.classes: tuple[str, ...] = ()
         self.at = (0, 0)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
-        self.setMinimumSize(150, 110)
+        self.setMinimumSize(130, 110)
         self.setMouseTracking(True)
         self.setAccessibleName("Confusion matrix")
 

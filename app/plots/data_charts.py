@@ -28,7 +28,7 @@ class DataChart(Chart):
         super().__init__(parent)
         self.setMouseTracking(True)
         self.plot.getViewBox().setDefaultPadding(0)
-        self.setMinimumWidth(180)
+        self.setMinimumWidth(130)
 
     def sizeHint(self) -> QSize:
         return QSize(240, 130)
