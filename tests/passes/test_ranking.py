@@ -79,3 +79,23 @@ def test_the_bracket_is_narrow_and_the_weights_are_not_copied() -> None:
 def test_finite(bad: float) -> None:
     assert is_finite(np.empty(0, np.float32)) and is_finite(np.float32([-3e38, 3e38]))
     assert not is_finite(np.float32([1, bad, 2]))
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.lists(few, max_size=40), min_size=1, max_size=4), st.floats(0, 1))
+def test_signed_values_go_from_the_least(values: list[list[float]], share: float) -> None:
+    parts = [np.array(v, np.float32) for v in values]
+    drop = round(share * sum(p.size for p in parts))
+    keep = np.ones(sum(p.size for p in parts), bool)
+    keep[np.argsort(np.concatenate(parts), kind="stable")[:drop]] = False
+    wanted = np.split(keep, np.cumsum([p.size for p in parts])[:-1])
+    for (bits, zeros), want in zip(keep_largest(parts, drop, signed=True), wanted, strict=True):
+        assert np.array_equal(bits, np.packbits(want)) and zeros == want.size - want.sum()
+
+
+def test_many_signed_values_are_bracketed() -> None:
+    values = np.random.default_rng(2).standard_normal(1_000_000).astype(np.float32)
+    for drop in (3, 400_000, 999_990):
+        ((bits, zeros),) = keep_largest([values], drop, signed=True)
+        limit = np.partition(values, drop)[drop]
+        assert zeros == drop and np.array_equal(np.unpackbits(bits).astype(bool), values >= limit)
