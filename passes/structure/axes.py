@@ -1,8 +1,6 @@
-"""Axes of tensors as terms: an axis is plain, a product of axes (a view) or a row of axes (a concatenation).
-
-Two axes that an operation ties are made one, and are cut to common factors or pieces where that takes it. What is
-left plain in the end are the units that can go, each from all tensors at once (as DepGraph groups layers, Fang et al.
-2023, arXiv:2301.12900, but through views, splits and concatenations exactly).
+"""Axes of tensors as terms: plain, a product of axes (a view) or a row of axes (a concatenation). Two that an operation
+ties are made one, cut to common factors or pieces where that takes it. What is plain in the end are the units that go
+from all tensors at once (as DepGraph groups layers, Fang et al. 2023, arXiv:2301.12900, but exactly through views).
 """
 
 from __future__ import annotations
