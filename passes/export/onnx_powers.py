@@ -1,6 +1,5 @@
-"""Powers of two in ONNX, which can neither take a float apart nor make one of its bits: exact by a table.
-
-The exponent is guessed by a logarithm, then put right by comparing with the powers on either side.
+"""Operators that torch's exporter lacks; above all powers of two, exact by a table, since ONNX can neither take a
+float apart nor make one of its bits. The exponent is guessed by a logarithm, then put right by its neighbours.
 """
 
 from __future__ import annotations
@@ -51,6 +50,12 @@ def signbit(x: Any) -> Any:
     return op.Less(x, _float(0.0))
 
 
+def stable_sort(x: Any, *, stable: bool | None = None, dim: int = -1, descending: bool = False) -> Any:
+    """aten.sort.stable of an axis from 0: of equal values TopK gives that of the lower index first."""
+    count = op.Shape(x, start=dim, end=dim + 1)
+    return op.TopK(x, count, axis=dim, largest=int(descending), sorted=1)
+
+
 def _float(value: float) -> Any:
     return op.Constant(value=onnx_ir.tensor(np.array(value, np.float32)))
 
@@ -63,4 +68,5 @@ TRANSLATIONS: dict[Any, Any] = {
     torch.ops.aten.frexp.Tensor: frexp,
     torch.ops.aten.view.dtype: from_bits,
     torch.ops.prims.signbit.default: signbit,
+    torch.ops.aten.sort.stable: stable_sort,
 }

@@ -139,7 +139,7 @@ def value_of(held: Effective, x: Tensor) -> Tensor:
     """What a stored tensor is after its mask and format, without chance."""
     with torch.no_grad():
         held.format = by_rule(held.format)
-        return held(x.detach()).contiguous()
+        return held(x.detach()).clone(memory_format=torch.contiguous_format)  # not a part of something padded
 
 
 def _rehome(module: fx.GraphModule) -> None:

@@ -138,6 +138,27 @@ def test_activations_round_through_whole_numbers(tmp_path: Path) -> None:
     assert (found.count("QuantizeLinear"), found.count("DequantizeLinear"), found.count("Clip")) == (2, 3, 1)
 
 
+FLOWING: list[dict[str, Any]] = [
+    {}, {"method": "random"}, {"pattern": "threshold", "scope": "global", "data": "demo:digits"},
+]  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", FLOWING, ids=str)
+def test_pruning_of_activations_goes_along(options: dict[str, Any], tmp_path: Path) -> None:
+    """The top k of each sample with ties, one random order, a measured threshold."""
+    from model.opening import open_any
+    from passes.config import load_recipe
+    from passes.replay import replay
+
+    opened = open_any("demo:digits-mlp", tmp_path / "work")
+    step = {"pass": "prune_activations", "options": {"sparsity": 0.4, **options}}
+    graph = replay(opened.project.graph, load_recipe({"steps": [step]}), Context(opened.store)).graph
+    assert any(s.flows for n in graph for s in n.sparsity.values())
+    done = written(graph, opened.store, tmp_path)
+    assert not done.notes and done.max_abs_diff is not None and done.max_abs_diff < 1e-4
+
+
 # -- each format
 
 ACTIVATIONS = (
