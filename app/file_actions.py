@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from app.window import Window
     from passes.export import Exported
 
-OPENABLE = "Models and projects (*.espalier *.safetensors *.pt2 *.py *.onnx);;All files (*)"
+OPENABLE = "Models and projects (*.espalier *.safetensors *.pt2 *.py);;All files (*)"
 RECIPES = "Recipes (*.toml *.json *.py *.txt);;All files (*)"
 PLOTS = (".png", ".svg", ".csv")
 Then = Callable[[], object]

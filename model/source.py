@@ -88,6 +88,9 @@ def _loader(spec: str) -> Callable[[str], Loaded]:
 
 def _unknown(spec: str) -> SourceError:
     path = Path(spec).expanduser()
+    if path.suffix == ".onnx" and path.exists():
+        hint = "Open the model that it was exported from: a Hugging Face folder, a file.py:factory or a .pt2 file."
+        return SourceError(f"{path.name} is an ONNX file, which Espalier writes but does not read.", hint)
     if path.suffix in (".safetensors", ".bin", ".pt", ".pth", ".ckpt"):
         hint = "Give the folder with its config.json, or a file.py:factory that builds the model."
         return SourceError(f"{path.name} holds weights without a model.", hint)
