@@ -136,6 +136,13 @@ def test_threads_change_nothing(fmt: Format, count: int) -> None:
     agrees(fmt, tame(torch.float32, (1037, 960)))
 
 
+@pytest.mark.parametrize("fmt", [f for f in SCALED if getattr(f, "granularity", "") == "tensor"], ids=str)
+def test_scales_of_whole_tensors_are_found_by_all_threads(fmt: ScaledFormat) -> None:
+    torch.set_num_threads(2)
+    x = tame(torch.float32, (701, 511))
+    assert torch.equal(bits(fmt.forward(x) + 0.0), bits(fmt.define(x) + 0.0))
+
+
 @pytest.mark.parametrize("fmt", SCALED, ids=str)
 @each_dtype
 def test_given_scales(fmt: ScaledFormat, dtype: torch.dtype) -> None:
