@@ -69,7 +69,7 @@ class DataPanel(QWidget):
         split.addWidget(self.browser)
         split.setStretchFactor(0, 1)
         split.setStretchFactor(1, 1)
-        split.setSizes([700, 700])
+        split.setSizes([600, 800])
         split.setContentsMargins(12, 0, 12, 4)
         self._pages.addWidget(self._empty)
         self._pages.addWidget(split)

@@ -141,7 +141,7 @@ class SampleTable(QTableView):
             header.setSectionResizeMode(at, stretch if wide else QHeaderView.ResizeMode.Interactive)
             if not wide:
                 title = header.sectionSizeHint(at)
-                self.setColumnWidth(at, min(max(self.sizeHintForColumn(at) + 20, title), 150))
+                self.setColumnWidth(at, min(max(self.sizeHintForColumn(at) + 6, title), 130))
 
     def _unfold(self, now: Index, before: Index) -> None:
         """The current row is as high as its text."""

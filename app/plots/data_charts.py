@@ -41,6 +41,7 @@ class DataChart(Chart):
     def _head(self, words: str, palette: Palette) -> None:
         self._head_words = words
         self.plot.setTitle(words, justify="left", color=palette.text, size=f"{SECONDARY + 0.5}px")
+        self.plot.titleLabel.setMinimumWidth(0)  # a long title must not widen the plot beyond what is seen
         self.plot.layout.setRowFixedHeight(0, TITLE_HEIGHT)
 
     def words_at(self, x: float) -> str:
