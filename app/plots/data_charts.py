@@ -42,6 +42,7 @@ class DataChart(Chart):
         self._head_words = words
         self.plot.setTitle(words, justify="left", color=palette.text, size=f"{SECONDARY + 0.5}px")
         self.plot.titleLabel.setMinimumWidth(0)  # a long title must not widen the plot beyond what is seen
+        self.plot.titleLabel.setMaximumWidth(1)
         self.plot.layout.setRowFixedHeight(0, TITLE_HEIGHT)
 
     def words_at(self, x: float) -> str:
