@@ -21,8 +21,12 @@ from passes.select import Select
 from passes.transform.quantize import QuantizeOptions, Rule
 
 Json = Any
-LAB_PASSES = {"quantize_transform_pass": "quantize", "prune_transform_pass": "prune",
-              "insert_lora_adapter_transform_pass": "lora", "fuse_lora_weights_transform_pass": "fuse_lora"}  # fmt: skip
+LAB_PASSES = {
+    "quantize_transform_pass": "quantize",
+    "prune_transform_pass": "prune",
+    "insert_lora_adapter_transform_pass": "lora",
+    "fuse_lora_weights_transform_pass": "fuse_lora",
+}
 LAB_BY = ("type", "name", "regex", "regex_name", "module")
 
 
