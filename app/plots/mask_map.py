@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 from PySide6.QtCore import QEvent, QPoint, QRect, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QColor, QImage, QKeyEvent, QMouseEvent, QPainter, QPaintEvent, QResizeEvent, QWheelEvent
 from PySide6.QtWidgets import QToolTip, QWidget
@@ -231,7 +230,7 @@ def _drawn(found: Picture, look: Palette) -> QImage:
     shade = np.sqrt(found.shade)[..., None]
     stays = low * 0.55 + high * 0.45 + (high - (low * 0.55 + high * 0.45)) * shade
     faint = low * 0.45 + gone * 0.55
-    pixels: NDArray[np.float32] = faint + (stays - faint) * found.kept[..., None]
+    pixels = faint + (stays - faint) * found.kept[..., None]
     data = np.ascontiguousarray(pixels.round().astype(np.uint8))
     image = QImage(data.data, data.shape[1], data.shape[0], 3 * data.shape[1], QImage.Format.Format_RGB888)
     return image.copy()  # it does not keep the bytes

@@ -63,7 +63,8 @@ class MetricChart(Chart):
         `others` are those of another run, called `beside`: drawn faint and dashed under them.
         """
         self.series = {name: list(series[name]) for name in sorted(series)}
-        self.others, self.beside = {n: list(p) for n, p in (others or {}).items() if n in self.series}, beside
+        self.others = {n: list(p) for n, p in (others or {}).items() if n in self.series}
+        self.beside = beside
         if self.series.keys() == self._lines.keys() and self.others.keys() == self._faint.keys():
             self._fill()
         else:

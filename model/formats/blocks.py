@@ -83,7 +83,7 @@ def _plane(shape: tuple[int, ...]) -> tuple[int, ...]:
     return (1,) * (2 - len(shape)) + shape
 
 
-def _filled(x: Any, down: int, across: int) -> Any:
+def _filled(x: Any, down: Any, across: Any) -> Any:
     # A size that an export leaves free is filled up in any case: asking whether it is 0 would fix it.
     if isinstance(down, int) and isinstance(across, int) and not down and not across:
         return x

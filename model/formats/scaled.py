@@ -130,7 +130,7 @@ def scattered(each: Any, per: int, shape: tuple[int, ...]) -> Any:
     return each.reshape(*shape[:-1], -1)[..., : shape[-1]]
 
 
-def _padded(x: Any, count: int) -> Any:
+def _padded(x: Any, count: Any) -> Any:
     if isinstance(count, int) and not count:  # a size that an export leaves free must not be asked
         return x
     if isinstance(x, np.ndarray):
