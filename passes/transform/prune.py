@@ -19,6 +19,7 @@ from passes.pruning.live import pruned
 from passes.pruning.patterns import WHOLE, Found, Scored, mask, masks
 from passes.pruning.sample import sample
 from passes.pruning.scores import Scores
+from passes.pruning.standing import Dropped, joined, last, named, standing
 from passes.select import Select, chosen, matches
 
 if TYPE_CHECKING:
@@ -91,8 +92,8 @@ def prunable(node: Node, graph: Graph) -> bool:
 def prune(graph: Graph, options: PruneOptions, context: Context) -> tuple[Graph, Report]:
     """Mask the weights of Linear and convolution nodes that score least; ties go by place. 0 removes the mask.
 
-    Exactly round(sparsity·elements) go. A second pruning of a node replaces its mask. x is what flows into a layer, g
-    the gradient of the loss with all weights in place:
+    Exactly round(sparsity·elements) go. A second pruning of a node replaces its mask, but for whole structures. x is
+    what flows into a layer, g the gradient of the loss with all weights in place:
     l1 |w| (Han et al. 2015, https://arxiv.org/abs/1506.02626); l2 w², another order in blocks alone;
     wanda |w|·‖x‖ (https://arxiv.org/abs/2306.11695; its paper compares within rows); snip |w·g|
     (https://arxiv.org/abs/1810.02340); movement −w·g (https://arxiv.org/abs/2005.07683);
@@ -102,10 +103,13 @@ def prune(graph: Graph, options: PruneOptions, context: Context) -> tuple[Graph,
     nodes = all_calls(chosen(graph, options.select, lambda n: prunable(n, graph), "pruned"), graph)
     layers = _layers(nodes, graph)
     shares = _shares(layers, options)
-    found = _found(graph, layers, shares, options, context)
+    stays = {k: standing(held[0], graph.weights[k].shape, context.store) for k, held in layers.items()}
+    found = _found(graph, layers, shares, options, context, stays)
+    found = {k: joined(f, stays[k]) for k, f in found.items()}
     kept = {k: (context.store.hold(Tensor(f.bits, "uint8")) if f.zeros else None, f.zeros) for k, f in found.items()}
     names = {n.id: name for name, held in layers.items() for n in held}
-    after = graph.replace(*(pruned(n, _choice(names[n.id], shares, options), *kept[names[n.id]]) for n in nodes))
+    choices = {name: _choice(name, shares, options) for name in layers}
+    after = graph.replace(*(named(pruned(n, choices[names[n.id]], *kept[names[n.id]]), n) for n in nodes))
     rows = tuple(_row(n, after.nodes[n.id], graph, context) for n in nodes)
     zeros, total = sum(r["zeros"] for r in rows), sum(r["elements"] for r in rows)
     changed = {k: sum(r[k] for r in rows) for k in ("dropped", "restored")}
@@ -154,8 +158,9 @@ def _choice(name: str, shares: dict[str, float], options: PruneOptions) -> Choic
 
 
 def _found(
-    graph: Graph, layers: dict[str, list[Node]], shares: dict[str, float], options: PruneOptions, context: Context
-) -> dict[str, Found]:
+    graph: Graph, layers: dict[str, list[Node]], shares: dict[str, float], options: PruneOptions, context: Context,
+    stays: dict[str, Dropped | None],
+) -> dict[str, Found]:  # fmt: skip
     """The mask of each weight; a weight that nothing is taken from is not looked at."""
     wanted = {k: nodes for k, nodes in layers.items() if shares.get(k, options.sparsity) and graph.weights[k].elements}
     found = dict.fromkeys(layers, WHOLE)
@@ -166,10 +171,12 @@ def _found(
     alone = [k for k in wanted if k not in together]
     for i, name in enumerate(alone):
         context.progress(i, len(alone), f"pruning {name}")
-        found[name] = mask(_scored(name, layers, graph, scores), _choice(name, shares, options))
+        choice = _choice(name, shares, options)
+        found[name] = mask(last(_scored(name, layers, graph, scores), stays[name], choice.signed), choice)
     if together:
         context.progress(0, 1, "ranking all weights")
-        parts = [_scored(k, layers, graph, scores) for k in together]
+        signed = options.choice().signed
+        parts = [last(_scored(k, layers, graph, scores), stays[k], signed) for k in together]
         found |= dict(zip(together, masks(parts, options.choice()), strict=True))
     return found
 

@@ -111,6 +111,30 @@ def test_masks_cover_rows_biases_columns_and_norms() -> None:
     assert (seen["norm"].abs().amax((0, 2, 3)) == 0).sum() == 2  # one of 2 groups of 2 channels
 
 
+AFTER = (PruneOptions(0.3), PruneOptions(0.7), PruneOptions(0.0), PruneOptions(0.6, scope="global"),
+         PruneOptions(pattern="n:m"))  # fmt: skip
+
+
+@pytest.mark.parametrize("options", AFTER)
+def test_structures_stay_when_elements_are_pruned_after_them(options: PruneOptions) -> None:
+    held = case("bert")
+    before, _ = prune(held, shaken(held), "heads", 0.5)
+    after, _ = do(held, before, "prune", options)
+    for node in (n for n in before if "weight" in n.sparsity):
+        now, shape = after.nodes[node.id].sparsity, node.ports["weight"].sizes({})
+        old, new = (kept_elements(g.nodes[node.id], "weight", shape, held.store) for g in (before, after))
+        assert old is not None and new is not None and not (new & ~old).any()
+        assert now["weight"].pattern == f"heads+{options.pattern}" and now.get("bias") == node.sparsity.get("bias")
+        if options.scope == "local" and options.pattern == "element":
+            assert now["weight"].zeros == max(round(options.sparsity * old.size), int((~old).sum()))
+    back, _ = do(held, after, "prune", PruneOptions(0.0))
+    masks = ({n.id: s.mask for n in g if (s := n.sparsity.get("weight"))} for g in (before, back))
+    assert next(masks) == next(masks)
+    smaller, report = remove(held, after)
+    assert sum(r["removed"] for r in report.rows if r["kind"] == "heads") == 2
+    assert differ(after, smaller, held) < 2e-5
+
+
 def test_a_mask_is_named_after_its_structure_and_joins_others() -> None:
     held = case("bert")
     graph, _ = do(held, shaken(held), "prune", PruneOptions(0.3))
