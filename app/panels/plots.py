@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 KEPT = 20  # runs
 PAUSE = 50  # milliseconds between two drawings: 20 a second
-EMPTY = "No plot yet. A training (Model → Train) draws its loss and accuracy here while it runs."
+EMPTY = "No plot yet. A training (Model → Fine-tune…) draws its loss and accuracy here while it runs."
 
 
 class PlotsPanel(QWidget):

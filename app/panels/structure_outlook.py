@@ -38,8 +38,8 @@ class StructureOutlook(QWidget):
         self._session, self._form = session, form
         self._lines: list[Line] = []
         self._previews = Previews(self)
-        self._previews.ready.connect(lambda _, __, found: self._show(found))
-        self._previews.failed.connect(lambda _, error: self._refuse(error))
+        self._previews.ready.connect(self._found)
+        self._previews.failed.connect(self._failed)
         self.words = QLabel(wordWrap=True)
         self.words.setProperty("role", "muted")
         self.table = _table()
@@ -51,7 +51,7 @@ class StructureOutlook(QWidget):
         column.addWidget(self.words)
         column.addWidget(self.table)
         form.changed.connect(self.refresh)
-        session.changed.connect(lambda _: self.refresh())
+        session.changed.connect(self.refresh)  # a method: it ends with this widget, where a lambda would live on
         self.refresh()
 
     def refresh(self) -> None:
@@ -75,6 +75,12 @@ class StructureOutlook(QWidget):
     def close_previews(self) -> None:
         """Stop what still computes."""
         self._previews.close()
+
+    def _found(self, _slot: str, _key: object, lines: list[Line]) -> None:
+        self._show(lines)
+
+    def _failed(self, _slot: str, error: object) -> None:
+        self._refuse(error)
 
     def _show(self, lines: list[Line]) -> None:
         self._lines = lines

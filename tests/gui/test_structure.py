@@ -9,6 +9,7 @@ from app.model_actions import ask, section_of
 from app.panels.options import OptionsWindow
 from app.structure_figures import KNOWN, same_facts
 from app.window import Window
+from model.formats.integer import Integer
 from model.graph import Graph
 from passes.jobs import ReplayJob
 from passes.transform.prune_structured import PruneStructuredOptions
@@ -94,3 +95,14 @@ def test_the_structure_is_found_once_for_edits_of_choices(bert: Window) -> None:
     assert same_facts(graph, chosen) and KNOWN.of(chosen) is first
     other = graph.replace(replace(node, attrs=dict(node.attrs)))
     assert KNOWN.of(other) is first or not same_facts(graph, other)
+
+
+def test_a_closed_form_hears_no_more_of_the_session(bert: Window, qtbot: QtBot) -> None:
+    ask(bert, "prune_structured")
+    form = form_of(bert)
+    with qtbot.waitSignal(form.destroyed, timeout=5000):
+        form.close()
+    with qtbot.captureExceptions() as caught:
+        bert.session.set_format([next(n for n in graph_of(bert).nodes if n.endswith(QUERY))], "weight", Integer(8, 4))
+        bert.session.undo()
+    assert not caught
