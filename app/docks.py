@@ -62,6 +62,7 @@ DOCKS: tuple[Spec, ...] = (
 SIDE, LEAST = 262, 300
 READ_HIGH = {"plots": 240, "tables": 240, "data": 300, "sweeps": 340}
 MAP_HEIGHT, MOST = 340, 0.45  # the heat map with more than eight rows; but no more than this part of the window
+SHARE = 0.33  # of the window's height that a panel takes unasked at most: the rest stays for the graph and its lists
 
 
 class Docks:
@@ -132,7 +133,7 @@ class Docks:
         dock.show()
         dock.raise_()
         if name in READ_HIGH:
-            self._lift(dock, READ_HIGH[name])
+            self._lift(dock, min(READ_HIGH[name], int(SHARE * self._window.height())))
 
     def _lift(self, dock: QDockWidget, height: int) -> None:
         """Make a dock at least this high."""

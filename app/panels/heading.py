@@ -33,6 +33,7 @@ class Elided(QLabel):
         """Show another line."""
         self._whole = text
         self.setToolTip(text)
+        self.updateGeometry()
         self._elide()
 
     def _elide(self) -> None:

@@ -7,10 +7,8 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtWidgets import (
-    QHBoxLayout,
     QLabel,
     QScrollArea,
-    QSizePolicy,
     QSplitter,
     QStackedWidget,
     QVBoxLayout,
@@ -19,6 +17,7 @@ from PySide6.QtWidgets import (
 
 from app.curve_picture import draw, figure_title
 from app.fields import Choice
+from app.flow import Flow
 from app.panels.heading import Elided, link, muted, warning
 from app.panels.sweep_points import SweepPoints
 from app.panels.sweep_setup import SweepSetup
@@ -39,7 +38,7 @@ ABOUT = (
     "sparsity, rank or epochs. Each point is a recipe that you can take over."
 )
 CHOOSE = "Choose what to vary at the left, then <b>Run</b>. The curve is drawn here, point by point."
-SETUP, TABLE, WORDS, MIDDLE = 320, 440, 520, 420
+SETUP, TABLE, WORDS, MIDDLE, NAME = 288, 440, 520, 260, 260
 
 
 class SweepsPanel(QWidget):
@@ -89,10 +88,10 @@ class SweepsPanel(QWidget):
         column.addWidget(self.setup.foot)
         split = QSplitter(Qt.Orientation.Horizontal)
         split.setHandleWidth(1)
-        for part in (left, self._middle(), self.points):
+        for part in (left, self._shown()):
             split.addWidget(part)
         split.setStretchFactor(1, 1)
-        split.setSizes([SETUP, 560, TABLE])
+        split.setSizes([SETUP, 560 + TABLE])
         self._pages.addWidget(self._empty())
         self._pages.addWidget(split)
         box = QVBoxLayout(self)
@@ -117,18 +116,35 @@ class SweepsPanel(QWidget):
         box.addStretch(1)
         return page
 
-    def _middle(self) -> QWidget:
+    def _shown(self) -> QWidget:
+        """The sweep that is chosen: what it is and what can be done with it, over its curves and its points."""
+        held, split = QWidget(), QSplitter(Qt.Orientation.Horizontal)
+        split.setHandleWidth(1)
+        for part in (self._middle(), self.points):
+            split.addWidget(part)
+        split.setStretchFactor(0, 3)
+        split.setStretchFactor(1, 2)
+        split.setSizes([560, TABLE])
+        box = QVBoxLayout(held)
+        box.setContentsMargins(0, 0, 0, 0)
+        box.setSpacing(0)
+        box.addLayout(self._bar())
+        box.addWidget(split, 1)
+        return held
+
+    def _bar(self) -> Flow:
+        """The sweep and the figure, how far it is, and the links; in two lines where one is too narrow."""
         self._runs.setMinimumWidth(150)
+        self._runs.setMaximumWidth(NAME)
         self._figure.setMinimumWidth(90)
-        bar = QHBoxLayout()
+        bar = Flow()
         bar.setContentsMargins(12, 6, 12, 0)
-        bar.setSpacing(8)
-        for part in (self._runs, self._figure):
+        for part in (self._runs, self._figure, self._status, self._again, self._after, self._stop, self._save,
+                     self._remove):  # fmt: skip
             bar.addWidget(part)
-        self._status.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
-        bar.addWidget(self._status, 1)
-        for part in (self._again, self._after, self._stop, self._save, self._remove):
-            bar.addWidget(part)
+        return bar
+
+    def _middle(self) -> QWidget:
         self._legend.setTextFormat(Qt.TextFormat.RichText)
         self._legend.setMinimumWidth(1)  # it wraps; its words must not hold the window open
         self._legend.setContentsMargins(12, 0, 12, 0)
@@ -136,9 +152,8 @@ class SweepsPanel(QWidget):
         held = QWidget()
         held.setMinimumWidth(MIDDLE)
         box = QVBoxLayout(held)
-        box.setContentsMargins(0, 0, 0, 2)
+        box.setContentsMargins(0, 3, 0, 2)
         box.setSpacing(3)
-        box.addLayout(bar)
         box.addWidget(self._wrong)
         box.addWidget(self._legend)
         box.addWidget(self.chart, 1)

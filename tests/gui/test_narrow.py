@@ -1,0 +1,34 @@
+"""A small window: what does not fit goes on in the next line or is told of, and nothing stands over anything else."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from PySide6.QtWidgets import QLabel, QWidget
+from pytestqt.qtbot import QtBot
+
+from app.flow import Flow
+from app.window import Window
+
+
+def test_a_flow_breaks_its_line_where_the_width_ends(qtbot: QtBot) -> None:
+    held = QWidget()
+    qtbot.addWidget(held)
+    flow, parts = Flow(held, spacing=8), [QLabel() for _ in range(4)]
+    for part in parts:
+        part.setFixedSize(100, 20)
+        flow.addWidget(part)
+    held.resize(250, 60)
+    held.show()
+    assert [p.geometry().getRect()[:2] for p in parts] == [(0, 0), (108, 0), (0, 24), (108, 24)]
+    assert flow.heightForWidth(250) == 44 and flow.heightForWidth(430) == 20
+    parts[0].hide()
+    assert flow.heightForWidth(330) == 20
+    assert not any(a.geometry().intersects(b.geometry()) for a, b in pairwise(parts[1:]))
+
+
+def test_a_panel_that_comes_up_leaves_most_of_a_low_window(opened: Window) -> None:
+    opened.resize(1100, 700)
+    for name in ("data", "sweeps", "tables", "plots"):
+        opened.docks.bring(name)
+        assert opened.docks.docks[name].height() <= 0.36 * opened.height()
