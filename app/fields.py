@@ -26,7 +26,8 @@ TIGHT = 52  # a combo box narrower than this shows its word alone
 
 def tokens(widget: QWidget) -> Palette:
     """The theme that a widget stands in, told by the colour of its text."""
-    return DARK if widget.palette().color(QPalette.ColorRole.WindowText).lightness() > 128 else LIGHT
+    text = widget.palette().color(QPalette.ColorGroup.Active, QPalette.ColorRole.WindowText)  # a disabled one fades
+    return DARK if text.lightness() > 128 else LIGHT
 
 
 def field_style(palette: Palette) -> str:
@@ -76,7 +77,10 @@ class Line(QLineEdit):
         """Show a text, None or MIXED."""
         mixed = value == MIXED
         self.setPlaceholderText(MIXED if mixed else self._hint)
-        self.setText("" if value is None or mixed else str(value))
+        text = "" if value is None or mixed else str(value)
+        if text != self.text():
+            self.setText(text)
+            self.setCursorPosition(0)  # else a long text shows its end
 
 
 class Words(Line):
@@ -255,6 +259,7 @@ class Choice(QComboBox):
         self.values: tuple[Any, ...] = ()
         self.setPlaceholderText(MIXED)
         self.setFixedHeight(HEIGHT)
+        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)  # else a wheel that passes over it takes the focus, and edits
         self.view().setVerticalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
         self.offer(values, texts)
         self.activated.connect(lambda _: self.edited.emit())

@@ -24,8 +24,9 @@ FLOAT, LEAVE = "float", "leave as it is"
 CELLS = 2
 CELL_WIDTH, CHOICE_WIDTH = 40, 78
 SHORT: dict[str, str] = {
-    "frac_width": "frac", "exponent_width": "exp", "exponent_bias": "bias", "exponent_bias_width": "bias bits",
+    "frac_width": "frac", "exponent_width": "exp", "exponent_bias": "bias", "exponent_bias_width": "bias w",
     "granularity": "scale", "element": "elem", "symmetric": "sym",
+    "stochastic": "rand", "bipolar": "±1", "threshold": "limit",
 }  # fmt: skip
 
 

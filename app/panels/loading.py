@@ -21,7 +21,7 @@ class LoadingPage(QWidget):
         self._title.setProperty("role", "title")
         for label in (self._title, self._text):
             label.setWordWrap(True)
-            label.setMaximumWidth(560)
+            label.setFixedWidth(560)
             label.setAlignment(Qt.AlignmentFlag.AlignCenter)
         bar = QProgressBar(textVisible=False)
         bar.setRange(0, 0)
@@ -31,9 +31,7 @@ class LoadingPage(QWidget):
         box = QVBoxLayout(self)
         box.setSpacing(10)
         box.addStretch(2)
-        for label in (self._title, self._text):
-            box.addWidget(label)
-        for widget in (bar, stop):
+        for widget in (self._title, self._text, bar, stop):
             box.addWidget(widget, 0, Qt.AlignmentFlag.AlignHCenter)
         box.addStretch(3)
 
