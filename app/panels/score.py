@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QSize, Qt
-from PySide6.QtGui import QResizeEvent
+from PySide6.QtGui import QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QLabel, QSizePolicy, QWidget
 
 from app.words import NOT_MEASURED, mebibytes, percent, scaled, signed
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from app.session import Session
 
 
-PAD, GAP = 12, 26
+PAD, GAP, TIGHT, BESIDE = 12, 26, 14, 7  # round all figures, between two, where it is narrow, before a change
 SAME = "no change"
 
 
@@ -76,9 +76,10 @@ class Figure(QWidget):
         self._label, self._value, self._change = QLabel(entry.label), QLabel(), QLabel()
         self._label.setProperty("role", "small")
         self._change.setProperty("tone", "same")
+        self._held = 0  # the neighbours keep their places while figures change
         grid = QGridLayout(self)
         grid.setContentsMargins(0, 0, 0, 0)
-        grid.setHorizontalSpacing(7)
+        grid.setHorizontalSpacing(BESIDE)
         grid.setVerticalSpacing(0)
         grid.addWidget(self._label, 0, 0, 1, 2)
         grid.addWidget(self._value, 1, 0)
@@ -100,8 +101,30 @@ class Figure(QWidget):
         self._role(self._change, "tone", tone)
         self._change.setText(change)
         self.setAccessibleDescription(self.text)
-        if now is not None or self._entry.measured:  # the neighbours keep their places while figures change
-            self.setMinimumWidth(max(self.minimumWidth(), self.sizeHint().width()))
+        if now is not None or self._entry.measured:
+            self._held = max(self._held, self.wide())
+
+    def wide(self, *, brief: bool = False) -> int:
+        """The width that it takes, with its change or without."""
+        change = BESIDE + self._change.sizeHint().width() if self._change.text() and not brief else 0
+        return max(self._label.sizeHint().width(), self._value.sizeHint().width() + change)
+
+    @property
+    def held(self) -> int:
+        """The most that it has taken so far."""
+        return max(self._held, self.wide())
+
+    def lay_out(self, *, brief: bool, least: int) -> None:
+        """Show it with its change or without, which then stands in the tool tip."""
+        self._change.setHidden(brief)
+        self.setMinimumWidth(least)
+        help_ = self._entry.help
+        self.setToolTip(f"{help_}\n{self.told}" if brief and self._change.text() else help_)
+
+    @property
+    def told(self) -> str:
+        """Name, value and change."""
+        return f"{self._entry.label} {self.text}"
 
     def _judge(self, now: float | None, before: float | None, edited: bool) -> tuple[str, str]:
         entry = self._entry
@@ -120,6 +143,11 @@ class Figure(QWidget):
             label.style().polish(label)
 
 
+def _sum(gap: int, widths: Sequence[int]) -> int:
+    """The width of figures beside each other."""
+    return sum(widths) + gap * (len(widths) - 1)
+
+
 class ScorePanel(QWidget):
     """All figures in a row, kept up to date from the session."""
 
@@ -129,9 +157,12 @@ class ScorePanel(QWidget):
         self.figures = {e.key: Figure(e) for e in ENTRIES}
         row = QHBoxLayout(self)
         row.setContentsMargins(PAD, 3, PAD, 4)
-        row.setSpacing(GAP)
+        self.more = QLabel("…")
+        self.more.setProperty("role", "score")
+        self.more.setAccessibleName("More figures")
         for figure in self.figures.values():
             row.addWidget(figure)
+        row.addWidget(self.more, 0, Qt.AlignmentFlag.AlignBottom)
         row.addStretch(1)
         self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
         session.score_changed.connect(self.refresh)
@@ -147,18 +178,37 @@ class ScorePanel(QWidget):
         self._fit()
 
     def _fit(self) -> None:
-        """Hide the last figures where the window is too narrow for all."""
-        width = self.width()
-        room = width - 2 * PAD
-        for figure in self.figures.values():
-            if self.width() != width:  # showing a figure has resized this panel, which has fitted anew
-                return
-            room -= max(figure.sizeHint().width(), figure.minimumWidth())
-            figure.setVisible(room >= 0 or not self.isVisible())
-            room -= GAP
+        """Where all do not fit they move together, then go without changes; the last ones are told by a "…"."""
+        if not self.isVisible():
+            return
+        figures, room = list(self.figures.values()), self.width() - 2 * PAD
+        ways = ((GAP, [f.held for f in figures]), (TIGHT, [f.wide() for f in figures]))
+        least = (TIGHT, [f.wide(brief=True) for f in figures])
+        gap, widths = next((w for w in ways if _sum(*w) <= room), least)
+        brief = (gap, widths) not in ways
+        shown = len(figures)
+        while shown and _sum(gap, widths[:shown]) + (self._rest(gap) if shown < len(figures) else 0) > room:
+            shown -= 1
+        layout = self.layout()
+        assert layout is not None
+        layout.setSpacing(gap)
+        for at, (figure, wide) in enumerate(zip(figures, widths, strict=True)):
+            figure.lay_out(brief=brief, least=wide)
+            figure.setHidden(at >= shown)
+        self.more.setHidden(shown == len(figures))
+        words = "\n".join(f.told for f in figures[shown:])
+        self.more.setToolTip(words)
+        self.more.setAccessibleDescription(words)
+
+    def _rest(self, gap: int) -> int:
+        return gap + self.more.sizeHint().width()
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
+        self._fit()
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
         self._fit()
 
     def minimumSizeHint(self) -> QSize:

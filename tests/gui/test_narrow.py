@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from types import SimpleNamespace
 
-from PySide6.QtWidgets import QLabel, QWidget
+from PySide6.QtWidgets import QApplication, QLabel, QWidget
 from pytestqt.qtbot import QtBot
 
 from app.flow import Flow
+from app.panels.score import ENTRIES, ScorePanel
 from app.window import Window
 
 
@@ -32,3 +34,21 @@ def test_a_panel_that_comes_up_leaves_most_of_a_low_window(opened: Window) -> No
     for name in ("data", "sweeps", "tables", "plots"):
         opened.docks.bring(name)
         assert opened.docks.docks[name].height() <= 0.36 * opened.height()
+
+
+def test_no_figure_of_the_score_is_lost_silently(opened: Window) -> None:
+    score = SimpleNamespace(accuracy=0.985, loss=0.032, size_bytes=9 << 10, weight_bits=8.1, activation_bits=9.2,
+                     bitops=5.1e7, sparsity=0.25, memory_density=3.9)  # fmt: skip
+    panel = opened.statusBar().findChild(ScorePanel)
+    assert isinstance(panel, ScorePanel)
+    for key, figure in panel.figures.items():
+        figure.show_value(getattr(score, key), 1.5 * getattr(score, key), True)
+    for width in (1600, 1000, 760, 500, 200):
+        panel.setFixedWidth(width)
+        QApplication.processEvents()
+        shown = [f for f in panel.figures.values() if f.isVisible()]
+        ends = [f.geometry() for f in shown] + ([panel.more.geometry()] if panel.more.isVisible() else [])
+        assert all(a.right() < b.left() for a, b in pairwise(ends)) and ends[-1].right() <= width
+        hidden = [f.told for f in panel.figures.values() if not f.isVisible()]
+        assert panel.more.toolTip().splitlines() == hidden and panel.more.isVisible() == bool(hidden)
+        assert (len(shown) == len(ENTRIES)) == (width >= 760)
