@@ -194,9 +194,29 @@ def opened(graph: Graph, options: FinetuneOptions, store: WeightStore) -> tuple[
     fit = [n for n in nodes if _pattern(n)[0] in PATTERNS]
     if not fit:
         raise PassError("The selected nodes are pruned in structures, whose masks stay.", "Select others.")
+    _refuse_fewer(fit, graph, options)
     names = {n.id: weight_at(n, "weight", graph) or "" for n in fit}
     masked = [_masked(n, graph.weights[names[n.id]].elements, options, store) for n in fit]
     return graph.replace(*masked), {names[n.id]: _pattern(n) for n in fit}
+
+
+def _refuse_fewer(nodes: list[Node], graph: Graph, options: FinetuneOptions) -> None:
+    """Raise PassError where more is pruned already than is to be: it would come back unasked."""
+    groups: dict[tuple[Kind, str], dict[str, Node]] = {}
+    for node in nodes:
+        name, kind = weight_at(node, "weight", graph) or "", _pattern(node)
+        if kind[0] != "n:m":  # its share is its pattern's
+            groups.setdefault((kind, name if options.prune_scope == "local" else ""), {})[name] = node
+    for (kind, alone), held in groups.items():
+        pruned = sum(s.zeros for n in held.values() if (s := n.sparsity.get("weight")))
+        elements = max(sum(graph.weights[name].elements for name in held), 1)
+        rounding = len(held) * kind[1][0] * kind[1][1]
+        if pruned > options.prune_to * elements + rounding:
+            first = next(iter(held.values()))
+            who, share = first.id if alone else "What is selected", f"{pruned / elements:.3g}"
+            text = f"{who} is pruned to {share} already, and prune_to is {options.prune_to:g}."
+            hint = f"Give a prune_to above {share}, select other nodes, or take their pruning away first."
+            raise PassError(text, hint, first.id if alone else None)
 
 
 def _pattern(node: Node) -> Kind:
