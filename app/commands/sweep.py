@@ -34,7 +34,8 @@ DETAILS = """examples
 The step is its pass's name (prune, prune#2 for the second) or its number. A short option means all that are called
 so (width: that of every format); weight.width, rules.0.formats.weight.width name one. A file with the keys over, along,
 variants, seeds and score beside the recipe's own does instead of the flags. A sweep that was cut off goes on where it
-was when the same command runs again."""
+was when the same command runs again. One that is done knows its points again where they
+went to a .jsonl or to the project that it varies (-o P.espalier); into any other kind all of them run anew."""
 
 
 def _arguments(parser: Parser) -> None:
