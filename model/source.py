@@ -40,7 +40,7 @@ class SourceInfo:
 class Loaded:
     """A model ready to be traced: an nn.Module and example keyword inputs, or an exported program.
 
-    Examples with "?" before their name are there to be chosen by name only.
+    Examples with "?" before their name are there to be chosen by name only. `notes`: what was chosen unasked.
     """
 
     info: SourceInfo
@@ -48,6 +48,7 @@ class Loaded:
     example: dict[str, Any]
     program: ExportedProgram | None = None
     files: tuple[Path, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 def demo_folder(name: str) -> Path:
@@ -92,6 +93,8 @@ def _unknown(spec: str) -> SourceError:
         hint = "Open the model that it was exported from: a Hugging Face folder, a file.py:factory or a .pt2 file."
         return SourceError(f"{path.name} is an ONNX file, which Espalier writes but does not read.", hint)
     if path.suffix in (".safetensors", ".bin", ".pt", ".pth", ".ckpt"):
+        if not path.exists():
+            return SourceError(f"There is no file {spec!r}.", "Check the path.")
         hint = "Give the folder with its config.json, or a file.py:factory that builds the model."
         return SourceError(f"{path.name} holds weights without a model.", hint)
     if not path.exists():
