@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -71,13 +71,17 @@ class Split:
 
 @dataclass(frozen=True, slots=True)
 class TaskData:
-    """A classification data set. kind: "text" or "image"; texts: the raw rows by split, empty for images."""
+    """A classification data set. kind: "text" or "image"; texts: the raw rows by split, empty for images.
+
+    empty: the files of splits that are there but hold no rows.
+    """
 
     name: str
     kind: str
     classes: tuple[str, ...]
     splits: dict[str, Split]
     texts: dict[str, tuple[str, ...]]
+    empty: dict[str, str] = field(default_factory=dict[str, str])
 
     def split(self, name: str) -> Split:
         """The split of this name (`train`, `validation`, `test`), or `all`; raises DataError naming those there are."""
@@ -85,6 +89,10 @@ class TaskData:
             return self.splits[name]
         if name == ALL and self.splits:
             return join(list(self.splits.values()))
+        if name in self.empty:
+            raise DataError(
+                f"{self.empty[name]} holds no rows.", f"Fill it, or choose another split: {', '.join(self.splits)}."
+            )
         names = (*self.splits, *((ALL,) if ALL not in self.splits else ()))
         raise DataError(f"{self.name} has no split {name!r}.", f"There are: {', '.join(names)}.")
 

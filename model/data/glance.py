@@ -17,6 +17,7 @@ from model.data.base import ALL
 from model.data.columns import choose_columns, looks_like_header
 from model.data.local import LONE, find
 from model.data.rows import SHARES
+from model.data.tables import refuse_utf16
 from model.errors import DataError
 
 MOST = 1 << 18  # bytes read of a file
@@ -48,7 +49,7 @@ def glance(spec: str) -> Glance:
     splits = (ALL, *SHARES) if LONE in found.files else (*found.files, ALL)
     if found.kind != "table":
         return _with_splits((), splits, f"A folder of {found.kind}s, one subfolder a class.")
-    first = found.paths()[0]
+    first = next((p for p in found.paths() if p.stat().st_size), found.paths()[0])
     columns = _columns(first)
     told = f"{len(columns)} columns: {', '.join(columns)}."
     if LONE in found.files:
@@ -73,6 +74,7 @@ def _columns(path: Path) -> tuple[str, ...]:
 
 
 def _beginning(path: Path) -> str:
+    refuse_utf16(path)
     with path.open("rb") as file:
         data = file.read(MOST)
     text = data.decode("utf-8-sig", errors="ignore" if len(data) == MOST else "strict")

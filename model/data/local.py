@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from model.data import cache
@@ -11,7 +11,7 @@ from model.data.base import ALL, LoadOptions, TaskData
 from model.data.images import IMAGE_SUFFIXES, image_data
 from model.data.prepare import text_data
 from model.data.rows import SPLIT_NAMES, Rows
-from model.data.tables import SUFFIXES, read_rows
+from model.data.tables import SUFFIXES, NoRowsError, read_rows, refuse_utf16
 from model.errors import DataError
 
 LONE = ""  # the name of files that belong to no split yet
@@ -39,7 +39,14 @@ def load_local(path: Path, options: LoadOptions) -> TaskData:
     if found.kind == "image":
         return image_data(path.name, _rows(found, options), options)
     key = cache.key_of(found.paths(), [(split, name) for split, f in found.files.items() for _, name in f], options)
-    return text_data(path.name, key, lambda: _rows(found, options), options)
+    data = text_data(path.name, key, lambda: _rows(found, options), options)
+    return replace(data, empty=_empty(found, data, options))
+
+
+def _empty(found: Found, data: TaskData, options: LoadOptions) -> dict[str, str]:
+    """The files of each wanted split that has no rows."""
+    wanted = [s for s in found.files if s and (options.splits is None or s in options.splits)]
+    return {s: ", ".join(path.name for path, _ in found.files[s]) for s in wanted if s not in data.splits}
 
 
 def find(path: Path) -> Found:
@@ -93,7 +100,17 @@ def _class_files(folder: Path) -> tuple[tuple[Path, str], ...]:
 
 
 def _rows(found: Found, options: LoadOptions) -> Mapping[str, Rows]:
-    return {split or ALL: _read(found.kind, files, options) for split, files in found.files.items()}
+    """The rows of each split; one without any is left out where others have some."""
+    rows: dict[str, Rows] = {}
+    empty: DataError | None = None
+    for split, files in found.files.items():
+        try:
+            rows[split or ALL] = _read(found.kind, files, options)
+        except NoRowsError as error:
+            empty = error
+    if empty is not None and not rows:
+        raise empty
+    return rows
 
 
 def _read(kind: str, files: tuple[tuple[Path, str], ...], options: LoadOptions) -> Rows:
@@ -106,6 +123,7 @@ def _read(kind: str, files: tuple[tuple[Path, str], ...], options: LoadOptions) 
 
 
 def _read_text(path: Path) -> str:
+    refuse_utf16(path)
     try:
         text = path.read_text(encoding="utf-8-sig")
     except (UnicodeDecodeError, OSError) as error:

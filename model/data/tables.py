@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +16,10 @@ from model.errors import DataError
 Table = Any  # a pandas DataFrame: pandas comes untyped
 
 
+class NoRowsError(DataError):
+    """A file without any row: harmless beside others, until its own split is asked for."""
+
+
 def read_rows(path: Path, options: LoadOptions) -> Rows:
     """The texts and labels of one file; the columns are found as `load_data` says."""
     return rows_of(read_table(path, options), path.name, options)
@@ -23,7 +28,8 @@ def read_rows(path: Path, options: LoadOptions) -> Rows:
 def read_table(path: Path, options: LoadOptions) -> Table:
     """The file as a table of named columns; raises DataError if it is empty, unreadable or not UTF-8."""
     if path.stat().st_size == 0:
-        raise DataError(f"{path.name} is empty.", "Give a file with at least a text and a label column.")
+        raise NoRowsError(f"{path.name} is empty.", "Give a file with at least a text and a label column.")
+    refuse_utf16(path)
     try:
         table = _READERS[path.suffix.lower()](path, options)
     except UnicodeDecodeError as error:
@@ -35,8 +41,23 @@ def read_table(path: Path, options: LoadOptions) -> Table:
         first = str(error).strip().splitlines()[0]
         raise DataError(f"{path.name} cannot be read: {first}", "See whether its ending fits its content.") from error
     if not len(table):
-        raise DataError(f"{path.name} holds no rows.", "Give a file with at least a text and a label column.")
+        raise NoRowsError(f"{path.name} holds no rows.", "Give a file with at least a text and a label column.")
     return table
+
+
+def refuse_utf16(path: Path) -> None:
+    """Raise DataError for a text in UTF-16, told by its mark or by the zero bytes of its letters."""
+    if path.suffix.lower() == ".parquet":
+        return
+    with path.open("rb") as file:
+        head = file.read(4096)
+    marked = head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    if not marked and head.count(0) <= len(head) // 4:
+        return
+    kind = "utf-16" if marked else "utf-16le" if head[1::2].count(0) > head[::2].count(0) else "utf-16be"
+    raise DataError(
+        f"{path.name} is UTF-16, not UTF-8.", f"Convert it, for example: iconv -f {kind} -t utf-8 OLD > NEW"
+    )
 
 
 def rows_of(table: Table, source: str, options: LoadOptions) -> Rows:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from model.data.base import load_data
+from model.data.glance import glance
 from model.errors import DataError
 
 RECORDS = [{"text": f"the plot was number {n}", "label": n % 2} for n in range(40)]
@@ -135,6 +136,8 @@ BAD: dict[str, tuple[str, bytes, str]] = {
     "header only": ("rows.csv", b"text,label\n", "no rows"),
     "ragged": ("rows.csv", b"text,label\na,0\nb,1,2,3\n", "cannot be read"),
     "latin 1": ("rows.csv", "text,label\ncaf\u00e9,0\n".encode("latin-1"), "UTF-8"),
+    "utf-16": ("rows.csv", "text,label\ncaf\u00e9,0\n".encode("utf-16"), "is UTF-16"),
+    "utf-16 unmarked": ("rows.csv", "text,label\na,0\nb,1\n".encode("utf-16-be"), "is UTF-16"),
     "one class": ("rows.csv", b"text,label\n" + b"a,1\nb,1\n" * 10, "classes need two"),
     "blank text": ("rows.csv", b"text,label\n,0\n" + b"a,0\nb,1\n" * 10, r"1 of 21 rows.*row 1"),
     "null text": ("rows.jsonl", b'{"text": null, "label": 0}\n' + b'{"text": "a", "label": 1}\n' * 20, "have no text"),
@@ -159,6 +162,30 @@ def test_bad_files_get_a_message_and_a_hint(tmp_path: Path, tokenizer: Path, cas
     with pytest.raises(DataError, match=message) as error:
         load_data(str(tmp_path / name), tokenizer=tokenizer)
     assert error.value.hint and "\n" not in error.value.message
+
+
+@pytest.mark.parametrize(
+    ("codec", "named"), [("utf-16", "utf-16"), ("utf-16-le", "utf-16le"), ("utf-16-be", "utf-16be")]
+)
+def test_the_hint_for_utf_16_names_what_iconv_needs(tmp_path: Path, tokenizer: Path, codec: str, named: str) -> None:
+    (tmp_path / "rows.csv").write_bytes("text,label\ngood,1\n".encode(codec))
+    for read in (lambda p: load_data(p, tokenizer=tokenizer), glance):
+        with pytest.raises(DataError) as error:
+            read(str(tmp_path / "rows.csv"))
+        assert f"iconv -f {named} -t utf-8" in error.value.hint
+
+
+@pytest.mark.parametrize("content", ["", "text,label\n"])
+def test_an_empty_split_is_told_only_where_it_is_asked_for(tmp_path: Path, tokenizer: Path, content: str) -> None:
+    (tmp_path / "train.csv").write_text("text,label\ngood,1\nbad,0\n")
+    (tmp_path / "test.csv").write_text(content)
+    for _ in range(2):  # read, then from the cache
+        data = load_data(str(tmp_path), tokenizer=tokenizer)
+        assert len(data.split("train")) == 2 == len(data.split("all"))
+        with pytest.raises(DataError, match=r"test\.csv holds no rows") as error:
+            data.split("test")
+        assert "train" in error.value.hint
+    assert glance(str(tmp_path)).columns == ("text", "label")
 
 
 def test_a_missing_column_names_the_nearest(csv_file: Path, tokenizer: Path) -> None:
