@@ -76,7 +76,7 @@ class Figure(QWidget):
         self._label, self._value, self._change = QLabel(entry.label), QLabel(), QLabel()
         self._label.setProperty("role", "small")
         self._change.setProperty("tone", "same")
-        self._held = 0  # the neighbours keep their places while figures change
+        self._brief, self._held = False, 0  # the neighbours keep their places while figures change
         grid = QGridLayout(self)
         grid.setContentsMargins(0, 0, 0, 0)
         grid.setHorizontalSpacing(BESIDE)
@@ -100,6 +100,7 @@ class Figure(QWidget):
         change, tone = self._judge(now, before, edited)
         self._role(self._change, "tone", tone)
         self._change.setText(change)
+        self._change.setHidden(self._brief or not change)
         self.setAccessibleDescription(self.text)
         if now is not None or self._entry.measured:
             self._held = max(self._held, self.wide())
@@ -109,6 +110,9 @@ class Figure(QWidget):
         change = BESIDE + self._change.sizeHint().width() if self._change.text() and not brief else 0
         return max(self._label.sizeHint().width(), self._value.sizeHint().width() + change)
 
+    def sizeHint(self) -> QSize:
+        return QSize(self.wide(brief=self._brief), super().sizeHint().height())
+
     @property
     def held(self) -> int:
         """The most that it has taken so far."""
@@ -116,7 +120,8 @@ class Figure(QWidget):
 
     def lay_out(self, *, brief: bool, least: int) -> None:
         """Show it with its change or without, which then stands in the tool tip."""
-        self._change.setHidden(brief)
+        self._brief = brief
+        self._change.setHidden(brief or not self._change.text())
         self.setMinimumWidth(least)
         help_ = self._entry.help
         self.setToolTip(f"{help_}\n{self.told}" if brief and self._change.text() else help_)
