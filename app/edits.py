@@ -10,8 +10,9 @@ from model.document import Document, State
 from model.errors import EspalierError
 from model.graph import Graph
 from model.project import keys_of
-from model.recipe import Recipe
-from passes.base import Context, Report
+from model.recipe import Recipe, Step
+from model.registry import PASSES
+from passes.base import Context, Report, is_lasting
 from passes.jobs import ReplayJob, ReplayResult
 from passes.replay import Memo, instant, milestones, prefix_keys, remembered, replay
 
@@ -117,7 +118,8 @@ class Edits:
         source = document.project.source
         job = ReplayJob(base, wish.recipe, locations, document.store.folder, source.spec,
                         (count, known) if count else None, source.tokenizer)  # fmt: skip
-        self._session.submit(wish.label, job, lambda result: self._replayed(wish, result), urgent=True)
+        title = _doing(steps[count:]) or wish.label
+        self._session.submit(title, job, lambda result: self._replayed(wish, result), urgent=True)
 
     def _replayed(self, wish: Wish, result: ReplayResult) -> None:
         document = self._session.open_document
@@ -126,3 +128,9 @@ class Edits:
             if found and key not in self.memo.graphs:
                 self.memo.put(key, found)
         document.commit(wish.label, State(wish.recipe, result.graph), wish.merge_key)
+
+
+def _doing(steps: tuple[Step, ...]) -> str:
+    """The lasting steps that run anew, by name: a move or a switch can cause a training; empty where none runs."""
+    names = dict.fromkeys(PASSES.get(s.pass_name).title for s in steps if is_lasting(s.pass_name))
+    return ", ".join(names)

@@ -133,6 +133,8 @@ def default_options(window: Window, spec: PassSpec) -> Any:
     options = spec.options()
     names = {f.name for f in fields(options)}
     chosen = default_select(window) if spec.options is PruneOptions else selected(window)
+    if spec.name == "remove_pruned":  # what is masked lies elsewhere than what happens to be selected
+        chosen = None
     if "select" in names and chosen:
         options = replace(options, select=chosen)
     document = window.session.document

@@ -23,6 +23,8 @@ from passes.transform.prune_activations import PruneActivationsOptions
 from passes.transform.prune_structured import PruneStructuredOptions
 from passes.transform.quantize import QuantizeOptions, Rule
 
+REMOVED = {"remove_pruned": "unit", "remove_layers": "layer"}  # what a pass counts as removed, where not nodes
+
 
 def title(step: Step) -> str:
     """The pass's title; the bare name where it is not installed."""
@@ -134,13 +136,25 @@ def result(report: Report | None, step: Step | None = None) -> str:
     if "fused" in found:
         return " · ".join(f"{found[k]} {k}" for k in ("fused", "skipped", "untied") if found.get(k))
     if "removed" in found:
-        return f"{plural(int(found['removed']), 'node')} removed"
+        return _removed(report)
     if "zeros" in found and "elements" in found:
         nodes = _unless_told(len(report.rows), step)
         return " · ".join(t for t in (nodes, f"{cell(found['zeros'])} of {cell(found['elements'])} zeros") if t)
     if "nodes" in found:
         return _unless_told(int(found["nodes"]), step)
     return ""
+
+
+def _removed(report: Report) -> str:
+    """What was taken out, counted as its pass counts; a warning in place of a count that is nought."""
+    found = report.summary
+    if warning := found.get("warning"):
+        return str(warning)
+    branches = sum(r.get("kind") == "branch" for r in report.rows)
+    units = plural(int(found["removed"]), REMOVED.get(report.pass_name, "node"))
+    parts = [units] if found["removed"] or not branches else []
+    parts += [plural(branches, "branch", "branches")] if branches else []
+    return f"{' and '.join(parts)} removed"
 
 
 def _unless_told(nodes: int, step: Step | None) -> str:

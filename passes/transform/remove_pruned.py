@@ -48,7 +48,10 @@ def remove_pruned(graph: Graph, options: RemovePrunedOptions, context: Context) 
         raise fault
     rows += [{"node": n, "kind": f"scale of {p}", "note": "it does not fit any more; the format's own holds"}
              for n, p in removal.dropped]  # fmt: skip
-    return after, Report("remove_pruned", tuple(rows), _summary(graph, after, gone))
+    summary = _summary(graph, after, gone)
+    if bare is graph and not summary["removed"]:  # no error: a recipe whose pruning is switched off must still run
+        summary["warning"] = _nothing(options.select, rows)
+    return after, Report("remove_pruned", tuple(rows), summary)
 
 
 def _without_layers(graph: Graph, options: RemovePrunedOptions, context: Context) -> tuple[Graph, list[Row]]:
@@ -80,6 +83,15 @@ def _row(held: Units, structure: Structure, which: Kept) -> Row:
         note = f"changes the statistics of {held.norm}"
     return {"node": held.first.node, "kind": held.kind, "units": held.size, "removed": count,
             "left": held.size - count, "note": note}  # fmt: skip
+
+
+def _nothing(select: Select, rows: list[Row]) -> str:
+    """Why nothing was removed, and what to do."""
+    if rows:
+        return f"Nothing removed: {rows[0]['note']}. Prune other structures."
+    where = "" if select.by == "all" else " where it looks"
+    also = "" if select.by == "all" else ", or select all"
+    return f"Nothing removed: no unit is masked as a whole{where}. Prune structures first{also}."
 
 
 def _summary(before: Graph, after: Graph, gone: dict[Axis, Kept]) -> Row:

@@ -13,6 +13,7 @@ from model.formats.integer import Integer
 from model.graph import Graph
 from passes.jobs import ReplayJob
 from passes.transform.prune_structured import PruneStructuredOptions
+from passes.transform.remove_pruned import RemovePrunedOptions
 from tests.gui.bert import QUERY, open_bert
 from tests.gui.conftest import FakeRunner
 
@@ -106,3 +107,9 @@ def test_a_closed_form_hears_no_more_of_the_session(bert: Window, qtbot: QtBot) 
         bert.session.set_format([next(n for n in graph_of(bert).nodes if n.endswith(QUERY))], "weight", Integer(8, 4))
         bert.session.undo()
     assert not caught
+
+
+def test_what_is_masked_is_removed_wherever_it_lies(bert: Window) -> None:
+    bert.session.select([next(n for n in graph_of(bert).nodes if n.endswith(QUERY))])
+    ask(bert, "remove_pruned")
+    assert form_of(bert)._form.value() == RemovePrunedOptions()  # type: ignore[attr-defined]

@@ -53,6 +53,11 @@ def test_steps_in_words() -> None:
     assert summary(Step("remove_dropout", NoOptions())) == ""
     assert title(Step("gone", Raw({}))) == "gone (not available)"
     assert result(Report("remove_dropout", (), {"removed": 6})) == "6 nodes removed"
+    rows = ({"kind": "neurons"}, {"kind": "branch"})
+    assert result(Report("remove_pruned", rows, {"removed": 576, "nodes": 9})) == "576 units and 1 branch removed"
+    assert result(Report("remove_pruned", rows[:1], {"removed": 576, "nodes": 0})) == "576 units removed"
+    assert result(Report("remove_pruned", (), {"removed": 0, "warning": "Nothing removed."})) == "Nothing removed."
+    assert result(Report("remove_layers", (), {"removed": 2, "nodes": 30})) == "2 layers removed"
 
 
 def test_settings_ignore_foreign_values(tmp_path: object) -> None:

@@ -415,6 +415,9 @@ def test_nothing_masked_is_nothing_removed() -> None:
     held = case("bert")
     after, report = remove(held, held.graph)
     assert after is held.graph and report.summary["removed"] == 0
+    assert "no unit is masked as a whole. Prune structures first." in report.summary["warning"]
+    _, report = do(held, held.graph, "remove_pruned", RemovePrunedOptions(Select("type", ("linear",))))
+    assert report.summary["warning"].endswith("or select all.")
 
 
 def test_units_that_something_holds_stay_and_are_told() -> None:
