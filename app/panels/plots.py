@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QHBoxLayout, QLabel, QStackedWidget, QVBoxLayout, 
 from app.fields import Choice
 from app.panels.heading import empty_state, link
 from app.panels.jobs import can_keep, figures, trains
-from app.plots.metrics import MetricChart, export, quantities, quantity
+from app.plots.metrics import MetricChart, export, last_step, quantities, quantity
 from passes.jobs import TERMINAL, JobEvent, JobInfo, Metric
 
 if TYPE_CHECKING:
@@ -143,9 +143,10 @@ class PlotsPanel(QWidget):
         other = self.runs.get(self.beside.get())
         faint = {name: list(points) for name, points in list(other.metrics.items())} if other else {}
         called = self._name(other.id) if other else ""
+        last = last_step([*found.values(), *(faint[n] for n in faint if n in found)])
         self._offer(quantities(list(found)))
         for what, chart in self.charts.items():
-            chart.show_series({n: p for n, p in found.items() if quantity(n) == what}, faint, called)
+            chart.show_series({n: p for n, p in found.items() if quantity(n) == what}, faint, called, last)
         self._figures.setText(figures(run))
 
     def _offer(self, wanted: list[str]) -> None:

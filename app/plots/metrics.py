@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 import pyqtgraph as pg
 from PySide6.QtCore import QPointF, QRect, QRectF, QSize, Qt
-from PySide6.QtGui import QColor, QMouseEvent, QPaintDevice, QPainter, QPixmap
+from PySide6.QtGui import QColor, QFont, QMouseEvent, QPaintDevice, QPainter, QPixmap, QResizeEvent, QTextDocument
 from PySide6.QtSvg import QSvgGenerator
 from PySide6.QtWidgets import QApplication, QToolTip, QWidget
 
@@ -21,6 +22,10 @@ Series = Sequence[tuple[int, float]]
 COLOURS = tuple(CATEGORIES[k] for k in ("linear", "activation", "matmul", "norm"))
 LIGHTER = 135  # per cent, for lines on a dark ground
 TITLE_HEIGHT = 18.0
+LEFT = 44  # of the labels of the values
+MARGIN = 16  # right of the last step, for half of its label
+BETWEEN = 36, 70  # pixels between two labels, of the left axis and the bottom one
+SIDE = 0.02  # of the steps, free on both sides for the markers of the first and the last
 PICTURE = QSize(520, 300)  # of one chart in an exported picture
 FAINT = 120  # opacity of another run's lines, of 255
 MARKED = 40  # points up to which each has a marker
@@ -46,6 +51,7 @@ class MetricChart(Chart):
         self.series: dict[str, Series] = {}
         self.others: dict[str, Series] = {}
         self.beside = ""
+        self.last = 1
         self._lines: dict[str, pg.PlotDataItem] = {}
         self._faint: dict[str, pg.PlotDataItem] = {}
         super().__init__(parent)
@@ -56,15 +62,21 @@ class MetricChart(Chart):
         return QSize(300, 130)
 
     def show_series(
-        self, series: Mapping[str, Series], others: Mapping[str, Series] | None = None, beside: str = ""
+        self,
+        series: Mapping[str, Series],
+        others: Mapping[str, Series] | None = None,
+        beside: str = "",
+        last: int = 1,
     ) -> None:
         """Draw these series by name, (step, value) in order; lines that are there already only grow.
 
-        `others` are those of another run, called `beside`: drawn faint and dashed under them.
+        `others` are those of another run, called `beside`: drawn faint and dashed under them. `last` is the step up to
+        which the charts beside this one go.
         """
         self.series = {name: list(series[name]) for name in sorted(series)}
         self.others = {n: list(p) for n, p in (others or {}).items() if n in self.series}
         self.beside = beside
+        self.last = max(last, last_step([*self.series.values(), *self.others.values()]))
         if self.series.keys() == self._lines.keys() and self.others.keys() == self._faint.keys():
             self._fill()
         else:
@@ -77,11 +89,17 @@ class MetricChart(Chart):
         left.enableAutoSIPrefix(False)
         left.setTickPen(pen(palette.line, 1.0))
         left.setGrid(255)
-        left.setWidth(44)
+        left.setWidth(LEFT)
+        left.setStyle(hideOverlappingLabels=MARGIN)
         left.tickStrings = self._tick_words
-        self.plot.setTitle(self._title(palette), justify="left", color=palette.text, size=f"{SECONDARY + 0.5}px")
+        left.tickSpacing = lambda low, high, size: [(spacing(high - low, size / BETWEEN[0]), 0)]
+        self._head()
+        self.plot.layout.setContentsMargins(0, 0, MARGIN, 0)
         self.plot.layout.setRowFixedHeight(0, TITLE_HEIGHT)
-        self.plot.getAxis("bottom").tickStrings = whole_words
+        bottom = self.plot.getAxis("bottom")
+        bottom.setStyle(hideOverlappingLabels=MARGIN)
+        bottom.tickStrings = whole_words
+        bottom.tickSpacing = lambda low, high, size: [(max(spacing(high - low, size / BETWEEN[1]), 1.0), 0)]
         self.plot.clear()
         self._lines, self._faint = {}, {}
         for place, name in enumerate(self.series):
@@ -97,17 +115,45 @@ class MetricChart(Chart):
         plain = COLOURS[place % len(COLOURS)]
         return QColor(plain).lighter(LIGHTER).name() if palette.dark else plain
 
-    def _title(self, palette: Palette) -> str:
-        words = [f"<b>{self.what[:1].upper() + self.what[1:]}</b>"]
-        for place, name in enumerate(self.series):
-            short = name.removesuffix(self.what).strip()
-            last = f"{short} {metric(name, self.series[name][-1][1])}" if self.series[name] else short
-            words.append(f'<span style="color:{self.colour(place, palette)}">{last.strip()}</span>')
+    def _head(self) -> None:
+        """The longest title that there is room for."""
+        font = QFont(self.font())
+        font.setPixelSize(round(SECONDARY + 0.5))
+        measured = QTextDocument()
+        measured.setDefaultFont(font)
+        measured.setDocumentMargin(0)
+        for words in self._titles():
+            title = " &nbsp; ".join(words)
+            measured.setHtml(title)
+            if measured.idealWidth() <= self.width() - LEFT:
+                break
+        self.plot.setTitle(title, justify="left", color=self.look.text, size=f"{SECONDARY + 0.5}px")
+        self.plot.titleLabel.setMinimumWidth(0)  # a title must not widen the plot beyond what is seen
+        self.plot.titleLabel.setMaximumWidth(1)
+
+    def _titles(self) -> Iterator[list[str]]:
+        """The words of the title, from all of them to the fewest."""
+        what = f"<b>{self.what[:1].upper() + self.what[1:]}</b>"
+        names = [name.removesuffix(self.what).strip() for name in self.series]
+        values = [metric(n, points[-1][1]) if points else "" for n, points in self.series.items()]
+        full = self._inked([f"{n} {v}".strip() for n, v in zip(names, values, strict=True)])
         dashed = f"dashed: {self.beside}" if self.others else "by optimiser step"
-        return " &nbsp; ".join([*words, f'<span style="color:{palette.muted}">{dashed}</span>'])
+        yield [what, *full, f'<span style="color:{self.look.muted}">{dashed}</span>']
+        yield [what, *full]
+        yield [what, *self._inked(values)]
+        yield [what]
+
+    def _inked(self, words: Sequence[str]) -> list[str]:
+        """Words about the series, each in the colour of its line."""
+        return [f'<span style="color:{self.colour(k, self.look)}">{word}</span>' for k, word in enumerate(words)]
+
+    def resizeEvent(self, event: QResizeEvent | None) -> None:
+        super().resizeEvent(event)
+        if "plot" in vars(self) and not self.closed:  # it is resized while it is made and while it goes, too
+            self._head()
 
     def _fill(self) -> None:
-        self.plot.setTitle(self._title(self.look), justify="left", color=self.look.text, size=f"{SECONDARY + 0.5}px")
+        self._head()
         for place, (name, line) in enumerate(self._lines.items()):
             steps, values = np.array(self.series[name], float).reshape(-1, 2).T
             few = len(steps) <= MARKED
@@ -120,11 +166,13 @@ class MetricChart(Chart):
         self._bound()
 
     def _bound(self) -> None:
-        """No room below zero where no figure is, none above 100 % of an accuracy, none before the first step."""
+        """All steps of the run; no room below zero where no figure is, none above 100 % of an accuracy."""
         points = [p for series in (*self.series.values(), *self.others.values()) for p in series]
         low = 0.0 if all(value >= 0 for _, value in points) else None
         high = 1.005 if self.what == "accuracy" else None
-        self.plot.getViewBox().setLimits(xMin=0.0, yMin=low, yMax=high)
+        box = self.plot.getViewBox()
+        box.setLimits(yMin=low, yMax=high)
+        box.setXRange(-SIDE * self.last, (1 + SIDE) * self.last, padding=0)
 
     def _tick_words(self, values: Sequence[float], scale: float, spacing: float) -> list[str]:
         if self.what == "accuracy":
@@ -153,8 +201,24 @@ class MetricChart(Chart):
 
 
 def whole_words(values: Sequence[float], scale: float, spacing: float) -> list[str]:
-    """Whole numbers only: there is no step between two."""
-    return [count(round(v)) if float(v).is_integer() else "" for v in values]
+    """Whole numbers only: there is no step between two, and none before the first."""
+    return [count(round(v)) if v >= 0 and float(v).is_integer() else "" for v in values]
+
+
+def last_step(series: Iterable[Series]) -> int:
+    """The last step of any of these; 1 where there is none, so that an axis has a length."""
+    return max((step for points in series for step, _ in points), default=0) or 1
+
+
+def spacing(span: float, room: float) -> float:
+    """1, 2 or 5 times a power of ten: about as many labels on an axis as there is `room` for, but two at least."""
+    if not (span > 0 and math.isfinite(span)):
+        return 1.0
+    wish = span / max(room, 1.0)
+    low = 10.0 ** math.floor(math.log10(min(wish, span / 2)))
+    steps = [k * low for k in (1, 2, 5, 10, 20, 50, 100)]
+    fitting = [s for s in steps if s <= span / 2]
+    return next((s for s in fitting if s >= wish), fitting[-1])
 
 
 def table(series: Mapping[str, Series]) -> Table:
@@ -194,7 +258,7 @@ def _large(chart: MetricChart) -> MetricChart:
     made.resize(PICTURE)
     made.show()
     made.set_theme(chart.look)
-    made.show_series(chart.series, chart.others, chart.beside)
+    made.show_series(chart.series, chart.others, chart.beside, chart.last)
     QApplication.sendPostedEvents()
     return made
 

@@ -13,7 +13,7 @@ from pytestqt.qtbot import QtBot
 
 from app.panels.jobs import JobsPanel, can_keep, status_text
 from app.panels.plots import PlotsPanel
-from app.plots.metrics import MetricChart, quantities
+from app.plots.metrics import MetricChart, quantities, spacing
 from app.window import Window
 from model.recipe import Recipe, Step
 from passes.jobs import Done, JobInfo, Metric, Progress, ReplayJob, ReplayResult, Started, Stopped
@@ -114,6 +114,7 @@ def test_a_training_can_be_stopped_and_kept(opened: Window, runner: list[FakeRun
     opened.actions_table.run("stop_and_keep")
     assert not runner[-1].kept
     info = begin(opened, runner)
+    runner[-1].tell(info, Progress(0, 800, "training"))
     runner[-1].tell(info, Progress(200, 800, "training"))
     panel = opened.docks.panels["jobs"]
     assert isinstance(panel, JobsPanel)
@@ -158,7 +159,41 @@ def test_one_point_gets_axes_from_zero_in_whole_steps(opened: Window) -> None:
     for what, value in (("loss", 0.3), ("learning rate", 0.0), ("accuracy", 0.9)):
         chart = MetricChart(what)
         chart.show_series({what: [(1, value)]})
-        (left, _), (low, high) = chart.plot.getViewBox().viewRange()
-        assert left >= 0 and low >= 0 and (high <= 1.005 or what != "accuracy")
-        assert chart.plot.getAxis("bottom").tickStrings([0, 0.5, 1], 1.0, 0.5) == ["0", "", "1"]
+        (left, right), (low, high) = chart.plot.getViewBox().viewRange()
+        assert -0.1 < left < 0 and right > 1 and low >= 0  # room for a marker at step 0
+        assert chart.plot.getAxis("bottom").tickSpacing(left, right, 300) == [(1.0, 0)]
+        assert low >= 0 and (high <= 1.005 or what != "accuracy")
+        assert chart.plot.getAxis("bottom").tickStrings([-1, 0, 0.5, 1], 1.0, 0.5) == ["", "0", "", "1"]
         chart.close()
+
+
+def test_charts_of_a_run_end_at_the_same_step(opened: Window, runner: list[FakeRunner]) -> None:
+    begin(opened, runner)
+    panel = plots_of(opened)
+    panel.refresh()
+    ends = {tuple(c.plot.getViewBox().viewRange()[0]) for c in panel.charts.values()}
+    assert len(panel.charts) == 2 and len(ends) == 1 and ends.pop()[1] > 200
+
+
+@pytest.mark.parametrize("span", [1e-7, 0.03, 0.99, 1.0, 7.5, 1040, 5e6])
+@pytest.mark.parametrize("room", [0.2, 2, 9])
+def test_an_axis_has_two_labels_at_least(span: float, room: float) -> None:
+    step = spacing(span, room)
+    assert 2 <= span / step <= max(room, 5)
+
+
+def test_a_narrow_chart_shortens_its_title(opened: Window, runner: list[FakeRunner]) -> None:
+    chart = MetricChart("loss")
+    chart.resize(700, 150)
+    chart.show_series({"training loss": [(0, 1.0)], "validation loss": [(0, 2.0)]})
+    assert "optimiser step" in chart.plot.titleLabel.text and "validation" in chart.plot.titleLabel.text
+    chart.resize(190, 150)
+    chart._head()
+    assert "optimiser step" not in chart.plot.titleLabel.text and "Loss" in chart.plot.titleLabel.text
+    assert chart.plot.titleLabel.item.boundingRect().width() <= 190
+    chart.close()
+
+
+def test_a_training_that_a_move_causes_is_called_by_its_name(opened: Window, runner: list[FakeRunner]) -> None:
+    opened.session.set_recipe(Recipe().append(Step("finetune", FinetuneOptions())), "Move Prune")
+    assert runner[-1].waiting[-1].title == "Fine-tune"
