@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from model.errors import DataError
 from model.graph import Graph
-from passes.analysis.evaluate import EvaluateOptions, load_task, match_inputs
+from passes.analysis.evaluate import EvaluateOptions, data_warning, load_task, match_inputs
 from passes.base import Context, Report, analysis
 
 if TYPE_CHECKING:
@@ -26,7 +26,10 @@ def data(graph: Graph, options: EvaluateOptions, context: Context) -> tuple[Grap
     if options.split and options.split != "all":
         task = task.only(options.split)
     seen = look(task.take(options.limit or None), options.max_length)
-    context.found((seen, misfit(graph, task.classes, task.splits)))
+    told = misfit(graph, task.classes, task.splits)
+    if not any(told):
+        told = (data_warning(task, context).get("warning", ""), "")
+    context.found((seen, told))
     rows = tuple(
         {"split": s.name, "class": c, "samples": n, "share": n / max(s.samples, 1)}
         for s in seen.splits

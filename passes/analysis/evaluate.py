@@ -41,12 +41,24 @@ def evaluate(graph: Graph, options: EvaluateOptions, context: Context) -> tuple[
     """Accuracy and mean cross-entropy of the graph on the data, with its static score."""
     from model.build import build
 
-    split = load_split(options, context)
+    data = load_task(options, context.tokenizer, whole=options.split in ("", "all"))
+    split = choose_split(data, options.split, options.limit)
     module = build(graph, context.store, context.callables)
     accuracy, loss = measure(module, graph, split, options.batch_size, context)
     score = static_score(graph).measured(accuracy, loss)
     summary: dict[str, Any] = {f: getattr(score, f) for f in score.__dataclass_fields__}
-    return graph, Report("evaluate", (), {**summary, "samples": len(split)})
+    return graph, Report(
+        "evaluate", (), {**summary, "samples": len(split), **data_warning(data, context, options.split)}
+    )
+
+
+def data_warning(data: TaskData, context: Context, split: str = "") -> dict[str, str]:
+    """What of the data is likely not as it was meant, under `warning`: strange labels, a split without rows."""
+    from model.data.naming import misnamed, model_names
+
+    empty = [f"{files} holds no rows and is left out." for files in data.empty.values() if not split]
+    words = " ".join(w for w in (*misnamed(data.classes, model_names(context.tokenizer)), *empty) if w)
+    return {"warning": words} if words else {}
 
 
 def load_split(options: EvaluateOptions, context: Context) -> Split:
@@ -56,8 +68,9 @@ def load_split(options: EvaluateOptions, context: Context) -> Split:
 
 
 def load_task(options: EvaluateOptions, tokenizer: str | None, *, whole: bool) -> TaskData:
-    """All splits of the data; a lone file stays in one piece where `whole`. Raises DataError."""
+    """All splits, classes in the model's order; a lone file stays in one piece where `whole`. Raises DataError."""
     from model.data.base import LoadOptions
+    from model.data.naming import in_order_of, model_names
     from model.data.recent import load_recent
 
     if not options.data:
@@ -69,7 +82,7 @@ def load_task(options: EvaluateOptions, tokenizer: str | None, *, whole: bool) -
         max_length=options.max_length,  # never seeded by the pass: a file's split must be the one that training saw
         whole=whole,
     )
-    return load_recent(options.data, wish)
+    return in_order_of(load_recent(options.data, wish), model_names(tokenizer))
 
 
 def choose_split(data: TaskData, name: str, limit: int) -> Split:

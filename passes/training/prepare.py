@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from model.build import build, parameters_of
 from model.errors import PassError
 from model.graph import Graph
-from passes.analysis.evaluate import EvaluateOptions, load_split
+from passes.analysis.evaluate import EvaluateOptions, data_warning, load_split, load_task
 from passes.base import Context
 from passes.select import Select, chosen
 from passes.training.blocks import tapped
@@ -38,6 +38,7 @@ class Prepared:
     train_on: Samples
     check_on: Samples | None
     gradual: GradualPruning | None = None
+    warnings: tuple[str, ...] = ()  # of the data
 
     def counts(self) -> dict[str, int]:
         """How many parameters train and how many there are, a shared one counted once."""
@@ -74,7 +75,18 @@ def prepare(graph: Graph, options: FinetuneOptions, context: Context) -> Prepare
     lesson = _lesson(graph, module, samples, options, context) if options.teaches else None
     gradual = GradualPruning(masked, module, kinds, options) if kinds else None
     others = Samples(checks, graph, "validate on") if checks else None
-    return Prepared(graph, Objective(module, graph, lesson), samples, others, gradual)
+    return Prepared(graph, Objective(module, graph, lesson), samples, others, gradual, _warnings(options, context))
+
+
+def _warnings(options: FinetuneOptions, context: Context) -> tuple[str, ...]:
+    """What of the data is likely not as it was meant: strange labels, training samples that validate too."""
+    trained = options.train_split or "train"
+    data = load_task(_wish(options, trained, 0), context.tokenizer, whole=trained == "all")
+    found = data_warning(data, context, trained).get("warning", "")
+    checked = options.validation_split or "validation"
+    shared = options.validate and (checked == trained or "all" in (checked, trained))
+    same = "Validation is measured on training samples: its figures say little of new ones." if shared else ""
+    return tuple(words for words in (found, same) if words)
 
 
 def _lesson(graph: Graph, module: nn.Module, samples: Samples, options: FinetuneOptions, context: Context) -> Lesson:
@@ -98,9 +110,12 @@ def all_steps(samples: int, options: FinetuneOptions) -> int:
 
 
 def _split(options: FinetuneOptions, name: str, limit: int, context: Context) -> Split:
+    return load_split(_wish(options, name, limit), context)
+
+
+def _wish(options: FinetuneOptions, name: str, limit: int) -> EvaluateOptions:
     shared = ("data", "text", "label", "tokenizer", "max_length")
-    wish = EvaluateOptions(split=name, limit=limit, **{n: getattr(options, n) for n in shared})
-    return load_split(wish, context)
+    return EvaluateOptions(split=name, limit=limit, **{n: getattr(options, n) for n in shared})
 
 
 def _frozen(graph: Graph, selects: Iterable[Select]) -> set[str]:

@@ -39,6 +39,7 @@ def _summary(watch: Watch, ready: Prepared, seconds: float) -> dict[str, Any]:
     """Figures of the run, and those of the validation that the kept weights had."""
     kept = next((r for r in watch.rows if r["step"] == watch.kept_step), {})
     figures = {k: kept[k] for k in ("validation_accuracy", "validation_loss") if kept.get(k) is not None}
-    told = {k: v for k, v in (("warning", watch.warning), ("resumed_from", watch.resumed_from)) if v}
+    warning = " ".join(w for w in (watch.warning, *ready.warnings) if w)
+    told = {k: v for k, v in (("warning", warning), ("resumed_from", watch.resumed_from)) if v}
     return {"ended": watch.ended, **told, **watch.more, "steps": watch.steps, "kept_step": watch.kept_step, **figures,
             "samples": len(ready.train_on), **ready.counts(), "seconds": round(seconds, 3)}  # fmt: skip

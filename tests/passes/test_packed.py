@@ -322,7 +322,7 @@ def test_other_safetensors_files_are_no_packed_models(tmp_path: Path) -> None:
     shutil.copy(plain, tmp_path / "m.packed.safetensors")
     with pytest.raises(ProjectError, match="is no packed model"):
         open_any(str(tmp_path / "m.packed.safetensors"), tmp_path / "w")
-    with pytest.raises(EspalierError, match="There is no file .*none.packed.safetensors"):
+    with pytest.raises(EspalierError, match=r"There is no file .*none\.packed\.safetensors"):
         open_any(str(tmp_path / "none.packed.safetensors"), tmp_path / "w")
 
 

@@ -1,0 +1,63 @@
+"""Whose class is 0: labels in words take the order of the model's own names, and words that differ are told."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from model.data.base import TaskData
+
+_UNNAMED = re.compile(r"LABEL_\d+|\d+", re.IGNORECASE)
+
+
+def model_names(source: str | None) -> tuple[str, ...]:
+    """The classes in the config.json beside a model's tokenizer, in order; nothing where there is none or no names."""
+    path = _config(source) if source else None
+    try:
+        found: Any = json.loads(path.read_text(encoding="utf-8")).get("id2label") if path else None
+        names = [str(found[str(at)]) for at in range(len(found))] if found else []
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return ()
+    return () if all(map(_UNNAMED.fullmatch, names)) else tuple(names)
+
+
+def _config(source: str) -> Path | None:
+    """Of a folder, or of a model of the hub that was downloaded before."""
+    if Path(source).is_dir():
+        return Path(source) / "config.json"
+    from huggingface_hub import try_to_load_from_cache
+    from huggingface_hub.errors import HFValidationError
+
+    try:
+        found = try_to_load_from_cache(source, "config.json")
+    except HFValidationError:
+        return None
+    return Path(found) if isinstance(found, str) else None
+
+
+def in_order_of(data: TaskData, names: tuple[str, ...]) -> TaskData:
+    """The data with their classes numbered as the model numbers those names; unchanged where one is not among them."""
+    places = {name.strip().casefold(): at for at, name in enumerate(names)}
+    own = [places.get(name.strip().casefold()) for name in data.classes]
+    if None in own or len(places) < len(names) or len(set(own)) < len(own) or own == list(range(len(names))):
+        return data
+    order = np.array(own, np.int64)
+    splits = {n: replace(s, labels=np.where(s.labels < 0, s.labels, order[s.labels])) for n, s in data.splits.items()}
+    return replace(data, classes=names, splits=splits)
+
+
+def misnamed(classes: tuple[str, ...], names: tuple[str, ...]) -> tuple[str, str]:
+    """That labels in words are not the model's and what each counts as, and what to do; empty where all is well."""
+    known = {name.strip().casefold() for name in names}
+    words = not all(map(_UNNAMED.fullmatch, classes))
+    if not names or not words or {c.strip().casefold() for c in classes} <= known:
+        return "", ""
+    shown = [f"{c} counts as {at} {names[at] if at < len(names) else '?'}" for at, c in enumerate(classes[:4])]
+    more = f" and {len(classes) - 4} more" if len(classes) > 4 else ""
+    text = f"The data's labels are not the model's: {', '.join(shown)}{more}."
+    return text, "Name them as the model does, or write numbers."
