@@ -18,22 +18,15 @@ from passes.jobs import (
     TERMINAL,
     UNSENDABLE,
     Continue,
-    Continued,
     Done,
     Event,
     Failed,
     Finish,
-    Found,
     Job,
     JobEvent,
     JobInfo,
-    LogLine,
-    Metric,
     Pause,
-    Paused,
     PluginJob,
-    Progress,
-    Started,
     Stopped,
     Word,
 )
@@ -253,20 +246,8 @@ class JobRunner:
 
     def _tell(self, info: JobInfo, event: Event) -> None:
         match event:
-            case Started():
-                info.state, info.started = "running", time.monotonic()
-            case Progress():
-                info.progress = event
-            case LogLine(text):
-                info.log.append(text)
-            case Metric(name, step, value):
-                info.metrics.setdefault(name, []).append((step, value))
-            case Paused():
-                info.state = "paused"
-            case Continued():
-                info.state = "running"
-            case Found():
-                pass
-            case _:
+            case Done() | Failed() | Stopped():
                 info.state, info.finished = type(event).__name__.lower(), time.monotonic()
+            case _:
+                info.note(event, time.monotonic())
         self._listener(JobEvent(info, event))

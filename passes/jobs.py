@@ -248,6 +248,44 @@ class JobInfo:
     log: list[str] = field(default_factory=list)  # type: ignore[assignment]
     metrics: dict[str, list[tuple[int, float]]] = field(default_factory=dict)  # type: ignore[assignment]
     outcome: str = ""
+    waited: float = 0.0  # seconds that it was paused
+    halted: float | None = None  # since when it is paused
+    first: tuple[int, int, float] | None = None  # done and total when its steps began, and the time worked until then
+
+    def note(self, event: Event, now: float) -> None:
+        """Take in an event that is not the last."""
+        match event:
+            case Started():
+                self.state, self.started = "running", now
+            case Progress(done, total):
+                self.progress = event
+                if self.first is None or self.first[1] != total or done < self.first[0]:
+                    self.first = (done, total, self.worked(now))
+            case LogLine(text):
+                self.log.append(text)
+            case Metric(name, step, value):
+                self.metrics.setdefault(name, []).append((step, value))
+            case Paused():
+                self.state, self.halted = "paused", now
+            case Continued():
+                self.waited += now - (now if self.halted is None else self.halted)
+                self.state, self.halted = "running", None
+            case _:
+                pass
+
+    def worked(self, now: float) -> float:
+        """Seconds that it has run, without pauses."""
+        if self.state == "waiting":
+            return 0.0
+        return (now if self.halted is None else self.halted) - self.started - self.waited
+
+    def remaining(self, now: float) -> float | None:
+        """Seconds that its steps still take at their pace so far, without what came before them; None: not known."""
+        p, (first, _, before) = self.progress, self.first or (0, 0, 0.0)
+        spent = self.worked(now) - before
+        if p is None or p.total < 2 or not first < p.done < p.total or spent < 1:
+            return None
+        return spent / (p.done - first) * (p.total - p.done)
 
 
 @dataclass(frozen=True, slots=True)

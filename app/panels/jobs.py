@@ -83,10 +83,8 @@ def _progress(job: JobInfo) -> tuple[str, str]:
 
 
 def _time(job: JobInfo, now: float) -> str:
-    elapsed, p = now - job.started, job.progress
-    if p and p.total > 1 and 0 < p.done < p.total and elapsed > 1:
-        return left(elapsed / p.done * (p.total - p.done))
-    return duration(elapsed)
+    rest = job.remaining(now)
+    return duration(job.worked(now)) if rest is None else left(rest)
 
 
 def series(job: JobInfo) -> object:

@@ -38,8 +38,6 @@ class TrainingRun(QWidget):
         super().__init__()
         self._session = session
         self.job: JobInfo | None = None
-        self._worked, self._since = 0.0, 0.0
-        self._first: tuple[int, float] | None = None  # the step that it began at, and the time that it took until then
         self.status, self.times = Elided("", "strong"), QLabel()
         self.times.setProperty("role", "muted")
         self.figures = [Elided("", "muted") for _ in FIGURES]
@@ -74,7 +72,7 @@ class TrainingRun(QWidget):
 
     def follow(self, job: JobInfo) -> None:
         """Show this job until it ends."""
-        self.job, self._first, self._worked, self._since = job, None, 0.0, time.monotonic()
+        self.job = job
         self.keep.setEnabled(True)
         self.keep.setText("Stop and keep")
         self.show()
@@ -95,16 +93,13 @@ class TrainingRun(QWidget):
         if job is None:
             return
         now, done = time.monotonic(), job.progress
-        if job.state == "running":
-            self._worked += now - self._since
-        self._since = now
         self.status.show_text(stage(job))
         known = done is not None and done.total > 1
         self.bar.setRange(0, done.total if done and known else 0 if job.state == "running" else 1)
         if done and known:
             self.bar.setValue(done.done)
-            self._first = self._first or (done.done, self._worked)
-        self.times.setText(self._times(done.done if done else 0, done.total if done else 0))
+        rest = job.remaining(now)
+        self.times.setText(f"{duration(max(job.worked(now), 0.01))} so far" + (f" · {left(rest)}" if rest else ""))
         for line, (on, names) in zip(self.figures, FIGURES.items(), strict=True):
             told = [f"{n} {metric(of, job.metrics[of][-1][1])}" for n, of in names.items() if job.metrics.get(of)]
             line.show_text(f"{on}: {' · '.join(told)}" if told else "")
@@ -112,14 +107,6 @@ class TrainingRun(QWidget):
         begun = bool(job.metrics)
         self.pause.setEnabled(job.state != "waiting" and begun)
         self.keep.setVisible(begun)
-
-    def _times(self, done: int, total: int) -> str:
-        """Time that it has run, without pauses, and time left."""
-        ran = f"{duration(max(self._worked, 0.01))} so far"
-        first, before = self._first or (0, 0.0)
-        if self._worked - before < 1 or done <= first or done >= total:
-            return ran
-        return f"{ran} · {left((self._worked - before) / (done - first) * (total - done))}"
 
     def _pause(self) -> None:
         if self.job and self.job.state == "paused":

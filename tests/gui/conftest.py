@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -29,12 +30,9 @@ from passes.jobs import (
     Job,
     JobEvent,
     JobInfo,
-    LogLine,
-    Metric,
     OpenJob,
     OpenResult,
     Paused,
-    Progress,
     Started,
     Stopped,
 )
@@ -61,23 +59,11 @@ class FakeRunner:
     def tell(self, info: JobInfo, event: Event) -> None:
         """Send an event as the real runner does."""
         match event:
-            case Started():
-                info.state = "running"
-            case Progress():
-                info.progress = event
-            case LogLine(text):
-                info.log.append(text)
-            case Paused():
-                info.state = "paused"
-            case Continued():
-                info.state = "running"
-            case Metric(name, step, value):
-                info.metrics.setdefault(name, []).append((step, value))
             case Done() | Failed() | Stopped():
                 info.state, info.finished = type(event).__name__.lower(), info.started + 1.5
                 self.waiting.remove(info)
             case _:
-                pass
+                info.note(event, time.monotonic())
         self._listener(JobEvent(info, event))
 
     def finish(self, result: Any) -> JobInfo:

@@ -27,7 +27,7 @@ from model.errors import PassError
 from model.formats.integer import Integer
 from passes.analysis.evaluate import EvaluateOptions
 from passes.base import Report
-from passes.jobs import AnalyseJob, Failed, JobInfo, LogLine, Progress, ReplayJob, Started, Stopped
+from passes.jobs import AnalyseJob, Continued, Failed, JobInfo, LogLine, Paused, Progress, ReplayJob, Started, Stopped
 from passes.select import Select
 from passes.transform.quantize import QuantizeOptions, Rule
 from tests.gui.conftest import FakeRunner, open_small, small_graph, small_project
@@ -320,6 +320,17 @@ def test_columns_of_the_score_keep_still_while_accuracy_is_missing(opened: Windo
 def test_a_job_in_words(state: str, progress: Progress | None, text: str) -> None:
     info = JobInfo(1, "Job", None, state, progress, started=0.0)  # type: ignore[arg-type]
     assert status_text(info, 4.0) == text
+
+
+def test_one_estimate_without_preparation_and_pauses() -> None:
+    info = JobInfo(1, "Job", None)  # type: ignore[arg-type]
+    told = ((0, Started()), (40, Progress(5, 100, "training")), (50, Paused()), (90, Continued()))
+    for now, event in (*told, (100, Progress(25, 100, "training"))):
+        info.note(event, float(now))
+    assert info.worked(100) == 60 and info.remaining(100) == 75  # 20 steps in the 20 s after its preparation
+    assert status_text(info, 100) == "training · 25 of 100 · 75\u2009s left"
+    info.note(Progress(0, 10, "evaluating"), 101.0)
+    assert info.remaining(101.5) is None
 
 
 # -- tables and problems
