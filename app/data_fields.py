@@ -40,6 +40,7 @@ class DataField(QWidget):
         super().__init__()
         self.line = Line("demo:NAME, hub:NAME, a file or a folder")
         self.line.setCompleter(QCompleter(KNOWN, self.line))
+        self.wrong = ""  # what is wrong with what was written
         self.found = QLabel(wordWrap=True)
         self.found.setProperty("role", "small")
         self._previews = Previews(self)
@@ -103,14 +104,26 @@ class DataField(QWidget):
             self._tell(known)
 
     def _tell(self, found: Glance) -> None:
-        self.found.setText(found.words)
-        self.found.setVisible(bool(found.words))
+        self._say(found.words)
         self.looked.emit(found)
 
-    def _fail(self, error: Exception) -> None:
-        words = f"{error.message} {error.hint}" if isinstance(error, EspalierError) else str(error)
+    def _say(self, words: str, hint: str = "", *, bad: bool = False) -> None:
+        """A short line below the field; what to do stands in its tool tip."""
+        self.wrong = words if bad else ""
         self.found.setText(words)
-        self.found.show()
+        self.found.setToolTip(hint)
+        self.found.setVisible(bool(words))
+        self.found.setProperty("role", "wrong" if bad else "small")
+        self.found.style().unpolish(self.found)
+        self.found.style().polish(self.found)
+
+    def tells(self, error: EspalierError) -> bool:
+        """Whether this error, or the same within a step, stands below the field already."""
+        return bool(self.wrong) and error.message.endswith(self.wrong)
+
+    def _fail(self, error: Exception) -> None:
+        message, hint = (error.message, error.hint) if isinstance(error, EspalierError) else (str(error), "")
+        self._say(message, hint, bad=True)
         self.looked.emit(Glance())
 
 

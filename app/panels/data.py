@@ -205,7 +205,10 @@ class DataPanel(QWidget):
 
     def _failed(self, name: str, error: EspalierError) -> None:
         words = f"{error.message} {error.hint}".strip()
-        if name == "data":
+        field = self.source.editors["data"]
+        if name == "data" and field.tells(error):  # what is wrong stands there, what to do stands here
+            self._say(error.hint)
+        elif name == "data":
             self._say(words, bad=True)
         elif name == "data_rows":
             self.browser.fail(words)

@@ -9,6 +9,7 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QKeySequence, QShortcut
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QScrollArea, QVBoxLayout, QWidget
 
+from app.data_fields import DataField
 from app.grouped_form import Group, GroupedForm
 from app.panels.heading import link, muted, warning
 from app.panels.jobs import trains
@@ -48,6 +49,7 @@ class TrainingPanel(QWidget):
     """`wanted` tells the options when Train is pressed; the rest it finds by the jobs of the session."""
 
     wanted = Signal(object)
+    refused = Signal()  # what went wrong stands here, where it is seen
 
     def __init__(self, session: Session) -> None:
         super().__init__()
@@ -107,22 +109,24 @@ class TrainingPanel(QWidget):
         foot = QFrame()
         foot.setProperty("foot", True)
         column = QVBoxLayout(foot)
-        column.setContentsMargins(12, 6, 12, 8)
-        column.setSpacing(6)
+        column.setContentsMargins(12, 4, 12, 6)
+        column.setSpacing(4)
         self.train.setProperty("primary", True)
         self.words.setProperty("role", "muted")
         again = QHBoxLayout()
         again.addWidget(self.go_on)
         again.addWidget(self.anew)
         again.addStretch(1)
-        row = QHBoxLayout()
-        row.addWidget(self.time)
-        row.addStretch(1)
-        row.addWidget(self.train)
+        row, told = QHBoxLayout(), QVBoxLayout()
+        told.setSpacing(2)
+        told.addWidget(self.words)
+        told.addWidget(self.time, 0, Qt.AlignmentFlag.AlignLeft)
+        row.addLayout(told, 1)
+        row.addWidget(self.train, 0, Qt.AlignmentFlag.AlignVCenter)
         for widget in (self.error, self.left):
             column.addWidget(widget)
         column.addLayout(again)
-        for widget in (self.words, self.run, self.ended):
+        for widget in (self.run, self.ended):
             column.addWidget(widget)
         column.addLayout(row)
         return foot
@@ -137,7 +141,7 @@ class TrainingPanel(QWidget):
             short = QShortcut(QKeySequence(key), self.form)
             short.setContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
             short.activated.connect(self.begin)
-        self.estimate.told.connect(self.words.setText)
+        self.estimate.told.connect(self._tell)
         self.estimate.failed.connect(self._fail)
         self._previews.ready.connect(lambda slot, key, found: self._found(found))
         session = self._session
@@ -197,6 +201,7 @@ class TrainingPanel(QWidget):
         document = self._session.document
         self.train.setEnabled(document is not None)
         self.time.setEnabled(document is not None)
+        self.time.setVisible(self._job is None)
         self.words.setText(through(document.graph) if document else "Open a model to train it.")
         try:
             self._look(self.options())
@@ -230,8 +235,18 @@ class TrainingPanel(QWidget):
             widget.setVisible(shown)
         self.train.setVisible(not shown)
 
+    def _tell(self, words: str) -> None:
+        """The estimate stands where it could be asked for."""
+        self.words.setText(words)
+        self.time.setVisible(not words and self._job is None)
+
     def _fail(self, error: Any) -> None:
+        """Say it once: what the field of the data says already need not stand here again."""
         self.words.setText("")
+        data = self.form.editor("data")
+        if isinstance(data, DataField) and data.tells(error):
+            self.error.hide()
+            return
         self.error.setText(f"{error.message} {error.hint}".strip())
         self.error.show()
 
@@ -294,3 +309,5 @@ class TrainingPanel(QWidget):
     def _refused(self, error: EspalierError) -> None:
         if self._job is not None:
             self._fail(error)
+            if not self.visibleRegion().isEmpty():
+                self.refused.emit()
