@@ -103,9 +103,20 @@ def from_config(spec: str) -> Loaded:
     if weights not in ("random", "none"):
         raise SourceError(f"weights is {weights!r}.", "Write weights=random or weights=none.")
     config = _make_config(kind, values)
+    notes = _pad(config, kind) if task == "sequence-classification" and "pad_token_id" not in values else ()
     extra: dict[str, Any] = {"attn_implementation": attention} if attention else {}
     model, example = _from_config(kind, config, task, weights == "none", extra)
-    return Loaded(SourceInfo(spec, f"{kind} (configuration)"), model, example)
+    return Loaded(SourceInfo(spec, f"{kind} (configuration)"), model, example, notes=notes)
+
+
+def _pad(config: Any, kind: str) -> tuple[str, ...]:
+    """Give a configuration without a padding token one, as a classifier looks for the last token before it."""
+    size, eos = getattr(config, "vocab_size", None), getattr(config, "eos_token_id", None)
+    if not isinstance(size, int) or getattr(config, "pad_token_id", None) is not None:
+        return ()
+    config.pad_token_id = eos if isinstance(eos, int) and 0 <= eos < size else 0
+    return (f"The {kind} configuration has no padding token, so {config.pad_token_id} stands for it; "
+            "pad_token_id=… names another.",)  # fmt: skip
 
 
 def _from_config(

@@ -68,7 +68,8 @@ def open_source(spec: str, workdir: Path, inputs: tuple[str, ...] = (), seed: in
     traced = trace(loaded.model, loaded.example, store, loaded.program)
     store.adopt(_in_files(loaded.files))
     project = Project(loaded.info, traced.graph, Recipe(), traced.graph)
-    return Opened(project, store, traced.problems, traced, loaded, traced.callables)
+    problems = (*(Problem(None, text, "warning") for text in loaded.notes), *traced.problems)
+    return Opened(project, store, problems, traced, loaded, traced.callables)
 
 
 def _in_files(files: tuple[Path, ...]) -> list[Location]:

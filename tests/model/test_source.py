@@ -83,6 +83,15 @@ def test_values_are_numbers_lists_and_words() -> None:
     assert eager.model.config._attn_implementation == "eager"
 
 
+@pytest.mark.parametrize(("more", "pad"), [("", 0), ("&eos_token_id=7", 7), ("&pad_token_id=3", 3)])
+def test_a_classifier_has_a_padding_token(more: str, pad: int) -> None:
+    sizes = "vocab_size=61&n_embd=8&n_layer=1&n_head=2"
+    loaded = load_source(f"config:gpt2?{sizes}&task=sequence-classification{more}")
+    assert loaded.model.config.pad_token_id == pad and loaded.model(**loaded.example).logits.shape == (2, 2)
+    assert [f"{pad} stands for it" in n for n in loaded.notes] == ([] if "pad" in more else [True])
+    assert load_source(f"config:gpt2?{sizes}&task=causal-lm").model.config.pad_token_id is None
+
+
 def test_models_without_weights_cost_no_memory() -> None:
     loaded = load_source("config:llama?weights=none&num_hidden_layers=2")  # 8B-sized layers
     assert sum(p.numel() for p in loaded.model.parameters()) > 500_000_000
