@@ -100,6 +100,14 @@ def replay(base: Graph, recipe: Recipe, context: Context, memo: Memo | None = No
     return Replayed(graph, tuple(results))
 
 
+def check_ready(recipe: Recipe) -> None:
+    """Raise the error of an active step whose options lack what its run needs, before a model is opened for it."""
+    for index, step in enumerate(recipe.steps):
+        if step.enabled and hasattr(step.options, "ready"):
+            with naming_step(index, step.pass_name):
+                step.options.ready()
+
+
 def _run(graph: Graph, step: Step, context: Context, index: int) -> StepResult:
     try:
         with naming_step(index, step.pass_name):

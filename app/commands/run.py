@@ -15,7 +15,7 @@ from model.project import Project
 from model.recipe import Recipe
 from passes.base import Report, StepResult
 from passes.config import load_recipe
-from passes.replay import Memo, Replayed, milestones, prefix_keys, remembered, replay
+from passes.replay import Memo, Replayed, check_ready, milestones, prefix_keys, remembered, replay
 from passes.sweep.outcome import FIGURES, mean_of
 
 
@@ -32,6 +32,7 @@ def _run(found: Arguments, console: Console) -> Answer:
     if not 1 <= found.seeds <= 1000:
         raise UsageError(f"--seeds is {found.seeds}.", "It must be a whole number from 1 to 1000.")
     recipe = load_recipe(found.recipe, found.seed)
+    check_ready(recipe)
     if not recipe.steps:
         console.note("The recipe has no steps.")
     with opened(found.target, found, console) as target:

@@ -75,6 +75,12 @@ class PruneOptions:
     def __post_init__(self) -> None:
         self.choice()
 
+    def ready(self) -> None:
+        """Raise PassError where data is needed and none is named; a form may hold it so, a run may not."""
+        if self.method in WITH_DATA and not self.data and (self.sparsity or any(b.sparsity for b in self.budgets)):
+            raise PassError(f"{self.method} scores weights on data, and none is named.",
+                            "Name some, such as demo:reviews, or choose l1.")  # fmt: skip
+
     def choice(self, ratio: float | None = None) -> Choice:
         """What is asked of a weight, at its own `ratio` where it has one; raises OptionsError."""
         size = {"n:m": (self.n, self.m), "block": (self.rows, self.columns)}.get(self.pattern, (1, 1))
@@ -188,7 +194,5 @@ def _scored(name: str, layers: dict[str, list[Node]], graph: Graph, scores: Scor
 def _split(options: PruneOptions, context: Context) -> Split | None:
     if options.method not in WITH_DATA:
         return None
-    if not options.data:
-        raise PassError(f"{options.method} scores weights on data, and none is named.",
-                        "Name some, such as demo:reviews, or choose l1.")  # fmt: skip
+    options.ready()
     return sample(options, context)

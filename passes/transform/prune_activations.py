@@ -68,6 +68,12 @@ class PruneActivationsOptions:
             if port not in PORTS:
                 raise OptionsError(f"ports: {port!r} is not a port of activations.", nearest(port, PORTS))
 
+    def ready(self) -> None:
+        """Raise PassError where data is needed and none is named; a form may hold it so, a run may not."""
+        if self.pattern == "threshold" and self.sparsity and not self.data:
+            raise PassError("A threshold is measured on data, and none is named.",
+                            "Name some, such as demo:reviews, or choose the pattern top_k.")  # fmt: skip
+
 
 def prunable_activations(node: Node, graph: Graph) -> bool:
     """Whether what flows into a node's data_in is computed, and can be pruned."""
@@ -127,9 +133,7 @@ def _measured(
     """(threshold, share) of each place, after some rounds."""
     if options.pattern != "threshold":
         return {}
-    if not options.data:
-        raise PassError("A threshold is measured on data, and none is named.",
-                        "Name some, such as demo:reviews, or choose the pattern top_k.")  # fmt: skip
+    options.ready()
     watch = _Watch(graph, places, options, context)
     if options.scope == "local" and graph.runs == "graph":
         return watch.in_order(frozenset(places))

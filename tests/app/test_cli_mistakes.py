@@ -23,6 +23,8 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         "broken.toml": "steps = [", "list.json": "[1]", "unknown.json": '{"prun": {}}',
         "key.json": '{"prune": {"sparsty": 0.5}}', "value.json": '{"prune": {"sparsity": 2}}',
         "type.json": '{"prune": {"sparsity": "half"}}', "format.json": wrong[0], "port.json": wrong[1],
+        "wanda.json": '{"prune": {"method": "wanda"}}',
+        "threshold.json": '{"prune_activations": {"pattern": "threshold"}}',
         "nothing.json": '{"prune": {"select": {"by": "type", "values": ["lineer"]}}}',
         "junk.espalier": "not a zip", "factory.py": "def f():\n    raise ValueError('no')\ndef g():\n    return 3\n",
         "syntax.py": "def f(:", "plain.txt": "hello", "data.csv": "a,b\n1,2\n",
@@ -82,6 +84,8 @@ CALLS = [
     ("run {p.espalier} {value.json}", "from 0 to 1"),
     ("run {p.espalier} {type.json}", "a number"),
     ("run {p.espalier} {nothing.json}", "'linear'"),
+    ("run nowhere {wanda.json}", "wanda scores weights on data"),  # before the model is looked for
+    ("run nowhere {threshold.json}", "measured on data"),
     ("run {p.espalier} {format.json}", "'integer'"),
     ("run {p.espalier} {port.json}", "'data_in_width'"),
     # reports, data, formats, exports, plug-ins
