@@ -13,6 +13,7 @@ from app.panels.table import Table
 from app.words import column_title, plural, shown
 from model.registry import PASSES
 from passes.base import NoOptions, PassSpec, Report
+from passes.jobs import AnalyseJob, JobEvent, Started
 
 if TYPE_CHECKING:
     from app.session import Session
@@ -77,6 +78,7 @@ class TablesPanel(QWidget):
         self.table.selectionModel().currentRowChanged.connect(lambda: self._show_node.setEnabled(bool(self.table.node)))
         session.report_ready.connect(self.show_report)
         session.changed.connect(self._outdate)
+        session.job_event.connect(self._hear)
         session.problem.connect(self._give_up)
         session.opened.connect(self.clear)
         self.clear()
@@ -147,8 +149,20 @@ class TablesPanel(QWidget):
         """Say that a report is being made; what is shown of an earlier one stays."""
         self._choice.put(name)
         if name not in self._reports:
-            self._words.setText(f"{self._choice.currentText()}: being made, after the jobs before it.")
+            self._tell_wait(name)
             self._show(None)
+
+    def _tell_wait(self, name: str) -> None:
+        """Say whether the job of a report waits for others or is the one that runs."""
+        made = [j for j in self._session.jobs if isinstance(j.job, AnalyseJob) and j.job.step.pass_name == name]
+        runs = any(j.state != "waiting" for j in made)
+        self._words.setText(f"{self._choice.currentText()}: being made{'' if runs else ', after the jobs before it'}.")
+
+    def _hear(self, heard: JobEvent) -> None:
+        job = heard.job.job
+        began = isinstance(heard.event, Started) and isinstance(job, AnalyseJob) and job.step.pass_name == self.current
+        if began and self.current not in self._reports:
+            self._tell_wait(self.current)
 
     def _give_up(self) -> None:
         if self.current and self.current not in self._reports:
