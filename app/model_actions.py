@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from PySide6.QtWidgets import QMenu
 
 from app.panels.options import OptionsWindow, make_form
-from model.errors import OptionsError
+from model.errors import EspalierError, OptionsError
+from model.graph import Graph
 from model.ops import category
 from model.recipe import Step
 from model.registry import PASSES
@@ -138,9 +139,23 @@ def default_options(window: Window, spec: PassSpec) -> Any:
     if "select" in names and chosen:
         options = replace(options, select=chosen)
     document = window.session.document
+    if spec.name == "prune_structured" and chosen and document:
+        options = _present(document.graph, options)
     if "data" in names and document and document.project.source.data:
         options = replace(options, data=document.project.source.data)
     return options
+
+
+def _present(graph: Graph, options: Any) -> Any:
+    """Structured pruning of a kind of unit that the selected nodes have."""
+    from app.structure_figures import KNOWN
+    from passes.structure.outlook import kinds_of
+
+    try:
+        kinds = kinds_of(KNOWN.of(graph), options.select)
+    except EspalierError:  # the form tells it
+        return options
+    return options if options.what in kinds or not kinds else replace(options, what=kinds[0])
 
 
 def show_options(

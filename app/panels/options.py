@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from app.session import Session
 
 
+FRAME = 48  # the window's own frame and title, which the screen must hold too
+
+
 def make_form(options: Any, session: Session) -> QWidget:
     """A form with `value()` for an options dataclass."""
     from app.forms import Form
@@ -86,11 +89,18 @@ class OptionsWindow(QDialog):
         self.outlook = outlook_of(spec, form, session)
         if self.outlook:
             box.addWidget(self.outlook)
+            self.outlook.able.connect(self._allow)
             self.finished.connect(self.outlook.close_previews)
         box.addWidget(self._error)
         box.addLayout(buttons)
         wide = 620 if self.outlook else 460
-        self.resize(wide, min(820 if self.outlook else 640, form.sizeHint().height() + 190))
+        room = parent.screen().availableGeometry().height() - FRAME
+        self.resize(wide, min(820 if self.outlook else 640, form.sizeHint().height() + 190, room))
+
+    def _allow(self, reason: str) -> None:
+        """Apply only where something comes of it; its tool tip says why not."""
+        self.apply_button.setEnabled(not reason)
+        self.apply_button.setToolTip(reason)
 
     def contextMenuEvent(self, event: QContextMenuEvent) -> None:
         path = option_of(self.childAt(event.pos()), self)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from PySide6.QtCore import Qt
+from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import (
     QAbstractItemView,
     QHeaderView,
@@ -32,6 +32,8 @@ ROWS = 7  # shown without scrolling
 
 class StructureOutlook(QWidget):
     """A table that follows the form; double click selects a set's first node on the canvas."""
+
+    able = Signal(str)  # why nothing would go; empty where something does
 
     def __init__(self, session: Session, form: Any) -> None:
         super().__init__()
@@ -84,6 +86,8 @@ class StructureOutlook(QWidget):
 
     def _show(self, lines: list[Line]) -> None:
         self._lines = lines
+        goes = any(n.gone is None or n.gone for n in lines)
+        self.able.emit("" if goes else "Nothing would go: raise the share or the count, or select others.")
         held = sum(n.held for n in lines)
         units = sum(n.units for n in lines if not n.held)
         gone = sum(n.gone or 0 for n in lines)
@@ -110,6 +114,7 @@ class StructureOutlook(QWidget):
         self.table.hide()
         words = f"{error.message} {error.hint}" if isinstance(error, EspalierError) else str(error)
         self.words.setText(words.strip())
+        self.able.emit(words.strip())
 
 
 def _table() -> QTableWidget:

@@ -9,7 +9,7 @@ import numpy as np
 
 from model.errors import GraphError
 from model.graph import Graph
-from passes.select import matches
+from passes.select import Select, matches
 from passes.structure.blocks import chains
 from passes.structure.scores import Amount, fewest
 from passes.structure.sets import Structure, Units
@@ -39,8 +39,11 @@ def outlook(structure: Structure, options: PruneStructuredOptions) -> list[Line]
     sets = [s for s in structure.sets if s.kind == options.what
             and any(matches(graph.nodes[m.node], options.select) for m in s.members)]  # fmt: skip
     if not sets:
-        kinds = sorted({s.kind for s in structure.sets if s.kind != "other" and not s.blocked})
-        raise GraphError(f"There are no {options.what} here.", f"It has {', '.join(kinds)}." if kinds else "")
+        kinds = ", ".join(kinds_of(structure, options.select))
+        if options.select.by == "all":
+            raise GraphError(f"There are no {options.what} here.", f"It has {kinds}." if kinds else "")
+        hint = f"They belong to: {kinds}." if kinds else "Select others, or all."
+        raise GraphError(f"The selected nodes have no {options.what}.", hint)
     free = [s for s in sets if not s.blocked]
     amount = Amount(options.ratio, options.count, options.multiple)
     worth = {s: np.arange(s.size, dtype=np.float64) for s in free}
@@ -48,6 +51,13 @@ def outlook(structure: Structure, options: PruneStructuredOptions) -> list[Line]
     known = options.scope == "local"
     return [_line(s, structure, int(counts[s].sum()) if known else None) if s in counts else _line(s, structure, 0)
             for s in sets]  # fmt: skip
+
+
+def kinds_of(structure: Structure, select: Select) -> tuple[str, ...]:
+    """The kinds of units that can be pruned in the selected nodes."""
+    graph = structure.graph
+    return tuple(sorted({s.kind for s in structure.sets if s.kind != "other" and not s.blocked
+                         and any(matches(graph.nodes[m.node], select) for m in s.members)}))  # fmt: skip
 
 
 def _line(held: Units, structure: Structure, gone: int | None) -> Line:

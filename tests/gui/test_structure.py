@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from pytestqt.qtbot import QtBot
 
@@ -89,8 +91,6 @@ def test_the_inspector_says_what_rows_and_columns_belong_to(bert: Window, qtbot:
 def test_the_structure_is_found_once_for_edits_of_choices(bert: Window) -> None:
     graph = graph_of(bert)
     first = KNOWN.of(graph)
-    from dataclasses import replace
-
     node = next(n for n in graph if n.op == "linear")
     chosen = graph.replace(replace(node, precision={}))
     assert same_facts(graph, chosen) and KNOWN.of(chosen) is first
@@ -113,3 +113,16 @@ def test_what_is_masked_is_removed_wherever_it_lies(bert: Window) -> None:
     bert.session.select([next(n for n in graph_of(bert).nodes if n.endswith(QUERY))])
     ask(bert, "remove_pruned")
     assert form_of(bert)._form.value() == RemovePrunedOptions()  # type: ignore[attr-defined]
+
+
+def test_the_form_begins_with_what_the_selected_nodes_have(bert: Window, qtbot: QtBot) -> None:
+    bert.session.select([next(n for n in graph_of(bert).nodes if n.endswith(QUERY))])
+    ask(bert, "prune_structured")
+    form = form_of(bert)
+    assert form.outlook is not None and form._form.value().what == "heads"  # type: ignore[attr-defined]
+    assert form.height() <= bert.screen().availableGeometry().height()
+    put(form, replace(form._form.value(), what="neurons"))  # type: ignore[attr-defined]
+    qtbot.waitUntil(lambda: not form.apply_button.isEnabled(), timeout=5000)
+    assert form.outlook.words.text() == "The selected nodes have no neurons. They belong to: heads."
+    put(form, replace(form._form.value(), what="heads"))  # type: ignore[attr-defined]
+    qtbot.waitUntil(form.apply_button.isEnabled, timeout=5000)
