@@ -128,21 +128,11 @@ class SweepsPanel(QWidget):
         box = QVBoxLayout(held)
         box.setContentsMargins(0, 0, 0, 0)
         box.setSpacing(0)
-        box.addLayout(self._bar())
+        self._runs.setMaximumWidth(NAME)
+        box.addLayout(_bar(self._runs, self._figure, self._status, self._again, self._after, self._stop, self._save,
+                           self._remove))  # fmt: skip
         box.addWidget(split, 1)
         return held
-
-    def _bar(self) -> Flow:
-        """The sweep and the figure, how far it is, and the links; in two lines where one is too narrow."""
-        self._runs.setMinimumWidth(150)
-        self._runs.setMaximumWidth(NAME)
-        self._figure.setMinimumWidth(90)
-        bar = Flow()
-        bar.setContentsMargins(12, 6, 12, 0)
-        for part in (self._runs, self._figure, self._status, self._again, self._after, self._stop, self._save,
-                     self._remove):  # fmt: skip
-            bar.addWidget(part)
-        return bar
 
     def _middle(self) -> QWidget:
         self._legend.setTextFormat(Qt.TextFormat.RichText)
@@ -239,7 +229,7 @@ class SweepsPanel(QWidget):
         else:
             total, failed = len(points(run.sweep)), sum(bool(o.error) for o in self.points.outcomes)
             words = [f"{len(self.points.outcomes)} of {plural(total, 'point')}", f"{failed} failed" if failed else "",
-                     self._doing(run)]  # fmt: skip
+                     _doing(run)]  # fmt: skip
             self._status.show_text(" · ".join(w for w in words if w))
         running = run is not None and run.running
         for part in (self._stop, self._after):
@@ -248,12 +238,6 @@ class SweepsPanel(QWidget):
         wrong = run.error if run else ""
         self._wrong.setText(f"{wrong} The points so far are kept." if wrong else "")
         self._wrong.setVisible(bool(wrong))
-
-    @staticmethod
-    def _doing(run: Run) -> str:
-        if run.job is None:
-            return ""
-        return "running" if run.job.state == "running" else "waits for the job before it"
 
     # -- running
 
@@ -304,3 +288,20 @@ class SweepsPanel(QWidget):
             path.write_text(to_csv(Journal(run.sweep, tuple(self.points.outcomes))), encoding="utf-8", newline="")
         else:
             draw(path, run.sweep, self.points.outcomes, self.figure)
+
+
+def _doing(run: Run) -> str:
+    if run.job is None:
+        return ""
+    return "running" if run.job.state == "running" else "waits for the job before it"
+
+
+def _bar(runs: QWidget, figure: QWidget, *others: QWidget) -> Flow:
+    """The sweep and the figure, how far it is, and the links; in two lines where one is too narrow."""
+    runs.setMinimumWidth(150)
+    figure.setMinimumWidth(90)
+    bar = Flow()
+    bar.setContentsMargins(12, 6, 12, 0)
+    for part in (runs, figure, *others):
+        bar.addWidget(part)
+    return bar

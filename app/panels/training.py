@@ -79,7 +79,7 @@ class TrainingPanel(QWidget):
         column.setContentsMargins(12, 4, 12, 8)
         column.setSpacing(8)
         column.addWidget(self.form)
-        self.form.column.insertWidget(2, self._what_row())
+        self.form.column.insertWidget(2, _what_row(self))
         self.form.column.insertWidget(2, self.hint)
         self.hint.setProperty("role", "small")
         self.setFocusProxy(self.form.editor("data"))
@@ -91,45 +91,7 @@ class TrainingPanel(QWidget):
         box.setContentsMargins(0, 0, 0, 0)
         box.setSpacing(0)
         box.addWidget(area, 1)
-        box.addWidget(self._foot())
-
-    def _what_row(self) -> QWidget:
-        row = QWidget()
-        line = QHBoxLayout(row)
-        line.setContentsMargins(0, 0, 0, 0)
-        line.setSpacing(12)
-        title = QLabel("what trains")
-        title.setFixedHeight(23)
-        line.addWidget(title, 0, Qt.AlignmentFlag.AlignTop)
-        line.addWidget(self.what, 1)
-        return row
-
-    def _foot(self) -> QWidget:
-        """What stays in sight below the form."""
-        foot = QFrame()
-        foot.setProperty("foot", True)
-        column = QVBoxLayout(foot)
-        column.setContentsMargins(12, 4, 12, 6)
-        column.setSpacing(4)
-        self.train.setProperty("primary", True)
-        self.words.setProperty("role", "muted")
-        again = QHBoxLayout()
-        again.addWidget(self.go_on)
-        again.addWidget(self.anew)
-        again.addStretch(1)
-        row, told = QHBoxLayout(), QVBoxLayout()
-        told.setSpacing(2)
-        told.addWidget(self.words)
-        told.addWidget(self.time, 0, Qt.AlignmentFlag.AlignLeft)
-        row.addLayout(told, 1)
-        row.addWidget(self.train, 0, Qt.AlignmentFlag.AlignVCenter)
-        for widget in (self.error, self.left):
-            column.addWidget(widget)
-        column.addLayout(again)
-        for widget in (self.run, self.ended):
-            column.addWidget(widget)
-        column.addLayout(row)
-        return foot
+        box.addWidget(_foot(self))
 
     def _connect(self) -> None:
         self.form.changed.connect(self._edited)
@@ -311,3 +273,43 @@ class TrainingPanel(QWidget):
             self._fail(error)
             if not self.visibleRegion().isEmpty():
                 self.refused.emit()
+
+
+def _what_row(panel: TrainingPanel) -> QWidget:
+    row = QWidget()
+    line = QHBoxLayout(row)
+    line.setContentsMargins(0, 0, 0, 0)
+    line.setSpacing(12)
+    title = QLabel("what trains")
+    title.setFixedHeight(23)
+    line.addWidget(title, 0, Qt.AlignmentFlag.AlignTop)
+    line.addWidget(panel.what, 1)
+    return row
+
+
+def _foot(panel: TrainingPanel) -> QWidget:
+    """What stays in sight below the form."""
+    foot = QFrame()
+    foot.setProperty("foot", True)
+    column = QVBoxLayout(foot)
+    column.setContentsMargins(12, 4, 12, 6)
+    column.setSpacing(4)
+    panel.train.setProperty("primary", True)
+    panel.words.setProperty("role", "muted")
+    again = QHBoxLayout()
+    again.addWidget(panel.go_on)
+    again.addWidget(panel.anew)
+    again.addStretch(1)
+    row, told = QHBoxLayout(), QVBoxLayout()
+    told.setSpacing(2)
+    told.addWidget(panel.words)
+    told.addWidget(panel.time, 0, Qt.AlignmentFlag.AlignLeft)
+    row.addLayout(told, 1)
+    row.addWidget(panel.train, 0, Qt.AlignmentFlag.AlignVCenter)
+    for widget in (panel.error, panel.left):
+        column.addWidget(widget)
+    column.addLayout(again)
+    for widget in (panel.run, panel.ended):
+        column.addWidget(widget)
+    column.addLayout(row)
+    return foot
