@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from app.session import Session
 
 PAUSE = 500  # milliseconds after the last key before other data are loaded
+WIDE = 1300
 SOURCE, COLUMNS = ("data",), ("text", "label", "tokenizer", "max_length")
 EMPTY = "No data yet. Name a demo, a data set of the hub, a file or a folder above."
 
@@ -249,6 +250,7 @@ class DataPanel(QWidget):
         if told is not None:
             self.confusion.show_matrix(told.confusion(), told.classes)
         self.confusion.setVisible(told is not None)
+        self.classes.setVisible(told is None or self.width() >= WIDE)  # beside it there is no room for both
         self.lengths.setVisible(told is None and seen is not None and seen.kind == "text")
 
     def _misfit(self, words: str) -> None:

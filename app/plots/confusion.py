@@ -13,6 +13,7 @@ from app.words import count, percent
 from model.data.base import Array
 
 HEAD, TITLE = 20, 18
+TOLD = "Rows: the class · columns: what is told"
 CELL, WIDEST = 22, 64  # least and largest side of a cell that holds its number
 STEPS = {Qt.Key.Key_Left: (0, -1), Qt.Key.Key_Right: (0, 1), Qt.Key.Key_Up: (-1, 0), Qt.Key.Key_Down: (1, 0)}
 
@@ -77,7 +78,8 @@ class ConfusionView(QWidget):
         painter.setFont(font)
         painter.setPen(QColor(look.muted))
         line = Qt.AlignmentFlag.AlignVCenter
-        painter.drawText(QRectF(0, 0, self.width(), TITLE), line, "Rows: the class · columns: what is told")
+        whole = painter.fontMetrics().horizontalAdvance(TOLD) <= self.width()
+        painter.drawText(QRectF(0, 0, self.width(), TITLE), line, TOLD if whole else "Class by what is told")
         for row in range(len(self.classes)):
             self._names(painter, row)
             for column in range(len(self.classes)):
