@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QObject, QTimer
+from PySide6.QtCore import QObject, QTimer, Signal
 
 from passes.jobs import AnalyseJob, Done, JobEvent, JobInfo, Progress
 
@@ -23,6 +23,8 @@ def is_evaluation(job: JobInfo) -> bool:
 
 class LiveMeasure(QObject):
     """Where the source knows its data: evaluates when a model is opened and when an edit has settled."""
+
+    slowed = Signal(bool)  # whether an evaluation takes too long to be run unasked
 
     def __init__(self, session: Session, pause: int = PAUSE) -> None:
         super().__init__(session)
@@ -42,7 +44,7 @@ class LiveMeasure(QObject):
         return self._wait.isActive()
 
     def _opened(self) -> None:
-        self._slow = False
+        self._judge(False)
         self._wait.start() if self._session.document else self._wait.stop()
 
     def _changed(self) -> None:
@@ -67,4 +69,9 @@ class LiveMeasure(QObject):
         if isinstance(heard.event, Progress) and self._since[0] != job.id:
             self._since = job.id, time.monotonic()
         elif isinstance(heard.event, Done) and self._since[0] == job.id:
-            self._slow = time.monotonic() - self._since[1] > QUICK
+            self._judge(time.monotonic() - self._since[1] > QUICK)
+
+    def _judge(self, slow: bool) -> None:
+        if slow != self._slow:
+            self._slow = slow
+            self.slowed.emit(slow)

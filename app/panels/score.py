@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 PAD, GAP, TIGHT, BESIDE = 12, 26, 14, 7  # round all figures, between two, where it is narrow, before a change
 SAME = "no change"
+ASK = "not measured: Evaluate"
+SLOW = "The last evaluation took long, so edits do not start another: measure with Evaluate in the Model menu."
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +75,7 @@ class Figure(QWidget):
     def __init__(self, entry: Entry) -> None:
         super().__init__(toolTip=entry.help)
         self._entry = entry
+        self._slow = False
         self._label, self._value, self._change = QLabel(entry.label), QLabel(), QLabel()
         self._label.setProperty("role", "small")
         self._change.setProperty("tone", "same")
@@ -93,10 +96,15 @@ class Figure(QWidget):
         """Value and change as shown."""
         return f"{self._value.text()} {self._change.text()}".strip()
 
+    def tell_slow(self, slow: bool) -> None:
+        """Say in the place of a missing figure that it comes only when asked for."""
+        self._slow = slow and self._entry.measured
+
     def show_value(self, now: float | None, before: float | None, edited: bool = False) -> None:
         """Show the figure, and its change when there is something to compare with (`edited`: the recipe has steps)."""
         self._role(self._value, "role", "muted" if now is None else "score")
-        self._value.setText(NOT_MEASURED if now is None else self._entry.write(now))
+        missing = ASK if self._slow else NOT_MEASURED
+        self._value.setText(missing if now is None else self._entry.write(now))
         change, tone = self._judge(now, before, edited)
         self._role(self._change, "tone", tone)
         self._change.setText(change)
@@ -124,6 +132,7 @@ class Figure(QWidget):
         self._change.setHidden(brief or not self._change.text())
         self.setMinimumWidth(least)
         help_ = self._entry.help
+        help_ += f". {SLOW}" if self._slow else ""
         self.setToolTip(f"{help_}\n{self.told}" if brief and self._change.text() else help_)
 
     @property
@@ -172,6 +181,12 @@ class ScorePanel(QWidget):
         self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
         session.score_changed.connect(self.refresh)
         session.opened.connect(self.refresh)
+        self.refresh()
+
+    def tell_slow(self, slow: bool) -> None:
+        """Note whether measured figures come by themselves after an edit, or only when asked for."""
+        for figure in self.figures.values():
+            figure.tell_slow(slow)
         self.refresh()
 
     def refresh(self) -> None:
