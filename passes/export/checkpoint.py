@@ -13,6 +13,7 @@ from typing import Any
 from model.errors import EspalierError, ExportError
 from model.graph import Graph, Ref
 from model.graph_json import graph_to_json
+from model.opening import needs_source
 from model.ports import weight_at
 from model.project import Project
 from model.source import load_source
@@ -20,7 +21,7 @@ from model.trace.tensors import to_numpy
 from model.weights import Tensor, WeightStore, write
 from passes.export.effective import effective_weights, shared_differently
 from passes.export.loading import MASK
-from passes.export.smaller import shrunk, smaller
+from passes.export.smaller import Smaller, shrunk, smaller
 from passes.lowrank.peft_write import write_peft
 
 ADAPTER = "adapter"  # folder of the adapters beside a model's weights
@@ -37,18 +38,20 @@ def write_checkpoint(project: Project, store: WeightStore, folder: Path) -> tupl
     if folder.exists() and not folder.is_dir():
         raise ExportError(f"{folder.name} is a file.", "Give a folder.")
     folder.mkdir(parents=True, exist_ok=True)
-    weights = dict(effective_weights(project.graph, store))
-    model = _model_of(project, weights, store)
+    weights, foreign = dict(effective_weights(project.graph, store)), needs_source(project.graph)
+    model, why = _model_of(project, weights, store)
     if model is not None:
         _save(model, folder)
         _copy_tokenizer(project, folder)
         if _has_adapters(project):
             write_peft(project.graph, store, folder / ADAPTER, str(folder), {})
     else:
-        _write_own(project, {k: to_numpy(v) for k, v in weights.items()}, store, folder)
+        plain = {k: to_numpy(v) for k, v in weights.items()}
+        (_write_plain if foreign else _write_own)(project, plain, store, folder)
     files = [*folder.iterdir(), *((folder / ADAPTER).iterdir() if model is not None and _has_adapters(project) else ())]
     return sorted(f for f in files if f.is_file()), [
-        *_notes(project.graph, model is None),
+        *([f"This is Espalier's own form, as transformers cannot say the model: {why}."] if why else ()),
+        *_notes(project.graph, model is None and not foreign),
         *_adapter_notes(project, folder),
     ]
 
@@ -101,15 +104,15 @@ def _bones(graph: Graph) -> list[Any]:
     return sorted(kept, key=lambda k: k[0])
 
 
-def _model_of(project: Project, weights: dict[str, Any], store: WeightStore) -> Any:
-    """The source's module with the weights in it, in smaller sizes where its configuration can say them; or None."""
+def _model_of(project: Project, weights: dict[str, Any], store: WeightStore) -> Smaller:
+    """The source's module with the weights in it, in smaller sizes where its configuration can say them."""
     if same_architecture(project.base, project.graph):
         model = _source_model(project)
         if model is not None:
             _load(model, weights)
-        return model
+        return Smaller(model)
     source = _known_model(project) if shrunk(project.base, project.graph) else None
-    return smaller(source, project.base, project.graph, weights, store) if source is not None else None
+    return smaller(source, project.base, project.graph, weights, store) if source is not None else Smaller()
 
 
 def _known_model(project: Project) -> Any:
@@ -175,15 +178,33 @@ formats of activations. `python load.py` runs it on made inputs (Espalier must b
     module({inputs})
 """
 
+PLAIN = """\
+# {name}
+
+`model.safetensors` holds the weights with masks and formats applied, by their names in the model's `state_dict`. The
+model runs only with its own code ({code}), so build it there and load them:
+
+    from safetensors.torch import load_file
+
+    model = …  # as {code} makes it
+    missing, _ = model.load_state_dict(load_file("model.safetensors"), strict=False)
+    print(missing)  # no more than the second names of shared weights
+"""
+
 SCRIPT = '''\
 """Loads the model of this folder, runs it on made inputs, and prints the shapes of its results. Needs Espalier."""
 
 import json
+import sys
 from pathlib import Path
 
-import torch
+try:
+    import torch
 
-from passes.export.loading import example_of, load_folder
+    from model.errors import EspalierError
+    from passes.export.loading import example_of, load_folder
+except ImportError as error:
+    sys.exit(f"Espalier cannot be imported ({error}).\\nInstall it, and run this with its Python.")
 
 HERE = Path(__file__).resolve().parent
 
@@ -197,7 +218,10 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except EspalierError as error:
+        sys.exit(f"{error.message}\\n{error.hint}")
 '''
 
 
@@ -212,6 +236,14 @@ def _write_own(project: Project, weights: dict[str, Tensor], store: WeightStore,
     note = README.format(name=project.source.name, folder=folder.name, inputs=inputs)
     (folder / "README.md").write_text(note, encoding="utf-8")
     (folder / "load.py").write_text(SCRIPT, encoding="utf-8")
+
+
+def _write_plain(project: Project, weights: dict[str, Tensor], _: WeightStore, folder: Path) -> None:
+    """Weights alone: no file can hold the code that the model runs."""
+    with (folder / "model.safetensors").open("wb") as handle:
+        write(handle, weights)
+    code = Path(project.source.spec).name or project.source.name
+    (folder / "README.md").write_text(PLAIN.format(name=project.source.name, code=code), encoding="utf-8")
 
 
 def _bare(graph: Graph, weights: dict[str, Tensor]) -> Graph:

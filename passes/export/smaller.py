@@ -6,15 +6,16 @@ Sizes are read off the weights, tried, and believed only when every tensor fits 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from model.graph import Graph
+from model.source import first_line
 from model.trace.tensors import to_numpy
 from model.weights import WeightStore
 from passes.export.example import example_inputs
-from passes.structure.sets import structure_of
+from passes.structure.sets import Member, structure_of
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -22,25 +23,37 @@ if TYPE_CHECKING:
 LAYERS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
 SIZES = ("intermediate_size", "n_inner", "ffn_dim", "hidden_dim", "d_ff", "hidden_size", "n_embd", "dim", "d_model")
 HEADS = ("num_attention_heads", "num_key_value_heads", "num_heads")
+HEAD_SIZES = ("head_dim", "d_kv")
 TOLERANCE = 1e-3  # of the largest value; kernels may sum in another order
 
 
-def smaller(model: Any, base: Graph, graph: Graph, weights: Mapping[str, Tensor], store: WeightStore) -> Any:
-    """transformers' own model in the sizes of `graph`, with its weights; None where no configuration says them."""
+class Smaller(NamedTuple):
+    """transformers' own model, or why there is none."""
+
+    model: Any = None
+    why: str = ""
+
+
+def smaller(model: Any, base: Graph, graph: Graph, weights: Mapping[str, Tensor], store: WeightStore) -> Smaller:
+    """transformers' own model in the sizes of `graph`, with its weights, where a configuration says them."""
     config, kept = copy.deepcopy(getattr(model, "config", None)), _kept_layers(base, graph)
-    if config is None or any(n.call == "opaque" for n in graph) or (kept and any(n.adapters for n in graph)):
-        return None  # adapters go by the names that layers had
+    if config is None or any(n.call == "opaque" for n in graph):
+        return Smaller(why="it has no configuration, or runs code of its own")
+    if kept and any(n.adapters for n in graph):
+        return Smaller(why="its adapters go by the numbers that layers had; fuse them first")
     if not _configure(config, base, graph, kept):
-        return None
+        return Smaller(why="no size of its configuration says what was removed")
     try:
         made = type(model)(config).eval()
-    except (ValueError, TypeError, RuntimeError, AttributeError, KeyError, IndexError):
-        return None
+    except (ValueError, TypeError, RuntimeError, AttributeError, KeyError, IndexError) as error:
+        return Smaller(why=f"its configuration cannot have these sizes ({first_line(error)})")
     named = {_renumbered(name, kept): value for name, value in weights.items()}
-    if not _fits(made, named):
-        return None
+    if misfit := _misfit(made, named):
+        return Smaller(why=misfit)
     _fill(made, named)
-    return made if _agrees(made, graph, weights, store) else None
+    if not _agrees(made, graph, weights, store):
+        return Smaller(why="transformers computes something else in these sizes")
+    return Smaller(made)
 
 
 def shrunk(base: Graph, graph: Graph) -> bool:
@@ -122,27 +135,45 @@ def _sizes_of(old: Any, base: Graph, graph: Graph) -> set[int]:
 
 def _set_heads(config: Any, base: Graph, graph: Graph) -> bool:
     """Fewer heads of the same size, where the configuration has that size of its own."""
-    size = getattr(config, "head_dim", None)
-    sets = [s for s in structure_of(base).sets if s.kind == "heads" and s.first.weight in graph.weights]
-    shares = {graph.weights[s.first.weight].shape[s.first.dim] / base.weights[s.first.weight].shape[s.first.dim]
-              for s in sets}  # fmt: skip
-    if not isinstance(size, int) or len(shares) != 1 or shares == {1.0}:
+    sets = [s for s in structure_of(base).sets if s.kind in ("heads", "queries")]
+    grouped = {m.weight for s in sets if s.kind == "queries" for m in s.members}
+    queries = _shares([s.first for s in sets], base, graph)
+    keys = _shares([m for s in sets for m in s.members if m.weight not in grouped and m.role == "rows"], base, graph)
+    keys = keys if grouped else queries
+    named = any(isinstance(getattr(config, n, None), int) for n in HEAD_SIZES)
+    if not named or len(queries) != 1 or len(keys) != 1 or queries | keys == {1.0}:
         return False
-    share = shares.pop()
-    for name in HEADS:
-        if isinstance(count := getattr(config, name, None), int):  # queries' share; keys have the same
-            setattr(config, name, max(round(count * share), 1))
+    shares = dict.fromkeys(HEADS, min(queries)) | {"num_key_value_heads": min(keys)}
+    wanted = {n: round(count * shares[n]) for n in HEADS if isinstance(count := getattr(config, n, None), int)}
+    for name, count in wanted.items():  # two names may be one value
+        setattr(config, name, max(count, 1))
     return True
+
+
+def _shares(members: list[Member], base: Graph, graph: Graph) -> set[float]:
+    """What is left of the dimension of each."""
+    return {
+        graph.weights[m.weight].shape[m.dim] / base.weights[m.weight].shape[m.dim]
+        for m in members
+        if m.weight in graph.weights
+    }
 
 
 # -- the proof
 
 
-def _fits(model: nn.Module, named: Mapping[str, Tensor]) -> bool:
-    """Whether each tensor has its place, and each parameter its tensor."""
+def _misfit(model: nn.Module, named: Mapping[str, Tensor]) -> str:
+    """The first tensor that has no place, or parameter that has no tensor; nothing where all fit."""
     shapes = {k: tuple(v.shape) for k, v in (*model.named_parameters(), *model.named_buffers())}
-    wanted = {k for k, _ in model.named_parameters()}
-    return wanted <= set(named) and all(tuple(v.shape) == shapes.get(k, tuple(v.shape)) for k, v in named.items())
+    missing = next((k for k, _ in model.named_parameters() if k not in named), None)
+    if missing:
+        return f"its configuration makes a {missing}, and there is none"
+    name = next((k for k, v in named.items() if tuple(v.shape) != shapes.get(k, tuple(v.shape))), None)
+    return f"{name} is {_size(named[name].shape)}, and its configuration makes it {_size(shapes[name])}" if name else ""
+
+
+def _size(shape: Iterable[int]) -> str:
+    return " × ".join(map(str, shape))
 
 
 def _fill(model: nn.Module, named: Mapping[str, Tensor]) -> None:

@@ -135,6 +135,44 @@ def test_another_model_comes_with_its_graph(tmp_path: Path) -> None:
     assert "load_folder" in (tmp_path / "out" / "README.md").read_text()
 
 
+RECORDED = """
+import torch
+from torch import nn
+
+class Choosy(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Linear(4, 6), nn.Linear(6, 4)
+
+    def forward(self, x):
+        y = self.first(x)
+        return self.second(torch.relu(y)) if float(y.detach().sum()) < 1e9 else self.second(y)
+
+def make():
+    return Choosy(), {"x": torch.randn(2, 4)}
+"""
+
+
+def test_a_recorded_model_leaves_as_weights_for_its_own_code(tmp_path: Path) -> None:
+    from safetensors.torch import load_file
+
+    source = tmp_path / "choosy.py"
+    source.write_text(RECORDED)
+    opened, project = compressed(f"{source}:make", tmp_path, {"prune": {"sparsity": 0.5}})
+    if project.graph.runs != "module":  # torch took the branch apart
+        project = replace(project, graph=replace(project.graph, runs="module"))
+    done = export(project, opened.store, "safetensors", tmp_path / "out")
+    assert {Path(f).name for f in done.files} == {"README.md", "model.safetensors"}
+    text = (tmp_path / "out" / "README.md").read_text()
+    assert "choosy.py:make" in text and "load.py" not in text and str(tmp_path) not in text
+    space: dict[str, Any] = {}
+    exec(RECORDED, space)
+    model, _ = space["make"]()
+    found = load_file(tmp_path / "out" / "model.safetensors")
+    missing, unknown = model.load_state_dict(found, strict=False)
+    assert not missing and not unknown and int((model.first.weight == 0).sum()) == 12
+
+
 def test_weights_in_several_ways_come_with_their_masks(tmp_path: Path) -> None:
     """One layer called twice, quantised and pruned in the first call only."""
     held = case("twice")
@@ -184,6 +222,9 @@ def test_the_loaders_script_runs_anywhere(tmp_path: Path) -> None:
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == {"inputs": {"x": [2, 8]}, "results": [[2, 3]]}
+    (folder / "graph.json").unlink()
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 1 and len(done.stderr.splitlines()) == 2 and "Export it again" in done.stderr
 
 
 def test_a_model_without_weights_has_none_to_export(tmp_path: Path) -> None:

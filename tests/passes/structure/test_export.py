@@ -26,6 +26,7 @@ from passes.transform.remove_pruned import RemovePrunedOptions
 TEXT = "vocab_size=61&hidden_size=32&num_attention_heads=4&num_hidden_layers=3&intermediate_size=24"
 BERT = f"config:bert?{TEXT}&max_position_embeddings=40&task=sequence-classification"
 LLAMA = f"config:llama?{TEXT}&num_key_value_heads=2&task=causal-lm"
+T5 = "config:t5?vocab_size=61&d_model=32&d_kv=8&d_ff=24&num_layers=2&num_heads=4&task=seq2seq-lm"
 GPT2 = "config:gpt2?vocab_size=61&n_embd=32&n_layer=2&n_head=4&task=causal-lm"
 FEED = Select("regex", ("intermediate", "mlp"))
 
@@ -38,6 +39,7 @@ REMOVE = Step("remove_pruned", RemovePrunedOptions())
 NEURONS = (structured("neurons"), REMOVE)
 LAYERS = (Step("remove_layers", RemoveLayersOptions(numbers=(1,))),)
 HEADS = (structured("heads", Select()), REMOVE)
+QUERIES = (structured("queries", Select()), REMOVE)
 
 
 def exported(spec: str, steps: tuple[Step, ...], folder: Path) -> tuple[Opened, Project, Path]:
@@ -54,8 +56,10 @@ def exported(spec: str, steps: tuple[Step, ...], folder: Path) -> tuple[Opened, 
     ("spec", "steps", "sizes"),
     [(BERT, NEURONS, {"intermediate_size": 12}), (BERT, LAYERS, {"num_hidden_layers": 2}),
      (LLAMA, (*HEADS[:1], *NEURONS), {"intermediate_size": 12, "num_attention_heads": 2, "num_key_value_heads": 1}),
+     (LLAMA, QUERIES, {"num_attention_heads": 2, "num_key_value_heads": 2, "head_dim": 8}),
+     (T5, HEADS, {"num_heads": 2, "d_kv": 8, "d_ff": 24}),
      (GPT2, NEURONS, {"n_inner": 64})],
-    ids=["neurons", "layers", "grouped heads", "a size that was left out"],
+    ids=["neurons", "layers", "grouped heads", "queries", "a size by two names", "a size that was left out"],
 )  # fmt: skip
 def test_what_a_configuration_can_say_opens_in_transformers(
     spec: str, steps: tuple[Step, ...], sizes: dict[str, int], tmp_path: Path
@@ -65,10 +69,9 @@ def test_what_a_configuration_can_say_opens_in_transformers(
     opened, project, folder = exported(spec, steps, tmp_path)
     config = transformers.AutoConfig.from_pretrained(folder)
     assert {k: getattr(config, k) for k in sizes} == sizes
-    kind: Any = (
-        transformers.AutoModelForCausalLM if "causal" in spec else transformers.AutoModelForSequenceClassification
-    )
-    model = kind.from_pretrained(folder).eval()
+    kinds = {"causal-lm": "CausalLM", "seq2seq-lm": "Seq2SeqLM"}
+    name = kinds.get(spec.partition("task=")[2], "SequenceClassification")
+    model = getattr(transformers, f"AutoModelFor{name}").from_pretrained(folder).eval()
     inputs = example_inputs(project.graph)
     with torch.no_grad():
         mine, other = build(project.graph, opened.store)(**inputs)["logits"], model(**inputs).logits
@@ -78,6 +81,7 @@ def test_what_a_configuration_can_say_opens_in_transformers(
 @pytest.mark.parametrize("spec", [BERT, pytest.param(GPT2, marks=pytest.mark.slow)])
 def test_heads_that_no_configuration_can_say_leave_with_our_graph(spec: str, tmp_path: Path) -> None:
     opened, project, folder = exported(spec, HEADS, tmp_path)
+    assert "no size of its config" in export(project, opened.store, "safetensors", folder).notes[0]
     assert (folder / "graph.json").exists() and not (folder / "config.json").exists()
     inputs = example_inputs(project.graph)
     with torch.no_grad():
