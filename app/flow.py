@@ -19,6 +19,7 @@ class Flow(QLayout):
         self._items.append(item)
 
     def count(self) -> int:
+        """How many items there are."""
         return len(self._items)
 
     def itemAt(self, index: int) -> QLayoutItem | None:

@@ -210,7 +210,7 @@ def test_unknown_names_give_their_path_and_the_nearest(kind: Any, data: Any, pat
         (Outer, [], "", "table"),
         (Inner, {"number": {"float": "much"}}, "number", "number"),
         (PruneOptions, {"sparsity": 1.5}, "", "0 to 1"),
-        (PruneOptions, {"method": "l2"}, "method", "l1"),
+        (PruneOptions, {"method": "l11"}, "method", "l1"),
     ],
 )
 def test_wrong_values_give_their_path_and_what_is_right(kind: Any, data: Any, path: str, what: str) -> None:

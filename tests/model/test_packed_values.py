@@ -75,8 +75,10 @@ def part_of(fmt: Format | None, x: torch.Tensor, mask: np.ndarray | None, view: 
     return part
 
 
-def check(fmt: Format, x: torch.Tensor, mask: np.ndarray | None, view: View | None, scale: Any = None) -> None:
-    """What comes back is what a module computes with; and what is opened computes with it too."""
+def check(
+    fmt: Format, x: torch.Tensor, mask: np.ndarray | None, view: View | None, scale: Any = None, opens: bool = True
+) -> None:
+    """What comes back is what a module computes with; and what is opened (`opens`) computes with it too."""
     part = part_of(fmt, x, mask, view, scale)
     data = pack(part, to_numpy(x), mask, scale)
     assert data.dtype == np.uint8 and data.size == part.size == -(-part.mask_bits // 8) + -(
@@ -92,7 +94,7 @@ def check(fmt: Format, x: torch.Tensor, mask: np.ndarray | None, view: View | No
         assert found.mask is not None and mask is not None and np.array_equal(found.mask, mask)
     assert found.source.dtype == found.effective.dtype and found.source.array.dtype == found.effective.array.dtype
     again = found.scale if isinstance(fmt, ScaledFormat) else None
-    assert same_values(part, found.source, mask, again, found.effective)
+    assert same_values(part, found.source, mask, again, found.effective) or not opens
 
 
 @pytest.mark.parametrize("fmt", CASES, ids=str)
@@ -110,8 +112,11 @@ def test_half_precision_comes_back(fmt: Format, dtype: str) -> None:
     if dtype == "float16" and fmt.name == "integer" and getattr(fmt, "frac_width", 0) < -15:
         pytest.skip("a step is more than float16 holds, so such a model computes with other values than the codes'")
     seed = zlib.crc32(f"{fmt}{dtype}".encode())
+    # Zero points with a float16 scale in float16: a rounded value may have no number that rounds to it again. Such a
+    # weight opens with its values and without its format, and a problem says so.
+    opens = dtype != "float16" or getattr(fmt, "scale_dtype", "") != "float16" or getattr(fmt, "symmetric", True)
     for ratio in (0.0, 0.5):
-        check(fmt, values((6, 35), dtype, seed), masked((6, 35), ratio, seed), None)
+        check(fmt, values((6, 35), dtype, seed), masked((6, 35), ratio, seed), None, opens=opens)
 
 
 @pytest.mark.parametrize("fmt", [f for f in CASES if isinstance(f, ScaledFormat)], ids=str)
