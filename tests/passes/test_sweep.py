@@ -137,7 +137,7 @@ def test_an_axis_takes_others_along(recipe: Recipe) -> None:
         ("prune.sparsity", "names no values", "step.option=values"),
         ("prune.sparsity=", "names no values", "step.option=values"),
         ("prune.sparsity=0.5, 1.5", r"prune\.sparsity, point 2 of 2, is 1\.5", "from 0 to 1"),
-        ("prune.method=l1, l9", r"prune\.method, point 2 of 2, is 'l9'", "Did you mean 'l1'"),
+        ("prune.method=l1, l9", r"prune\.method, point 2 of 2, is 'l9'", "Did you mean 'l2'"),
         ("prune.sparsity=l1", r"prune\.sparsity, point 1 of 1, is 'l1'", "a number"),
         ("quantize.width=31:33", r"quantize, point 3 of 3: integer: width is 33", "from 1 to 32"),
         ("quantize.weight=intger", "intger", "integer"),
