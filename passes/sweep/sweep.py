@@ -111,7 +111,13 @@ def _made(sweep: Sweep, variant: int, x: int) -> Recipe:
     settings = [*sweep.variants[variant].settings, *(Setting(a.step, a.path, a.values[x]) for a in sweep.axes)]
     number = x * len(sweep.variants) + variant + 1
     where = f"point {number} of {len(sweep.values) * len(sweep.variants)}"
-    return with_settings(sweep.recipe, settings, where)
+    recipe = with_settings(sweep.recipe, settings, where)
+    if missing := [s.pass_name for s in recipe.active if s.pass_name not in PASSES]:
+        raise OptionsError(
+            f"The recipe has the pass {missing[0]}, which is not available.",
+            "Open the plug-in that has it, or switch the step off.",
+        )
+    return recipe
 
 
 def _seeded(recipe: Recipe, seed: int) -> Recipe:

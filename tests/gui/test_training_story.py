@@ -37,7 +37,7 @@ def test_a_training_survives_its_worker(qtbot: QtBot, window: Window) -> None:
     panel = window.docks.panels["training"]
     assert isinstance(panel, TrainingPanel) and session.document is not None
     base = session.document.present
-    panel.form.editor("max_steps").put(4000)
+    panel.form.editor("max_steps").put(100_000)
     panel.form.editor("max_steps").edited.emit()
     panel.train.click()
     until(qtbot, lambda: panel.run.job is not None and len(panel.run.job.metrics.get("training loss", ())) > 5)
@@ -47,7 +47,7 @@ def test_a_training_survives_its_worker(qtbot: QtBot, window: Window) -> None:
     assert process is not None
     os.kill(process, signal.SIGKILL)
     until(qtbot, lambda: panel.run.job is None and panel.go_on.isVisible())
-    assert session.document.present is base and "of 4\u2009000" in panel.left.text()
+    assert session.document.present is base and "of 100\u2009000" in panel.left.text()
 
     panel.go_on.click()
     until(qtbot, lambda: panel.run.job is not None and len(panel.run.job.metrics.get("training loss", ())) > 20)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from model.errors import EspalierError, OptionsError
 from model.formats.integer import Integer
-from model.recipe import Recipe
+from model.recipe import Raw, Recipe, Step
 from passes.analysis.evaluate import EvaluateOptions
 from passes.config import load_recipe
 from passes.sweep.example import example
@@ -194,3 +195,11 @@ def test_the_example_runs_on_any_model_with_layers() -> None:
     made = example(Recipe(), case("mlp").graph, EvaluateOptions())
     weights = [p.recipe.steps[0].options.rules[0].formats["weight"] for p in points(made)[1:]]
     assert weights[0] == Integer(2, 1) and weights[-1] == Integer(16, 15) and not axis_title(made).endswith(".")
+
+
+def test_a_pass_that_is_not_here_is_told_before_anything_runs(recipe: Recipe) -> None:
+    plugged = Step("from_a_plugin", Raw({"times": 4}))
+    axis = Axis(1, "", (False, True))
+    with pytest.raises(OptionsError, match="the pass from_a_plugin, which is not available"):
+        points(Sweep(Recipe((plugged, *recipe.steps)), axis))
+    assert len(points(Sweep(Recipe((replace(plugged, enabled=False), *recipe.steps)), axis))) == 3
