@@ -1,0 +1,90 @@
+"""A search as people write it, in a panel or in TOML: what may vary, what is wanted, how it is looked for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from passes.analysis.evaluate import EvaluateOptions
+from passes.select import Select
+
+Kind = Literal["format", "sparsity", "option", "config", "identity"]
+Sampler = Literal["tpe", "random", "grid", "nsga2", "nsga3", "gp", "cmaes", "qmc"]
+Pruner = Literal["none", "rungs", "median", "percentile", "halving", "hyperband", "patient", "threshold", "wilcoxon"]
+Training = Literal["none", "before", "after", "both"]
+LINEAR = Select("type", ("linear",))
+
+
+@dataclass(frozen=True, slots=True)
+class When:
+    """A condition: the entry exists only where the choice called `name` takes one of `values`."""
+
+    name: str
+    values: tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Vary:
+    """One entry of a space.
+
+    format: number formats of `ports` of the selected nodes; sparsity: the share that is pruned of their weights, by
+    `method`; option: an option of a step of the recipe by its path (`lora.rank`, `finetune=on,off`); config: a key of a
+    Hugging Face configuration (`num_hidden_layers`); identity: Linear or Identity where inputs and outputs are as many.
+    `values` as sweeps write them; of formats `integer(width=4|8, frac_width=2|4)` stands for all four, `all` for every
+    format at its usual widths. `low`…`high` instead: a number between them. `per`: one choice a layer, a type of layer,
+    a module path of `depth` parts, or one for all: what shares a choice is tied.
+    """
+
+    kind: Kind = "format"
+    select: Select = field(default=LINEAR, metadata={"help": "the layers it is about"})
+    ports: tuple[str, ...] = field(default=("weight",), metadata={"help": "weight, data_in, bias, data_out"})
+    values: str = field(default="", metadata={"help": "the values to choose from"})
+    low: float | None = None
+    high: float | None = None
+    log: bool = False
+    key: str = field(default="", metadata={"help": "the option's path or the configuration's key"})
+    method: str = field(default="l1", metadata={"help": "how a sparsity is pruned"})
+    per: Literal["layer", "type", "module", "all"] = "layer"
+    depth: int = field(default=4, metadata={"min": 1, "max": 20, "help": "parts of the path of a module"})
+    fit: bool = field(default=True, metadata={"help": "binary points and exponent biases from each weight's values"})
+    name: str = field(default="", metadata={"help": "what it is called; default: what it varies"})
+    when: When | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """A figure of the score, or of a cost, that is to be high or low; `weight`: its share where goals are summed."""
+
+    figure: str = "accuracy"
+    better: Literal["", "high", "low"] = field(default="", metadata={"help": "empty: as the figure is meant"})
+    weight: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class SearchSpec:
+    """A search. `goals` of several figures give a Pareto front, or one number where they are `summed`.
+
+    `within`: constraints such as `weight_bits<=4.5`. `train`: what a trial trains besides: nothing (PTQ), before or
+    after its compression, or both; by the options of `finetune` (those of the pass, as JSON). `warm`: so many trials
+    begin at the front that sensitivities predict. `rungs`: samples of the growing subsets on which weak trials end
+    early. `study`: its name; searches of one name go on together.
+    """
+
+    study: str = ""
+    space: tuple[Vary, ...] = ()
+    goals: tuple[Goal, ...] = (Goal(),)
+    within: tuple[str, ...] = ()
+    summed: bool = False
+    sampler: Sampler = "tpe"
+    pruner: Pruner = "none"
+    rungs: tuple[int, ...] = ()
+    trials: int = field(default=50, metadata={"min": 1, "max": 100_000})
+    timeout: float = field(default=0.0, metadata={"min": 0, "help": "seconds; 0: as long as it takes"})
+    patience: int = field(default=0, metadata={"min": 0, "help": "end after so many trials without a better one"})
+    terminator: bool = field(default=False, metadata={"help": "end when little is left to gain (Optuna's Terminator)"})
+    seed: int = field(default=0, metadata={"min": 0})
+    warm: int = field(default=0, metadata={"min": 0, "help": "trials that begin at the predicted front"})
+    train: Training = "none"
+    finetune: dict[str, Any] = field(default_factory=dict[str, Any])
+    inherit: bool = field(default=True, metadata={"help": "take trained weights over where shapes allow"})
+    score: EvaluateOptions = field(default=EvaluateOptions())

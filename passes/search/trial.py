@@ -1,0 +1,38 @@
+"""One trial of a study as a plain value: what it chose, what came of it, when and where."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+State = Literal["waiting", "running", "complete", "pruned", "failed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """`params`: choice → value as JSON, formats as text. `values`: the goals' figures in their order, empty until told.
+
+    `figures`: the whole score and the costs. `steps`: (samples seen, the first goal there). `violation`: constraint →
+    by how much it is missed (≤ 0: held). `started`: seconds since 1970; `seconds`: how long it took, None while it
+    runs. `origin`: what proposed it (the sampler, `front`, `hand`). `reused`: equal to an earlier one, whose result it
+    took. `error`: why it failed.
+    """
+
+    number: int
+    state: State = "running"
+    params: dict[str, Any] = field(default_factory=dict[str, Any])
+    values: tuple[float, ...] = ()
+    figures: dict[str, float] = field(default_factory=dict[str, float])
+    steps: tuple[tuple[int, float], ...] = ()
+    violation: dict[str, float] = field(default_factory=dict[str, float])
+    started: float = 0.0
+    seconds: float | None = None
+    worker: str = ""
+    origin: str = ""
+    reused: bool = False
+    error: str = ""
+
+    @property
+    def feasible(self) -> bool:
+        """Whether it is complete and holds every constraint."""
+        return self.state == "complete" and all(v <= 0 for v in self.violation.values())
