@@ -6,6 +6,7 @@ All speak the same three words: `get()` (raises OptionsError), `put(value)` and 
 from __future__ import annotations
 
 import math
+import re
 import types
 from collections.abc import Mapping
 from itertools import pairwise
@@ -138,13 +139,15 @@ class NumberField(QLineEdit):
         low: float | None = None,
         high: float | None = None,
         optional: bool = False,
+        zero: str = "",
     ) -> None:
         super().__init__()
         self.setObjectName("number")
         self.kind, self.low, self.high, self.optional = kind, low, high, optional
+        self.zero = zero  # what 0 means, shown in its place
         self._value: Any = None
         self._mixed = False
-        self._empty = "none" if optional else ""
+        self._empty = zero or ("none" if optional else "")
         self.setAlignment(Qt.AlignmentFlag.AlignCenter)
         self.setPlaceholderText(self._empty)
         self.textEdited.connect(self._typed)
@@ -169,7 +172,7 @@ class NumberField(QLineEdit):
         self._mixed = value == MIXED
         self.setPlaceholderText(MIXED if self._mixed else self._empty)
         self._value = None if self._mixed else value
-        text = "" if self._value is None else _number_text(self._value)
+        text = "" if self._value is None or (self.zero and not self._value) else _number_text(self._value)
         if text != self.text():
             self.setText(text)
         self._mark(False)
@@ -191,7 +194,7 @@ class NumberField(QLineEdit):
         self._mixed = False
         word = text.strip().replace("−", "-").replace("\u2009", "")
         try:
-            self._value = self.kind(word) if word else None
+            self._value = self.kind(word) if word else self.kind(0) if self.zero else None
         except ValueError:
             self._value = None
         good = (not word and self.optional) or (self._value is not None and self._in_range(self._value))
@@ -236,7 +239,8 @@ class NumberField(QLineEdit):
             event.ignore()
 
     def sizeHint(self) -> QSize:
-        return QSize(44 if self.kind is int else 72, HEIGHT)
+        word = self.fontMetrics().horizontalAdvance(self.zero) + 12 if self.zero else 0
+        return QSize(max(44 if self.kind is int else 72, word), HEIGHT)
 
     def minimumSizeHint(self) -> QSize:
         return QSize(33, HEIGHT)
@@ -334,7 +338,7 @@ Scalar = Line | Words | Check | NumberField | Choice
 
 
 def scalar(kind: Any, metadata: Mapping[str, Any] | None = None) -> Scalar | None:
-    """The widget for a plain type (with `min`, `max` in `metadata`), or None where the type is not plain."""
+    """The widget for a plain type (with `min`, `max`, `help` in `metadata`), or None where the type is not plain."""
     known = metadata or {}
     optional = get_origin(kind) in (Union, types.UnionType) and type(None) in get_args(kind)
     if optional:
@@ -343,7 +347,7 @@ def scalar(kind: Any, metadata: Mapping[str, Any] | None = None) -> Scalar | Non
     if kind is bool:
         return Choice((None, True, False), ("none", "yes", "no")) if optional else Check()
     if kind in (int, float):
-        return NumberField(kind, known.get("min"), known.get("max"), optional)
+        return NumberField(kind, known.get("min"), known.get("max"), optional, _zero(known.get("help", "")))
     if kind is str:
         return Line(known.get("hint", ""), optional)
     if get_origin(kind) is Literal:
@@ -352,6 +356,12 @@ def scalar(kind: Any, metadata: Mapping[str, Any] | None = None) -> Scalar | Non
     if get_origin(kind) is tuple and get_args(kind)[1:] == (...,) and get_args(kind)[0] in (str, int, float):
         return None if optional else Words(get_args(kind)[0], known.get("hint", ""))
     return None
+
+
+def _zero(text: str) -> str:
+    """What 0 means, where the help says so in few words: "…; 0 = all"."""
+    found = re.search(r"; 0 = ([^;]{1,14})$", text)
+    return found.group(1) if found else ""
 
 
 def _word(value: Any) -> str:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from PySide6.QtCore import Qt, QTimer
+from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QHBoxLayout, QScrollArea, QSplitter, QStackedWidget, QVBoxLayout, QWidget
 
 from app.asker import Asker
@@ -250,8 +251,17 @@ class DataPanel(QWidget):
         if told is not None:
             self.confusion.show_matrix(told.confusion(), told.classes)
         self.confusion.setVisible(told is not None)
-        self.classes.setVisible(told is None or self.width() >= WIDE)  # beside it there is no room for both
+        self._room()
         self.lengths.setVisible(told is None and seen is not None and seen.kind == "text")
+
+    def _room(self) -> None:
+        """Beside a confusion there is room for the chart of classes in a wide panel only."""
+        self.classes.setVisible(self.browser.told is None or self.width() >= WIDE)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        if self._seen is not None:
+            self._room()
 
     def _misfit(self, words: str) -> None:
         self.misfit.setText(words)

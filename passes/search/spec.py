@@ -79,8 +79,8 @@ class SearchSpec:
     pruner: Pruner = "none"
     rungs: tuple[int, ...] = ()
     trials: int = field(default=50, metadata={"min": 1, "max": 100_000})
-    timeout: float = field(default=0.0, metadata={"min": 0, "help": "seconds; 0: as long as it takes"})
-    patience: int = field(default=0, metadata={"min": 0, "help": "end after so many trials without a better one"})
+    timeout: float = field(default=0.0, metadata={"min": 0, "help": "seconds; 0 = no limit"})
+    patience: int = field(default=0, metadata={"min": 0, "help": "end after so many trials no better; 0 = never"})
     terminator: bool = field(default=False, metadata={"help": "end when little is left to gain (Optuna's Terminator)"})
     seed: int = field(default=0, metadata={"min": 0})
     warm: int = field(default=0, metadata={"min": 0, "help": "trials that begin at the predicted front"})

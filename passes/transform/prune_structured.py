@@ -38,7 +38,7 @@ class PruneStructuredOptions:
                 "convolutions; the residual width (norms then see other statistics: fine-tune after); whole pre-norm "
                 "layers"})  # fmt: skip
     ratio: float = field(default=0.5, metadata={"min": 0.0, "max": 1.0, "help": "share of the units that goes"})
-    count: int = field(default=0, metadata={"min": 0, "help": "so many of each set instead; 0: by the ratio"})
+    count: int = field(default=0, metadata={"min": 0, "help": "so many of each set instead; 0 = by the ratio"})
     score: Score = field(default="l1", metadata={
         "help": "which go first: the smallest weights; at random; those whose shutting changes the loss least (taylor) "
                 "or that the least flows through (activation): these two need data"})  # fmt: skip

@@ -196,3 +196,15 @@ def test_a_selection_is_added_edited_and_removed(qtbot: QtBot) -> None:
     assert form.value().freeze == (Select("type", ("embedding",)),) and heard
     next(b for b in rows.findChildren(QPushButton) if b.text() == "Remove").click()
     assert form.value().freeze == ()
+
+
+def test_a_number_whose_zero_means_something_says_so(qtbot: QtBot) -> None:
+    form = Form(FinetuneOptions, only=("max_steps",))
+    qtbot.addWidget(form)
+    steps = form.editors["max_steps"]
+    assert steps.text() == "" and steps.placeholderText() == "by epochs" and steps.get() == 0
+    steps.put(300)
+    assert steps.text() == "300"
+    steps.clear()
+    steps.textEdited.emit("")
+    assert steps.get() == 0 and not steps.property("wrong")
