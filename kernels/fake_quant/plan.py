@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from kernels.fake_quant.denormals import denormals
 from model.formats.base import Format
 from model.formats.blocks import Blocks
 
@@ -59,4 +60,5 @@ def planned(kind: type[F]) -> Callable[[Callable[[F, torch.dtype], Plan | None]]
 @lru_cache(maxsize=1024)
 def plan_of(fmt: Format, dtype: torch.dtype) -> Plan | None:
     """The plan of a format for tensors of `dtype`, made once."""
-    return PLANS[type(fmt)](fmt, dtype)
+    with denormals():
+        return PLANS[type(fmt)](fmt, dtype)

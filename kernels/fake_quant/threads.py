@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 import torch
 
+from kernels.fake_quant.denormals import denormals, flushed
 from model.formats.base import Array
 
 T = TypeVar("T")
@@ -26,8 +27,11 @@ def spread(run: Callable[[slice, slice], T], size: int, unit: int) -> list[T]:
     if each >= size:
         return [run(slice(0, size), slice(0, None))]
 
+    count_denormals = not flushed()  # all threads as this one
+
     def chunk(start: int) -> T:
-        return run(slice(start, min(start + each, size)), slice(start // unit, (start + each) // unit))
+        with denormals(count_denormals):
+            return run(slice(start, min(start + each, size)), slice(start // unit, (start + each) // unit))
 
     others = [_pool(os.getpid()).submit(chunk, start) for start in range(each, size, each)]
     return [chunk(0), *(other.result() for other in others)]

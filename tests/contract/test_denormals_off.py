@@ -8,9 +8,12 @@ import pytest
 import torch
 
 import passes  # noqa: F401  (fast versions register)
+from kernels.fake_quant.plan import plan_of
+from kernels.fake_quant.threads import CHUNK
 from model.formats.base import Format
+from model.formats.integer import Integer
 from model.straight_through import gated
-from tests.contract.format_cases import FORMS
+from tests.contract.format_cases import FORMS, probes
 from tests.contract.test_scaled_formats import RULED as SCALED
 
 
@@ -28,3 +31,34 @@ def test_zero_rows_and_tiny_rows_stay_numbers(fmt: Format, flushed: None) -> Non
     x[0], x[3], x[5] = 0, x[3] * 1e-37, x[5] * 1e-42
     assert fmt.define(x).isfinite().all() and fmt.forward(x).isfinite().all()
     assert gated(fmt, x)[0].isfinite().all()
+
+
+@pytest.mark.parametrize("fmt", FORMS, ids=str)
+def test_what_is_kept_from_then_is_exact_afterwards(fmt: Format) -> None:
+    plan_of.cache_clear()
+    torch.set_flush_denormal(True)
+    try:
+        gated(fmt, torch.ones(2, 32))
+    finally:
+        torch.set_flush_denormal(False)
+    x = torch.from_numpy(probes(fmt, 200))
+    assert torch.equal(fmt.forward(x), fmt.define(x))
+    wide = x.clone().requires_grad_()
+    fmt.quantize(wide).backward(torch.ones_like(x))
+    assert torch.equal(wide.grad, fmt.inside(x).float())
+
+
+def test_threads_flush_as_their_caller_does() -> None:
+    """On threads that began before, and on those that begin meanwhile."""
+    fmt = Integer(8, 4, signed=False, rounding="floor")
+    x = torch.full((4 * CHUNK,), -1e-40)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(4)
+    try:
+        for flush in (False, True, False):
+            torch.set_flush_denormal(flush)
+            gate = gated(fmt, x)[1]
+            assert (gate is None or bool(gate.all())) if flush else (gate is not None and not gate.any())
+    finally:
+        torch.set_flush_denormal(False)
+        torch.set_num_threads(threads)
