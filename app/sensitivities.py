@@ -1,0 +1,210 @@
+"""What is known of a document's sensitivities: asked of the worker, heard row by row, kept in the project."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from PySide6.QtCore import QObject, QTimer, Signal
+
+from model.codec import decode, encode, hints
+from model.errors import EspalierError, JobError, OptionsError
+from model.graph import Graph
+from model.recipe import Step
+from model.registry import PASSES
+from passes.base import Report
+from passes.jobs import TERMINAL, Found, JobEvent, JobInfo
+from passes.sensitivity.table import Sensitivity
+
+if TYPE_CHECKING:
+    from app.session import Session
+
+PASS = "sensitivity"
+MEMBER = "sensitivity.json"  # of the project file
+VERSION = 1
+PAUSE = 120  # milliseconds between two tellings of rows that stream in
+NO_DATA = "It needs data: name a file, a folder, hub:NAME or demo:NAME."
+
+
+@dataclass(slots=True)
+class Held:
+    """What one run found: `foundation` is the fingerprint of the weights that it is of."""
+
+    foundation: str
+    options: Any
+    rows: dict[tuple[str, str], Sensitivity] = field(default_factory=dict)  # type: ignore[assignment]
+    summary: Mapping[str, Any] = field(default_factory=dict)  # type: ignore[assignment]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON, for the project."""
+        return {"version": VERSION, "foundation": self.foundation, "options": encode(self.options),
+                "rows": encode(tuple(self.rows.values())), "summary": dict(self.summary)}  # fmt: skip
+
+    @staticmethod
+    def from_json(data: dict[str, Any]) -> Held:
+        """What `to_json` gave; raises OptionsError where it cannot be read."""
+        if data.get("version") != VERSION:
+            raise OptionsError(f"The sensitivities are of version {data.get('version')}.", "Run them again.")
+        options = decode(PASSES.get(PASS).options, data["options"], "options")
+        rows = decode(tuple[Sensitivity, ...], data["rows"], "rows")
+        return Held(str(data["foundation"]), options, {(r.node, r.port): r for r in rows}, dict(data["summary"]))
+
+
+def sensitivities_of(session: Session) -> Sensitivities:
+    """The sensitivities of a session: one object for all that read them."""
+    return session.findChild(Sensitivities) or Sensitivities(session)
+
+
+class Sensitivities(QObject):
+    """`changed` tells of rows, of a start, an end, an error, and of a model that has become another."""
+
+    changed = Signal()
+    kept = Signal()  # the project has something to save
+
+    def __init__(self, session: Session) -> None:
+        super().__init__(session)
+        self._session = session
+        self._held: Held | None = None
+        self._next: Held | None = None  # what the running job fills
+        self.job: JobInfo | None = None
+        self.error: EspalierError | None = None
+        self._known: tuple[Graph, str] | None = None
+        self._wait = QTimer(self, singleShot=True, interval=PAUSE)
+        self._wait.timeout.connect(self.changed)
+        session.opened.connect(self._read)
+        session.changed.connect(lambda _: self.changed.emit() if self._held else None)
+        session.job_event.connect(self._hear)
+        self._read()
+
+    # -- what is known
+
+    @property
+    def table(self) -> tuple[Sensitivity, ...]:
+        """All rows that are known, in the model's order; while a run goes on, those that it has found."""
+        held = self._next if self._next and self._next.rows else self._held
+        document = self._session.document
+        if held is None or document is None:
+            return ()
+        order = {name: i for i, name in enumerate(document.graph.nodes)}
+        return tuple(sorted(held.rows.values(), key=lambda r: order.get(r.node, len(order))))
+
+    @property
+    def options(self) -> Any:
+        """The options of what is known; None before the first run."""
+        held = self._next or self._held
+        return held.options if held else None
+
+    @property
+    def summary(self) -> Mapping[str, Any]:
+        """The figures of the run beside its rows."""
+        return self._held.summary if self._held else {}
+
+    @property
+    def evidence(self) -> Path | None:
+        """Where the evidence lies from which any format can be predicted; None where there is none here."""
+        place = self.summary.get("evidence")
+        path = Path(str(place)) if place else None
+        return path if path and path.is_file() else None
+
+    @property
+    def running(self) -> bool:
+        """Whether a run waits or is under way."""
+        return self.job is not None
+
+    @property
+    def stale(self) -> bool:
+        """Whether the model has other weights than the one that the rows are of."""
+        document = self._session.document
+        return bool(self._held and document and self._held.foundation != self._foundation(document.graph))
+
+    @property
+    def words(self) -> str:
+        """In a few words, what stands in the way of the rows or how old they are; empty where all is well."""
+        if self.error:
+            return f"{self.error.message} {self.error.hint}"
+        if self.running:
+            return "being measured"
+        if self._held is None:
+            return "not measured yet"
+        return "of the model before its weights changed: run it again" if self.stale else ""
+
+    def _foundation(self, graph: Graph) -> str:
+        """The fingerprint of the weights, which no format and no mask changes."""
+        if self._known is None or self._known[0] is not graph:
+            self._known = graph, foundation(graph)
+        return self._known[1]
+
+    # -- running
+
+    def default_options(self) -> Any:
+        """Options of a run: those of the last one, else the data that the score is measured on."""
+        if self.options is not None:
+            return self.options
+        kind, measured = PASSES.get(PASS).options, self._session.measured_on
+        known = {n: getattr(measured, n) for n in ("data", "text", "label", "tokenizer", "max_length")
+                 if n in hints(kind)}  # fmt: skip
+        return kind(**known)
+
+    def run(self, options: Any = None) -> None:
+        """Measure afresh; a run of before is stopped. Raises OptionsError where there is no data."""
+        document, wish = self._session.open_document, options or self.default_options()
+        if not wish.data:
+            raise OptionsError("Sensitivities are found on data.", NO_DATA)
+        self.stop()
+        self.error = None
+        self._next = Held(self._foundation(document.graph), wish)
+        self.job = self._session.analyse("Sensitivity", Step(PASS, wish), self._done, failed=self._failed)
+        self.changed.emit()
+
+    def stop(self) -> None:
+        """End a run; the rows of the last whole one come back."""
+        if self.job:
+            self._session.cancel(self.job.id)
+
+    def _done(self, report: Report) -> None:
+        if self._next:
+            self._held = replace(self._next, summary=dict(report.summary))
+            self._next = None
+            self._session.open_document.keep(MEMBER, json.dumps(self._held.to_json(), separators=(",", ":")).encode())
+            self.kept.emit()
+
+    def _failed(self, error: JobError) -> None:
+        self.error = error
+
+    def _hear(self, heard: JobEvent) -> None:
+        if self.job is None or heard.job.id != self.job.id:
+            return
+        event = heard.event
+        if isinstance(event, Found) and isinstance(event.part, Sensitivity) and self._next:
+            self._next.rows[event.part.node, event.part.port] = event.part
+            if not self._wait.isActive():
+                self._wait.start()
+        elif isinstance(event, TERMINAL):
+            self.job = self._next = None
+            self._wait.stop()
+            self.changed.emit()
+
+    def _read(self) -> None:
+        """Take what the project of another document holds."""
+        self._wait.stop()
+        self._held = self._next = self.job = self.error = self._known = None
+        document = self._session.document
+        raw = document.project.extras.get(MEMBER) if document else None
+        if raw is not None:
+            try:
+                self._held = Held.from_json(json.loads(raw))
+            except (EspalierError, ValueError, LookupError, TypeError, AttributeError):
+                self.error = OptionsError("The sensitivities in the project cannot be read.", "Run them again.")
+        self.changed.emit()
+
+
+def foundation(graph: Graph) -> str:
+    """Equal for graphs of equal weights: formats, masks and how an attention is written do not count."""
+    digest = hashlib.blake2b(digest_size=16)
+    for name, weight in sorted(graph.weights.items()):
+        digest.update(f"{name} {weight.key} {weight.shape}\n".encode())
+    return digest.hexdigest()
