@@ -64,6 +64,10 @@ class JobError(EspalierError):
     """A background job ended without a result."""
 
 
+class StorageError(EspalierError):
+    """The storage of a study cannot be reached, or holds something else."""
+
+
 class ExportError(EspalierError):
     """The result cannot be handed on in the form asked for."""
 
