@@ -1,0 +1,103 @@
+"""Searches in words: how large a space is, how far a search has come, what the best trial gains."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable
+
+from app.curve_picture import figure_title, figure_words
+from app.words import THIN, count, duration, plural, signed
+from passes.search.space import Choice, Space
+from passes.search.trial import Trial
+
+_SUPER = str.maketrans("0123456789−", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
+STATES = {"waiting": "waits", "running": "runs", "complete": "complete", "pruned": "ended early", "failed": "failed"}
+TITLES = {"kl": "KL divergence", "loss": "loss"}
+
+
+def figure_name(figure: str) -> str:
+    """A figure of the score or a cost as people read it."""
+    return TITLES.get(figure) or figure_title(figure)
+
+
+def figure_value(figure: str, value: float) -> str:
+    """A value with its unit."""
+    return figure_words(figure, value).replace("-", "−")
+
+
+def change(figure: str, value: float, before: float) -> str:
+    """What it is against the baseline: points of accuracy, else per cent; empty where that says nothing."""
+    if figure in ("accuracy", "sparsity"):
+        return f"{signed(100 * (value - before), 1)} points"
+    if not before or not math.isfinite(value):
+        return ""
+    return f"{signed(100 * (value - before) / abs(before), 0)}{THIN}%"
+
+
+def power(value: float) -> str:
+    """7.8·10¹⁰; small numbers as they are."""
+    if value < 1e6:
+        return count(int(value))
+    exponent = math.floor(math.log10(value))
+    return f"{value / 10**exponent:.1f}·10{str(exponent).translate(_SUPER)}"
+
+
+def options_of(choice: Choice) -> float:
+    """How many values a choice has; infinite where it is any number between two."""
+    if choice.values:
+        return len(choice.values)
+    if choice.whole and choice.low is not None and choice.high is not None:
+        return int(choice.high) - int(choice.low) + 1
+    return math.inf
+
+
+def size_words(space: Space) -> str:
+    """`6¹⁴ ≈ 7.8·10¹⁰ configurations`; what has no end is said."""
+    sizes = [options_of(c) for c in space.choices]
+    if not sizes:
+        return "nothing varies yet"
+    free = sum(math.isinf(s) for s in sizes)
+    counts = sorted(Counter(int(s) for s in sizes if not math.isinf(s)).items())
+    powers = " · ".join(
+        f"{s}{str(n).translate(_SUPER) if n > 1 else ''}" for s, n in counts if s > 1 or len(counts) == 1
+    )
+    log = sum(n * math.log10(s) for s, n in counts)
+    total = power(10**log) if log < 300 else f"10{str(int(log)).translate(_SUPER)}"
+    if powers == total or not powers:
+        text = f"{total} configurations" if total != "1" else "1 configuration"
+    else:
+        text = f"{powers} {'=' if log < 6 else '≈'} {total} configurations"
+    return " × ".join((text, f"{plural(free, 'number')} of a range")) if free else text
+
+
+def entry_words(choices: Iterable[Choice]) -> str:
+    """`14 layers · 6 formats`: what one entry of a space expands to."""
+    found = list(choices)
+    nodes = {n for c in found for n in c.nodes}
+    sizes = sorted({options_of(c) for c in found})
+    words = [plural(len(nodes), "layer") if nodes else ""]
+    if nodes and len(found) not in (len(nodes), 0):
+        words.append(plural(len(found), "choice"))
+    noun = {"format": "format", "identity": "way"}.get(found[0].kind if found else "", "value")
+    ends = [s for s in (sizes[0], sizes[-1]) if not math.isinf(s)] if sizes else []
+    if ends:
+        low, high = int(ends[0]), int(ends[-1])
+        words.append(plural(high, noun) if low == high else f"{low} to {high} {noun}s")
+    elif sizes:
+        words.append("a range")
+    return " · ".join(w for w in words if w)
+
+
+def pace_words(trials: Iterable[Trial]) -> str:
+    """`42 a minute`, of the trials that ran."""
+    seconds = [t.seconds for t in trials if t.seconds and not t.reused]
+    if not seconds:
+        return ""
+    rate = 60 * len(seconds) / sum(seconds)
+    return f"{rate:.0f} trials a minute" if rate >= 10 else f"{rate:.1f} trials a minute"
+
+
+def time_words(trials: int, each: float | None) -> str:
+    """`50 trials · about 25 s`."""
+    return plural(trials, "trial") + (f" · about {duration(trials * each)}" if each else "")
