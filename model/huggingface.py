@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from collections.abc import Generator
 from logging import CRITICAL
 from pathlib import Path
@@ -26,7 +27,8 @@ TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "tokenizer.model
 
 
 @contextlib.contextmanager
-def _quiet() -> Generator[None]:
+def quiet() -> Generator[None]:
+    """transformers and the hub without their warnings and bars."""
     from huggingface_hub.utils import logging as hub
     from transformers.utils import logging
 
@@ -72,7 +74,7 @@ def _pretrained(name: str) -> tuple[nn.Module, dict[str, Any]]:
     from transformers import AutoConfig, AutoModel
 
     try:
-        with _quiet():
+        with quiet():
             config = AutoConfig.from_pretrained(name, trust_remote_code=False)
             _no_cache(config)
             architecture = (getattr(config, "architectures", None) or [""])[0]
@@ -102,7 +104,7 @@ def from_config(spec: str) -> Loaded:
         raise SourceError(f"There is no task {task!r}.", nearest(task, [t for t in TASKS if t]))
     if weights not in ("random", "none"):
         raise SourceError(f"weights is {weights!r}.", "Write weights=random or weights=none.")
-    config = _make_config(kind, values)
+    config = make_config(kind, values)
     notes = _pad(config, kind) if task == "sequence-classification" and "pad_token_id" not in values else ()
     extra: dict[str, Any] = {"attn_implementation": attention} if attention else {}
     model, example = _from_config(kind, config, task, weights == "none", extra)
@@ -126,7 +128,7 @@ def _from_config(
     import transformers
 
     try:
-        with _quiet(), torch.device("meta" if bare else "cpu"):
+        with quiet(), torch.device("meta" if bare else "cpu"):
             model = getattr(transformers, TASKS[task]).from_config(config, trust_remote_code=False, **extra)
             return model, example_inputs(model)
     except EspalierError:
@@ -137,7 +139,8 @@ def _from_config(
                           "Correct its values.") from error  # fmt: skip
 
 
-def _make_config(kind: str, values: dict[str, Any]) -> Any:
+def make_config(kind: str, values: dict[str, Any]) -> Any:
+    """The configuration of a model type; raises SourceError for a key or a value that it cannot have."""
     from transformers import CONFIG_MAPPING
 
     if kind not in CONFIG_MAPPING:
@@ -148,7 +151,7 @@ def _make_config(kind: str, values: dict[str, Any]) -> Any:
         if key not in known:
             raise SourceError(f"The {kind} configuration has no {key!r}.", nearest(key, known))
     try:
-        with _quiet():
+        with quiet():
             config = cls(**values)
     # transformers validates with a library whose errors are not exported.
     except Exception as error:
@@ -168,6 +171,9 @@ def _value(word: str) -> Any:
         return word.lower() == "true"
     if word.lower() in ("none", "null"):
         return None
+    if word.startswith(("[", "{")):
+        with contextlib.suppress(ValueError):
+            return json.loads(word)
     if word.startswith("["):
         return [_value(w) for w in word.strip("[]").split(",") if w]
     for kind in (int, float):
