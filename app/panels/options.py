@@ -23,10 +23,20 @@ FRAME = 48  # the window's own frame and title, which the screen must hold too
 
 
 def make_form(options: Any, session: Session) -> QWidget:
-    """A form with `value()` for an options dataclass."""
+    """A form with `value()` for an options dataclass; a training's is in parts, as in its panel."""
     from app.forms import Form
+    from app.grouped_form import Group, GroupedForm
+    from passes.training.options import FinetuneOptions
 
-    return Form(type(options), options, session.document.graph if session.document else None)
+    graph = session.document.graph if session.document else None
+    if not isinstance(options, FinetuneOptions):
+        return Form(type(options), options, graph)
+    from app.panels.training import GROUPS
+
+    form = GroupedForm(FinetuneOptions, (*GROUPS, Group("What trains", ("freeze",))))
+    form.put(options, graph)
+    form.column.addStretch(1)
+    return form
 
 
 def outlook_of(spec: PassSpec, form: QWidget, session: Session) -> StructureOutlook | None:

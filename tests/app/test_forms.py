@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from types import SimpleNamespace
+from typing import Any, Literal, cast
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -14,6 +15,8 @@ from pytestqt.qtbot import QtBot
 
 from app.format_editor import FormatEditor
 from app.forms import Form
+from app.grouped_form import GroupedForm
+from app.panels.options import make_form
 from model.data.glance import Glance
 from model.formats.base import Format
 from model.formats.integer import Integer
@@ -208,3 +211,11 @@ def test_a_number_whose_zero_means_something_says_so(qtbot: QtBot) -> None:
     steps.clear()
     steps.textEdited.emit("")
     assert steps.get() == 0 and not steps.property("wrong")
+
+
+def test_a_training_step_is_edited_in_parts(qtbot: QtBot) -> None:
+    options = FinetuneOptions(data="demo:reviews", patience=3, freeze=(Select("type", ("embedding",)),))
+    form = make_form(options, cast("Any", SimpleNamespace(document=None)))
+    qtbot.addWidget(form)
+    assert isinstance(form, GroupedForm) and form.value() == options
+    assert "patience" in form.folds["Validation and early stopping"].head.text()
