@@ -1,6 +1,6 @@
 """The window's side of plug-ins: which files there are, what the worker made of them, stand-ins for their passes.
 
-Passes run in the worker alone; what comes here is plain data. Only a file with number formats is run here, too.
+Passes run in the worker alone; what comes here is plain data. Only files with formats or costs run here, too.
 """
 
 from __future__ import annotations
@@ -99,10 +99,10 @@ class Plugins(QObject):
 
     @staticmethod
     def _with_formats(state: PluginState) -> PluginState:
-        """Number formats are needed here, too: a file that registers some, and that the worker could load, is run."""
+        """Formats and costs are needed here, too: a file with some that the worker could load is run."""
         from passes.plugins import load_formats
 
-        if not state.formats or not Path(state.source).is_file():
+        if not (state.formats or state.costs) or not Path(state.source).is_file():
             return state
         try:
             load_formats(state.source)

@@ -51,6 +51,7 @@ class PluginState:
     formats: tuple[str, ...] = ()
     error: str = ""
     hint: str = ""
+    costs: tuple[str, ...] = ()
 
 
 # -- in the worker

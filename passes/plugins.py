@@ -1,4 +1,4 @@
-"""The user's own passes and formats: files named on the command line, a folder of them, installed packages.
+"""The user's own passes, formats and costs: files named on the command line, a folder of them, installed packages.
 
 A plug-in is the user's code. It is never taken from a project file.
 """
@@ -25,6 +25,7 @@ from model.errors import EspalierError, PassError
 from model.formats.base import Format, make_format, parameters
 from model.recipe import Raw, Recipe
 from model.registry import FORMATS, PASSES
+from passes.costs.base import COSTS
 from passes.labs.adapter import register, user_error
 from passes.labs.stand_in import labs_tool
 from passes.offered import PluginState, describe
@@ -39,6 +40,7 @@ class Plugin:
     source: str
     passes: tuple[str, ...]
     formats: tuple[str, ...]
+    costs: tuple[str, ...] = ()
 
 
 _LOADED: dict[Path, Plugin] = {}
@@ -109,32 +111,36 @@ def load_plugin(file: str | Path) -> Plugin:
         if not path.is_file():
             raise PassError(f"There is no plug-in {str(file)!r}.", "Give the path of a Python file.")
         found = _noting(str(path), lambda: _register_file(path))
-        if not found.passes and not found.formats:
-            hint = "Write my_pass(mg, pass_args={}) or use @analysis, @transform or @FORMATS.register."
-            raise PassError(f"The plug-in {path.name} registers neither a pass nor a format.", hint)
+        if not (found.passes or found.formats or found.costs):
+            hint = "Write my_pass(mg, pass_args={}) or use @analysis, @transform, @FORMATS.register or COSTS.add."
+            raise PassError(f"The plug-in {path.name} registers no pass, no format and no cost.", hint)
         _LOADED[path] = found
     return _LOADED[path]
 
 
 def load_formats(file: str | Path) -> None:
-    """Only the formats of a plug-in, for the window, which draws with them; its passes stay in the worker."""
+    """Only the formats and costs of a plug-in, for the window, which draws with them; its passes stay in the worker."""
     plugin = load_plugin(file)
-    _withdraw(plugin.passes, ())
+    _withdraw(plugin.passes, (), ())
     _LOADED[Path(plugin.source)] = replace(plugin, passes=())
 
 
 def unload_plugins() -> None:
     """Forget all plug-in files and what they registered, so that they can be loaded again from changed files."""
     for path, plugin in _LOADED.items():
-        _withdraw(plugin.passes, plugin.formats)
+        _withdraw(plugin.passes, plugin.formats, plugin.costs)
         sys.modules.pop(_module_name(path), None)
     _LOADED.clear()
 
 
-def _withdraw(passes: Iterable[str], formats: Iterable[str]) -> None:
-    for registry, names in ((PASSES, passes), (FORMATS, formats)):
+def _withdraw(passes: Iterable[str], formats: Iterable[str], costs: Iterable[str]) -> None:
+    for registry, names in ((PASSES, passes), (FORMATS, formats), (COSTS, costs)):
         for name in names:
             registry.remove(name)
+
+
+def _registered() -> tuple[set[str], set[str], set[str]]:
+    return set(PASSES), set(FORMATS), set(COSTS)
 
 
 def _register_file(path: Path) -> None:
@@ -148,16 +154,16 @@ def _register_file(path: Path) -> None:
 
 
 def _noting(source: str, load: Callable[[], None]) -> Plugin:
-    before = set(PASSES), set(FORMATS)  # also fills both, so that a plug-in cannot take the name of one of ours
+    before = _registered()  # also fills all, so that a plug-in cannot take the name of one of ours
     try:
         load()
     except BaseException:  # what a plug-in registered before it failed would stand in its own way the next time
-        _withdraw(set(PASSES) - before[0], set(FORMATS) - before[1])
+        _withdraw(*(now - old for now, old in zip(_registered(), before, strict=True)))
         raise
-    formats = tuple(sorted(set(FORMATS) - before[1]))
+    passes, formats, costs = (tuple(sorted(now - old)) for now, old in zip(_registered(), before, strict=True))
     for name in formats:  # between processes, and after the file was loaded again, a format is what has its name
         FORMATS.get(name).__reduce__ = _by_name
-    return Plugin(source, tuple(sorted(set(PASSES) - before[0])), formats)
+    return Plugin(source, passes, formats, costs)
 
 
 def _by_name(fmt: Format) -> tuple[Any, ...]:
@@ -229,7 +235,8 @@ def reload_plugins(places: Iterable[Path]) -> tuple[PluginState, ...]:
 def _state(source: str, load: Callable[[], Plugin]) -> PluginState:
     try:
         found = load()
-        return PluginState(source, tuple(describe(PASSES.get(n)) for n in found.passes), found.formats)
+        offered = tuple(describe(PASSES.get(n)) for n in found.passes)
+        return PluginState(source, offered, found.formats, costs=found.costs)
     except EspalierError as error:
         return PluginState(source, error=error.message, hint=error.hint)
 

@@ -169,7 +169,7 @@ def static_score(graph: Graph) -> Score:
 def _node_cost(node: Node, graph: Graph, sizes: dict[str, int]) -> _NodeCost:
     flowing = node.sparsity.get("data_in")
     share = flowing.ratio if flowing and flowing.flows else 0.0
-    activation = (_multiplied(node, sizes), port_bits(node, "data_in", sizes), share) if spec(node.op).macs else None
+    activation = (multiplied(node, sizes), port_bits(node, "data_in", sizes), share) if spec(node.op).macs else None
     name = weight_at(node, "weight", graph) if spec(node.op).category == "linear" else None
     held = node.sparsity.get("weight")
     pruned = (name, held.zeros if held else 0) if name is not None else None
@@ -177,7 +177,7 @@ def _node_cost(node: Node, graph: Graph, sizes: dict[str, int]) -> _NodeCost:
     return _NodeCost(node, node_bitops(node, sizes), activation, pruned, uses(node, graph), scales, node_line(node))
 
 
-def _multiplied(node: Node, sizes: dict[str, int]) -> int:
+def multiplied(node: Node, sizes: dict[str, int]) -> int:
     """Activations that a node multiplies: of an attention, its query and the probabilities, as when decomposed."""
     if node.call == "opaque" or not floating(node.ports.get("data_in")):
         return 0

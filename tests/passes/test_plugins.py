@@ -85,7 +85,7 @@ def test_own_decorators_register(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("empty.py", "x = 1", "registers neither"),
+        ("empty.py", "x = 1", "registers no pass"),
         (
             "raises.py",
             "x = 1\nraise RuntimeError('no luck.')",

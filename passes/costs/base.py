@@ -1,0 +1,130 @@
+"""What a cost is: a figure of a whole configuration and, where it is a sum, what each node and each weight adds.
+
+One file adds one: `COSTS.add(NAME, Cost(…))`, in this package or in a plug-in.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from model.errors import OptionsError
+from model.graph import Graph, Node
+from model.meta import Precision, Sparsity, Weight
+from model.ops import category
+from model.packing import Use
+from model.registry import Registry
+from passes.score import Score
+from passes.sensitivity.table import Candidate
+
+if TYPE_CHECKING:
+    from passes.base import Context
+
+Better = Literal["low", "high"]
+Floats = NDArray[np.float64]
+PLANNED = "planned"  # the key of a mask that is not made yet
+COSTS: Registry[Cost] = Registry("cost", OptionsError, ("passes.costs",))
+
+
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """A cost as a sum, so that a knapsack can weigh its parts.
+
+    `node`: what a node adds, given the choices that it carries, of which only those at `ports` count. `weight`: what a
+    stored weight adds, given how it is used. `figure` and `amount`: from the sum to the cost, and back; `falls`: the
+    cost falls as the sum grows. `grid`: many choices at once (`table` below), where that is quicker than one by one.
+    """
+
+    node: Callable[[Node, Graph], float] | None = None
+    ports: tuple[str, ...] = ()
+    weight: Callable[[str, Weight, Sequence[Use]], float] | None = None
+    figure: Callable[[float, Graph], float] = lambda total, graph: total
+    amount: Callable[[float, Graph], float] = lambda figure, graph: figure
+    falls: bool = False
+    grid: Callable[[Node, Graph, Sequence[str], Sequence[Sequence[Candidate]]], Floats] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """A cost by name. `of`: its figure, from the graph and its static score.
+
+    Where `of` is None it has to be measured: `measure` runs the graph on the data that `options` (an EvaluateOptions)
+    name. `shares`: how it is a sum of parts; None where only a whole configuration has it.
+    """
+
+    name: str
+    title: str
+    unit: str
+    better: Better
+    about: str
+    of: Callable[[Graph, Score], float] | None
+    shares: Shares | None = None
+    measure: Callable[[Graph, Any, Context], float] | None = None
+
+    @property
+    def sign(self) -> int:
+        """+1 where a low sum of the shares is good, −1 where a high one is."""
+        return 1 if (self.better == "low") != bool(self.shares and self.shares.falls) else -1
+
+
+def cost(name: str) -> Cost:
+    """The cost called `name`; raises OptionsError with the nearest."""
+    return COSTS.get(name)
+
+
+def separable() -> tuple[Cost, ...]:
+    """The costs that can be budgets of an allocation."""
+    return tuple(c for _, c in COSTS.items() if c.shares is not None)
+
+
+def figures(graph: Graph, score: Score) -> dict[str, float]:
+    """All costs that need no run."""
+    return {name: c.of(graph, score) for name, c in COSTS.items() if c.of is not None}
+
+
+def with_candidate(node: Node, port: str, candidate: Candidate) -> Node:
+    """A node with a candidate at a port: the format is set, or taken away; a pruning is set, one of before stays.
+
+    The mask of a pruning is only planned; its number of zeros is what a pruning of single elements gives.
+    """
+    precision = {p: c for p, c in node.precision.items() if p != port}
+    if candidate.format is not None:
+        precision[port] = Precision(candidate.format)
+    sparsity = node.sparsity
+    if candidate.sparsity:
+        sparsity = {**sparsity, port: _planned(node, port, candidate)}
+    return replace(node, precision=precision, sparsity=sparsity)
+
+
+def _planned(node: Node, port: str, candidate: Candidate) -> Sparsity:
+    ratio = candidate.sparsity
+    if port != "weight" or category(node) != "linear":
+        return Sparsity(candidate.method, ratio, "local", None, 0, "top_k")
+    return Sparsity(candidate.method, ratio, "local", PLANNED, round(ratio * node.ports[port].elements({})))
+
+
+def with_candidates(node: Node, choices: Mapping[str, Candidate]) -> Node:
+    """A node with a candidate at each port."""
+    for port, candidate in choices.items():
+        node = with_candidate(node, port, candidate)
+    return node
+
+
+def table(
+    shares: Shares, node: Node, graph: Graph, ports: Sequence[str], candidates: Sequence[Sequence[Candidate]]
+) -> Floats:
+    """What a node adds under every combination of candidates at some of its ports; an axis a port."""
+    if shares.node is None:
+        return np.zeros([len(c) for c in candidates])
+    if shares.grid is not None:
+        return shares.grid(node, graph, ports, candidates)
+    found = [
+        shares.node(with_candidates(node, dict(zip(ports, combination, strict=True))), graph)
+        for combination in itertools.product(*candidates)
+    ]
+    return np.array(found, np.float64).reshape([len(c) for c in candidates])

@@ -1,0 +1,50 @@
+"""Measured time of a batch. Formats are simulated here: it tells what this machine takes, not what silicon would."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from typing import TYPE_CHECKING, Any
+
+from model.graph import Graph
+from passes.base import Context
+from passes.costs.base import COSTS, Cost
+
+if TYPE_CHECKING:
+    from passes.analysis.evaluate import EvaluateOptions
+
+RUNS, WARM, SECONDS = 15, 2, 4.0
+
+
+def latency(graph: Graph, options: EvaluateOptions, context: Context) -> float:
+    """Median seconds of a batch of `options.batch_size` samples of the data; raises DataError without data."""
+    from model.build import build
+
+    return median_seconds(build(graph, context.store, context.callables), graph, options, context)
+
+
+def median_seconds(module: Any, graph: Graph, options: EvaluateOptions, context: Context) -> float:
+    """Median seconds of a built module on the first batch: at least three runs, then as many as four seconds allow."""
+    import torch
+
+    from passes.analysis.evaluate import batches, fit_error, load_split
+
+    inputs, _ = next(batches(load_split(options, context), graph, options.batch_size))
+    found: list[float] = []
+    with torch.no_grad(), fit_error(inputs):
+        for _ in range(WARM):
+            module(**inputs)
+        begin = time.perf_counter()
+        while len(found) < RUNS and (len(found) < 3 or time.perf_counter() - begin < SECONDS):
+            context.progress(len(found), RUNS, "timing")
+            start = time.perf_counter()
+            module(**inputs)
+            found.append(time.perf_counter() - start)
+    return statistics.median(found)
+
+
+COSTS.add("latency", Cost(
+    "latency", "Latency", "s", "low", "median seconds of a batch on this machine, of the batch size of the data",
+    of=None,
+    measure=latency,
+))  # fmt: skip
