@@ -1,0 +1,138 @@
+"""The charts of a study, one to four at once; what is pointed at, picked or wanted in any of them is told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from PySide6.QtCore import QTimer, Signal
+from PySide6.QtGui import QShowEvent
+from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QVBoxLayout, QWidget
+
+from app.fields import Choice as Chooser
+from app.plots.study.data import Study
+from app.plots.study.history import HistoryChart
+from app.plots.study.pareto import ParetoChart
+from app.plots.study.tile import Tile
+from passes.search.space import Choice
+from passes.search.spec import Goal
+from passes.search.trial import Trial
+
+PAUSE = 50  # milliseconds between two drawings: 20 a second
+KINDS: dict[str, Callable[[], Any]] = {c.name: c for c in (HistoryChart, ParetoChart)}
+LAYOUTS = {1: ((0, 0),), 2: ((0, 0), (0, 1)), 3: ((0, 0), (0, 1), (1, 0)), 4: ((0, 0), (0, 1), (1, 0), (1, 1))}
+
+
+class StudyBoard(QWidget):
+    """`show_study` says which study is drawn, `append` tells a new trial or what became of one.
+
+    `hovered(Trial | None)`: under the pointer; `picked(Trial)`: clicked; `applied(Trial)`: double-clicked.
+    """
+
+    hovered = Signal(object)
+    picked = Signal(object)
+    applied = Signal(object)
+    failed = Signal(str)
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.study = Study()
+        self._fresh: dict[int, None] = {}
+        self._pick: int | None = None
+        self.tiles: list[Tile] = []
+        self.many = Chooser(tuple(LAYOUTS), ("1 chart", "2 charts", "3 charts", "4 charts"))
+        self.many.setAccessibleName("How many charts")
+        self.many.edited.connect(lambda: self.lay_out(self.many.get()))
+        self._grid, self._bar = QGridLayout(), QHBoxLayout()
+        self._grid.setContentsMargins(4, 0, 4, 4)
+        self._grid.setSpacing(8)
+        self._bar.setContentsMargins(8, 4, 8, 0)
+        self._bar.addStretch(1)
+        self._bar.addWidget(self.many)
+        box = QVBoxLayout(self)
+        box.setContentsMargins(0, 0, 0, 0)
+        box.setSpacing(0)
+        box.addLayout(self._bar)
+        box.addLayout(self._grid, 1)
+        self._wait = QTimer(self, singleShot=True, interval=PAUSE)
+        self._wait.timeout.connect(self.draw_fresh)
+        self.lay_out(2)
+
+    def lay_out(self, count: int) -> None:
+        """Show so many charts."""
+        self.many.put(count)
+        names = list(KINDS)
+        while len(self.tiles) < count:
+            tile = Tile(KINDS, names[len(self.tiles) % len(names)])
+            tile.hovered.connect(self.hovered)
+            tile.picked.connect(self._picked)
+            tile.applied.connect(self.applied)
+            tile.failed.connect(self.failed)
+            tile.show_study(self.study)
+            self.tiles.append(tile)
+        for place, tile in enumerate(self.tiles):
+            self._grid.removeWidget(tile)
+            tile.setVisible(place < count)
+            if place < count:
+                self._grid.addWidget(tile, *LAYOUTS[count][place], 1, 2 if count == 3 and place == 2 else 1)
+        for line in range(2):
+            self._grid.setColumnStretch(line, 1 if line < min(count, 2) else 0)
+            self._grid.setRowStretch(line, 1 if line < (count + 1) // 2 else 0)
+        self.draw_fresh()
+
+    @property
+    def seen(self) -> list[Tile]:
+        """The tiles that are shown."""
+        return self.tiles[: self.many.get()]
+
+    def show_study(
+        self,
+        trials: Sequence[Trial],
+        goals: Sequence[Goal],
+        choices: Sequence[Choice] = (),
+        *,
+        baseline: Mapping[str, float] | None = None,
+        within: Sequence[str] = (),
+    ) -> None:
+        """Draw this study; `baseline`: the score of the model without a step; `within`: the constraints as written."""
+        self.study = Study(trials, goals, choices, baseline, within)
+        self._fresh.clear()
+        self._pick = None
+        for tile in self.tiles:
+            tile.show_study(self.study)
+
+    def append(self, trial: Trial) -> None:
+        """Take in a trial; it is drawn with those that come in the next moment."""
+        self._fresh[self.study.note(trial)] = None
+        if not self._wait.isActive():
+            self._wait.start()
+
+    def draw_fresh(self) -> None:
+        """Draw what has come since the last drawing."""
+        if not self._fresh or not self.isVisible():
+            return
+        places = list(self._fresh)
+        self._fresh.clear()
+        for place, tile in enumerate(self.tiles):
+            if place < self.many.get():
+                tile.append(places)
+            else:
+                tile.show_study(self.study)
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        self.draw_fresh()
+
+    def pick(self, number: int | None) -> None:
+        """Mark a trial that was picked elsewhere."""
+        found = next((i for i, t in enumerate(self.study.trials) if t.number == number), None)
+        self._mark(found)
+
+    def _picked(self, trial: Trial) -> None:
+        self.pick(trial.number)
+        self.picked.emit(trial)
+
+    def _mark(self, place: int | None) -> None:
+        self._pick = place
+        for tile in self.seen:
+            tile.mark(place)

@@ -1,0 +1,277 @@
+"""What the charts of a study share: the study, pointing at trials, options in the tile's head, words when empty."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import pyqtgraph as pg
+from PySide6.QtCore import QEvent, QPointF, Qt, Signal
+from PySide6.QtGui import QColor, QMouseEvent, QPen
+from PySide6.QtWidgets import QToolTip, QWidget
+
+from app.plots.chart import Chart, Table, pen
+from app.plots.metrics import spacing as round_spacing
+from app.plots.study.data import Study
+from app.plots.study.words import tick_words, title, trial_words
+from app.theme import Palette
+from model.data.base import Array
+
+NEAR = 12.0  # pixels between the pointer and what it means
+LEFT, BETWEEN = 64, (44, 90)  # pixels: labels of the left axis, and between two labels of either axis
+MOVED = 4  # pixels that make a click a drag
+ROOM = 0.05  # of the span, beside the outermost points
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """What can be chosen of a chart in its head: a list, or a switch where there are no values."""
+
+    name: str
+    values: tuple[Any, ...] = ()
+    texts: tuple[str, ...] = ()
+    hint: str = ""
+
+
+class StudyChart(Chart):
+    """A plot of a study: wheel and drag zoom and pan, a double click beside a trial shows everything again."""
+
+    hovered = Signal(object)
+    picked = Signal(object)
+    applied = Signal(object)
+    changed = Signal()
+    name: ClassVar[str] = ""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        self.study = Study()
+        self.pick: int | None = None
+        self.under: int | None = None
+        self.x_name, self.y_name = "", ""
+        self._pressed: QPointF | None = None
+        self._free = False  # panned or zoomed: new trials do not move what is looked at
+        super().__init__(parent)
+        self._ready = True
+        self.plot.setMouseEnabled(x=True, y=True)
+        self.plot.disableAutoRange()
+        self.setMouseTracking(True)
+        self.setAccessibleName(self.name)
+        self.plot.vb.sigRangeChangedManually.connect(self._let_go)
+
+    # -- what subclasses give
+
+    def options(self) -> list[Option]:
+        """What can be chosen in the head."""
+        return []
+
+    def option(self, name: str) -> Any:
+        """What is chosen."""
+        return None
+
+    def choose(self, name: str, value: Any) -> None:
+        """Choose another value of an option."""
+
+    def empty(self) -> str:
+        """Why there is nothing to draw, in words; empty where there is something."""
+        return "" if len(self.study) else "No trial yet. The first one is drawn here as soon as it has ended."
+
+    def legend(self) -> str:
+        """The legend in words, as rich text."""
+        return ""
+
+    def spots(self) -> tuple[Array, Array, Array]:
+        """x and y of what can be pointed at, in the plot's coordinates, and the places of the trials."""
+        none = np.zeros(0)
+        return none, none, none.astype(int)
+
+    def fill(self, fresh: Sequence[int] | None) -> None:
+        """Put the data into the items: all, or only what the trials at these places change."""
+
+    def build(self, palette: Palette) -> None:
+        """Make the items, without data."""
+
+    def ends(self) -> tuple[float, float, float, float] | None:
+        """Left, right, bottom and top of everything; None where there is nothing."""
+        return None
+
+    # -- drawing
+
+    def show_study(self, study: Study) -> None:
+        """Draw another study."""
+        self.study, self.pick, self.under, self._free = study, None, None, False
+        self.draw(self.look)
+
+    def append(self, places: Sequence[int]) -> None:
+        """Draw what is new or became other."""
+        self.fill(places)
+        self._fit()
+
+    def draw(self, palette: Palette) -> None:
+        """Everything anew: other study, theme or options."""
+        if not self._ready:
+            return
+        self.axes(palette)
+        self.plot.clear()
+        self.build(palette)
+        self._cursor = pg.ScatterPlotItem(size=13, brush=None, pen=pen(palette.text, 1.6))
+        self._cursor.setZValue(50)
+        self.plot.addItem(self._cursor)
+        self.fill(None)
+        self._fit()
+        self._ring()
+
+    def axes(self, palette: Palette) -> None:
+        """Names, units and horizontal grid lines."""
+        left, bottom = self.plot.getAxis("left"), self.plot.getAxis("bottom")
+        left.setStyle(tickAlpha=255, maxTickLevel=0)
+        left.setTickPen(pen(palette.line, 1.0))
+        left.setGrid(255)
+        left.setWidth(LEFT)
+        words = {"color": palette.muted, "font-size": "11px"}
+        for axis, name, log, k in ((left, self.y_name, self.log_y, 0), (bottom, self.x_name, self.log_x, 1)):
+            axis.enableAutoSIPrefix(False)
+            axis.setStyle(hideOverlappingLabels=True)
+            axis.tickSpacing = lambda low, high, size, k=k: [(round_spacing(high - low, size / BETWEEN[k]), 0)]
+            axis.tickStrings = lambda values, scale, gap, name=name, log=log: _ticks(name, values, gap, log)
+        left.setLabel(None)
+        bottom.setHeight(34 if self.x_name else 18)
+        bottom.setLabel(title(self.x_name) + (" (log)" if self.log_x else ""), **words)
+
+    log_x: bool = False
+    log_y: bool = False
+    _ready = False
+
+    def scaled(self, values: Array, log: bool) -> Array:
+        """Values as they are drawn: the logarithm on a log axis, NaN where there is none."""
+        return np.log10(np.where(values > 0, values, np.nan)) if log else values
+
+    def _fit(self) -> None:
+        """Show everything, unless people look at a part."""
+        found = None if self._free else self.ends()
+        if found is None:
+            return
+        left, right, bottom, top = found
+        across, up = (right - left) or abs(left) * 0.1 or 1.0, (top - bottom) or abs(top) * 0.1 or 1.0
+        self.plot.setXRange(left - ROOM * across / 2, right + ROOM * across / 2, padding=0)
+        self.plot.setYRange(bottom - ROOM * up, top + ROOM * up, padding=0)
+
+    def _let_go(self, *_: object) -> None:
+        self._free = True
+
+    # -- pointing
+
+    def near(self, at: QPointF) -> int | None:
+        """The place of the trial nearest to a point of the widget, where one is near."""
+        x, y, places = self.spots()
+        if not len(places):
+            return None
+        (left, right), (low, high) = self.plot.vb.viewRange()
+        box = self.plot.vb.sceneBoundingRect()
+        scene = self.mapToScene(at.toPoint())
+        px = box.left() + (x - left) / (right - left) * box.width() - scene.x()
+        py = box.bottom() - (y - low) / (high - low) * box.height() - scene.y()
+        far = np.where(np.isnan(px + py), np.inf, px * px + py * py)
+        best = int(np.argmin(far))
+        return int(places[best]) if far[best] <= NEAR * NEAR else None
+
+    def words_at(self, place: int) -> str:
+        """A trial in words, for the hover."""
+        trial = self.study.trials[place]
+        figures = {n: float(self.study.figures[n][place]) for n in dict.fromkeys((*self.told(), self.y_name))
+                   if n in self.study.figures}  # fmt: skip
+        return trial_words(trial, self.study.goals, figures)
+
+    def told(self) -> tuple[str, ...]:
+        """The figures that a hover tells."""
+        return tuple(g.figure for g in self.study.goals)
+
+    def mark(self, place: int | None) -> None:
+        """Ring the trial that is picked, here or in another chart."""
+        if place != self.pick:
+            self.pick = place
+            self._ring()
+
+    def _ring(self) -> None:
+        x, y, places = self.spots()
+        rings = [np.flatnonzero(places == p) for p in dict.fromkeys((self.pick, self.under)) if p is not None]
+        found = np.concatenate(rings) if rings else np.zeros(0, int)
+        self._cursor.setData(x[found], y[found])
+
+    def point(self, place: int | None) -> None:
+        """The pointer stands over this trial, or over none."""
+        if place != self.under:
+            self.under = place
+            self.setCursor(Qt.CursorShape.ArrowCursor if place is None else Qt.CursorShape.PointingHandCursor)
+            self._ring()
+            self.hovered.emit(None if place is None else self.study.trials[place])
+
+    def mouseMoveEvent(self, event: QMouseEvent) -> None:
+        super().mouseMoveEvent(event)
+        if event.buttons() == Qt.MouseButton.NoButton:
+            found = self.near(event.position())
+            self.point(found)
+            QToolTip.showText(event.globalPosition().toPoint(), self.words_at(found) if found is not None else "", self)
+
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        super().mousePressEvent(event)
+        self._pressed = event.position()
+
+    def mouseReleaseEvent(self, event: QMouseEvent) -> None:
+        super().mouseReleaseEvent(event)
+        still = self._pressed is not None and (event.position() - self._pressed).manhattanLength() < MOVED
+        self._pressed = None
+        if still and event.button() == Qt.MouseButton.LeftButton and (found := self.near(event.position())) is not None:
+            self.mark(found)
+            self.picked.emit(self.study.trials[found])
+
+    def mouseDoubleClickEvent(self, event: QMouseEvent) -> None:
+        found = self.near(event.position())
+        if found is not None:
+            self.applied.emit(self.study.trials[found])
+        else:
+            self.reset()
+
+    def reset(self) -> None:
+        """Show everything again."""
+        self._free = False
+        self._fit()
+
+    def leaveEvent(self, event: QEvent) -> None:
+        super().leaveEvent(event)
+        self.point(None)
+
+    def table(self) -> Table:
+        """All trials: what they chose and what came of it."""
+        return study_table(self.study)
+
+
+def _ticks(name: str, values: Sequence[float], gap: float, log: bool) -> list[str]:
+    if log:
+        return tick_words(name, [float(f"{10.0**v:.3g}") for v in values], 0.0)
+    return tick_words(name, values, gap)
+
+
+def study_table(study: Study) -> Table:
+    """All trials as rows: number, state, figures, choices, times, reason."""
+    figures, choices = study.names, list(study.scales)
+    head = ("trial", "state", "feasible", *figures, *choices, "origin", "started", "seconds", "worker", "error")
+    rows = []
+    for place, trial in enumerate(study.trials):
+        told = [study.figures[n][place] for n in figures]
+        rows.append((trial.number, trial.state, trial.feasible, *("" if v != v else float(v) for v in told),
+                     *(trial.params.get(c, "") for c in choices), trial.origin, trial.started,
+                     "" if trial.seconds is None else trial.seconds, trial.worker, trial.error))  # fmt: skip
+    return head, rows
+
+
+def lighter(colour: str, look: Palette) -> str:
+    """A category's colour, light enough for a dark ground."""
+    return QColor(colour).lighter(135).name() if look.dark else colour
+
+
+def dashed(colour: str) -> QPen:
+    """A thin broken line: what is no result of a trial."""
+    made = pen(colour, 1.2)
+    made.setStyle(Qt.PenStyle.DashLine)
+    return made

@@ -1,0 +1,155 @@
+"""All trials of a study in their order, by how they ended, under the staircase of the best so far."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+import pyqtgraph as pg
+
+from app.plots.chart import pen, tint
+from app.plots.study.chart import Option, StudyChart, dashed
+from app.plots.study.data import COMPLETE, FAILED, PRUNED, RUNNING
+from app.plots.study.dots import Dots
+from app.plots.study.words import title, value_words
+from app.theme import Palette
+from model.data.base import Array
+
+DOT = 6
+
+
+class HistoryChart(StudyChart):
+    """One figure by trial number. Those without a value stand as ticks at the lower edge."""
+
+    name: ClassVar[str] = "History"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.x_name = "trial"
+
+    def options(self) -> list[Option]:
+        names = tuple(self.study.names)
+        return [Option("figure", names, tuple(map(title, names))), Option("log", hint="Logarithmic axis")]
+
+    def option(self, name: str) -> Any:
+        return self.log_y if name == "log" else self.y_name
+
+    def choose(self, name: str, value: Any) -> None:
+        if name == "log":
+            self.log_y = value
+        else:
+            self.y_name = value
+        self._free = False
+        self.draw(self.look)
+
+    def show_study(self, study: Any) -> None:
+        if self.y_name not in study.names:
+            self.y_name = study.names[0] if study.names else ""
+        super().show_study(study)
+
+    def legend(self) -> str:
+        study, look = self.study, self.look
+        state = study.state
+        words = [f'<span style="color:{look.text}">━ best so far</span>']
+        if (state == PRUNED).any():
+            words.append(f'<span style="color:{look.accent}">○ ended early</span>')
+        if ((state == COMPLETE) & ~study.feasible).any():
+            words.append(f'<span style="color:{look.edge}">● breaks a constraint</span>')
+        if (failed := int((state == FAILED).sum())) > 0:
+            words.append(f'<span style="color:{look.bad}">┃ {failed} failed</span>')
+        if self.y_name in study.baseline:
+            told = value_words(self.y_name, study.baseline[self.y_name])
+            words.append(f'<span style="color:{look.muted}">╌ baseline {told}</span>')
+        return " &nbsp; ".join(words)
+
+    def build(self, palette: Palette) -> None:
+        """The baseline, the dots by kind, the staircase, the ticks."""
+        hollow = pen(palette.accent, 1.2)
+        self._grey = Dots(self.plot, DOT, tint(palette.edge, 150), None, above=1)
+        self._early = Dots(self.plot, DOT, tint(palette.panel, 255), hollow, above=2)
+        self._good = Dots(self.plot, DOT, tint(palette.accent, 190), None, above=3)
+        self._stairs = pg.PlotCurveItem(pen=pen(palette.text), antialias=False)
+        self._stairs.setZValue(5)
+        self._edge = pg.PlotCurveItem(pen=pen(palette.bad, 2.0), antialias=False, connect="pairs")
+        self._now = pg.PlotCurveItem(pen=dashed(palette.accent), connect="pairs")
+        for item in (self._edge, self._now, self._stairs):
+            self.plot.addItem(item)
+        level = self.study.baseline.get(self.y_name)
+        if level is not None and (level > 0 or not self.log_y):
+            at = np.log10(level) if self.log_y else level
+            self.plot.addItem(pg.InfiniteLine(at, 0, pen=dashed(palette.muted)))
+
+    def fill(self, fresh: Sequence[int] | None) -> None:
+        study = self.study
+        y = self.scaled(study.figures[self.y_name], self.log_y)
+        x, state = study.number, study.state
+        if fresh is None or self._early_known(fresh):
+            places: Array = np.arange(len(study))
+            put = (self._grey.put, self._early.put, self._good.put)
+        else:
+            places = np.array(fresh, int)
+            put = (self._grey.add, self._early.add, self._good.add)
+        done = state[places] == COMPLETE
+        kinds = (done & ~study.feasible[places], state[places] == PRUNED, done & study.feasible[places])
+        for act, which in zip(put, kinds, strict=True):
+            act(x[places[which]], y[places[which]])
+        self._known = len(study)
+        self._draw_stairs()
+        self._draw_edges()
+
+    def _early_known(self, fresh: Sequence[int]) -> bool:
+        """Whether one of these was drawn as something else than running before, so that its dot must go."""
+        return any(p < self._known and p not in self._running for p in fresh)
+
+    _known = 0
+    _running: frozenset[int] = frozenset()
+
+    def _draw_stairs(self) -> None:
+        best = self.scaled(self.study.best(self.y_name), self.log_y)
+        rises = np.flatnonzero(np.diff(best, prepend=np.nan) != 0)
+        rises = rises[np.isfinite(best[rises])]
+        if not len(rises):
+            self._stairs.setData([], [])
+            return
+        x = np.append(np.repeat(self.study.number[rises], 2)[1:], self.study.number.max())
+        self._stairs.setData(x, np.repeat(best[rises], 2))
+
+    def _draw_edges(self) -> None:
+        """Ticks of those that failed or told no value, and lines of those that run."""
+        study = self.study
+        missing = (study.state == FAILED) | ((study.state == PRUNED) & np.isnan(study.figures[self.y_name]))
+        running = np.flatnonzero(study.state == RUNNING)
+        self._running = frozenset(running.tolist())
+        found = self.ends()
+        low, high = (found[2], found[3]) if found else (0.0, 1.0)
+        low -= 0.04 * ((high - low) or abs(low) * 0.1 or 1.0)
+        tall = 0.03 * ((high - low) or 1.0)
+        self._edge_at = low + tall / 2
+        _pairs(self._edge, study.number[missing], low, low + tall)
+        _pairs(self._now, study.number[running], low, high)
+        self._missing = np.flatnonzero(missing)
+
+    def ends(self) -> tuple[float, float, float, float] | None:
+        """All trials; of values so far out that they would flatten all others only the edge is seen."""
+        y = self.scaled(self.study.figures[self.y_name], self.log_y)
+        y = y[np.isfinite(y) & (self.study.state >= COMPLETE)]
+        level = self.study.baseline.get(self.y_name)
+        if level is not None and (level > 0 or not self.log_y):
+            y = np.append(y, np.log10(level) if self.log_y else level)
+        right = float(self.study.number.max()) if len(self.study) else 1.0
+        return (0.0, max(right, 1.0), float(y.min()), float(y.max())) if len(y) else None
+
+    def spots(self) -> tuple[Array, Array, Array]:
+        study = self.study
+        if not len(study):
+            return super().spots()
+        y = self.scaled(study.figures[self.y_name], self.log_y)
+        y = np.where(study.state >= COMPLETE, y, np.nan)
+        y[self._missing] = self._edge_at
+        return study.number, y, np.arange(len(study))
+
+
+def _pairs(item: pg.PlotCurveItem, x: Array, low: float, high: float) -> None:
+    """Upright strokes at x."""
+    item.setData(np.repeat(x, 2), np.tile([low, high], len(x)), connect="pairs")

@@ -1,0 +1,203 @@
+"""Two figures of all trials against each other: the front as a staircase, what it beats in grey; a third as colour."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+import pyqtgraph as pg
+from PySide6.QtGui import QColor
+
+from app.plots.chart import pen, tint
+from app.plots.study.chart import Option, StudyChart, dashed
+from app.plots.study.data import COMPLETE, Study, nondominated
+from app.plots.study.dots import Dots
+from app.plots.study.words import title, value_words
+from app.theme import Palette
+from model.data.base import Array
+
+DOT, FRONT = 6, 9
+SHADES = 12  # colours of the third figure
+
+
+class ParetoChart(StudyChart):
+    """The axes are the goals, or any other figure; the front is that of all goals, or of the axes alone."""
+
+    name: ClassVar[str] = "Pareto front"
+
+    def __init__(self) -> None:
+        self.shade = ""
+        self.front: Array = np.zeros(0, int)
+        super().__init__()
+
+    def options(self) -> list[Option]:
+        names = tuple(self.study.names)
+        texts = tuple(map(title, names))
+        return [Option("across", names, texts, "Figure of the horizontal axis"),
+                Option("up", names, texts, "Figure of the vertical axis"),
+                Option("colour", ("", *names), ("no colour", *texts), "Figure told by colour"),
+                Option("log x", hint="Logarithmic horizontal axis"),
+                Option("log y", hint="Logarithmic vertical axis")]  # fmt: skip
+
+    def option(self, name: str) -> Any:
+        held = {"across": self.x_name, "up": self.y_name, "colour": self.shade, "log x": self.log_x}
+        return held.get(name, self.log_y)
+
+    def choose(self, name: str, value: Any) -> None:
+        field = {"across": "x_name", "up": "y_name", "colour": "shade", "log x": "log_x", "log y": "log_y"}[name]
+        setattr(self, field, value)
+        self._free = False
+        self.draw(self.look)
+        self.changed.emit()
+
+    def show_study(self, study: Study) -> None:
+        """The axes stay where the new study has them: else the second goal across, the first one up."""
+        names = study.names
+        if not {self.x_name, self.y_name} <= set(names) or not self.x_name:
+            goals = [g.figure for g in study.goals]
+            self.y_name = goals[0] if goals else ""
+            other = "weight_bits" if "weight_bits" in names else "size_bytes" if "size_bytes" in names else ""
+            self.x_name = goals[1] if len(goals) > 1 else other or next((n for n in names if n != self.y_name), "")
+            self.shade = goals[2] if len(goals) > 2 else ""
+        super().show_study(study)
+
+    def empty(self) -> str:
+        if not len(self.study):
+            return super().empty()
+        if not self.x_name:
+            return "This study has one figure only. A second goal, such as the weight bits, gives a front."
+        x, y = self.study.figures[self.x_name], self.study.figures[self.y_name]
+        if not (np.isfinite(x + y) & (self.study.state == COMPLETE)).any():
+            return "No trial has told both figures yet."
+        return ""
+
+    def legend(self) -> str:
+        look = self.look
+        goals = [self._better(n) for n in (self.y_name, self.x_name) if n]
+        words = [f'<span style="color:{look.muted}">better: {", ".join(goals)}</span>',
+                 f'<span style="color:{look.accent}">━ front, {len(self.front)}</span>']  # fmt: skip
+        if self.shade and (ends := self._shades()):
+            low, high = (value_words(self.shade, v) for v in ends)
+            stops = "".join(f'<span style="color:{look.sequential(k / 4)}">■</span>' for k in range(5))
+            words.append(f'<span style="color:{look.muted}">{title(self.shade)} {low} {stops} {high}</span>')
+        return " &nbsp; ".join(words)
+
+    def _better(self, figure: str) -> str:
+        return f"{title(figure)} {'high' if self.study.sign(figure) > 0 else 'low'}"
+
+    def build(self, palette: Palette) -> None:
+        self._grey = Dots(self.plot, DOT, tint(palette.edge, 60), pen(palette.edge, 0.8, 140), above=1)
+        self._rest = Dots(self.plot, DOT, tint(palette.edge, 150), None, above=2)
+        self._shaded = [Dots(self.plot, DOT, QColor(palette.sequential(k / (SHADES - 1))), None, above=3)
+                        for k in range(SHADES if self.shade else 0)]  # fmt: skip
+        self._stairs = pg.PlotCurveItem(pen=pen(palette.accent), antialias=False)
+        ring = pen(palette.text, 1.0) if self.shade else None
+        self._best = pg.ScatterPlotItem(size=FRONT, pen=ring, brush=None if self.shade else palette.accent)
+        self._stairs.setZValue(5)
+        self._best.setZValue(6)
+        self.plot.addItem(self._stairs)
+        self.plot.addItem(self._best)
+        for figure, angle, log in ((self.x_name, 90, self.log_x), (self.y_name, 0, self.log_y)):
+            if figure in self.study.bounds:
+                sense, limit = self.study.bounds[figure]
+                at = np.log10(limit) if log and limit > 0 else limit
+                self.plot.addItem(pg.InfiniteLine(at, angle, pen=dashed(palette.bad), label=f"{sense} {limit:g}",
+                                                  labelOpts={"color": palette.bad, "position": 0.94}))  # fmt: skip
+        self._base(palette)
+
+    def _base(self, palette: Palette) -> None:
+        """The model without a step, as a cross."""
+        base = [self.study.baseline.get(n) for n in (self.x_name, self.y_name)]
+        if None not in base:
+            x, y = self._place(np.array(base[:1], float), np.array(base[1:], float))
+            self.plot.addItem(pg.ScatterPlotItem(x, y, symbol="x", size=9, brush=palette.muted, pen=None))
+
+    def _place(self, x: Array, y: Array) -> tuple[Array, Array]:
+        return self.scaled(x, self.log_x), self.scaled(y, self.log_y)
+
+    def fill(self, fresh: Sequence[int] | None) -> None:
+        study = self.study
+        x, y = self._place(study.figures[self.x_name], study.figures[self.y_name])
+        again = fresh is None or any(p < self._known and self._drawn[p] for p in fresh)
+        places: Array = np.arange(len(study)) if again or fresh is None else np.array(fresh, int)
+        act = "put" if again else "add"
+        done, feasible = study.state[places] == COMPLETE, study.feasible[places]
+        getattr(self._grey, act)(x[places[done & ~feasible]], y[places[done & ~feasible]])
+        good = places[done & feasible]
+        if self.shade:
+            self._fill_shades(x, y, good, again)
+        else:
+            getattr(self._rest, act)(x[good], y[good])
+        self._known = len(study)
+        self._drawn = study.state == COMPLETE
+        self._draw_front(x, y, None if again else good)
+
+    _known = 0
+    _drawn: Array = np.zeros(0, bool)
+
+    def _shades(self) -> tuple[float, float] | None:
+        """The ends of the third figure."""
+        values = self.study.figures[self.shade]
+        values = values[np.isfinite(values) & (self.study.state == COMPLETE)]
+        return (float(values.min()), float(values.max())) if len(values) else None
+
+    def _fill_shades(self, x: Array, y: Array, good: Array, again: bool) -> None:
+        ends = self._shades() or (0.0, 1.0)
+        if ends != self._span and not again:
+            good, again = np.flatnonzero((self.study.state == COMPLETE) & self.study.feasible), True
+        self._span = ends
+        part = (self.study.figures[self.shade][good] - ends[0]) / ((ends[1] - ends[0]) or 1.0)
+        shade = np.clip(np.nan_to_num(part) * SHADES, 0, SHADES - 1).astype(int)
+        for k, dots in enumerate(self._shaded):
+            act = dots.put if again else dots.add
+            act(x[good[shade == k]], y[good[shade == k]])
+
+    _span: tuple[float, float] = (0.0, 0.0)
+
+    def _axes_of_front(self) -> list[str]:
+        """The goals where both axes are goals, else the axes alone."""
+        goals = [g.figure for g in self.study.goals]
+        axes = [self.x_name, self.y_name]
+        return goals if set(axes) <= set(goals) else [a for a in axes if a]
+
+    def _draw_front(self, x: Array, y: Array, good: Array | None) -> None:
+        names = self._axes_of_front()
+        self.front = self.study.front(names) if good is None else self._grown(names, good)
+        places = self.front[np.argsort(x[self.front], kind="stable")] if len(self.front) else self.front
+        self._best.setData(x[places], y[places])
+        line = staircase(x[places], y[places], self.study.sign(self.x_name)) if len(names) == 2 else (x[:0], y[:0])
+        self._stairs.setData(*line)
+
+    def _grown(self, names: Sequence[str], good: Array) -> Array:
+        """The front with a few more trials: only they and those on it can be there."""
+        places = np.concatenate([self.front, good])
+        merits = np.stack([self.study.merit(n) for n in names], 1)[places]
+        return np.unique(places[nondominated(merits)])
+
+    def ends(self) -> tuple[float, float, float, float] | None:
+        study = self.study
+        x, y = self._place(study.figures[self.x_name], study.figures[self.y_name])
+        there = np.isfinite(x + y) & (study.state == COMPLETE)
+        if not there.any():
+            return None
+        x, y = x[there], y[there]
+        return float(x.min()), float(x.max()), float(y.min()), float(y.max())
+
+    def spots(self) -> tuple[Array, Array, Array]:
+        study = self.study
+        x, y = self._place(study.figures[self.x_name], study.figures[self.y_name])
+        return x, np.where(study.state == COMPLETE, y, np.nan), np.arange(len(study))
+
+    def told(self) -> tuple[str, ...]:
+        return tuple(n for n in (*super().told(), self.x_name, self.shade) if n)
+
+
+def staircase(x: Array, y: Array, sign: float) -> tuple[Array, Array]:
+    """The edge of what points along x reach: level until the next one, then up or down."""
+    if not len(x):
+        return x, y
+    across = np.repeat(x, 2)
+    up = np.repeat(y, 2)
+    # where low is better, a point's height holds to its right; where high is, to its left
+    return (across[1:], up[:-1]) if sign < 0 else (across[:-1], up[1:])

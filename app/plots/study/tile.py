@@ -1,0 +1,186 @@
+"""One place of the board: the head chooses the chart and its options and saves it; words stand where it is empty."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtGui import QResizeEvent
+from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QLabel, QSizePolicy, QStackedWidget, QVBoxLayout, QWidget
+
+from app.fields import Check, Choice
+from app.panels.heading import empty_state, link
+from app.plots.study.chart import Option
+from app.plots.study.data import Study
+
+FILTERS = "PNG (*.png);;SVG (*.svg);;CSV (*.csv)"
+WIDEST = 150  # pixels of a list of options
+
+
+class Tile(QWidget):
+    """A chart of `kinds` (name → how it is made). Charts are made when they are first wanted, and kept."""
+
+    hovered = Signal(object)
+    picked = Signal(object)
+    applied = Signal(object)
+    failed = Signal(str)  # a file could not be written
+
+    def __init__(self, kinds: dict[str, Callable[[], Any]], first: str) -> None:
+        super().__init__()
+        self._kinds, self._study = kinds, Study()
+        self.charts: dict[str, Any] = {}
+        self._stale: set[str] = set()
+        self.kind = Choice(tuple(kinds), tuple(kinds))
+        self.kind.setAccessibleName("Chart")
+        self.kind.put(first)
+        self.kind.edited.connect(self._changed)
+        self.fields: dict[str, Any] = {}
+        self._offered: list[Option] = []
+        self._options, self._pages, self._words = QHBoxLayout(), QStackedWidget(), empty_state("")
+        self.legend = QLabel()
+        self._build()
+        self._changed()
+
+    def _build(self) -> None:
+        self.legend.setTextFormat(Qt.TextFormat.RichText)
+        self.legend.setProperty("role", "small")
+        self.legend.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
+        self.legend.setContentsMargins(10, 0, 8, 0)
+        head = QHBoxLayout()
+        head.setContentsMargins(8, 4, 8, 2)
+        head.setSpacing(6)
+        self._options.setSpacing(6)
+        head.addWidget(self.kind)
+        head.addLayout(self._options)
+        head.addStretch(1)
+        self._save = link("Save…", self.ask_and_save)
+        self._save.setToolTip("Save this chart as PNG, SVG or CSV")
+        head.addWidget(self._save)
+        self._pages.addWidget(self._words)
+        box = QVBoxLayout(self)
+        box.setContentsMargins(0, 0, 0, 0)
+        box.setSpacing(0)
+        box.addLayout(head)
+        box.addWidget(self.legend)
+        box.addWidget(self._pages, 1)
+
+    @property
+    def chart(self) -> Any:
+        """The chart that is shown."""
+        return self.charts[self.kind.get()]
+
+    def show_kind(self, name: str) -> None:
+        """Show another chart."""
+        self.kind.put(name)
+        self._changed()
+
+    def _changed(self) -> None:
+        name = self.kind.get()
+        if name not in self.charts:
+            made = self.charts[name] = self._kinds[name]()
+            made.hovered.connect(self.hovered)
+            made.picked.connect(self.picked)
+            made.applied.connect(self.applied)
+            made.changed.connect(self.refresh)
+            self._pages.addWidget(made)
+            self._stale.add(name)
+        self._catch_up()
+
+    def _catch_up(self) -> None:
+        name = self.kind.get()
+        if name in self._stale:
+            self._stale.discard(name)
+            self.chart.show_study(self._study)
+        self.refresh()
+
+    def show_study(self, study: Study) -> None:
+        """Another study for all charts; those that are not seen take it when they are."""
+        self._study = study
+        self._stale = set(self.charts)
+        self._catch_up()
+
+    def append(self, places: Sequence[int]) -> None:
+        """More trials of the same study, or more about them."""
+        self._stale |= set(self.charts) - {self.kind.get()}
+        if self.chart.empty() or self._pages.currentIndex() == 0:
+            self.chart.show_study(self._study)
+        else:
+            self.chart.append(places)
+        self.refresh()
+
+    def mark(self, place: int | None) -> None:
+        """Mark the trial that is picked."""
+        if self.kind.get() not in self._stale:
+            self.chart.mark(place)
+
+    def refresh(self) -> None:
+        """Options, legend and words as the chart has them now."""
+        chart = self.chart
+        words = chart.empty()
+        self._words.setText(words)
+        self._pages.setCurrentWidget(self._words if words else chart)
+        legend = "" if words else chart.legend()
+        if legend != self.legend.text():
+            self.legend.setText(legend)
+            self.legend.setToolTip(legend)
+        self.legend.setVisible(bool(legend))
+        self._save.setEnabled(not words)
+        self._offer(chart.options())
+        for name, field in self.fields.items():
+            field.put(chart.option(name))
+
+    def _offer(self, options: list[Option]) -> None:
+        if options == self._offered:
+            return
+        self._offered = options
+        for field in self.fields.values():
+            self._options.removeWidget(field)
+            field.hide()
+            field.deleteLater()
+        self.fields = {o.name: self._field(o) for o in options}
+        for field in self.fields.values():
+            self._options.addWidget(field)
+        self._fold()
+
+    def _field(self, option: Option) -> Any:
+        field: Any = Choice(option.values, option.texts) if option.values else Check(option.name)
+        field.setAccessibleName(option.hint or option.name)
+        field.setToolTip(option.hint)
+        if option.values:
+            field.setMaximumWidth(WIDEST)
+        field.edited.connect(lambda: self._chosen(option.name))
+        return field
+
+    def _chosen(self, name: str) -> None:
+        self.chart.choose(name, self.fields[name].get())
+        self.refresh()
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._fold()
+
+    def _fold(self) -> None:
+        """Leave out the last options where the head is too narrow."""
+        room = self.width() - self.kind.sizeHint().width() - self._save.sizeHint().width() - 40
+        for field in self.fields.values():
+            room -= min(field.sizeHint().width(), WIDEST) + 6
+            field.setVisible(room >= 0)
+
+    # -- files
+
+    def ask_and_save(self) -> None:
+        """Ask for a file and write the chart."""
+        name = f"{self.kind.get().lower().replace(' ', '-')}.png"
+        path, chosen = QFileDialog.getSaveFileName(self, "Save chart", name, FILTERS)
+        if path:
+            self.export(Path(path) if Path(path).suffix else Path(path + "." + chosen[:3].lower()))
+
+    def export(self, path: Path) -> None:
+        """Write the chart to a .png, .svg or .csv file; tells `failed` where it cannot."""
+        try:
+            path.touch()  # Qt does not tell why it cannot write
+            self.chart.export(path)
+        except OSError as error:
+            self.failed.emit(f"{path.name} could not be written: {error.strerror or error}.")

@@ -1,0 +1,116 @@
+"""What the charts of studies write: names of choices in short, values with their units, a trial told in words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from app.curve_picture import figure_title
+from app.words import cell, duration, figure, mebibytes, percent, scaled, shown
+from model.errors import FormatError
+from model.formats.base import parse_format
+from passes.search.space import Choice
+from passes.search.spec import Goal
+from passes.search.trial import Trial
+
+SHARES = ("accuracy", "sparsity", "agreement")
+RISING = (*SHARES, "memory_density", "sqnr")  # figures that are meant to be high; all others are costs
+LONGEST = 24  # letters of a choice's name
+
+
+def rises(goal: Goal) -> bool:
+    """Whether more of it is better."""
+    return goal.better == "high" or (not goal.better and goal.figure in RISING)
+
+
+def title(name: str) -> str:
+    """A figure's name on an axis."""
+    return {"kl": "KL divergence", "trial": "trial"}.get(name, figure_title(name))
+
+
+def value_words(name: str, value: float) -> str:
+    """A figure with its unit."""
+    if value != value:
+        return "not told"
+    if name in SHARES:
+        return percent(value)
+    if name == "size_bytes":
+        return mebibytes(value)
+    if name == "bitops":
+        return scaled(value)
+    if name in ("seconds", "latency"):
+        return duration(value)
+    return cell(float(f"{value:.4g}"))
+
+
+def tick_words(name: str, values: Sequence[float], spacing: float) -> list[str]:
+    """Labels of an axis: as many digits as tell neighbours apart."""
+    if name in SHARES:
+        digits = 0 if spacing >= 0.01 else 1 if spacing >= 0.001 else 2
+        return [percent(v, digits) for v in values]
+    if name in ("size_bytes", "bitops"):
+        return [value_words(name, v) for v in values]
+    return [cell(float(f"{v:.6g}")) if abs(v) < 1e15 else figure(v) for v in values]
+
+
+def plain(value: Any) -> str:
+    """A value of a choice as people read it: formats by their labels."""
+    return shown("format", value) if isinstance(value, str) else "none" if value is None else cell(value)
+
+
+def bits_of(value: Any) -> float | None:
+    """The bits of an element that a choice's value stands for, where it is a format."""
+    if value in (None, "float"):
+        return 32.0
+    if isinstance(value, str):
+        try:
+            return float(parse_format(value).bits)
+        except (FormatError, NotImplementedError):
+            return None
+    return None
+
+
+def short_names(choices: Sequence[Choice]) -> dict[str, str]:
+    """Names without the parts that all of them share, cut in the middle where they are still long."""
+    cut = {c.name: re.split(r"[.\s]+", c.name) for c in choices}
+    parts = list(cut.values())
+    if len(parts) > 1:
+        head = _shared(parts)
+        tail = _shared([p[head:][::-1] for p in parts])
+        cut = {n: p[head : len(p) - tail] or p for n, p in cut.items()}
+    made = {name: _cut(".".join(p)) for name, p in cut.items()}
+    return made if len(set(made.values())) == len(made) else {n: _cut(n, 2 * LONGEST) for n in made}
+
+
+def _shared(parts: Sequence[Sequence[str]]) -> int:
+    """How many parts all begin with; at least one is left of each."""
+    most = min(map(len, parts)) - 1
+    return next((i for i in range(most) if len({p[i] for p in parts}) > 1), max(most, 0))
+
+
+def _cut(text: str, most: int = LONGEST) -> str:
+    keep = (most - 1) // 2
+    return text if len(text) <= most else f"{text[:keep]}…{text[-keep:]}"
+
+
+def state_words(trial: Trial) -> str:
+    """How it stands with a trial."""
+    if trial.state == "failed":
+        return f"failed: {trial.error or 'no reason is kept'}"
+    missed = [f"{k} missed by {figure(v)}" for k, v in trial.violation.items() if v > 0]
+    if trial.state == "pruned" and trial.steps:
+        return f"ended early after {cell(trial.steps[-1][0])} samples"
+    words = {"pruned": "ended early", "complete": "", "running": "running", "waiting": "waits"}[trial.state]
+    return "; ".join([*([words] if words else []), *missed])
+
+
+def trial_words(trial: Trial, goals: Sequence[Goal], figures: Mapping[str, float], last: str = "") -> str:
+    """A trial for a hover: number, origin, goals, how it stands."""
+    origin = f" · {trial.origin}" if trial.origin else ""
+    took = f" · {duration(trial.seconds)}" if trial.seconds is not None else ""
+    names = list(dict.fromkeys([*(g.figure for g in goals), *figures]))
+    told = [f"{title(n)} {value_words(n, figures[n])}" for n in names if figures.get(n) == figures.get(n, 0.0)]
+    lines = [f"Trial {trial.number}{origin}{took}", " · ".join(t for t in told if t), state_words(trial)]
+    lines += ["same as an earlier trial"] if trial.reused else []
+    return "\n".join(line for line in [*lines, last] if line)
