@@ -1,0 +1,179 @@
+"""Optuna's Journal file, unharmed by a kill: a torn line is cut off before the next is written, and one in the middle
+loses nothing else. What a dead process locked is free again within seconds. `optuna-dashboard` opens it as it is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Generator, Iterable
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from optuna.distributions import BaseDistribution, check_distribution_compatibility, json_to_distribution
+from optuna.storages import JournalStorage
+from optuna.storages.journal import BaseJournalBackend, JournalFileOpenLock, JournalFileSymlinkLock
+from optuna.storages.journal._file import LOCK_FILE_SUFFIX
+from optuna.storages.journal._storage import JournalOperation, JournalStorageReplayResult
+from optuna.trial import FrozenTrial
+
+Log = dict[str, Any]
+BEGIN = b'{"op_code":'
+PATIENCE = 2.0  # seconds that somebody else's lock is waited for; it is held for milliseconds
+_SMALL = {JournalOperation.SET_TRIAL_PARAM, JournalOperation.SET_TRIAL_INTERMEDIATE_VALUE,
+          JournalOperation.SET_TRIAL_USER_ATTR, JournalOperation.SET_TRIAL_SYSTEM_ATTR}  # fmt: skip
+_LAST = b',"distribution":'
+# A study says the same few distributions in each of its trials: they are parsed once.
+_distribution = lru_cache(4096)(json_to_distribution)
+_text = lru_cache(4096)(json.loads)
+
+
+def parse_line(line: bytes) -> Log | None:
+    """The operation on a line; of two that ran together, the second; None where there is none."""
+    head, found, tail = line.rpartition(_LAST)
+    if found:
+        with contextlib.suppress(ValueError):
+            return {**json.loads(head + b"}"), "distribution": _text(tail.rstrip()[:-1])}
+    for text in (line, line[line.rfind(BEGIN) :] if BEGIN in line else b""):
+        with contextlib.suppress(ValueError):
+            log = json.loads(text)
+            if isinstance(log, dict) and "op_code" in log:
+                return log
+    return None
+
+
+class JournalFile(BaseJournalBackend):
+    """Reads from where it was; writes whole lines under two locks: the system's, which dies with its process, and
+    Optuna's own, for other programs. The disk is waited for where a trial begins or ends, not for each parameter.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        path.touch()
+        self._count = self._offset = 0
+        plain = JournalFileOpenLock if sys.platform == "win32" else JournalFileSymlinkLock
+        self._others = plain(str(path.resolve()), grace_period=30)
+        self._lock = Path(f"{path.resolve()}{LOCK_FILE_SUFFIX}")
+
+    def read_logs(self, log_number_from: int) -> Iterable[Log]:
+        """The operations from the given number on; of a line that is still being written, nothing."""
+        if log_number_from != self._count:
+            self._count = self._offset = 0
+        with self.path.open("rb") as file:
+            file.seek(self._offset)
+            text = file.read()
+        end = text.rfind(b"\n") + 1
+        self._offset += end
+        for line in text[:end].splitlines():
+            if log := parse_line(line):
+                self._count += 1
+                if self._count > log_number_from:
+                    yield log
+
+    def append_logs(self, logs: list[Log]) -> None:
+        """Write operations, whole."""
+        data = "".join(json.dumps(log, separators=(",", ":")) + "\n" for log in logs).encode()
+        with self._locked(), self.path.open("r+b") as file:
+            file.truncate(_whole(file))
+            file.seek(0, os.SEEK_END)
+            file.write(data)
+            file.flush()
+            if any(log["op_code"] not in _SMALL for log in logs):
+                os.fsync(file.fileno())
+
+    @contextlib.contextmanager
+    def _locked(self) -> Generator[None]:
+        with _system_lock(Path(f"{self.path}.held")) as alone:
+            if alone:
+                self._clear()
+            self._others.acquire()
+            try:
+                yield
+            finally:
+                with contextlib.suppress(RuntimeError):  # it was taken from us, which Optuna does after 30 s
+                    self._others.release()
+
+    def _clear(self) -> None:
+        """Wait for Optuna's lock. Who has the system's besides knows that one which stays is a dead process's."""
+        until = time.monotonic() + PATIENCE
+        while os.path.lexists(self._lock):
+            if time.monotonic() > until:
+                with contextlib.suppress(RuntimeError):
+                    self._others.release()
+            time.sleep(0.002)
+
+
+def _whole(file: Any) -> int:
+    """How many bytes of a file are whole lines."""
+    end = file.seek(0, os.SEEK_END)
+    while end:
+        start = max(0, end - 4096)
+        file.seek(start)
+        found = file.read(end - start).rfind(b"\n")
+        if found >= 0:
+            return start + found + 1
+        end = start
+    return 0
+
+
+@contextlib.contextmanager
+def _system_lock(path: Path) -> Generator[bool]:
+    """A lock that the system takes back when its process dies; tells whether there is such a thing here."""
+    if sys.platform == "win32":
+        yield False
+        return
+    import fcntl
+
+    with path.open("a") as held:
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX)
+        except OSError:  # a file system without locks: Optuna's own must do
+            yield False
+        else:
+            yield True
+
+
+class _Replay(JournalStorageReplayResult):
+    """Optuna's, but parses a distribution once and remembers the first of each parameter."""
+
+    def __init__(self, worker_id_prefix: str) -> None:
+        super().__init__(worker_id_prefix)
+        self._first: dict[tuple[int, str], BaseDistribution] = {}
+
+    def _apply_set_trial_param(self, log: Log) -> None:
+        number, name = log["trial_id"], log["param_name"]
+        if not self._trial_exists_and_updatable(number, log):
+            return
+        distribution = _distribution(log["distribution"])
+        first = self._first.setdefault((self._trial_id_to_study_id[number], name), distribution)
+        if first is not distribution:
+            try:
+                check_distribution_compatibility(first, distribution)
+            except ValueError:
+                if self._is_issued_by_this_worker(log):
+                    raise
+                return
+        trial = self._trials[number]
+        after = object.__new__(FrozenTrial)  # what others hold of this trial does not change
+        vars(after).update(vars(trial))
+        after.params = {**trial.params, name: distribution.to_external_repr(log["param_value_internal"])}
+        after.distributions = {**trial.distributions, name: distribution}
+        self._trials[number] = after
+
+
+class Journal(JournalStorage):
+    """Optuna's Journal storage on such a file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._worker_id_prefix = f"{uuid.uuid4()}-"
+        self._backend = JournalFile(path)
+        self._thread_lock = threading.Lock()
+        self._replay_result = _Replay(self._worker_id_prefix)  # instead of Optuna's, which its __init__ would make
+        self._sync_with_backend()

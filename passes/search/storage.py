@@ -1,0 +1,289 @@
+"""Where studies lie: a URL or a file's path becomes an Optuna storage, or an error in words.
+
+journal:PATH, sqlite:///PATH, postgresql://…, grpc://host:port; a plain path ending in .journal, .jsonl or .db.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import re
+import warnings
+from collections.abc import Generator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+from urllib.parse import unquote, urlsplit
+
+from model.errors import StorageError, nearest
+
+if TYPE_CHECKING:
+    from optuna.samplers import BaseSampler
+    from optuna.storages import BaseStorage
+    from optuna.study import Study
+
+TIMEOUT = 5  # seconds until a server counts as out of reach
+PORT = 13000
+Direction = Literal["minimize", "maximize"]
+FINGERPRINT = "fingerprint"
+KINDS = "journal:PATH, sqlite:///PATH, postgresql://user@host/name or grpc://host:port"
+_SQLITE = b"SQLite format 3\x00"
+_FILES = {".journal": "journal", ".jsonl": "journal", ".log": "journal",
+          ".db": "sqlite", ".sqlite": "sqlite", ".sqlite3": "sqlite"}  # fmt: skip
+_DRIVERS = {"psycopg2": "postgresql+psycopg2", "psycopg": "postgresql+psycopg"}
+
+
+def scheme_of(url: str) -> str:
+    """journal, sqlite, postgresql or grpc; raises StorageError."""
+    head, colon, _ = url.partition(":")
+    scheme = head.partition("+")[0].lower() if colon and len(head) > 1 else _FILES.get(Path(url).suffix.lower(), "")
+    scheme = "postgresql" if scheme == "postgres" else scheme
+    if scheme not in ("journal", "sqlite", "postgresql", "grpc"):
+        raise StorageError(f"{url!r} names no storage of studies.", f"Write {KINDS}.")
+    return scheme
+
+
+def path_of(url: str) -> Path | None:
+    """The file of a journal or an SQLite storage (journal:///x and sqlite:////x begin at the root), or None."""
+    scheme = scheme_of(url)
+    if scheme not in ("journal", "sqlite"):
+        return None
+    if ":" not in url or re.match(r"[A-Za-z]:[\\/]", url):
+        return Path(url).expanduser()
+    rest = url.partition(":")[2].partition("?")[0]
+    if scheme == "sqlite":  # as SQLAlchemy reads it: three slashes are relative, four begin at the root
+        rest = rest.removeprefix("///")
+    elif rest.startswith("//"):
+        rest = re.sub("^/+", "/", rest[2:])
+    if not rest:
+        raise StorageError(f"{url!r} names no file.", f"Write {KINDS}.")
+    return Path(unquote(rest)).expanduser()
+
+
+def shown(url: str) -> str:
+    """The URL without its password."""
+    return re.sub(r"(://[^/@:]*):[^@/]*@", r"\1:…@", url)
+
+
+def journal_url(path: Path) -> str:
+    """The URL of a journal file."""
+    return f"journal://{path.resolve()}"
+
+
+# -- opening
+
+
+def open_storage(url: str) -> BaseStorage:
+    """The storage at `url`, made where a file is not there yet; raises StorageError."""
+    match scheme_of(url):
+        case "journal":
+            return _journal(url)
+        case "sqlite":
+            return _sqlite(url)
+        case "postgresql":
+            return _postgresql(url)
+        case _:
+            return _grpc(url)
+
+
+def _path(url: str) -> Path:
+    path = path_of(url)
+    assert path is not None
+    if path.is_dir():
+        raise StorageError(f"{path} is a folder.", "Name a file in it, such as study.journal.")
+    if not path.parent.is_dir():
+        raise StorageError(f"There is no folder {path.parent}.", "Make it, or choose another.")
+    return path
+
+
+def _journal(url: str) -> BaseStorage:
+    from passes.search.journal_file import BEGIN, Journal, parse_line
+
+    path = _path(url)
+    try:
+        if path.exists():
+            with path.open("rb") as file:
+                first = file.readline(1 << 24)
+            if first.startswith(_SQLITE):
+                raise StorageError(f"{path.name} is an SQLite database, not a journal.",
+                                   f"Write sqlite:///{path}.")  # fmt: skip
+            cut_off = not first.endswith(b"\n") and first[: len(BEGIN)] == BEGIN[: len(first)]
+            if not cut_off and parse_line(first) is None:
+                raise StorageError(f"{path.name} is not a journal of studies.", "Choose another file.")
+        return Journal(path)
+    except OSError as error:
+        raise _unwritable(path, error) from error
+    except (LookupError, TypeError, ValueError, AssertionError) as error:
+        raise StorageError(f"{path.name} is no journal that can be read ({type(error).__name__}: {error}).",
+                           "Choose another file, or an older copy of it.") from error  # fmt: skip
+
+
+def _unwritable(path: Path, error: OSError) -> StorageError:
+    return StorageError(f"{path} cannot be opened ({error.strerror}).", "Choose a file that may be written.")
+
+
+def _sqlite(url: str) -> BaseStorage:
+    path = _path(url)
+    try:
+        if path.exists():
+            with path.open("rb") as file:
+                first = file.read(16)
+            if first and first != _SQLITE:
+                raise StorageError(f"{path.name} is not an SQLite database.", "Choose another file.")
+        else:
+            path.touch()
+    except OSError as error:
+        raise _unwritable(path, error) from error
+    return _database(f"sqlite:///{path.absolute()}", url, {"timeout": 60})
+
+
+def _postgresql(url: str) -> BaseStorage:
+    scheme, colon, rest = url.partition(":")
+    if "+" not in scheme:
+        scheme = next((s for m, s in _DRIVERS.items() if importlib.util.find_spec(m)), "")
+        if not scheme:
+            raise _missing("PostgreSQL", "psycopg2-binary")
+    if "//" not in rest or not urlsplit(f"postgresql{colon}{rest}").path.strip("/"):
+        raise StorageError(f"{shown(url)!r} names no database.", "Write postgresql://user:password@host:5432/name.")
+    return _database(f"{scheme}:{rest}", url, {"connect_timeout": TIMEOUT}, pool_pre_ping=True)
+
+
+def _missing(what: str, package: str) -> StorageError:
+    return StorageError(f"{what} needs the package {package}, which is not installed.",
+                        f"Type: pip install {package} (or pip install 'espalier[fleet]').")  # fmt: skip
+
+
+def _database(full: str, url: str, connect: dict[str, Any], **engine: Any) -> BaseStorage:
+    """Optuna's storage in a database that is empty or holds studies: it never makes tables among foreign ones."""
+    from optuna.exceptions import StorageInternalError
+    from optuna.storages import RDBStorage, get_storage
+    from sqlalchemy.exc import NoSuchModuleError, SQLAlchemyError
+
+    try:
+        _refuse_foreign(full, url, connect)
+        return get_storage(RDBStorage(full, engine_kwargs={"connect_args": connect, **engine}))
+    except (NoSuchModuleError, ImportError) as error:
+        raise _missing(shown(url), "psycopg2-binary") from error
+    except (SQLAlchemyError, StorageInternalError) as error:
+        raise _unreachable(url, str(getattr(error, "orig", None) or error.__cause__ or error)) from error
+    except RuntimeError as error:  # Optuna's: another version wrote its tables
+        raise StorageError(f"{shown(url)} was written by another version of Optuna.", str(error)) from error
+
+
+def _refuse_foreign(full: str, url: str, connect: dict[str, Any]) -> None:
+    from sqlalchemy import create_engine, inspect
+
+    engine = create_engine(full, connect_args=connect)
+    try:
+        tables = set(inspect(engine).get_table_names())
+    finally:
+        engine.dispose()
+    if tables and not {"studies", "trials", "version_info"} <= tables:
+        raise StorageError(f"{shown(url)} holds other tables ({', '.join(sorted(tables)[:3])}), not studies.",
+                           "Give the studies a database of their own.")  # fmt: skip
+
+
+def _unreachable(url: str, why: str) -> StorageError:
+    reason = " ".join(why.strip().partition("\n")[0].split())[:200].rstrip(". ")
+    return StorageError(f"{shown(url)} cannot be reached: {reason}.",
+                        "Look whether it runs, and whether host, port and password are right.")  # fmt: skip
+
+
+def address(url: str) -> tuple[str, int]:
+    """Host and port of a grpc:// URL; raises StorageError."""
+    try:
+        found = urlsplit(url)
+        host, port = found.hostname, found.port or PORT
+    except ValueError as error:
+        raise StorageError(f"{url!r} has no valid port.", "Write grpc://host:13000.") from error
+    if not host or found.path.strip("/"):
+        raise StorageError(f"{url!r} is no address.", "Write grpc://host:13000.")
+    return (f"[{host}]" if ":" in host else host), port
+
+
+def _grpc(url: str) -> BaseStorage:
+    host, port = address(url)
+    if importlib.util.find_spec("grpc") is None:
+        raise _missing("A storage over gRPC", "grpcio")
+    if importlib.util.find_spec("google.protobuf") is None:
+        raise _missing("A storage over gRPC", "protobuf")
+    import grpc
+    from optuna.storages import GrpcStorageProxy
+
+    with _quiet():
+        storage = GrpcStorageProxy(host=host, port=port)
+    try:
+        storage.wait_server_ready(TIMEOUT)
+        storage.get_all_studies()
+    except ConnectionError as error:
+        storage.close()
+        raise _unreachable(url, f"nobody answered within {TIMEOUT} s") from error
+    except grpc.RpcError as error:
+        storage.close()
+        raise StorageError(f"{url} is not a storage of studies.", "Start one with main.py serve-storage.") from error
+    return storage
+
+
+# -- studies
+
+
+def study_names(storage: BaseStorage) -> list[str]:
+    """The studies in a storage, in order of their making."""
+    return [s.study_name for s in storage.get_all_studies()]
+
+
+def open_study(
+    storage: BaseStorage,
+    name: str,
+    directions: Sequence[Direction],
+    fingerprint: str,
+    sampler: BaseSampler | None = None,
+) -> Study:
+    """The study of that name, made where there is none.
+
+    Raises StorageError where the name is taken by a search of another space, model or goal, which `fingerprint` tells.
+    """
+    import optuna
+    from optuna.exceptions import DuplicatedStudyError
+
+    with _quiet():
+        try:
+            study = optuna.create_study(storage=storage, study_name=name, directions=list(directions), sampler=sampler)
+            study.set_user_attr(FINGERPRINT, fingerprint)
+            return study
+        except DuplicatedStudyError:
+            study = optuna.load_study(study_name=name, storage=storage, sampler=sampler)
+    held, wanted = study.user_attrs.get(FINGERPRINT), [d.name.lower() for d in study.directions]
+    if held is None and study.trials and "espalier" not in study.user_attrs:
+        raise StorageError(f"The study {name!r} in this storage was not made by Espalier.", "Choose another name.")
+    if held is None:  # made a moment ago by another worker, or by one that died then
+        study.set_user_attr(FINGERPRINT, fingerprint)
+    elif held != fingerprint or wanted != list(directions):
+        raise StorageError(f"The study {name!r} varies something else, or is of another model.",
+                           "Choose another name for this search, or open the one that it belongs to.")  # fmt: skip
+    return study
+
+
+def load_study(storage: BaseStorage, name: str, sampler: BaseSampler | None = None) -> Study:
+    """A study that is there; raises StorageError with the names of those that are."""
+    import optuna
+
+    try:
+        with _quiet():
+            return optuna.load_study(study_name=name, storage=storage, sampler=sampler)
+    except KeyError as error:
+        raise StorageError(f"The storage has no study {name!r}.", nearest(name, study_names(storage))) from error
+
+
+@contextlib.contextmanager
+def _quiet() -> Generator[None]:
+    """Without Optuna's lines about studies that it made, and that a part of it is experimental."""
+    import optuna
+
+    level = optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+            yield
+    finally:
+        optuna.logging.set_verbosity(level)
