@@ -40,6 +40,7 @@ def write_checkpoint(project: Project, store: WeightStore, folder: Path) -> tupl
     folder.mkdir(parents=True, exist_ok=True)
     weights, foreign = dict(effective_weights(project.graph, store)), needs_source(project.graph)
     model, why = _model_of(project, weights, store)
+    _clear(folder)
     if model is not None:
         _save(model, folder)
         _copy_tokenizer(project, folder)
@@ -54,6 +55,14 @@ def write_checkpoint(project: Project, store: WeightStore, folder: Path) -> tupl
         *_notes(project.graph, model is None and not foreign),
         *_adapter_notes(project, folder),
     ]
+
+
+def _clear(folder: Path) -> None:
+    """Take away what an earlier export in our own form left, which would load another model than that beside it."""
+    script = folder / "load.py"
+    if script.is_file() and script.read_text(encoding="utf-8", errors="replace") == SCRIPT:
+        for name in ("load.py", "graph.json"):
+            (folder / name).unlink(missing_ok=True)
 
 
 def _has_adapters(project: Project) -> bool:

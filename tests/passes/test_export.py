@@ -24,6 +24,7 @@ from model.source import SourceInfo
 from passes.base import Context
 from passes.config import load_recipe
 from passes.export import export
+from passes.export.checkpoint import SCRIPT
 from passes.export.loading import load_folder
 from passes.export.recipe import to_toml
 from passes.plugins import load_plugin, unload_plugins
@@ -92,8 +93,13 @@ def test_a_local_folder_keeps_its_tokenizer(tmp_path: Path) -> None:
     BertForSequenceClassification(config).save_pretrained(home)
     (home / "vocab.txt").write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a"]))
     opened, project = compressed(str(home), tmp_path)
+    (tmp_path / "out").mkdir()
+    for name, text in (("load.py", SCRIPT), ("graph.json", "{}"), ("notes.txt", "mine")):  # of an export before
+        (tmp_path / "out" / name).write_text(text)
     done = export(project, opened.store, "safetensors", tmp_path / "out")
     assert "vocab.txt" in {Path(f).name for f in done.files}
+    assert not (tmp_path / "out" / "load.py").exists() and not (tmp_path / "out" / "graph.json").exists()
+    assert (tmp_path / "out" / "notes.txt").read_text() == "mine"
     again = open_any(str(tmp_path / "out"), tmp_path / "again")
     assert again.project.graph.nodes.keys() == opened.project.graph.nodes.keys()
 
