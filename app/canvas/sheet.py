@@ -37,6 +37,7 @@ class Sheet(Input):
         self._measured: dict[str, Overlay] = {}
         self.open_groups: frozenset[str] | None = None
         self._problems: dict[str, str] = {}
+        self._preview: Graph | None = None
         self._after: list[Callable[[], None]] = []
         self._anchor: str | None = None
         self._told: frozenset[str] | None = None
@@ -50,6 +51,7 @@ class Sheet(Input):
 
     def set_graph(self, graph: Graph | None, delta: Delta | None = None) -> None:
         """Show `graph`. Where only choices differ nothing moves; `delta` says which nodes to repaint."""
+        self.preview(None)
         before, self.graph = self.graph, graph
         if graph is None:
             self._clear()
@@ -63,6 +65,20 @@ class Sheet(Input):
                 self._after, self.open_groups, self._anchor = [self.start_look], None, None
             self.select(self.selection())
             self._lay_out(new=True)
+
+    def preview(self, graph: Graph | None) -> None:
+        """Show the choices of another state of this graph, of the same nodes, until None or until the graph changes."""
+        self._preview = graph
+        if self._drawn():
+            self._show_choices()
+
+    def _show_choices(self) -> None:
+        """Show the choices of the preview, or of the graph itself, where others are shown."""
+        shown = self._preview or self.graph
+        if self.scene is not None and shown is not None and self.scene.graph is not shown:
+            changed = changed_choices(self.scene.graph, shown)
+            if changed:
+                self._change(shown, changed)
 
     def _drawn(self) -> bool:
         return self.scene is not None and not self._relayout.busy
@@ -165,7 +181,8 @@ class Sheet(Input):
             return
         known = self.scene is not None and not new and not self._relayout.busy
         self.waiting = True
-        wish = Wish(self.graph, self.scene if known else None, self.open_groups, self.horizontal, self.show_scalars)
+        shown, before = self._preview or self.graph, self.scene if known else None
+        wish = Wish(shown, before, self.open_groups, self.horizontal, self.show_scalars)
         self._relayout.request(wish)
 
     def _install(self, found: Scene) -> None:
@@ -173,6 +190,7 @@ class Sheet(Input):
         old = self.scene
         self.scene, self.open_groups, self.waiting = found, found.layout.open_groups, False
         self._mark_problems(found)
+        self._show_choices()
         if old is not None and not self._after:
             dx, dy = shift(old, found, self.camera, (self.width(), self.height()), self._anchor)
             self.camera.x, self.camera.y = self.camera.x + dx, self.camera.y + dy
