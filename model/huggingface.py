@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Generator
+from dataclasses import dataclass
 from logging import CRITICAL
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -95,6 +96,28 @@ def _no_cache(config: Any) -> None:
 
 def from_config(spec: str) -> Loaded:
     """`config:TYPE?key=value&task=…&weights=random|none`: an untrained model; raises SourceError."""
+    wish = read_config(spec)
+    unpadded = wish.task == "sequence-classification" and "pad_token_id" not in wish.given
+    notes = _pad(wish.config, wish.kind) if unpadded else ()
+    extra: dict[str, Any] = {"attn_implementation": wish.attention} if wish.attention else {}
+    model, example = _from_config(wish.kind, wish.config, wish.task, wish.bare, extra)
+    return Loaded(SourceInfo(spec, f"{wish.kind} (configuration)"), model, example, notes=notes)
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What a `config:` source says; `given`: the keys that it names. `bare`: without weights."""
+
+    kind: str
+    config: Any
+    task: str
+    given: frozenset[str]
+    attention: str | None
+    bare: bool
+
+
+def read_config(spec: str) -> Wish:
+    """The configuration that a `config:` source describes; raises SourceError."""
     kind, _, query = spec.partition(":")[2].partition("?")
     words = dict(parse_qsl(query, keep_blank_values=True))
     task, weights = words.pop("task", ""), words.pop("weights", "random")
@@ -104,11 +127,7 @@ def from_config(spec: str) -> Loaded:
         raise SourceError(f"There is no task {task!r}.", nearest(task, [t for t in TASKS if t]))
     if weights not in ("random", "none"):
         raise SourceError(f"weights is {weights!r}.", "Write weights=random or weights=none.")
-    config = make_config(kind, values)
-    notes = _pad(config, kind) if task == "sequence-classification" and "pad_token_id" not in values else ()
-    extra: dict[str, Any] = {"attn_implementation": attention} if attention else {}
-    model, example = _from_config(kind, config, task, weights == "none", extra)
-    return Loaded(SourceInfo(spec, f"{kind} (configuration)"), model, example, notes=notes)
+    return Wish(kind, make_config(kind, values), task, frozenset(values), attention, weights == "none")
 
 
 def _pad(config: Any, kind: str) -> tuple[str, ...]:
@@ -156,7 +175,8 @@ def make_config(kind: str, values: dict[str, Any]) -> Any:
     # transformers validates with a library whose errors are not exported.
     except Exception as error:
         raise SourceError(
-            f"The {kind} configuration is impossible: {first_line(error.__cause__ or error)}.", "Correct its values."
+            f"The {kind} configuration is impossible: {first_line(error.__cause__ or error).rstrip('.')}.",
+            "Correct its values.",
         ) from error
     _no_cache(config)
     config.architectures = config.architectures or []  # transformers iterates over it where a type has two heads

@@ -1,0 +1,113 @@
+"""Models of a search over architectures: each is checked, traced and filled once, and remembered by its values."""
+
+from __future__ import annotations
+
+import tempfile
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from model.errors import EspalierError, PassError
+from model.graph import Graph
+from model.project import Project
+from model.recipe import Recipe
+from model.source import SourceInfo
+from model.weights import WeightStore
+from passes.base import Context
+from passes.replay import Memo
+from passes.search.architecture.configuration import Origin, origin_of, why_not
+from passes.search.architecture.inheriting import inherit
+
+KEPT = 1 << 30  # bytes of weights of architectures that stay in memory; others are made again when they are wanted
+
+
+class Impossible(PassError):
+    """No model can be made of a combination of values: it is left out before it costs anything."""
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """An architecture: its source, its graph, its tensors, and what its trials share.
+
+    `share`: of its parameters that were inherited; `memo`: what has been run on it.
+    """
+
+    info: SourceInfo
+    graph: Graph
+    store: WeightStore
+    callables: dict[str, Any]
+    share: float = 0.0
+    memo: Memo = field(default_factory=Memo)
+
+    def context(self, context: Context) -> Context:
+        """The context in which its steps run."""
+        return replace(context, store=self.store, callables=self.callables, tokenizer=self.info.tokenizer,
+                       base=self.graph)  # fmt: skip
+
+
+class Architect:
+    """Builds what configurations say. `trained`: the source's graph, whose weights are inherited where `inherits`."""
+
+    def __init__(self, info: SourceInfo, trained: Graph, store: WeightStore, seed: int = 0, inherits: bool = True):
+        self.origin: Origin = origin_of(info)
+        self.trained, self.store, self.seed = trained, store, seed
+        self.inherits = inherits and all(w.key for w in trained.weights.values())
+        self._built: OrderedDict[str, Built] = OrderedDict()
+        self._reasons: dict[str, str] = {}
+
+    def spec(self, values: Mapping[str, Any]) -> str:
+        """The `config:` source of these values, which names the architecture."""
+        return self.origin.spec(values)
+
+    def why_not(self, values: Mapping[str, Any]) -> str:
+        """Why these values make no model; empty where they do. Asked once of each combination."""
+        name = self.spec(values)
+        if name not in self._reasons:
+            self._reasons[name] = why_not(self.origin, values)
+        return self._reasons[name]
+
+    def build(self, values: Mapping[str, Any]) -> Built:
+        """The model of these values, traced once; raises Impossible with the reason where there is none."""
+        name = self.spec(values)
+        if reason := self.why_not(values):
+            raise Impossible(reason, "Leave this combination out of the space.")
+        if name not in self._built:
+            try:
+                self._built[name] = self._made(name)
+            except EspalierError as error:
+                self._reasons[name] = error.message
+                raise Impossible(error.message, error.hint) from error
+            while len(self._built) > 1 and sum(map(_bytes, self._built.values())) > KEPT:
+                self._built.popitem(last=False)
+        self._built.move_to_end(name)
+        return self._built[name]
+
+    def _made(self, spec: str) -> Built:
+        import torch
+
+        from model.opening import open_source
+
+        with torch.random.fork_rng(devices=()):
+            opened = open_source(spec, Path(tempfile.gettempdir()), self.origin.info.inputs, self.seed)
+        source = opened.project.source
+        info = replace(source, tokenizer=self.origin.info.tokenizer, data=self.origin.info.data, name=title(spec))
+        if not self.inherits:
+            return Built(info, opened.project.base, opened.store, opened.callables)
+        found = inherit(opened.project.base, opened.store, self.trained, self.store)
+        return Built(info, found.graph, opened.store, opened.callables, found.share)
+
+    def project(self, values: Mapping[str, Any], recipe: Recipe) -> tuple[Project, WeightStore]:
+        """A project of its own for these values, with the recipe still to be run; raises Impossible."""
+        built = self.build(values)
+        return Project(built.info, built.graph, recipe, built.graph), built.store
+
+
+def _bytes(built: Built) -> int:
+    return sum(w.elements * w.float_bits // 8 for w in built.graph.weights.values())
+
+
+def title(spec: str) -> str:
+    """What the project of a `config:` source is called."""
+    return spec.partition("?")[0].replace("config:", "") + " (searched)"
