@@ -137,6 +137,11 @@ def _sqlite(url: str) -> BaseStorage:
 
 
 def _postgresql(url: str) -> BaseStorage:
+    return _database(database_url(url), url, {"connect_timeout": TIMEOUT}, pool_pre_ping=True)
+
+
+def database_url(url: str) -> str:
+    """A postgresql:// URL as SQLAlchemy takes it, with a driver that is installed; raises StorageError."""
     scheme, colon, rest = url.partition(":")
     if "+" not in scheme:
         scheme = next((s for m, s in _DRIVERS.items() if importlib.util.find_spec(m)), "")
@@ -144,7 +149,7 @@ def _postgresql(url: str) -> BaseStorage:
             raise _missing("PostgreSQL", "psycopg2-binary")
     if "//" not in rest or not urlsplit(f"postgresql{colon}{rest}").path.strip("/"):
         raise StorageError(f"{shown(url)!r} names no database.", "Write postgresql://user:password@host:5432/name.")
-    return _database(f"{scheme}:{rest}", url, {"connect_timeout": TIMEOUT}, pool_pre_ping=True)
+    return f"{scheme}:{rest}"
 
 
 def _missing(what: str, package: str) -> StorageError:
@@ -188,6 +193,17 @@ def _unreachable(url: str, why: str) -> StorageError:
                         "Look whether it runs, and whether host, port and password are right.")  # fmt: skip
 
 
+def require_grpc() -> None:
+    """Raises StorageError where a package for gRPC is missing."""
+    for module, package in (("grpc", "grpcio"), ("google.protobuf", "protobuf")):
+        try:
+            there = importlib.util.find_spec(module)
+        except ModuleNotFoundError:
+            there = None
+        if there is None:
+            raise _missing("A storage over gRPC", package)
+
+
 def address(url: str) -> tuple[str, int]:
     """Host and port of a grpc:// URL; raises StorageError."""
     try:
@@ -202,10 +218,7 @@ def address(url: str) -> tuple[str, int]:
 
 def _grpc(url: str) -> BaseStorage:
     host, port = address(url)
-    if importlib.util.find_spec("grpc") is None:
-        raise _missing("A storage over gRPC", "grpcio")
-    if importlib.util.find_spec("google.protobuf") is None:
-        raise _missing("A storage over gRPC", "protobuf")
+    require_grpc()
     import grpc
     from optuna.storages import GrpcStorageProxy
 

@@ -1,0 +1,210 @@
+"""Files beside a storage, known by their content: how a project reaches workers that share nothing but the storage.
+
+A folder beside a journal or an SQLite file, a table in PostgreSQL, a second service at the port of a gRPC storage.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import tempfile
+from collections.abc import Generator, Iterable, Iterator
+from itertools import chain
+from pathlib import Path
+from typing import IO, Any, Protocol, cast
+
+from model.errors import StorageError
+from passes.search.storage import TIMEOUT, address, database_url, path_of, scheme_of, shown
+
+CHUNK = 1 << 20
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+SERVICE = "espalier.Files"
+
+
+class Files(Protocol):
+    """Files by the SHA-256 of their bytes."""
+
+    def has(self, digest: str) -> bool:
+        """Whether the file is there."""
+        ...
+
+    def put(self, digest: str, chunks: Iterable[bytes]) -> None:
+        """Keep a file."""
+        ...
+
+    def get(self, digest: str) -> Iterator[bytes]:
+        """Its bytes, in pieces; raises StorageError where it is not there."""
+        ...
+
+
+def digest_of(path: Path) -> str:
+    """The SHA-256 of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def pieces(path: Path) -> Generator[bytes]:
+    """A file's bytes."""
+    with path.open("rb") as file:
+        while chunk := file.read(CHUNK):
+            yield chunk
+
+
+def keep(folder: Path, digest: str, chunks: Iterable[bytes], name: str = "") -> Path:
+    """Write a file that must have this digest, whole or not at all; raises StorageError."""
+    target = folder / (name or digest)
+    if target.exists():
+        return target
+    folder.mkdir(parents=True, exist_ok=True)
+    handle, partial = tempfile.mkstemp(dir=folder, suffix=".part")
+    try:
+        found = hashlib.sha256()
+        with cast("IO[bytes]", os.fdopen(handle, "wb")) as file:
+            for chunk in chunks:
+                found.update(chunk)
+                file.write(chunk)
+        if found.hexdigest() != digest:
+            raise StorageError("A file arrived altered or cut off.", "Start the worker again.")
+        os.replace(partial, target)
+    finally:
+        Path(partial).unlink(missing_ok=True)
+    return target
+
+
+def _missing(digest: str) -> StorageError:
+    return StorageError(f"The storage does not have the file {digest[:12]}… of this study.",
+                        "Give the worker the project with --project P.espalier.")  # fmt: skip
+
+
+class FolderFiles:
+    """Files in a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def has(self, digest: str) -> bool:
+        """Whether the file is there."""
+        return bool(_DIGEST.fullmatch(digest)) and (self._folder / digest).is_file()
+
+    def put(self, digest: str, chunks: Iterable[bytes]) -> None:
+        """Keep a file."""
+        if not _DIGEST.fullmatch(digest):
+            raise StorageError(f"{digest[:80]!r} is no digest.", "It must be 64 hexadecimal digits.")
+        keep(self._folder, digest, chunks)
+
+    def get(self, digest: str) -> Iterator[bytes]:
+        """Its bytes."""
+        if not self.has(digest):
+            raise _missing(digest)
+        return pieces(self._folder / digest)
+
+
+class TableFiles:
+    """Files in a table of a database, in pieces; the last piece is empty, and tells that all are there."""
+
+    def __init__(self, url: str) -> None:
+        import sqlalchemy as sql
+
+        self._engine = sql.create_engine(database_url(url), pool_pre_ping=True,
+                                         connect_args={"connect_timeout": TIMEOUT})  # fmt: skip
+        columns = (sql.Column("digest", sql.String(64), primary_key=True),
+                   sql.Column("part", sql.Integer, primary_key=True, autoincrement=False),
+                   sql.Column("data", sql.LargeBinary, nullable=False))  # fmt: skip
+        self._table = sql.Table("espalier_files", sql.MetaData(), *columns)
+        self._table.metadata.create_all(self._engine)
+
+    def _rows(self, digest: str, *, empty: bool = False) -> Any:
+        import sqlalchemy as sql
+
+        found = sql.select(self._table.c.data).where(self._table.c.digest == digest).order_by(self._table.c.part)
+        return found.where(sql.func.length(self._table.c.data) == 0) if empty else found
+
+    def has(self, digest: str) -> bool:
+        """Whether the file is there."""
+        with self._engine.connect() as database:
+            return database.execute(self._rows(digest, empty=True)).first() is not None
+
+    def put(self, digest: str, chunks: Iterable[bytes]) -> None:
+        """Keep a file, all of it in one transaction; of two that do it at once, one does."""
+        from sqlalchemy.exc import IntegrityError
+
+        try:
+            with self._engine.begin() as database:
+                for part, data in enumerate(chain(chunks, [b""])):
+                    database.execute(self._table.insert().values(digest=digest, part=part, data=data))
+        except IntegrityError:
+            if not self.has(digest):
+                raise
+
+    def get(self, digest: str) -> Iterator[bytes]:
+        """Its bytes."""
+        if not self.has(digest):
+            raise _missing(digest)
+        with self._engine.connect().execution_options(stream_results=True, max_row_buffer=2) as database:
+            for (data,) in database.execute(self._rows(digest)):
+                yield bytes(data)
+
+
+class GrpcFiles:
+    """Files behind a storage server of ours."""
+
+    def __init__(self, url: str) -> None:
+        import grpc
+
+        host, port = address(url)
+        self._url, self._lost = url, grpc.RpcError
+        self._channel = grpc.insecure_channel(f"{host}:{port}")
+        self._has = self._channel.unary_unary(f"/{SERVICE}/Has")
+        self._put = self._channel.stream_unary(f"/{SERVICE}/Put")
+        self._get = self._channel.unary_stream(f"/{SERVICE}/Get")
+
+    def has(self, digest: str) -> bool:
+        """Whether the file is there."""
+        try:
+            return self._has(digest.encode(), timeout=30) == b"1"
+        except self._lost as error:
+            raise self._refused(error) from error
+
+    def put(self, digest: str, chunks: Iterable[bytes]) -> None:
+        """Keep a file."""
+        try:
+            self._put(chain([digest.encode()], chunks))
+        except self._lost as error:
+            raise self._refused(error) from error
+
+    def get(self, digest: str) -> Iterator[bytes]:
+        """Its bytes."""
+        try:
+            yield from self._get(digest.encode())
+        except self._lost as error:
+            raise self._refused(error) from error
+
+    def _refused(self, error: Any) -> StorageError:
+        import grpc
+
+        if error.code() == grpc.StatusCode.NOT_FOUND:
+            return StorageError(str(error.details()), "Give the worker the project with --project P.espalier.")
+        if error.code() == grpc.StatusCode.UNIMPLEMENTED:
+            return StorageError(f"{self._url} keeps studies but no files, so it cannot hand over a project.",
+                                "Start it with serve-storage, or give workers --project P.espalier.")  # fmt: skip
+        return StorageError(f"{self._url} broke off ({error.code().name.lower()}).", "Look whether it still runs.")
+
+
+def files_of(url: str) -> Files:
+    """The files beside the storage at `url`."""
+    match scheme_of(url):
+        case "grpc":
+            return GrpcFiles(url)
+        case "postgresql":
+            return TableFiles(url)
+        case _:
+            path = path_of(url)
+            assert path is not None
+            return FolderFiles(path.with_name(f"{path.name}.files"))
+
+
+def describe(url: str) -> str:
+    """Where the files of a storage lie, in words."""
+    path = path_of(url)
+    return f"{path}.files" if path else shown(url)
