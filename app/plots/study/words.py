@@ -72,26 +72,27 @@ def bits_of(value: Any) -> float | None:
 
 
 def short_names(choices: Sequence[Choice]) -> dict[str, str]:
-    """Names without the parts that all of them share, cut in the middle where they are still long."""
-    cut = {c.name: re.split(r"[.\s]+", c.name) for c in choices}
-    parts = list(cut.values())
+    """Names without the parts that all of their kind share; what is still long loses its beginning."""
+    made: dict[str, str] = {}
+    for kind in dict.fromkeys(c.kind for c in choices):
+        made |= _short([c.name for c in choices if c.kind == kind])
+    return made if len(set(made.values())) == len(made) else {c.name: c.name for c in choices}
+
+
+def _short(names: Sequence[str]) -> dict[str, str]:
+    parts = [re.split(r"[.\s]+", n) for n in names]
     if len(parts) > 1:
         head = _shared(parts)
         tail = _shared([p[head:][::-1] for p in parts])
-        cut = {n: p[head : len(p) - tail] or p for n, p in cut.items()}
-    made = {name: _cut(".".join(p)) for name, p in cut.items()}
-    return made if len(set(made.values())) == len(made) else {n: _cut(n, 2 * LONGEST) for n in made}
+        parts = [p[head : len(p) - tail] for p in parts]
+    texts = [".".join(p) for p in parts]
+    return dict(zip(names, (t if len(t) <= LONGEST else f"…{t[1 - LONGEST :]}" for t in texts), strict=True))
 
 
 def _shared(parts: Sequence[Sequence[str]]) -> int:
     """How many parts all begin with; at least one is left of each."""
     most = min(map(len, parts)) - 1
     return next((i for i in range(most) if len({p[i] for p in parts}) > 1), max(most, 0))
-
-
-def _cut(text: str, most: int = LONGEST) -> str:
-    keep = (most - 1) // 2
-    return text if len(text) <= most else f"{text[:keep]}…{text[-keep:]}"
 
 
 def state_words(trial: Trial) -> str:

@@ -1,0 +1,96 @@
+"""The axes of parallel coordinates: choices and goals, each from 0 to 1, and the brushes that people draw on them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from app.plots.metrics import spacing
+from app.plots.study.data import COMPLETE, Scale, Study
+from app.plots.study.words import short_names, tick_words, title
+from model.data.base import Array
+
+GOLDEN = 0.6180339887
+SPREAD = 0.3  # of the room of a category, over which its lines are spread
+MANY = 7.0  # labels on an axis of numbers
+
+
+@dataclass(slots=True, eq=False)
+class Axis:
+    """A choice or a figure. `brushes`: ranges from 0 to 1; a trial counts that lies in one of them."""
+
+    name: str
+    text: str
+    scale: Scale | None
+    low: float = 0.0
+    high: float = 1.0
+    log: bool = False
+    brushes: list[tuple[float, float]] = field(default_factory=list[tuple[float, float]])
+
+    @property
+    def words(self) -> bool:
+        """Whether it has categories."""
+        return self.scale is not None and not self.scale.numeric
+
+    def values(self, study: Study) -> Array:
+        """The trials' values on it."""
+        return study.figures[self.name] if self.scale is None else study.params[self.name]
+
+    def unit(self, study: Study) -> Array:
+        """Where the trials lie, 0 to 1: those of one category beside each other; NaN where there is no value."""
+        values = self.values(study)
+        if self.words:
+            values = values + SPREAD * (2 * np.mod(study.number * GOLDEN, 1.0) - 1)
+        return self._part(values)
+
+    def _part(self, values: Array) -> Array:
+        low, high = self.low, self.high
+        if self.log:
+            values, low, high = np.log(np.where(values > 0, values, np.nan)), np.log(low), np.log(high)
+        return (values - low) / ((high - low) or 1.0)
+
+    def ticks(self) -> list[tuple[float, str]]:
+        """Labels with their places, 0 to 1."""
+        if self.words and self.scale:
+            return [(float(self._part(np.array(i))), self.scale.text(i)) for i in range(len(self.scale.values))]
+        if self.log:
+            powers = range(int(np.floor(np.log10(self.low))), int(np.ceil(np.log10(self.high))) + 1)
+            found = np.array([10.0**p for p in powers])
+        else:
+            step = spacing(self.high - self.low, MANY)
+            found = np.arange(np.ceil(self.low / step), np.floor(self.high / step + 1e-9) + 1) * step
+        parts = self._part(found)
+        inside = (parts > -1e-9) & (parts < 1 + 1e-9)
+        gap = 0.0 if self.log or len(found) < 2 else float(found[1] - found[0])
+        return list(zip(parts[inside].tolist(), tick_words(self.name, found[inside].tolist(), gap), strict=True))
+
+    def inside(self, study: Study) -> Array:
+        """Which trials a brush holds; all where there is none."""
+        if not self.brushes:
+            return np.ones(len(study), bool)
+        part = self.unit(study)
+        return np.logical_or.reduce([(part >= low) & (part <= high) for low, high in self.brushes])
+
+    def fit(self, study: Study) -> bool:
+        """Make room for all values; whether that changed the ends."""
+        held = self.low, self.high
+        if self.scale is not None and (self.scale.numeric or self.words):
+            self.low, self.high = self.scale.ends
+        else:
+            values = self.values(study)[study.state == COMPLETE]
+            values = values[np.isfinite(values)]
+            if len(values):
+                low, high = float(values.min()), float(values.max())
+                if not (self.low <= low and high <= self.high) or held == (0.0, 1.0):
+                    room = 0.03 * ((high - low) or abs(low) or 1.0)
+                    self.low, self.high = low - room, high + room
+        return held != (self.low, self.high)
+
+
+def axes_of(study: Study) -> list[Axis]:
+    """Choices that at least one trial made, then the goals."""
+    made = [s.choice for n, s in study.scales.items() if n in study.params]
+    short = short_names(made)
+    choices = [Axis(c.name, short[c.name], study.scales[c.name], log=c.log) for c in made]
+    return [*choices, *(Axis(g.figure, title(g.figure), None) for g in study.goals if g.figure in study.figures)]

@@ -1,0 +1,213 @@
+"""The base of the study's charts that are painted and not plotted: the same face as those that are."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+from PySide6.QtCore import QEvent, QPointF, QRectF, Qt, Signal
+from PySide6.QtGui import QColor, QFont, QMouseEvent, QPaintDevice, QPainter, QPaintEvent, QPixmap, QResizeEvent
+from PySide6.QtSvg import QSvgGenerator
+from PySide6.QtWidgets import QToolTip, QWidget
+
+from app.fields import tokens
+from app.plots.chart import Table
+from app.plots.study.chart import MOVED, Option, study_table
+from app.plots.study.data import Study
+from app.plots.study.words import trial_words
+from app.theme import SMALL, Palette
+
+MIDDLE = Qt.AlignmentFlag.AlignVCenter
+
+
+class PaintedChart(QWidget):
+    """Subclasses say what they draw in `take`, and draw it in `paint`; `near` finds the trial under the pointer."""
+
+    hovered = Signal(object)
+    picked = Signal(object)
+    applied = Signal(object)
+    changed = Signal()
+    name: ClassVar[str] = ""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.study = Study()
+        self.look: Palette = tokens(self)
+        self.pick: int | None = None
+        self.under: int | None = None
+        self._pressed: QPointF | None = None
+        self.setMouseTracking(True)
+        self.setMinimumSize(160, 90)
+        self.setAccessibleName(self.name)
+
+    # -- what subclasses give
+
+    def options(self) -> list[Option]:
+        """What can be chosen in the head."""
+        return []
+
+    def option(self, name: str) -> Any:
+        """What is chosen."""
+        return None
+
+    def choose(self, name: str, value: Any) -> None:
+        """Choose another value of an option."""
+
+    def empty(self) -> str:
+        """Why there is nothing to draw, in words; empty where there is something."""
+        return "" if len(self.study) else "No trial yet. The first one is drawn here as soon as it has ended."
+
+    def legend(self) -> str:
+        """The legend in words, as rich text."""
+        return ""
+
+    def take(self, fresh: Sequence[int] | None) -> None:
+        """Make ready what is drawn: all of it, or what the trials at these places change."""
+
+    def paint(self, painter: QPainter) -> None:
+        """Draw it."""
+
+    def near(self, at: QPointF) -> int | None:
+        """The place of the trial that a point of the widget means."""
+        return None
+
+    # -- the face
+
+    def show_study(self, study: Study) -> None:
+        """Draw another study."""
+        self.study, self.pick, self.under = study, None, None
+        self.take(None)
+        self.update()
+
+    def append(self, places: Sequence[int]) -> None:
+        """Draw what is new or became other."""
+        self.take(places)
+        self.update()
+
+    def mark(self, place: int | None) -> None:
+        """Mark the trial that is picked, here or in another chart."""
+        if place != self.pick:
+            self.pick = place
+            self.update()
+
+    def set_theme(self, palette: Palette) -> None:
+        """Take other colours and draw again."""
+        self.look = palette
+        self.take(None)
+        self.update()
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        painter = QPainter(self)
+        self._draw(painter)
+        painter.end()
+
+    def _draw(self, painter: QPainter) -> None:
+        painter.fillRect(self.rect(), QColor(self.look.panel))
+        painter.setFont(self.small())
+        self.paint(painter)
+
+    def small(self, bold: bool = False) -> QFont:
+        """The font of labels."""
+        font = QFont(self.font())
+        font.setPixelSize(round(SMALL))
+        font.setBold(bold)
+        return font
+
+    def words_at(self, place: int) -> str:
+        """A trial in words, for the hover."""
+        names = [g.figure for g in self.study.goals]
+        figures = {n: float(self.study.figures[n][place]) for n in names}
+        return trial_words(self.study.trials[place], self.study.goals, figures)
+
+    def point(self, place: int | None) -> None:
+        """The pointer stands over this trial, or over none."""
+        if place != self.under:
+            self.under = place
+            self.update()
+            self.hovered.emit(None if place is None else self.study.trials[place])
+
+    def hover_words(self, at: QPointF) -> str:
+        """What the place under the pointer tells."""
+        return "" if self.under is None else self.words_at(self.under)
+
+    def mouseMoveEvent(self, event: QMouseEvent) -> None:
+        if event.buttons() == Qt.MouseButton.NoButton:
+            self.point(self.near(event.position()))
+            self.setCursor(self.cursor_at(event.position()))
+            QToolTip.showText(event.globalPosition().toPoint(), self.hover_words(event.position()), self)
+
+    def cursor_at(self, at: QPointF) -> Qt.CursorShape:
+        """How the pointer looks: a hand over what can be clicked."""
+        return Qt.CursorShape.ArrowCursor if self.under is None else Qt.CursorShape.PointingHandCursor
+
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        self._pressed = event.position()
+
+    def mouseReleaseEvent(self, event: QMouseEvent) -> None:
+        still = self._pressed is not None and (event.position() - self._pressed).manhattanLength() < MOVED
+        self._pressed = None
+        found = self.near(event.position()) if still and event.button() == Qt.MouseButton.LeftButton else None
+        if found is not None:
+            self.mark(found)
+            self.picked.emit(self.study.trials[found])
+
+    def mouseDoubleClickEvent(self, event: QMouseEvent) -> None:
+        found = self.near(event.position())
+        if found is not None:
+            self.applied.emit(self.study.trials[found])
+
+    def leaveEvent(self, event: QEvent) -> None:
+        super().leaveEvent(event)
+        self.point(None)
+
+    def changeEvent(self, event: QEvent) -> None:
+        super().changeEvent(event)
+        if event.type() in (QEvent.Type.PaletteChange, QEvent.Type.StyleChange) and "look" in vars(self):
+            now = tokens(self)
+            if now is not self.look:
+                self.set_theme(now)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self.take(None)
+
+    # -- files
+
+    def table(self) -> Table:
+        """All trials: what they chose and what came of it."""
+        return study_table(self.study)
+
+    def settle(self) -> None:
+        """Finish at once what is drawn bit by bit, before it is written to a file."""
+
+    def export(self, path: Path) -> None:
+        """Write the chart to a .png (twice the size on screen), .svg or .csv file; raises OSError."""
+        self.settle()
+        if path.suffix == ".csv":
+            names, rows = self.table()
+            with path.open("w", newline="", encoding="utf-8") as handle:
+                csv.writer(handle).writerows([names, *rows])
+        elif path.suffix == ".svg":
+            made = QSvgGenerator()
+            made.setFileName(str(path))
+            made.setSize(self.size())
+            made.setViewBox(QRectF(self.rect()))
+            self._on(made)
+        else:
+            picture = QPixmap(self.size() * 2)
+            picture.setDevicePixelRatio(2)
+            self._on(picture)
+            picture.save(str(path))
+
+    def _on(self, device: QPaintDevice) -> None:
+        painter = QPainter(device)
+        self._draw(painter)
+        painter.end()
+
+
+def elided(painter: QPainter, box: QRectF, text: str, side: Qt.AlignmentFlag = Qt.AlignmentFlag.AlignLeft) -> None:
+    """One line of text in a box, cut where it does not fit."""
+    short = painter.fontMetrics().elidedText(text, Qt.TextElideMode.ElideRight, max(int(box.width()), 0))
+    painter.drawText(box, MIDDLE | side, short)
