@@ -32,10 +32,11 @@ def to_toml(data: Mapping[str, Any]) -> str:
     """A recipe's dict as TOML (https://toml.io/en/v1.0.0); raises ExportError for an empty value."""
     if not data["steps"]:
         return "steps = []\n"
-    return "\n".join("\n".join(["[[steps]]", *_pairs(step)]) + "\n" for step in data["steps"])
+    return "\n".join("\n".join(["[[steps]]", *pairs(step)]) + "\n" for step in data["steps"])
 
 
-def _pairs(table: Mapping[str, Any]) -> Iterator[str]:
+def pairs(table: Mapping[str, Any]) -> Iterator[str]:
+    """A line of TOML for each key; raises ExportError for an empty value."""
     for key, value in table.items():
         yield f"{_key(key)} = {_value(value, key)}"
 
