@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import os
 import re
 import warnings
 from collections.abc import Generator, Sequence
@@ -194,7 +195,8 @@ def _unreachable(url: str, why: str) -> StorageError:
 
 
 def require_grpc() -> None:
-    """Raises StorageError where a package for gRPC is missing."""
+    """Raises StorageError where a package for gRPC is missing; what its C code says is told in words instead."""
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     for module, package in (("grpc", "grpcio"), ("google.protobuf", "protobuf")):
         try:
             there = importlib.util.find_spec(module)
