@@ -25,6 +25,7 @@ from model.weights import Location
 from passes.base import Cancelled
 
 if TYPE_CHECKING:
+    from passes.search.search import Search
     from passes.sweep.outcome import Outcome
     from passes.sweep.sweep import Sweep
 
@@ -107,6 +108,23 @@ class SweepJob:
 
 
 @dataclass(frozen=True, slots=True)
+class SearchJob:
+    """Run a search on a base graph; its trials come as Found when they begin and when they have ended.
+
+    `storage`: the URL of the study's storage. `resume`: go on with a study that is there. `held` as for sweeps.
+    """
+
+    search: Search
+    storage: str
+    locations: Locations
+    workdir: Path
+    source: str
+    tokenizer: str | None
+    resume: bool = False
+    held: tuple[tuple[tuple[Step, ...], Graph], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class SaveJob:
     """Save a project; a copy leaves the tensors of the open document where they are."""
 
@@ -153,7 +171,7 @@ class Continue:
 
 
 Word = Finish | Pause | Continue
-Job = OpenJob | ReplayJob | AnalyseJob | SweepJob | SaveJob | ExportJob | PluginJob
+Job = OpenJob | ReplayJob | AnalyseJob | SweepJob | SearchJob | SaveJob | ExportJob | PluginJob
 
 
 # -- events: plain values that come back; each job ends with exactly one of Done, Failed, Cancelled

@@ -27,6 +27,7 @@ from passes.jobs import (
     ReplayJob,
     ReplayResult,
     SaveJob,
+    SearchJob,
     SweepJob,
     serve,
 )  # fmt: skip
@@ -144,6 +145,17 @@ def _sweep(job: SweepJob, channel: Channel) -> int:
         channel.send(Found(outcome))
         count += 1
     return count
+
+
+@handle.register
+def _search(job: SearchJob, channel: Channel) -> int:
+    from passes.search.serving import serve_search
+
+    store, memo = _store(job.workdir, job.locations), _STATE.memos.setdefault(f"{job.workdir}", Memo())
+    callables = _callables(job.search.base, job.source, job.workdir)
+    context = Context(store, progress=channel.progress, callables=callables, tokenizer=job.tokenizer,
+                      enough=channel.enough, paused=channel.paused)  # fmt: skip
+    return serve_search(job, context, memo, lambda trial: channel.send(Found(trial)), lambda: _flush(store))
 
 
 @handle.register

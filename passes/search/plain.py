@@ -1,0 +1,72 @@
+"""Trials that train nothing: the recipe's graph is costed, then run on the data by one warm evaluator."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from model.graph import Graph
+from model.graph_json import fingerprint
+from passes.analysis.evaluate import EvaluateOptions
+from passes.base import Context
+from passes.costs.base import COSTS
+from passes.costs.base import figures as costs_of
+from passes.replay import Memo, recipe_key, replay
+from passes.score import Scorer
+from passes.search.goals import KL, MEASURED, Wanted
+from passes.search.trial_run import Order
+from passes.search.warm import Warm
+
+
+class Plain:
+    """One for a whole study: the data, the baseline's results and quantised weights stay."""
+
+    def __init__(self, base: Graph, score: EvaluateOptions, want: Wanted, memo: Memo, rungs: tuple[int, ...]) -> None:
+        self.base, self.options, self.want, self.memo = base, score, want, memo
+        self.scorer = Scorer()
+        self.rungs = rungs
+        self._warm: Warm | None = None
+        self._last: tuple[str, Graph] | None = None
+
+    def key(self, order: Order) -> str:
+        """The recipe alone decides, unless formats round by chance."""
+        return recipe_key(order.recipe)
+
+    def graph(self, order: Order) -> Graph:
+        """What the recipe leads to."""
+        key = recipe_key(order.recipe)
+        if self._last is None or self._last[0] != key:
+            self._last = key, replay(self.base, order.recipe, order.context, self.memo).graph
+        return self._last[1]
+
+    def costs(self, order: Order) -> dict[str, float]:
+        """The static score and all costs that need no run."""
+        graph = self.graph(order)
+        score = self.scorer.score(graph)
+        told = {k: float(v) for k, v in asdict(score).items() if v is not None}
+        return told | {k: float(v) for k, v in costs_of(graph, score).items()}
+
+    def figures(self, order: Order) -> dict[str, float]:
+        """What is wanted besides, measured."""
+        graph, found = self.graph(order), self.costs(order)
+        if any(f in MEASURED for f in self.want.figures):
+            found |= self.warm(order.context).measure(graph, order.show, KL in self.want.figures)
+        for name in self.want.figures:
+            if name not in found and name in COSTS and (measure := COSTS.get(name).measure):
+                found[name] = float(measure(graph, self.options, order.context))
+        return found
+
+    def warm(self, context: Context) -> Warm:
+        """The evaluator, made when it is first needed."""
+        if self._warm is None:
+            self._warm = Warm(self.base, self.options, context, self.rungs)
+        self._warm.context = context
+        return self._warm
+
+    def samples(self, order: Order) -> Any:
+        """(losses, correct) of each sample, of the recipe: what rungs compare with."""
+        warm = self.warm(order.context)
+        name = fingerprint(self.graph(order))
+        if name not in warm.known:
+            warm.measure(self.graph(order))
+        return warm.known[name]

@@ -1,0 +1,115 @@
+"""What is known of a search before its first trial: what is wrong with it, its space on the model, its runner."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import xxhash
+
+from model.codec import encode
+from model.errors import OptionsError
+from model.graph import Graph
+from model.graph_json import fingerprint
+from model.recipe import Recipe
+from passes.base import Context, is_lasting
+from passes.replay import Memo, check_ready, prefix_keys, recipe_key, replay
+from passes.search.expand import expand
+from passes.search.fit import fit
+from passes.search.goals import Wanted, wanted
+from passes.search.search import Search
+from passes.search.space import Space, values_of
+from passes.search.trial_run import TrialRun
+
+if TYPE_CHECKING:
+    from passes.search.study import Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A search that can run. `graph`: what its own recipe leads to, where the space was expanded."""
+
+    want: Wanted
+    space: Space
+    graph: Graph
+    fingerprint: str
+
+    def runner(self, plan: Plan) -> TrialRun:
+        """What runs its trials."""
+        if plan.runner is not None:
+            return plan.runner(plan.search, self, plan.context, plan.memo)
+        from passes.search.plain import Plain
+
+        spec = plan.search.spec
+        rungs = spec.rungs if spec.pruner != "none" else ()
+        return Plain(plan.search.base, spec.score, self.want, plan.memo, rungs)
+
+    def proposals(self, count: int) -> Iterator[dict[str, Any]]:
+        """What a warm start tries first, from cheap to dear: uniform configurations."""
+        from passes.search.warm_start import uniform
+
+        return uniform(self.space, count)
+
+
+def prepared(search: Search, context: Context, memo: Memo) -> Prepared:
+    """Raises OptionsError where the search cannot run as it is written."""
+    from passes.search.watch import check_pruner
+
+    spec = search.spec
+    want = wanted(spec)
+    check_pruner(spec, want)
+    if not spec.study:
+        raise OptionsError("The search has no name.", 'Give it one: study = "…".')
+    if want.measured and not spec.score.data:
+        names = ", ".join(n for n in want.figures)
+        raise OptionsError(f"{names} cannot be measured: no data are named.", "Name some: demo:reviews, a file, hub:….")
+    if list(spec.rungs) != sorted(set(spec.rungs)) or any(r < 1 for r in spec.rungs):
+        raise OptionsError(f"rungs are {list(spec.rungs)}.", "List growing numbers of samples, such as 64, 256.")
+    if spec.pruner == "rungs" and not spec.rungs:
+        raise OptionsError("The pruner rungs has no rungs.", "List numbers of samples: rungs = [64, 256].")
+    graph = reached(search.recipe, search.base, context, memo)
+    space = expand(spec, graph, search.recipe)
+    _check_sampler(search, space)
+    space = fit(space, graph, context.store)
+    first = space.apply(search.recipe, next(_uniform(space)))
+    check_ready(first)
+    return Prepared(want, space, graph, _fingerprint(search, space))
+
+
+def _uniform(space: Space) -> Iterator[dict[str, Any]]:
+    from passes.search.warm_start import uniform
+
+    return uniform(space, 1)
+
+
+def _check_sampler(search: Search, space: Space) -> None:
+    spec = search.spec
+    if spec.sampler == "grid":
+        for choice in space.choices:
+            try:
+                values_of(choice)
+            except OptionsError as error:
+                raise OptionsError(f"A grid cannot be laid: {error.message}", error.hint) from error
+    if spec.sampler == "cmaes" and (len(spec.goals) > 1 and not spec.summed):
+        raise OptionsError("The sampler cmaes takes one goal.", "Sum the goals, or take nsga2.")
+    if spec.terminator and len(spec.goals) > 1 and not spec.summed:
+        raise OptionsError("The terminator judges one goal.", "Sum the goals, or set patience.")
+
+
+def reached(recipe: Recipe, base: Graph, context: Context, memo: Memo) -> Graph:
+    """What the recipe leads to; where that is not known, without its trainings, which change no layer's kind."""
+    if recipe.active and recipe_key(recipe) in memo.graphs:
+        return memo.graphs[prefix_keys(recipe.active)[-1]].graph
+    quick = Recipe(tuple(replace(s, enabled=s.enabled and not is_lasting(s.pass_name)) for s in recipe.steps))
+    return replay(base, quick, context, memo).graph
+
+
+def _fingerprint(search: Search, space: Space) -> str:
+    """Equal where trials of two searches can stand in one study: same model, recipe, space, goals and data."""
+    spec = search.spec
+    facts = [fingerprint(search.base), recipe_key(search.recipe), encode(space.choices), encode(spec.goals),
+             spec.summed, list(spec.within), encode(spec.score), spec.train, spec.finetune,
+             spec.sampler in ("cmaes", "qmc")]  # fmt: skip
+    return xxhash.xxh3_128(json.dumps(facts, sort_keys=True).encode()).hexdigest()

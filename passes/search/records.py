@@ -1,0 +1,90 @@
+"""Trials in an Optuna study and back: what a study says of itself, and each trial as a plain value."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, cast
+
+from model.codec import decode, encode
+from model.errors import EspalierError, StorageError
+from model.project import recipe_from_json, recipe_to_json
+from model.recipe import Recipe
+from passes.search.space import Space
+from passes.search.spec import SearchSpec
+from passes.search.trial import State, Trial
+
+if TYPE_CHECKING:
+    from optuna.study import Study
+    from optuna.trial import FrozenTrial
+
+ABOUT = "espalier"  # the study's own attribute: what it is a search of
+VERSION = 1
+STATES: dict[str, State] = {"WAITING": "waiting", "RUNNING": "running", "COMPLETE": "complete", "PRUNED": "pruned",
+                            "FAIL": "failed"}  # fmt: skip
+
+
+def about(spec: SearchSpec, recipe: Recipe, space: Space, model: str) -> dict[str, Any]:
+    """What a study keeps of its search: enough to go on anywhere."""
+    return {"version": VERSION, "model": model, "spec": encode(spec), "recipe": recipe_to_json(recipe),
+            "space": encode(space)}  # fmt: skip
+
+
+def search_of(study: Study) -> tuple[SearchSpec, Recipe, Space]:
+    """The search that a study holds; raises StorageError."""
+    held = study.user_attrs.get(ABOUT)
+    if not isinstance(held, Mapping) or cast("Any", held).get("version") != VERSION:
+        raise StorageError(f"The study {study.study_name!r} was not made by this version of Espalier.",
+                           "Choose another study.")  # fmt: skip
+    try:
+        return (decode(SearchSpec, held["spec"]), recipe_from_json(held["recipe"]), decode(Space, held["space"]))
+    except (EspalierError, LookupError, TypeError, ValueError) as error:
+        raise StorageError(f"What the study {study.study_name!r} varies cannot be read ({error}).",
+                           "Open it with the plug-ins that it was made with.") from error  # fmt: skip
+
+
+def trial_of(frozen: FrozenTrial, coded: Mapping[str, tuple[Any, ...]] | None = None) -> Trial:
+    """A trial as a plain value. `coded`: choices that stand in the storage as numbers of their values."""
+    attrs = frozen.user_attrs
+    coded = coded or {}
+    params = {k: coded[k][int(v)] if k in coded else v for k, v in frozen.params.items()}
+    started = frozen.datetime_start.timestamp() if frozen.datetime_start else 0.0
+    state = STATES[frozen.state.name]
+    steps = tuple((k, v) for k, v in sorted(frozen.intermediate_values.items()) if math.isfinite(v))
+    return Trial(
+        frozen.number, state, params,
+        tuple(frozen.values or ()) if state == "complete" else (),
+        dict(attrs.get("figures", {})), steps, dict(attrs.get("violation", {})), started, _seconds(frozen),
+        attrs.get("worker", ""), attrs.get("origin", ""), bool(attrs.get("reused")), attrs.get("error", ""),
+    )  # fmt: skip
+
+
+def _seconds(frozen: FrozenTrial) -> float | None:
+    if "seconds" in frozen.user_attrs:
+        return float(frozen.user_attrs["seconds"])
+    if frozen.datetime_start and frozen.datetime_complete:
+        return (frozen.datetime_complete - frozen.datetime_start).total_seconds()
+    return None
+
+
+def coded_values(study: Study) -> dict[str, tuple[Any, ...]]:
+    """Choice → the values whose numbers the storage holds."""
+    return {k: tuple(v) for k, v in study.user_attrs.get("coded", {}).items()}
+
+
+def trials_of(study: Study) -> tuple[Trial, ...]:
+    """All trials of a study, in order."""
+    coded = coded_values(study)
+    return tuple(trial_of(t, coded) for t in _frozen(study))
+
+
+def _frozen(study: Study) -> Iterable[FrozenTrial]:
+    return study.get_trials(deepcopy=False)
+
+
+def attribute(study: Study, number: int, **attrs: Any) -> None:
+    """Note something at a trial that this process did not ask for, or that a sampler is about to fill."""
+    storage = study._storage  # pyright: ignore[reportPrivateUsage]
+    trial = storage.get_trial_id_from_study_id_trial_number(study._study_id, number)  # pyright: ignore[reportPrivateUsage]
+    for key, value in attrs.items():
+        storage.set_trial_user_attr(trial, key, value)

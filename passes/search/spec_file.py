@@ -1,0 +1,78 @@
+"""A search in a TOML or JSON file: the keys of a SearchSpec, and a recipe, inline or by its path."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any, cast
+
+from model.codec import decode
+from model.errors import OptionsError, nearest
+from model.recipe import Recipe
+from passes.config import load_recipe, read_file, readable
+from passes.search.spec import SearchSpec
+
+TEXTS = ("within", "rungs", "goals", "space")
+OWN = ("recipe", "steps", "about")
+
+
+def load_search(path: str | Path, seed: int = 0) -> tuple[Recipe, SearchSpec]:
+    """The steps that a search begins with, and the search; raises OptionsError with the path of what is wrong."""
+    path = Path(path)
+    recipe, spec = read_search(read_file(path), path.parent, seed)
+    return recipe, spec if spec.study else replace(spec, study=path.stem)
+
+
+def read_search(data: Mapping[str, Any], folder: Path, seed: int = 0) -> tuple[Recipe, SearchSpec]:
+    """The same of a table; `about`, a text for people, is passed over."""
+    known = [*(f.name for f in fields(SearchSpec)), *OWN]
+    for key in data:
+        if key not in known:
+            raise OptionsError(f"{key} is not a key of a search.", nearest(str(key), known))
+    spec: SearchSpec = decode(SearchSpec, {k: _listed(k, v) for k, v in data.items() if k not in OWN})
+    return _recipe(data, folder, seed), spec
+
+
+def search_to_dict(spec: SearchSpec) -> dict[str, Any]:
+    """A search as people read it, without what is as by default; `read_search` reads it back."""
+    plain = readable(SearchSpec())
+    return {k: v for k, v in readable(spec).items() if v != plain.get(k)}
+
+
+def _listed(key: str, value: Any) -> Any:
+    """One will do where a list may stand; a goal may be its figure alone, ports one text."""
+    held = cast("list[Any]", [value] if key in TEXTS and not isinstance(value, list) else value)
+    match key:
+        case "goals":
+            return [{"figure": g} if isinstance(g, str) else g for g in held]
+        case "space":
+            return [_entry(e) for e in held]
+        case _:
+            return held
+
+
+def _entry(entry: Any) -> Any:
+    """An entry in which lists and single values may stand for texts."""
+    if not isinstance(entry, Mapping):
+        return entry
+    found = dict(cast("Mapping[str, Any]", entry))
+    if isinstance(found.get("ports"), str):
+        found["ports"] = [p.strip() for p in found["ports"].split(",")]
+    if isinstance(found.get("values"), list):
+        found["values"] = ", ".join(str(v).lower() if isinstance(v, bool) else str(v) for v in found["values"])
+    elif isinstance(found.get("values"), int | float):
+        found["values"] = str(found["values"])
+    return found
+
+
+def _recipe(data: Mapping[str, Any], folder: Path, seed: int) -> Recipe:
+    match data.get("recipe"):
+        case str(name) if "steps" not in data:
+            return load_recipe(folder / name, seed)
+        case Mapping() as inner if "steps" not in data:
+            return load_recipe(cast("Mapping[str, Any]", inner), seed)
+        case None:
+            return load_recipe({"steps": data["steps"]}, seed) if "steps" in data else Recipe()
+        case _:
+            raise OptionsError("The search has two recipes.", 'Write recipe = "recipe.toml", or [[steps]].')

@@ -1,0 +1,54 @@
+"""When a search is over."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from passes.search.goals import Wanted, front
+from passes.search.space import Space
+from passes.search.spec import SearchSpec
+from passes.search.trial import Trial
+
+if TYPE_CHECKING:
+    from optuna.study import Study
+
+LEAST = 20  # trials before the terminator judges
+
+
+def reason(
+    spec: SearchSpec, want: Wanted, space: Space, study: Study, told: Mapping[int, Trial], seconds: float
+) -> str:
+    """In words; empty: it goes on. Running trials of other workers count as begun."""
+    begun = [t for t in told.values() if t.state != "waiting"]
+    if len(begun) >= spec.trials:
+        return f"all {spec.trials} trials have run"
+    if spec.timeout and seconds >= spec.timeout:
+        return f"{spec.timeout:g} s are over"
+    if spec.patience and _stale(begun, want) >= spec.patience:
+        return f"{spec.patience} trials in a row were no better"
+    seen = {tuple(sorted((k, repr(v)) for k, v in t.params.items())) for t in begun if t.state != "running"}
+    if len(seen) >= space.configurations():
+        return "every configuration has been tried"
+    if spec.terminator and len(begun) >= LEAST and _settled(study):
+        return "little is left to gain"
+    return ""
+
+
+def _stale(trials: list[Trial], want: Wanted) -> int:
+    """How many trials have ended since the front last grew."""
+    ended = [t for t in trials if t.state in ("complete", "pruned", "failed")]
+    last = max((t.number for t in front(ended, want)), default=-1)
+    return sum(t.number > last for t in ended)
+
+
+def _settled(study: Study) -> bool:
+    """Whether Optuna's terminator finds less left to gain than trials differ by."""
+    from optuna.terminator import EMMREvaluator, MedianErrorEvaluator, Terminator
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        improvement = EMMREvaluator(deterministic_objective=True, seed=0)
+        ends = Terminator(improvement, MedianErrorEvaluator(improvement), min_n_trials=LEAST)
+        return bool(ends.should_terminate(study))

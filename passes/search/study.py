@@ -1,0 +1,326 @@
+"""A search as it runs: ask, build the recipe, measure, tell; each trial is in the storage before it is handed on.
+
+`run` is a generator, so that the window's worker, the command line and fleets drive the same loop.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import platform
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import optuna
+from optuna.study import Study
+from optuna.trial import TrialState
+
+from model.errors import EspalierError, JobError, StorageError
+from model.graph_json import fingerprint
+from model.recipe import Recipe
+from passes.base import Cancelled, Context
+from passes.replay import Memo
+from passes.search.goals import Wanted, best
+from passes.search.prepare import Prepared, prepared
+from passes.search.records import ABOUT, about, attribute, coded_values, search_of, trial_of, trials_of
+from passes.search.samplers import coded, pruner_of, sampler_of, stored, suggest
+from passes.search.search import Search
+from passes.search.space import Space
+from passes.search.spec import SearchSpec
+from passes.search.storage import open_storage, open_study
+from passes.search.trial import Trial
+from passes.search.trial_run import Invalid, Order, TrialRun, Weak
+from passes.search.watch import Watch
+from passes.sweep.run import FAULTS
+
+HOPELESS = 10  # so many failures, and nothing else, end a search
+SAMPLED = ("tpe", "random", "grid", "qmc")  # samplers that learn of a missed constraint from a pruned trial
+
+
+@dataclass(slots=True)
+class Plan:
+    """A search that is ready to run. `salt` keeps workers of one study from proposing the same."""
+
+    search: Search
+    context: Context
+    storage: str
+    resume: bool = False
+    worker: str = ""
+    salt: int = 0
+    memo: Memo = field(default_factory=Memo)
+    runner: Callable[[Search, Prepared, Context, Memo], TrialRun] | None = None
+
+
+def worker_name() -> str:
+    """This process, as trials name it."""
+    return f"{platform.node()}/{os.getpid()}"
+
+
+def run(plan: Plan) -> Iterator[Trial]:
+    """Each trial when it begins and when it has ended; raises what is wrong with the search before any runs.
+
+    After `context.enough` no further trial begins; a Cancelled or an interrupt gives the running one back.
+    """
+    ready = prepared(plan.search, plan.context, plan.memo)
+    study = opened(plan, ready)
+    yield from _Loop(plan, ready, study).trials()
+
+
+def opened(plan: Plan, ready: Prepared) -> Study:
+    """The study of the search, made or gone on with; raises StorageError."""
+    spec, storage = plan.search.spec, open_storage(plan.storage)
+    names = [s.study_name for s in storage.get_all_studies()]
+    if spec.study in names and not plan.resume:
+        raise StorageError(f"The storage has a study {spec.study!r} already.",
+                           "Go on with it (--resume), or give the search another name.")  # fmt: skip
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    study = open_study(storage, spec.study, ready.want.directions, ready.fingerprint)
+    if ABOUT not in study.user_attrs:
+        study.set_user_attr(ABOUT, about(spec, plan.search.recipe, ready.space, fingerprint(plan.search.base)))
+        study.set_user_attr("coded", {k: list(v) for k, v in coded(spec, ready.space).items()})
+        _name_metrics(study, ready.want)
+    seed = (spec.seed + 1_000_003 * (len(study.get_trials(deepcopy=False)) + plan.salt)) % 2**31
+    held = spec if spec.sampler in ("qmc", "grid") else None
+    study.sampler = sampler_of(spec, ready.space, spec.seed if held else seed)
+    study.pruner = pruner_of(spec)
+    return study
+
+
+def _name_metrics(study: Study, want: Wanted) -> None:
+    """Names for whoever opens the storage with another program."""
+    import warnings
+
+    names = ["sum"] if want.summed else [g.figure for g in want.goals]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        study.set_metric_names(names)
+
+
+class _Loop:
+    """One worker's part in a study."""
+
+    def __init__(self, plan: Plan, ready: Prepared, study: Study) -> None:
+        self.plan, self.ready, self.study = plan, ready, study
+        self.spec, self.space, self.want = plan.search.spec, ready.space, ready.want
+        self.context = plan.context
+        self.worker = plan.worker or worker_name()
+        self.codes = coded_values(study)
+        self.runner = ready.runner(plan)
+        self.begun = time.monotonic()
+        self.told: dict[int, Trial] = {t.number: t for t in trials_of(study)}
+        self.keys = {k: n for n, k in self._keys()}
+
+    def _keys(self) -> Iterator[tuple[int, str]]:
+        for frozen in self.study.get_trials(deepcopy=False, states=(TrialState.COMPLETE, TrialState.PRUNED)):
+            if "key" in frozen.user_attrs and not frozen.user_attrs.get("early"):
+                yield frozen.number, frozen.user_attrs["key"]
+
+    def trials(self) -> Iterator[Trial]:
+        """One after another, until something ends the search."""
+        self._take_back()
+        self._begin_well()
+        while not self.ended():
+            trial = self.study.ask()
+            yield from self._one(trial)
+            self._hopeless()
+
+    # -- beginnings and ends
+
+    def _take_back(self) -> None:
+        """Trials of processes of this machine that are gone have failed; what they chose is tried again."""
+        for number, trial in list(self.told.items()):
+            if trial.state == "running" and gone(trial.worker):
+                frozen = self.study.get_trials(deepcopy=False)[number]
+                attribute(self.study, number, error="cut off: its process ended", seconds=0.0)
+                self.study.tell(number, state=TrialState.FAIL)
+                self.told[number] = self._read(number)
+                if len(trial.params) and not frozen.user_attrs.get("retry"):
+                    self._enqueue(trial.params, trial.origin or "retry", retry=True)
+
+    def _begin_well(self) -> None:
+        if self.spec.warm and not self.told:
+            for params in self.ready.proposals(self.spec.warm):
+                self._enqueue(params, "front")
+
+    def _enqueue(self, params: Mapping[str, Any], origin: str, **attrs: Any) -> None:
+        self.study.enqueue_trial(stored(params, self.codes), user_attrs={"origin": origin, **attrs})
+
+    def ended(self) -> str:
+        """Why no further trial begins; empty while it goes on."""
+        from passes.search.stop import reason
+
+        if self.context.enough():
+            return "as asked"
+        self.context.progress(self.done, self.spec.trials, f"trial {len(self.told) + 1}")
+        self._hear_others()
+        return reason(self.spec, self.want, self.space, self.study, self.told, time.monotonic() - self.begun)
+
+    def _hear_others(self) -> None:
+        """What other workers have told meanwhile."""
+        for frozen in self.study.get_trials(deepcopy=False):
+            held = self.told.get(frozen.number)
+            if held is None or (held.state == "running" and frozen.state.is_finished()):
+                self.told[frozen.number] = trial_of(frozen, self.codes)
+
+    @property
+    def done(self) -> int:
+        """Trials that have ended."""
+        return sum(t.state in ("complete", "pruned", "failed") for t in self.told.values())
+
+    def _hopeless(self) -> None:
+        ended = [t for t in self.told.values() if t.state in ("complete", "pruned", "failed")]
+        if len(ended) >= HOPELESS and all(t.state == "failed" for t in ended):
+            raise JobError(f"All {len(ended)} trials failed; the last: {ended[-1].error}",
+                           "Correct the space or the recipe; the trials are kept with their reasons.")  # fmt: skip
+
+    # -- one trial
+
+    def _one(self, trial: optuna.Trial) -> Iterator[Trial]:
+        start = time.monotonic()
+        mine = {"worker": self.worker, "origin": trial.user_attrs.get("origin", self.spec.sampler)}
+        for key, value in mine.items():
+            trial.set_user_attr(key, value)
+        try:
+            params = suggest(trial, self.space, self.spec)
+        except (ValueError, KeyError) as error:
+            yield self._ended(trial, start, TrialState.FAIL, error=f"The sampler {self.spec.sampler}: {error}")
+            return
+        began = replace(self._read(trial.number), params=params)
+        self.told[trial.number] = began
+        try:
+            yield began
+            ended = self._run(trial, params, start)
+        except (Cancelled, KeyboardInterrupt, GeneratorExit):
+            self._ended(trial, start, TrialState.FAIL, error="cut off: the search was stopped")
+            self._enqueue(params, mine["origin"])
+            raise
+        yield ended
+
+    def _run(self, trial: optuna.Trial, params: dict[str, Any], start: float) -> Trial:
+        """Measured, or why not: nothing but a stop ends the search."""
+        try:
+            return self._measured(trial, params, start)
+        except Cancelled:
+            raise
+        except Invalid as error:
+            return self._ended(trial, start, TrialState.PRUNED, error=str(error))
+        except EspalierError as error:
+            return self._ended(trial, start, TrialState.FAIL, error=f"{error.message} {error.hint}".strip())
+        except FAULTS as error:
+            text = f"{type(error).__name__}: {str(error).strip()[:300]}"
+            return self._ended(trial, start, TrialState.FAIL, error=text)
+
+    def _order(self, trial: optuna.Trial, params: dict[str, Any]) -> Order:
+        number = trial.number
+
+        def progress(done: int, total: int, text: str) -> None:
+            self.context.progress(self.done, self.spec.trials, f"trial {number}: {text}")
+
+        plain = Context(self.context.store)
+        inner = replace(self.context, seed=self.spec.seed, progress=progress, metric=plain.metric, found=plain.found,
+                        enough=plain.enough)  # fmt: skip
+        recipe = self.space.apply(self.plan.search.recipe, params)
+        order = Order(params, recipe, inner)
+        return replace(order, show=Watch(trial, self.spec, self.want, self._incumbent(order)))
+
+    def _incumbent(self, order: Order) -> Any:
+        """What the best so far makes of each sample, for rungs."""
+        samples = getattr(self.runner, "samples", None)
+        lead = best(self.told.values(), self.want) if self.spec.pruner == "rungs" and samples else None
+        if lead is None or samples is None:
+            return None
+        return samples(
+            replace(order, params=lead.params, recipe=self.space.apply(self.plan.search.recipe, lead.params))
+        )
+
+    def _measured(self, trial: optuna.Trial, params: dict[str, Any], start: float) -> Trial:
+        order = self._order(trial, params)
+        key = self.runner.key(order)
+        if key in self.keys:
+            return self._again(trial, self.told[self.keys[key]], start)
+        self._attribute(trial, key=key)
+        costs = self.runner.costs(order)
+        missed = {k: v for k, v in self.want.violated(costs).items() if v > 0}
+        if missed and self.spec.sampler in SAMPLED and self.want.measured:
+            figures, error = costs, f"not measured: it misses {', '.join(missed)}"
+            self._constrain(trial, self.want.violated(figures))
+            self.keys[key] = trial.number
+            return self._ended(trial, start, TrialState.PRUNED, figures, error)
+        try:
+            figures = self.runner.figures(order) if self.want.measured else costs
+        except Weak as weak:
+            return self._weak(trial, start, order, costs, str(weak))
+        self.keys[key] = trial.number
+        return self._complete(trial, start, {**costs, **figures})
+
+    def _weak(self, trial: optuna.Trial, start: float, order: Order, costs: dict[str, float], why: str) -> Trial:
+        """Ended early: what was seen is kept, and called by how far it went."""
+        seen = order.show.last if isinstance(order.show, Watch) else None
+        figures = {**costs, **(seen.figures if seen else {})}
+        self._constrain(trial, self.want.violated(costs))
+        self._attribute(trial, early=True)
+        return self._ended(trial, start, TrialState.PRUNED, figures, why)
+
+    def _complete(self, trial: optuna.Trial, start: float, figures: dict[str, float], **attrs: Any) -> Trial:
+        values = self.want.values(figures)
+        strange = [n for n in self.want.figures if not math.isfinite(figures.get(n, math.nan))]
+        if strange:
+            text = f"{strange[0]} is {figures.get(strange[0])}: no number to compare."
+            return self._ended(trial, start, TrialState.FAIL, figures, text)
+        self._constrain(trial, self.want.violated(figures))
+        return self._ended(trial, start, TrialState.COMPLETE, figures, values=values, **attrs)
+
+    def _again(self, trial: optuna.Trial, held: Trial, start: float) -> Trial:
+        """Equal to an earlier one: its result is taken."""
+        self._constrain(trial, held.violation)
+        state = TrialState.COMPLETE if held.state == "complete" else TrialState.PRUNED
+        values = held.values if held.state == "complete" else None
+        return self._ended(trial, start, state, held.figures, held.error, values=values, reused=True)
+
+    def _constrain(self, trial: optuna.Trial, violated: Mapping[str, float]) -> None:
+        for name, value in violated.items():
+            trial.set_constraint(name, value)
+        self._attribute(trial, violation=dict(violated))
+
+    def _ended(
+        self, trial: optuna.Trial, start: float, state: TrialState, figures: Mapping[str, float] | None = None,
+        error: str = "", *, values: tuple[float, ...] | None = None, **attrs: Any,
+    ) -> Trial:  # fmt: skip
+        """Into the storage first; the trial as it stands there."""
+        finite = {k: float(v) for k, v in (figures or {}).items() if math.isfinite(v)}
+        attrs = {"figures": finite, "seconds": round(time.monotonic() - start, 4), **attrs}
+        self._attribute(trial, **attrs, **({"error": error} if error else {}))
+        self.study.tell(trial, list(values) if values is not None else None, state=state)
+        self.told[trial.number] = told = self._read(trial.number)
+        return told
+
+    def _attribute(self, trial: optuna.Trial, **attrs: Any) -> None:
+        for key, value in attrs.items():
+            trial.set_user_attr(key, value)
+
+    def _read(self, number: int) -> Trial:
+        return trial_of(self.study.get_trials(deepcopy=False)[number], self.codes)
+
+
+def gone(worker: str) -> bool:
+    """Whether a worker of this machine has ended; of others one cannot tell."""
+    host, _, number = worker.rpartition("/")
+    if host != platform.node() or not number.isdigit() or int(number) == os.getpid():
+        return host == platform.node() and number == str(os.getpid())
+    try:
+        os.kill(int(number), 0)
+    except ProcessLookupError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
+def held_search(study: Study) -> tuple[SearchSpec, Recipe, Space]:
+    """What a study is a search of, for whoever joins it."""
+    return search_of(study)
+
+
+__all__ = ["Plan", "Search", "gone", "held_search", "opened", "run", "worker_name"]

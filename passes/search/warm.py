@@ -1,0 +1,126 @@
+"""Accuracy and loss of one graph after another on the same data: what does not change between them is kept.
+
+Exactly the figures of `evaluate`: the same batches, summed in the same order.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from model.build import build
+from model.graph import Graph
+from model.graph_json import fingerprint
+from passes.analysis.evaluate import EvaluateOptions, batches, choose_split, fit, fit_error, load_task, logits_of
+from passes.base import Context
+from passes.search.trial_run import Seen
+
+KEPT = 8  # graphs whose losses by sample are kept for comparison
+
+
+class Warm:
+    """Data read and arranged once."""
+
+    def __init__(self, base: Graph, options: EvaluateOptions, context: Context, rungs: tuple[int, ...]) -> None:
+        self.base, self.options, self.context = base, options, context
+        data = load_task(options, context.tokenizer, whole=options.split in ("", "all"))
+        split = choose_split(data, options.split, options.limit)
+        self.batches = list(batches(split, base, options.batch_size))
+        self.total = len(split)
+        self.order = [int(i) for i in np.random.default_rng(0).permutation(len(self.batches))]
+        self.rungs = rungs
+        self.known: OrderedDict[str, tuple[Any, Any]] = OrderedDict()
+        self._reference: list[Tensor] | None = None
+
+    def measure(
+        self, graph: Graph, show: Callable[[Seen], None] = lambda seen: None, kl: bool = False
+    ) -> dict[str, float]:
+        """accuracy, loss and, asked for, kl; `show` is told at each rung, and may raise."""
+        module = build(graph, self.context.store, self.context.callables)
+        found = _Found(len(self.batches))
+        rungs = [r for r in self.rungs if r < self.total]
+        with torch.no_grad():
+            for place in self.order if rungs else range(len(self.batches)):
+                inputs, labels = self.batches[place]
+                with fit_error(inputs):
+                    logits = logits_of(module(**inputs), graph)
+                fit(logits, labels)
+                found.take(place, logits, labels, self.reference[place] if kl else None)
+                self.context.progress(found.seen, self.total, "evaluating")
+                if rungs and found.seen >= rungs[0]:
+                    rungs = [r for r in rungs if r > found.seen]
+                    show(found.told())
+        self._keep(fingerprint(graph), found)
+        return found.figures()
+
+    def _keep(self, name: str, found: _Found) -> None:
+        self.known[name] = found.losses(), found.correct()
+        while len(self.known) > KEPT:
+            self.known.popitem(last=False)
+
+    @property
+    def reference(self) -> list[Tensor]:
+        """Log-probabilities of the first graph, batch by batch."""
+        if self._reference is None:
+            module = build(self.base, self.context.store, self.context.callables)
+            with torch.no_grad():
+                made = [logits_of(module(**inputs), self.base) for inputs, _ in self.batches]
+            self._reference = [F.log_softmax(m.float(), -1) for m in made]
+        return self._reference
+
+
+class _Found:
+    """What batches gave, by their places, so that sums run in the order of the data whatever order they came in."""
+
+    def __init__(self, count: int) -> None:
+        self._sums: list[tuple[int, float, float] | None] = [None] * count
+        self._losses: list[Any] = []
+        self._correct: list[Any] = []
+        self.seen = 0
+
+    def take(self, place: int, logits: Tensor, labels: Tensor, reference: Tensor | None) -> None:
+        """One batch."""
+        right = logits.argmax(-1) == labels
+        plain = logits.float()
+        loss = float(F.cross_entropy(plain, labels, reduction="sum"))
+        kl = 0.0 if reference is None else _divergence(reference, plain)
+        self._sums[place] = int(right.sum()), loss, kl
+        self._losses.append(F.cross_entropy(plain, labels, reduction="none").numpy())
+        self._correct.append(right.numpy())
+        self.seen += len(labels)
+        self._kl = reference is not None
+
+    def losses(self) -> Any:
+        """Of each sample, in the order that they ran in."""
+        return np.concatenate(self._losses)
+
+    def correct(self) -> Any:
+        """Of each sample."""
+        return np.concatenate(self._correct)
+
+    def figures(self) -> dict[str, float]:
+        """Of what was seen so far."""
+        there = [s for s in self._sums if s is not None]
+        loss = kl = 0.0
+        for _, each, far in there:  # one by one, as `evaluate` adds them
+            loss += each
+            kl += far
+        seen = max(self.seen, 1)
+        found = {"accuracy": sum(s[0] for s in there) / seen, "loss": loss / seen}
+        return found | ({"kl": kl / seen} if self._kl else {})
+
+    def told(self) -> Seen:
+        """As a trial shows it."""
+        return Seen(self.seen, self.figures(), self.losses(), self.correct())
+
+
+def _divergence(reference: Tensor, logits: Tensor) -> float:
+    """Σ over samples of KL(reference ‖ logits); never below 0 by rounding."""
+    mine = F.log_softmax(logits, -1)
+    return max(0.0, float((reference.exp() * (reference - mine)).double().sum()))

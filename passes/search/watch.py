@@ -1,0 +1,78 @@
+"""Whether a running trial may end early: by rungs, paired tests against the best so far, or Optuna's pruners."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import optuna
+
+from model.errors import OptionsError
+from passes.search.goals import MEASURED, Wanted
+from passes.search.spec import SearchSpec
+from passes.search.trial_run import Seen, Weak
+
+SURE = 0.05  # chance at which a trial no worse than the best would be ended all the same
+
+
+def check_pruner(spec: SearchSpec, want: Wanted) -> None:
+    """Raise OptionsError where the pruner cannot judge these goals."""
+    if spec.pruner == "none":
+        return
+    if len(want.directions) > 1:
+        raise OptionsError(f"The pruner {spec.pruner} compares one figure, and there are {len(want.goals)} goals.",
+                           "Sum the goals, leave one, or take the pruner none.")  # fmt: skip
+    if spec.pruner == "threshold":
+        raise OptionsError("The pruner threshold needs a limit.", "Take rungs, or a constraint such as accuracy>=0.8.")
+    measured = [g.figure for g in want.goals if g.figure in MEASURED]
+    if not measured or (spec.pruner == "rungs" and len(want.goals) > 1):
+        raise OptionsError(f"The pruner {spec.pruner} needs one goal that grows with the samples: accuracy, loss, kl.",
+                           "Take the pruner none.")  # fmt: skip
+
+
+class Watch:
+    """Hears what one trial shows; raises Weak. `incumbent`: the (losses, correct) of the best, or None."""
+
+    def __init__(self, trial: optuna.Trial, spec: SearchSpec, want: Wanted, incumbent: Any = None) -> None:
+        self.trial, self.spec, self.want, self.incumbent = trial, spec, want, incumbent
+        self.last: Seen | None = None
+
+    def __call__(self, seen: Seen) -> None:
+        """Note a value, and end the trial where that is enough."""
+        self.last = seen
+        values = self.want.values({**seen.figures})
+        if len(values) == 1 and values[0] == values[0]:
+            self.trial.report(values[0], seen.samples)
+        if self.spec.pruner == "rungs":
+            self._rung(seen)
+        elif self.spec.pruner != "none" and self.trial.should_prune():
+            raise Weak(f"after {seen.samples} samples the pruner {self.spec.pruner} found it too weak")
+
+    def _rung(self, seen: Seen) -> None:
+        if self.incumbent is None or seen.losses is None:
+            return
+        losses, correct = self.incumbent
+        count = len(seen.losses)
+        if len(losses) < count:
+            return
+        name = self.want.goals[0].figure
+        chance = (sign_test(seen.correct, correct[:count]) if name == "accuracy"
+                  else signed_rank(seen.losses, losses[:count]))  # fmt: skip
+        if chance < SURE:
+            raise Weak(f"after {count} samples worse than the best so far ({chance:.2g})")
+
+
+def sign_test(mine: Any, best: Any) -> float:
+    """Chance of so many samples that only the best gets right, were both as good."""
+    from scipy.stats import binom
+
+    lost, won = int((~mine & best).sum()), int((mine & ~best).sum())
+    return float(binom.sf(lost - 1, lost + won, 0.5)) if lost + won else 1.0
+
+
+def signed_rank(mine: Any, best: Any) -> float:
+    """Wilcoxon's chance of losses so much above the best's, were both as good."""
+    from scipy.stats import wilcoxon
+
+    above = mine - best
+    found: Any = wilcoxon(above, alternative="greater") if above.any() else None
+    return 1.0 if found is None else float(found.pvalue)
