@@ -1,0 +1,141 @@
+"""One budget in microseconds: the convex hull of each group, merged by slope, is the whole Lagrangian front.
+
+At a multiplier λ every group takes the option that lowers divergence + λ·amount most, which is a corner of its hull.
+Sorted by slope, all steps between corners give every such solution, so a budget is a bisection; what is left of it is
+filled greedily.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+
+import numpy as np
+
+from passes.allocation.problem import Problem, Whole
+from passes.costs.base import Floats
+
+TINY = 1e-12
+
+
+@dataclass(frozen=True, slots=True)
+class Solution:
+    """One option a group, the sum of their divergences, signed amounts by cost, and a bound that no solution is
+    below."""
+
+    picks: Whole
+    kl: float
+    amounts: Floats
+    bound: float
+
+    @property
+    def gap(self) -> float:
+        """By how much, as a share, the best may be better; 0: this is the best."""
+        return (self.kl - self.bound) / self.kl if self.kl > self.bound and self.kl > 0 else 0.0
+
+
+def solution(problem: Problem, picks: Whole, bound: float) -> Solution:
+    """The sums of some picks."""
+    rows = np.arange(len(picks))
+    amounts = problem.rest + problem.amounts[:, rows, picks].sum(1)
+    return Solution(picks, float(problem.kl[rows, picks].sum()), amounts, bound)
+
+
+class Hulls:
+    """The hulls under one cost of a problem, worked out once."""
+
+    def __init__(self, problem: Problem, cost: int = 0) -> None:
+        self.problem, self.cost = problem, cost
+        self._kl, self._amounts = problem.kl, problem.amounts[cost]
+        steps: list[tuple[float, float, float, int, int]] = []
+        self._first = np.zeros(len(problem.groups), np.int64)
+        for g, group in enumerate(problem.groups):
+            corners = hull(group.amounts[cost], group.kl)
+            self._first[g] = corners[0]
+            for a, b in itertools.pairwise(corners.tolist()):
+                more, gain = float(group.amounts[cost][b] - group.amounts[cost][a]), float(group.kl[a] - group.kl[b])
+                steps.append((gain / more, more, gain, g, b))
+        steps.sort(key=lambda s: -s[0])  # stable, and a hull's own slopes fall
+        rows = np.arange(len(self._first))
+        self._slope = np.array([s[0] for s in steps])
+        self._group = np.array([s[3] for s in steps], np.int64)
+        self._target = np.array([s[4] for s in steps], np.int64)
+        start = problem.rest[cost] + self._amounts[rows, self._first].sum()
+        self.amounts = start + np.concatenate([[0.0], np.cumsum([s[1] for s in steps])])
+        self.kls = self._kl[rows, self._first].sum() - np.concatenate([[0.0], np.cumsum([s[2] for s in steps])])
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """The least amount, and that from which on nothing gets better."""
+        return float(self.amounts[0]), float(self.amounts[-1])
+
+    def _reached(self, budget: float) -> int:
+        room = TINY * max(abs(budget), abs(self.amounts[0]))
+        return int(np.searchsorted(self.amounts, budget + room, side="right")) - 1
+
+    def multiplier(self, budget: float) -> float:
+        """The λ of a budget: divergence that one more unit of the amount saves."""
+        k = self._reached(budget)
+        return float(self._slope[k]) if 0 <= k < len(self._slope) else 0.0
+
+    def bound(self, budget: float) -> float:
+        """The relaxed problem's divergence, which no solution within the budget is below."""
+        k = self._reached(budget)
+        left = budget - self.amounts[k]
+        part = self._slope[k] * left if k < len(self._slope) else 0.0
+        return max(float(self.kls[k] - part), 0.0)
+
+    def solve(self, budget: float) -> Solution | None:
+        """A solution within the budget, near the best; None where there is none."""
+        k = self._reached(budget)
+        if k < 0:
+            return None
+        picks = self._first.copy()
+        picks[self._group[:k]] = self._target[:k]  # of several steps of a group the last one holds
+        picks = self._filled(picks, budget - self.amounts[k], k)
+        return solution(self.problem, picks, self.bound(budget))
+
+    def _filled(self, picks: Whole, left: float, reached: int) -> Whole:
+        """With what is left spent: later steps that still fit, in order, then the single change that saves most."""
+        rows = np.arange(len(picks))
+        for _ in range(4 * len(picks)):
+            now, spent = self._kl[rows, picks], self._amounts[rows, picks]
+            fits = self._amounts <= (spent + left + TINY * abs(left))[:, None]
+            best = np.where(fits, self._kl, np.inf)
+            wish = best.argmin(1)
+            gain = now - best[rows, wish]
+            g = int(gain.argmax())
+            if not gain[g] > 0:
+                break
+            left -= float(self._amounts[g, wish[g]] - spent[g])
+            picks[g] = wish[g]
+        return picks
+
+    def front(self, count: int) -> list[Solution]:
+        """Solutions from the least amount to that from which on nothing gets better, in equal ratios where positive."""
+        low, high = self.ends
+        spaced = np.geomspace(low, high, count) if low > 0 and high > low else np.linspace(low, high, count)
+        found = [s for b in (low, *spaced[1:-1].tolist(), high) if (s := self.solve(b)) is not None]
+        kept: list[Solution] = []
+        for each in found:  # what costs more and is no better is no point of a front
+            if not kept or each.kl < kept[-1].kl:
+                kept.append(each)
+        return kept
+
+
+def hull(amounts: Floats, kl: Floats) -> Whole:
+    """The corners of the lower left convex hull, from the least amount to the least divergence."""
+    order = np.lexsort((kl, amounts))
+    found: list[int] = []
+    for i in order.tolist():
+        if found and kl[i] >= kl[found[-1]]:
+            continue
+        if found and amounts[i] == amounts[found[-1]]:
+            continue
+        while len(found) > 1:
+            a, b = found[-2], found[-1]
+            if (kl[a] - kl[b]) * (amounts[i] - amounts[a]) > (kl[a] - kl[i]) * (amounts[b] - amounts[a]):
+                break
+            found.pop()
+        found.append(i)
+    return np.array(found, np.int64)

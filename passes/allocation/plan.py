@@ -1,0 +1,114 @@
+"""What an allocation decided, as steps of a recipe and as the graph that they give."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from model.formats.base import Format
+from model.graph import Graph, Node
+from model.ops import category
+from model.recipe import Step
+from model.weights import WeightStore
+from passes.allocation.places import Place
+from passes.base import Context
+from passes.costs.base import with_candidate
+from passes.pruning.calls import all_calls
+from passes.select import Select
+from passes.sensitivity.table import Candidate
+from passes.transform.prune import Budget, PruneOptions
+from passes.transform.prune_activations import PruneActivationsOptions
+from passes.transform.quantize import PORTS, QuantizeOptions, Rule, quantize
+
+Chosen = Mapping[Place, Candidate]
+
+
+@dataclass(frozen=True, slots=True)
+class Allocation:
+    """One candidate a place. `predicted`: the sum of their divergences, in nats a sample; `figures`: all static costs
+    of the graph that comes of it; `gap`: by how much of it, at most, a better one may be better."""
+
+    chosen: dict[Place, Candidate]
+    predicted: float
+    figures: dict[str, float]
+    gap: float = 0.0
+
+
+def steps(graph: Graph, chosen: Chosen, data: str = "") -> tuple[Step, ...]:
+    """The steps that give what is chosen: prunings first, then one quantisation with rules by name.
+
+    `data`: what prunings that need some are scored on.
+    """
+    return (*_prunings(graph, chosen, data), *_activations(graph, chosen), *_quantisation(graph, chosen))
+
+
+def _prunings(graph: Graph, chosen: Chosen, data: str) -> list[Step]:
+    """A step for each method, with a share of their own for all but the most frequent one's nodes."""
+    methods: dict[str, dict[str, float]] = {}
+    for (node, port), c in chosen.items():
+        if c.sparsity and port == "weight" and category(graph[node]) == "linear":
+            methods.setdefault(c.method, {})[node] = c.sparsity
+    found: list[Step] = []
+    for method, held in methods.items():
+        usual = Counter(held.values()).most_common(1)[0][0]
+        shares: dict[float, list[str]] = {}
+        for node, share in held.items():
+            shares.setdefault(share, []).append(node)
+        budgets = tuple(Budget(Select("name", tuple(n)), s) for s, n in sorted(shares.items()) if s != usual)
+        options = PruneOptions(usual, select=Select("name", tuple(held)), budgets=budgets, data=data)
+        found.append(Step("prune", replace(options, method=method)))  # type: ignore[arg-type]
+    return found
+
+
+def _activations(graph: Graph, chosen: Chosen) -> list[Step]:
+    shares: dict[tuple[str, float, str], list[str]] = {}
+    for (node, port), c in chosen.items():
+        if c.sparsity and not (port == "weight" and category(graph[node]) == "linear"):
+            shares.setdefault((port, c.sparsity, c.method), []).append(node)
+    found: list[Step] = []
+    for (port, share, method), nodes in shares.items():
+        options = PruneActivationsOptions(share, ports=(port,), select=Select("name", tuple(nodes)))
+        found.append(Step("prune_activations", replace(options, method=method)))  # type: ignore[arg-type]
+    return found
+
+
+def _quantisation(graph: Graph, chosen: Chosen) -> list[Step]:
+    rules = _rules(graph, chosen)
+    return [Step("quantize", QuantizeOptions(rules))] if rules else []
+
+
+def _rules(graph: Graph, chosen: Chosen) -> tuple[Rule, ...]:
+    """Nodes with equal formats share a rule; float is said only where there is a format now."""
+    nodes: dict[str, dict[str, Format | None]] = {}
+    for (node, port), c in chosen.items():
+        if c.format is not None or port in graph[node].precision:
+            nodes.setdefault(node, {})[port] = c.format
+    groups: dict[tuple[tuple[str, Format | None], ...], list[str]] = {}
+    for node, formats in nodes.items():
+        key = tuple((p, formats[p]) for p in PORTS if p in formats)
+        groups.setdefault(key, []).append(node)
+    return tuple(Rule(Select("name", tuple(names)), dict(key)) for key, names in groups.items())
+
+
+def configured(graph: Graph, chosen: Chosen) -> Graph:
+    """The graph with what is chosen, masks only planned: for its costs, no weight is read."""
+    pruned: dict[str, Node] = {}
+    for (node, port), c in chosen.items():
+        if c.sparsity:
+            for each in all_calls([graph[node]], graph):
+                made = with_candidate(pruned.get(each.id, each), port, replace(c, format=None))
+                pruned[each.id] = replace(made, precision=each.precision)
+    graph = graph.replace(*pruned.values())
+    rules = _rules(graph, chosen)
+    return quantize(graph, QuantizeOptions(rules), Context(WeightStore(Path())))[0] if rules else graph
+
+
+def previewed(graph: Graph, chosen: Chosen) -> Graph:
+    """As `configured`, but no node is taken apart: for a picture of the same nodes."""
+    nodes: dict[str, Node] = {}
+    for (node, port), c in chosen.items():
+        if node in graph.nodes:
+            nodes[node] = with_candidate(nodes.get(node, graph.nodes[node]), port, c)
+    return replace(graph, nodes={**graph.nodes, **nodes})

@@ -1,0 +1,211 @@
+"""An allocation as a multiple-choice knapsack: groups of options, what each costs, and what all else adds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from model.errors import OptionsError
+from model.graph import Graph
+from model.packing import Use, use_at, users_of
+from model.ports import weight_at, weights_of
+from passes.allocation.places import Column, Place, Slot, coupled
+from passes.costs.base import Cost, Floats, table, with_candidate
+from passes.score import Score, static_score
+from passes.sensitivity.table import Candidate
+
+Whole = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+MOST = 40_000  # options of one group
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Slots that are decided together. Option o takes column `picks[s, o]` of slot s, costs `kl[o]` and adds
+    `amounts[c, o]` to cost c, signed so that low is good. Options that another beats in everything are gone."""
+
+    slots: tuple[Slot, ...]
+    picks: Whole
+    kl: Floats
+    amounts: Floats
+
+
+class Problem:
+    """Groups under some costs. `rest[c]`: the signed amount that nothing here changes."""
+
+    def __init__(self, groups: tuple[Group, ...], rest: Floats, costs: tuple[Cost, ...], graph: Graph) -> None:
+        self.groups, self.rest, self.costs, self.graph = groups, rest, costs, graph
+
+    @cached_property
+    def size(self) -> int:
+        """Most options of a group."""
+        return max(len(g.kl) for g in self.groups)
+
+    @cached_property
+    def kl(self) -> Floats:
+        """(groups, options); infinite where a group has fewer."""
+        found = np.full((len(self.groups), self.size), np.inf)
+        for row, group in zip(found, self.groups, strict=True):
+            row[: len(group.kl)] = group.kl
+        return found
+
+    @cached_property
+    def amounts(self) -> Floats:
+        """(costs, groups, options)."""
+        found = np.full((len(self.costs), len(self.groups), self.size), np.inf)
+        for i, group in enumerate(self.groups):
+            found[:, i, : len(group.kl)] = group.amounts
+        return found
+
+    @cached_property
+    def least(self) -> Floats:
+        """The least signed amount of each cost by itself."""
+        return self.rest + np.array([sum(g.amounts[c].min() for g in self.groups) for c in range(len(self.costs))])
+
+    def figure(self, number: int, amount: float) -> float:
+        """A cost's figure from its signed amount."""
+        each = self.costs[number]
+        assert each.shares is not None
+        return each.shares.figure(each.sign * amount, self.graph) + 0.0  # no −0
+
+    def amount(self, number: int, figure: float) -> float:
+        """The signed amount of a cost's figure."""
+        each = self.costs[number]
+        assert each.shares is not None
+        return each.sign * each.shares.amount(figure, self.graph)
+
+    def chosen(self, picks: Whole) -> dict[Place, Candidate]:
+        """Place → candidate, of one option a group."""
+        return {
+            place: held[group.picks[s, pick]]
+            for group, pick in zip(self.groups, picks.tolist(), strict=True)
+            for s, slot in enumerate(group.slots)
+            for place, held in zip(slot.places, slot.choices, strict=True)
+        }
+
+    def columns(self) -> dict[Column, None]:
+        """All columns that compete, in order."""
+        return {c: None for g in self.groups for s in g.slots for c in s.columns}
+
+
+def counted(graph: Graph, slots: Sequence[Slot], costs: Sequence[Cost], score: Score | None = None) -> Problem:
+    """The problem of some slots of a graph under some costs; `score`: the graph's static one, where it is known."""
+    return _Counting(graph, slots, costs).problem(score or static_score(graph))
+
+
+class _Counting:
+    """Finds what each thing adds."""
+
+    def __init__(self, graph: Graph, slots: Sequence[Slot], costs: Sequence[Cost]) -> None:
+        self.graph, self.costs, self._slots = graph, tuple(costs), tuple(slots)
+        self._users = users_of(graph)
+
+    def problem(self, score: Score) -> Problem:
+        """All of it."""
+        rest = np.array([self._rest(c, score) for c in self.costs], np.float64)
+        groups = [self._group([self._slots[i] for i in held]) for held in coupled(self._slots, self.costs)]
+        return Problem(tuple(groups), rest, self.costs, self.graph)
+
+    def _rest(self, each: Cost, score: Score) -> float:
+        """What stays, whatever is chosen: all that the true cost has beyond the parts that are decided on."""
+        shares = each.shares
+        assert shares is not None and each.of is not None
+        total = shares.amount(each.of(self.graph, score), self.graph)
+        if shares.node:
+            looked = {n for s in self._slots for n, p in s.places if p in shares.ports}
+            total -= sum(shares.node(self.graph.nodes[n], self.graph) for n in looked)
+        if shares.weight:
+            names = {name for s in self._slots for name in s.weights}
+            total -= sum(shares.weight(n, self.graph.weights[n], self._users[n]) for n in names)
+        return each.sign * total
+
+    def _group(self, slots: Sequence[Slot]) -> Group:
+        shape = tuple(len(s.columns) for s in slots)
+        if math.prod(shape) > MOST:
+            names = ", ".join(n for s in slots for n, _ in s.places[:1])
+            raise OptionsError(f"{math.prod(shape)} combinations are too many to decide {names} together.",
+                               "Let fewer formats compete, or fewer ports.")  # fmt: skip
+        kl = np.zeros(shape)
+        for axis, slot in enumerate(slots):
+            kl = kl + _along(np.array(slot.kl), axis, len(shape))
+        amounts = np.stack([c.sign * self._amounts(c, slots, shape) for c in self.costs])
+        flat, sums = kl.reshape(-1), amounts.reshape(len(self.costs), -1)
+        kept = undominated(flat, sums)
+        picks = np.stack(np.unravel_index(kept, shape)).astype(np.int64)
+        return Group(tuple(slots), picks, flat[kept], sums[:, kept])
+
+    def _amounts(self, each: Cost, slots: Sequence[Slot], shape: tuple[int, ...]) -> Floats:
+        """What a group adds to a cost, of every option; an axis a slot."""
+        shares = each.shares
+        assert shares is not None
+        found = np.zeros(shape)
+        for axis, slot in enumerate(slots):
+            if shares.weight:
+                for name in slot.weights:
+                    found = found + _along(self._stored(each, slot, name), axis, len(shape))
+        if shares.node:
+            for node in dict.fromkeys(n for s in slots for n, p in s.places if p in shares.ports):
+                found = found + self._computed(each, node, slots)
+        return found
+
+    def _stored(self, each: Cost, slot: Slot, name: str) -> Floats:
+        """What a weight of the slot adds under each of its columns."""
+        assert each.shares is not None and each.shares.weight is not None
+        weigh, weight = each.shares.weight, self.graph.weights[name]
+        held = [(self.graph.nodes[n], p, c) for (n, p), c in zip(slot.places, slot.choices, strict=True)
+                if weight_at(self.graph.nodes[n], p, self.graph) == name]  # fmt: skip
+        others = self._others(name, {(n.id, p) for n, p, _ in held})
+        return np.array([
+            weigh(name, weight, [*(use_at(with_candidate(n, p, c[j]), p, name) for n, p, c in held), *others])
+            for j in range(len(slot.columns))
+        ])  # fmt: skip
+
+    def _others(self, name: str, own: set[Place]) -> list[Use]:
+        """How a weight is read where nothing is decided on."""
+        if len(self._users[name]) == len(own):
+            return []
+        return [use_at(n, p, name) for n in self.graph for p, held in weights_of(n, self.graph)
+                if held == name and (n.id, p) not in own]  # fmt: skip
+
+    def _computed(self, each: Cost, node: str, slots: Sequence[Slot]) -> Floats:
+        """What a node adds under every combination of the slots of its ports; other slots' axes are 1."""
+        assert each.shares is not None
+        held = [(axis, p, s.choices[s.places.index((n, p))]) for axis, s in enumerate(slots)
+                for n, p in s.places if n == node and p in each.shares.ports]  # fmt: skip
+        axes = [axis for axis, _, _ in held]
+        if len(set(axes)) < len(axes):  # one shared weight at two ports of a node: seen one by one
+            raise OptionsError(f"{node} takes one weight at two ports.", "Leave one of them out.", node)
+        found = table(each.shares, self.graph.nodes[node], self.graph, [p for _, p, _ in held], [c for *_, c in held])
+        shape = [1] * len(slots)
+        for axis, _, candidates in held:
+            shape[axis] = len(candidates)
+        return found.reshape(shape)  # held is in the order of the axes
+
+
+def undominated(kl: Floats, amounts: Floats) -> Whole:
+    """Numbers of the options that no other beats or equals in everything; of equal ones the first stays."""
+    if len(amounts) == 1:
+        order = np.lexsort((kl, amounts[0]))
+        best = np.minimum.accumulate(kl[order])
+        kept = np.ones(len(order), bool)
+        kept[1:] = kl[order][1:] < best[:-1]
+        return np.sort(order[kept])
+    points = np.vstack([kl[None], amounts])
+    alive = np.lexsort(points[::-1])  # whoever beats an option stands before it
+    points = points[:, alive]
+    kept = np.ones(len(alive), bool)
+    for i in range(len(alive)):
+        if kept[i]:
+            beaten: Bools = np.all(points[:, i : i + 1] <= points, axis=0)
+            beaten[: i + 1] = False
+            kept &= ~beaten
+    return np.sort(alive[kept])
+
+
+def _along(values: Floats, axis: int, axes: int) -> Floats:
+    return values.reshape([-1 if i == axis else 1 for i in range(axes)])

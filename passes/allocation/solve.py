@@ -1,0 +1,149 @@
+"""Budgets in, allocation out: solved exactly, then held against the true static score and drawn in until it holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from model.errors import OptionsError
+from model.graph import Graph
+from passes.allocation.exact import exact, least_under
+from passes.allocation.hulls import Hulls, Solution
+from passes.allocation.places import Column, Place, slots
+from passes.allocation.plan import Allocation, configured
+from passes.allocation.problem import Problem, counted
+from passes.costs.base import Floats, cost, figures
+from passes.costs.limits import Limit
+from passes.score import Scorer
+from passes.sensitivity.table import Candidate, Sensitivity
+
+ROUNDS = 12
+HELD = 1e-9  # share of a limit by which a sum of floats may miss it
+WIDER = "Raise it, or let cheaper formats or more pruning compete."
+
+
+@dataclass(frozen=True, slots=True)
+class Competing:
+    """Who competes: columns (None: all of the table), float besides, at which ports, with nodes that are tied."""
+
+    columns: tuple[Column, ...] | None = None
+    whole: bool = True
+    tied: tuple[tuple[str, ...], ...] = ()
+    ports: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A point of a front: the cost's figure as the shares add up to it, the predicted divergence, and the choices."""
+
+    figure: float
+    predicted: float
+    chosen: dict[Place, Candidate]
+
+
+def problem_of(
+    graph: Graph, table: Sequence[Sensitivity], costs: Iterable[str], competing: Competing | None = None
+) -> Problem:
+    """The knapsack of a table under some costs; raises OptionsError."""
+    who, wanted = competing or Competing(), [cost(name) for name in dict.fromkeys(costs)]
+    for each in wanted:
+        if each.shares is None:
+            raise OptionsError(f"{each.name} is no sum over layers, so no budget.", "Choose another cost.")
+    ports = who.ports or tuple(dict.fromkeys(r.port for r in table))
+    found = slots(table, graph, who.columns, whole=who.whole, tied=who.tied, ports=ports)
+    return counted(graph, found, wanted)
+
+
+def allocate(
+    graph: Graph, table: Sequence[Sensitivity], limits: Sequence[Limit], competing: Competing | None = None
+) -> Allocation:
+    """The allocation of least predicted divergence whose true costs hold the limits.
+
+    Raises OptionsError where there is none, with the least that is possible.
+    """
+    problem = problem_of(graph, table, [limit.figure for limit in limits], competing)
+    names = [c.name for c in problem.costs]
+    limits = [min((x for x in limits if x.figure == n), key=lambda x: problem.amount(names.index(n), x.value))
+              for n in names]  # fmt: skip
+    check_possible(problem, limits)
+    return _held(problem, limits)
+
+
+def check_possible(problem: Problem, limits: Sequence[Limit]) -> None:
+    """Raise OptionsError for a limit that not even the cheapest of everything holds."""
+    for number, limit in enumerate(limits):
+        amount, least = problem.amount(number, limit.value), float(problem.least[number])
+        if least > amount + HELD * max(abs(amount), abs(least)):
+            raise _beyond(problem, limits, number, problem.figure(number, least))
+
+
+def _beyond(problem: Problem, limits: Sequence[Limit], number: int, figure: float) -> OptionsError:
+    limit, each = limits[number], problem.costs[number]
+    word = "least" if each.better == "low" else "most"
+    others = " and ".join(x.text for i, x in enumerate(limits) if i < number)
+    under = f" under {others}" if others else ""
+    text = f"The budget {limit.text} cannot be held: the {word} possible{under} is {figure:.6g} {each.unit}".rstrip()
+    return OptionsError(f"{text}.", WIDER)
+
+
+def _held(problem: Problem, limits: Sequence[Limit]) -> Allocation:
+    """Solve, look at the true costs, and correct the budgets by how far the shares were off; the best that holds."""
+    wanted = np.array([problem.amount(i, limit.value) for i, limit in enumerate(limits)])
+    budgets, scorer, best = wanted.copy(), Scorer(), None
+    seen: set[bytes] = set()
+    hulls = Hulls(problem) if len(limits) == 1 else None
+    for _ in range(ROUNDS):
+        found = exact(problem, budgets.tolist(), hulls)
+        if found is None or found.picks.tobytes() in seen:
+            break
+        seen.add(found.picks.tobytes())
+        made, true = _true(problem, found, scorer)
+        if all(limit.violation(made.figures[limit.figure]) <= HELD for limit in limits):
+            best = made if best is None or made.predicted < best.predicted else best
+            if np.allclose(true, found.amounts, rtol=1e-9):
+                break  # the shares are exact, so this is the best
+        over = np.maximum(true - wanted, 0)
+        budgets = np.minimum(wanted - (true - found.amounts), budgets - over) if over.any() else (
+            wanted - (true - found.amounts))  # fmt: skip
+    if best is None:
+        raise _refusal(problem, limits, scorer)
+    return best
+
+
+def _true(problem: Problem, found: Solution, scorer: Scorer) -> tuple[Allocation, Floats]:
+    """A solution with the figures of the graph that comes of it, and their signed amounts."""
+    chosen = problem.chosen(found.picks)
+    graph = configured(problem.graph, chosen)
+    known = figures(graph, scorer.score(graph))
+    amounts = np.array([problem.amount(i, known[c.name]) for i, c in enumerate(problem.costs)])
+    return Allocation(chosen, found.kl, known, found.gap), amounts
+
+
+def _refusal(problem: Problem, limits: Sequence[Limit], scorer: Scorer) -> OptionsError:
+    """Why nothing holds: budgets that are possible alone and not together, or a true cost above its shares."""
+    wanted = [problem.amount(i, limit.value) for i, limit in enumerate(limits)]
+    for number in range(len(limits)):
+        found = least_under(problem, wanted[:number], number)
+        if found is None:
+            continue
+        _, true = _true(problem, found, scorer)
+        least = max(float(found.amounts[number]), float(true[number]))
+        if least > wanted[number]:
+            return _beyond(problem, limits, number, problem.figure(number, least))
+    words = " and ".join(limit.text for limit in limits)
+    return OptionsError(f"No allocation was found that holds {words}.", WIDER)
+
+
+def points(problem: Problem, solutions: Iterable[Solution], number: int = 0) -> list[Point]:
+    """Solutions as points of a front."""
+    return [Point(problem.figure(number, float(s.amounts[number])), s.kl, problem.chosen(s.picks)) for s in solutions]
+
+
+def front(
+    graph: Graph, table: Sequence[Sensitivity], figure: str, count: int = 64, competing: Competing | None = None
+) -> list[Point]:
+    """At most `count` allocations from the cheapest to that which costs no divergence more, along one cost."""
+    problem = problem_of(graph, table, [figure], competing)
+    return points(problem, Hulls(problem).front(count))
