@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 from model.errors import StorageError, nearest
 
@@ -67,7 +67,7 @@ def shown(url: str) -> str:
 
 def journal_url(path: Path) -> str:
     """The URL of a journal file."""
-    return f"journal://{path.resolve()}"
+    return f"journal://{quote(str(path.resolve()))}"
 
 
 # -- opening
