@@ -33,6 +33,11 @@ class Axis:
         """Whether it has categories."""
         return self.scale is not None and not self.scale.numeric
 
+    def like(self, other: Axis) -> bool:
+        """Whether another has the same categories."""
+        return bool(self.words and other.words and self.scale and other.scale
+                    and self.scale.values == other.scale.values)  # fmt: skip
+
     def values(self, study: Study) -> Array:
         """The trials' values on it."""
         return study.figures[self.name] if self.scale is None else study.params[self.name]

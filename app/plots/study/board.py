@@ -12,15 +12,20 @@ from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QVBoxLayout, QWidget
 from app.fields import Choice as Chooser
 from app.plots.study.data import Study
 from app.plots.study.history import HistoryChart
+from app.plots.study.importance import ImportanceChart
+from app.plots.study.intermediate import IntermediateChart
 from app.plots.study.parallel import ParallelChart
 from app.plots.study.pareto import ParetoChart
+from app.plots.study.slices import SliceChart
 from app.plots.study.tile import Tile
+from app.plots.study.timeline import TimelineChart
 from passes.search.space import Choice
 from passes.search.spec import Goal
 from passes.search.trial import Trial
 
 PAUSE = 50  # milliseconds between two drawings: 20 a second
-KINDS: dict[str, Callable[[], Any]] = {c.name: c for c in (HistoryChart, ParetoChart, ParallelChart)}
+CHARTS = (HistoryChart, ParetoChart, ParallelChart, ImportanceChart, SliceChart, TimelineChart, IntermediateChart)
+KINDS: dict[str, Callable[[], Any]] = {c.name: c for c in CHARTS}
 LAYOUTS = {1: ((0, 0),), 2: ((0, 0), (0, 1)), 3: ((0, 0), (0, 1), (1, 0)), 4: ((0, 0), (0, 1), (1, 0), (1, 1))}
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from app.plots.study.words import plain, rises
+from app.plots.study.words import SUM, plain, rises
 from model.data.base import Array
 from passes.search.space import Choice
 from passes.search.spec import Goal
@@ -45,8 +45,10 @@ class Columns:
     def __contains__(self, name: str) -> bool:
         return name in self._held
 
-    def __iter__(self) -> Iterable[str]:
-        return iter(self._held)
+    @property
+    def names(self) -> list[str]:
+        """The columns, in the order in which they came."""
+        return list(self._held)
 
     def __getitem__(self, name: str) -> Array:
         held = self._held.get(name)
@@ -115,6 +117,7 @@ class Study:
         self.scales: dict[str, Scale] = {c.name: Scale(c) for c in choices}
         self._given = bool(choices)
         self._places: dict[int, int] = {}
+        self._signs: dict[str, float] = {}
         self.figures, self.params, self.facts = Columns(), Columns(), Columns()
         for trial in trials:
             self.note(trial)
@@ -147,6 +150,8 @@ class Study:
         told = {k: float(v) for k, v in trial.figures.items()}
         if len(trial.values) == len(self.goals):
             told |= {g.figure: float(v) for g, v in zip(self.goals, trial.values, strict=True)}
+        elif len(trial.values) == 1:
+            told[SUM] = float(trial.values[0])
         if trial.state == "pruned" and trial.steps and self.goals:
             told.setdefault(self.goals[0].figure, float(trial.steps[-1][1]))
         return told
@@ -177,7 +182,8 @@ class Study:
     @property
     def names(self) -> list[str]:
         """All figures that can be drawn: goals first."""
-        return list(dict.fromkeys([*(g.figure for g in self.goals), *self.figures]))
+        summed = [SUM] if SUM in self.figures else []
+        return list(dict.fromkeys([*summed, *(g.figure for g in self.goals), *self.figures.names]))
 
     def goal(self, figure: str) -> Goal:
         """The goal of a figure; one that is none counts as it is meant."""
@@ -185,7 +191,9 @@ class Study:
 
     def sign(self, figure: str) -> float:
         """1 where more is better, else −1: a figure times this is to be high."""
-        return 1.0 if rises(self.goal(figure)) else -1.0
+        if figure not in self._signs:
+            self._signs[figure] = 1.0 if rises(self.goal(figure)) else -1.0
+        return self._signs[figure]
 
     def merit(self, figure: str) -> Array:
         """The figure, so that more is better; −inf where it counts for nothing (failed, early, infeasible)."""

@@ -207,7 +207,10 @@ class PaintedChart(QWidget):
         painter.end()
 
 
-def elided(painter: QPainter, box: QRectF, text: str, side: Qt.AlignmentFlag = Qt.AlignmentFlag.AlignLeft) -> None:
+def elided(
+    painter: QPainter, box: QRectF, text: str, side: Qt.AlignmentFlag = Qt.AlignmentFlag.AlignLeft,
+    cut: Qt.TextElideMode = Qt.TextElideMode.ElideRight,
+) -> None:  # fmt: skip
     """One line of text in a box, cut where it does not fit."""
-    short = painter.fontMetrics().elidedText(text, Qt.TextElideMode.ElideRight, max(int(box.width()), 0))
+    short = painter.fontMetrics().elidedText(text, cut, max(int(box.width()), 0))
     painter.drawText(box, MIDDLE | side, short)

@@ -202,7 +202,7 @@ class ParallelChart(PaintedChart):
             middle = Qt.AlignmentFlag.AlignLeft
         elif x + wide / 2 > self.width() - 2:
             middle = Qt.AlignmentFlag.AlignRight
-        elided(painter, QRectF(left, TOP + LINE * row, wide, LINE), axis.text, middle)
+        elided(painter, QRectF(left, TOP + LINE * row, wide, LINE), axis.text, middle, Qt.TextElideMode.ElideLeft)
         self._paint_ticks(painter, axis, x, gap)
         for low, high in axis.brushes:
             painter.setPen(QPen(QColor(look.accent), 1.2))
@@ -212,26 +212,31 @@ class ParallelChart(PaintedChart):
             painter.drawRoundedRect(QRectF(x - 5, self._y(high), 10, self._y(low) - self._y(high)), 3, 3)
 
     def _paint_ticks(self, painter: QPainter, axis: Axis, x: float, gap: float) -> None:
-        """Labels beside an axis, on a ground that lets them be read; as many as there is room for."""
+        """Labels beside an axis, on a ground that lets them be read; as many as there is room for.
+
+        Axes of the same categories stand side by side: where they are close, the first one's labels do for all.
+        """
         ground = QColor(self.look.panel)
         ground.setAlpha(190)
         last, metrics = 1e9, painter.fontMetrics()
         at_end = x + 40 > self.width()
-        room = min(gap - 8, 110.0) if not at_end else gap - 8
-        if room < 16:
+        ticks = sorted(axis.ticks())
+        widest = max((metrics.horizontalAdvance(t) for _, t in ticks), default=0)
+        place = self.axes.index(axis)
+        if axis.words and widest > gap - 8 and place and axis.like(self.axes[place - 1]) and not self._drag:
             return
-        for part, text in sorted(axis.ticks()):
+        for part, text in ticks:
             y = self._y(part)
             if last - y < 12:
                 continue
             last = y
-            short = metrics.elidedText(text, Qt.TextElideMode.ElideRight, int(room))
+            short = metrics.elidedText(text, Qt.TextElideMode.ElideRight, max(int(gap - 8), 60))
             wide = metrics.horizontalAdvance(short) + 4
             box = QRectF(x - wide - 2 if at_end else x + 3, y - 6, wide, 12)
             painter.fillRect(box, ground)
             painter.setPen(QColor(self.look.muted))
             painter.drawText(box, Qt.AlignmentFlag.AlignCenter, short)
-        if np.isnan(self._units[self._complete(), self.axes.index(axis)]).any():
+        if np.isnan(self._units[self._complete(), place]).any():
             painter.setPen(QColor(self.look.muted))
             painter.drawText(QRectF(x - 20, self._bottom - 14, 40, 12), Qt.AlignmentFlag.AlignCenter, "none")
 

@@ -10,18 +10,19 @@ from app.curve_picture import figure_title
 from app.words import cell, duration, figure, mebibytes, percent, scaled, shown
 from model.errors import FormatError
 from model.formats.base import parse_format
+from passes.search.goals import figures
 from passes.search.space import Choice
 from passes.search.spec import Goal
 from passes.search.trial import Trial
 
 SHARES = ("accuracy", "sparsity", "agreement")
-RISING = (*SHARES, "memory_density", "sqnr")  # figures that are meant to be high; all others are costs
+SUM = "sum of goals"  # what the values of a search for one sum are called
 LONGEST = 24  # letters of a choice's name
 
 
 def rises(goal: Goal) -> bool:
     """Whether more of it is better."""
-    return goal.better == "high" or (not goal.better and goal.figure in RISING)
+    return goal.figure == SUM or (goal.better or figures().get(goal.figure, "low")) == "high"
 
 
 def title(name: str) -> str:
@@ -80,12 +81,13 @@ def short_names(choices: Sequence[Choice]) -> dict[str, str]:
 
 
 def _short(names: Sequence[str]) -> dict[str, str]:
-    parts = [re.split(r"[.\s]+", n) for n in names]
+    parts = [re.findall(r"[^.\s]+[.\s]*", n) for n in names]
+    bare = [[p.strip(" .") for p in found] for found in parts]
+    head, tail = 0, 0
     if len(parts) > 1:
-        head = _shared(parts)
-        tail = _shared([p[head:][::-1] for p in parts])
-        parts = [p[head : len(p) - tail] for p in parts]
-    texts = [".".join(p) for p in parts]
+        head = _shared(bare)
+        tail = _shared([p[head:][::-1] for p in bare])
+    texts = ["".join(p[head : len(p) - tail]).rstrip(" .") for p in parts]
     return dict(zip(names, (t if len(t) <= LONGEST else f"…{t[1 - LONGEST :]}" for t in texts), strict=True))
 
 
@@ -106,12 +108,12 @@ def state_words(trial: Trial) -> str:
     return "; ".join([*([words] if words else []), *missed])
 
 
-def trial_words(trial: Trial, goals: Sequence[Goal], figures: Mapping[str, float], last: str = "") -> str:
+def trial_words(trial: Trial, goals: Sequence[Goal], known: Mapping[str, float], last: str = "") -> str:
     """A trial for a hover: number, origin, goals, how it stands."""
     origin = f" · {trial.origin}" if trial.origin else ""
     took = f" · {duration(trial.seconds)}" if trial.seconds is not None else ""
-    names = list(dict.fromkeys([*(g.figure for g in goals), *figures]))
-    told = [f"{title(n)} {value_words(n, figures[n])}" for n in names if figures.get(n) == figures.get(n, 0.0)]
+    names = list(dict.fromkeys([*(g.figure for g in goals), *known]))
+    told = [f"{title(n)} {value_words(n, figures[n])}" for n in names if n in known and known[n] == known[n]]
     lines = [f"Trial {trial.number}{origin}{took}", " · ".join(t for t in told if t), state_words(trial)]
     lines += ["same as an earlier trial"] if trial.reused else []
     return "\n".join(line for line in [*lines, last] if line)

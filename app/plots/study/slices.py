@@ -1,0 +1,280 @@
+"""A figure against each choice: small multiples of all of them, or one at large."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+from PySide6.QtCore import QPointF, QRectF, Qt, QTimer
+from PySide6.QtGui import QColor, QKeyEvent, QPainter, QPen, QWheelEvent
+
+from app.plots.metrics import spacing
+from app.plots.study.axes import Axis, axes_of
+from app.plots.study.chart import Option
+from app.plots.study.data import COMPLETE, Study
+from app.plots.study.painted import PaintedChart, elided
+from app.plots.study.stamp import Stamps, argb
+from app.plots.study.words import tick_words, title
+from model.data.base import Array
+
+WIDE, TALL = 150, 104  # least size of one multiple
+HEAD, FOOT, LEFT, GAP = 18, 18, 54, 10
+SHADES = 24
+FEW, NEAR = 400, 9.0  # trials whose dots are large; pixels to a dot
+MIDDLES = 5  # trials of a category from which its median is drawn
+
+
+class SliceChart(PaintedChart):
+    """Dots by trial number, early ones dark; a bar is the median of a category."""
+
+    name: ClassVar[str] = "Slices"
+
+    def __init__(self) -> None:
+        self.figure, self.only = "", ""
+        self.axes: list[Axis] = []
+        self._all: list[Axis] = []
+        self._ends = (0.0, 1.0)
+        self._first = 0
+        self._stamps: list[Stamps] = []
+        self._todo: list[int] = []
+        self._count = 0
+        super().__init__()
+        self.setFocusPolicy(Qt.FocusPolicy.ClickFocus)
+        self._work = QTimer(self, interval=0)
+        self._work.timeout.connect(self._piece)
+
+    def options(self) -> list[Option]:
+        names = tuple(self.study.names)
+        choices = [a for a in self._all if a.scale is not None]
+        texts = ("all choices", *(a.text for a in choices))
+        figures = Option("figure", names, tuple(map(title, names)))
+        return [figures, Option("choice", ("", *(a.name for a in choices)), texts)]
+
+    def option(self, name: str) -> Any:
+        return self.figure if name == "figure" else self.only
+
+    def choose(self, name: str, value: Any) -> None:
+        if name == "figure":
+            self.figure = value
+        else:
+            self.only = value
+        self._first = 0
+        self.take(None)
+        self.update()
+
+    def show_study(self, study: Study) -> None:
+        if self.figure not in study.names:
+            self.figure = study.names[0] if study.names else ""
+        self._first = 0
+        super().show_study(study)
+
+    def empty(self) -> str:
+        if not len(self.study):
+            return super().empty()
+        if not (self.study.state == COMPLETE).any():
+            return "No trial is complete yet."
+        return "" if len(self.study.params.names) else "The trials chose nothing."
+
+    def legend(self) -> str:
+        stops = "".join(f'<span style="color:{self.look.sequential(k / 4)}">■</span>' for k in range(5))
+        more = "" if self._shown >= len(self.axes) else f" &nbsp; {self._shown} of {len(self.axes)} choices: scroll"
+        return f'<span style="color:{self.look.muted}">trials {stops} latest; bar: median{more}</span>'
+
+    # -- where the multiples lie
+
+    @property
+    def _columns(self) -> int:
+        most = max(int(self.width() // WIDE), 1)
+        rows = math.ceil(len(self.axes) / most)
+        return max(math.ceil(len(self.axes) / max(rows, 1)), 1)
+
+    @property
+    def _rows(self) -> int:
+        wanted = math.ceil(len(self.axes) / self._columns)
+        return max(min(wanted, self.height() // TALL), 1)
+
+    @property
+    def _shown(self) -> int:
+        return self._rows * self._columns
+
+    def _box(self, place: int) -> QRectF:
+        """Where the dots of the multiple at a place of the screen lie."""
+        wide, tall = (self.width() - LEFT) / self._columns, self.height() / self._rows
+        row, column = divmod(place, self._columns)
+        return QRectF(LEFT + column * wide + GAP / 2, row * tall + HEAD, wide - GAP, tall - HEAD - FOOT)
+
+    def _seen(self) -> list[Axis]:
+        return self.axes[self._first * self._columns :][: self._shown]
+
+    # -- drawing
+
+    def take(self, fresh: Sequence[int] | None) -> None:
+        study = self.study
+        self._all = axes_of(study)
+        choices = [a for a in self._all if a.scale is not None]
+        self.axes = [a for a in choices if a.name == self.only] or choices
+        for axis in self.axes:
+            axis.fit(study)
+        held = self._ends
+        self._ends = self._bounds()
+        kept = [(a.name, a.low, a.high) for a in self._seen()]
+        again = fresh is None or held != self._ends or kept != self._kept or len(study) > 2 * self._count
+        self._kept = kept
+        if again or fresh is None or any(p < self._done for p in fresh if p not in self._waiting):
+            self._restart()
+        else:
+            self._stamp(np.array(fresh, int), range(len(self._stamps)))
+        self._done = len(study)
+        self._waiting = frozenset(np.flatnonzero(study.state != COMPLETE).tolist())
+
+    _kept: list[tuple[str, float, float]] | None = None
+    _done = 0
+    _waiting: frozenset[int] = frozenset()
+
+    def _bounds(self) -> tuple[float, float]:
+        values = self.study.figures[self.figure]
+        values = values[np.isfinite(values) & (self.study.state == COMPLETE)]
+        if not len(values):
+            return 0.0, 1.0
+        low, high = float(values.min()), float(values.max())
+        room = 0.05 * ((high - low) or abs(low) or 1.0)
+        held = self._ends
+        return held if held[0] <= low and high <= held[1] and high - low > 0.7 * (held[1] - held[0]) else (
+            low - room, high + room)  # fmt: skip
+
+    def _restart(self) -> None:
+        """Empty multiples, to be drawn one after the other."""
+        self._count = max(len(self.study), 50)
+        boxes = [self._box(k) for k in range(len(self._seen()))]
+        self._stamps = [Stamps(int(b.width()), int(b.height())) for b in boxes]
+        self._todo = list(range(len(self._stamps)))
+        self._work.start()
+
+    def _piece(self) -> None:
+        """One multiple more."""
+        if self._todo:
+            self._stamp(np.arange(len(self.study)), [self._todo.pop(0)])
+            self.update()
+        else:
+            self._work.stop()
+
+    def settle(self) -> None:
+        while self._todo:
+            self._piece()
+
+    def _stamp(self, places: Array, which: Sequence[int]) -> None:
+        places = places[self.study.state[places] == COMPLETE]
+        palette = argb([self.look.sequential(k / (SHADES - 1)) for k in range(SHADES)])
+        shades = np.minimum(places * SHADES // self._count, SHADES - 1)
+        seen = self._seen()
+        for k in which:
+            x, y = self._pixels(seen[k], k)
+            self._stamps[k].dots(x[places], y[places], palette[shades], len(self.study) > FEW)
+
+    def _pixels(self, axis: Axis, place: int) -> tuple[Array, Array]:
+        """Where the trials lie in the multiple at a place."""
+        box, (low, high) = self._box(place), self._ends
+        x = axis.unit(self.study) * (box.width() - 6) + 3
+        y = (1 - (self.study.figures[self.figure] - low) / ((high - low) or 1.0)) * (box.height() - 6) + 3
+        return x, y
+
+    def paint(self, painter: QPainter) -> None:
+        look = self.look
+        for place, axis in enumerate(self._seen()):
+            box = self._box(place)
+            painter.setPen(QColor(look.text))
+            painter.setFont(self.small(bold=True))
+            elided(painter, QRectF(box.left(), box.top() - HEAD + 1, box.width(), 16), axis.text,
+                   cut=Qt.TextElideMode.ElideLeft)  # fmt: skip
+            painter.setFont(self.small())
+            self._paint_levels(painter, box, place % self._columns == 0)
+            if place < len(self._stamps):
+                painter.drawImage(box.topLeft(), self._stamps[place].image())
+            self._paint_ticks(painter, axis, box)
+            self._paint_rings(painter, axis, place)
+
+    def _paint_levels(self, painter: QPainter, box: QRectF, labels: bool) -> None:
+        low, high = self._ends
+        step = spacing(high - low, max(box.height() / 40, 2))
+        levels = [float(k * step) for k in np.arange(np.ceil(low / step), np.floor(high / step) + 1)]
+        for level, text in zip(levels, tick_words(self.figure, levels, step), strict=True):
+            y = box.top() + (1 - (level - low) / (high - low)) * (box.height() - 6) + 3
+            painter.setPen(QPen(QColor(self.look.line), 1))
+            painter.drawLine(QPointF(box.left(), y), QPointF(box.right(), y))
+            if labels:
+                painter.setPen(QColor(self.look.muted))
+                elided(painter, QRectF(0, y - 8, LEFT - 4, 16), text, Qt.AlignmentFlag.AlignRight)
+
+    def _paint_ticks(self, painter: QPainter, axis: Axis, box: QRectF) -> None:
+        """Labels below, as many as fit; medians of categories."""
+        painter.setPen(QColor(self.look.muted))
+        last, metrics = -1e9, painter.fontMetrics()
+        ticks = axis.ticks()
+        for part, text in ticks:
+            short = metrics.elidedText(text, Qt.TextElideMode.ElideRight, int(box.width() / 2))
+            wide = metrics.horizontalAdvance(short)
+            x = min(max(box.left() + 3 + part * (box.width() - 6) - wide / 2, box.left() - 4), box.right() + 4 - wide)
+            if x > last + 6:
+                painter.drawText(QPointF(x, box.bottom() + 12), short)
+                last = x + wide
+        if axis.words:
+            self._paint_medians(painter, axis, box)
+
+    def _paint_medians(self, painter: QPainter, axis: Axis, box: QRectF) -> None:
+        values, (low, high) = self.study.figures[self.figure], self._ends
+        chosen = axis.values(self.study)
+        done = np.isfinite(values) & (self.study.state == COMPLETE)
+        painter.setPen(QPen(QColor(self.look.text), 2))
+        for place, (part, _) in enumerate(axis.ticks()):
+            mine = values[done & (chosen == place)]
+            if len(mine) >= MIDDLES:
+                y = box.top() + (1 - (float(np.median(mine)) - low) / (high - low)) * (box.height() - 6) + 3
+                x, half = box.left() + 3 + part * (box.width() - 6), 0.3 * box.width() / max(len(axis.ticks()), 1)
+                painter.drawLine(QPointF(x - half, y), QPointF(x + half, y))
+
+    def _paint_rings(self, painter: QPainter, axis: Axis, place: int) -> None:
+        marks = [p for p in (self.pick, self.under) if p is not None and self.study.state[p] == COMPLETE]
+        if not marks:
+            return
+        x, y = self._pixels(axis, place)
+        box = self._box(place)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        painter.setPen(QPen(QColor(self.look.text), 1.6))
+        painter.setBrush(Qt.BrushStyle.NoBrush)
+        for p in marks:
+            if np.isfinite(x[p] + y[p]):
+                painter.drawEllipse(box.topLeft() + QPointF(x[p], y[p]), 5.0, 5.0)
+
+    # -- pointing
+
+    def near(self, at: QPointF) -> int | None:
+        for place, axis in enumerate(self._seen()):
+            box = self._box(place)
+            if box.adjusted(-3, -3, 3, 3).contains(at):
+                x, y = self._pixels(axis, place)
+                far = np.hypot(x + box.left() - at.x(), y + box.top() - at.y())
+                far[~np.isfinite(far) | (self.study.state != COMPLETE)] = np.inf
+                best = int(np.argmin(far))
+                return best if far[best] <= NEAR else None
+        return None
+
+    def wheelEvent(self, event: QWheelEvent) -> None:
+        self._scroll(-1 if event.angleDelta().y() > 0 else 1)
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        moves = {Qt.Key.Key_Down: 1, Qt.Key.Key_Up: -1, Qt.Key.Key_PageDown: self._rows, Qt.Key.Key_PageUp: -self._rows}
+        if event.key() in moves:
+            self._scroll(moves[Qt.Key(event.key())])
+        else:
+            super().keyPressEvent(event)
+
+    def _scroll(self, rows: int) -> None:
+        """Show other rows of multiples."""
+        most = max(math.ceil(len(self.axes) / self._columns) - self._rows, 0)
+        first = min(max(self._first + rows, 0), most)
+        if first != self._first:
+            self._first = first
+            self.take(None)
+            self.update()

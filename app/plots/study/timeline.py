@@ -1,0 +1,165 @@
+"""When each worker did which trial: bars by worker in the colour of their state; those that run still grow."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Sequence
+from typing import ClassVar
+
+import numpy as np
+import pyqtgraph as pg
+from PySide6.QtCore import QPointF, QTimer
+from PySide6.QtGui import QColor, QHideEvent, QShowEvent
+
+from app.plots.chart import pen
+from app.plots.metrics import spacing
+from app.plots.study.chart import BETWEEN, StudyChart
+from app.plots.study.data import COMPLETE, FAILED, PRUNED, RUNNING
+from app.theme import CATEGORIES, Palette
+from app.words import duration
+from model.data.base import Array
+
+TALL = 0.76  # of a lane
+GROW = 500  # milliseconds between two looks at the clock
+KINDS = ("complete", "breaks a constraint", "ended early", "failed", "running")
+
+
+class TimelineChart(StudyChart):
+    """A lane a worker, time from the first trial's start."""
+
+    name: ClassVar[str] = "Timeline"
+
+    def __init__(self) -> None:
+        self._lanes: dict[str, int] = {}
+        self._lane: list[int] = []
+        super().__init__()
+        self._clock = QTimer(self, interval=GROW)
+        self._clock.timeout.connect(self._grow)
+
+    def colours(self, look: Palette) -> tuple[str, ...]:
+        """Of the kinds, in order."""
+        return look.bar, look.edge, CATEGORIES["add"], look.bad, look.accent
+
+    def empty(self) -> str:
+        if len(self.study) and not (self.study.facts["started"] > 0).any():
+            return "These trials do not tell when they began."
+        return super().empty()
+
+    def legend(self) -> str:
+        kinds = self._kinds()
+        many = [(kind, colour, int((kinds == i).sum()))
+                for i, (kind, colour) in enumerate(zip(KINDS, self.colours(self.look), strict=True))]  # fmt: skip
+        words = [f'<span style="color:{colour}">■</span> {kind} {found}' for kind, colour, found in many if found]
+        return f'<span style="color:{self.look.muted}">{" &nbsp; ".join(words)}</span>'
+
+    def axes(self, palette: Palette) -> None:
+        super().axes(palette)
+        left, bottom = self.plot.getAxis("left"), self.plot.getAxis("bottom")
+        left.setGrid(False)
+        left.setWidth(84)
+        bottom.tickSpacing = lambda low, high, size: [(_unit(high - low, size / BETWEEN[1]), 0)]
+        bottom.tickStrings = lambda values, scale, gap: [_clock(v) for v in values]
+
+    def build(self, palette: Palette) -> None:
+        self._bars = [pg.BarGraphItem(x0=[], x1=[], y0=[], height=TALL, brush=QColor(c), pen=pen(palette.panel, 0.6))
+                      for c in self.colours(palette)]  # fmt: skip
+        for bar in self._bars:
+            self.plot.addItem(bar)
+
+    def fill(self, fresh: Sequence[int] | None) -> None:
+        for trial in self.study.trials[len(self._lane) if fresh is not None else 0 :]:
+            if fresh is None and trial is self.study.trials[0]:
+                self._lanes, self._lane = {}, []
+            self._lane.append(self._lanes.setdefault(trial.worker or "this machine", len(self._lanes)))
+        if not len(self.study):
+            self._lanes, self._lane = {}, []
+        self.plot.getAxis("left").setTicks([[(place, _short(name)) for name, place in self._lanes.items()]])
+        kinds = self._kinds()
+        for kind in range(len(KINDS)):
+            self._draw_kind(kind, kinds)
+        self._watch()
+
+    def _kinds(self) -> Array:
+        """Of each trial, its place among the kinds."""
+        study = self.study
+        kinds = np.select([study.state == FAILED, study.state == PRUNED, study.state == RUNNING], [3, 2, 4], 0)
+        kinds[(study.state == COMPLETE) & ~study.feasible] = 1
+        kinds[~(study.facts["started"] > 0)] = -1
+        return kinds
+
+    def _draw_kind(self, kind: int, kinds: Array) -> None:
+        begin, end = self._spans()
+        which = np.flatnonzero(kinds == kind)
+        lanes = np.array(self._lane, float)[which] - TALL / 2
+        self._bars[kind].setOpts(x0=begin[which], x1=end[which], y0=lanes, height=TALL)
+
+    def _spans(self) -> tuple[Array, Array]:
+        """Begin and end in seconds from the first start; what runs lasts until now."""
+        started = self.study.facts["started"]
+        there = started[started > 0]
+        begin = started - (there.min() if len(there) else 0.0)
+        took = self.study.facts["seconds"].copy()
+        running = self.study.state == RUNNING
+        took[running] = np.maximum(time.time() - started[running], 0.0)
+        return begin, begin + np.nan_to_num(took)
+
+    def _watch(self) -> None:
+        """Look at the clock only while something runs and is seen."""
+        if self.isVisible() and (self.study.state == RUNNING).any():
+            self._clock.start()
+        else:
+            self._clock.stop()
+
+    def _grow(self) -> None:
+        self._draw_kind(KINDS.index("running"), self._kinds())
+        self._fit()
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        self._watch()
+
+    def hideEvent(self, event: QHideEvent) -> None:
+        super().hideEvent(event)
+        self._clock.stop()
+
+    def ends(self) -> tuple[float, float, float, float] | None:
+        if not len(self.study) or not (self.study.facts["started"] > 0).any():
+            return None
+        begin, end = self._spans()
+        there = self.study.facts["started"] > 0
+        return float(begin[there].min()), float(end[there].max()), -0.5, max(len(self._lanes), 1) - 0.5
+
+    def spots(self) -> tuple[Array, Array, Array]:
+        if not len(self.study):
+            return super().spots()
+        begin, end = self._spans()
+        y = np.where(self.study.facts["started"] > 0, np.array(self._lane, float), np.nan)
+        return (begin + end) / 2, y, np.arange(len(self.study))
+
+    def near(self, at: QPointF) -> int | None:
+        """The trial whose bar lies under the pointer."""
+        if not len(self.study):
+            return None
+        point = self.plot.vb.mapSceneToView(self.mapToScene(at.toPoint()))
+        begin, end = self._spans()
+        away = np.abs(np.array(self._lane) - point.y()) <= TALL / 2
+        slack = self.plot.vb.viewPixelSize()[0] * 2
+        found = np.flatnonzero(away & (begin - slack <= point.x()) & (point.x() <= end + slack))
+        return int(found[-1]) if len(found) else None
+
+
+def _unit(span: float, room: float) -> float:
+    """Seconds between two labels: round seconds, minutes or hours."""
+    wish = span / max(room, 1.0)
+    rounds = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200, 86400)
+    return next((float(s) for s in rounds if s >= wish), spacing(span, room)) if wish > 0.5 else spacing(span, room)
+
+
+def _clock(seconds: float) -> str:
+    """A time since the start; nothing before it."""
+    return re.sub(r"\u2009min 0\u2009s$", "\u2009min", duration(seconds)) if seconds > 0 else "0" * (seconds == 0)
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= 12 else f"…{name[-11:]}"
