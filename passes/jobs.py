@@ -112,6 +112,8 @@ class SearchJob:
     """Run a search on a base graph; its trials come as Found when they begin and when they have ended.
 
     `storage`: the URL of the study's storage. `resume`: go on with a study that is there. `held` as for sweeps.
+    `by_hand`: choices of trials to run first. Before all come the Space, each format as fitted, and a tuple of the
+    trials that the study holds.
     """
 
     search: Search
@@ -122,6 +124,7 @@ class SearchJob:
     tokenizer: str | None
     resume: bool = False
     held: tuple[tuple[tuple[Step, ...], Graph], ...] = ()
+    by_hand: tuple[dict[str, Any], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

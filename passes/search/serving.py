@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from passes.base import Context
 from passes.replay import Memo
+from passes.search.space import Space
 from passes.search.trial import Trial
 
 if TYPE_CHECKING:
@@ -14,15 +15,25 @@ if TYPE_CHECKING:
 
 
 def serve_search(
-    job: SearchJob, context: Context, memo: Memo, found: Callable[[Trial], None], flush: Callable[[], object]
+    job: SearchJob,
+    context: Context,
+    memo: Memo,
+    found: Callable[[Space | Trial | tuple[Trial, ...]], None],
+    flush: Callable[[], object],
 ) -> int:
-    """Run it; returns how many trials ended here."""
+    """Run it, its space and what it holds told first; returns how many trials ended here."""
     from passes.search.study import Plan, run
 
     for steps, graph in job.held:
         memo.remember(steps, graph)
     count = 0
-    for trial in run(Plan(job.search, context, job.storage, job.resume, memo=memo)):
+
+    def heard(space: Space, trials: tuple[Trial, ...]) -> None:
+        found(space)
+        found(trials)
+
+    plan = Plan(job.search, context, job.storage, job.resume, memo=memo, by_hand=job.by_hand, heard=heard)
+    for trial in run(plan):
         flush()
         found(trial)
         count += trial.state != "running"

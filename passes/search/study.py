@@ -6,10 +6,8 @@
 from __future__ import annotations
 
 import math
-import os
-import platform
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -19,16 +17,15 @@ from optuna.trial import TrialState
 
 from model.errors import EspalierError, JobError, StorageError
 from model.graph_json import fingerprint
-from model.recipe import Recipe
 from passes.base import Cancelled, Context
 from passes.replay import Memo
+from passes.search.fleet import beat
 from passes.search.goals import Wanted, best
 from passes.search.prepare import Prepared, prepared
-from passes.search.records import ABOUT, about, attribute, coded_values, search_of, trial_of, trials_of
+from passes.search.records import ABOUT, STATES, about, coded_values, trial_of, trials_of
 from passes.search.samplers import coded, pruner_of, sampler_of, stored, suggest
 from passes.search.search import Search
 from passes.search.space import Space
-from passes.search.spec import SearchSpec
 from passes.search.storage import open_storage, open_study
 from passes.search.trial import Trial
 from passes.search.trial_run import Invalid, Order, TrialRun, Weak
@@ -41,31 +38,31 @@ SAMPLED = ("tpe", "random", "grid", "qmc")  # samplers that learn of a missed co
 
 @dataclass(slots=True)
 class Plan:
-    """A search that is ready to run. `salt` keeps workers of one study from proposing the same."""
+    """A search that is ready to run. `salt` keeps workers of one study from proposing the same.
+
+    `by_hand`: choices of trials to run first. `heard`: is told the space as fitted and what the study holds already.
+    """
 
     search: Search
     context: Context
     storage: str
     resume: bool = False
-    worker: str = ""
     salt: int = 0
     memo: Memo = field(default_factory=Memo)
     runner: Callable[[Search, Prepared, Context, Memo], TrialRun] | None = None
+    by_hand: tuple[dict[str, Any], ...] = ()
+    heard: Callable[[Space, tuple[Trial, ...]], None] | None = None
 
 
-def worker_name() -> str:
-    """This process, as trials name it."""
-    return f"{platform.node()}/{os.getpid()}"
-
-
-def run(plan: Plan) -> Iterator[Trial]:
+def run(plan: Plan) -> Generator[Trial, None, str]:
     """Each trial when it begins and when it has ended; raises what is wrong with the search before any runs.
 
-    After `context.enough` no further trial begins; a Cancelled or an interrupt gives the running one back.
+    Returns why it ended. After `context.enough` no further trial begins; a Cancelled or an interrupt gives the running
+    one back.
     """
     ready = prepared(plan.search, plan.context, plan.memo)
     study = opened(plan, ready)
-    yield from _Loop(plan, ready, study).trials()
+    return (yield from _Loop(plan, ready, study).trials())
 
 
 def opened(plan: Plan, ready: Prepared) -> Study:
@@ -105,7 +102,7 @@ class _Loop:
         self.plan, self.ready, self.study = plan, ready, study
         self.spec, self.space, self.want = plan.search.spec, ready.space, ready.want
         self.context = plan.context
-        self.worker = plan.worker or worker_name()
+        self.lost = beat.Watch(study)
         self.codes = coded_values(study)
         self.runner = ready.runner(plan)
         self.begun = time.monotonic()
@@ -117,32 +114,23 @@ class _Loop:
             if "key" in frozen.user_attrs and not frozen.user_attrs.get("early"):
                 yield frozen.number, frozen.user_attrs["key"]
 
-    def trials(self) -> Iterator[Trial]:
-        """One after another, until something ends the search."""
-        self._take_back()
+    def trials(self) -> Generator[Trial, None, str]:
+        """One after another, until something ends the search: why it did."""
         self._begin_well()
-        while not self.ended():
-            trial = self.study.ask()
-            yield from self._one(trial)
+        while not (why := self.ended()):
+            yield from self._one(self.study.ask())
             self._hopeless()
+        return why
 
     # -- beginnings and ends
-
-    def _take_back(self) -> None:
-        """Trials of processes of this machine that are gone have failed; what they chose is tried again."""
-        for number, trial in list(self.told.items()):
-            if trial.state == "running" and gone(trial.worker):
-                frozen = self.study.get_trials(deepcopy=False)[number]
-                attribute(self.study, number, error="cut off: its process ended", seconds=0.0)
-                self.study.tell(number, state=TrialState.FAIL)
-                self.told[number] = self._read(number)
-                if len(trial.params) and not frozen.user_attrs.get("retry"):
-                    self._enqueue(trial.params, trial.origin or "retry", retry=True)
 
     def _begin_well(self) -> None:
         if self.spec.warm and not self.told:
             for params in self.ready.proposals(self.spec.warm):
                 self._enqueue(params, "front")
+
+        for params in self.plan.by_hand:
+            self._enqueue(self.space.checked(params), "hand")
 
     def _enqueue(self, params: Mapping[str, Any], origin: str, **attrs: Any) -> None:
         self.study.enqueue_trial(stored(params, self.codes), user_attrs={"origin": origin, **attrs})
@@ -153,15 +141,16 @@ class _Loop:
 
         if self.context.enough():
             return "as asked"
-        self.context.progress(self.done, self.spec.trials, f"trial {len(self.told) + 1}")
+        self.lost.lost()
         self._hear_others()
+        self.context.progress(self.done, self.spec.trials, f"trial {self.done + 1}")
         return reason(self.spec, self.want, self.space, self.study, self.told, time.monotonic() - self.begun)
 
     def _hear_others(self) -> None:
         """What other workers have told meanwhile."""
         for frozen in self.study.get_trials(deepcopy=False):
             held = self.told.get(frozen.number)
-            if held is None or (held.state == "running" and frozen.state.is_finished()):
+            if held is None or (held.state in ("running", "waiting") and STATES[frozen.state.name] != held.state):
                 self.told[frozen.number] = trial_of(frozen, self.codes)
 
     @property
@@ -179,9 +168,7 @@ class _Loop:
 
     def _one(self, trial: optuna.Trial) -> Iterator[Trial]:
         start = time.monotonic()
-        mine = {"worker": self.worker, "origin": trial.user_attrs.get("origin", self.spec.sampler)}
-        for key, value in mine.items():
-            trial.set_user_attr(key, value)
+        self._attribute(trial, origin=trial.user_attrs.get("origin", self.spec.sampler), worker=beat.worker_name())
         try:
             params = suggest(trial, self.space, self.spec)
         except (ValueError, KeyError) as error:
@@ -190,11 +177,11 @@ class _Loop:
         began = replace(self._read(trial.number), params=params)
         self.told[trial.number] = began
         try:
-            yield began
-            ended = self._run(trial, params, start)
+            with beat.beating(self.study, beat.id_of(trial)):
+                yield began
+                ended = self._run(trial, params, start)
         except (Cancelled, KeyboardInterrupt, GeneratorExit):
-            self._ended(trial, start, TrialState.FAIL, error="cut off: the search was stopped")
-            self._enqueue(params, mine["origin"])
+            beat.give_back(self.study, beat.id_of(trial))
             raise
         yield ended
 
@@ -302,25 +289,3 @@ class _Loop:
 
     def _read(self, number: int) -> Trial:
         return trial_of(self.study.get_trials(deepcopy=False)[number], self.codes)
-
-
-def gone(worker: str) -> bool:
-    """Whether a worker of this machine has ended; of others one cannot tell."""
-    host, _, number = worker.rpartition("/")
-    if host != platform.node() or not number.isdigit() or int(number) == os.getpid():
-        return host == platform.node() and number == str(os.getpid())
-    try:
-        os.kill(int(number), 0)
-    except ProcessLookupError:
-        return True
-    except OSError:
-        return False
-    return False
-
-
-def held_search(study: Study) -> tuple[SearchSpec, Recipe, Space]:
-    """What a study is a search of, for whoever joins it."""
-    return search_of(study)
-
-
-__all__ = ["Plan", "Search", "gone", "held_search", "opened", "run", "worker_name"]
