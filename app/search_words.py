@@ -4,26 +4,26 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
-from app.curve_picture import figure_title, figure_words
+from app.plots.study.words import title, value_words
 from app.words import THIN, count, duration, plural, signed
 from passes.search.space import Choice, Space
+from passes.search.spec import SearchSpec
 from passes.search.trial import Trial
 
 _SUPER = str.maketrans("0123456789−", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
 STATES = {"waiting": "waits", "running": "runs", "complete": "complete", "pruned": "ended early", "failed": "failed"}
-TITLES = {"kl": "KL divergence", "loss": "loss"}
 
 
 def figure_name(figure: str) -> str:
     """A figure of the score or a cost as people read it."""
-    return TITLES.get(figure) or figure_title(figure)
+    return title(figure)
 
 
 def figure_value(figure: str, value: float) -> str:
     """A value with its unit."""
-    return figure_words(figure, value).replace("-", "−")
+    return value_words(figure, value)
 
 
 def change(figure: str, value: float, before: float) -> str:
@@ -68,7 +68,7 @@ def size_words(space: Space) -> str:
         text = f"{total} configurations" if total != "1" else "1 configuration"
     else:
         text = f"{powers} {'=' if log < 6 else '≈'} {total} configurations"
-    return " × ".join((text, f"{plural(free, 'number')} of a range")) if free else text
+    return f"{text} and {plural(free, 'number')} of a range" if free else text
 
 
 def entry_words(choices: Iterable[Choice]) -> str:
@@ -101,3 +101,23 @@ def pace_words(trials: Iterable[Trial]) -> str:
 def time_words(trials: int, each: float | None) -> str:
     """`50 trials · about 25 s`."""
     return plural(trials, "trial") + (f" · about {duration(trials * each)}" if each else "")
+
+
+def best_words(spec: SearchSpec, trial: Trial, baseline: Mapping[str, float], front: int) -> str:
+    """`Best: accuracy 91.2 % (−0.8 points), weight bits 4.1 (−87 %) · trial 37 · 9 on the front`."""
+    told = {**trial.figures}
+    if len(trial.values) == len(spec.goals):
+        told |= {g.figure: v for g, v in zip(spec.goals, trial.values, strict=True)}
+    names = dict.fromkeys([*(g.figure for g in spec.goals), *(_limited(t) for t in spec.within)])
+    parts = [_told(n, told[n], baseline.get(n)) for n in names if n in told]
+    where = [f"trial {trial.number}", f"{front} on the front" if front > 1 else ""]
+    return " · ".join(w for w in (f"Best: {', '.join(parts)}", *where) if w)
+
+
+def _told(figure: str, value: float, before: float | None) -> str:
+    gain = change(figure, value, before) if before is not None else ""
+    return f"{figure_name(figure)} {figure_value(figure, value)}" + (f" ({gain})" if gain else "")
+
+
+def _limited(text: str) -> str:
+    return next((text.partition(s)[0].strip() for s in ("<=", ">=", "≤", "≥", "<", ">") if s in text), text)

@@ -1,0 +1,327 @@
+"""Search: say what may vary and what is wanted, watch the trials come, see each on the graph, and take the best."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import Qt, QTimer, Signal
+from PySide6.QtWidgets import QInputDialog, QScrollArea, QSplitter, QStackedWidget, QVBoxLayout, QWidget
+
+from app.panels.heading import link, muted
+from app.panels.search_head import MORE, SearchHead
+from app.panels.search_setup import SearchSetup
+from app.panels.search_trials import SearchTrials
+from app.plots.study.board import StudyBoard
+from app.searches import Searches, Study, seconds_each
+from app.study_templates import beginning
+from model.errors import EspalierError
+from model.recipe import Recipe
+from passes.search.expand import expand
+from passes.search.goals import figures
+from passes.search.spec import SearchSpec
+from passes.search.trial import Trial
+
+if TYPE_CHECKING:
+    from app.session import Session
+    from app.trial_preview import TrialPreview
+
+ABOUT = (
+    "A search tries configurations by itself: which layer gets which number format, how much is pruned, which option "
+    "of a step, even which architecture. It measures each, learns from them where to look, and keeps all. "
+    "Each trial is a recipe that you can see on the graph and take over."
+)
+SETUP, TABLE, WORDS = 310, 430, 560
+SEEDS = 2  # further seeds that a repetition suggests: three in all
+CLOCK = 1000  # milliseconds between two looks at how long it still takes
+
+
+class SearchPanel(QWidget):
+    """The composer at the left; at the right what came of a study: head, charts, trials."""
+
+    begun = Signal()
+    file_wanted = Signal(str)  # "open" or "save" a search, or save the "trials"
+
+    def __init__(self, session: Session) -> None:
+        super().__init__()
+        self._session = session
+        self.searches = Searches(session)
+        self.setup = SearchSetup(session, expand, tuple(figures()))
+        self.head, self.trials, self.board = SearchHead(), SearchTrials(), StudyBoard()
+        self.preview: TrialPreview | None = None
+        self._shown: Study | None = None
+        self._pages = QStackedWidget()
+        self._build()
+        self._clock = QTimer(self, interval=CLOCK)
+        self._clock.timeout.connect(self._tell)
+        self._connect()
+        self._opened()
+
+    # -- building
+
+    def _build(self) -> None:
+        area = QScrollArea(widgetResizable=True)
+        area.setWidget(self.setup)
+        area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        area.setMinimumWidth(250)
+        self.setup.setProperty("surface", "panel")
+        self.setup.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        left = QWidget()
+        column = QVBoxLayout(left)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(0)
+        column.addWidget(area, 1)
+        column.addWidget(self.setup.foot)
+        self.split = QSplitter(Qt.Orientation.Horizontal)
+        self.split.setHandleWidth(1)
+        for part in (left, self._right()):
+            self.split.addWidget(part)
+        self.split.setStretchFactor(1, 1)
+        self.split.setSizes([SETUP, 700 + TABLE])
+        self._pages.addWidget(self._empty())
+        self._pages.addWidget(self.split)
+        box = QVBoxLayout(self)
+        box.setContentsMargins(0, 0, 0, 0)
+        box.addWidget(self._pages)
+
+    def _empty(self) -> QWidget:
+        """What a search is, with one to begin with."""
+        page = QWidget()
+        box = QVBoxLayout(page)
+        words = muted(ABOUT)
+        words.setAlignment(Qt.AlignmentFlag.AlignCenter)
+        words.setFixedWidth(WORDS)
+        words.setMinimumHeight(words.heightForWidth(WORDS))
+        self.example_link = link("Run it: mixed precision of this model's weights", self.run_example)
+        self.compose_link = link("Compose a search", self.compose)
+        box.addStretch(1)
+        for part in (words, self.example_link, self.compose_link):
+            box.addWidget(part, 0, Qt.AlignmentFlag.AlignHCenter)
+        box.addStretch(1)
+        return page
+
+    def _right(self) -> QWidget:
+        held, split = QWidget(), QSplitter(Qt.Orientation.Horizontal)
+        split.setHandleWidth(1)
+        for part in (self.board, self.trials):
+            split.addWidget(part)
+        split.setStretchFactor(0, 3)
+        split.setStretchFactor(1, 2)
+        split.setSizes([700, TABLE])
+        box = QVBoxLayout(held)
+        box.setContentsMargins(0, 0, 0, 0)
+        box.setSpacing(0)
+        box.addWidget(self.head)
+        box.addWidget(split, 1)
+        return held
+
+    def _connect(self) -> None:
+        session, searches = self._session, self.searches
+        self.setup.run_wanted.connect(self.start)
+        self.setup.file_wanted.connect(self.file_wanted)
+        self.trials.save_link.clicked.connect(lambda: self.file_wanted.emit("trials"))
+        self.head.chosen.connect(lambda _: self.show_study())
+        self.head.wanted.connect(self.act)
+        self.trials.chosen.connect(self._chosen)
+        self.trials.used.connect(self.use)
+        self.trials.left.connect(self.leave)
+        self.board.picked.connect(self.trials.choose)
+        self.board.hovered.connect(self._hover)
+        self.board.applied.connect(self.use)
+        searches.changed.connect(self._came)
+        searches.listed.connect(self._listed)
+        session.opened.connect(self._opened)
+        session.changed.connect(self._edited)
+        session.score_changed.connect(lambda: self.setup.isVisible() and self.setup.tell())
+
+    # -- what is shown
+
+    @property
+    def study(self) -> Study | None:
+        """The study that is shown."""
+        chosen = self.head.studies
+        return self.searches.studies.get(chosen.get()) if chosen.currentIndex() >= 0 else None
+
+    def _opened(self) -> None:
+        document = self._session.document
+        self.setup.recipe = None
+        if document:
+            self.setup.put(beginning(document.graph, self._session.measured_on))
+        self.example_link.setVisible(document is not None)
+        self.compose_link.setVisible(document is not None)
+        self._pages.setCurrentIndex(1 if self.searches.studies else 0)
+        self._listed()
+
+    def _edited(self) -> None:
+        """The graph is another: nothing is previewed, and the space is counted again."""
+        if self.preview:
+            self.preview.end()
+        self.setup.refresh()
+
+    def compose(self) -> None:
+        """Show the form."""
+        self._pages.setCurrentIndex(1)
+        self.setup.name.setFocus()
+
+    def _listed(self) -> None:
+        self.head.offer(tuple(self.searches.studies))
+        if self.searches.studies:
+            self._pages.setCurrentIndex(1)
+        self.show_study()
+
+    def show_study(self) -> None:
+        """Draw the study that is chosen."""
+        study = self._shown = self.study
+        trials = list(study.trials.values()) if study else []
+        goals = study.spec.goals if study else ()
+        self.trials.begin(goals, trials)
+        self.trials.table.rows.best = study.best if study else frozenset()
+        self.board.show_study(trials, goals, study.space.choices if study else (),
+                              baseline=study.baseline if study else None,
+                              within=study.spec.within if study else ())  # fmt: skip
+        if self.preview:
+            self.preview.end()
+        self._tell()
+
+    def _came(self, study: Study, news: Sequence[Trial]) -> None:
+        if study is not self._shown:
+            return
+        if news:
+            self.trials.take(news, study.best)
+            for trial in news:
+                self.board.append(trial)
+        self._tell()
+
+    def _tell(self) -> None:
+        study = self._shown
+        self.head.show_study(study)
+        if study is not None and study.running:
+            if not self._clock.isActive():
+                self._clock.start()
+        else:
+            self._clock.stop()
+        each = seconds_each(self.searches.studies.values())
+        if each != self.setup.each:
+            self.setup.each = each
+            self.setup.tell_time()
+
+    # -- trials
+
+    def _chosen(self, trial: Trial) -> None:
+        self.board.pick(trial.number)
+        if self.preview and self._shown:
+            self.preview.pin(self._shown.space, trial)
+
+    def _hover(self, trial: Trial | None) -> None:
+        if self.preview:
+            self.preview.hover(self._shown.space if self._shown else None, trial)
+
+    def leave(self) -> None:
+        """No trial is meant any more."""
+        self.board.pick(None)
+        if self.preview:
+            self.preview.end()
+
+    def use(self, trial: Trial) -> None:
+        """Make a trial's configuration the recipe."""
+        if self._shown is None:
+            return
+        try:
+            if self.preview:
+                self.preview.end()
+            self.searches.use(self._shown, trial)
+        except EspalierError as error:
+            self._session.problem.emit(error)
+
+    # -- running
+
+    def start(self, spec: object, recipe: Recipe | None = None) -> None:
+        """Run a search and show it."""
+        assert isinstance(spec, SearchSpec)
+        try:
+            study = self.searches.start(spec, self.setup.recipe if recipe is None else recipe)
+        except EspalierError as error:
+            self._session.problem.emit(error)
+            return
+        self.choose(study)
+        self.begun.emit()
+
+    def choose(self, study: Study) -> None:
+        """Show a study."""
+        self.head.studies.put(study.name)
+        self._pages.setCurrentIndex(1)
+        self.show_study()
+
+    def run_example(self) -> None:
+        """Mixed precision of the open model."""
+        document = self._session.open_document
+        spec = beginning(document.graph, self._session.measured_on)
+        self.setup.put(spec)
+        self.start(spec)
+
+    def apply_best(self) -> None:
+        """Make the best trial's configuration the recipe."""
+        if self._shown and (leader := self._shown.leader):
+            self.use(leader)
+
+    def act(self, word: str) -> None:
+        """What a link of the head, or the menu, asks for of the study that is shown."""
+        study = self._shown
+        if study is None:
+            return
+        acts = {
+            "pause": lambda: self.searches.pause(study), "again": lambda: self.searches.again(study),
+            "after": lambda: self.searches.stop(study, after_trial=True), "stop": lambda: self.searches.stop(study),
+            "on": lambda: self.go_on(study), "remove": lambda: self.searches.remove(study), "apply": self.apply_best,
+            "hand": lambda: self.searches.add_present(study), "repeat": lambda: self.ask_seeds(study),
+            "save": lambda: self.file_wanted.emit("trials"), "spec": lambda: self.save_form(study),
+            "form": lambda: self.show_form(study),
+        }  # fmt: skip
+        try:
+            acts[word]()
+        except EspalierError as error:
+            self._session.problem.emit(error)
+
+    def go_on(self, study: Study) -> None:
+        """Go on with a study that stopped, or give one that is through some more trials."""
+        self.searches.go_on(study, 0 if study.done < study.spec.trials else MORE)
+        self.choose(study)
+
+    def ask_seeds(self, study: Study) -> QInputDialog:
+        """Ask how often a search is to be repeated."""
+        dialog = QInputDialog(self)
+        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        dialog.setInputMode(QInputDialog.InputMode.IntInput)
+        dialog.setIntRange(1, 20)
+        dialog.setIntValue(SEEDS)
+        dialog.setWindowTitle("Repeat the search")
+        dialog.setLabelText(f"Further seeds of {study.name}, each a study of {study.spec.trials} trials:")
+        dialog.setOkButtonText("Run")
+        dialog.intValueSelected.connect(lambda count: self.repeat(study, count))
+        dialog.open()
+        return dialog
+
+    def repeat(self, study: Study, seeds: int = SEEDS) -> None:
+        """The same search with so many other seeds, one study each; they are drawn together."""
+        taken = [s.spec.seed for s in self.searches.studies.values() if s.spec.space == study.spec.space]
+        head = study.name.partition(" · seed")[0]
+        for seed in range(max(taken) + 1, max(taken) + 1 + seeds):
+            self.searches.start(replace(study.spec, study=f"{head} · seed {seed}", seed=seed), study.recipe)
+        self.choose(study)
+
+    def show_form(self, study: Study) -> None:
+        """Show what a study varies and wants, to be changed and run as another."""
+        document = self._session.document
+        self.setup.recipe = study.recipe if document and study.recipe != document.recipe else None
+        self.setup.put(replace(study.spec, study=""))
+
+    def save_form(self, study: Study) -> None:
+        """Show a study's form, and ask where it is to be saved."""
+        self.show_form(study)
+        self.file_wanted.emit("save")
+
+    def export(self, path: Path) -> None:
+        """Write the trials that are shown to a .csv file; raises OSError."""
+        self.trials.save(path)

@@ -1,0 +1,90 @@
+"""The open document's configuration as the choices of a space, so that what was made by hand competes in a search."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from model.errors import EspalierError, OptionsError
+from model.graph import Graph, Node
+from model.recipe import Recipe
+from passes.search.families import FLOAT, unfitted
+from passes.search.space import Choice, Space, fit_key
+from passes.sweep.places import find
+from passes.sweep.sweep import step_options
+from passes.sweep.text import parse_place
+from passes.sweep.values import value_text
+
+
+def present_choices(space: Space, graph: Graph, recipe: Recipe) -> dict[str, Any]:
+    """What each choice would be for the document to be as it is; raises OptionsError where one cannot be."""
+    found: dict[str, Any] = {}
+    for choice in space.choices:
+        if choice.when is not None and found.get(choice.when.name) not in choice.when.values:
+            continue
+        value = _value(choice, space, graph, recipe)
+        if not choice.holds(value):
+            raise OptionsError(
+                f"The present configuration is none of this search: {choice.name} is {value_text(value)}.",
+                "Begin a search whose values have it, or change it to one of them.",
+            )
+        found[choice.name] = value
+    return found
+
+
+def _value(choice: Choice, space: Space, graph: Graph, recipe: Recipe) -> Any:
+    nodes = [graph.nodes[n] for n in choice.nodes if n in graph.nodes]
+    match choice.kind:
+        case "format":
+            return _same({_format(choice, space, n) for n in nodes}, choice)
+        case "sparsity":
+            shares = {n.sparsity["weight"].ratio if "weight" in n.sparsity else 0.0 for n in nodes}
+            return _near(_same(shares, choice), choice)
+        case "identity":
+            return "linear" if len(nodes) == len(choice.nodes) and all(n.op == "linear" for n in nodes) else "identity"
+        case "option":
+            return _option(choice, recipe)
+        case _:
+            raise OptionsError(f"{choice.name} is of the model itself: it makes another.", "Search it without it.")
+
+
+def _same(values: set[Any], choice: Choice) -> Any:
+    if len(values) != 1:
+        raise OptionsError(f"{choice.name} is not the same for all that it ties.", "Give them all the same first.")
+    return values.pop()
+
+
+def _near(share: float, choice: Choice) -> float:
+    """The value that is meant: shares are kept as they were rounded to whole elements."""
+    close = [v for v in choice.values if isinstance(v, int | float) and math.isclose(v, share, abs_tol=1e-6)]
+    return float(close[0]) if close else share
+
+
+def _format(choice: Choice, space: Space, node: Node) -> str:
+    """The value of the choice that is the node's format, as fitted or as written."""
+    held = next((node.precision[p].format for p in choice.ports if p in node.precision), None)
+    if held is None:
+        return FLOAT
+    for value in choice.values:
+        fitted = [space.fitted.get(fit_key(node.id, p, str(value)), str(value)) for p in choice.ports]
+        if any(_reads(f) == str(held) for f in fitted) or str(value) == unfitted(held):
+            return str(value)
+    return str(held)
+
+
+def _reads(text: str) -> str:
+    from model.formats.base import parse_format
+
+    try:
+        return str(parse_format(text)) if text != FLOAT else FLOAT
+    except EspalierError:
+        return text
+
+
+def _option(choice: Choice, recipe: Recipe) -> Any:
+    index, path = parse_place(recipe, choice.key)
+    if not path:
+        return recipe.steps[index].enabled
+    value = find(step_options(recipe.steps[index]), path, "")[0].value
+    written = [v for v in choice.values if value_text(v) == value_text(value)]
+    return written[0] if written else value

@@ -1,0 +1,374 @@
+"""The searches of a document: started as jobs, heard trial by trial, kept in the project, used as recipes."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from PySide6.QtCore import QObject, QTimer, Signal
+
+from app.present_choices import present_choices
+from app.study_files import Copies, add_line, begin_record, record_path, recovered
+from app.study_record import Record, head_line, line, member_of, records
+from model.errors import EspalierError, OptionsError
+from model.project import keys_of
+from model.recipe import Recipe
+from passes.jobs import TERMINAL, Done, Failed, Found, JobEvent, JobInfo, Progress, SearchJob
+from passes.search import kept
+from passes.search.expand import expand
+from passes.search.goals import Wanted, best, front, wanted
+from passes.search.search import Search
+from passes.search.space import Space
+from passes.search.spec import SearchSpec
+from passes.search.trial import Trial
+
+if TYPE_CHECKING:
+    from app.session import Session
+
+FRAME = 50  # milliseconds: what came is told 20 times a second
+PAUSE = 1500  # milliseconds between two writings of what has come
+FINISHED = ("complete", "pruned", "failed")
+
+
+@dataclass(slots=True)
+class Study:
+    """A search and what has come of it. `fresh`: numbers that came since they were last told."""
+
+    name: str
+    spec: SearchSpec
+    recipe: Recipe
+    space: Space
+    trials: dict[int, Trial] = field(default_factory=dict[int, Trial])
+    key: str = field(default_factory=lambda: uuid.uuid4().hex)
+    baseline: dict[str, float] = field(default_factory=dict[str, float])
+    best: frozenset[int] = frozenset()
+    job: JobInfo | None = None
+    error: str = ""
+    gives_way: bool = False
+    ending: bool = False  # it was asked to end after this trial
+    went_on: int | None = None  # the trial after which it went on, of a study that was begun before
+    by_hand: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])  # trials that wait to be offered
+    lines: dict[int, str] = field(default_factory=dict[int, str])
+    fresh: set[int] = field(default_factory=set[int])
+
+    @property
+    def running(self) -> bool:
+        """Whether its job waits or runs."""
+        return self.job is not None
+
+    @property
+    def paused(self) -> bool:
+        """Whether its job waits to be told to go on."""
+        return self.job is not None and self.job.state == "paused"
+
+    @property
+    def done(self) -> int:
+        """How many trials have ended."""
+        return sum(t.state in FINISHED for t in self.trials.values())
+
+    @property
+    def want(self) -> Wanted:
+        """Its goals, with which way is better."""
+        return wanted(self.spec)
+
+    @property
+    def leader(self) -> Trial | None:
+        """The best so far; of several goals the one of the front that is best in the first."""
+        return best((self.trials[n] for n in self.best), self.want)
+
+    def take(self, trial: Trial) -> None:
+        """Take a trial in, or what became of one."""
+        self.trials[trial.number] = trial
+        self.lines[trial.number] = line(trial)
+        self.fresh.add(trial.number)
+
+    def judge(self, news: Iterable[Trial]) -> None:
+        """Take these into the front; what they surpass leaves it."""
+        fresh = [t for t in news if t.feasible]
+        if fresh:
+            held = [self.trials[n] for n in self.best]
+            self.best = frozenset(t.number for t in front((*held, *fresh), self.want))
+
+    def data(self) -> bytes:
+        """What the project keeps of it."""
+        record = Record(self.spec, self.recipe, self.space, (), self.key, self.baseline)
+        return "\n".join([head_line(record), *self.lines.values(), ""]).encode()
+
+
+class Searches(QObject):
+    """All studies of the open document. `changed` tells a study and its new trials, `listed` of another list."""
+
+    changed = Signal(object, object)
+    listed = Signal()
+    kept = Signal()
+    stood = Signal()  # a study's job began, paused, went on or ended, or its best is another
+
+    def __init__(self, session: Session) -> None:
+        super().__init__(session)
+        self._session = session
+        self.studies: dict[str, Study] = {}
+        self.timed: float | None = None
+        self._unwritten: set[str] = set()
+        self._copies = Copies()
+        self._wait = QTimer(self, singleShot=True, interval=PAUSE)
+        self._wait.timeout.connect(self.write)
+        self._frame = QTimer(self, singleShot=True, interval=FRAME)
+        self._frame.timeout.connect(self._tell)
+        session.opened.connect(self._read)
+        session.job_event.connect(self._hear)
+
+    # -- what there is
+
+    def _read(self) -> None:
+        """Take the studies of another document, and out of a window that died what it had not saved."""
+        self._wait.stop()
+        self._unwritten.clear()
+        self.studies.clear()
+        self._copies.forget()
+        document = self._session.document
+        if document:
+            kept.unpack(document.project.extras, document.store.folder)
+            for name, held in records(document.project.extras).items():
+                self._open(name, held)
+        self.listed.emit()
+
+    def _open(self, name: str, held: Record) -> None:
+        document = self._session.open_document
+        try:
+            space = held.space or expand(held.spec, document.graph, held.recipe)
+        except EspalierError:
+            return  # of formats or passes of a plug-in that is not loaded: it stays as it is
+        found = recovered(held.key, document.store.folder, name, len(held.trials))
+        study = Study(name, held.spec, held.recipe, space, key=held.key, baseline=held.baseline)
+        for trial in (*held.trials, *found):
+            study.take(replace(trial, state="failed", error="It was cut off.") if trial.state == "running" else trial)
+        study.fresh.clear()
+        study.judge(study.trials.values())
+        self.studies[name] = study
+        if found:
+            self._note(study)
+
+    def write(self) -> None:
+        """Put what has come into the project, so that saving keeps it."""
+        self._wait.stop()
+        document = self._session.document
+        names, self._unwritten = self._unwritten, set()
+        for name in names:
+            if document and (study := self.studies.get(name)):
+                document.keep(member_of(name), study.data())
+                self._copies.keep(document, name)
+        if names and document:
+            self.kept.emit()
+
+    def _note(self, study: Study) -> None:
+        self._unwritten.add(study.name)
+        if not self._wait.isActive():
+            self._wait.start()
+
+    # -- running
+
+    def start(self, spec: SearchSpec, recipe: Recipe | None = None) -> Study:
+        """Begin a search, or go on with the one of that name; raises OptionsError where it cannot run."""
+        document = self._session.open_document
+        recipe = document.recipe if recipe is None else recipe
+        space = expand(spec, document.graph, recipe)
+        wanted(spec)
+        held = self.studies.get(spec.study) if spec.study else None
+        if held and held.running:
+            raise OptionsError(f"The study {spec.study!r} runs already.", "Wait for it, or stop it first.")
+        if held and not _alike(held, spec, recipe):
+            raise OptionsError(f"The study {spec.study!r} varies something else, or has another goal.",
+                               "Choose another name, or remove it first.")  # fmt: skip
+        if held is None:
+            name = spec.study or self._new_name(spec)
+            held = self.studies[name] = Study(name, replace(spec, study=name), recipe, space, baseline=self._baseline())
+        else:
+            held.spec = replace(spec, study=held.name)
+            held.went_on = max(held.trials, default=None)
+        self._begin(held)
+        return held
+
+    def go_on(self, study: Study, more: int = 0) -> None:
+        """Go on where a study stopped; with `more` trials than it was asked for."""
+        if study.running:
+            return
+        if more:
+            study.spec = replace(study.spec, trials=study.done + more)
+        study.went_on = max(study.trials, default=None)
+        self._begin(study)
+
+    def _begin(self, study: Study) -> None:
+        study.error, study.ending = "", False
+        self._submit(study)
+        self._note(study)
+        self.listed.emit()
+
+    def _submit(self, study: Study) -> None:
+        document = self._session.open_document
+        source, base = document.project.source, document.project.base
+        begin_record(record_path(document.store.folder, study.name), study.data(), study.key)
+        held = ((document.recipe.active, document.graph),) if document.recipe.active else ()
+        folder, locations = document.store.folder, document.store.locate(keys_of(base, document.graph))
+        wish = Search(study.spec, study.recipe, base)
+        job = SearchJob(wish, kept.url_for(folder, study.name), locations, folder, source.spec, source.tokenizer,
+                        True, held)  # fmt: skip
+        study.by_hand.clear()
+        study.gives_way = False
+        study.job = self._session.submit(f"Search {study.name}", job, lambda _: None)
+
+    def _new_name(self, spec: SearchSpec) -> str:
+        kinds = {v.kind for v in spec.space}
+        head = {"format": "formats", "config": "architecture"}.get(*kinds) if len(kinds) == 1 else "mixed"
+        head = head or next(iter(kinds))
+        return next(n for i in range(1, len(self.studies) + 2) if (n := f"{head} {i}") not in self.studies)
+
+    def _baseline(self) -> dict[str, float]:
+        score = self._session.baseline
+        return {n: float(v) for n in score.__dataclass_fields__ if (v := getattr(score, n)) is not None}
+
+    def pause(self, study: Study) -> None:
+        """Wait after the trial that runs; `again` goes on."""
+        if study.job:
+            self._session.pause(study.job.id)
+
+    def again(self, study: Study) -> None:
+        """Let a paused search go on."""
+        if study.job:
+            self._session.resume(study.job.id)
+
+    def stop(self, study: Study, *, after_trial: bool = False) -> None:
+        """End a search: now, or after the trial that it is at. What has come stays."""
+        study.gives_way = False
+        if study.job and after_trial:
+            study.ending = True
+            self._session.stop_and_keep(study.job.id)
+            self.changed.emit(study, ())
+        elif study.job:
+            self._session.cancel(study.job.id)
+
+    def remove(self, study: Study) -> None:
+        """Forget a study, in the project too; one that runs is stopped."""
+        self.stop(study)
+        self.studies.pop(study.name, None)
+        self._unwritten.discard(study.name)
+        document = self._session.open_document
+        for path in (kept.path_for(document.store.folder, study.name), record_path(document.store.folder, study.name)):
+            path.unlink(missing_ok=True)
+        for name in (member_of(study.name), kept.member(study.name)):
+            document.keep(name, None)
+        self.listed.emit()
+        self.kept.emit()
+
+    # -- hearing
+
+    def _hear(self, heard: JobEvent) -> None:
+        study = next((s for s in self.studies.values() if s.job and s.job.id == heard.job.id), None)
+        if study is None:
+            return
+        event = heard.event
+        if isinstance(event, Found):
+            self._found(study, event.part)
+        elif isinstance(event, TERMINAL):
+            self._ended(study, event)
+        else:
+            self._draw()
+            if not isinstance(event, Progress):
+                self.stood.emit()
+
+    def _found(self, study: Study, part: Any) -> None:
+        if isinstance(part, Space):  # with each format as fitted to its weight
+            study.space = part
+        elif isinstance(part, tuple):  # what the storage holds of a study that goes on
+            for trial in part:
+                if study.trials.get(trial.number) != trial:
+                    study.take(trial)
+            self._draw()
+        if not isinstance(part, Trial) or self._session.document is None:
+            return
+        study.take(part)
+        if part.state in FINISHED:
+            add_line(record_path(self._session.open_document.store.folder, study.name), study.lines[part.number])
+            self._note(study)
+            self._give_way(study)
+        self._draw()
+
+    def _ended(self, study: Study, event: Any) -> None:
+        study.job = None
+        study.error = f"{event.message} {event.hint}".strip() if isinstance(event, Failed) else ""
+        for number, trial in list(study.trials.items()):
+            if trial.state == "running":
+                study.take(replace(trial, state="failed", error="It was cut off."))
+                study.fresh.add(number)
+        self._tell()
+        self.write()
+        if study.gives_way and isinstance(event, Done) and not study.ending:
+            self._submit(study)
+        self.changed.emit(study, ())
+        self.stood.emit()
+
+    def _draw(self) -> None:
+        if not self._frame.isActive():
+            self._frame.start()
+
+    def _tell(self) -> None:
+        """Tell what has come since the last time, of each study at once."""
+        self._frame.stop()
+        for study in list(self.studies.values()):
+            news = [study.trials[n] for n in sorted(study.fresh)]
+            study.fresh.clear()
+            before = study.best
+            study.judge(news)
+            if bool(before) != bool(study.best):
+                self.stood.emit()
+            if news or study.running:
+                self.changed.emit(study, news)
+
+    def _give_way(self, study: Study) -> None:
+        """Let a job that waits go between two trials; the search queues up again behind it."""
+        waiting = any(j.state == "waiting" for j in self._session.jobs if j is not study.job)
+        if waiting and study.job and not study.gives_way and not study.ending:
+            study.gives_way = True
+            self._session.stop_and_keep(study.job.id)
+
+    # -- using
+
+    def add_present(self, study: Study) -> None:
+        """The configuration as it is now as a trial of a study; raises OptionsError where its space lacks it."""
+        document = self._session.open_document
+        study.by_hand.append(present_choices(study.space, document.graph, document.recipe))
+        study.spec = replace(study.spec, trials=max(study.spec.trials, study.done + 1))
+        if not study.running:
+            self._begin(study)
+        elif study.job and not study.gives_way:  # it is offered when the search goes on, a moment later
+            study.gives_way = True
+            self._session.stop_and_keep(study.job.id)
+
+    def recipe_of(self, study: Study, trial: Trial) -> Recipe:
+        """The recipe that the worker measured; raises OptionsError for a trial of another architecture."""
+        if any(c.kind == "config" and c.name in trial.params for c in study.space.choices):
+            raise OptionsError("This trial has another architecture: it is a model of its own, not a recipe.",
+                               "Open it as a project of its own.")  # fmt: skip
+        return study.space.apply(study.recipe, trial.params)
+
+    def use(self, study: Study, trial: Trial) -> None:
+        """Make a trial's recipe the recipe, in one undo step; its score is known already. Raises OptionsError."""
+        recipe = self.recipe_of(study, trial)
+        if {"accuracy", "loss"} <= set(trial.figures):
+            self._session.know_score(recipe, study.spec.score, dict(trial.figures))
+        self._session.set_recipe(recipe, f"Apply trial {trial.number} of {study.name}")
+
+
+def _alike(held: Study, spec: SearchSpec, recipe: Recipe) -> bool:
+    """Whether a study can go on as `spec`: what it varies and wants is the same; how it is looked for may change."""
+    same = ("space", "goals", "within", "summed", "train", "finetune", "score")
+    return held.recipe == recipe and all(getattr(held.spec, n) == getattr(spec, n) for n in same)
+
+
+def seconds_each(studies: Iterable[Study]) -> float | None:
+    """How long a trial takes on this model, by those that have run; None where none has."""
+    found = [
+        t.seconds for s in studies for t in s.trials.values() if t.seconds and t.state == "complete" and not t.reused
+    ]
+    return sorted(found)[len(found) // 2] if found else None

@@ -1,0 +1,118 @@
+"""A study as the window keeps it with its project: what was asked for and what came, to be shown without Optuna.
+
+Its journal, which the search itself goes on from, lies beside it. One head line, then a line a trial; a later line of
+the same number holds.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from model.codec import decode, encode
+from model.errors import EspalierError, OptionsError
+from model.project import recipe_from_json, recipe_to_json
+from model.recipe import Recipe
+from passes.search.kept import FOLDER, member
+from passes.search.space import Space
+from passes.search.spec import SearchSpec
+from passes.search.trial import Trial
+
+VERSION = 1
+ENDING = ".trials.jsonl"
+_DAMAGE = (ValueError, LookupError, TypeError, AttributeError)
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A study: the search, the recipe that it begins with, its choices, its trials, and the id by which it is known."""
+
+    spec: SearchSpec
+    recipe: Recipe
+    space: Space | None = None
+    trials: tuple[Trial, ...] = ()
+    key: str = ""
+    baseline: dict[str, float] = field(default_factory=dict[str, float])
+
+
+def member_of(name: str) -> str:
+    """The member of the project that keeps a study's record."""
+    return member(name).rpartition(".")[0] + ENDING
+
+
+def name_of(held: str) -> str:
+    """The study of a member that `member_of` gave."""
+    from urllib.parse import unquote
+
+    return unquote(held.removeprefix(FOLDER).removesuffix(ENDING))
+
+
+def head_line(record: Record) -> str:
+    """The first line: all but the trials."""
+    head = {
+        "version": VERSION, "spec": encode(record.spec), "recipe": recipe_to_json(record.recipe), "key": record.key,
+        "space": encode(record.space) if record.space else None, "baseline": record.baseline,
+    }  # fmt: skip
+    return json.dumps({"study": head}, separators=(",", ":"), ensure_ascii=False)
+
+
+def dump(record: Record) -> bytes:
+    """A record as a member."""
+    return "\n".join([head_line(record), *map(line, record.trials), ""]).encode()
+
+
+def line(trial: Trial) -> str:
+    """The line of a trial, without what is empty."""
+    data = {name: getattr(trial, name) for name in Trial.__slots__}
+    kept = {k: v for k, v in data.items() if v or k in ("number", "started")}
+    return json.dumps(kept, separators=(",", ":"), ensure_ascii=False)
+
+
+def load(data: bytes) -> Record:
+    """A record; a line that is cut off is left out. Raises OptionsError where the head cannot be read."""
+    head, *rest = data.decode("utf-8", "replace").split("\n")
+    try:
+        found = json.loads(head)["study"]
+        if found["version"] != VERSION:
+            raise OptionsError(f"The study is of version {found['version']}.", "Open it with a newer Espalier.")
+        space = decode(Space, found["space"], "space") if found.get("space") else None
+        spec, recipe = decode(SearchSpec, found["spec"], "spec"), recipe_from_json(found["recipe"])
+        baseline = {str(k): float(v) for k, v in found.get("baseline", {}).items()}
+        return Record(spec, recipe, space, tuple(_trials(rest)), str(found.get("key", "")), baseline)
+    except EspalierError:
+        raise
+    except _DAMAGE as error:
+        raise OptionsError("The record of a study cannot be read.", "It is left as it is.") from error
+
+
+def _trials(lines: Iterable[str]) -> Iterable[Trial]:
+    found: dict[int, Trial] = {}
+    for text in filter(str.strip, lines):
+        try:
+            trial = _trial(json.loads(text))
+        except _DAMAGE:
+            continue
+        found[trial.number] = trial
+    return found.values()
+
+
+def _trial(data: Mapping[str, Any]) -> Trial:
+    known = {k: v for k, v in data.items() if k in Trial.__slots__}
+    known["number"] = int(known["number"])
+    known["values"] = tuple(map(float, known.get("values", ())))
+    known["steps"] = tuple((int(n), float(v)) for n, v in known.get("steps", ()))
+    return Trial(**known)
+
+
+def records(extras: Mapping[str, bytes]) -> dict[str, Record]:
+    """The studies among a project's further members, by name; what cannot be read stays where it is."""
+    found: dict[str, Record] = {}
+    for held, data in sorted(extras.items()):
+        if held.startswith(FOLDER) and held.endswith(ENDING):
+            try:
+                found[name_of(held)] = load(data)
+            except EspalierError:
+                continue
+    return found
