@@ -38,13 +38,23 @@ class Prepared:
 
     def runner(self, plan: Plan) -> TrialRun:
         """What runs its trials."""
+        search = plan.search
         if plan.runner is not None:
-            return plan.runner(plan.search, self, plan.context, plan.memo)
+            return plan.runner(search, self, plan.context, plan.memo)
+        if search.spec.train != "none" or any(c.kind == "config" for c in self.space.choices):
+            return self._trained(search, plan.context)
         from passes.search.plain import Plain
 
-        spec = plan.search.spec
-        rungs = spec.rungs if spec.pruner != "none" else ()
-        return Plain(plan.search.base, spec.score, self.want, plan.memo, rungs)
+        rungs = search.spec.rungs if search.spec.pruner != "none" else ()
+        return Plain(search.base, search.spec.score, self.want, plan.memo, rungs)
+
+    def _trained(self, search: Search, context: Context) -> TrialRun:
+        from passes.search.trained import Trained
+
+        if search.info is None:
+            raise OptionsError("Where the model came from is not known, so it cannot be built or trained anew.",
+                               "Open it from its source.")  # fmt: skip
+        return Trained(search.spec, self.space, search.recipe, search.base, search.info, context)
 
     def proposals(self, count: int) -> Iterator[dict[str, Any]]:
         """What a warm start tries first, from cheap to dear: uniform configurations."""
@@ -73,7 +83,7 @@ def prepared(search: Search, context: Context, memo: Memo) -> Prepared:
     space = expand(spec, graph, search.recipe)
     _check_sampler(search, space)
     space = fit(space, graph, context.store)
-    first = space.apply(search.recipe, next(_uniform(space)))
+    first = search.recipe_of(space, next(_uniform(space)))
     check_ready(first)
     return Prepared(want, space, graph, _fingerprint(search, space))
 

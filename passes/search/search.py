@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from model.graph import Graph
 from model.recipe import Recipe
+from model.source import SourceInfo
+from passes.search.space import Space
 from passes.search.spec import SearchSpec
+from passes.search.with_training import with_training
 
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """`recipe`: the steps that every trial begins with, on `base`."""
+    """`recipe`: the steps that every trial begins with, on `base`. `info`: its source, for choices of configurations."""
 
     spec: SearchSpec
     recipe: Recipe
     base: Graph
+    info: SourceInfo | None = None
+
+    def recipe_of(self, space: Space, params: Mapping[str, Any]) -> Recipe:
+        """The recipe of a trial: what is measured, and what the window applies. Raises OptionsError."""
+        return with_training(self.spec, space.apply(self.recipe, params))
