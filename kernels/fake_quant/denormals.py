@@ -6,7 +6,6 @@ from collections.abc import Generator
 from contextlib import contextmanager
 
 import numpy as np
-import torch
 
 
 def flushed() -> bool:
@@ -21,6 +20,8 @@ def denormals(count: bool = True) -> Generator[None]:
     if before is not count:  # as it should be already
         yield
         return
+    import torch  # whoever formats numbers without it, as the window does, need not wait for it
+
     torch.set_flush_denormal(not count)
     try:
         yield
