@@ -137,8 +137,9 @@ VIEW = (
            checked=lambda w: w.canvas.horizontal, group=1),
     Action("casts", "Where formats change", "View", views.toggle_casts, "Ctrl+Shift+F",
            checked=lambda w: w.canvas.show_casts, group=1, help="Chips on the edges along which values are converted"),
-    *(Action(f"colour_{k}", v[:1].upper() + v[1:], "View/Colour by", lambda w, k=k: views.colour(w, k), f"Alt+{i + 1}",
-             checked=lambda w, k=k: w.canvas.mode == k, group=2) for i, (k, v) in enumerate(MODES.items())),
+    *(Action(f"colour_{k}", v[:1].upper() + v[1:], "View/Colour by", lambda w, k=k: views.colour(w, k),
+             f"Alt+{(i + 1) % 10}", checked=lambda w, k=k: w.canvas.mode == k, group=2)
+      for i, (k, v) in enumerate(MODES.items())),
     *(Action(f"theme_{m}", m.capitalize(), "View/Theme", lambda w, m=m: views.theme(w, m), needs=_always,
              checked=lambda w, m=m: w.appearance.mode == m, group=3) for m in ("light", "dark", "system")),
     Action("to_inspector", "Go to the inspector", "View", lambda w: w.docks.enter("inspector"), "Ctrl+I", group=4),

@@ -22,6 +22,7 @@ from app.panels.outline import OutlinePanel
 from app.panels.plots import PlotsPanel
 from app.panels.problems import ProblemsPanel
 from app.panels.recipe import RecipePanel
+from app.panels.sensitivity import SensitivityPanel
 from app.panels.sqnr import SqnrPanel
 from app.panels.sweeps import SweepsPanel
 from app.panels.tables import TablesPanel
@@ -55,6 +56,7 @@ DOCKS: tuple[Spec, ...] = (
     Spec("plots", "Plots", BOTTOM, PlotsPanel),
     Spec("sweeps", "Sweeps", BOTTOM, SweepsPanel),
     Spec("sqnr", "SQNR", BOTTOM, SqnrPanel),
+    Spec("sensitivity", "Sensitivity", BOTTOM, SensitivityPanel),
     Spec("data", "Data", BOTTOM, DataPanel),
     Spec("log", "Log", BOTTOM, LogPanel),
     Spec("problems", "Problems", BOTTOM, ProblemsPanel),
@@ -164,9 +166,9 @@ class Docks:
         plots.begun.connect(window.actions_table.refresh)
         sqnr = self.panels["sqnr"]
         assert isinstance(sqnr, SqnrPanel)
-        sqnr.begun.connect(lambda: self._lift(self.docks["sqnr"], min(MAP_HEIGHT, int(MOST * window.height()))))
+        sqnr.begun.connect(lambda: self._lift_map("sqnr"))
         plots.save_wanted.connect(lambda: files.save_plots(window, plots))
-        Findings(window.session, window.canvas)
+        self._connect_sensitivity(window, Findings(window.session, window.canvas))
         self._connect_sweeps(window)
         self._way_back(window)
         training = self.panels["training"]
@@ -194,6 +196,23 @@ class Docks:
         sweeps.save_wanted.connect(lambda: files.save_plots(window, sweeps, "Save the sweep", "sweep.png"))
         sweeps.sweeps.kept.connect(window.refresh)
         sweeps.sweeps.kept.connect(window.recovery.look)
+
+    def _connect_sensitivity(self, window: Window, findings: Findings) -> None:
+        panel, inspector = self.panels["sensitivity"], self.panels["inspector"]
+        assert isinstance(panel, SensitivityPanel) and isinstance(inspector, InspectorPanel)
+        panel.begun.connect(lambda: self._lift_map("sensitivity"))
+        panel.options_wanted.connect(lambda: models.sensitivity_on(window, panel))
+        panel.save_wanted.connect(lambda: files.save_plots(window, panel, "Save the sensitivities", "sensitivity.png"))
+        panel.port_wanted.connect(inspector.precision.take_if_there)
+        panel.overlay_changed.connect(lambda: findings.show("sensitivity", panel.overlay()))
+        panel.overlay_wanted.connect(lambda: window.canvas.set_mode("sensitivity"))
+        window.canvas.mode_chosen.connect(panel.colour_chosen)
+        panel.known.kept.connect(window.refresh)
+        panel.known.kept.connect(window.recovery.look)
+
+    def _lift_map(self, name: str) -> None:
+        """Give a map room for more than eight rows."""
+        self._lift(self.docks[name], min(MAP_HEIGHT, int(MOST * self._window.height())))
 
     def _way_back(self, window: Window) -> None:
         """Escape leads from the fields at the sides back to the graph; what was half typed is forgotten."""

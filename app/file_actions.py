@@ -17,6 +17,7 @@ from model.opening import is_project
 
 if TYPE_CHECKING:
     from app.panels.plots import PlotsPanel
+    from app.panels.sensitivity import SensitivityPanel
     from app.panels.sweeps import SweepsPanel
     from app.panels.table import Table
     from app.window import Window
@@ -243,7 +244,10 @@ def export_picture(window: Window) -> None:
 
 
 def save_plots(
-    window: Window, plots: PlotsPanel | SweepsPanel, title: str = "Save the plots", suggestion: str = "training.png"
+    window: Window,
+    plots: PlotsPanel | SweepsPanel | SensitivityPanel,
+    title: str = "Save the plots",
+    suggestion: str = "training.png",
 ) -> None:
     """Write the plots that are shown as a picture or their figures as CSV, as the name's ending says."""
 

@@ -54,6 +54,7 @@ class Findings(QObject):
         self._session, self._canvas = session, canvas
         self._reports: dict[str, tuple[Graph, Report]] = {}
         self._running: JobInfo | None = None
+        self._others: dict[str, Overlay] = {}
         canvas.mode_chosen.connect(self.measure)
         session.job_event.connect(self._hear)
         session.changed.connect(self._tell)
@@ -62,12 +63,17 @@ class Findings(QObject):
     def measure(self, mode: str) -> None:
         """Measure what `mode` shows, unless that is known of the present graph, under way, or impossible."""
         document = self._session.document
-        if mode not in MEASURED or document is None or self._running is not None or self._fresh(mode):
+        if mode not in SHOWN or document is None or self._running is not None or self._fresh(mode):
             return
         data = document.project.source.data or ""
         quantised = any(n.precision for n in document.graph)
         if quantised and (data or mode not in ON_DATA):
             self._session.run_pass(PASS, replace(ObserveOptions(), data=data if mode in ON_DATA else ""))
+        self._tell()
+
+    def show(self, mode: str, overlay: Overlay) -> None:
+        """Take the values of a mode that is measured elsewhere."""
+        self._others[mode] = overlay
         self._tell()
 
     def _fresh(self, mode: str) -> bool:
@@ -99,7 +105,7 @@ class Findings(QObject):
         self._tell()
 
     def _tell(self, _: object = None) -> None:
-        self._canvas.set_measured({mode: self._overlay(mode) for mode in MEASURED})
+        self._canvas.set_measured({mode: self._overlay(mode) for mode in SHOWN} | self._others)
 
     def _overlay(self, mode: str) -> Overlay:
         title, unit = MEASURED[mode]

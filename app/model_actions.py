@@ -19,6 +19,7 @@ from passes.offered import kept, typed
 from passes.select import Select
 
 if TYPE_CHECKING:
+    from app.panels.sensitivity import SensitivityPanel
     from app.window import Window
     from passes.jobs import JobInfo
 
@@ -270,6 +271,11 @@ def report_on(window: Window, name: str) -> None:
     spec: PassSpec = PASSES.get(name)
     options = window.docks.tables.used.get(name) or default_options(window, spec)
     show_options(window, spec, options, lambda o: make_report(window, name, o), "Run")
+
+
+def sensitivity_on(window: Window, panel: SensitivityPanel) -> None:
+    """Ask for the data and the options of the sensitivities, then find them."""
+    show_options(window, PASSES.get("sensitivity"), panel.known.default_options(), panel.find, "Run")
 
 
 def evaluate(window: Window) -> None:

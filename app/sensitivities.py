@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from PySide6.QtCore import QObject, QTimer, Signal
 
+from app.words import plural
 from model.codec import decode, encode, hints
 from model.errors import EspalierError, JobError, OptionsError
 from model.graph import Graph
 from model.recipe import Step
 from model.registry import PASSES
+from passes.analysis.divergence import Cell, DivergenceOptions, Truth
+from passes.analysis.evaluate import EvaluateOptions
 from passes.base import Report
-from passes.jobs import TERMINAL, Found, JobEvent, JobInfo
-from passes.sensitivity.table import Sensitivity
+from passes.jobs import TERMINAL, Event, Found, JobEvent, JobInfo
+from passes.sensitivity.table import Candidate, Sensitivity
 
 if TYPE_CHECKING:
     from app.session import Session
@@ -26,6 +30,7 @@ if TYPE_CHECKING:
 PASS = "sensitivity"
 MEMBER = "sensitivity.json"  # of the project file
 VERSION = 1
+FEW = 5  # measured cells below which nothing is said of the error
 PAUSE = 120  # milliseconds between two tellings of rows that stream in
 NO_DATA = "It needs data: name a file, a folder, hub:NAME or demo:NAME."
 
@@ -71,6 +76,7 @@ class Sensitivities(QObject):
         self._held: Held | None = None
         self._next: Held | None = None  # what the running job fills
         self.job: JobInfo | None = None
+        self._truths: JobInfo | None = None
         self.error: EspalierError | None = None
         self._known: tuple[Graph, str] | None = None
         self._wait = QTimer(self, singleShot=True, interval=PAUSE)
@@ -111,9 +117,24 @@ class Sensitivities(QObject):
         return path if path and path.is_file() else None
 
     @property
+    def error_factor(self) -> float:
+        """The factor by which predictions are off in the median of what was measured; 0 where that is not known."""
+        told = self.summary.get("error_factor")
+        if isinstance(told, int | float):
+            return float(told)
+        pairs = ((p, m) for r in self.table for p, m in zip(r.predicted, r.measured, strict=True) if m is not None)
+        off = sorted(math.exp(abs(math.log(m / p))) for p, m in pairs if 0 < p < math.inf and 0 < m < math.inf)
+        return off[len(off) // 2] if len(off) >= FEW else 0.0
+
+    @property
     def running(self) -> bool:
         """Whether a run waits or is under way."""
         return self.job is not None
+
+    @property
+    def measuring(self) -> bool:
+        """Whether single cells are being measured."""
+        return self._truths is not None
 
     @property
     def stale(self) -> bool:
@@ -127,10 +148,11 @@ class Sensitivities(QObject):
         if self.error:
             return f"{self.error.message} {self.error.hint}"
         if self.running:
-            return "being measured"
+            return "being found"
         if self._held is None:
             return "not measured yet"
-        return "of the model before its weights changed: run it again" if self.stale else ""
+        doing = "cells are being measured" if self.measuring else ""
+        return "of the model before its weights changed: run it again" if self.stale else doing
 
     def _foundation(self, graph: Graph) -> str:
         """The fingerprint of the weights, which no format and no mask changes."""
@@ -160,38 +182,75 @@ class Sensitivities(QObject):
         self.job = self._session.analyse("Sensitivity", Step(PASS, wish), self._done, failed=self._failed)
         self.changed.emit()
 
+    def measure(self, cells: Sequence[tuple[Sensitivity, Candidate]]) -> None:
+        """Measure candidates truly, one at a time, in the background; raises OptionsError where none is named."""
+        if not cells or self._held is None:
+            raise OptionsError("No cell is selected.", "Click one in the heat map; Shift and Ctrl add more.")
+        options = self._held.options
+        known = {n: getattr(options, n) for n in hints(EvaluateOptions) if hasattr(options, n)}
+        wish = DivergenceOptions(**known, cells=tuple(Cell(row.node, row.port, c) for row, c in cells))
+        self.error = None
+        title = f"Measure {plural(len(cells), 'cell')}"
+        self._truths = self._session.analyse(title, Step("divergence", wish), lambda _: None, failed=self._failed)
+        self.changed.emit()
+
     def stop(self) -> None:
-        """End a run; the rows of the last whole one come back."""
-        if self.job:
-            self._session.cancel(self.job.id)
+        """End a run, whose rows go, and a measurement, whose figures stay."""
+        for job in (self.job, self._truths):
+            if job:
+                self._session.cancel(job.id)
 
     def _done(self, report: Report) -> None:
         if self._next:
             self._held = replace(self._next, summary=dict(report.summary))
             self._next = None
-            self._session.open_document.keep(MEMBER, json.dumps(self._held.to_json(), separators=(",", ":")).encode())
+            self._keep()
+
+    def _keep(self) -> None:
+        """Put what is held into the project, so that saving keeps it."""
+        if self._held and (document := self._session.document):
+            document.keep(MEMBER, json.dumps(self._held.to_json(), separators=(",", ":")).encode())
             self.kept.emit()
 
     def _failed(self, error: JobError) -> None:
         self.error = error
 
     def _hear(self, heard: JobEvent) -> None:
+        event, truths = heard.event, self._truths
+        if truths is not None and heard.job.id == truths.id:
+            self._hear_truth(event)
         if self.job is None or heard.job.id != self.job.id:
             return
-        event = heard.event
         if isinstance(event, Found) and isinstance(event.part, Sensitivity) and self._next:
             self._next.rows[event.part.node, event.part.port] = event.part
-            if not self._wait.isActive():
-                self._wait.start()
+            self._tell_soon()
         elif isinstance(event, TERMINAL):
             self.job = self._next = None
             self._wait.stop()
             self.changed.emit()
 
+    def _hear_truth(self, event: Event) -> None:
+        """Take what was measured of a cell."""
+        if isinstance(event, Found) and isinstance(event.part, Truth) and self._held:
+            cell = event.part.cell
+            row = self._held.rows.get((cell.node, cell.port))
+            if row is not None:
+                self._held.rows[cell.node, cell.port] = with_measured(row, cell.candidate, event.part.kl)
+                self._tell_soon()
+        elif isinstance(event, TERMINAL):
+            self._truths = None
+            self._wait.stop()
+            self._keep()
+            self.changed.emit()
+
+    def _tell_soon(self) -> None:
+        if not self._wait.isActive():
+            self._wait.start()
+
     def _read(self) -> None:
         """Take what the project of another document holds."""
         self._wait.stop()
-        self._held = self._next = self.job = self.error = self._known = None
+        self._held = self._next = self.job = self._truths = self.error = self._known = None
         document = self._session.document
         raw = document.project.extras.get(MEMBER) if document else None
         if raw is not None:
@@ -202,9 +261,19 @@ class Sensitivities(QObject):
         self.changed.emit()
 
 
+def with_measured(row: Sensitivity, candidate: Candidate, kl: float) -> Sensitivity:
+    """The row with what was measured of a candidate."""
+    pairs = zip(row.candidates, row.measured, strict=True)
+    return replace(row, measured=tuple(kl if c == candidate else m for c, m in pairs))
+
+
 def foundation(graph: Graph) -> str:
-    """Equal for graphs of equal weights: formats, masks and how an attention is written do not count."""
+    """Equal for graphs of equal weights: formats and their scales, masks, and how an attention is written do not
+    count."""
+    scales = {c.scale for n in graph if n.precision for c in n.precision.values()}
     digest = hashlib.blake2b(digest_size=16)
     for name, weight in sorted(graph.weights.items()):
+        if name in scales:
+            continue
         digest.update(f"{name} {weight.key} {weight.shape}\n".encode())
     return digest.hexdigest()

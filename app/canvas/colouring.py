@@ -17,12 +17,13 @@ from app.words import percent
 
 BINS = 24
 NOT_MEASURED = "not measured yet"
-# Modes whose values are measured: mode → (title, unit; "share" is shown in per cent).
+# Modes whose values are measured: mode → (title, unit; "share" is shown in per cent, "log" is a power of ten).
 MEASURED: dict[str, tuple[str, str]] = {
     "weight_sqnr": ("weight SQNR", "dB"),
     "activation_sqnr": ("activation SQNR", "dB"),
     "output_sqnr": ("output SQNR", "dB"),
     "saturation": ("saturation", "share"),
+    "sensitivity": ("sensitivity", "log"),
 }
 TRAINS = ("frozen", "trains", "adapter")  # what the figure `trains` means, by number
 MODES: dict[str, str] = {
@@ -115,6 +116,8 @@ def _scale(title: str, low: float, high: float, unit: str, note: str) -> Legend:
     words = f"{title} ({note})" if note else title
     if unit == "share":
         return Legend(words, low=percent(low), high=percent(high))
+    if unit == "log":
+        return Legend(words, low=short(10.0**low), high=short(10.0**high))
     ends = [f"{short(v)} {unit}".rstrip() for v in (low, high)]
     return Legend(words, low=ends[0], high=ends[1])
 

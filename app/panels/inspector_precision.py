@@ -262,6 +262,11 @@ class PrecisionSection(QWidget):
             self._show_port()
             self.port_changed.emit(port)
 
+    def take_if_there(self, port: str) -> None:
+        """Take a port in hand where the selection has it."""
+        if self.rows[port].nodes:
+            self.take(port)
+
     def _focus(self, old: QWidget | None, new: QWidget | None) -> None:
         if new is None or not self.isAncestorOf(new):
             return

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from app.session import Session
 
 EMPTY = "No report yet. Choose one above: each runs in the background and appears here as a table."
-HIDDEN = ("evaluate", "finetune_estimate", "data_rows")  # shown as the score; beside the training; in Data
+# Shown as the score; beside the training; in Data; in Sensitivity.
+HIDDEN = ("evaluate", "finetune_estimate", "data_rows", "divergence")
 LOWEST_FIRST = {"quantization": "sqnr_db", "calibrate": "sqnr_db"}  # what is worst stands first
 
 

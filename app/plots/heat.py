@@ -1,0 +1,346 @@
+"""The heat map of sensitivities: one line a port, one column a candidate, coloured by the divergence it costs."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from PySide6.QtCore import (
+    QAbstractTableModel,
+    QModelIndex,
+    QPersistentModelIndex,
+    QPointF,
+    QRect,
+    QRectF,
+    QSize,
+    Qt,
+    Signal,
+)
+from PySide6.QtGui import (
+    QColor,
+    QContextMenuEvent,
+    QFocusEvent,
+    QFont,
+    QFontMetrics,
+    QKeyEvent,
+    QLinearGradient,
+    QPainter,
+    QPaintEvent,
+    QPen,
+)
+from PySide6.QtWidgets import (
+    QAbstractItemView,
+    QHeaderView,
+    QStyle,
+    QStyledItemDelegate,
+    QStyleOptionViewItem,
+    QTableView,
+    QWidget,
+)
+
+from app.fields import tokens
+from app.panels.sqnr_table import ink
+from app.plots.heat_lines import Heat, Line, divergence_words
+from app.theme import ROW, Palette
+from app.words import THIN, count
+from model.formats.base import Format
+from passes.sensitivity.table import Candidate
+
+Index = QModelIndex | QPersistentModelIndex
+_NOWHERE = QModelIndex()
+Display = Qt.ItemDataRole.DisplayRole
+CELL, NAMES, BAR = 54, 250, 110
+DOT = 2.0  # radius of the dot of a measured cell
+Present = Mapping[tuple[str, str], Format]
+
+
+class HeatModel(QAbstractTableModel):
+    """A Heat as Qt's views ask for it. `error`: the factor by which predictions are off as a rule, 0: not known."""
+
+    def __init__(self, parent: QWidget) -> None:
+        super().__init__(parent)
+        self.heat = Heat()
+        self.present: Present = {}
+        self.chosen: Collection[str] = ()
+        self.error = 0.0
+
+    def show_heat(self, heat: Heat) -> None:
+        """Show other figures; where lines and columns stay, so do the selection and the scrolling."""
+        before = self.heat
+        same = _outline(before) == _outline(heat)
+        if same and before.columns == heat.columns:
+            self.heat = heat
+            self._tell()
+            return
+        self.beginResetModel()
+        self.heat = heat
+        self.endResetModel()
+
+    def mark(self, present: Present, chosen: Collection[str]) -> None:
+        """The formats that ports have now, whose cells get a frame, and the nodes that are selected."""
+        self.present, self.chosen = present, chosen
+        self._tell()
+
+    def _tell(self) -> None:
+        if self.heat.lines and self.heat.columns:
+            self.dataChanged.emit(self.index(0, 0), self.index(self.rowCount() - 1, self.columnCount() - 1))
+            self.headerDataChanged.emit(Qt.Orientation.Vertical, 0, self.rowCount() - 1)
+
+    def line(self, place: int) -> Line:
+        """The line at a place."""
+        return self.heat.lines[place]
+
+    def candidate(self, index: Index) -> Candidate | None:
+        """What the cell's port would be given."""
+        return self.line(index.row()).candidate(index.column()) if index.isValid() else None
+
+    def marked(self, index: Index) -> bool:
+        """Whether the port has this format now."""
+        line, candidate = self.line(index.row()), self.candidate(index)
+        fmt = candidate.format if candidate and not candidate.sparsity else None
+        return line.row is not None and fmt is not None and self.present.get((line.row.node, line.row.port)) == fmt
+
+    def rowCount(self, parent: Index = _NOWHERE) -> int:
+        return 0 if parent.isValid() else len(self.heat.lines)
+
+    def columnCount(self, parent: Index = _NOWHERE) -> int:
+        return 0 if parent.isValid() else len(self.heat.columns)
+
+    def flags(self, index: Index) -> Qt.ItemFlag:
+        able = Qt.ItemFlag.ItemIsEnabled | Qt.ItemFlag.ItemIsSelectable
+        return able if self.candidate(index) is not None else Qt.ItemFlag.NoItemFlags
+
+    def data(self, index: Index, role: int = Display) -> object:
+        """What the view asks of a cell; UserRole: the divergence itself."""
+        if role not in (Display, Qt.ItemDataRole.UserRole, Qt.ItemDataRole.ToolTipRole):
+            return None
+        value = self.line(index.row()).known(index.column())
+        if value is None:
+            return None
+        if role == Qt.ItemDataRole.ToolTipRole:
+            return self.told(index)
+        return divergence_words(value) if role == Display else value
+
+    def told(self, index: Index) -> str:
+        """A cell in words: layer, format, what is predicted and what was measured."""
+        line = self.line(index.row())
+        place = line.place(index.column())
+        if line.row is None or place is None:
+            return ""
+        row = line.row
+        candidate, measured = row.candidates[place], row.measured[place]
+        off = f" (give or take a factor of {self.error:.1f})" if self.error > 1 and row.predicted[place] > 0 else ""
+        found = f"measured {divergence_words(measured)}" if measured is not None else "not measured"
+        predicted = f"KL predicted {divergence_words(row.predicted[place])}{off}"
+        return f"{row.node} · {row.port} · {candidate.label} · {predicted}, {found}"
+
+    def headerData(self, section: int, side: Qt.Orientation, role: int = Display) -> object:
+        return (self._column_head if side == Qt.Orientation.Horizontal else self._line_head)(section, role)
+
+    def _line_head(self, section: int, role: int) -> object:
+        line = self.line(section)
+        if role == Display:
+            return f"{line.title} {line.port}".strip()
+        if role == Qt.ItemDataRole.ToolTipRole and line.row:
+            return f"{line.row.node} · {line.row.port}: {count(line.row.elements)} elements"
+        return None
+
+    def _column_head(self, section: int, role: int) -> object:
+        column = self.heat.columns[section]
+        if role == Display:
+            return in_two(column.title)
+        if role == Qt.ItemDataRole.ToolTipRole:
+            return f"{column.title}: {column.bits:.3g} bits an element. Click to give it to the selected layers."
+        return None
+
+
+def _outline(heat: Heat) -> list[tuple[str, str, str]]:
+    """What the lines are, without their figures."""
+    return [(n.title, n.row.node if n.row else "", n.row.port if n.row else "") for n in heat.lines]
+
+
+def in_two(title: str) -> str:
+    """A column's title in two lines."""
+    head, _, tail = title.partition(" · ") if " · " in title else title.partition(" ")
+    return f"{head}\n{tail}"
+
+
+def paint_cell(painter: QPainter, box: QRectF, text: str, colour: str, dot: bool) -> None:
+    """The ground, the figure, and the dot of what is measured."""
+    painter.fillRect(box.adjusted(0, 0, -1, -1), QColor(colour))
+    painter.setPen(QColor(ink(colour)))
+    painter.drawText(box, Qt.AlignmentFlag.AlignCenter, text)
+    if dot:
+        painter.setBrush(QColor(ink(colour)))
+        painter.drawEllipse(box.topRight() + QPointF(-5.5, 4.5), DOT, DOT)
+
+
+class HeatCells(QStyledItemDelegate):
+    """Paints a cell in the colour of its divergence; what the port has now has a frame, what is measured a dot."""
+
+    def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: Index) -> None:
+        """Nothing in a heading's line, and nothing where a port lacks the candidate."""
+        model = index.model()
+        assert isinstance(model, HeatModel)
+        line = model.line(index.row())
+        value = line.known(index.column())
+        if value is None:
+            return
+        look = tokens(self.parent())  # type: ignore[arg-type]
+        box: QRect = option.rect  # type: ignore[attr-defined]
+        painter.save()
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        colour = look.sequential(model.heat.position(value))
+        paint_cell(painter, QRectF(box), divergence_words(value), colour, line.measured(index.column()))
+        picked = bool(option.state & QStyle.StateFlag.State_Selected)  # type: ignore[attr-defined]
+        if picked or model.marked(index):
+            painter.setBrush(Qt.BrushStyle.NoBrush)
+            painter.setPen(QPen(QColor(look.accent if picked else look.text), 2))
+            painter.drawRect(box.adjusted(1, 1, -2, -2))
+        painter.restore()
+
+
+class LineHeads(QHeaderView):
+    """The titles of the lines: blocks bold, selected layers with a bar before them, ports at the right."""
+
+    def __init__(self, parent: QTableView) -> None:
+        super().__init__(Qt.Orientation.Vertical, parent)
+
+    def paintSection(self, painter: QPainter, rect: QRect, logicalIndex: int) -> None:
+        model = self.model()
+        assert isinstance(model, HeatModel)
+        look, line = tokens(self), model.line(logicalIndex)
+        chosen = line.row is not None and line.row.node in model.chosen
+        painter.save()
+        painter.fillRect(rect, QColor(look.accent_ground if chosen else look.panel))
+        if chosen:
+            painter.fillRect(QRect(rect.left(), rect.top(), 3, rect.height()), QColor(look.accent))
+        font = QFont(painter.font())
+        font.setWeight(QFont.Weight.DemiBold if line.row is None else QFont.Weight.Normal)
+        painter.setFont(font)
+        box = rect.adjusted(12 if line.row is None else 20, 0, -8, 0)
+        middle = Qt.AlignmentFlag.AlignVCenter
+        painter.setPen(QColor(look.muted))
+        painter.drawText(box, middle | Qt.AlignmentFlag.AlignRight, line.port)
+        box.setWidth(box.width() - (painter.fontMetrics().horizontalAdvance(line.port) + 8 if line.port else 0))
+        painter.setPen(QColor(look.muted if line.row is None else look.text))
+        words = painter.fontMetrics().elidedText(line.title, Qt.TextElideMode.ElideLeft, box.width())
+        painter.drawText(box, middle | Qt.AlignmentFlag.AlignLeft, words)
+        painter.restore()
+
+
+class HeatMap(QTableView):
+    """Arrow keys go from cell to cell; `picked` tells the cells in hand, `wanted` a cell to be given to its port."""
+
+    picked = Signal()
+    wanted = Signal(object)
+    column_pressed = Signal(int)
+    menu_wanted = Signal(object, object)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cells = HeatModel(self)
+        self.setModel(self.cells)
+        self.setItemDelegate(HeatCells(self))
+        self.setShowGrid(False)
+        self.setVerticalHeader(LineHeads(self))
+        self.setSelectionMode(QAbstractItemView.SelectionMode.ExtendedSelection)
+        self.setHorizontalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
+        self.setVerticalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
+        self.setAccessibleName("Sensitivity of layers to formats")
+        across, down = self.horizontalHeader(), self.verticalHeader()
+        across.setDefaultSectionSize(CELL)
+        across.setFixedHeight(38)
+        across.setSectionsClickable(True)
+        across.setDefaultAlignment(Qt.AlignmentFlag.AlignCenter)
+        across.setHighlightSections(False)
+        across.sectionClicked.connect(self.column_pressed)
+        down.setDefaultSectionSize(ROW)
+        down.setMinimumSectionSize(ROW)
+        down.setFixedWidth(NAMES)
+        down.setSectionsClickable(True)
+        self.selectionModel().selectionChanged.connect(lambda *_: self.picked.emit())
+
+    def show_heat(self, heat: Heat) -> None:
+        """Show other figures; columns are as wide as their titles."""
+        self.cells.show_heat(heat)
+        metrics = QFontMetrics(self.horizontalHeader().font())
+        for i, column in enumerate(heat.columns):
+            widest = max(metrics.horizontalAdvance(part) for part in in_two(column.title).split("\n"))
+            self.setColumnWidth(i, max(CELL, widest + 14))
+
+    def places(self) -> list[QModelIndex]:
+        """The cells in hand, in reading order."""
+        held = self.selectionModel().selectedIndexes()
+        return sorted(held, key=lambda i: (i.row(), i.column()))
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        now = self.currentIndex()
+        if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter) and now.isValid():
+            everywhere = event.modifiers() & Qt.KeyboardModifier.ControlModifier
+            self.column_pressed.emit(now.column()) if everywhere else self.wanted.emit(now)
+        else:
+            super().keyPressEvent(event)
+
+    def contextMenuEvent(self, event: QContextMenuEvent) -> None:
+        spot = event.pos() if event.reason() == QContextMenuEvent.Reason.Mouse else None
+        index = self.indexAt(spot) if spot else self.currentIndex()
+        if index.isValid() and self.cells.candidate(index) is not None:
+            at = event.globalPos() if spot else self.viewport().mapToGlobal(self.visualRect(index).center())
+            self.menu_wanted.emit(index, at)
+
+    def focusInEvent(self, event: QFocusEvent) -> None:
+        super().focusInEvent(event)
+        if not self.currentIndex().isValid() and (first := self._first()) is not None:
+            self.setCurrentIndex(self.cells.index(first, 0))
+
+    def _first(self) -> int | None:
+        return next((i for i, line in enumerate(self.cells.heat.lines) if line.row), None)
+
+
+class HeatScale(QWidget):
+    """The colours from the least divergence to the greatest, in nats."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._ends = ("", "")
+        self.setMinimumHeight(20)
+        self.setToolTip(
+            "KL divergence of the model's outputs from those before, in nats a sample, on a logarithmic scale. "
+            "A dot: measured; no dot: predicted"
+        )
+
+    def show_heat(self, heat: Heat) -> None:
+        """Write the ends of the scale."""
+        self._ends = divergence_words(heat.low), divergence_words(heat.high)
+        self.setAccessibleName(f"Colours from {self._ends[0]} to {self._ends[1]}{THIN}nats")
+        self.updateGeometry()
+        self.update()
+
+    def _widths(self) -> tuple[int, int]:
+        return tuple(self.fontMetrics().horizontalAdvance(w) for w in self._words())  # type: ignore[return-value]
+
+    def _words(self) -> tuple[str, str]:
+        return self._ends[0], f"{self._ends[1]}{THIN}nats   • measured"
+
+    def sizeHint(self) -> QSize:
+        return QSize(sum(self._widths()) + BAR + 16, 20)
+
+    def minimumSizeHint(self) -> QSize:
+        return self.sizeHint()
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        look, painter = tokens(self), QPainter(self)
+        left, right = self._widths()
+        paint_scale(painter, QRectF(left + 6, 5, BAR, 10), look)
+        painter.setPen(QColor(look.muted))
+        middle = Qt.AlignmentFlag.AlignVCenter
+        painter.drawText(QRectF(0, 0, left, 20), middle, self._words()[0])
+        painter.drawText(QRectF(left + BAR + 12, 0, right + 2, 20), middle, self._words()[1])
+
+
+def paint_scale(painter: QPainter, bar: QRectF, look: Palette) -> None:
+    """The colours from low to high."""
+    colours = QLinearGradient(bar.topLeft(), bar.topRight())
+    for i, stop in enumerate(look.scale):
+        colours.setColorAt(i / (len(look.scale) - 1), QColor(stop))
+    painter.fillRect(bar, colours)

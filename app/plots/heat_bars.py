@@ -1,0 +1,136 @@
+"""The divergence that each layer would cost under one candidate: a bar a layer, on a logarithmic scale."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import pyqtgraph as pg
+from PySide6.QtCore import QPointF, QSize, Qt, Signal
+from PySide6.QtGui import QMouseEvent, QPen
+from PySide6.QtWidgets import QToolTip, QWidget
+
+from app.plots.agreement import power_words
+from app.plots.chart import Chart, Table, pen, tint
+from app.plots.heat_lines import LEAST, Heat, Line, divergence_words
+from app.theme import SPARSITY, Palette
+
+WIDTH = 0.82
+CHARACTER = 7  # pixels of a letter of a name below its bar
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """A line of the map at the column that is drawn."""
+
+    line: Line
+    value: float
+    measured: bool
+
+    @property
+    def words(self) -> str:
+        """The layer and its figure."""
+        row = self.line.row
+        assert row is not None
+        return (
+            f"{row.node} · {row.port}\nKL {divergence_words(self.value)} {'measured' if self.measured else 'predicted'}"
+        )
+
+
+class LayerBars(Chart):
+    """`chosen` tells the Line of a bar that was clicked."""
+
+    chosen = Signal(object)
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        self.bars: tuple[Bar, ...] = ()
+        self.picked: frozenset[str] = frozenset()
+        self._title = ""
+        super().__init__(parent)
+        self.setMouseTracking(True)
+        self.setAccessibleName("Divergence by layer")
+
+    def sizeHint(self) -> QSize:
+        return QSize(420, 220)
+
+    def show_column(self, heat: Heat, column: int, picked: frozenset[str] = frozenset()) -> None:
+        """Draw the lines of a map at one column; `picked`: the nodes that are selected."""
+        known = ((line, line.known(column)) for line in heat.lines if heat.columns)
+        self.bars = tuple(Bar(line, v, line.measured(column)) for line, v in known if v is not None)
+        self.picked = picked
+        self._title = heat.columns[column].title if heat.columns else ""
+        self.draw(self.look)
+
+    def draw(self, palette: Palette) -> None:
+        """Bars from the bottom of the scale up: measured ones full, predicted ones faint, picked ones framed."""
+        self._axes(palette)
+        self.plot.clear()
+        if not self.bars:
+            return
+        values = np.array([math.log10(max(b.value, LEAST)) for b in self.bars])
+        finite = values[np.isfinite(values)]
+        low = math.floor(float(finite.min()) - 0.3)
+        high = float(finite.max()) + 0.15
+        values = np.minimum(values, high)
+        for measured, opacity in ((True, 255), (False, 140)):
+            for picked, colour in ((False, palette.bar), (True, SPARSITY)):
+                at = [i for i, b in enumerate(self.bars)
+                      if b.measured == measured and (_node(b) in self.picked) == picked]  # fmt: skip
+                self._bars(at, values, low, tint(colour, opacity))
+        self.plot.setXRange(-0.6, len(self.bars) - 0.4, padding=0)
+        self.plot.setYRange(low, high, padding=0)
+        self._names()
+
+    def _bars(self, at: list[int], values: np.ndarray, low: float, brush: object) -> None:
+        if at:
+            self.plot.addItem(pg.BarGraphItem(x=np.array(at), y0=low, y1=values[at], width=WIDTH,
+                                              pen=QPen(Qt.PenStyle.NoPen), brush=brush))  # fmt: skip
+
+    def _axes(self, palette: Palette) -> None:
+        left, bottom = self.plot.getAxis("left"), self.plot.getAxis("bottom")
+        words = {"color": palette.muted, "font-size": "11px"}
+        left.setStyle(tickAlpha=255, maxTickLevel=0)
+        left.enableAutoSIPrefix(False)
+        left.setTickPen(pen(palette.line, 1.0))
+        left.setGrid(255)
+        left.setWidth(64)
+        left.tickStrings = power_words
+        left.tickSpacing = lambda low, high, size: [(max(1.0, math.ceil((high - low) / 6)), 0)]
+        left.setLabel("KL, nats", **words)
+        bottom.setHeight(36)
+        bottom.setLabel(f"layers under {self._title}" if self._title else "", **words)
+
+    def _names(self) -> None:
+        """As many names below the bars as there is room for, one at least."""
+        room = max(self.width() - 80, 100) / len(self.bars)
+        names = [b.line.title.rpartition(".")[2] for b in self.bars]
+        every = max(1, math.ceil(max(map(len, names)) * CHARACTER / room))
+        self.plot.getAxis("bottom").setTicks([[(i, n) for i, n in enumerate(names) if i % every == 0]])
+
+    # -- pointing
+
+    def at(self, spot: QPointF) -> Bar | None:
+        """The bar at a place on the widget."""
+        x = self.plot.vb.mapSceneToView(QPointF(self.mapToScene(spot.toPoint()))).x()
+        return self.bars[round(x)] if self.bars and -0.5 < x < len(self.bars) - 0.5 else None
+
+    def mouseMoveEvent(self, event: QMouseEvent) -> None:
+        super().mouseMoveEvent(event)
+        found = self.at(event.position())
+        QToolTip.showText(event.globalPosition().toPoint(), found.words if found else "", self)
+
+    def mouseReleaseEvent(self, event: QMouseEvent) -> None:
+        super().mouseReleaseEvent(event)
+        if event.button() == Qt.MouseButton.LeftButton and (found := self.at(event.position())):
+            self.chosen.emit(found.line)
+
+    def table(self) -> Table:
+        """A row for each bar."""
+        rows = [(_node(b), b.line.row.port if b.line.row else "", b.value, "measured" if b.measured else "predicted")
+                for b in self.bars]  # fmt: skip
+        return ("node", "port", "KL", "how"), rows
+
+
+def _node(bar: Bar) -> str:
+    return bar.line.row.node if bar.line.row else ""

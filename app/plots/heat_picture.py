@@ -1,0 +1,97 @@
+"""The whole heat map as a picture or a table of figures, however much of it the window shows."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+from PySide6.QtCore import QRectF, QSize, Qt
+from PySide6.QtGui import QColor, QFont, QFontMetrics, QPaintDevice, QPainter, QPixmap
+from PySide6.QtSvg import QSvgGenerator
+
+from app.plots.heat import BAR, in_two, paint_cell, paint_scale
+from app.plots.heat_lines import Heat, Line, divergence_words
+from app.theme import BODY, ROW, Palette
+from passes.sensitivity.table import Sensitivity
+
+EDGE, HEAD, FOOT, CELL = 12, 40, 30, 58
+HEADINGS = ("node", "port", "elements", "format", "sparsity", "method", "bits", "predicted", "measured", "noise")
+Middle, Left = Qt.AlignmentFlag.AlignCenter, Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter
+
+
+def export_heat(path: Path, heat: Heat, look: Palette, font: QFont) -> None:
+    """Write the map as it is arranged to a .png (twice the size), .svg or .csv file; raises OSError."""
+    if path.suffix == ".csv":
+        save_rows(path, tuple(line.row for line in heat.lines if line.row))
+        return
+    path.touch()  # Qt does not tell why it cannot write
+    face = QFont(font)
+    face.setPixelSize(round(BODY))
+    names = max((QFontMetrics(face).horizontalAdvance(_title(line)) for line in heat.lines), default=0) + 16
+    size = QSize(
+        2 * EDGE + names + CELL * len(heat.columns), 2 * EDGE + HEAD + ROW * len(heat.lines) + FOOT
+    )  # fmt: skip
+    if path.suffix == ".svg":
+        made = QSvgGenerator()
+        made.setFileName(str(path))
+        made.setSize(size)
+        made.setViewBox(QRectF(0, 0, size.width(), size.height()))
+        _paint(made, heat, look, face, names, size)
+        return
+    picture = QPixmap(size * 2)
+    picture.setDevicePixelRatio(2)
+    _paint(picture, heat, look, face, names, size)
+    picture.save(str(path))
+
+
+def save_rows(path: Path, rows: tuple[Sensitivity, ...]) -> None:
+    """One line a port and candidate."""
+    with path.open("w", newline="", encoding="utf-8") as handle:
+        csv.writer(handle).writerows([HEADINGS, *(cells for row in rows for cells in _cells(row))])
+
+
+def _title(line: Line) -> str:
+    return f"{line.title} · {line.port}" if line.port else line.title
+
+
+def _cells(row: Sensitivity) -> list[tuple[object, ...]]:
+    return [
+        (row.node, row.port, row.elements, str(c.format) if c.format else "float", c.sparsity,
+         c.method if c.sparsity else "", c.format.bits if c.format else 32, predicted,
+         "" if measured is None else measured, noise)
+        for c, predicted, measured, noise in zip(
+            row.candidates, row.predicted, row.measured, row.noise, strict=True
+        )
+    ]  # fmt: skip
+
+
+def _paint(device: QPaintDevice, heat: Heat, look: Palette, font: QFont, names: int, size: QSize) -> None:
+    painter = QPainter(device)
+    painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+    painter.fillRect(QRectF(0, 0, size.width(), size.height()), QColor(look.panel))
+    painter.setFont(font)
+    left, top = EDGE + names, EDGE + HEAD
+    painter.setPen(QColor(look.text))
+    for j, column in enumerate(heat.columns):
+        painter.drawText(QRectF(left + j * CELL, EDGE, CELL, HEAD - 4), Middle, in_two(column.title))
+    for i, line in enumerate(heat.lines):
+        painter.setPen(QColor(look.text if line.row else look.muted))
+        painter.drawText(QRectF(EDGE, top + i * ROW, names, ROW), Left, _title(line))
+        for j in range(len(heat.columns)):
+            if (value := line.known(j)) is not None:
+                box = QRectF(left + j * CELL, top + i * ROW, CELL, ROW)
+                colour = look.sequential(heat.position(value))
+                paint_cell(painter, box, divergence_words(value), colour, line.measured(j))
+    _foot(painter, heat, look, top + ROW * len(heat.lines) + 10)
+    painter.end()
+
+
+def _foot(painter: QPainter, heat: Heat, look: Palette, top: float) -> None:
+    low, high = divergence_words(heat.low), divergence_words(heat.high)
+    wide = painter.fontMetrics().horizontalAdvance(low) + 6
+    painter.setPen(QColor(look.muted))
+    painter.drawText(QRectF(EDGE, top, wide, 20), Left, low)
+    painter.drawText(
+        QRectF(EDGE + wide + BAR + 6, top, 500, 20), Left, f"{high} nats of KL divergence; a dot: measured"
+    )
+    paint_scale(painter, QRectF(EDGE + wide, top + 5, BAR, 10), look)
