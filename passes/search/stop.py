@@ -21,7 +21,7 @@ def reason(
     spec: SearchSpec, want: Wanted, space: Space, study: Study, told: Mapping[int, Trial], seconds: float
 ) -> str:
     """In words; empty: it goes on. Running trials of other workers count as begun."""
-    begun = [t for t in told.values() if t.state != "waiting"]
+    begun = [t for t in told.values() if t.state != "waiting" and not t.lost]
     if len(begun) >= spec.trials:
         return f"all {spec.trials} trials have run"
     if spec.timeout and seconds >= spec.timeout:

@@ -41,6 +41,7 @@ class Plan:
     """A search that is ready to run. `salt` keeps workers of one study from proposing the same.
 
     `by_hand`: choices of trials to run first. `heard`: is told the space as fitted and what the study holds already.
+    `fingerprint`: the study's own, where a worker has its data at another path.
     """
 
     search: Search
@@ -52,10 +53,11 @@ class Plan:
     runner: Callable[[Search, Prepared, Context, Memo], TrialRun] | None = None
     by_hand: tuple[dict[str, Any], ...] = ()
     heard: Callable[[Space, tuple[Trial, ...]], None] | None = None
+    fingerprint: str = ""
 
 
 def run(plan: Plan) -> Generator[Trial, None, str]:
-    """Each trial when it begins and when it has ended; raises what is wrong with the search before any runs.
+    """Each trial when it begins and when it has ended, of other workers too; raises what is wrong before any runs.
 
     Returns why it ended. After `context.enough` no further trial begins; a Cancelled or an interrupt gives the running
     one back.
@@ -73,7 +75,7 @@ def opened(plan: Plan, ready: Prepared) -> Study:
         raise StorageError(f"The storage has a study {spec.study!r} already.",
                            "Go on with it (--resume), or give the search another name.")  # fmt: skip
     optuna.logging.set_verbosity(optuna.logging.ERROR)
-    study = open_study(storage, spec.study, ready.want.directions, ready.fingerprint)
+    study = open_study(storage, spec.study, ready.want.directions, plan.fingerprint or ready.fingerprint)
     if ABOUT not in study.user_attrs:
         study.set_user_attr(ABOUT, about(spec, plan.search.recipe, ready.space, fingerprint(plan.search.base)))
         study.set_user_attr("coded", {k: list(v) for k, v in coded(spec, ready.space).items()})
@@ -108,6 +110,7 @@ class _Loop:
         self.begun = time.monotonic()
         self.told: dict[int, Trial] = {t.number: t for t in trials_of(study)}
         self.keys = {k: n for n, k in self._keys()}
+        self.fresh: list[int] = []  # trials of others that came since they were last told
 
     def _keys(self) -> Iterator[tuple[int, str]]:
         for frozen in self.study.get_trials(deepcopy=False, states=(TrialState.COMPLETE, TrialState.PRUNED)):
@@ -118,8 +121,10 @@ class _Loop:
         """One after another, until something ends the search: why it did."""
         self._begin_well()
         while not (why := self.ended()):
+            yield from self._news()
             yield from self._one(self.study.ask())
             self._hopeless()
+        yield from self._news()
         return why
 
     # -- beginnings and ends
@@ -152,11 +157,17 @@ class _Loop:
             held = self.told.get(frozen.number)
             if held is None or (held.state in ("running", "waiting") and STATES[frozen.state.name] != held.state):
                 self.told[frozen.number] = trial_of(frozen, self.codes)
+                self.fresh.append(frozen.number)
+
+    def _news(self) -> Iterator[Trial]:
+        """Trials of others, as they were last heard of."""
+        numbers, self.fresh = self.fresh, []
+        yield from (self.told[n] for n in numbers)
 
     @property
     def done(self) -> int:
         """Trials that have ended."""
-        return sum(t.state in ("complete", "pruned", "failed") for t in self.told.values())
+        return sum(t.state in ("complete", "pruned", "failed") and not t.lost for t in self.told.values())
 
     def _hopeless(self) -> None:
         ended = [t for t in self.told.values() if t.state in ("complete", "pruned", "failed")]

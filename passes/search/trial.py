@@ -15,7 +15,7 @@ class Trial:
     `figures`: the whole score and the costs. `steps`: (samples seen, the first goal there). `violation`: constraint →
     by how much it is missed (≤ 0: held). `started`: seconds since 1970; `seconds`: how long it took, None while it
     runs. `origin`: what proposed it (the sampler, `front`, `hand`). `reused`: equal to an earlier one, whose result it
-    took. `error`: why it failed.
+    took. `error`: why it failed. `lost`: its worker died, and another trial has its choices.
     """
 
     number: int
@@ -31,6 +31,7 @@ class Trial:
     origin: str = ""
     reused: bool = False
     error: str = ""
+    lost: bool = False
 
     @property
     def feasible(self) -> bool:

@@ -1,0 +1,175 @@
+"""One worker's part in a study: it needs only the storage and the study's name, runs trials until there are none left,
+and looks after those whose workers died.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from model.codec import decode
+from model.errors import EspalierError, StorageError
+from model.project import recipe_from_json
+from passes.base import Context, Progress
+from passes.search.fleet.beat import INTERVAL, Watch, worker_name
+from passes.search.fleet.handing import Received, elsewhere, receive
+from passes.search.records import ABOUT, VERSION
+from passes.search.search import Search
+from passes.search.spec import SearchSpec
+from passes.search.storage import load_study, open_storage
+from passes.search.trial import Trial
+
+if TYPE_CHECKING:
+    from optuna.study import Study
+
+    from passes.search.study import Plan
+
+OUTAGE = 300.0  # seconds that a storage may be away
+ENDED = ("complete", "pruned", "failed")
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What a worker joins. `project`: a model of its own; `trials` and `timeout` end its part, 0 sets no bound."""
+
+    storage: str
+    study: str
+    project: str | None = None
+    data: str | None = None
+    trials: int = 0
+    timeout: float = 0.0
+
+
+@dataclass(slots=True)
+class Part:
+    """What a worker has done so far, and whether that is enough."""
+
+    wish: Wish
+    begun: float = field(default_factory=time.monotonic)
+    ended: list[Trial] = field(default_factory=list[Trial])
+    why: str = ""
+
+    def enough(self) -> bool:
+        """Whether it has done its share."""
+        over = self.wish.timeout and time.monotonic() - self.begun >= self.wish.timeout
+        return bool(over) or bool(self.wish.trials and len(self.ended) >= self.wish.trials)
+
+
+def joined(wish: Wish, workdir: Path, progress: Progress, tell: Callable[[str], None], part: Part) -> Plan:
+    """The search of a study that is there, on a model that is here; raises StorageError."""
+    from passes.search.study import Plan
+
+    study = load_study(open_storage(wish.storage), wish.study)
+    about = _about(study)
+    received = receive(study, wish.storage, workdir, wish.project, tell)
+    spec, recipe, moved = _search(study, about, received, wish)
+    project, opened = received.opened.project, received.opened
+    context = Context(opened.store, spec.seed, progress, opened.callables, project.source.tokenizer,
+                      enough=part.enough, base=project.base)  # fmt: skip
+    search = Search(spec, recipe, project.base, project.source)
+    name = study.user_attrs.get("fingerprint", "") if moved else ""
+    return Plan(search, context, wish.storage, resume=True, salt=os.getpid() % 100_003, fingerprint=name)
+
+
+def _about(study: Study) -> Mapping[str, Any]:
+    about = study.user_attrs.get(ABOUT)
+    if not isinstance(about, Mapping) or cast("Any", about).get("version") != VERSION:
+        raise StorageError(f"The study {study.study_name!r} was not made by this version of Espalier.",
+                           "Begin it with main.py search, of the version that the workers have.")  # fmt: skip
+    return cast("Mapping[str, Any]", about)
+
+
+def _search(study: Study, about: Mapping[str, Any], received: Received, wish: Wish) -> tuple[SearchSpec, Any, bool]:
+    """The search with its paths as they are here, and whether any is another."""
+    moved = received.moved
+    try:
+        spec: SearchSpec = decode(SearchSpec, elsewhere(about["spec"], moved))
+        recipe = recipe_from_json(elsewhere(about["recipe"], moved))
+    except (EspalierError, LookupError, TypeError) as error:
+        raise StorageError(f"What the study {study.study_name!r} varies cannot be read ({error}).",
+                           "Give the worker its plug-ins: --plugin FILE.py.") from error  # fmt: skip
+    if wish.data:
+        spec = replace(spec, score=replace(spec.score, data=wish.data))
+    return replace(spec, study=study.study_name), recipe, bool(moved or wish.data)
+
+
+# -- the loop
+
+
+def work(plan: Plan, part: Part, tell: Callable[[str], None]) -> Generator[Trial]:
+    """Trials as they begin and end here. Ends when the study has, also the trials of workers that die meanwhile."""
+    study, since = None, 0.0
+    while True:
+        try:
+            yield from _trials(plan, part)
+            if part.enough():
+                return
+            study = study or load_study(open_storage(plan.storage), plan.search.spec.study)
+            if not wait_for_others(study, part.enough, tell):
+                return
+            since = 0.0
+        except _outages() as error:
+            if isinstance(error, StorageError) and "cannot be reached" not in error.message:
+                raise
+            since = since or time.monotonic()
+            if time.monotonic() - since > OUTAGE:
+                raise StorageError(
+                    f"The storage broke off: {_first_line(error)}", "Start it, and the worker again."
+                ) from error
+            tell(f"The storage broke off ({_first_line(error)}); trying again.")
+            time.sleep(min(10.0, 1 + (time.monotonic() - since) / 4))
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip().partition("\n")[0] or type(error).__name__)[:160]
+
+
+def _outages() -> tuple[type[BaseException], ...]:
+    """What a storage raises that is away for a while, and what a trial does that was given to another meanwhile."""
+    from optuna.exceptions import StorageInternalError, UpdateFinishedTrialError
+
+    found: list[type[BaseException]] = [StorageInternalError, UpdateFinishedTrialError, StorageError]
+    with contextlib.suppress(ImportError):
+        import grpc
+
+        found.append(grpc.RpcError)
+    with contextlib.suppress(ImportError):
+        from sqlalchemy.exc import OperationalError
+
+        found.append(OperationalError)
+    return tuple(found)
+
+
+def _trials(plan: Plan, part: Part) -> Generator[Trial]:
+    from passes.search.study import run
+
+    with contextlib.closing(run(plan)) as running:
+        while True:
+            try:
+                trial = next(running)
+            except StopIteration as end:
+                part.why = str(end.value or "")
+                return
+            if trial.state in ENDED and trial.worker == worker_name():
+                part.ended.append(trial)
+            yield trial
+
+
+def wait_for_others(study: Study, enough: Callable[[], bool], tell: Callable[[str], None]) -> bool:
+    """Until no trial runs anywhere; True where one was lost, so that there is something to do."""
+    from optuna.trial import TrialState
+
+    watch = Watch(study)
+    while not enough():
+        if lost := watch.lost():
+            tell(f"Trial {', '.join(map(str, lost))} was lost with its worker, and is offered again.")
+            return True
+        if not study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
+            return False
+        time.sleep(min(1.0, INTERVAL))
+    return False
