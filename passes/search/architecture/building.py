@@ -98,6 +98,10 @@ class Architect:
         found = inherit(opened.project.base, opened.store, self.trained, self.store)
         return Built(info, found.graph, opened.store, opened.callables, found.share)
 
+    def keeps(self, spec: str) -> bool:
+        """Whether the model of a `config:` source is still in memory."""
+        return spec in self._built
+
     def project(self, values: Mapping[str, Any], recipe: Recipe) -> tuple[Project, WeightStore]:
         """A project of its own for these values, with the recipe still to be run; raises Impossible."""
         built = self.build(values)

@@ -1,0 +1,279 @@
+"""Trials that train or that build another model: uncompressed, compressed and post-trained accuracy of each.
+
+What trials share is done once: the training before compression (once an architecture), its score, tokens, the trace.
+Only a trial's own training is judged by the pruner. Weights are inherited from the source and from the training before,
+never from another trial: so a trial does not hang on its order, and its recipe gives its result again.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+import xxhash
+
+from model.errors import OptionsError
+from model.graph import Graph
+from model.graph_json import fingerprint
+from model.ports import weight_at
+from model.recipe import Recipe, Step
+from model.source import SourceInfo
+from passes.base import Context, StepResult
+from passes.costs.base import COSTS
+from passes.costs.base import figures as costs_of
+from passes.replay import Memo, recipe_key, replay
+from passes.score import static_score
+from passes.search.architecture.building import Architect, Built, Impossible
+from passes.search.goals import KL, wanted
+from passes.search.scratch import Scratch
+from passes.search.space import Space
+from passes.search.spec import SearchSpec
+from passes.search.trial_run import Invalid, Order, Seen
+from passes.search.warm import Warm
+from passes.search.with_training import fitted_to, with_training
+from passes.training.unfinished import discard
+
+FINETUNE = "finetune"
+SHOWN = {"accuracy": "validation accuracy", "loss": "validation loss"}
+
+
+@dataclass(slots=True)
+class _Place:
+    """An architecture with what its trials share: `scores` by graph."""
+
+    built: Built
+    scores: dict[str, dict[str, float]] = field(default_factory=dict[str, dict[str, float]])
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """One trial on its architecture; the first `shared` steps of its recipe are those of others too."""
+
+    place: _Place
+    recipe: Recipe
+    shared: int
+    name: str
+
+
+class Trained:
+    """A way to run trials, one for a whole study. `recipe`: the steps that it began with, before choices."""
+
+    def __init__(
+        self, spec: SearchSpec, space: Space, recipe: Recipe, base: Graph, info: SourceInfo, context: Context,
+        architect: Architect | None = None,
+    ) -> None:  # fmt: skip
+        self.spec, self.space, self.want = spec, space, wanted(spec)
+        self.plain = with_training(spec, recipe)
+        self.base, self.context = base, context
+        self.keys = {c.name: c.key for c in space.choices if c.kind == "config"}
+        self.architect = architect or _architect(spec, self.keys, base, info, context)
+        self._home = _Place(Built(info, base, context.store, dict(context.callables)))
+        self._places: dict[str, _Place] = {}
+        self._warm: Warm | None = None
+        self._samples: dict[str, Any] = {}
+        self._check()
+
+    def _check(self) -> None:
+        for choice in self.space.choices:
+            if choice.kind == "config" and self.architect is not None:
+                self.architect.origin.key(choice.key)
+        trains = self.spec.train in ("after", "both") or (self.spec.train == "before" and self.keys)
+        if self.spec.pruner == "rungs" and trains:
+            raise OptionsError("Rungs judge samples of a measurement, and here each trial trains.",
+                               "Take the pruner median, halving or hyperband, which judge validations.")  # fmt: skip
+
+    # -- what study asks for
+
+    def key(self, order: Order) -> str:
+        """The architecture and the recipe decide."""
+        work = self._work(order)
+        text = json.dumps([work.name, recipe_key(work.recipe)])
+        return xxhash.xxh3_128_hexdigest(text.encode())
+
+    def costs(self, order: Order) -> dict[str, float]:
+        """Of the compressed model before it is trained: training changes none of them. Only where a limit asks."""
+        work = self._work(order)
+        if not self.want.limits and self.want.measured:
+            return {}
+        untrained = Recipe(tuple(s for s in work.recipe.active if s.pass_name != FINETUNE))
+        context = self._context(order, work, Scratch(work.place.built.store))
+        graph = replay(work.place.built.graph, untrained, context, Memo()).graph
+        return _static(graph)
+
+    def figures(self, order: Order) -> dict[str, float]:
+        """accuracy, and that before compression and before the training after it; raises Weak, Invalid."""
+        work = self._work(order)
+        store = Scratch(work.place.built.store)
+        memo = Memo(dict(work.place.built.memo.graphs))
+        context = self._context(order, work, store)
+        found: dict[str, float] = {}
+        graph, steps, own = work.place.built.graph, 0, 0
+        active = work.recipe.active
+        if not self._leads(active):
+            found |= self._part("before", work, graph, context)
+        for i, step in enumerate(active):
+            if self._trails(active, i):
+                found |= self._part("compressed", work, graph, context)
+            graph, done = self._step(order, work, i, context, memo, steps)
+            steps += int(done.report.summary.get("steps", 0)) if step.pass_name == FINETUNE else 0
+            own += step.pass_name == FINETUNE and i >= work.shared
+            if i == 0 and self._leads(active):
+                found |= self._part("before", work, graph, context)
+        last = self._last(order, work, graph, context, own > 0)
+        if self.spec.train == "before":
+            found |= {f"{k}_compressed": last[k] for k in SHOWN if k in last}
+        return found | last
+
+    def samples(self, order: Order) -> Any:
+        """(losses, correct) of each sample of a trial that has run, which rungs compare with; None: not known."""
+        return self._samples.get(self.key(order))
+
+    # -- one trial
+
+    def _work(self, order: Order) -> _Work:
+        recipe = with_training(self.spec, order.recipe)
+        if not self.keys or self.architect is None:
+            return _Work(self._home, recipe, recipe.common(self.plain), "")
+        there = {c.name for c in self.space.active(order.params)}
+        values = {key: order.params[name] for name, key in self.keys.items() if name in there}
+        name = self.architect.spec(values)
+        try:
+            built = self.architect.build(values)
+        except Impossible as error:
+            raise Invalid(error.message) from error
+        held = self._places.get(name)
+        if held is None or held.built is not built:
+            self._places = {k: p for k, p in self._places.items() if self.architect.keeps(k)}
+            held = self._places[name] = _Place(built)
+        fitted = fitted_to(recipe, set(built.graph.nodes), set(_square(built.graph)))
+        plain = fitted_to(self.plain, set(built.graph.nodes), set(_square(built.graph)))
+        return _Work(held, fitted, fitted.common(plain), name)
+
+    def _context(self, order: Order, work: _Work, store: Scratch) -> Context:
+        return replace(work.place.built.context(order.context), store=store)
+
+    def _leads(self, active: tuple[Step, ...]) -> bool:
+        """Whether the first step is the training before compression."""
+        return self.spec.train in ("before", "both") and bool(active)
+
+    def _trails(self, active: tuple[Step, ...], i: int) -> bool:
+        """Whether step `i` is the training after compression."""
+        return self.spec.train in ("after", "both") and i == len(active) - 1
+
+    def _step(
+        self, order: Order, work: _Work, i: int, context: Context, memo: Memo, steps: int
+    ) -> tuple[Graph, StepResult]:
+        """Run step `i` of a trial, those before it being remembered; what is shared stays for other trials."""
+        shared = i < work.shared
+        built = work.place.built
+        recipe = Recipe(work.recipe.active[: i + 1])
+        own = not shared or (bool(self.keys) and work.recipe.active[i].pass_name == FINETUNE)
+        inner = replace(context, metric=self._heard(order, steps)) if own else context
+        inner = replace(inner, store=built.store) if shared else inner
+        with self._tidy(work, i, memo, inner), _settled():
+            done = replay(built.graph, recipe, inner, built.memo if shared else memo)
+        result = done.results[-1]
+        assert result is not None
+        if shared:
+            memo.graphs.update(built.memo.graphs)
+        return done.graph, result
+
+    def _heard(self, order: Order, offset: int) -> Any:
+        """Shows the validations of a training, counted in optimiser steps."""
+        figure = self.spec.goals[0].figure
+        name = SHOWN.get(figure)
+
+        def metric(told: str, step: int, value: float) -> None:
+            order.context.metric(told, step, value)
+            if told == name and step:
+                order.show(Seen(offset + step, {figure: value}))
+
+        return metric
+
+    @contextmanager
+    def _tidy(self, work: _Work, i: int, memo: Memo, context: Context) -> Generator[None]:
+        """A training that a pruner ends is not one to go on with: its checkpoint goes."""
+        from passes.search.trial_run import Weak
+
+        try:
+            yield
+        except Weak:
+            step = work.recipe.active[i]
+            if step.pass_name == FINETUNE:
+                before = replay(work.place.built.graph, Recipe(work.recipe.active[:i]), context, memo).graph
+                discard(before, step.options, step.seed, work.place.built.graph)
+            raise
+
+    # -- figures
+
+    def _part(self, ending: str, work: _Work, graph: Graph, context: Context) -> dict[str, float]:
+        """Accuracy and loss on the way, under names of their own; of equal graphs measured once."""
+        if not self.spec.score.data:
+            return {}
+        name = fingerprint(graph)
+        held = work.place.scores
+        if name not in held:
+            held[name] = self.warm(context).measure(graph)
+        return {f"{k}_{ending}": v for k, v in held[name].items() if k in SHOWN}
+
+    def _last(self, order: Order, work: _Work, graph: Graph, context: Context, trained: bool) -> dict[str, float]:
+        """The whole score of what came out."""
+        found = _static(graph)
+        if self.spec.score.data and (self.want.measured or self.spec.train != "none"):
+            warm = self.warm(context)
+            show = order.show if self.spec.pruner == "rungs" and not trained else _unseen
+            found |= warm.measure(graph, show, KL in self.want.figures)
+            self._samples[self.key(order)] = warm.known[fingerprint(graph)]
+        for name in self.want.figures:
+            if name not in found and name in COSTS and (measure := COSTS.get(name).measure):
+                found[name] = float(measure(graph, self.spec.score, context))
+        if self.keys:
+            found["inherited"] = work.place.built.share
+        return found
+
+    def warm(self, context: Context) -> Warm:
+        """The evaluator: data arranged once; the divergence is that from the source's outputs."""
+        if self._warm is None:
+            self._warm = Warm(self.base, self.spec.score, self.context, self.spec.rungs)
+            if KL in self.want.figures:
+                _ = self._warm.reference  # while the context is the source's
+        self._warm.context = context
+        return self._warm
+
+
+def _architect(
+    spec: SearchSpec, keys: dict[str, str], base: Graph, info: SourceInfo, context: Context
+) -> Architect | None:
+    return Architect(info, base, context.store, spec.seed, spec.inherit) if keys else None
+
+
+def _static(graph: Graph) -> dict[str, float]:
+    """The score and the costs that need no run."""
+    score = static_score(graph)
+    told = {k: float(v) for k, v in asdict(score).items() if v is not None}
+    return told | {k: float(v) for k, v in costs_of(graph, score).items()}
+
+
+def _square(graph: Graph) -> Iterator[str]:
+    for node in graph:
+        name = weight_at(node, "weight", graph) if node.op == "linear" else None
+        if name is not None and len(set(graph.weights[name].shape)) == 1:
+            yield node.id
+
+
+@contextmanager
+def _settled() -> Generator[None]:
+    """Without what is there already among what each training's own garbage collection walks through (0.4 s a run)."""
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+
+
+def _unseen(seen: Seen) -> None:
+    """A trial that has been trained is measured to the end."""
