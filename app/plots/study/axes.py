@@ -47,9 +47,10 @@ class Axis:
         values = self.values(study)
         if self.words:
             values = values + SPREAD * (2 * np.mod(study.number * GOLDEN, 1.0) - 1)
-        return self._part(values)
+        return self.part(values)
 
-    def _part(self, values: Array) -> Array:
+    def part(self, values: Array) -> Array:
+        """Where values lie, 0 to 1."""
         low, high = self.low, self.high
         if self.log:
             values, low, high = np.log(np.where(values > 0, values, np.nan)), np.log(low), np.log(high)
@@ -58,14 +59,14 @@ class Axis:
     def ticks(self) -> list[tuple[float, str]]:
         """Labels with their places, 0 to 1."""
         if self.words and self.scale:
-            return [(float(self._part(np.array(i))), self.scale.text(i)) for i in range(len(self.scale.values))]
+            return [(float(self.part(np.array(i))), self.scale.text(i)) for i in range(len(self.scale.values))]
         if self.log:
             powers = range(int(np.floor(np.log10(self.low))), int(np.ceil(np.log10(self.high))) + 1)
             found = np.array([10.0**p for p in powers])
         else:
             step = spacing(self.high - self.low, MANY)
             found = np.arange(np.ceil(self.low / step), np.floor(self.high / step + 1e-9) + 1) * step
-        parts = self._part(found)
+        parts = self.part(found)
         inside = (parts > -1e-9) & (parts < 1 + 1e-9)
         gap = 0.0 if self.log or len(found) < 2 else float(found[1] - found[0])
         return list(zip(parts[inside].tolist(), tick_words(self.name, found[inside].tolist(), gap), strict=True))

@@ -10,6 +10,8 @@ from PySide6.QtGui import QShowEvent
 from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QVBoxLayout, QWidget
 
 from app.fields import Choice as Chooser
+from app.plots.study.choice_map import ChoiceMap
+from app.plots.study.comparison import Compared, ComparisonChart
 from app.plots.study.data import Study
 from app.plots.study.history import HistoryChart
 from app.plots.study.importance import ImportanceChart
@@ -24,7 +26,8 @@ from passes.search.spec import Goal
 from passes.search.trial import Trial
 
 PAUSE = 50  # milliseconds between two drawings: 20 a second
-CHARTS = (HistoryChart, ParetoChart, ParallelChart, ImportanceChart, SliceChart, TimelineChart, IntermediateChart)
+CHARTS = (HistoryChart, ParetoChart, ParallelChart, ImportanceChart, SliceChart, ChoiceMap, IntermediateChart,
+          TimelineChart, ComparisonChart)  # fmt: skip
 KINDS: dict[str, Callable[[], Any]] = {c.name: c for c in CHARTS}
 LAYOUTS = {1: ((0, 0),), 2: ((0, 0), (0, 1)), 3: ((0, 0), (0, 1), (1, 0)), 4: ((0, 0), (0, 1), (1, 0), (1, 1))}
 
@@ -45,6 +48,7 @@ class StudyBoard(QWidget):
         self.study = Study()
         self._fresh: dict[int, None] = {}
         self._pick: int | None = None
+        self._others: tuple[Compared, ...] = ()
         self.tiles: list[Tile] = []
         self.many = Chooser(tuple(LAYOUTS), ("1 chart", "2 charts", "3 charts", "4 charts"))
         self.many.setAccessibleName("How many charts")
@@ -75,6 +79,7 @@ class StudyBoard(QWidget):
             tile.applied.connect(self.applied)
             tile.failed.connect(self.failed)
             tile.show_study(self.study)
+            tile.compare(self._others)
             self.tiles.append(tile)
         for place, tile in enumerate(self.tiles):
             self._grid.removeWidget(tile)
@@ -106,6 +111,12 @@ class StudyBoard(QWidget):
         self._pick = None
         for tile in self.tiles:
             tile.show_study(self.study)
+
+    def compare(self, studies: Sequence[Compared]) -> None:
+        """Draw these studies in the comparison."""
+        for tile in self.tiles:
+            tile.compare(studies)
+        self._others = tuple(studies)
 
     def append(self, trial: Trial) -> None:
         """Take in a trial; it is drawn with those that come in the next moment."""

@@ -20,6 +20,7 @@ from app.plots.study.importance_work import FEWEST
 from app.plots.study.painted import PaintedChart, elided
 from app.plots.study.words import short_names, title
 from app.words import count, percent
+from model.data.base import Array
 
 ROOT = Path(__file__).resolve().parents[3]
 ROW, BAR, TOP = 26, 9, 6
@@ -67,9 +68,11 @@ class ImportanceChart(PaintedChart):
         self.update()
 
     def legend(self) -> str:
+        if not self.found:
+            return ""
         words = [f'<span style="color:{self._colour(k)}">■</span> {title(g)}' for k, g in enumerate(self._shown())]
         text = " &nbsp; ".join(words) + f" &nbsp; of {count(self._of)} complete trials"
-        return f'<span style="color:{self.look.muted}">{text}{", more are being counted in" * self.busy}</span>'
+        return f'<span style="color:{self.look.muted}">{text}{"; counted again now" * self.busy}</span>'
 
     def empty(self) -> str:
         if not len(self.study):
@@ -112,34 +115,31 @@ class ImportanceChart(PaintedChart):
             elif not self._of:
                 self._compute()
 
-    def _asked(self) -> dict[str, Any]:
-        """The complete trials as plain values: a category by its place, a number as itself."""
+    def _asked(self) -> bytes:
+        """A line that names choices and goals, then their columns: a category by its place, a number as itself."""
         study = self.study
         done = np.flatnonzero(study.state == COMPLETE)
         spaces: dict[str, Any] = {}
-        trials: list[dict[str, float]] = [{} for _ in done]
+        columns: list[Array] = []
         for name in study.params.names:
             scale, column = study.scales[name], study.params[name][done]
-            there = np.flatnonzero(np.isfinite(column))
+            there = column[np.isfinite(column)]
+            if not len(there):
+                continue
+            low, high = min(scale.ends[0], there.min()), max(scale.ends[1], there.max())
+            spaces[name] = {"low": low, "high": high, "log": scale.log and low > 0, "whole": scale.choice.whole}
             if not scale.numeric:
                 spaces[name] = {"values": list(range(len(scale.values)))}
-            else:
-                low, high = min(scale.ends[0], column[there].min()), max(scale.ends[1], column[there].max())
-                spaces[name] = {"low": low, "high": high, "log": scale.log and low > 0, "whole": scale.choice.whole}
-                if scale.choice.whole:
-                    spaces[name] |= {"low": int(np.floor(low)), "high": int(np.ceil(high))}
-            as_whole = not scale.numeric or scale.choice.whole
-            for place, value in zip(there.tolist(), column[there].tolist(), strict=True):
-                trials[place][name] = round(value) if as_whole else value
-        goals = {g: [float(v) if np.isfinite(v) else None for v in -study.sign(g) * study.figures[g][done]]
-                 for g in self._goals()}  # fmt: skip
-        return {"choices": spaces, "trials": trials, "goals": goals, "method": self.method}
+            columns.append(column)
+        columns += [-study.sign(g) * study.figures[g][done] for g in self._goals()]
+        about = {"choices": spaces, "goals": self._goals(), "method": self.method, "rows": len(done)}
+        return json.dumps(about).encode() + b"\n" + np.array(columns, np.float64).tobytes()
 
     def _compute(self) -> None:
         if self.busy or not self.isVisible() or self._complete() < FEWEST or not self._goals():
             return
         self._counting = self._complete()
-        text = json.dumps(self._asked()).encode()
+        asked = self._asked()
         process = self._process = QProcess(self)
         process.setWorkingDirectory(str(ROOT))
         environment = QProcessEnvironment.systemEnvironment()
@@ -147,7 +147,7 @@ class ImportanceChart(PaintedChart):
         process.setProcessEnvironment(environment)
         process.finished.connect(lambda code, _: self._finished(process, code))
         process.errorOccurred.connect(lambda _: self._finished(process, -1))
-        process.started.connect(lambda: (process.write(text), process.closeWriteChannel()))
+        process.started.connect(lambda: (process.write(asked), process.closeWriteChannel()))
         process.start(sys.executable, ["-m", "app.plots.study.importance_work"])
         self.changed.emit()
 

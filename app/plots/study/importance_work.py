@@ -1,47 +1,73 @@
 """How much each choice decides of each goal, by Optuna's evaluators: run as a process of its own, without a window.
 
-Reads one JSON object from standard input: `choices` (name → kind and ends), `trials` (params, goals); writes another.
+Reads from standard input a line of JSON (choices with their ends, goals, method, rows) and the columns of all of them.
 """
 
 from __future__ import annotations
 
 import json
+import math
+import os
 import sys
 import warnings
-from typing import Any
+from typing import Any, BinaryIO
+
+import numpy as np
 
 FEWEST = 10  # complete trials
 
 
-def importances(asked: dict[str, Any]) -> dict[str, dict[str, float]]:
-    """Goal → choice → its share, 0 to 1. `goals` are figures of which less is better; trials lack what they lack."""
+def read(source: BinaryIO) -> tuple[dict[str, Any], dict[str, list[float]]]:
+    """What is asked, and the columns by name; NaN is what was not chosen or told."""
+    about = json.loads(source.readline())
+    names = [*about["choices"], *(f"goal {g}" for g in about["goals"])]
+    columns = np.frombuffer(source.read(), np.float64).reshape(len(names), about["rows"])
+    return about, dict(zip(names, columns.tolist(), strict=True))
+
+
+def importances(about: dict[str, Any], columns: dict[str, list[float]]) -> dict[str, dict[str, float]]:
+    """Goal → choice → its share, 0 to 1. Of the goals less is better."""
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     warnings.simplefilter("ignore")
-    made = {name: _distribution(optuna, choice) for name, choice in asked["choices"].items()}
-    ped = asked["method"] == "ped"
-    evaluators = optuna.importance
+    spaces = {name: _distribution(optuna, choice) for name, choice in about["choices"].items()}
+    rows = [{n: _plain(about["choices"][n], columns[n][i]) for n in spaces if columns[n][i] == columns[n][i]}
+            for i in range(about["rows"])]  # fmt: skip
     found: dict[str, dict[str, float]] = {}
-    for goal, values in asked["goals"].items():
+    for goal in about["goals"]:
         study = optuna.create_study(direction="minimize")
         study.add_trials(
-            [optuna.create_trial(value=v, params=p, distributions={k: made[k] for k in p})
-             for p, v in zip(asked["trials"], values, strict=True) if v is not None]
+            [optuna.create_trial(value=v, params=p, distributions={k: spaces[k] for k in p})
+             for p, v in zip(rows, columns[f"goal {goal}"], strict=True) if math.isfinite(v)]
         )  # fmt: skip
-        held: Any = evaluators.PedAnovaImportanceEvaluator() if ped else evaluators.FanovaImportanceEvaluator(seed=0)
-        told = evaluators.get_param_importances(study, evaluator=held)
+        told = optuna.importance.get_param_importances(study, evaluator=_evaluator(optuna, about["method"]))
         found[goal] = {k: v for k, v in told.items() if v == v}
     return found
+
+
+def _evaluator(optuna: Any, method: str) -> Any:
+    evaluators = optuna.importance
+    if method == "ped":
+        return evaluators.PedAnovaImportanceEvaluator()
+    return evaluators.FanovaImportanceEvaluator(seed=0)
+
+
+def _plain(choice: dict[str, Any], value: float) -> float:
+    return round(value) if "values" in choice or choice["whole"] else value
 
 
 def _distribution(optuna: Any, choice: dict[str, Any]) -> Any:
     """What Optuna calls the space of a choice."""
     if "values" in choice:
         return optuna.distributions.CategoricalDistribution(choice["values"])
-    kind = optuna.distributions.IntDistribution if choice["whole"] else optuna.distributions.FloatDistribution
-    return kind(choice["low"], choice["high"], log=choice["log"])
+    if choice["whole"]:
+        low, high = math.floor(choice["low"]), math.ceil(choice["high"])
+        return optuna.distributions.IntDistribution(low, high, log=choice["log"])
+    return optuna.distributions.FloatDistribution(choice["low"], choice["high"], log=choice["log"])
 
 
 if __name__ == "__main__":
-    json.dump(importances(json.load(sys.stdin)), sys.stdout)
+    if hasattr(os, "nice"):
+        os.nice(10)  # the search and the window come first
+    json.dump(importances(*read(sys.stdin.buffer)), sys.stdout)

@@ -13,6 +13,7 @@ from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QLabel, QSizePolicy, QSt
 from app.fields import Check, Choice
 from app.panels.heading import empty_state, link
 from app.plots.study.chart import Option
+from app.plots.study.comparison import Compared, ComparisonChart
 from app.plots.study.data import Study
 
 FILTERS = "PNG (*.png);;SVG (*.svg);;CSV (*.csv)"
@@ -30,6 +31,7 @@ class Tile(QWidget):
     def __init__(self, kinds: dict[str, Callable[[], Any]], first: str) -> None:
         super().__init__()
         self._kinds, self._study = kinds, Study()
+        self._others: tuple[Compared, ...] = ()
         self.charts: dict[str, Any] = {}
         self._stale: set[str] = set()
         self.kind = Choice(tuple(kinds), tuple(kinds))
@@ -84,6 +86,8 @@ class Tile(QWidget):
             made.picked.connect(self.picked)
             made.applied.connect(self.applied)
             made.changed.connect(self.refresh)
+            if isinstance(made, ComparisonChart):
+                made.show_others(self._others)
             self._pages.addWidget(made)
             self._stale.add(name)
         self._catch_up()
@@ -100,6 +104,14 @@ class Tile(QWidget):
         self._study = study
         self._stale = set(self.charts)
         self._catch_up()
+
+    def compare(self, studies: Sequence[Compared]) -> None:
+        """These studies are to be compared, where that chart is shown."""
+        self._others = tuple(studies)
+        for chart in self.charts.values():
+            if isinstance(chart, ComparisonChart):
+                chart.show_others(self._others)
+        self.refresh()
 
     def append(self, places: Sequence[int]) -> None:
         """More trials of the same study, or more about them."""
