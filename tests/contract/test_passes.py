@@ -175,8 +175,8 @@ def test_it_works_or_says_why_not(name: str, graph: str) -> None:
 
 # Tested with data in test_peft.py, test_evaluate.py, test_finetune*.py, test_recovery_*.py and analysis/.
 NEED_DATA = (
-    "activations", "data", "data_rows", "predictions", "evaluate", "finetune", "finetune_estimate", "gptq",
-    "smoothquant", "bias_correction", "load_adapter",
+    "activations", "allocated", "data", "data_rows", "divergence", "predictions", "evaluate", "finetune",
+    "finetune_estimate", "gptq", "smoothquant", "bias_correction", "load_adapter", "sensitivity",
 )  # fmt: skip
 
 

@@ -1,0 +1,305 @@
+"""An allocation in the window: who competes, along which cost, the front, and the budget that is tried at the moment.
+
+Counting what everything costs takes some tenths of a second and happens on a thread; a budget is then solved at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from PySide6.QtCore import QObject, Qt, Signal
+
+from app.sensitivities import sensitivities_of
+from model.errors import EspalierError, OptionsError
+from model.graph import Graph, Node
+from model.recipe import Recipe
+from passes.allocation.hulls import Hulls, Solution
+from passes.allocation.places import FLOAT, Column, Place, column, column_title
+from passes.allocation.plan import steps
+from passes.allocation.problem import Problem
+from passes.allocation.solve import Competing, problem_of
+from passes.costs.base import Cost, cost, with_candidate
+from passes.sensitivity.table import Candidate, Sensitivity
+
+if TYPE_CHECKING:
+    from app.session import Session
+
+POINTS = 64
+QUICK = 300  # choices up to which the costs are counted at once
+FIRST = "weight_bits"
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """What an allocation is laid on: a recipe and the graph that it gives."""
+
+    recipe: Recipe
+    graph: Graph
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """A problem along one cost, its hulls and its front."""
+
+    problem: Problem
+    hulls: Hulls
+    front: tuple[Solution, ...]
+
+    @property
+    def cost(self) -> Cost:
+        """The cost that it is along."""
+        return self.problem.costs[0]
+
+    def figure(self, of: Solution) -> float:
+        """The cost of a solution."""
+        return self.problem.figure(0, float(of.amounts[0]))
+
+
+def build(graph: Graph, table: Sequence[Sensitivity], figure: str, competing: Competing) -> Built:
+    """Count what everything costs, and find the front."""
+    problem = problem_of(graph, table, [figure], competing)
+    hulls = Hulls(problem)
+    return Built(problem, hulls, tuple(hulls.front(POINTS)))
+
+
+class Allocations(QObject):
+    """`built`: the front is another, or there is none. `moved`: the allocation that is tried is another, or none."""
+
+    built = Signal()
+    moved = Signal()
+    _done = Signal(object)
+
+    def __init__(self, session: Session) -> None:
+        super().__init__(session)
+        self._session = session
+        self.known = sensitivities_of(session)
+        self.figure = FIRST
+        self.ports: tuple[str, ...] = ()
+        self.columns: tuple[Column, ...] | None = None
+        self.now: Built | None = None
+        self.error = ""
+        self.wanted: float | None = None  # the signed amount that is aimed at
+        self.found: Solution | None = None
+        self._ground: Ground | None = None
+        self._applied: tuple[Recipe, Ground] | None = None
+        self._nodes: dict[str, tuple[tuple[Candidate, ...], Node, Node]] = {}
+        self._key: object = None
+        self._on: Ground | None = None  # kept alive, since the key names it by its id
+        self._pool: ThreadPoolExecutor | None = None
+        self._future: Future[Built] | None = None
+        self._looking = False
+        self._done.connect(self._take, Qt.ConnectionType.QueuedConnection)
+        self.known.changed.connect(self.refresh)
+        session.opened.connect(self._opened)
+        session.changed.connect(lambda _: self._changed())
+        self.destroyed.connect(self._end_pool)
+
+    # -- what it is laid on
+
+    def _opened(self) -> None:
+        self._applied, self._ground, self.columns, self.ports, self._key = None, None, None, (), None
+        self.reset()
+        self.refresh()
+
+    def _changed(self) -> None:
+        """Another state of the document: what was tried is over; what was applied is laid on what it was laid on."""
+        self.reset()
+        self.refresh()
+
+    @property
+    def ground(self) -> Ground | None:
+        """The recipe and graph under the allocation: the present ones, without an allocation that was applied last."""
+        document = self._session.document
+        if document is None:
+            return None
+        if self._applied and self._applied[0] == document.recipe:
+            return self._applied[1]
+        if self._ground is None or self._ground.graph is not document.graph or self._ground.recipe != document.recipe:
+            self._ground = Ground(document.recipe, document.graph)
+        return self._ground
+
+    # -- who competes
+
+    def offered(self) -> tuple[Candidate, ...]:
+        """One candidate for each column of the table, float first."""
+        found = {column(FLOAT): FLOAT}
+        for row in self.known.table:
+            for candidate in row.candidates:
+                found.setdefault(column(candidate), candidate)
+        return tuple(found.values())
+
+    def offered_ports(self) -> tuple[str, ...]:
+        """The ports of the table."""
+        return tuple(dict.fromkeys(r.port for r in self.known.table))
+
+    def choose(
+        self, figure: str = "", ports: tuple[str, ...] | None = None, columns: tuple[Column, ...] | None = None
+    ) -> None:
+        """Another cost, other ports, or others that compete."""
+        self.figure = figure or self.figure
+        self.ports = self.ports if ports is None else ports
+        self.columns = self.columns if columns is None else columns
+        self.reset()
+        self.refresh()
+
+    # -- the front
+
+    def look(self, looking: bool) -> None:
+        """Whether somebody looks: only then anything is counted."""
+        self._looking = looking
+        if looking:
+            self.refresh()
+
+    @property
+    def counting(self) -> bool:
+        """Whether the front is on its way."""
+        return self._future is not None
+
+    def refresh(self) -> None:
+        """Count again, where anything has changed that the front hangs on."""
+        ground, table = self.ground, self.known.table
+        if not self._looking or self.known.running:
+            return
+        columns = self.columns
+        who = Competing(columns, columns is None or column(FLOAT) in columns, ports=self.ports)
+        key = (id(ground.graph) if ground else None, table, self.figure, who)
+        if key == self._key:
+            return
+        self._key, self._on = key, ground
+        self._future = None
+        self.now, self.error = None, ""
+        if ground is None or not table:
+            self.built.emit()
+        elif sum(len(r.candidates) for r in table) <= QUICK:
+            self._take_from(lambda: build(ground.graph, table, self.figure, who))
+        else:
+            self._pool = self._pool or ThreadPoolExecutor(1, "allocation")
+            future = self._future = self._pool.submit(build, ground.graph, table, self.figure, who)
+            future.add_done_callback(self._done.emit)
+            self.built.emit()
+
+    def _take(self, future: Future[Built]) -> None:
+        if future is self._future:  # else something has changed since
+            self._future = None
+            self._take_from(future.result)
+
+    def _take_from(self, result: Any) -> None:
+        try:
+            self.now = result()
+        except EspalierError as error:
+            self.error = f"{error.message} {error.hint}"
+        self.built.emit()
+        self.moved.emit()
+
+    def _end_pool(self) -> None:
+        if self._pool is not None:
+            self._pool.shutdown(wait=False, cancel_futures=True)
+
+    # -- a budget that is tried
+
+    @property
+    def ends(self) -> tuple[float, float] | None:
+        """The least signed amount, and that from which on nothing gets better."""
+        return self.now.hulls.ends if self.now else None
+
+    def aim(self, amount: float) -> None:
+        """Try a budget, as the signed amount of the cost; below the least the cheapest is tried."""
+        if self.now is None:
+            return
+        low, high = self.now.hulls.ends
+        self.wanted = min(max(amount, low), high)
+        self.found = self.now.hulls.solve(self.wanted)
+        self.moved.emit()
+
+    def aim_at(self, figure: float) -> None:
+        """Try a budget as the cost's figure; raises OptionsError where it is less than possible."""
+        if self.now is None:
+            return
+        amount, low = self.now.problem.amount(0, figure), self.now.hulls.ends[0]
+        self.aim(amount)
+        if amount < low - 1e-9 * abs(low):
+            word = "least" if self.now.cost.better == "low" else "most"
+            least = self.now.problem.figure(0, low)
+            raise OptionsError(f"The {word} possible is {least:.6g} {self.now.cost.unit}.".replace(" .", "."),
+                               "Let cheaper formats or more pruning compete.")  # fmt: skip
+
+    def reset(self) -> None:
+        """Nothing is tried any more."""
+        self._nodes.clear()
+        if self.found is not None or self.wanted is not None:
+            self.found = self.wanted = None
+            self.moved.emit()
+
+    @property
+    def chosen(self) -> dict[Place, Candidate]:
+        """What is tried: place → candidate."""
+        return self.now.problem.chosen(self.found.picks) if self.now and self.found else {}
+
+    def preview(self) -> Graph | None:
+        """The document's graph with what is tried; nodes that have not changed since the last time are the same."""
+        document, chosen = self._session.document, self.chosen
+        if document is None or not chosen:
+            return None
+        ports: dict[str, dict[str, Candidate]] = {}
+        for (node, port), candidate in chosen.items():
+            ports.setdefault(node, {})[port] = candidate
+        made = {n: self._made(document.graph.nodes[n], held) for n, held in ports.items() if n in document.graph.nodes}
+        return replace(document.graph, nodes={**document.graph.nodes, **made})
+
+    def _made(self, node: Node, held: dict[str, Candidate]) -> Node:
+        choices = tuple(held.values())
+        known = self._nodes.get(node.id)
+        if known is None or known[0] != choices or known[1] is not node:
+            below = self.ground.graph.nodes.get(node.id) if self.ground else None
+            made = replace(node, sparsity=below.sparsity) if below else node
+            for port, candidate in held.items():
+                made = with_candidate(made, port, candidate)
+            known = self._nodes[node.id] = choices, node, made
+        return known[2]
+
+    def present(self) -> tuple[float, float | None] | None:
+        """The present configuration: its cost, and its predicted divergence where the table has all of its choices."""
+        document, now = self._session.document, self.now
+        of = cost(self.figure).of
+        if document is None or now is None or of is None:
+            return None
+        figure = of(document.graph, self._session.score)
+        lost = [_lost(r, document.graph.nodes[r.node]) for r in self.known.table if r.node in document.graph.nodes]
+        known = [kl for kl in lost if kl is not None]
+        return figure, sum(known) if len(known) == len(lost) else None
+
+    # -- using it
+
+    def made_recipe(self) -> Recipe | None:
+        """The recipe that gives what is tried."""
+        ground = self.ground
+        if ground is None or not self.found:
+            return None
+        data = str(getattr(self.known.options, "data", "") or "")
+        return ground.recipe.append(*steps(ground.graph, self.chosen, data))
+
+    def apply(self) -> None:
+        """Make what is tried the recipe: one undo step, in place of one that was applied before."""
+        recipe, ground, now, found = self.made_recipe(), self.ground, self.now, self.found
+        if recipe is None or ground is None or now is None or found is None:
+            return
+        self._applied = recipe, ground
+        self._session.set_recipe(recipe, f"Allocate {now.cost.title.lower()} {now.figure(found):.4g}")
+
+
+def _lost(row: Sensitivity, node: Node) -> float | None:
+    """What the present choice at a row's port costs, as the table has it; None where it is not in it."""
+    precision, sparsity = node.precision.get(row.port), node.sparsity.get(row.port)
+    now = Candidate(precision.format if precision else None, sparsity.ratio if sparsity else 0.0,
+                    sparsity.method if sparsity else "l1")  # fmt: skip
+    if now == FLOAT:
+        return 0.0
+    return next((kl for c, kl in zip(row.candidates, row.known, strict=True) if c == now), None)
+
+
+def title_of(candidate: Candidate) -> str:
+    """A candidate's format in words, without what is fitted."""
+    return "float" if candidate.format is None else column_title(replace(candidate, sparsity=0.0))
