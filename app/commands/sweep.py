@@ -98,7 +98,7 @@ def _swept(sweep: Sweep, target: Target, record: Record, console: Console) -> _D
     known = [o for j in journal.journals(target.project.extras).values() for o in j.outcomes]
     start, done, count = time.perf_counter(), _Done(sweep, []), len(points(sweep))
     try:
-        for outcome in run(sweep, target.project.base, target.context, _memo(target), [*known, *record.known]):
+        for outcome in run(sweep, target.project.base, target.context, known_steps(target), [*known, *record.known]):
             done.outcomes.append(outcome)
             record.add(outcome)
             target.store.flush(f"point-{len(done.outcomes)}-{id(done):x}")
@@ -121,7 +121,7 @@ def _refuse_nothing(done: _Done, record: Record) -> None:
                          first.hint or "Correct the recipe.")  # fmt: skip
 
 
-def _memo(target: Target) -> Memo:
+def known_steps(target: Target) -> Memo:
     """What the project knows of its own steps."""
     memo, steps = Memo(), target.project.recipe.active
     for count, graph in {**target.project.milestones, len(steps): target.project.graph}.items():

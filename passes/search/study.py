@@ -62,9 +62,13 @@ def run(plan: Plan) -> Generator[Trial, None, str]:
     Returns why it ended. After `context.enough` no further trial begins; a Cancelled or an interrupt gives the running
     one back.
     """
+    return (yield from begin(plan).trials())
+
+
+def begin(plan: Plan) -> Running:
+    """A search that is ready to run, its study open; raises what is wrong with it."""
     ready = prepared(plan.search, plan.context, plan.memo)
-    study = opened(plan, ready)
-    return (yield from _Loop(plan, ready, study).trials())
+    return Running(plan, ready, opened(plan, ready))
 
 
 def opened(plan: Plan, ready: Prepared) -> Study:
@@ -97,8 +101,8 @@ def _name_metrics(study: Study, want: Wanted) -> None:
         study.set_metric_names(names)
 
 
-class _Loop:
-    """One worker's part in a study."""
+class Running:
+    """One worker's part in a study. `told`: all that is known of its trials, by their numbers."""
 
     def __init__(self, plan: Plan, ready: Prepared, study: Study) -> None:
         self.plan, self.ready, self.study = plan, ready, study

@@ -1,0 +1,210 @@
+"""`search`: runs a study; every trial is in its storage before the next begins, the best so far is always written."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator, Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from app.commands.command import Answer, Arguments, Command, Parser, UsageError
+from app.commands.console import Console, cell, seconds, table
+from app.commands.opening import Target, opened
+from app.commands.option_flags import read_options
+from app.commands.scoring import add_data
+from app.commands.search_files import KINDS, Output, spec_path, storage_for, templates
+from app.commands.sweep import known_steps
+from model.recipe import Recipe
+from passes.analysis.evaluate import EvaluateOptions
+from passes.config import recipe_to_dict
+from passes.search.goals import Wanted, best, front, wanted
+from passes.search.search import Search
+from passes.search.space import Space
+from passes.search.spec import SearchSpec
+from passes.search.spec_file import load_search
+from passes.search.trial import Trial
+
+DETAILS = """examples
+  main.py search demo:reviews mixed-precision -o best.espalier
+  main.py search P.espalier spec.toml --trials 200 --storage journal:///tmp/study.journal --resume
+SPEC is a TOML or JSON file, or the name of a template: {templates}.
+Keys: study, goals, within, sampler, pruner, trials, timeout, patience, seed, warm, rungs, train, finetune, score,
+[[space]] entries (kind, select, ports, values or low and high, key, method, per, when), and [[steps]] or recipe that
+every trial begins with. Ctrl-C keeps all that has ended; --resume goes on from there."""
+
+
+def _arguments(parser: Parser) -> None:
+    parser.add_argument("target", metavar="SOURCE|PROJECT", help="the model")
+    parser.add_argument("spec", metavar="SPEC", help="a TOML or JSON file, or a template's name")
+    parser.add_argument("--trials", type=int, metavar="N", help="so many in all, those of earlier runs included")
+    parser.add_argument(
+        "--storage", metavar="URL", help="journal:///F, sqlite:///F, postgresql://… or grpc://host:port"
+    )
+    parser.add_argument("--study", metavar="NAME", help="its name in the storage (default: the spec's)")
+    parser.add_argument("--resume", action="store_true", help="go on with the study of that name")
+    parser.add_argument("-o", "--output", metavar="FILE", help=f"{', '.join(KINDS)}: the best, or all trials")
+    add_data(parser)
+
+
+@dataclass(slots=True)
+class _Done:
+    """What has come of the search so far."""
+
+    search: Search
+    want: Wanted
+    space: Space = field(default=Space())
+    trials: dict[int, Trial] = field(default_factory=dict[int, Trial])
+    ended: str = ""
+    seconds: float = 0.0
+
+    @property
+    def all(self) -> list[Trial]:
+        return [self.trials[n] for n in sorted(self.trials)]
+
+    @property
+    def best(self) -> Trial | None:
+        return best(self.all, self.want)
+
+    def recipe(self, trial: Trial) -> Recipe:
+        """What was measured as that trial."""
+        return self.search.recipe_of(self.space, trial.params)
+
+
+def _run(found: Arguments, console: Console) -> Answer:
+    recipe, spec = load_search(spec_path(found.spec), found.seed)
+    spec = _asked(spec, found)
+    with opened(found.target, found, console) as target:
+        search = _search(spec, recipe, target, found)
+        output = Output(found.output, target, search)
+        storage = storage_for(found.storage, output, target)
+        done = _searched(search, target, storage.url, output, found, console)
+        data = _data(done, storage.shown)
+        if found.output:
+            data["output"] = output.finish(done.all, _best_recipe(done), storage)
+    return Answer(data, lambda: _lines(done, data))
+
+
+def _asked(spec: SearchSpec, found: Arguments) -> SearchSpec:
+    """The spec with what the command line says."""
+    given: dict[str, Any] = {"trials": found.trials, "study": found.study, "seed": found.seed or None}
+    spec = replace(spec, **{k: v for k, v in given.items() if v is not None})
+    if not 1 <= spec.trials <= 100_000:
+        raise UsageError(f"--trials is {spec.trials}.", "It must be a whole number from 1 to 100000.")
+    return spec
+
+
+def _search(spec: SearchSpec, recipe: Recipe, target: Target, found: Arguments) -> Search:
+    """The search on the project's own recipe, with the data that flags, the file or the source name."""
+    data = found.data or spec.score.data or target.project.source.data
+    given = read_options(EvaluateOptions, found, data=data or "")
+    plain = EvaluateOptions()
+    asked = {n: v for n in plain.__dataclass_fields__ if (v := getattr(given, n)) != getattr(plain, n)}
+    own = target.project.recipe
+    spec = replace(spec, score=replace(spec.score, **asked))
+    return Search(spec, Recipe((*own.steps, *recipe.steps)), target.project.base, target.project.source)
+
+
+def _best_recipe(done: _Done) -> Recipe | None:
+    found = done.best
+    return None if found is None else done.recipe(found)
+
+
+def _searched(
+    search: Search, target: Target, storage: str, output: Output, found: Arguments, console: Console
+) -> _Done:
+    """Run it; what has ended is told, and the best written, at once."""
+    from passes.search.study import Plan, begin
+
+    done, start = _Done(search, wanted(search.spec)), time.perf_counter()
+    running = begin(Plan(search, target.context, storage, found.resume, memo=known_steps(target)))
+    done.space, done.trials = running.space, dict(running.told)
+    try:
+        done.ended = _followed(running.trials(), done, output, console)
+        done.trials |= running.told
+    except KeyboardInterrupt:
+        ended = sum(t.state in ("complete", "pruned", "failed") for t in done.all)
+        output.write(done.all, _best_recipe(done))
+        console.note(f"Stopped after {ended} trials, which are kept in {storage}; the same with --resume goes on.")
+        raise
+    done.seconds = time.perf_counter() - start
+    return done
+
+
+def _followed(trials: Generator[Trial, None, str], done: _Done, output: Output, console: Console) -> str:
+    """Hear all of them; returns why there are no more."""
+    while True:
+        try:
+            trial = next(trials)
+        except StopIteration as end:
+            return str(end.value)
+        before = done.best
+        done.trials[trial.number] = trial
+        if trial.state in ("complete", "pruned", "failed"):
+            console.note(_told(done, trial))
+        if done.best is not before:
+            output.better(done.all, _best_recipe(done))
+
+
+def _told(done: _Done, trial: Trial) -> str:
+    """`[12/50] accuracy 0.9310, weight bits 4.31, 1.2 s`; the best so far says so."""
+    ended = sum(t.state in ("complete", "pruned", "failed") for t in done.all)
+    head = f"[{ended}/{done.search.spec.trials}]"
+    if trial.state == "failed":
+        return f"{head} failed: {trial.error}"
+    figures = ", ".join(f"{n.replace('_', ' ')} {cell(trial.figures[n])}" for n in done.want.figures
+                        if n in trial.figures)  # fmt: skip
+    notes = [seconds(trial.seconds or 0.0)]
+    notes += ["known already"] if trial.reused else []
+    notes += [trial.error] if trial.state == "pruned" else []
+    notes += ["not feasible"] if trial.state == "complete" and not trial.feasible else []
+    notes += ["the best so far"] if done.best is trial else []
+    return f"{head} {', '.join(filter(None, (figures, *notes)))}"
+
+
+# -- the answer
+
+
+def _data(done: _Done, storage: str) -> dict[str, Any]:
+    lead, trials = done.best, done.all
+    states = {s: sum(t.state == s for t in trials) for s in ("complete", "pruned", "failed")}
+    return {
+        "study": done.search.spec.study, "best": _row(done, lead) if lead else None,
+        "recipe": recipe_to_dict(done.recipe(lead)) if lead else None,
+        "front": [_row(done, t) for t in front(trials, done.want)],
+        "trials": [_row(done, t) for t in trials], **states, "reused": sum(t.reused for t in trials),
+        "choices": len(done.space.choices), "configurations": done.space.configurations(), "ended": done.ended,
+        "seconds": round(done.seconds, 3), "storage": storage,
+    }  # fmt: skip
+
+
+def _row(done: _Done, trial: Trial) -> dict[str, Any]:
+    names = ["sum"] if done.want.summed else [g.figure for g in done.want.goals]
+    return {
+        "number": trial.number, "state": trial.state, "values": dict(zip(names, trial.values, strict=False)),
+        "params": trial.params, "figures": trial.figures, "feasible": trial.feasible, "violation": trial.violation,
+        "steps": [list(s) for s in trial.steps], "seconds": trial.seconds, "origin": trial.origin,
+        "reused": trial.reused, "worker": trial.worker, "error": trial.error,
+    }  # fmt: skip
+
+
+def _lines(done: _Done, data: dict[str, Any]) -> Iterable[str]:
+    lead = done.best
+    if lead is None:
+        yield "No trial holds the constraints." if data["complete"] or data["pruned"] else "No trial came to an end."
+    else:
+        yield f"best: trial {lead.number}"
+        yield from table([{"choice": k, "value": str(v)} for k, v in lead.params.items()])
+    rows = data["front"] if len(data["front"]) > 1 else data["front"][:1]
+    names = list(done.want.figures)
+    if rows:
+        yield "front" if len(rows) > 1 else "figures"
+        yield from table([{"trial": r["number"], **{n: r["figures"].get(n) for n in names}} for r in rows])
+    counts = f"{data['complete']} complete, {data['pruned']} ended early, {data['failed']} failed"
+    yield f"{counts}; {data['ended']}; {seconds(data['seconds'])}"
+    yield f"study {data['study']!r} in {data['storage']}"
+    if "output" in data:
+        yield f"written to {data['output']}"
+
+
+ABOUT = "searches formats, sparsities and options for the best trade"
+COMMAND = Command("search", ABOUT, _arguments, _run, DETAILS.format(templates=", ".join(templates())))

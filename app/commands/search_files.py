@@ -1,0 +1,169 @@
+"""Files of a search: where its study lies, templates by name, and the best so far as a project, recipe or table."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import hashlib
+import io
+import json
+import os
+import time
+import zipfile
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from app.commands.command import UsageError
+from app.commands.opening import Target, save
+from model.project import Project
+from model.recipe import Recipe
+from passes.config import recipe_to_dict
+from passes.export.recipe import to_toml
+from passes.replay import milestones, replay
+from passes.search import kept
+from passes.search.search import Search
+from passes.search.storage import journal_url, shown
+from passes.search.trial import Trial
+from passes.training.unfinished import home
+
+KINDS = (".espalier", ".toml", ".json", ".csv")
+TEMPLATES = Path(__file__).resolve().parents[2] / "resources" / "studies"
+PAUSE = 20.0  # seconds between two projects written while the search runs
+
+
+def templates() -> list[str]:
+    """The names of the study templates that are shipped."""
+    return sorted(p.stem for p in TEMPLATES.glob("*.toml"))
+
+
+def spec_path(text: str) -> Path:
+    """The file of a spec; a template's name stands for its file."""
+    path = Path(text)
+    shipped = TEMPLATES / f"{text}.toml"
+    return shipped if not path.exists() and "/" not in text and shipped.exists() else path
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """Where the study lies. `path`: the journal that the command chose, None for a storage that was named."""
+
+    url: str
+    path: Path | None = None
+
+    @property
+    def shown(self) -> str:
+        """For people: without a password."""
+        return shown(self.url)
+
+
+def storage_for(named: str | None, output: Output, target: Target) -> Storage:
+    """The storage that is named, or a journal beside the output, else in the user's state; a project's own is in it."""
+    if named:
+        return Storage(named)
+    study = output.search.spec.study
+    path = Path(f"{output.path}.journal") if output.path else _state(study, output.search)
+    held = output.held(kept.member(study)) or target.project.extras.get(kept.member(study))
+    if held is not None and not path.exists():
+        path.write_bytes(held)
+    return Storage(journal_url(path), path)
+
+
+def _state(study: str, search: Search) -> Path:
+    from model.graph_json import fingerprint
+
+    folder = home().parent / "searches"
+    folder.mkdir(parents=True, exist_ok=True)
+    digest = hashlib.sha256(f"{study} {fingerprint(search.base)}".encode()).hexdigest()[:12]
+    return folder / f"{kept.member(study).removeprefix(kept.FOLDER).removesuffix(kept.ENDING)}-{digest}{kept.ENDING}"
+
+
+class Output:
+    """What -o names; written whenever a better trial is known, whole each time."""
+
+    def __init__(self, name: str | None, target: Target, search: Search) -> None:
+        self.path, self.target, self.search = Path(name) if name else None, target, search
+        self._written = -PAUSE
+        if self.path and self.path.suffix.lower() not in KINDS:
+            raise UsageError(f"{name} has no known kind.", f"End it in {', '.join(KINDS)}.")
+        if self.path and not self.path.parent.is_dir():
+            raise UsageError(f"There is no folder {self.path.parent}.", "Make it, or choose another.")
+
+    def held(self, member: str) -> bytes | None:
+        """A member of the project that is there already under the output's name."""
+        if not self._is_project or self.path is None or not self.path.exists():
+            return None
+        with contextlib.suppress(OSError, KeyError, zipfile.BadZipFile), zipfile.ZipFile(self.path) as archive:
+            return archive.read(member)
+        return None
+
+    def better(self, trials: Sequence[Trial], recipe: Recipe | None) -> None:
+        """A better one is known: tables at once, a project now and then."""
+        if self.path is None or (self._is_project and time.monotonic() - self._written < PAUSE):
+            return
+        self.write(trials, recipe)
+
+    @property
+    def _is_project(self) -> bool:
+        return self.path is not None and self.path.suffix.lower() == ".espalier"
+
+    def write(self, trials: Sequence[Trial], recipe: Recipe | None, record: dict[str, bytes] | None = None) -> None:
+        """All of it; a file that is there is replaced in one go."""
+        if self.path is None:
+            return
+        if self._is_project:
+            self._project(recipe, record or {})
+        elif self.path.suffix.lower() == ".csv":
+            self._replace(to_csv(trials))
+        elif recipe is not None:
+            data = recipe_to_dict(recipe)
+            json_form = self.path.suffix.lower() == ".json"
+            self._replace(json.dumps(data, indent=1, ensure_ascii=False) + "\n" if json_form else to_toml(data))
+        self._written = time.monotonic()
+
+    def _replace(self, text: str) -> None:
+        assert self.path is not None
+        partial = self.path.with_name(f".{self.path.name}.part")
+        try:
+            partial.write_text(text, encoding="utf-8", newline="")
+            os.replace(partial, self.path)
+        except OSError as error:
+            raise UsageError(f"{self.path} cannot be written ({error.strerror}).", "Choose another file.") from error
+
+    def _project(self, recipe: Recipe | None, record: dict[str, bytes]) -> None:
+        assert self.path is not None
+        project = self.target.project
+        if recipe is not None:
+            project = self._applied(project, recipe)
+        save(self.target, replace(project, extras={**project.extras, **record}), str(self.path))
+
+    def _applied(self, project: Project, recipe: Recipe) -> Project:
+        from app.commands.sweep import known_steps
+
+        done = replay(project.base, recipe, self.target.context, known_steps(self.target))
+        return replace(project, recipe=recipe, graph=done.graph, milestones=milestones(recipe, done.results))
+
+    def finish(self, trials: Sequence[Trial], recipe: Recipe | None, storage: Storage) -> str:
+        """The last word; a project takes the study in, and the journal beside it is no longer needed."""
+        record: dict[str, bytes] = {}
+        if self._is_project and storage.path is not None:
+            record = {kept.member(self.search.spec.study): kept.pack(storage.path)}
+        self.write(trials, recipe, record)
+        if record and storage.path is not None:
+            for path in storage.path.parent.glob(f"{storage.path.name}*"):
+                path.unlink(missing_ok=True)
+        return str(self.path)
+
+
+def to_csv(trials: Sequence[Trial]) -> str:
+    """One line a trial: number, state, figures, choices."""
+    figures = list(dict.fromkeys(k for t in trials for k in t.figures))
+    params = list(dict.fromkeys(k for t in trials for k in t.params))
+    own = ("number", "state", "feasible", "seconds", "origin", "reused", "worker", "error")
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow([*own, *figures, *(f"param {p}" for p in params)])
+    for t in trials:
+        line = [t.number, t.state, t.feasible, t.seconds, t.origin, t.reused, t.worker, t.error]
+        writer.writerow([*line, *(t.figures.get(f, "") for f in figures), *(t.params.get(p, "") for p in params)])
+    return out.getvalue()
