@@ -123,6 +123,8 @@ class Running:
 
     def trials(self) -> Generator[Trial, None, str]:
         """One after another, until something ends the search: why it did."""
+        if self.plan.heard is not None:
+            self.plan.heard(self.space, tuple(self.told.values()))
         self._begin_well()
         while not (why := self.ended()):
             yield from self._news()
@@ -137,7 +139,6 @@ class Running:
         if self.spec.warm and not self.told:
             for params in self.ready.proposals(self.spec.warm):
                 self._enqueue(params, "front")
-
         for params in self.plan.by_hand:
             self._enqueue(self.space.checked(params), "hand")
 
