@@ -12,6 +12,7 @@ from typing import Any
 
 from app.commands.command import Answer, Arguments, Command, Parser, UsageError
 from app.commands.console import Console, cell, seconds, size
+from passes.search.goals import wanted
 from passes.search.storage import load_study, open_storage, shown, study_names
 from passes.search.trial import Trial
 
@@ -53,10 +54,11 @@ def _run(found: Arguments, console: Console) -> Answer:
         try:
             console.progress(0, 0, f"joining {name}")
             plan = joined(part.wish, Path(folder), console.progress, console.note, part)
+            figures = wanted(plan.search.spec).figures
             _threads(found.threads)
             with contextlib.closing(work(plan, part, console.note)) as trials:
                 for trial in trials:
-                    _tell(trial, running, console)
+                    _tell(trial, figures, running, console)
                     plan.context.store.flush(f"trial-{trial.number}-{len(part.ended)}")
         except KeyboardInterrupt:
             back = f" Trial {', '.join(map(str, running))} was given back." if running else ""
@@ -105,24 +107,23 @@ def _polite() -> Generator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def _tell(trial: Trial, running: dict[int, Trial], console: Console) -> None:
+def _tell(trial: Trial, figures: Iterable[str], running: dict[int, Trial], console: Console) -> None:
     """A line for each trial that ended here."""
     from passes.search.fleet.beat import worker_name
 
     if trial.worker == worker_name() and trial.state == "running":
         running[trial.number] = trial
     elif running.pop(trial.number, None):
-        console.note(f"trial {trial.number}: {words(trial)}")
+        console.note(f"trial {trial.number}: {words(trial, figures)}")
 
 
-def words(trial: Trial) -> str:
-    """What came of a trial, in a line."""
+def words(trial: Trial, figures: Iterable[str]) -> str:
+    """What came of a trial, in a line: the figures that are wanted."""
     took = f", {seconds(trial.seconds)}" if trial.seconds is not None else ""
     if trial.state != "complete":
         return f"{trial.state}{took}: {trial.error}"
-    figures = ", ".join(f"{k.replace('_', ' ')} {cell(v)}" for k, v in list(trial.figures.items())[:3])
-    value = ", ".join(cell(v) for v in trial.values)
-    return f"{value}{took}{' (known already)' if trial.reused else ''} · {figures}"
+    told = ", ".join(f"{k.replace('_', ' ')} {cell(trial.figures.get(k))}" for k in figures)
+    return f"{told}{took}{' (known already)' if trial.reused else ''}"
 
 
 def _row(trial: Trial) -> dict[str, Any]:

@@ -66,6 +66,7 @@ def keep(folder: Path, digest: str, chunks: Iterable[bytes], name: str = "") -> 
                 file.write(chunk)
         if found.hexdigest() != digest:
             raise StorageError("A file arrived altered or cut off.", "Start the worker again.")
+        os.chmod(partial, 0o644)  # other users' workers read it
         os.replace(partial, target)
     finally:
         Path(partial).unlink(missing_ok=True)
