@@ -102,8 +102,9 @@ class ParetoChart(StudyChart):
             if figure in self.study.bounds:
                 sense, limit = self.study.bounds[figure]
                 at = np.log10(limit) if log and limit > 0 else limit
-                self.plot.addItem(pg.InfiniteLine(at, angle, pen=dashed(palette.bad), label=f"{sense} {limit:g}",
-                                                  labelOpts={"color": palette.bad, "position": 0.94, "fill": tint(palette.panel, 200)}))  # fmt: skip
+                words = {"color": palette.bad, "position": 0.94, "fill": tint(palette.panel, 200)}
+                line = pg.InfiniteLine(at, angle, pen=dashed(palette.bad), label=f"{sense} {limit:g}", labelOpts=words)
+                self.plot.addItem(line)
         self._base(palette)
 
     def _base(self, palette: Palette) -> None:

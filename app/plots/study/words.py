@@ -113,7 +113,7 @@ def trial_words(trial: Trial, goals: Sequence[Goal], known: Mapping[str, float],
     origin = f" · {trial.origin}" if trial.origin else ""
     took = f" · {duration(trial.seconds)}" if trial.seconds is not None else ""
     names = list(dict.fromkeys([*(g.figure for g in goals), *known]))
-    told = [f"{title(n)} {value_words(n, figures[n])}" for n in names if n in known and known[n] == known[n]]
+    told = [f"{title(n)} {value_words(n, known[n])}" for n in names if n in known and known[n] == known[n]]
     lines = [f"Trial {trial.number}{origin}{took}", " · ".join(t for t in told if t), state_words(trial)]
     lines += ["same as an earlier trial"] if trial.reused else []
     return "\n".join(line for line in [*lines, last] if line)
