@@ -11,6 +11,7 @@ from PySide6.QtWidgets import QMenu, QToolBar, QWidgetAction
 
 from app import file_actions as files
 from app import model_actions as models
+from app import search_actions as searches
 from app import view_actions as views
 from app.canvas.colouring import MODES
 from app.panels.heading import heading
@@ -126,6 +127,29 @@ RUN = (
            "Ctrl+Shift+.", needs=models.can_stop_and_keep, group=1),
 )  # fmt: skip
 
+SEARCH = (
+    Action("search", "Search…", "Search", searches.show, "Ctrl+K",
+           help="Compose a search over formats, sparsities, options and architectures"),
+    Action("search_open", "Open a search…", "Search", searches.open_search, help="A search in a TOML or JSON file"),
+    Action("search_save", "Save the search…", "Search", searches.save_search,
+           help="As a file that the command line runs as well"),
+    *(Action(f"search_{name}", name.replace("-", " ").capitalize(), "Search/Templates",
+             lambda w, n=name: searches.begin_with(w, n), group=1) for name in searches.template_names()),
+    Action("search_run", "Run this search", "Search", searches.begin, "F8", group=2),
+    Action("search_pause", "Pause or continue", "Search", searches.pause, "Shift+F8", needs=searches.running, group=2),
+    Action("search_after", "Stop after this trial", "Search", searches.act("after"), needs=searches.running, group=2),
+    Action("search_stop", "Stop the search", "Search", searches.act("stop"), needs=searches.running, group=2),
+    Action("search_on", "Go on", "Search", searches.act("on"), needs=searches.stopped, group=2,
+           help="Further trials of the study that is shown"),
+    Action("search_apply", "Apply the best trial", "Search", searches.act("apply"), "Ctrl+Shift+Return",
+           needs=searches.has_best, group=3, help="Make its configuration the recipe, in one undo step"),
+    Action("search_hand", "Add the present configuration as a trial", "Search", searches.act("hand"),
+           needs=searches.has_study, group=3),
+    Action("search_repeat", "Repeat with other seeds…", "Search", searches.act("repeat"), needs=searches.has_study,
+           group=3),
+    Action("search_trials", "Save the trials…", "Search", searches.save_trials, needs=searches.has_study, group=3),
+)  # fmt: skip
+
 VIEW = (
     Action("fit", "Fit graph", "View", lambda w: w.canvas.fit(), "Ctrl+0"),
     Action("zoom_in", "Zoom in", "View", lambda w: w.canvas.zoom_by(1.25), "Ctrl++"),
@@ -176,7 +200,7 @@ def _report_rows() -> list[Action]:
 
 def table() -> list[Action]:
     """All rows, in menu order."""
-    return [*FILE, *EDIT, *VIEW, *_pass_rows(), *_report_rows(), *PLUGINS, *RUN, *HELP]
+    return [*FILE, *EDIT, *VIEW, *_pass_rows(), *_report_rows(), *PLUGINS, *RUN, *SEARCH, *HELP]
 
 
 def section_title(text: str, menu: QMenu) -> QWidgetAction:

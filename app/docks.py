@@ -22,11 +22,13 @@ from app.panels.outline import OutlinePanel
 from app.panels.plots import PlotsPanel
 from app.panels.problems import ProblemsPanel
 from app.panels.recipe import RecipePanel
+from app.panels.search import SearchPanel
 from app.panels.sensitivity import SensitivityPanel
 from app.panels.sqnr import SqnrPanel
 from app.panels.sweeps import SweepsPanel
 from app.panels.tables import TablesPanel
 from app.panels.training import TrainingPanel
+from app.search_actions import connect as connect_search
 
 if TYPE_CHECKING:
     from app.session import Session
@@ -55,6 +57,7 @@ DOCKS: tuple[Spec, ...] = (
     Spec("tables", "Tables", BOTTOM, TablesPanel),
     Spec("plots", "Plots", BOTTOM, PlotsPanel),
     Spec("sweeps", "Sweeps", BOTTOM, SweepsPanel),
+    Spec("search", "Search", BOTTOM, SearchPanel),
     Spec("sqnr", "SQNR", BOTTOM, SqnrPanel),
     Spec("sensitivity", "Sensitivity", BOTTOM, SensitivityPanel),
     Spec("data", "Data", BOTTOM, DataPanel),
@@ -62,7 +65,7 @@ DOCKS: tuple[Spec, ...] = (
     Spec("problems", "Problems", BOTTOM, ProblemsPanel),
 )
 SIDE, LEAST = 262, 300
-READ_HIGH = {"plots": 240, "tables": 240, "data": 300, "sweeps": 340}
+READ_HIGH = {"plots": 240, "tables": 240, "data": 300, "sweeps": 340, "search": 400}
 MAP_HEIGHT, MOST = 340, 0.45  # the heat map with more than eight rows; but no more than this part of the window
 SHARE = 0.33  # of the window's height that a panel takes unasked at most: the rest stays for the graph and its lists
 
@@ -170,6 +173,9 @@ class Docks:
         plots.save_wanted.connect(lambda: files.save_plots(window, plots))
         self._connect_sensitivity(window, Findings(window.session, window.canvas))
         self._connect_sweeps(window)
+        search = self.panels["search"]
+        assert isinstance(search, SearchPanel)
+        connect_search(window, search)
         self._way_back(window)
         training = self.panels["training"]
         assert isinstance(training, TrainingPanel)

@@ -10,14 +10,14 @@ from PySide6.QtCore import Qt
 from PySide6.QtGui import QKeySequence, QShortcut
 
 from app.file_actions import ask_path
-from app.study_templates import FOLDER
-from app.trial_preview import TrialPreview
+from app.style import RESOURCES
 from model.errors import EspalierError
 
 if TYPE_CHECKING:
     from app.panels.search import SearchPanel
     from app.window import Window
 
+FOLDER = RESOURCES / "studies"
 SEARCHES = "Searches (*.toml *.json);;All files (*)"
 
 
@@ -33,7 +33,9 @@ def panel_of(window: Window) -> SearchPanel:
 
 def connect(window: Window, panel: SearchPanel) -> None:
     """Tie the panel to its window."""
-    preview = panel.preview = TrialPreview(window.canvas)
+    from app.trial_preview import TrialPreview  # with what it needs of the passes, after the first paint
+
+    preview = panel.results.preview = TrialPreview(window.canvas)
     panel.begun.connect(lambda: window.show_dock("search"))
     panel.searches.kept.connect(window.refresh)
     panel.searches.kept.connect(window.recovery.look)

@@ -12,6 +12,7 @@ from PySide6.QtCore import QObject, QTimer, Signal
 from app.present_choices import present_choices
 from app.study_files import Copies, add_line, begin_record, record_path, recovered
 from app.study_record import Record, head_line, line, member_of, records
+from model.document import Document
 from model.errors import EspalierError, OptionsError
 from model.project import keys_of
 from model.recipe import Recipe
@@ -131,24 +132,11 @@ class Searches(QObject):
         if document:
             kept.unpack(document.project.extras, document.store.folder)
             for name, held in records(document.project.extras).items():
-                self._open(name, held)
+                if found := held_study(name, held, document):
+                    self.studies[name] = found[0]
+                    if found[1]:
+                        self._note(found[0])
         self.listed.emit()
-
-    def _open(self, name: str, held: Record) -> None:
-        document = self._session.open_document
-        try:
-            space = held.space or expand(held.spec, document.graph, held.recipe)
-        except EspalierError:
-            return  # of formats or passes of a plug-in that is not loaded: it stays as it is
-        found = recovered(held.key, document.store.folder, name, len(held.trials))
-        study = Study(name, held.spec, held.recipe, space, key=held.key, baseline=held.baseline)
-        for trial in (*held.trials, *found):
-            study.take(replace(trial, state="failed", error="It was cut off.") if trial.state == "running" else trial)
-        study.fresh.clear()
-        study.judge(study.trials.values())
-        self.studies[name] = study
-        if found:
-            self._note(study)
 
     def write(self) -> None:
         """Put what has come into the project, so that saving keeps it."""
@@ -358,6 +346,25 @@ class Searches(QObject):
         if {"accuracy", "loss"} <= set(trial.figures):
             self._session.know_score(recipe, study.spec.score, dict(trial.figures))
         self._session.set_recipe(recipe, f"Apply trial {trial.number} of {study.name}")
+
+
+def held_study(name: str, held: Record, document: Document) -> tuple[Study, bool] | None:
+    """A study of a project, and whether a window that died had found more; None where its formats are not known here.
+
+    Trials that ran then were cut off.
+    """
+    try:
+        space = held.space or expand(held.spec, document.graph, held.recipe)
+        wanted(held.spec)
+    except EspalierError:
+        return None
+    more = recovered(held.key, document.store.folder, name, len(held.trials))
+    study = Study(name, held.spec, held.recipe, space, key=held.key, baseline=held.baseline)
+    for trial in (*held.trials, *more):
+        study.take(replace(trial, state="failed", error="It was cut off.") if trial.state == "running" else trial)
+    study.fresh.clear()
+    study.judge(study.trials.values())
+    return study, bool(more)
 
 
 def _alike(held: Study, spec: SearchSpec, recipe: Recipe) -> bool:

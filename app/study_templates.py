@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from app.style import RESOURCES
 from model.errors import EspalierError
 from model.graph import Graph, Node
 from model.ops import category, offered
@@ -20,7 +21,7 @@ from passes.select import Select
 KINDS = ("linear", "embedding")
 ROWS = ("goals", "space", "steps")  # written as tables of their own
 BITS = 4.5  # of a weight on average, in the search to begin with
-FOLDER = Path(__file__).resolve().parents[1] / "resources" / "studies"
+FOLDER = RESOURCES / "studies"
 
 
 @dataclass(frozen=True, slots=True)

@@ -106,11 +106,11 @@ class TrialRows(QAbstractTableModel):
         self._sort: tuple[int, bool] | None = None
         self._known: set[str] = set()
 
-    def begin(self, goals: Sequence[Goal], trials: Iterable[Trial]) -> None:
+    def begin(self, goals: Sequence[Goal], trials: Iterable[Trial], best: frozenset[int] = frozenset()) -> None:
         """Show another study."""
         self.beginResetModel()
         self.trials = {t.number: t for t in trials}
-        self._goals, self._sort, self.best = tuple(goals), None, frozenset()
+        self._goals, self._sort, self.best = tuple(goals), None, best
         self._set_columns()
         self._arrange()
         self.endResetModel()

@@ -11,10 +11,9 @@ from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtWidgets import QInputDialog, QScrollArea, QSplitter, QStackedWidget, QVBoxLayout, QWidget
 
 from app.panels.heading import link, muted
-from app.panels.search_head import MORE, SearchHead
+from app.panels.search_head import MORE
+from app.panels.search_results import SearchResults
 from app.panels.search_setup import SearchSetup
-from app.panels.search_trials import SearchTrials
-from app.plots.study.board import StudyBoard
 from app.searches import Searches, Study, seconds_each
 from app.study_templates import beginning
 from model.errors import EspalierError
@@ -26,14 +25,13 @@ from passes.search.trial import Trial
 
 if TYPE_CHECKING:
     from app.session import Session
-    from app.trial_preview import TrialPreview
 
 ABOUT = (
     "A search tries configurations by itself: which layer gets which number format, how much is pruned, which option "
     "of a step, even which architecture. It measures each, learns from them where to look, and keeps all. "
     "Each trial is a recipe that you can see on the graph and take over."
 )
-SETUP, TABLE, WORDS = 310, 430, 560
+SETUP, RESULTS, WORDS = 310, 1130, 560
 SEEDS = 2  # further seeds that a repetition suggests: three in all
 CLOCK = 1000  # milliseconds between two looks at how long it still takes
 
@@ -49,9 +47,8 @@ class SearchPanel(QWidget):
         self._session = session
         self.searches = Searches(session)
         self.setup = SearchSetup(session, expand, tuple(figures()))
-        self.head, self.trials, self.board = SearchHead(), SearchTrials(), StudyBoard()
-        self.preview: TrialPreview | None = None
-        self._shown: Study | None = None
+        self.results = SearchResults()
+        self.head, self.trials, self.board = self.results.head, self.results.trials, self.results.board
         self._pages = QStackedWidget()
         self._build()
         self._clock = QTimer(self, interval=CLOCK)
@@ -76,10 +73,10 @@ class SearchPanel(QWidget):
         column.addWidget(self.setup.foot)
         self.split = QSplitter(Qt.Orientation.Horizontal)
         self.split.setHandleWidth(1)
-        for part in (left, self._right()):
+        for part in (left, self.results):
             self.split.addWidget(part)
         self.split.setStretchFactor(1, 1)
-        self.split.setSizes([SETUP, 700 + TABLE])
+        self.split.setSizes([SETUP, RESULTS])
         self._pages.addWidget(self._empty())
         self._pages.addWidget(self.split)
         box = QVBoxLayout(self)
@@ -102,21 +99,6 @@ class SearchPanel(QWidget):
         box.addStretch(1)
         return page
 
-    def _right(self) -> QWidget:
-        held, split = QWidget(), QSplitter(Qt.Orientation.Horizontal)
-        split.setHandleWidth(1)
-        for part in (self.board, self.trials):
-            split.addWidget(part)
-        split.setStretchFactor(0, 3)
-        split.setStretchFactor(1, 2)
-        split.setSizes([700, TABLE])
-        box = QVBoxLayout(held)
-        box.setContentsMargins(0, 0, 0, 0)
-        box.setSpacing(0)
-        box.addWidget(self.head)
-        box.addWidget(split, 1)
-        return held
-
     def _connect(self) -> None:
         session, searches = self._session, self.searches
         self.setup.run_wanted.connect(self.start)
@@ -124,12 +106,7 @@ class SearchPanel(QWidget):
         self.trials.save_link.clicked.connect(lambda: self.file_wanted.emit("trials"))
         self.head.chosen.connect(lambda _: self.show_study())
         self.head.wanted.connect(self.act)
-        self.trials.chosen.connect(self._chosen)
-        self.trials.used.connect(self.use)
-        self.trials.left.connect(self.leave)
-        self.board.picked.connect(self.trials.choose)
-        self.board.hovered.connect(self._hover)
-        self.board.applied.connect(self.use)
+        self.results.used.connect(self.use)
         searches.changed.connect(self._came)
         searches.listed.connect(self._listed)
         session.opened.connect(self._opened)
@@ -156,8 +133,7 @@ class SearchPanel(QWidget):
 
     def _edited(self) -> None:
         """The graph is another: nothing is previewed, and the space is counted again."""
-        if self.preview:
-            self.preview.end()
+        self.results.end_preview()
         self.setup.refresh()
 
     def compose(self) -> None:
@@ -173,30 +149,17 @@ class SearchPanel(QWidget):
 
     def show_study(self) -> None:
         """Draw the study that is chosen."""
-        study = self._shown = self.study
-        trials = list(study.trials.values()) if study else []
-        goals = study.spec.goals if study else ()
-        self.trials.begin(goals, trials)
-        self.trials.table.rows.best = study.best if study else frozenset()
-        self.board.show_study(trials, goals, study.space.choices if study else (),
-                              baseline=study.baseline if study else None,
-                              within=study.spec.within if study else ())  # fmt: skip
-        if self.preview:
-            self.preview.end()
+        self.results.show_study(self.study)
         self._tell()
 
     def _came(self, study: Study, news: Sequence[Trial]) -> None:
-        if study is not self._shown:
-            return
-        if news:
-            self.trials.take(news, study.best)
-            for trial in news:
-                self.board.append(trial)
-        self._tell()
+        if study is self.results.study:
+            self.results.take(news)
+            self._tell()
 
     def _tell(self) -> None:
-        study = self._shown
-        self.head.show_study(study)
+        study = self.results.study
+        self.results.tell()
         if study is not None and study.running:
             if not self._clock.isActive():
                 self._clock.start()
@@ -209,29 +172,14 @@ class SearchPanel(QWidget):
 
     # -- trials
 
-    def _chosen(self, trial: Trial) -> None:
-        self.board.pick(trial.number)
-        if self.preview and self._shown:
-            self.preview.pin(self._shown.space, trial)
-
-    def _hover(self, trial: Trial | None) -> None:
-        if self.preview:
-            self.preview.hover(self._shown.space if self._shown else None, trial)
-
-    def leave(self) -> None:
-        """No trial is meant any more."""
-        self.board.pick(None)
-        if self.preview:
-            self.preview.end()
-
     def use(self, trial: Trial) -> None:
         """Make a trial's configuration the recipe."""
-        if self._shown is None:
+        study = self.results.study
+        if study is None:
             return
+        self.results.end_preview()
         try:
-            if self.preview:
-                self.preview.end()
-            self.searches.use(self._shown, trial)
+            self.searches.use(study, trial)
         except EspalierError as error:
             self._session.problem.emit(error)
 
@@ -263,12 +211,13 @@ class SearchPanel(QWidget):
 
     def apply_best(self) -> None:
         """Make the best trial's configuration the recipe."""
-        if self._shown and (leader := self._shown.leader):
+        study = self.results.study
+        if study and (leader := study.leader):
             self.use(leader)
 
     def act(self, word: str) -> None:
         """What a link of the head, or the menu, asks for of the study that is shown."""
-        study = self._shown
+        study = self.results.study
         if study is None:
             return
         acts = {

@@ -18,20 +18,18 @@ from app.panels.heading import link, muted
 from app.panels.search_bodies import BEGINNINGS
 from app.panels.search_entry import EntryCard
 from app.panels.search_goals import Goals
+from app.panels.search_score import ScoreField
 from app.panels.search_training import TrainingField
 from app.panels.sweep_axis import caption
 from app.search_words import entry_words, size_words, time_words
 from app.study_templates import FOLDER, load, templates, to_toml
-from app.words import count
 from model.errors import EspalierError, OptionsError
 from model.graph import Graph
 from model.recipe import Recipe
-from passes.analysis.evaluate import EvaluateOptions
 from passes.search.space import Space
 from passes.search.spec import SearchSpec, Vary
 
 if TYPE_CHECKING:
-    from app.forms import Form
     from app.session import Session
 
 Expand = Callable[[SearchSpec, Graph, Recipe], Space]
@@ -44,7 +42,6 @@ GROUPS = (
 WITHOUT = ("study", "space", "goals", "within", "summed", "train", "finetune", "inherit", "score")
 ADDS = {"format": "+ formats", "sparsity": "+ sparsity", "option": "+ option of a step",
         "config": "+ configuration", "identity": "+ identity"}  # fmt: skip
-SHORT = ("data", "split", "limit")
 PAUSE = 60  # milliseconds after the last key before the space is counted
 FEW = 8  # choices of an entry up to which each can be named by a condition
 
@@ -70,8 +67,8 @@ class SearchSetup(QWidget):
         self.goals = Goals(figures)
         self.how = GroupedForm(SearchSpec, GROUPS, without=WITHOUT)
         self.training = TrainingField()
-        self._form: Form | None = None
-        self._scored, self.size, self.time = muted(""), QLabel(wordWrap=True), muted("")
+        self.score = ScoreField(session)
+        self.size, self.time = QLabel(wordWrap=True), muted("")
         self.wrong = QLabel(wordWrap=True)
         self.wrong.setProperty("role", "wrong")
         self.foot = QWidget()
@@ -94,17 +91,11 @@ class SearchSetup(QWidget):
         for kind, words in ADDS.items():
             adds.addWidget(link(words, lambda k=kind: self.add(BEGINNINGS[k], edited=True)))
         self._train_fold = Fold("Training in each trial", lambda: self.training)
-        self._score_link = link("Other data…", self.open_score)
-        self._score = QVBoxLayout()
-        scored = QHBoxLayout()
-        scored.addWidget(self._scored, 1)
-        scored.addWidget(self._score_link)
-        self._score.addLayout(scored)
         box = QVBoxLayout(self)
         box.setContentsMargins(12, 8, 12, 10)
         box.setSpacing(7)
         parts = (head, self._own, self._own_link, caption("Vary"), self._list, self._adds, caption("Goal"), self.goals,
-                 caption("How"), self.how, self._train_fold, self._score)  # fmt: skip
+                 caption("How"), self.how, self._train_fold, self.score)  # fmt: skip
         for part in parts:
             box.addWidget(part) if isinstance(part, QWidget) else box.addLayout(part)
         box.addStretch(1)
@@ -123,6 +114,7 @@ class SearchSetup(QWidget):
         self.how.changed.connect(self._wait.start)
         self.name.edited.connect(self._wait.start)
         self.training.edited.connect(self._wait.start)
+        self.score.edited.connect(self._wait.start)
         self.run_button.clicked.connect(self.run)
 
     # -- templates
@@ -197,7 +189,7 @@ class SearchSetup(QWidget):
         self.training.put(spec.train, spec.finetune, self._session.measured_on.data)
         if spec.train != "none":
             self._train_fold.unfold()
-        self._put_score(spec.score)
+        self.score.put(spec.score)
         self.tell()
 
     def refresh(self) -> None:
@@ -215,39 +207,6 @@ class SearchSetup(QWidget):
                 self.add(vary)
         self.tell()
 
-    # -- the score
-
-    def open_score(self) -> None:
-        """Fields for the data that trials are scored on."""
-        from app.forms import Form
-
-        if self._form is None:
-            self._form = Form(EvaluateOptions, self._session.measured_on, only=SHORT, brief=True)
-            self._form.changed.connect(self._wait.start)
-            self._score.addWidget(self._form)
-            self._score_link.hide()
-
-    def _put_score(self, score: EvaluateOptions) -> None:
-        if not score.data or score == self._session.measured_on:
-            self.forget_score()
-            return
-        self.open_score()
-        assert self._form is not None
-        self._form.put(score)
-
-    @property
-    def score(self) -> EvaluateOptions:
-        """What trials are scored on; raises OptionsError."""
-        return self._form.value() if self._form else self._session.measured_on
-
-    def forget_score(self) -> None:
-        """The model's own data again."""
-        if self._form is not None:
-            self._form.hide()
-            self._form.deleteLater()
-            self._form = None
-            self._score_link.show()
-
     # -- the search
 
     def spec(self) -> SearchSpec:
@@ -256,7 +215,7 @@ class SearchSetup(QWidget):
         train, finetune = self.training.get()
         return replace(
             self.how.value(), study=self.name.get().strip(), space=tuple(c.value() for c in self.cards), goals=goals,
-            within=within, summed=summed, train=train, finetune=finetune, score=self.score,
+            within=within, summed=summed, train=train, finetune=finetune, score=self.score.get(),
         )  # fmt: skip
 
     def run(self) -> None:
@@ -312,7 +271,7 @@ class SearchSetup(QWidget):
                 self.tell_time(spec.trials)
         except EspalierError as error:
             wrong = "" if self.how.error else _words(error)
-        self._tell_score()
+        self.score.tell()
         steps = ", ".join(s.pass_name for s in self.recipe.steps) if self.recipe else ""
         self._own.setText(f"On the template's own recipe: {steps}." if steps else "")
         for part in (self._own, self._own_link):
@@ -330,16 +289,6 @@ class SearchSetup(QWidget):
         except EspalierError:
             number = 0
         self.time.setText(time_words(number, self.each) if number and self.size.text() else "")
-
-    def _tell_score(self) -> None:
-        try:
-            score = self.score
-        except EspalierError:
-            self._scored.setText("")
-            return
-        data = f"{score.data}{f' · {score.split}' if score.split else ''}" if score.data else ""
-        most = f" · {count(score.limit)} samples" if score.limit else ""
-        self._scored.setText(f"Scored on {data}{most}" if data else "No data: costs alone are counted")
 
 
 def _words(error: EspalierError) -> str:

@@ -127,11 +127,11 @@ class SearchTrials(QWidget):
         self.table.activated.connect(lambda _: self.want())
         self.table.left.connect(self.leave)
 
-    def begin(self, goals: Sequence[Goal], trials: Iterable[Trial]) -> None:
-        """Show another study."""
+    def begin(self, goals: Sequence[Goal], trials: Iterable[Trial], best: frozenset[int] = frozenset()) -> None:
+        """Show another study; `best` are the numbers of its trials that nothing surpasses."""
         self.picked = None
         self.table.horizontalHeader().setSortIndicator(-1, Qt.SortOrder.AscendingOrder)
-        self.table.rows.begin(goals, trials)
+        self.table.rows.begin(goals, trials, best)
         self.table.fit()
         self._fitted = len(self.table.rows.trials)
         self._tell()
