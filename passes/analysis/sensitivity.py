@@ -1,0 +1,161 @@
+"""What every format at every port does to the outputs: predicted from one pass with gradients, and measured."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from model.errors import DataError, OptionsError, PassError, nearest
+from model.formats.base import Format
+from model.graph import Graph
+from passes.analysis.evaluate import EvaluateOptions
+from passes.analysis.format_sqnr import usual_formats
+from passes.base import Context, Report, Row, analysis
+from passes.select import Select, chosen
+from passes.sensitivity.places import Place, places, reference, unfolded
+from passes.sensitivity.table import Sensitivity
+from passes.transform.quantize import PORTS
+
+if TYPE_CHECKING:
+    from model.data.base import Split
+    from passes.sensitivity.evidence import Evidence
+
+
+@dataclass(frozen=True, slots=True)
+class SensitivityOptions(EvaluateOptions):
+    """Which candidates at which ports, on what data, and how many of them are measured as well."""
+
+    limit: int = field(default=256, metadata={"min": 0, "help": "samples of the pass with gradients; 0 = all"})
+    formats: tuple[Format, ...] = field(default=(), metadata={"help": "the formats to try; none: all, at usual widths"})
+    ports: tuple[str, ...] = field(
+        default=(), metadata={"help": "such as weight, data_in; empty: all that can take formats"}
+    )
+    sparsities: tuple[float, ...] = field(
+        default=(), metadata={"help": "shares of weights and inputs of layers to prune as well, such as 0.5"}
+    )
+    select: Select = field(default=Select(), metadata={"help": "which nodes"})
+    measure: int = field(
+        default=24, metadata={"min": 0, "help": "true measurements that correct the predictions; 0: none"}
+    )
+    exact: bool = field(default=False, metadata={"help": "measure every candidate, one at a time"})
+
+    def __post_init__(self) -> None:
+        for port in self.ports:
+            if port not in PORTS:
+                raise OptionsError(f"ports: {port!r} is not a port.", nearest(port, PORTS))
+        for share in self.sparsities:
+            if not 0 < share <= 1:
+                raise OptionsError(f"sparsities: {share:g} is no share.", "Write numbers above 0, up to 1.")
+
+
+@analysis("sensitivity", "Sensitivity", SensitivityOptions)
+def sensitivity(graph: Graph, options: SensitivityOptions, context: Context) -> tuple[Graph, Report]:
+    """Per layer, port and format: the predicted KL divergence of the outputs from the baseline's, nats a sample.
+
+    The baseline is the recipe's base graph, or, where steps changed its weights, the model as it is without formats.
+    KL ≈ ½·E[(g·δ)²]: δ the error of the format, g the gradient of the outputs' own log-likelihood (Fisher information,
+    labels drawn from the model, none looked at). Some candidates are measured too and correct the others.
+    """
+    start = time.perf_counter()
+    if not options.data:
+        raise DataError("Sensitivities are found on data, and none is named.",
+                        "Name some: demo:NAME, hub:NAME, a file or a folder; random inputs would tell nothing.")  # fmt: skip
+    work = _Work(graph, options, context)
+    rows = work.rows()
+    report = Report("sensitivity", tuple(r for row in rows for r in flat(row)), work.summary(rows, start))
+    return graph, report
+
+
+def flat(row: Sensitivity) -> list[Row]:
+    """A line for each candidate."""
+    return [
+        {"node": row.node, "port": row.port, "candidate": c.label, "format": str(c.format) if c.format else None,
+         "sparsity": c.sparsity, "predicted": kl if math.isfinite(kl) else None, "noise": noise, "measured": measured}
+        for c, kl, noise, measured in zip(row.candidates, row.predicted, row.noise, row.measured, strict=True)
+    ]  # fmt: skip
+
+
+class _Work:
+    def __init__(self, graph: Graph, options: SensitivityOptions, context: Context) -> None:
+        from passes.analysis.evaluate import load_split
+
+        self.options, self.context = options, context
+        self.base = reference(graph, context.base)
+        if any(w.key is None for w in self.base.weights.values()):
+            raise PassError(
+                "The model was opened without weights, so there is nothing to measure.", "Open it with weights."
+            )
+        split = load_split(replace(options, limit=0), context)
+        count = min(options.limit or len(split), len(split))
+        self.split, self.further = split.take(count), _further(split, count)
+        self.run, self.parts = unfolded(self.base)
+        ids = {n.id for n in chosen(self.base, options.select, lambda n: n.call != "output", "looked at")}
+        self.places = tuple(p for p in places(self.base, self.run, self.parts)
+                            if p.node in ids and (not options.ports or p.port in options.ports))  # fmt: skip
+        if not self.places:
+            raise PassError(
+                "None of the selected nodes has a port that takes a format.", "Select others, or more ports."
+            )
+        self.path, self.evidence = self._evidence()
+        self.seconds = 0.0
+
+    def _evidence(self) -> tuple[str, Evidence]:
+        """From the file of these weights and samples, or gathered now: always of all places."""
+        from model.graph_json import fingerprint
+        from passes.sensitivity.collect import collect
+        from passes.sensitivity.evidence import evidence_path, key_of, load, save
+
+        name = fingerprint(self.run)
+        key = key_of(name, self.context.seed, *(v for kv in sorted(self.split.inputs.items()) for v in kv))
+        path = evidence_path(key)
+        if path.is_file():
+            return str(path), load(path)
+        every = places(self.base, self.run, self.parts)
+        found = replace(collect(self.run, every, self.split, self.context), reference=name)
+        save(found, path)
+        return str(path), load(path)
+
+    def rows(self) -> list[Sensitivity]:
+        """All rows, handed on as they come, and again once they are corrected."""
+        from passes.sensitivity.tabled import rows_of_table
+
+        formats = self.options.formats or usual_formats()
+        found: list[Sensitivity] = []
+        begun = time.perf_counter()
+        stream = rows_of_table(
+            self.evidence, self.places, self.run, self.context.store, formats, self.options.sparsities
+        )
+        for i, row in enumerate(stream):
+            self.context.progress(i, len(self.places), f"{row.node} {row.port}")
+            self.context.found(row)
+            found.append(row)
+        self.seconds = time.perf_counter() - begun
+        return found
+
+    def summary(self, rows: list[Sensitivity], start: float) -> Row:
+        """What the figures mean, where the evidence lies, and how long all took."""
+        tried = sum(len(r.candidates) for r in rows)
+        return {"divergence": self.evidence.words, "baseline": self._baseline(), "places": len(rows), "tried": tried,
+                "samples": self.evidence.samples, "evidence": self.path, "table_seconds": round(self.seconds, 3),
+                "seconds": round(time.perf_counter() - start, 3)}  # fmt: skip
+
+    def _baseline(self) -> str:
+        same = self.context.base is None or all(
+            w == self.base.weights[k] for k, w in self.context.base.weights.items() if k in self.base.weights
+        )
+        return "the model as opened" if same else "the model without formats: its weights are no longer those opened"
+
+
+def _further(split: Split, count: int) -> Split:
+    """As many samples that the pass with gradients did not see, where there are any; else the same."""
+    left = len(split) - count
+    return split.rows(slice(count, min(len(split), 2 * count))) if left >= min(count, 32) else split.take(count)
+
+
+def kept_places(graph: Graph, base: Graph | None) -> tuple[Graph, Graph, tuple[Place, ...]]:
+    """(reference, the graph that is run, its places): what the window needs beside the evidence to ask of it."""
+    bare = reference(graph, base)
+    run, parts = unfolded(bare)
+    return bare, run, places(bare, run, parts)

@@ -1,0 +1,169 @@
+"""The one pass with gradients: what flows through every port and what the outputs feel of it, gathered as evidence."""
+
+from __future__ import annotations
+
+import zlib
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from model.graph import Graph
+from model.views import view_at
+from passes.analysis.evaluate import batches, fit_error
+from passes.base import Context
+from passes.observed.stream import rows_of
+from passes.sensitivity.evidence import Evidence, Low, Piece, Rows, Tokens, Vectors
+from passes.sensitivity.outputs import Outputs
+from passes.sensitivity.places import Place
+from passes.sensitivity.reservoir import Reservoir
+from passes.sensitivity.taps import Tapped
+
+if TYPE_CHECKING:
+    from model.data.base import Split
+
+PASSES = 32  # backward passes, each over samples/PASSES samples: so many gradients are known of each weight
+RANK = 2  # of the part of a weight's gradient that is kept as it is
+SMALL = 2048  # elements up to which gradients are kept whole
+BYTES = 24 << 20  # that rows of activations may take together
+ROWS = (8, 1024)  # fewest and most of a tensor
+ELEMENTS = (1 << 12, 1 << 16)
+_HALF = 256.0  # gradients of float16 are so many times larger on their way
+
+
+def collect(graph: Graph, places: tuple[Place, ...], split: Split, context: Context) -> Evidence:
+    """Evidence of `places` from the samples of `split`, on which `graph` (float, attentions written out) is run.
+
+    Gradients are of the outputs' own distribution, drawn anew for each sample with a random sign, so that samples of
+    one batch do not mix in the mean. No label is looked at.
+    """
+    work = _Collection(graph, places, context)
+    size = max(1, -(-len(split) // PASSES))
+    seen = 0
+    for inputs, labels in batches(split, graph, size):
+        with fit_error(inputs):
+            work.step(inputs)
+        seen += len(labels)
+        context.progress(seen, len(split), "gradients of the outputs")
+    return work.evidence(seen)
+
+
+class _Collection:
+    def __init__(self, graph: Graph, places: tuple[Place, ...], context: Context) -> None:
+        self.graph, self.places, self.outputs = graph, places, Outputs(graph)
+        self._of = {tensor: place for place in places for tensor in place.tensors}
+        wanted: dict[str, list[str]] = {}
+        for node, port in self._of:
+            wanted.setdefault(node, []).append(port)
+        self._run = Tapped(graph, wanted, self._heard, context)
+        self._scale = _HALF if any(w.dtype == "float16" for w in graph.weights.values()) else 1.0
+        self._random = torch.Generator().manual_seed(context.seed % 2**63)
+        self._seed = context.seed
+        flowing = sum(p.weight is None for p in places)
+        self._elements = int(np.clip(BYTES // (6 * max(flowing, 1)), *ELEMENTS))
+        self._rows: dict[tuple[str, str], Reservoir] = {}
+        self._weights: dict[tuple[str, str], _Weight] = {}
+        self._through: dict[tuple[str, str], str] = {}
+
+    def step(self, inputs: dict[str, Tensor]) -> None:
+        """One batch forward and backward."""
+        after = self.outputs.of(self._run(inputs))
+        pull = self.outputs.pull(after.detach(), inputs, self._random) * self._scale
+        torch.autograd.backward(after, pull)
+        self._run.release()
+
+    def _heard(self, node: str, port: str, value: Tensor, gradient: Tensor, through: str) -> None:
+        key = (node, port)
+        if through == "embedding":
+            ids = value.detach().reshape(-1).numpy().astype(np.int64)
+            g = (gradient.float() / self._scale).reshape(len(ids), -1).numpy()
+            self._reservoir(key, g.shape[1]).add(g, ids)
+        elif self._of[key].weight is not None:
+            self._weight(key, gradient)
+        else:
+            view = None if through else view_at(self.graph[node], port)
+            x, g = rows_of(value, view), rows_of(gradient, view) / np.float32(self._scale)
+            self._through[key] = through
+            held = self._reservoir(key, x.shape[1])
+            held.add(g, x.astype(np.float32, copy=False))
+            peak = x[np.abs(np.where(np.isfinite(x), x, 0)).max(1, initial=0).argmax()] if len(x) else held.peak
+            if not held.peak.size or np.abs(peak).max(initial=0) > np.abs(held.peak).max(initial=0):
+                held.peak = peak.astype(np.float32)
+
+    def _reservoir(self, key: tuple[str, str], row: int) -> Reservoir:
+        if key not in self._rows:
+            count = int(np.clip(self._elements // max(row, 1), *ROWS))
+            self._rows[key] = Reservoir(count, self._seed + zlib.crc32(":".join(key).encode()))
+        return self._rows[key]
+
+    def _weight(self, key: tuple[str, str], gradient: Tensor) -> None:
+        view = view_at(self.graph[key[0]], key[1]) if gradient.dim() > 1 else None
+        seen = gradient.float() / self._scale
+        seen = (seen if view is None else view.of(seen)).reshape(
+            -1, seen.shape[-1] if view is None else view.of(seen).shape[-1]
+        )
+        if key not in self._weights:
+            self._weights[key] = _Weight(seen.numel() <= SMALL or gradient.dim() < 2)
+        self._weights[key].add(seen, self._random)
+
+    def evidence(self, samples: int) -> Evidence:
+        """All that was gathered, as means over the samples."""
+        found: dict[str, tuple[Piece, ...]] = {}
+        for place in self.places:
+            pieces = [p for t in place.tensors if (p := self._piece(t, place, samples)) is not None]
+            if pieces:
+                found[place.key] = tuple(pieces)
+        return Evidence(found, self.outputs.words, samples)
+
+    def _piece(self, key: tuple[str, str], place: Place, samples: int) -> Piece | None:
+        if key in self._weights:
+            return self._weights[key].piece(samples)
+        if key not in self._rows:
+            return None
+        shares, parts = self._rows[key].taken()
+        shares = shares / np.float32(max(samples, 1))
+        if place.weight is not None:
+            return Tokens(parts[1], parts[0], shares)
+        return Rows(parts[1], parts[0], shares, self._rows[key].peak, self._through[key])
+
+
+class _Weight:
+    """The gradients of one use of a weight, pass by pass."""
+
+    def __init__(self, whole: bool) -> None:
+        self.whole = whole
+        self._left: list[Any] = []
+        self._right: list[Any] = []
+        self._rows: Any = 0.0
+        self._columns: Any = 0.0
+
+    def add(self, gradient: Tensor, random: torch.Generator) -> None:
+        """The gradient of a batch, [outputs, inputs]."""
+        if not bool(torch.isfinite(gradient).all()):
+            return
+        if self.whole:
+            self._left.append(gradient.reshape(-1).clone())
+            return
+        rank = min(RANK, *gradient.shape)
+        start = torch.randn(gradient.shape[1], rank + 2, generator=random)
+        basis, _ = torch.linalg.qr(gradient @ (gradient.T @ (gradient @ start)))
+        inner, strengths, right = torch.linalg.svd(basis.T @ gradient, full_matrices=False)
+        left, right = basis @ inner[:, :rank], strengths[:rank, None] * right[:rank]
+        rest = torch.addmm(gradient, left, right, alpha=-1).square_()
+        self._left.append(left)
+        self._right.append(right)
+        self._rows = self._rows + rest.sum(1, dtype=torch.float64)
+        self._columns = self._columns + rest.sum(0, dtype=torch.float64)
+
+    def piece(self, samples: int) -> Piece | None:
+        """As evidence: sums over passes are means over samples."""
+        if not self._left:
+            return None
+        factor = (len(self._left) / max(samples, 1)) ** 0.5
+        if self.whole:
+            return Vectors((torch.stack(self._left) * factor).numpy())
+        rows, columns = self._rows.numpy() / max(samples, 1), self._columns.numpy()
+        shares = columns / max(columns.sum(), 1e-300)
+        return Low((torch.stack(self._left) * factor).numpy(), torch.stack(self._right).numpy(),
+                   rows.astype(np.float32), shares.astype(np.float32))  # fmt: skip

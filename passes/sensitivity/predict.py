@@ -1,0 +1,53 @@
+"""What an error does to the outputs, from the evidence alone: ½·E[(g·δ)²]. numpy alone, so that the window can ask."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from passes.observed.pieces import FINITE
+from passes.sensitivity.evidence import Floats, Low, Rows, Tokens, Vectors
+
+ALONG = 0.5  # of what errors along a row add to each other's effect: all of it in theory, but known of few rows
+
+
+def rows_effect(piece: Rows, q: Floats) -> float:
+    """Of rows of activations that are `q` instead of piece.x: nats a sample."""
+    if piece.through == "softmax":
+        error = _softmax(q) - _softmax(piece.x)
+    else:
+        error = np.where(np.abs(piece.x) < FINITE, q - piece.x, np.float32(0))
+    return _felt(error * piece.g, piece.shares)
+
+
+def tokens_effect(piece: Tokens, error: Floats) -> float:
+    """Of an embedding whose rows are off by `error`, [rows of the weight, row]."""
+    return _felt(error[piece.ids] * piece.g, piece.shares)
+
+
+def _felt(each: Floats, shares: Floats) -> float:
+    """½·Σ(g·δ)² over rows, with a share of the mixed terms."""
+    alone = np.einsum("ij,ij->i", each, each, dtype=np.float64)
+    whole = np.square(each.sum(1, dtype=np.float64))
+    return 0.5 * float(shares @ (ALONG * whole + (1 - ALONG) * alone))
+
+
+def _softmax(x: Floats) -> Floats:
+    top = x.max(-1, keepdims=True)
+    raised = np.exp(x - np.where(np.isfinite(top), top, 0))
+    return raised / np.maximum(raised.sum(-1, keepdims=True), np.float32(1e-30))
+
+
+def weight_effect(piece: Vectors | Low, error: Floats) -> float:
+    """Of a weight that is off by `error`, as its format sees it: [outputs, inputs]."""
+    if isinstance(piece, Vectors):
+        return 0.5 * float(np.square((piece.g @ error.reshape(-1)).astype(np.float64)).mean())
+    passes, outputs, rank = piece.left.shape
+    turned = (error @ piece.right.reshape(passes * rank, -1).T).reshape(outputs, passes, rank)
+    rest = float(piece.rows @ (np.square(error) @ piece.columns))
+    if piece.of <= outputs:
+        return 0.5 * (float(np.square(np.einsum("opk,pok->p", turned, piece.left, dtype=np.float64)).mean()) + rest)
+    each = np.einsum("opk,pok->po", turned, piece.left, dtype=np.float64)
+    factor = piece.of / outputs
+    luck = factor**2 * outputs * (1 - 1 / factor) * each.var(1)  # what a sample of rows adds to the square of a sum
+    along = np.square(factor * each.sum(1)).mean() - luck.mean()
+    return 0.5 * (max(float(along), factor * float(np.square(each).sum(1).mean())) + factor * rest)

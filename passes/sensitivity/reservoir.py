@@ -1,0 +1,62 @@
+"""A sample of rows by their weight out of a stream: priority sampling (Duffield, Lund, Thorup, J. ACM 54, 2007).
+
+Kept are the rows with the largest weight/u, u uniform; each then stands for max(weight, τ)/weight rows, τ the largest
+priority that is not kept, so that sums over all rows are estimated without bias.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+LEVEL = 0.1  # of the mean gradient, what a row without any weighs: fair samples of values need such rows too
+
+
+class Reservoir:
+    """Rows [n, row] with what belongs to them, at most `count` of them."""
+
+    def __init__(self, count: int, seed: int) -> None:
+        self.count = count
+        self._random = np.random.default_rng(seed)
+        self._kept: list[NDArray[Any]] = []
+        self._weights = np.zeros(0)
+        self._priorities = np.zeros(0)
+        self._level: float | None = None
+        self.peak: NDArray[np.float32] = np.zeros(0, np.float32)
+
+    def add(self, gradients: NDArray[np.float32], *parts: NDArray[Any]) -> None:
+        """Take in rows: their gradients, and whatever else belongs to each; of another length they are passed over."""
+        if self._kept and any(k.shape[1:] != p.shape[1:] for k, p in zip(self._kept, (gradients, *parts), strict=True)):
+            return
+        weights = np.einsum("ij,ij->i", gradients, gradients, dtype=np.float64)
+        if self._level is None:
+            self._level = LEVEL * float(weights.mean()) or 1.0 if len(weights) else None
+        weights = np.where(np.isfinite(weights), weights, 0.0) + (self._level or 1.0)
+        priorities = weights / np.maximum(self._random.random(len(weights)), 1e-300)
+        least = self._priorities.min() if len(self._priorities) > self.count else 0.0
+        new = np.flatnonzero(priorities > least)
+        fresh = [p[new] for p in (gradients, *parts)]
+        if self._kept:
+            fresh = [np.concatenate([k, f]) for k, f in zip(self._kept, fresh, strict=True)]
+        weights, priorities = (
+            np.concatenate([self._weights, weights[new]]),
+            np.concatenate([self._priorities, priorities[new]]),
+        )
+        if len(weights) > self.count + 1:
+            best = np.argpartition(priorities, len(priorities) - self.count - 1)[-self.count - 1 :]
+            fresh, weights, priorities = [f[best] for f in fresh], weights[best], priorities[best]
+        self._kept, self._weights, self._priorities = fresh, weights, priorities
+
+    def taken(self) -> tuple[NDArray[np.float32], list[NDArray[Any]]]:
+        """(how many rows each kept one stands for, [gradients, other parts])."""
+        if not self._kept:
+            return np.zeros(0, np.float32), []
+        weights, priorities, kept = self._weights, self._priorities, self._kept
+        if len(weights) <= self.count:
+            return np.ones(len(weights), np.float32), kept
+        least = int(priorities.argmin())
+        stay = np.arange(len(weights)) != least
+        shares = np.maximum(weights, priorities[least]) / weights
+        return shares[stay].astype(np.float32), [k[stay] for k in kept]

@@ -1,0 +1,113 @@
+"""The whole table: every place under every candidate, and what a whole configuration is predicted to cost."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Generator, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+
+from model.formats.base import Format
+from model.graph import Graph, Node
+from model.ops import category
+from model.views import view_at
+from model.weights import WeightStore
+from passes.sensitivity.evidence import Evidence, Floats
+from passes.sensitivity.places import Place
+from passes.sensitivity.subject import Mask, Rounding, Subject, as_rows, subject
+from passes.sensitivity.table import Candidate, Sensitivity
+
+THREADS = min(os.cpu_count() or 1, 8)
+
+
+def quickly(fmt: Format, x: Floats) -> Floats:
+    """Values of `x` by the format's fast version; needs torch."""
+    import torch
+
+    with torch.no_grad():
+        return fmt.forward(torch.from_numpy(x)).numpy()
+
+
+def rows_of_table(
+    evidence: Evidence, places: Sequence[Place], run: Graph, store: WeightStore, formats: Sequence[Format],
+    sparsities: Sequence[float] = (), rounded: Rounding = quickly,
+) -> Iterator[Sensitivity]:  # fmt: skip
+    """A row for each place that something is known of, formats fitted to its values; no model is run.
+
+    Sparsities are tried where they can be chosen: weights of linear layers, and what flows into these.
+    """
+    with _one_thread_each(), ThreadPoolExecutor(THREADS) as pool:
+        for place in places:
+            found = subject(place, evidence, run, store)
+            if found is None:
+                continue
+            choices = candidates(found, run, formats, sparsities, rounded)
+            each = list(pool.map(lambda c, s=found: s.tried(c, rounded), choices))
+            yield Sensitivity(place.node, place.port, found.elements, choices, tuple(kl for kl, _ in each),
+                              tuple(noise for _, noise in each), (None,) * len(choices))  # fmt: skip
+
+
+def candidates(
+    found: Subject,
+    run: Graph,
+    formats: Sequence[Format],
+    sparsities: Sequence[float],
+    rounded: Rounding = Format.rounded,
+) -> tuple[Candidate, ...]:
+    """Each format alone, each sparsity alone, and both."""
+    fitted = [found.fitted(f, rounded) for f in formats]
+    shares = sparsities if prunable(run[found.place.tensors[0][0]], found.place.port) else ()
+    both = [Candidate(f, s) for s in shares for f in (None, *fitted) if s]
+    return (*(Candidate(f) for f in fitted), *both)
+
+
+def prunable(node: Node, port: str) -> bool:
+    """Whether a sparsity can be chosen for a port."""
+    return category(node) == "linear" and port in ("weight", "data_in")
+
+
+# -- a configuration that is there
+
+
+def chosen(node: Node, port: str) -> Candidate:
+    """What a node has at a port."""
+    held, pruned = node.precision.get(port), node.sparsity.get(port)
+    return Candidate(held.format if held else None, pruned.ratio if pruned else 0.0, pruned.method if pruned else "l1")
+
+
+def changed(graph: Graph, places: Sequence[Place], run: Graph) -> list[tuple[Place, Candidate, Node]]:
+    """The places of `run` that have a choice in `graph`, whose attentions may be written out where run's are not yet
+    in `places`: each with what it has and the node that has it."""
+    found: list[tuple[Place, Candidate, Node]] = []
+    for place in places:
+        node = graph.nodes.get(place.node) or graph.nodes.get(place.tensors[-1][0])
+        if node is None:
+            continue
+        now, before = chosen(node, place.port), chosen(run[place.tensors[-1][0]], place.port)
+        if now != before and now != Candidate():
+            found.append((place, now, node))
+    return found
+
+
+def mask_of(node: Node, place: Place, store: WeightStore, shape: tuple[int, ...]) -> Mask | None:
+    """The mask that a node has on a stored tensor, as formats see it."""
+    held = node.sparsity.get(place.port)
+    if place.weight is None or held is None or held.mask is None:
+        return None
+    count = int(np.prod(shape))
+    return as_rows(np.unpackbits(store.get(held.mask).array, count=count).reshape(shape), view_at(node, place.port)) > 0
+
+
+@contextlib.contextmanager
+def _one_thread_each() -> Generator[None]:
+    """torch's own threads stand back meanwhile."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -1,0 +1,142 @@
+"""Every tensor of a running model together with its gradient, told use by use during one backward pass."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, cast
+
+import torch
+from torch import Tensor, fx, nn
+from torch.func import functional_call
+
+from model.build import NODE, OPERANDS, build
+from model.graph import Graph, Node
+from passes.base import Context
+
+Sink = Callable[[str, str, Tensor, Tensor, str], None]  # node, port, value, gradient, through what
+Wanted = Mapping[str, Collection[str]]
+_INSIDE = ("", "inner.", "base.", "base.inner.")  # where a leaf's own tensors lie under masks and adapters
+
+
+class Tapped:
+    """A graph's module whose `wanted` ports are told: a tensor that several nodes use has a gradient for each use."""
+
+    def __init__(self, graph: Graph, wanted: Wanted, sink: Sink, context: Context) -> None:
+        self.graph, self.wanted, self.sink = graph, wanted, sink
+        self.module = build(graph, context.store, context.callables)
+        for tensor in self.module.parameters():
+            tensor.requires_grad_(True)
+        self._taps = _Taps(self) if isinstance(self.module, fx.GraphModule) else None
+
+    def __call__(self, inputs: Mapping[str, Tensor]) -> Any:
+        """The model's result on a batch, to be backpropagated through."""
+        with torch.enable_grad():
+            if self._taps is not None:
+                return self._taps.run(*(inputs.get(n.target) for n in self.graph.placeholders))
+            return self._hooked(inputs)
+
+    def tap(self, node: str, port: str, value: Tensor, through: str = "", of: Tensor | None = None) -> Tensor:
+        """`value` as one use of it, whose gradient will be told; with `of`, what it was made of `through` an op."""
+        one = value.view_as(value) if value.requires_grad else value.detach().clone().requires_grad_()
+        seen = (one if of is None else of).detach()
+        one.register_hook(lambda gradient: self.sink(node, port, seen, gradient.detach(), through))
+        return one
+
+    def _hooked(self, inputs: Mapping[str, Tensor]) -> Any:
+        """A model that runs with its own code: its leaves are tapped through hooks, its weights whole."""
+        hooks: list[Any] = []
+        told: set[int] = set()
+        try:
+            for node, ports in self.wanted.items():
+                leaf = self.module.get_submodule(self.graph.nodes[node].target)
+                hooks += self._around(node, leaf, ports)
+                for port in ports:
+                    held = _own(leaf, port)
+                    if held is not None and id(held[1]) not in told:
+                        told.add(id(held[1]))
+                        value, name = held[1].detach(), port
+                        hooks.append(held[1].register_hook(
+                            lambda g, n=node, p=name, v=value: self.sink(n, p, v, g.detach(), "")))  # fmt: skip
+            return cast("Any", self.module)(**inputs)
+        finally:
+            self._hooks = hooks
+
+    def _around(self, node: str, leaf: nn.Module, ports: Collection[str]) -> list[Any]:
+        found: list[Any] = []
+        if "data_in" in ports:
+            found.append(leaf.register_forward_pre_hook(lambda _, a: (self.tap(node, "data_in", a[0]), *a[1:])))
+        if "data_out" in ports:
+            found.append(leaf.register_forward_hook(lambda _, __, r: self.tap(node, "data_out", r)))
+        return found
+
+    def release(self) -> None:
+        """After a backward pass of a hooked model."""
+        for hook in self.__dict__.pop("_hooks", ()):
+            hook.remove()
+
+
+class _Taps(fx.Interpreter):
+    def __init__(self, tapped: Tapped) -> None:
+        super().__init__(tapped.module)
+        self.tapped = tapped
+        self.sources = {n.name: n for n in tapped.module.graph.nodes}
+
+    def run_node(self, n: fx.Node) -> Any:
+        """Run one node on taps of what it takes."""
+        ports = self.tapped.wanted.get(n.meta.get(NODE, ""), ())
+        if not ports:
+            return super().run_node(n)
+        node = self.tapped.graph.nodes[n.meta[NODE]]
+        special = through(node)
+        before: dict[fx.Node, Any] = {}
+        for port, name in n.meta.get(OPERANDS, ()):
+            source = self.sources[name]
+            value = self.env[source]
+            if (
+                port in ports
+                and isinstance(value, Tensor)
+                and value.is_floating_point()
+                and (port, "softmax") != special
+            ):
+                before.setdefault(source, value)
+                self.env[source] = self.tapped.tap(node.id, port, value)
+        result = self._result(n, node, [p for p in ports if special is None or p != special[0]])
+        self.env.update(before)
+        if special and special[0] in ports:
+            first = self.env[self.sources[n.meta[OPERANDS][0][1]]] if n.meta.get(OPERANDS) else None
+            result = self.tapped.tap(node.id, special[0], result, special[1], first)
+        if "data_out" in ports and isinstance(result, Tensor) and result.is_floating_point():
+            return self.tapped.tap(node.id, "data_out", result)
+        return result
+
+    def _result(self, n: fx.Node, node: Node, ports: Collection[str]) -> Any:
+        stored = [p for p in node.weights if p in ports] if n.op == "call_module" else []
+        if not stored:
+            return super().run_node(n)
+        leaf = self.tapped.module.get_submodule(str(n.target))
+        own = {p: held for p in stored if (held := _own(leaf, p)) is not None}
+        args, kwargs = self.fetch_args_kwargs_from_env(n)
+        values = {path: self.tapped.tap(node.id, port, value) for port, (path, value) in own.items()}
+        return functional_call(leaf, values, args, kwargs)
+
+
+def through(node: Node) -> tuple[str, str] | None:
+    """(port, op) where the error at a port is looked at after the op: an embedding's rows, logits of a softmax, whose
+    masked places are infinite."""
+    if node.op == "embedding" and node.call == "call_module":
+        return "weight", "embedding"
+    rank = len(node.ports["data_in"].shape) if "data_in" in node.ports else 0
+    axis = node.attrs.get("dim") if node.call == "call_module" else node.args[1] if len(node.args) > 1 else None
+    return ("data_in", "softmax") if node.op == "softmax" and axis in (-1, rank - 1) else None
+
+
+def _own(leaf: nn.Module, port: str) -> tuple[str, Tensor] | None:
+    """(path, tensor) of a leaf's own tensor, wherever masks and adapters have put it."""
+    for path in _INSIDE:
+        try:
+            found = getattr(leaf.get_submodule(path.rstrip(".")), port, None)
+        except AttributeError:
+            continue
+        if isinstance(found, nn.Parameter):
+            return f"{path}{port}", found
+    return None
