@@ -24,6 +24,8 @@ from passes.search.space import Space, values_of
 from passes.search.trial_run import TrialRun
 
 if TYPE_CHECKING:
+    from passes.search.architecture.building import Architect
+    from passes.search.architecture.superset import Layout
     from passes.search.study import Plan
 
 
@@ -35,13 +37,15 @@ class Prepared:
     space: Space
     graph: Graph
     fingerprint: str
+    architect: Architect | None = None
 
     def runner(self, plan: Plan) -> TrialRun:
         """What runs its trials."""
         search = plan.search
         if plan.runner is not None:
             return plan.runner(search, self, plan.context, plan.memo)
-        if search.spec.train != "none" or any(c.kind == "config" for c in self.space.choices):
+        tunes = search.info is not None and any(s.pass_name == "finetune" for s in search.recipe.steps)
+        if search.spec.train != "none" or self.architect or tunes:
             return self._trained(search, plan.context)
         from passes.search.plain import Plain
 
@@ -54,7 +58,7 @@ class Prepared:
         if search.info is None:
             raise OptionsError("Where the model came from is not known, so it cannot be built or trained anew.",
                                "Open it from its source.")  # fmt: skip
-        return Trained(search.spec, self.space, search.recipe, search.base, search.info, context)
+        return Trained(search.spec, self.space, search.recipe, search.base, search.info, context, self.architect)
 
     def proposals(self, count: int) -> Iterator[dict[str, Any]]:
         """What a warm start tries first, from cheap to dear: uniform configurations."""
@@ -79,13 +83,26 @@ def prepared(search: Search, context: Context, memo: Memo) -> Prepared:
         raise OptionsError(f"rungs are {list(spec.rungs)}.", "List growing numbers of samples, such as 64, 256.")
     if spec.pruner == "rungs" and not spec.rungs:
         raise OptionsError("The pruner rungs has no rungs.", "List numbers of samples: rungs = [64, 256].")
-    graph = reached(search.recipe, search.base, context, memo)
+    graph, store, laid = reached(search.recipe, search.base, context, memo), context.store, None
+    if any(entry.kind == "config" for entry in spec.space):
+        laid = _laid_out(search, graph, context)
+        graph, store = laid.graph, laid.built.store
     space = expand(spec, graph, search.recipe)
+    space = laid.conditioned(space) if laid else space
     _check_sampler(search, space)
-    space = fit(space, graph, context.store)
+    space = fit(space, graph, store)
     first = search.recipe_of(space, next(_uniform(space)))
     check_ready(first)
-    return Prepared(want, space, graph, _fingerprint(search, space))
+    return Prepared(want, space, graph, _fingerprint(search, space), laid.architect if laid else None)
+
+
+def _laid_out(search: Search, graph: Graph, context: Context) -> Layout:
+    """The deepest model of a space that varies the configuration."""
+    from passes.search.architecture.superset import layout
+
+    entries = tuple(replace(e, when=None) for e in search.spec.space if e.kind == "config")
+    choices = list(expand(replace(search.spec, space=entries), graph, search.recipe).choices)
+    return layout(search.spec, choices, search.recipe, search.base, search.info, context)
 
 
 def _uniform(space: Space) -> Iterator[dict[str, Any]]:
