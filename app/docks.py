@@ -12,7 +12,9 @@ from PySide6.QtWidgets import QDockWidget, QTabWidget, QWidget
 
 from app import file_actions as files
 from app import model_actions as models
+from app.allocate_actions import connect as connect_allocate
 from app.findings import Findings
+from app.panels.allocate import AllocatePanel
 from app.panels.data import DataPanel
 from app.panels.heading import DockHeading
 from app.panels.inspector import InspectorPanel
@@ -60,12 +62,13 @@ DOCKS: tuple[Spec, ...] = (
     Spec("search", "Search", BOTTOM, SearchPanel),
     Spec("sqnr", "SQNR", BOTTOM, SqnrPanel),
     Spec("sensitivity", "Sensitivity", BOTTOM, SensitivityPanel),
+    Spec("allocate", "Allocate", BOTTOM, AllocatePanel),
     Spec("data", "Data", BOTTOM, DataPanel),
     Spec("log", "Log", BOTTOM, LogPanel),
     Spec("problems", "Problems", BOTTOM, ProblemsPanel),
 )
 SIDE, LEAST = 262, 300
-READ_HIGH = {"plots": 240, "tables": 240, "data": 300, "sweeps": 340, "search": 400}
+READ_HIGH = {"plots": 240, "tables": 240, "data": 300, "sweeps": 340, "search": 400, "allocate": 300}
 MAP_HEIGHT, MOST = 340, 0.45  # the heat map with more than eight rows; but no more than this part of the window
 SHARE = 0.33  # of the window's height that a panel takes unasked at most: the rest stays for the graph and its lists
 
@@ -176,6 +179,9 @@ class Docks:
         search = self.panels["search"]
         assert isinstance(search, SearchPanel)
         connect_search(window, search)
+        allocate = self.panels["allocate"]
+        assert isinstance(allocate, AllocatePanel)
+        connect_allocate(window, allocate)
         self._way_back(window)
         training = self.panels["training"]
         assert isinstance(training, TrainingPanel)

@@ -16,6 +16,7 @@ from model.errors import EspalierError
 from model.opening import is_project
 
 if TYPE_CHECKING:
+    from app.panels.allocate import AllocatePanel
     from app.panels.plots import PlotsPanel
     from app.panels.sensitivity import SensitivityPanel
     from app.panels.sweeps import SweepsPanel
@@ -245,7 +246,7 @@ def export_picture(window: Window) -> None:
 
 def save_plots(
     window: Window,
-    plots: PlotsPanel | SweepsPanel | SensitivityPanel,
+    plots: PlotsPanel | SweepsPanel | SensitivityPanel | AllocatePanel,
     title: str = "Save the plots",
     suggestion: str = "training.png",
 ) -> None:

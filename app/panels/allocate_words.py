@@ -1,0 +1,46 @@
+"""What an allocation says of itself in a line."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from functools import lru_cache
+
+from app.allocation import Allocations, title_of
+from app.allocation_truth import Truth
+from app.curve_picture import figure_words
+from app.words import figure, percent
+from passes.allocation.places import Place
+from passes.sensitivity.table import Candidate
+
+MOST = 4  # kinds of choices that are counted
+GAP = 5e-4  # share above the best from which it is told
+
+
+def summary(held: Allocations, truth: Truth) -> str:
+    """What is reached, how near to the best, what was measured, and how many layers take what."""
+    if held.now is None or held.found is None:
+        return "Drag the budget." if held.now else ""
+    words = [figure_words(held.figure, held.now.figure(held.found)), f"predicted KL {figure(held.found.kl)}"]
+    known = truth.last(held.made_recipe()) if truth.found else None
+    if known:
+        words.append(f"measured {figure(known.kl)}")
+    if known and known.accuracy is not None:
+        words.append(f"accuracy {percent(known.accuracy)}")
+    if held.found.gap > GAP:
+        words.append(f"at most {percent(held.found.gap)} above the best")
+    return " · ".join([*words, *counts(held.chosen)])
+
+
+def counts(chosen: Mapping[Place, Candidate]) -> list[str]:
+    """`12 × int 4`, the most frequent first."""
+    found = Counter(map(short, chosen.values()))
+    return [f"{n} × {name}" for name, n in found.most_common(MOST)]
+
+
+@lru_cache(maxsize=4096)
+def short(candidate: Candidate) -> str:
+    """A candidate without what is fitted: `int 4, 50 %`."""
+    pruned = f"{percent(candidate.sparsity, 0)} pruned" if candidate.sparsity else ""
+    name = title_of(candidate) if candidate.format or not pruned else ""
+    return ", ".join(filter(None, (name, pruned)))
