@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Generator, Iterable
 from dataclasses import dataclass, field, replace
@@ -11,8 +12,10 @@ from app.commands.command import Answer, Arguments, Command, Parser, UsageError
 from app.commands.console import Console, cell, seconds, table
 from app.commands.opening import Target, opened
 from app.commands.option_flags import read_options
+from app.commands.polite import polite
 from app.commands.scoring import add_data
 from app.commands.search_files import KINDS, Output, spec_path, storage_for, templates
+from app.commands.search_workers import add_workers, check_workers, trials_of_all
 from app.commands.sweep import known_steps
 from model.recipe import Recipe
 from passes.analysis.evaluate import EvaluateOptions
@@ -22,6 +25,7 @@ from passes.search.search import Search
 from passes.search.space import Space
 from passes.search.spec import SearchSpec
 from passes.search.spec_file import load_search
+from passes.search.storage import shown
 from passes.search.trial import Trial
 
 DETAILS = """examples
@@ -41,6 +45,7 @@ def _arguments(parser: Parser) -> None:
         "--storage", metavar="URL", help="journal:///F, sqlite:///F, postgresql://… or grpc://host:port"
     )
     parser.add_argument("--study", metavar="NAME", help="its name in the storage (default: the spec's)")
+    add_workers(parser)
     parser.add_argument("--resume", action="store_true", help="go on with the study of that name")
     parser.add_argument("-o", "--output", metavar="FILE", help=f"{', '.join(KINDS)}: the best, or all trials")
     add_data(parser)
@@ -71,6 +76,7 @@ class _Done:
 
 
 def _run(found: Arguments, console: Console) -> Answer:
+    check_workers(found)
     recipe, spec = load_search(spec_path(found.spec), found.seed)
     spec = _asked(spec, found)
     with opened(found.target, found, console) as target:
@@ -119,12 +125,15 @@ def _searched(
     running = begin(Plan(search, target.context, storage, found.resume, memo=known_steps(target)))
     done.space, done.trials = running.space, dict(running.told)
     try:
-        done.ended = _followed(running.trials(), done, output, console)
+        with polite(), contextlib.closing(trials_of_all(running, storage, found, target, console)) as trials:
+            done.ended = _followed(trials, done, output, console)
         done.trials |= running.told
     except KeyboardInterrupt:
         ended = sum(t.state in ("complete", "pruned", "failed") for t in done.all)
         output.write(done.all, _best_recipe(done))
-        console.note(f"Stopped after {ended} trials, which are kept in {storage}; the same with --resume goes on.")
+        console.note(
+            f"Stopped after {ended} trials, which are kept in {shown(storage)}; the same with --resume goes on."
+        )
         raise
     done.seconds = time.perf_counter() - start
     return done

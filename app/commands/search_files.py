@@ -8,6 +8,7 @@ import hashlib
 import io
 import json
 import os
+import shutil
 import time
 import zipfile
 from collections.abc import Sequence
@@ -151,7 +152,7 @@ class Output:
         self.write(trials, recipe, record)
         if record and storage.path is not None:
             for path in storage.path.parent.glob(f"{storage.path.name}*"):
-                path.unlink(missing_ok=True)
+                shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
         return str(self.path)
 
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import signal
 import tempfile
 import time
-from collections.abc import Generator, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from app.commands.command import Answer, Arguments, Command, Parser, UsageError
 from app.commands.console import Console, cell, seconds, size
+from app.commands.polite import polite
 from passes.search.goals import wanted
 from passes.search.storage import load_study, open_storage, shown, study_names
 from passes.search.trial import Trial
@@ -50,7 +50,7 @@ def _run(found: Arguments, console: Console) -> Answer:
     name = found.study or _only(found.storage)
     part = Part(Wish(found.storage, name, found.project, found.data, found.trials, found.timeout))
     running: dict[int, Trial] = {}
-    with tempfile.TemporaryDirectory(prefix="espalier-", ignore_cleanup_errors=True) as folder, _polite():
+    with tempfile.TemporaryDirectory(prefix="espalier-", ignore_cleanup_errors=True) as folder, polite():
         try:
             console.progress(0, 0, f"joining {name}")
             plan = joined(part.wish, Path(folder), console.progress, console.note, part)
@@ -90,21 +90,6 @@ def _threads(count: int) -> None:
         import torch
 
         torch.set_num_threads(count)
-
-
-@contextlib.contextmanager
-def _polite() -> Generator[None]:
-    """SIGTERM, by which Slurm and Kubernetes end a worker, is as Ctrl+C."""
-
-    def stop(number: int, frame: Any) -> None:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, stop)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def _tell(trial: Trial, figures: Iterable[str], running: dict[int, Trial], console: Console) -> None:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from passes.search.study import Plan
 
+PARENT = "ESPALIER_PARENT"  # the process that a worker was started for, and does not outlive
 OUTAGE = 300.0  # seconds that a storage may be away
 ENDED = ("complete", "pruned", "failed")
 
@@ -56,6 +57,8 @@ class Part:
 
     def enough(self) -> bool:
         """Whether it has done its share."""
+        if (parent := os.environ.get(PARENT)) and os.getppid() != int(parent):
+            return True
         over = self.wish.timeout and time.monotonic() - self.begun >= self.wish.timeout
         return bool(over) or bool(self.wish.trials and len(self.ended) >= self.wish.trials)
 
@@ -160,12 +163,15 @@ def _trials(plan: Plan, part: Part) -> Generator[Trial]:
             yield trial
 
 
-def wait_for_others(study: Study, enough: Callable[[], bool], tell: Callable[[str], None]) -> bool:
+def wait_for_others(
+    study: Study, enough: Callable[[], bool], tell: Callable[[str], None], look: Callable[[], None] = lambda: None
+) -> bool:
     """Until no trial runs anywhere; True where one was lost, so that there is something to do."""
     from optuna.trial import TrialState
 
     watch = Watch(study)
     while not enough():
+        look()
         if lost := watch.lost():
             tell(f"Trial {', '.join(map(str, lost))} was lost with its worker, and is offered again.")
             return True

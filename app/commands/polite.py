@@ -1,0 +1,34 @@
+"""SIGTERM, by which Slurm and Kubernetes end a program, as Ctrl+C: what runs is given back first."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+import time
+from collections.abc import Generator
+from typing import Any
+
+HURRY = 5.0  # seconds after which a second signal breaks off the giving back too
+
+
+@contextlib.contextmanager
+def polite() -> Generator[None]:
+    """Both signals raise KeyboardInterrupt; of several at once, one counts."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # only the main thread hears signals
+        return
+    last = -HURRY
+
+    def stop(number: int, frame: Any) -> None:
+        nonlocal last
+        since, last = time.monotonic() - last, time.monotonic()
+        if since >= HURRY:
+            raise KeyboardInterrupt
+
+    before = {s: signal.signal(s, stop) for s in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

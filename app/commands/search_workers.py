@@ -1,0 +1,61 @@
+"""Several workers in a search: those that --workers starts here, and those that join its storage from anywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import TYPE_CHECKING
+
+from app.commands.command import Arguments, Parser, UsageError
+from app.commands.console import Console
+from app.commands.opening import Target
+from model.codec import encode
+from model.opening import is_project
+from model.project import recipe_to_json
+from passes.search.trial import Trial
+
+if TYPE_CHECKING:
+    from passes.search.study import Running
+
+MOST = 256
+
+
+def add_workers(parser: Parser) -> None:
+    """--workers."""
+    parser.add_argument("--workers", type=int, default=1, metavar="N",
+                        help="processes on this machine, as far as its memory goes (default 1)")  # fmt: skip
+
+
+def trials_of_all(
+    running: Running, storage: str, found: Arguments, target: Target, console: Console
+) -> Generator[Trial, None, str]:
+    """The trials of this process and of all others; a storage that is named holds the model for whoever joins."""
+    from passes.search.fleet.crew import Crew, together
+
+    _hand_over(running, storage, found, target, console)
+    crew = Crew(found.workers - 1, storage, running.spec.study, console.note, tuple(found.plugin))
+    if crew.wanted:
+        import torch
+
+        torch.set_num_threads(crew.threads)
+    return together(running, crew)
+
+
+def check_workers(found: Arguments) -> None:
+    """Raises UsageError."""
+    if not 1 <= found.workers <= MOST:
+        raise UsageError(f"--workers is {found.workers}.", f"It must be a whole number from 1 to {MOST}.")
+
+
+def _hand_over(running: Running, storage: str, found: Arguments, target: Target, console: Console) -> None:
+    if not found.storage and found.workers == 1:
+        return
+    from passes.search.fleet.handing import LIMIT, hand_over
+
+    search = running.plan.search
+    plain = [encode(search.spec), recipe_to_json(search.recipe)]
+    path = found.target if is_project(found.target) else ""
+    console.progress(0, 0, "handing the model over")
+    made = hand_over(running.study, storage, target.project, target.store, path, plain)
+    if not made.digest:
+        console.note(f"The model ({made.size / 1e9:.1f} GB) is larger than what is handed over ({LIMIT / 1e9:.1f} GB): "
+                     f"give workers elsewhere its project with --project.")  # fmt: skip

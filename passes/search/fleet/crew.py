@@ -1,0 +1,115 @@
+"""Further workers on this machine: as many as memory has room for, each a process of its own that joins the study."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from passes.search.fleet.beat import worker_name
+from passes.search.fleet.memory import Room, free, resident
+from passes.search.fleet.work import ENDED, PARENT, wait_for_others
+from passes.search.trial import Trial
+
+if TYPE_CHECKING:
+    from passes.search.study import Running
+
+MAIN = Path(__file__).resolve().parents[3] / "main.py"
+PATIENCE = 20.0  # seconds for a worker to give its trial back
+
+
+@dataclass(slots=True)
+class Crew:
+    """`wanted`: further workers. They start after this process's first trial, when it is known what one takes."""
+
+    wanted: int
+    storage: str
+    study: str
+    tell: Callable[[str], None]
+    plugins: tuple[str, ...] = ()
+    workers: list[subprocess.Popen[bytes]] = field(default_factory=list[subprocess.Popen[bytes]])
+    _logs: tempfile.TemporaryDirectory[str] = field(default_factory=tempfile.TemporaryDirectory)
+    _asked: bool = False
+
+    @property
+    def threads(self) -> int:
+        """Processor threads of each."""
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        return max(1, cores // (self.wanted + 1))
+
+    def grow(self) -> None:
+        """Start as many as there is room for; once."""
+        if self._asked or not self.wanted:
+            return
+        self._asked = True
+        room = Room(self.wanted, resident(), free())
+        self.tell(room.words)
+        for number in range(room.count):
+            self._start(number)
+
+    def _start(self, number: int) -> None:
+        words = [sys.executable, str(MAIN), "worker", "--storage", self.storage, "--study", self.study,
+                 "--threads", str(self.threads), *(w for p in self.plugins for w in ("--plugin", p))]  # fmt: skip
+        threads = {f"{n}_NUM_THREADS": str(self.threads) for n in ("OMP", "MKL", "NUMBA")}
+        with self._log(number).open("wb") as log:
+            worker = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=log,
+                                      env={**os.environ, **threads, PARENT: str(os.getpid())},
+                                      start_new_session=True)  # fmt: skip
+        self.workers.append(worker)
+
+    def _log(self, number: int) -> Path:
+        return Path(self._logs.name) / f"{number}.log"
+
+    def look(self) -> None:
+        """Tell of workers that ended otherwise than they should."""
+        for number, worker in enumerate(self.workers):
+            if worker.returncode is None and (code := worker.poll()):
+                with contextlib.suppress(OSError):
+                    lines = self._log(number).read_text(errors="replace").strip().splitlines()[-2:]
+                    why = " ".join(lines) if code > 0 else f"it was killed (signal {-code})."
+                    self.tell(f"Worker {worker.pid} ended: {why}")
+
+    def stop(self) -> None:
+        """End all: politely, so that they give their trials back, then for good."""
+        running = [w for w in self.workers if w.poll() is None]
+        for worker in running:
+            worker.terminate()
+        for worker in running:
+            try:
+                worker.wait(PATIENCE)
+            except subprocess.TimeoutExpired:
+                worker.kill()
+                worker.wait()
+        self._logs.cleanup()
+
+
+def together(running: Running, crew: Crew) -> Generator[Trial, None, str]:
+    """The trials of all workers of a study, until none runs any more; returns why the search ended."""
+    try:
+        while True:
+            why = yield from _watched(running.trials(), crew)
+            again = wait_for_others(running.study, running.context.enough, crew.tell, crew.look)
+            if not again:
+                yield from running.trials()  # what others told last
+                return why
+    finally:
+        crew.stop()
+
+
+def _watched(trials: Generator[Trial, None, str], crew: Crew) -> Generator[Trial, None, str]:
+    with contextlib.closing(trials):
+        while True:
+            try:
+                trial = next(trials)
+            except StopIteration as end:
+                return str(end.value)
+            yield trial
+            crew.look()
+            if trial.state in ENDED and trial.worker == worker_name():
+                crew.grow()
