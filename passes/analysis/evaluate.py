@@ -100,9 +100,11 @@ def measure(module: nn.Module, graph: Graph, split: Split, batch_size: int, cont
     import torch
     import torch.nn.functional as F
 
+    from passes.analysis.arrange import arranged
+
     correct, loss, seen = 0, 0.0, 0
     with torch.no_grad():
-        for inputs, labels in batches(split, graph, batch_size):
+        for inputs, labels in arranged(split, graph, batch_size):
             logits = logits_of(_run(module, inputs), graph)
             fit(logits, labels)
             correct += int((logits.argmax(-1) == labels).sum())
