@@ -63,7 +63,8 @@ def size_words(space: Space) -> str:
         f"{s}{str(n).translate(_SUPER) if n > 1 else ''}" for s, n in counts if s > 1 or len(counts) == 1
     )
     log = sum(n * math.log10(s) for s, n in counts)
-    total = power(10**log) if log < 300 else f"10{str(int(log)).translate(_SUPER)}"
+    exact = math.prod(s**n for s, n in counts) if log < 15 else 10**log if log < 300 else math.inf
+    total = power(exact) if log < 300 else f"10{str(int(log)).translate(_SUPER)}"
     if powers == total or not powers:
         text = f"{total} configurations" if total != "1" else "1 configuration"
     else:

@@ -199,9 +199,9 @@ class Searches(QObject):
         begin_record(record_path(document.store.folder, study.name), study.data(), study.key)
         held = ((document.recipe.active, document.graph),) if document.recipe.active else ()
         folder, locations = document.store.folder, document.store.locate(keys_of(base, document.graph))
-        wish = Search(study.spec, study.recipe, base)
+        wish = Search(study.spec, study.recipe, base, source)
         job = SearchJob(wish, kept.url_for(folder, study.name), locations, folder, source.spec, source.tokenizer,
-                        True, held)  # fmt: skip
+                        True, held, tuple(study.by_hand))  # fmt: skip
         study.by_hand.clear()
         study.gives_way = False
         study.job = self._session.submit(f"Search {study.name}", job, lambda _: None)
@@ -261,9 +261,7 @@ class Searches(QObject):
         elif isinstance(event, TERMINAL):
             self._ended(study, event)
         else:
-            self._draw()
-            if not isinstance(event, Progress):
-                self.stood.emit()
+            self._draw() if isinstance(event, Progress) else self._stands()
 
     def _found(self, study: Study, part: Any) -> None:
         if isinstance(part, Space):  # with each format as fitted to its weight
@@ -294,6 +292,10 @@ class Searches(QObject):
         if study.gives_way and isinstance(event, Done) and not study.ending:
             self._submit(study)
         self.changed.emit(study, ())
+        self.stood.emit()
+
+    def _stands(self) -> None:
+        self._tell()
         self.stood.emit()
 
     def _draw(self) -> None:
@@ -338,7 +340,8 @@ class Searches(QObject):
         if any(c.kind == "config" and c.name in trial.params for c in study.space.choices):
             raise OptionsError("This trial has another architecture: it is a model of its own, not a recipe.",
                                "Open it as a project of its own.")  # fmt: skip
-        return study.space.apply(study.recipe, trial.params)
+        base = self._session.open_document.project.base
+        return Search(study.spec, study.recipe, base).recipe_of(study.space, trial.params)
 
     def use(self, study: Study, trial: Trial) -> None:
         """Make a trial's recipe the recipe, in one undo step; its score is known already. Raises OptionsError."""

@@ -126,6 +126,8 @@ class SearchPanel(QWidget):
         self.setup.recipe = None
         if document:
             self.setup.put(beginning(document.graph, self._session.measured_on))
+        else:
+            self.setup.tell()
         self.example_link.setVisible(document is not None)
         self.compose_link.setVisible(document is not None)
         self._pages.setCurrentIndex(1 if self.searches.studies else 0)

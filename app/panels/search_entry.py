@@ -55,6 +55,8 @@ class More(QWidget):
 
     def offer(self, names: Sequence[str]) -> None:
         """The choices before it that a condition can name."""
+        held = self.only.get()  # one that is none of them stays, and is told as wrong
+        names = tuple(dict.fromkeys([*names, *([held] if held != ALWAYS else [])]))
         texts = tuple(f"only if {n} is" for n in names)
         self.only.offer((ALWAYS, *names), (ALWAYS, *texts))
         self.values.setVisible(self.only.get() != ALWAYS)

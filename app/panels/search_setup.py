@@ -26,6 +26,7 @@ from app.study_templates import FOLDER, load, templates, to_toml
 from model.errors import EspalierError, OptionsError
 from model.graph import Graph
 from model.recipe import Recipe
+from passes.search.goals import wanted
 from passes.search.space import Space
 from passes.search.spec import SearchSpec, Vary
 
@@ -229,7 +230,8 @@ class SearchSetup(QWidget):
         self._wait.stop()
         good = self._tell_cards()
         try:
-            self.goals.get()
+            goals, within, summed = self.goals.get()
+            wanted(SearchSpec(goals=goals, within=within, summed=summed))
         except EspalierError as error:
             self.goals.tell(_words(error))
             good = False
@@ -243,12 +245,14 @@ class SearchSetup(QWidget):
         for card in self.cards:
             card.more.offer(tuple(names))
             try:
-                choices = self._choices(card.value())
+                vary = card.value()
+                choices = self._choices(vary)
             except EspalierError as error:
                 card.tell("", _words(error))
                 good = False
                 continue
             card.tell(entry_words(choices))
+            names += [vary.name] if vary.name else []
             names += [c.name for c in choices] if len(choices) <= FEW else []
         return good
 
