@@ -34,10 +34,9 @@ from passes.search.space import Space
 from passes.search.spec import SearchSpec
 from passes.search.trial_run import Invalid, Order, Seen
 from passes.search.warm import Warm
-from passes.search.with_training import fitted_to, with_training
+from passes.search.with_training import FINETUNE, IDENTITIES, fitted_to, trained_first, with_training
 from passes.training.unfinished import discard
 
-FINETUNE = "finetune"
 SHOWN = {"accuracy": "validation accuracy", "loss": "validation loss"}
 
 
@@ -113,7 +112,8 @@ class Trained:
         found: dict[str, float] = {}
         graph, steps, own = work.place.built.graph, 0, 0
         active = work.recipe.active
-        if not self._leads(active):
+        first = trained_first(self.spec, active)
+        if first < 0:
             found |= self._part("before", work, graph, context)
         for i, step in enumerate(active):
             if self._trails(active, i):
@@ -121,7 +121,7 @@ class Trained:
             graph, done = self._step(order, work, i, context, memo, steps)
             steps += int(done.report.summary.get("steps", 0)) if step.pass_name == FINETUNE else 0
             own += step.pass_name == FINETUNE and i >= work.shared
-            if i == 0 and self._leads(active):
+            if i == first:
                 found |= self._part("before", work, graph, context)
         last = self._last(order, work, graph, context, own > 0)
         if self.spec.train == "before":
@@ -137,7 +137,7 @@ class Trained:
     def _work(self, order: Order) -> _Work:
         recipe = with_training(self.spec, order.recipe)
         if not self.keys or self.architect is None:
-            return _Work(self._home, recipe, recipe.common(self.plain), "")
+            return _Work(self._home, recipe, self._shared(recipe, self.plain), "")
         there = {c.name for c in self.space.active(order.params)}
         values = {key: order.params[name] for name, key in self.keys.items() if name in there}
         name = self.architect.spec(values)
@@ -151,14 +151,17 @@ class Trained:
             held = self._places[name] = _Place(built)
         fitted = fitted_to(recipe, set(built.graph.nodes), set(_square(built.graph)))
         plain = fitted_to(self.plain, set(built.graph.nodes), set(_square(built.graph)))
-        return _Work(held, fitted, fitted.common(plain), name)
+        return _Work(held, fitted, self._shared(fitted, plain), name)
+
+    def _shared(self, recipe: Recipe, plain: Recipe) -> int:
+        """How many of the first steps other trials have too: those before any choice, and the training before
+        compression, unless all that is chosen comes before it."""
+        later = any(c.kind not in ("config", "identity") for c in self.space.choices)
+        first = trained_first(self.spec, recipe.active) if later else -1
+        return max(recipe.common(plain), first + 1)
 
     def _context(self, order: Order, work: _Work, store: Scratch) -> Context:
         return replace(work.place.built.context(order.context), store=store)
-
-    def _leads(self, active: tuple[Step, ...]) -> bool:
-        """Whether the first step is the training before compression."""
-        return self.spec.train in ("before", "both") and bool(active)
 
     def _trails(self, active: tuple[Step, ...], i: int) -> bool:
         """Whether step `i` is the training after compression."""
@@ -171,7 +174,8 @@ class Trained:
         shared = i < work.shared
         built = work.place.built
         recipe = Recipe(work.recipe.active[: i + 1])
-        own = not shared or (bool(self.keys) and work.recipe.active[i].pass_name == FINETUNE)
+        named = bool(self.keys) or work.recipe.active[0].pass_name == IDENTITIES  # an architecture of the trial's own
+        own = not shared or (named and work.recipe.active[i].pass_name == FINETUNE)
         inner = replace(context, metric=self._heard(order, steps)) if own else context
         inner = replace(inner, store=built.store) if shared else inner
         with self._tidy(work, i, memo, inner), _settled():

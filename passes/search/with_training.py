@@ -5,6 +5,7 @@ Compression-aware search (the labs' tutorial 5): the uncompressed model is train
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,6 +16,7 @@ from passes.analysis.evaluate import EvaluateOptions
 from passes.search.spec import SearchSpec
 from passes.training.options import FinetuneOptions
 
+FINETUNE, IDENTITIES = "finetune", "replace_linear"
 SHARED = (
     "data",
     "text",
@@ -38,13 +40,26 @@ def finetuning(spec: SearchSpec) -> FinetuneOptions:
 
 
 def with_training(spec: SearchSpec, recipe: Recipe) -> Recipe:
-    """A trial's recipe with what `spec` trains: what is measured, and what is applied. Raises OptionsError."""
+    """A trial's recipe with what `spec` trains: what is measured, and what is applied. Raises OptionsError.
+
+    Identities are part of the architecture, so they come before the training that comes before compression.
+    """
     if spec.train == "none":
         return recipe
-    step = Step("finetune", finetuning(spec), spec.seed)
-    before = (step,) if spec.train in ("before", "both") else ()
-    after = (step,) if spec.train in ("after", "both") else ()
-    return Recipe((*before, *recipe.steps, *after))
+    step = Step(FINETUNE, finetuning(spec), spec.seed)
+    if spec.train == "after":
+        return recipe.append(step)
+    chosen = [i for i, s in enumerate(recipe.steps) if s.pass_name == IDENTITIES and s.enabled]
+    first = tuple(recipe.steps[i] for i in chosen[-1:] if any(e.kind == "identity" for e in spec.space))
+    rest = tuple(s for i, s in enumerate(recipe.steps) if not first or i != chosen[-1])
+    return Recipe((*first, step, *rest, *((step,) if spec.train == "both" else ())))
+
+
+def trained_first(spec: SearchSpec, steps: Sequence[Step]) -> int:
+    """The place of the training before compression among a trial's steps; −1 where there is none."""
+    if spec.train not in ("before", "both"):
+        return -1
+    return next(i for i, s in enumerate(steps) if s.pass_name == FINETUNE)
 
 
 def fitted_to(recipe: Recipe, ids: frozenset[str] | set[str], square: frozenset[str] | set[str]) -> Recipe:
@@ -54,7 +69,7 @@ def fitted_to(recipe: Recipe, ids: frozenset[str] | set[str], square: frozenset[
 
 
 def _kept(step: Step, ids: frozenset[str] | set[str], square: frozenset[str] | set[str]) -> Step | None:
-    there = square if step.pass_name == "replace_linear" else ids
+    there = square if step.pass_name == IDENTITIES else ids
     options, empty = _narrowed(step.options, there)
     return None if empty else replace(step, options=options)
 
