@@ -156,7 +156,7 @@ def _followed(trials: Generator[Trial, None, str], done: _Done, output: Output, 
 
 def _told(done: _Done, trial: Trial) -> str:
     """`[12/50] accuracy 0.9310, weight bits 4.31, 1.2 s`; the best so far says so."""
-    ended = sum(t.state in ("complete", "pruned", "failed") for t in done.all)
+    ended = sum(t.state in ("complete", "pruned", "failed") and not t.lost for t in done.all)
     head = f"[{ended}/{done.search.spec.trials}]"
     if trial.state == "failed":
         return f"{head} failed: {trial.error}"
