@@ -14,6 +14,7 @@ from passes.costs.base import figures as costs_of
 from passes.replay import Memo, recipe_key, replay
 from passes.score import Scorer
 from passes.search.goals import KL, MEASURED, Wanted
+from passes.search.space import Space
 from passes.search.trial_run import Order
 from passes.search.warm import Warm
 
@@ -21,8 +22,11 @@ from passes.search.warm import Warm
 class Plain:
     """One for a whole study: the data, the baseline's results and quantised weights stay."""
 
-    def __init__(self, base: Graph, score: EvaluateOptions, want: Wanted, memo: Memo, rungs: tuple[int, ...]) -> None:
+    def __init__(
+        self, base: Graph, score: EvaluateOptions, want: Wanted, memo: Memo, rungs: tuple[int, ...], space: Space
+    ) -> None:
         self.base, self.options, self.want, self.memo = base, score, want, memo
+        self.touched = frozenset(n for c in space.choices for n in c.nodes)
         self.scorer = Scorer()
         self.rungs = rungs
         self._warm: Warm | None = None
@@ -59,7 +63,7 @@ class Plain:
     def warm(self, context: Context) -> Warm:
         """The evaluator, made when it is first needed."""
         if self._warm is None:
-            self._warm = Warm(self.base, self.options, context, self.rungs)
+            self._warm = Warm(self.base, self.options, context, self.rungs, self.touched)
         self._warm.context = context
         return self._warm
 

@@ -50,7 +50,7 @@ class Prepared:
         from passes.search.plain import Plain
 
         rungs = search.spec.rungs if search.spec.pruner != "none" else ()
-        return Plain(search.base, search.spec.score, self.want, plan.memo, rungs)
+        return Plain(search.base, search.spec.score, self.want, plan.memo, rungs, self.space)
 
     def _trained(self, search: Search, context: Context) -> TrialRun:
         from passes.search.trained import Trained
