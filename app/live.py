@@ -1,12 +1,21 @@
-"""Measures again after every edit, where that is quick: see the consequence at once."""
+"""Measures again after every edit, where that is quick: see the consequence at once.
+
+Accuracy and loss first, then the divergence from the baseline on the same samples, from the changed layer on.
+"""
 
 from __future__ import annotations
 
 import time
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, QTimer, Signal
 
+from app.estimate import estimate_of
+from model.graph import Graph
+from model.recipe import Step
+from passes.analysis.divergence import DivergenceOptions
+from passes.base import Report
 from passes.jobs import AnalyseJob, Done, JobEvent, JobInfo, Progress
 
 if TYPE_CHECKING:
@@ -21,6 +30,12 @@ def is_evaluation(job: JobInfo) -> bool:
     return isinstance(job.job, AnalyseJob) and job.job.step.pass_name == "evaluate"
 
 
+def is_comparison(job: JobInfo) -> bool:
+    """Whether a job measures the divergence of the present choices."""
+    work = job.job
+    return isinstance(work, AnalyseJob) and work.step.pass_name == "divergence" and not work.step.options.cells
+
+
 class LiveMeasure(QObject):
     """Where the source knows its data: evaluates when a model is opened and when an edit has settled."""
 
@@ -32,6 +47,8 @@ class LiveMeasure(QObject):
         self.enabled = True
         self._slow = False
         self._since = (0, 0.0)
+        self._estimate = estimate_of(session)
+        self._tried: Graph | None = None  # whose divergence was asked for last: what fails is not asked for again
         self._wait = QTimer(self, singleShot=True, interval=pause)
         self._wait.timeout.connect(self._measure)
         session.opened.connect(self._opened)
@@ -51,8 +68,9 @@ class LiveMeasure(QObject):
         if not self.enabled or self._slow:
             return
         for job in list(self._session.jobs):
-            if is_evaluation(job):
+            if is_evaluation(job) or is_comparison(job):
                 self._session.cancel(job.id)
+        self._tried = None
         self._wait.start()
 
     def _measure(self) -> None:
@@ -60,6 +78,25 @@ class LiveMeasure(QObject):
         wanted = self.enabled and not self._slow and document and document.project.source.data
         if wanted and self._session.score.accuracy is None:
             self._session.evaluate()
+        else:
+            self._compare()
+
+    def _compare(self) -> None:
+        """Once the accuracy is known, measure how far the outputs are from the baseline's."""
+        session, document = self._session, self._session.document
+        if document is None or not document.recipe.active or not self.enabled or self._slow:
+            return
+        graph = document.graph
+        known = session.score.accuracy is not None and session.measured_on.data
+        if known and graph is not self._tried and self._estimate.measured(graph) is None:
+            self._tried = graph
+            wish = DivergenceOptions(**asdict(session.measured_on))
+            step, silent = Step("divergence", wish), lambda _: None
+            session.analyse("Divergence", step, lambda report: self._take(graph, report), failed=silent)
+
+    def _take(self, graph: Graph, report: Report) -> None:
+        if "kl" in report.summary:
+            self._estimate.put(graph, report.summary["kl"])
 
     def _hear(self, heard: JobEvent) -> None:
         """Judge the speed by the run itself, without the loading of data before it."""
@@ -68,8 +105,10 @@ class LiveMeasure(QObject):
             return
         if isinstance(heard.event, Progress) and self._since[0] != job.id:
             self._since = job.id, time.monotonic()
-        elif isinstance(heard.event, Done) and self._since[0] == job.id:
-            self._judge(time.monotonic() - self._since[1] > QUICK)
+        elif isinstance(heard.event, Done):
+            if self._since[0] == job.id:
+                self._judge(time.monotonic() - self._since[1] > QUICK)
+            self._compare()
 
     def _judge(self, slow: bool) -> None:
         if slow != self._slow:

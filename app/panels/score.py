@@ -10,6 +10,8 @@ from PySide6.QtCore import QSize, Qt
 from PySide6.QtGui import QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QLabel, QSizePolicy, QWidget
 
+from app.estimate import estimate_of
+from app.plots.heat_lines import divergence_words
 from app.words import NOT_MEASURED, mebibytes, percent, scaled, signed
 
 if TYPE_CHECKING:
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 
 PAD, GAP, TIGHT, BESIDE = 12, 26, 14, 7  # round all figures, between two, where it is narrow, before a change
 SAME = "no change"
+BEFORE = "before edit"
 ASK = "not measured: Evaluate"
 SLOW = "The last evaluation took long, so edits do not start another: measure with Evaluate in the Model menu."
 
@@ -56,6 +59,9 @@ ENTRIES: tuple[Entry, ...] = (
           measured=True),
     Entry("loss", "loss", lambda v: f"{v:.3f}", _absolute(3), -1, "Mean cross-entropy over the data set",
           measured=True),
+    Entry("kl", "KL", divergence_words, _absolute(3), -1,
+          "KL divergence of the outputs from the model in float, nats a sample. Estimated: predicted from the "
+          "sensitivities; measured: found by running the model"),
     Entry("size_bytes", "size", mebibytes, _relative, -1, "Bytes of the packed export"),
     Entry("weight_bits", "weight bits", lambda v: f"{v:.2f}", _absolute(2), -1,
           "Stored bits per parameter, over all parameters", "of 32"),
@@ -94,7 +100,8 @@ class Figure(QWidget):
     @property
     def text(self) -> str:
         """Value and change as shown."""
-        return f"{self._value.text()} {self._change.text()}".strip()
+        note = self._label.text().removeprefix(self._entry.label).strip()
+        return " ".join(w for w in (self._value.text(), self._change.text(), note) if w)
 
     def tell_slow(self, slow: bool) -> None:
         """Say in the place of a missing figure that it comes only when asked for."""
@@ -102,16 +109,27 @@ class Figure(QWidget):
 
     def show_value(self, now: float | None, before: float | None, edited: bool = False) -> None:
         """Show the figure, and its change when there is something to compare with (`edited`: the recipe has steps)."""
+        self._label.setText(self._entry.label)
         self._role(self._value, "role", "muted" if now is None else "score")
         missing = ASK if self._slow else NOT_MEASURED
         self._value.setText(missing if now is None else self._entry.write(now))
-        change, tone = self._judge(now, before, edited)
+        self._show_change(*self._judge(now, before, edited))
+        if now is not None or self._entry.measured:
+            self._held = max(self._held, self.wide())
+
+    def show_noted(self, value: float, note: str, *, present: bool) -> None:
+        """Show a figure with a word of where it is from, grey where it is not of the present graph."""
+        self._label.setText(f"{self._entry.label} {note}")
+        self._role(self._value, "role", "score" if present else "muted")
+        self._value.setText(self._entry.write(value))
+        self._show_change("", "same")
+        self._held = max(self._held, self.wide())
+
+    def _show_change(self, change: str, tone: str) -> None:
         self._role(self._change, "tone", tone)
         self._change.setText(change)
         self._change.setHidden(self._brief or not change)
         self.setAccessibleDescription(self.text)
-        if now is not None or self._entry.measured:
-            self._held = max(self._held, self.wide())
 
     def wide(self, *, brief: bool = False) -> int:
         """The width that it takes, with its change or without."""
@@ -168,6 +186,8 @@ class ScorePanel(QWidget):
     def __init__(self, session: Session) -> None:
         super().__init__()
         self._session = session
+        self._estimate = estimate_of(session)
+        self._shown = tuple(e.key for e in ENTRIES)
         self.figures = {e.key: Figure(e) for e in ENTRIES}
         row = QHBoxLayout(self)
         row.setContentsMargins(PAD, 3, PAD, 4)
@@ -181,6 +201,7 @@ class ScorePanel(QWidget):
         self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
         session.score_changed.connect(self.refresh)
         session.opened.connect(self.refresh)
+        self._estimate.changed.connect(self.refresh)
         self.refresh()
 
     def tell_slow(self, slow: bool) -> None:
@@ -193,15 +214,26 @@ class ScorePanel(QWidget):
         """Read the score again."""
         score, before, document = self._session.score, self._session.baseline, self._session.document
         edited = bool(document and document.recipe.active)
+        estimate = self._estimate
         for key, figure in self.figures.items():
-            figure.show_value(getattr(score, key, None), getattr(before, key, None), edited)
+            now, old = getattr(score, key, None), estimate.last.get(key)
+            if key == "kl":
+                figure.show_noted(estimate.kl or 0.0, estimate.how, present=True)
+            elif now is None and old is not None and edited:
+                figure.show_noted(old, BEFORE, present=False)
+            else:
+                figure.show_value(now, getattr(before, key, None), edited)
+        known = edited and estimate.kl is not None
+        self._shown = tuple(k for k in self.figures if k != "kl" or known)
         self._fit()
 
     def _fit(self) -> None:
         """Where all do not fit they move together, then go without changes; the last ones are told by a "…"."""
         if not self.isVisible():
             return
-        figures, room = list(self.figures.values()), self.width() - 2 * PAD
+        figures, room = [self.figures[k] for k in self._shown], self.width() - 2 * PAD
+        for key in self.figures.keys() - set(self._shown):
+            self.figures[key].hide()
         ways = ((GAP, [f.held for f in figures]), (TIGHT, [f.wide() for f in figures]))
         least = (TIGHT, [f.wide(brief=True) for f in figures])
         gap, widths = next((w for w in ways if _sum(*w) <= room), least)

@@ -41,14 +41,15 @@ def test_no_figure_of_the_score_is_lost_silently(opened: Window) -> None:
                      bitops=5.1e7, sparsity=0.25, memory_density=3.9)  # fmt: skip
     panel = opened.statusBar().findChild(ScorePanel)
     assert isinstance(panel, ScorePanel)
-    for key, figure in panel.figures.items():
+    figures = {k: f for k, f in panel.figures.items() if k != "kl"}  # which stands there when it is known
+    for key, figure in figures.items():
         figure.show_value(getattr(score, key), 1.5 * getattr(score, key), True)
     for width in (1600, 1000, 760, 500, 200):
         panel.setFixedWidth(width)
         QApplication.processEvents()
-        shown = [f for f in panel.figures.values() if f.isVisible()]
+        shown = [f for f in figures.values() if f.isVisible()]
         ends = [f.geometry() for f in shown] + ([panel.more.geometry()] if panel.more.isVisible() else [])
         assert all(a.right() < b.left() for a, b in pairwise(ends)) and ends[-1].right() <= width
-        hidden = [f.told for f in panel.figures.values() if not f.isVisible()]
+        hidden = [f.told for f in figures.values() if not f.isVisible()]
         assert panel.more.toolTip().splitlines() == hidden and panel.more.isVisible() == bool(hidden)
-        assert (len(shown) == len(ENTRIES)) == (width >= 760)
+        assert (len(shown) == len(ENTRIES) - 1) == (width >= 760)
