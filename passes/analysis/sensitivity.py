@@ -14,6 +14,7 @@ from passes.analysis.evaluate import EvaluateOptions
 from passes.analysis.format_sqnr import usual_formats
 from passes.base import Context, Report, Row, analysis
 from passes.select import Select, chosen
+from passes.sensitivity.correct import Correction
 from passes.sensitivity.places import Place, places, reference, unfolded
 from passes.sensitivity.table import Sensitivity
 from passes.transform.quantize import PORTS
@@ -21,6 +22,7 @@ from passes.transform.quantize import PORTS
 if TYPE_CHECKING:
     from model.data.base import Split
     from passes.sensitivity.evidence import Evidence
+    from passes.sensitivity.measure import Measured
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +63,10 @@ def sensitivity(graph: Graph, options: SensitivityOptions, context: Context) -> 
     start = time.perf_counter()
     if not options.data:
         raise DataError("Sensitivities are found on data, and none is named.",
-                        "Name some: demo:NAME, hub:NAME, a file or a folder; random inputs would tell nothing.")  # fmt: skip
+                        "Name some: demo:NAME, hub:NAME, a file or a folder; random inputs tell nothing.")  # fmt: skip
     work = _Work(graph, options, context)
     rows = work.rows()
-    report = Report("sensitivity", tuple(r for row in rows for r in flat(row)), work.summary(rows, start))
+    report = Report("sensitivity", work.lines(rows), work.summary(rows, start))
     return graph, report
 
 
@@ -98,8 +100,12 @@ class _Work:
             raise PassError(
                 "None of the selected nodes has a port that takes a format.", "Select others, or more ports."
             )
+        begun = time.perf_counter()
         self.path, self.evidence = self._evidence()
-        self.seconds = 0.0
+        self.evidence_seconds, self.seconds = time.perf_counter() - begun, 0.0
+        self.accuracies: dict[tuple[int, int], float | None] = {}
+        self.baseline: Row = {}
+        self.correction = Correction()
 
     def _evidence(self) -> tuple[str, Evidence]:
         """From the file of these weights and samples, or gathered now: always of all places."""
@@ -118,7 +124,7 @@ class _Work:
         return str(path), load(path)
 
     def rows(self) -> list[Sensitivity]:
-        """All rows, handed on as they come, and again once they are corrected."""
+        """All rows, handed on as they come, and again once some were measured and all are corrected."""
         from passes.sensitivity.tabled import rows_of_table
 
         formats = self.options.formats or usual_formats()
@@ -132,13 +138,54 @@ class _Work:
             self.context.found(row)
             found.append(row)
         self.seconds = time.perf_counter() - begun
-        return found
+        return self._measured(found)
+
+    def _measured(self, rows: list[Sensitivity]) -> list[Sensitivity]:
+        """Rows with true divergences, of all candidates or of some, and predictions corrected by them."""
+        from passes.sensitivity import truth
+
+        count = self.options.measure
+        cells = truth.every(rows) if self.options.exact else truth.picked(rows, count, self.context.seed)
+        if not cells:
+            return rows
+        known: dict[int, dict[int, float]] = {}
+
+        def heard(cell: tuple[int, int], found: Measured) -> None:
+            known.setdefault(cell[0], {})[cell[1]] = found.kl
+            self.accuracies[cell] = found.accuracy
+            row = rows[cell[0]]
+            if self.options.exact and len(known[cell[0]]) == len(row.candidates):
+                self.context.found(truth.told(row, known[cell[0]]))
+
+        at = {(p.node, p.port): p for p in self.places}
+        size = self.options.batch_size
+        baseline = truth.measured(rows, cells, at, self.run, self.further, size, self.context, heard)
+        self.baseline = {"baseline_accuracy": baseline.accuracy(), "measured_samples": baseline.samples}
+        rows = [truth.told(row, known.get(i, {})) for i, row in enumerate(rows)]
+        self.correction = truth.correction(rows)
+        rows = [truth.corrected(row, self.correction) for row in rows]
+        for row in rows:
+            self.context.found(row)
+        self.baseline |= truth.agreement(rows)
+        return rows
+
+    def lines(self, rows: list[Sensitivity]) -> tuple[Row, ...]:
+        """A line for each candidate; with the accuracy where all were measured."""
+        found = [line for row in rows for line in flat(row)]
+        if self.options.exact:
+            places = [(r, c) for r, row in enumerate(rows) for c in range(len(row.candidates))]
+            found = [{**line, "accuracy": self.accuracies.get(cell)} for line, cell in zip(found, places, strict=True)]
+        return tuple(found)
 
     def summary(self, rows: list[Sensitivity], start: float) -> Row:
         """What the figures mean, where the evidence lies, and how long all took."""
         tried = sum(len(r.candidates) for r in rows)
+        fixed = self.correction
+        told = {"error_factor": fixed.factor, "error_factor_before": fixed.before} if fixed.count else {}
         return {"divergence": self.evidence.words, "baseline": self._baseline(), "places": len(rows), "tried": tried,
-                "samples": self.evidence.samples, "evidence": self.path, "table_seconds": round(self.seconds, 3),
+                "samples": self.evidence.samples, **self.baseline, **told,
+                "correction": [fixed.level, fixed.steep, fixed.loud], "evidence": self.path,
+                "evidence_seconds": round(self.evidence_seconds, 3), "table_seconds": round(self.seconds, 3),
                 "seconds": round(time.perf_counter() - start, 3)}  # fmt: skip
 
     def _baseline(self) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from model.graph import Graph
@@ -65,9 +66,12 @@ class _Collection:
         self._rows: dict[tuple[str, str], Reservoir] = {}
         self._weights: dict[tuple[str, str], _Weight] = {}
         self._through: dict[tuple[str, str], str] = {}
+        self._begun = self._batch = 0  # samples before this batch, and in it
 
     def step(self, inputs: dict[str, Tensor]) -> None:
         """One batch forward and backward."""
+        self._begun += self._batch
+        self._batch = max(1, len(next(iter(inputs.values()))))
         after = self.outputs.of(self._run(inputs))
         pull = self.outputs.pull(after.detach(), inputs, self._random) * self._scale
         torch.autograd.backward(after, pull)
@@ -78,7 +82,7 @@ class _Collection:
         if through == "embedding":
             ids = value.detach().reshape(-1).numpy().astype(np.int64)
             g = (gradient.float() / self._scale).reshape(len(ids), -1).numpy()
-            self._reservoir(key, g.shape[1]).add(g, ids)
+            self._reservoir(key, g.shape[1]).add(g, ids, self._groups(value, len(ids)))
         elif self._of[key].weight is not None:
             self._weight(key, gradient)
         else:
@@ -86,10 +90,15 @@ class _Collection:
             x, g = rows_of(value, view), rows_of(gradient, view) / np.float32(self._scale)
             self._through[key] = through
             held = self._reservoir(key, x.shape[1])
-            held.add(g, x.astype(np.float32, copy=False))
+            held.add(g.astype(np.float32, copy=False), x.astype(np.float32, copy=False), self._groups(value, len(x)))
             peak = x[np.abs(np.where(np.isfinite(x), x, 0)).max(1, initial=0).argmax()] if len(x) else held.peak
             if not held.peak.size or np.abs(peak).max(initial=0) > np.abs(held.peak).max(initial=0):
                 held.peak = peak.astype(np.float32)
+
+    def _groups(self, value: Tensor, rows: int) -> NDArray[np.int64]:
+        """The sample that each row belongs to; the first of the batch where the tensor does not go by samples."""
+        count = self._batch if value.dim() and value.shape[0] % self._batch == 0 and rows % self._batch == 0 else 1
+        return np.repeat(np.arange(count) + self._begun, rows // count)
 
     def _reservoir(self, key: tuple[str, str], row: int) -> Reservoir:
         if key not in self._rows:
@@ -122,10 +131,11 @@ class _Collection:
         if key not in self._rows:
             return None
         shares, parts = self._rows[key].taken()
-        shares = shares / np.float32(max(samples, 1))
+        if not parts:
+            return None
         if place.weight is not None:
-            return Tokens(parts[1], parts[0], shares)
-        return Rows(parts[1], parts[0], shares, self._rows[key].peak, self._through[key])
+            return Tokens(parts[1], parts[0], shares, parts[2], samples)
+        return Rows(parts[1], parts[0], shares, parts[2], self._rows[key].peak, samples, self._through[key])
 
 
 class _Weight:

@@ -21,34 +21,38 @@ from model.data.cache import cache_folder
 from model.errors import ProjectError
 from model.weights import Location, Tensor, read_header, write
 
-VERSION = 1  # raise it when the same key would hold something else
+VERSION = 2  # raise it when the same key would hold something else
 KEEP = 16  # files; the oldest beyond it are removed
 Floats = NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """A sample of rows of what flows, each with its gradient. `shares`: how many rows a sample each stands for.
+    """A sample of rows of what flows, each with its gradient. `shares`: how many rows of the data each stands for.
 
-    `peak`: the row with the largest magnitude, for scales of whole tensors. `through` "softmax": the gradient is that
-    of the softmax of the rows.
+    `groups`: the number of each row's sample, of `samples`. `peak`: the row with the largest magnitude, for scales of
+    whole tensors. `through` "softmax": the gradient is that of the softmax of the rows.
     """
 
     x: Floats
     g: Floats
     shares: Floats
+    groups: NDArray[np.int64]
     peak: Floats
+    samples: int = 1
     through: str = ""
     kind: ClassVar[str] = "rows"
 
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """Rows of an embedding's weight that were looked up, by number, and the gradients of what they gave."""
+    """Rows of an embedding's weight that were looked up, by number, and the gradients of what they gave; see Rows."""
 
     ids: NDArray[np.int64]
     g: Floats
     shares: Floats
+    groups: NDArray[np.int64]
+    samples: int = 1
     kind: ClassVar[str] = "tokens"
 
 
@@ -65,7 +69,7 @@ class Low:
     """Gradients of a weight as its format sees it, [outputs, inputs]: of each pass the part of low rank, and of what is
     left the squares, as the product of a row's and a column's share.
 
-    left: [passes, outputs, rank]; right: [passes, rank, inputs]. `of`: where these are a sample, how many rows there are.
+    left: [passes, outputs, rank]; right: [passes, rank, inputs]. `of`: of a sample of rows, how many there are in all.
     """
 
     left: Floats
@@ -122,7 +126,8 @@ def save(evidence: Evidence, path: Path) -> None:
     index: dict[str, list[dict[str, Any]]] = {}
     for place, pieces in evidence.pieces.items():
         for number, piece in enumerate(pieces):
-            name, facts = f"{place}#{number}", {"kind": piece.kind}
+            name = f"{place}#{number}"
+            facts: dict[str, Any] = {"kind": piece.kind}
             for part, value in asdict(piece).items():
                 if isinstance(value, np.ndarray):
                     stored, scale = _stored(part, value)

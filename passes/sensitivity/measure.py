@@ -83,7 +83,7 @@ class Baseline:
         return sum(int((b.outputs.argmax(-1) == b.labels).sum()) for b in self._batches) / max(self.samples, 1)
 
     def measure(self, graph: Graph) -> Measured:
-        """The divergence of `graph`: the baseline's nodes and weights with other choices, or any other version of it."""
+        """The divergence of `graph`: the baseline with other choices, or any other version of it."""
         return next(self.walk([graph]))
 
     def walk(self, graphs: Iterable[Graph]) -> Iterator[Measured]:
@@ -126,7 +126,7 @@ class Baseline:
         return Measured(lost / count, right / count if told else None, same / count if told else None, count, seconds)
 
     def _stops(self, inputs: Mapping[str, Tensor], keep: int) -> set[str]:
-        """The values to keep: those alive at places where few bytes are, as many places as fit, evenly along the way."""
+        """The values to keep: those alive at places where few bytes are, as many such places as fit, spread evenly."""
         sizes = self._asked.sizes(inputs)
         names = [n for n in self.graph.nodes if sizes.get(n)]
         alive = [(n, self._asked.before(n)) for n in names]

@@ -32,7 +32,7 @@ class Outputs:
     def __init__(self, graph: Graph) -> None:
         self.name, self.place = _chosen(graph)
         meta = _meta(graph, self.place)
-        told = self.name == "logits" or (not graph.structure == "dict" and meta is not None and len(meta.shape) == 2)
+        told = self.name == "logits" or (graph.structure != "dict" and meta is not None and len(meta.shape) == 2)
         ranked = len(meta.shape) if meta else 2
         self.kind: Kind = "values" if not told else "classes" if ranked == 2 else "distributions"
 

@@ -7,6 +7,7 @@ import numpy as np
 from passes.observed.pieces import FINITE
 from passes.sensitivity.evidence import Floats, Low, Rows, Tokens, Vectors
 
+DOUBT = 0.5  # standard errors by which rows must be seen to add up before they are taken to
 ALONG = 0.5  # of what errors along a row add to each other's effect: all of it in theory, but known of few rows
 
 
@@ -16,19 +17,28 @@ def rows_effect(piece: Rows, q: Floats) -> float:
         error = _softmax(q) - _softmax(piece.x)
     else:
         error = np.where(np.abs(piece.x) < FINITE, q - piece.x, np.float32(0))
-    return _felt(error * piece.g, piece.shares)
+    return _felt(error * piece.g, piece)
 
 
 def tokens_effect(piece: Tokens, error: Floats) -> float:
     """Of an embedding whose rows are off by `error`, [rows of the weight, row]."""
-    return _felt(error[piece.ids] * piece.g, piece.shares)
+    return _felt(error[piece.ids] * piece.g, piece)
 
 
-def _felt(each: Floats, shares: Floats) -> float:
-    """½·Σ(g·δ)² over rows, with a share of the mixed terms."""
+def _felt(each: Floats, piece: Rows | Tokens) -> float:
+    """½·E[(g·δ)²] of a sample from some of its rows: each by itself, and what they do together.
+
+    Products of two rows of one sample are known without bias, as rows are kept by chance; they count as far as they
+    stand out of their own noise.
+    """
+    rows = each.sum(1, dtype=np.float64)
     alone = np.einsum("ij,ij->i", each, each, dtype=np.float64)
-    whole = np.square(each.sum(1, dtype=np.float64))
-    return 0.5 * float(shares @ (ALONG * whole + (1 - ALONG) * alone))
+    single = piece.shares @ (ALONG * np.square(rows) + (1 - ALONG) * alone)
+    weighted = rows * piece.shares
+    sums = np.bincount(piece.groups, weighted, piece.samples)
+    mixed = np.square(sums) - np.bincount(piece.groups, np.square(weighted), piece.samples)
+    together = mixed.sum() - DOUBT * float(np.sqrt(np.square(mixed - mixed.mean()).sum()))
+    return 0.5 * float(single + max(0.0, together)) / piece.samples
 
 
 def _softmax(x: Floats) -> Floats:

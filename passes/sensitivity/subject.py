@@ -115,7 +115,8 @@ def subject(place: Place, evidence: Evidence, run: Graph, store: WeightStore, qu
     pieces = evidence.pieces[place.key]
     if place.weight is None:
         parts = [_flowing(p) for p in pieces if isinstance(p, Rows) and len(p.x)]
-        return Subject(place, parts, sum(round(float(p.shares.sum()) * p.x.shape[1]) for p in parts))
+        known = [p for p in pieces if isinstance(p, Rows)]
+        return Subject(place, parts, sum(round(float(p.shares.sum()) / p.samples * p.x.shape[1]) for p in known))
     x = stored(place, run, store)
     return Subject(place, [_stored(pieces[0], x, quick)], x.size)
 
@@ -165,7 +166,13 @@ def _looked_up(piece: Tokens, x: Floats, quick: int) -> Part:
     """Rows that were looked up, before them a fair sample of all rows, after them the largest."""
     most = max(TILE, (quick or NOISE * 4) // max(x.shape[1], 1) // 2)
     if quick and len(piece.ids) > most:
-        piece = Tokens(piece.ids[:most], piece.g[:most], piece.shares[:most] * np.float32(len(piece.ids) / most))
+        piece = replace(
+            piece,
+            ids=piece.ids[:most],
+            g=piece.g[:most],
+            groups=piece.groups[:most],
+            shares=piece.shares[:most] * np.float32(len(piece.ids) / most),
+        )
     fair = _spread(len(x), min(most, NOISE // max(x.shape[1], 1)))
     ids, places = np.unique(piece.ids, return_inverse=True)
     shown = np.concatenate([x[fair], x[ids], _peak(x)])

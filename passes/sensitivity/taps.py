@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
@@ -23,9 +23,10 @@ class Tapped:
 
     def __init__(self, graph: Graph, wanted: Wanted, sink: Sink, context: Context) -> None:
         self.graph, self.wanted, self.sink = graph, wanted, sink
-        self.module = build(graph, context.store, context.callables)
+        self.module: Any = build(graph, context.store, context.callables)
         for tensor in self.module.parameters():
             tensor.requires_grad_(True)
+        self._hooks: list[Any] = []
         self._taps = _Taps(self) if isinstance(self.module, fx.GraphModule) else None
 
     def __call__(self, inputs: Mapping[str, Tensor]) -> Any:
@@ -44,35 +45,34 @@ class Tapped:
 
     def _hooked(self, inputs: Mapping[str, Tensor]) -> Any:
         """A model that runs with its own code: its leaves are tapped through hooks, its weights whole."""
-        hooks: list[Any] = []
+        hooks = self._hooks = list[Any]()
         told: set[int] = set()
-        try:
-            for node, ports in self.wanted.items():
-                leaf = self.module.get_submodule(self.graph.nodes[node].target)
-                hooks += self._around(node, leaf, ports)
-                for port in ports:
-                    held = _own(leaf, port)
-                    if held is not None and id(held[1]) not in told:
-                        told.add(id(held[1]))
-                        value, name = held[1].detach(), port
-                        hooks.append(held[1].register_hook(
-                            lambda g, n=node, p=name, v=value: self.sink(n, p, v, g.detach(), "")))  # fmt: skip
-            return cast("Any", self.module)(**inputs)
-        finally:
-            self._hooks = hooks
+        for node, ports in self.wanted.items():
+            leaf = self.module.get_submodule(self.graph.nodes[node].target)
+            hooks += self._around(node, leaf, ports)
+            for port, held in ((p, _own(leaf, p)) for p in ports):
+                if held is not None and id(held[1]) not in told:
+                    told.add(id(held[1]))
+                    hooks.append(held[1].register_hook(
+                        lambda g, n=node, p=port, v=held[1].detach(): self.sink(n, p, v, g.detach(), "")))  # fmt: skip
+        return self.module(**inputs)
 
     def _around(self, node: str, leaf: nn.Module, ports: Collection[str]) -> list[Any]:
+        def first(_: nn.Module, args: Any) -> Any:
+            return self.tap(node, "data_in", args[0]), *args[1:]
+
         found: list[Any] = []
         if "data_in" in ports:
-            found.append(leaf.register_forward_pre_hook(lambda _, a: (self.tap(node, "data_in", a[0]), *a[1:])))
+            found.append(leaf.register_forward_pre_hook(first))
         if "data_out" in ports:
             found.append(leaf.register_forward_hook(lambda _, __, r: self.tap(node, "data_out", r)))
         return found
 
     def release(self) -> None:
         """After a backward pass of a hooked model."""
-        for hook in self.__dict__.pop("_hooks", ()):
+        for hook in self._hooks:
             hook.remove()
+        self._hooks = []
 
 
 class _Taps(fx.Interpreter):

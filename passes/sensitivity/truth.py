@@ -1,0 +1,117 @@
+"""Which candidates are measured truly, and what that finds: the table with what was measured, and corrected by it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from model.graph import Graph, Node
+from model.meta import Precision, Sparsity
+from model.views import view_at
+from model.weights import Tensor
+from passes.base import Context
+from passes.sensitivity.correct import Correction, learned
+from passes.sensitivity.measure import Baseline, Measured
+from passes.sensitivity.places import Place
+from passes.sensitivity.table import Candidate, Sensitivity
+
+if TYPE_CHECKING:
+    from model.data.base import Split
+
+Cell = tuple[int, int]  # row of the table, candidate
+LEAST = 1e-5  # divergence from which candidates are measured for a correction
+
+
+def picked(rows: Sequence[Sensitivity], count: int, seed: int) -> list[Cell]:
+    """Cells to measure for a correction: spread evenly over the predicted divergences, the steep end included."""
+    cells = [(r, c) for r, row in enumerate(rows) for c, kl in enumerate(row.predicted) if LEAST <= kl < math.inf]
+    cells.sort(key=lambda cell: rows[cell[0]].predicted[cell[1]])
+    random = np.random.default_rng(seed)
+    parts = np.array_split(np.arange(len(cells)), min(count, len(cells))) if cells and count else []
+    return sorted(cells[int(random.choice(part))] for part in parts)
+
+
+def every(rows: Sequence[Sensitivity]) -> list[Cell]:
+    """All cells."""
+    return [(r, c) for r, row in enumerate(rows) for c in range(len(row.candidates))]
+
+
+def measured(
+    rows: Sequence[Sensitivity], cells: Sequence[Cell], places: Mapping[tuple[str, str], Place], run: Graph,
+    split: Split, batch_size: int, context: Context, heard: Callable[[Cell, Measured], None],
+) -> Baseline:  # fmt: skip
+    """Measure cells, in the order of the nodes that they change, so that each runs only what comes after it."""
+    baseline = Baseline(run, split, batch_size, context)
+    order = {name: i for i, name in enumerate(run.nodes)}
+
+    def first(cell: Cell) -> int:
+        row = rows[cell[0]]
+        return min(order[n] for n, _ in places[row.node, row.port].tensors)
+
+    ordered = sorted(cells, key=lambda c: (first(c), c))
+    graphs = (given(run, places[rows[r].node, rows[r].port], rows[r].candidates[c], context) for r, c in ordered)
+    for i, (cell, found) in enumerate(zip(ordered, baseline.walk(graphs), strict=True)):
+        context.progress(i + 1, len(ordered), f"measuring {rows[cell[0]].node}")
+        heard(cell, found)
+    return baseline
+
+
+def given(run: Graph, place: Place, candidate: Candidate, context: Context) -> Graph:
+    """The graph that is run, with a candidate at a place."""
+    nodes = dict.fromkeys(n for n, _ in place.tensors)
+    return run.replace(*(_with(run[n], place, candidate, run, context) for n in nodes))
+
+
+def _with(node: Node, place: Place, candidate: Candidate, run: Graph, context: Context) -> Node:
+    port = place.port
+    if candidate.format is not None:
+        node = replace(node, precision={**node.precision, port: Precision(candidate.format)})
+    if candidate.sparsity:
+        node = replace(node, sparsity={**node.sparsity, port: _sparsity(node, place, candidate, run, context)})
+    return node
+
+
+def _sparsity(node: Node, place: Place, candidate: Candidate, run: Graph, context: Context) -> Sparsity:
+    """A mask of a stored weight; of what flows a share of each sample."""
+    if place.weight is None:
+        return Sparsity(candidate.method, candidate.sparsity, "local", None, 0, "top_k")
+    from passes.pruning.choice import Choice
+    from passes.pruning.patterns import Scored, mask
+
+    stored = context.store.get(run.weights[place.weight].key or "")
+    choice = Choice(candidate.sparsity, candidate.method, "local")  # type: ignore[arg-type]
+    scored = Scored(stored.float32().reshape(-1), stored.shape, view_at(node, place.port))
+    found = mask(scored, choice)
+    key = context.store.hold(Tensor(found.bits, "uint8"))
+    return Sparsity(candidate.method, candidate.sparsity, "local", key, found.zeros)
+
+
+def told(row: Sensitivity, found: Mapping[int, float]) -> Sensitivity:
+    """A row with what was measured of its candidates."""
+    return replace(row, measured=tuple(found.get(c, m) for c, m in enumerate(row.measured)))
+
+
+def correction(rows: Sequence[Sensitivity]) -> Correction:
+    """What the measurements in a table say of its predictions."""
+    return learned([(p, n, m) for row in rows for p, n, m in zip(row.predicted, row.noise, row.measured, strict=True)
+                    if m is not None])  # fmt: skip
+
+
+def corrected(row: Sensitivity, by: Correction) -> Sensitivity:
+    """A row with its predictions put right."""
+    return replace(row, predicted=tuple(by.of(p, n) for p, n in zip(row.predicted, row.noise, strict=True)))
+
+
+def agreement(rows: Sequence[Sensitivity]) -> dict[str, Any]:
+    """How well the predictions of a table order what was measured: in all, and above 1e-4."""
+    from passes.sensitivity.correct import ranks_agree
+
+    pairs = [(p, m) for row in rows for p, m in zip(row.predicted, row.measured, strict=True)
+             if m is not None and math.isfinite(p) and math.isfinite(m)]  # fmt: skip
+    large = [(p, m) for p, m in pairs if m > 1e-4]
+    return {"measured": len(pairs), "spearman": ranks_agree([p for p, _ in pairs], [m for _, m in pairs]),
+            "spearman_large": ranks_agree([p for p, _ in large], [m for _, m in large])}  # fmt: skip
