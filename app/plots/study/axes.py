@@ -13,6 +13,7 @@ from model.data.base import Array
 
 GOLDEN = 0.6180339887
 SPREAD = 0.3  # of the room of a category, over which its lines are spread
+ALL = slice(None)
 MANY = 7.0  # labels on an axis of numbers
 
 
@@ -42,11 +43,11 @@ class Axis:
         """The trials' values on it."""
         return study.figures[self.name] if self.scale is None else study.params[self.name]
 
-    def unit(self, study: Study) -> Array:
+    def unit(self, study: Study, places: Array | slice = ALL) -> Array:
         """Where the trials lie, 0 to 1: those of one category beside each other; NaN where there is no value."""
-        values = self.values(study)
+        values = self.values(study)[places]
         if self.words:
-            values = values + SPREAD * (2 * np.mod(study.number * GOLDEN, 1.0) - 1)
+            values = values + SPREAD * (2 * np.mod(study.number[places] * GOLDEN, 1.0) - 1)
         return self.part(values)
 
     def part(self, values: Array) -> Array:

@@ -130,11 +130,8 @@ class StudyBoard(QWidget):
             return
         places = list(self._fresh)
         self._fresh.clear()
-        for place, tile in enumerate(self.tiles):
-            if place < self.many.get():
-                tile.append(places)
-            else:
-                tile.show_study(self.study)
+        for tile in self.tiles:
+            tile.append(places)
 
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)

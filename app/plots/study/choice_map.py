@@ -53,7 +53,7 @@ class ChoiceMap(PaintedChart):
         else:
             self.figure = value
         self.take(None)
-        self.update()
+        self.refresh()
 
     def show_study(self, study: Study) -> None:
         if self.figure not in study.names:
@@ -95,12 +95,14 @@ class ChoiceMap(PaintedChart):
         return best[: SHOWN[self.which] or None]
 
     def take(self, fresh: Sequence[int] | None) -> None:
+        self._sheet = None
         self.axes = [a for a in axes_of(self.study) if a.scale is not None]
         for axis in self.axes:
             axis.fit(self.study)
         self.places = self._order()
         kept = self._sampled()
-        columns = [self._shades(a, kept) for a in self.axes]
+        ends = self._ends()
+        columns = [self._shades(a, kept, ends) for a in self.axes]
         self._shade = np.stack(columns) if columns else np.zeros((0, len(kept)))
         palette = argb([self.look.sequential(k / (SHADES - 1)) for k in range(SHADES)])
         cells = palette[np.clip(np.nan_to_num(self._shade) * (SHADES - 1), 0, SHADES - 1).astype(int)]
@@ -117,14 +119,14 @@ class ChoiceMap(PaintedChart):
             return self.places
         return self.places[np.linspace(0, len(self.places) - 1, room).astype(int)]
 
-    def _shades(self, axis: Axis, places: Array) -> Array:
+    def _shades(self, axis: Axis, places: Array, ends: tuple[float, float]) -> Array:
         """0 to 1 for each trial: a format's bits by their logarithm, else the place on the axis."""
         assert axis.scale is not None
         values = axis.values(self.study)[places]
         if axis.scale.choice.kind != "format":
             return axis.part(values)
         bits = np.array([self._log_bits(v) for v in axis.scale.values])
-        low, high = self._ends()
+        low, high = ends
         shade = (bits - low) / ((high - low) or 1.0)
         return np.where(np.isnan(values), np.nan, shade[np.nan_to_num(values).astype(int)])
 
@@ -156,6 +158,13 @@ class ChoiceMap(PaintedChart):
         if self._image is not None:
             painter.drawImage(box, self._image)
         self._paint_cells(painter, box)
+        painter.setPen(QColor(self.look.muted))
+        order = "trials in order" if self.which == "all in order" else f"trials, best {title(self.figure)} first"
+        order = "trials of the front, by the first goal" if self.which == "front" else order
+        elided(painter, QRectF(box.left(), box.bottom() + 3, box.width(), 16), order)
+
+    def marks(self, painter: QPainter) -> None:
+        box = self._box()
         painter.setPen(QPen(QColor(self.look.text), 1.4))
         painter.setBrush(Qt.BrushStyle.NoBrush)
         for place in (self.pick, self.under):
@@ -163,10 +172,6 @@ class ChoiceMap(PaintedChart):
             for column in found:
                 wide = box.width() / len(self.places)
                 painter.drawRect(QRectF(box.left() + column * wide, TOP, max(wide, 2), STRIP + box.height()))
-        painter.setPen(QColor(self.look.muted))
-        order = "trials in order" if self.which == "all in order" else f"trials, best {title(self.figure)} first"
-        order = "trials of the front, by the first goal" if self.which == "front" else order
-        elided(painter, QRectF(box.left(), box.bottom() + 3, box.width(), 16), order)
 
     def _paint_names(self, painter: QPainter, box: QRectF) -> None:
         """Names of rows, as many as can be read."""

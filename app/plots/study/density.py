@@ -47,10 +47,11 @@ class Density:
                 drawn = np.bincount(top, weighed, wide * tall) - np.bincount(end, weighed, wide * tall)
                 part_of += (sign * drawn).astype(np.int32)
 
-    def image(self, colours: list[int]) -> QImage:
-        """The picture in the `colours_of` a theme."""
-        lines = self._lines.cumsum(axis=1, dtype=np.int32)[:, :-1].astype(np.float32)
-        shades = self._shades.cumsum(axis=1, dtype=np.int32)[:, :-1].astype(np.float32)
+    def image(self, colours: list[int], left: int = 0, right: int | None = None) -> QImage:
+        """The picture in the `colours_of` a theme, or a stripe of it."""
+        part = slice(left, self.width if right is None else right)
+        lines = self._lines[part].cumsum(axis=1, dtype=np.int32)[:, :-1].astype(np.float32)
+        shades = self._shades[part].cumsum(axis=1, dtype=np.int32)[:, :-1].astype(np.float32)
         np.divide(shades, lines, out=shades, where=lines > 0)
         depth = lines.view(np.int32)
         depth >>= 22  # exponent and first bit of the mantissa: twice the logarithm to 2, in one step
@@ -58,10 +59,10 @@ class Density:
         np.clip(depth, 0, DEPTHS - 1, out=depth)
         depth *= SHADES
         depth += shades.astype(np.int32)
-        wide = -(-self.width // 4) * 4  # rows of a picture are whole words
+        wide = -(-len(depth) // 4) * 4  # rows of a picture are whole words
         cells = np.zeros((self.height, wide), np.uint8)
-        cells[:, : self.width] = depth.T
-        made = QImage(cells.data, self.width, self.height, wide, QImage.Format.Format_Indexed8)
+        cells[:, : len(depth)] = depth.T
+        made = QImage(cells.data, len(depth), self.height, wide, QImage.Format.Format_Indexed8)
         made.setColorTable(colours)
         return made.convertToFormat(QImage.Format.Format_ARGB32_Premultiplied)
 

@@ -65,7 +65,7 @@ class ImportanceChart(PaintedChart):
             self._stop()
             self._compute()
         self._first = 0
-        self.update()
+        self.refresh()
 
     def legend(self) -> str:
         if not self.found:
@@ -167,7 +167,7 @@ class ImportanceChart(PaintedChart):
         except ValueError:
             reason = problem.splitlines()[-1] if problem else f"it ended with {code}"
             self.problem = f"Importance could not be computed ({reason}). Choose the other method, or try again later."
-        self.update()
+        self.refresh()
         self.changed.emit()
 
     def _stop(self) -> None:
@@ -263,7 +263,7 @@ class ImportanceChart(PaintedChart):
     def _scroll(self, rows: int) -> None:
         most = max(len(self.study.params.names) - self._fitting(), 0)
         self._first = min(max(self._first + rows, 0), most)
-        self.update()
+        self.refresh()
 
     def table(self) -> Table:
         """A row a choice, a column a goal."""

@@ -84,6 +84,7 @@ class IntermediateChart(PaintedChart):
         again = again or any(p < len(d) and d[p] for p in places for d in drawn)
         self._ends = ends
         if again:
+            self._sheet = None
             self._pieces.restart(int(self.width() - LEFT - RIGHT) + 1, int(self.height() - TOP - FOOT))
         told = np.isfinite(self._values).sum(1) > 1 if self._values.size else np.zeros(len(study), bool)
         self._pieces.want(told & (study.state == PRUNED), told & (study.state == COMPLETE))
@@ -163,6 +164,8 @@ class IntermediateChart(PaintedChart):
             painter.setPen(QColor(look.muted))
             elided(painter, QRectF(0, self._y(level) - 8, LEFT - 6, 16), text, Qt.AlignmentFlag.AlignRight)
         self._paint_steps(painter)
+
+    def marks(self, painter: QPainter) -> None:
         self._pieces.paint(painter, QPointF(LEFT, TOP))
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         self._paint_lines(painter)

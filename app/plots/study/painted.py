@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -23,7 +23,10 @@ MIDDLE = Qt.AlignmentFlag.AlignVCenter
 
 
 class PaintedChart(QWidget):
-    """Subclasses say what they draw in `take`, and draw it in `paint`; `near` finds the trial under the pointer."""
+    """`take` makes ready what is drawn: `ground` below, `paint` on a sheet that is kept, `marks` above it.
+
+    `near` finds the trial under the pointer, which only the marks show: pointing draws no sheet again.
+    """
 
     hovered = Signal(object)
     picked = Signal(object)
@@ -38,6 +41,7 @@ class PaintedChart(QWidget):
         self.pick: int | None = None
         self.under: int | None = None
         self._pressed: QPointF | None = None
+        self._sheet: QPixmap | None = None
         self.setMouseTracking(True)
         self.setMinimumSize(160, 90)
         self.setAccessibleName(self.name)
@@ -66,8 +70,14 @@ class PaintedChart(QWidget):
     def take(self, fresh: Sequence[int] | None) -> None:
         """Make ready what is drawn: all of it, or what the trials at these places change."""
 
+    def ground(self, painter: QPainter) -> None:
+        """Draw what changes most often, as pictures."""
+
     def paint(self, painter: QPainter) -> None:
-        """Draw it."""
+        """Draw what is kept until `refresh`."""
+
+    def marks(self, painter: QPainter) -> None:
+        """Draw what follows the pointer."""
 
     def near(self, at: QPointF) -> int | None:
         """The place of the trial that a point of the widget means."""
@@ -79,11 +89,16 @@ class PaintedChart(QWidget):
         """Draw another study."""
         self.study, self.pick, self.under = study, None, None
         self.take(None)
-        self.update()
+        self.refresh()
 
     def append(self, places: Sequence[int]) -> None:
         """Draw what is new or became other."""
         self.take(places)
+        self.update()
+
+    def refresh(self) -> None:
+        """Draw the sheet again."""
+        self._sheet = None
         self.update()
 
     def mark(self, place: int | None) -> None:
@@ -96,17 +111,27 @@ class PaintedChart(QWidget):
         """Take other colours and draw again."""
         self.look = palette
         self.take(None)
-        self.update()
+        self.refresh()
 
     def paintEvent(self, event: QPaintEvent) -> None:
         painter = QPainter(self)
-        self._draw(painter)
+        if self._sheet is None:
+            self._sheet = QPixmap(self.size() * self.devicePixelRatio())
+            self._sheet.setDevicePixelRatio(self.devicePixelRatio())
+            self._sheet.fill(Qt.GlobalColor.transparent)
+            kept = QPainter(self._sheet)
+            kept.setFont(self.small())
+            self.paint(kept)
+            kept.end()
+        self._draw(painter, lambda: painter.drawPixmap(0, 0, self._sheet))
         painter.end()
 
-    def _draw(self, painter: QPainter) -> None:
+    def _draw(self, painter: QPainter, sheet: Callable[[], None]) -> None:
         painter.fillRect(self.rect(), QColor(self.look.panel))
         painter.setFont(self.small())
-        self.paint(painter)
+        self.ground(painter)
+        sheet()
+        self.marks(painter)
 
     def small(self, bold: bool = False) -> QFont:
         """The font of labels."""
@@ -172,6 +197,7 @@ class PaintedChart(QWidget):
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
         self.take(None)
+        self.refresh()
 
     # -- files
 
@@ -203,7 +229,7 @@ class PaintedChart(QWidget):
 
     def _on(self, device: QPaintDevice) -> None:
         painter = QPainter(device)
-        self._draw(painter)
+        self._draw(painter, lambda: self.paint(painter))
         painter.end()
 
 

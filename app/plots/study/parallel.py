@@ -95,10 +95,25 @@ class ParallelChart(PaintedChart):
         drawn = self._pieces.drawn[1]
         again = again or any(p < len(drawn) and drawn[p] for p in fresh or ())
         self._span = low_high
-        self._units = np.stack([a.unit(study) for a in self.axes], 1) if self.axes else np.zeros((len(study), 0))
+        self._note(fresh if not again else None)
         if again:
+            self._sheet = None
             self._pieces.restart(int(self.width() - 2 * SIDE + 1), int(self._bottom - self._top))
         self._choose_lines()
+
+    def _note(self, fresh: Sequence[int] | None) -> None:
+        """Where the trials lie on all axes: of all of them, or of those at these places."""
+        study = self.study
+        if fresh is None:
+            units = [a.unit(study) for a in self.axes]
+            self._units = np.stack(units, 1) if units else np.zeros((len(study), 0))
+            return
+        if (more := len(study) - len(self._units)) > 0:
+            room = np.full((more, len(self.axes)), np.nan)
+            self._units = np.concatenate([self._units, room])
+        places = np.array(fresh, int)
+        for k, axis in enumerate(self.axes):
+            self._units[places, k] = axis.unit(study, places)
 
     def _shade_ends(self) -> tuple[float, float]:
         """From the figure's low twentieth to its high one; a little more of it moves nothing."""
@@ -170,11 +185,18 @@ class ParallelChart(PaintedChart):
     def _part(self, y: float) -> float:
         return 1 - (y - self._top) / (self._bottom - self._top - FOOT)
 
-    def paint(self, painter: QPainter) -> None:
+    def ground(self, painter: QPainter) -> None:
         self._pieces.paint(painter, QPointF(SIDE, self._top))
+
+    def paint(self, painter: QPainter) -> None:
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         for place, axis in enumerate(self.axes):
             self._paint_axis(painter, axis, self._at(axis, place), place % self._heads)
+
+    def marks(self, painter: QPainter) -> None:
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        for place, axis in enumerate(self.axes if self._grey else ()):
+            self._paint_brushes(painter, axis, self._at(axis, place))
         for place, colour in ((self.pick, self.look.text), (self.under, self.look.accent)):
             if place is not None and self.study.state[place] == COMPLETE:
                 self._paint_line(painter, place, colour)
@@ -204,9 +226,11 @@ class ParallelChart(PaintedChart):
             middle = Qt.AlignmentFlag.AlignRight
         elided(painter, QRectF(left, TOP + LINE * row, wide, LINE), axis.text, middle, Qt.TextElideMode.ElideLeft)
         self._paint_ticks(painter, axis, x, gap)
+
+    def _paint_brushes(self, painter: QPainter, axis: Axis, x: float) -> None:
         for low, high in axis.brushes:
-            painter.setPen(QPen(QColor(look.accent), 1.2))
-            ground = QColor(look.accent)
+            painter.setPen(QPen(QColor(self.look.accent), 1.2))
+            ground = QColor(self.look.accent)
             ground.setAlpha(60)
             painter.setBrush(ground)
             painter.drawRoundedRect(QRectF(x - 5, self._y(high), 10, self._y(low) - self._y(high)), 3, 3)
@@ -307,7 +331,7 @@ class ParallelChart(PaintedChart):
         kind, axis, start, held = self._drag
         if kind == "move":
             self._drag = (kind, axis, event.position().x(), held)
-            self.update()
+            self.refresh()
             return
         part = min(max(self._part(event.position().y()), -0.02), 1.02)
         low, high = held
@@ -327,6 +351,7 @@ class ParallelChart(PaintedChart):
             return
         axis.brushes = [b for b in axis.brushes if b[1] - b[0] >= FEWEST]
         self._brush()
+        self.refresh()
         self.brushed.emit(self._wanted.copy() if self._grey else None)
 
     def _move(self, axis: Axis, x: float) -> None:
@@ -336,6 +361,7 @@ class ParallelChart(PaintedChart):
         place = min(max(round((x - SIDE) / gap), 0), len(others))
         self.axes = [*others[:place], axis, *others[place:]]
         self.take(None)
+        self.refresh()
 
     def _brush(self) -> None:
         self._choose_lines()
@@ -347,6 +373,7 @@ class ParallelChart(PaintedChart):
         for axis in self.axes:
             axis.brushes = []
         self._brush()
+        self.refresh()
         self.brushed.emit(None)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:

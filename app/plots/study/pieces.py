@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from itertools import pairwise
 
 import numpy as np
 from PySide6.QtCore import QPointF, QTimer
@@ -16,6 +17,7 @@ from model.data.base import Array
 
 CHUNK, PIECE = 192, 0.005  # lines at once; seconds of drawing between two events
 REDRAW = 0.045  # seconds between two pictures while lines are drawn
+STRIPES = 4  # of a picture, each made between two events
 
 
 class Pieces:
@@ -28,6 +30,8 @@ class Pieces:
         self.drawn = [np.zeros(0, bool), np.zeros(0, bool)]
         self._pictures: list[QImage | None] = [None, None]
         self._touched = [False, False]
+        self._stripes: list[tuple[int, int, int]] = []
+        self._many = [0, 0]
         self._last = 0.0
         self._timer = QTimer(owner, interval=0)
         self._timer.timeout.connect(self._piece)
@@ -37,10 +41,12 @@ class Pieces:
         self._layers = [Density(width, height), Density(width, height)]
         self.drawn = [np.zeros(0, bool), np.zeros(0, bool)]
         self._touched = [True, True]
+        self._stripes = []
 
     def want(self, grey: Array, coloured: Array) -> None:
         """These are to be seen; the pictures get there piece by piece."""
         self._want = [grey, coloured]
+        self._many = [int(grey.sum()), int(coloured.sum())]
         for layer, mask in enumerate(self._want):
             held = self.drawn[layer]
             self.drawn[layer] = np.append(held, np.zeros(len(mask) - len(held), bool))
@@ -48,21 +54,33 @@ class Pieces:
             self._timer.start()
 
     def _piece(self) -> None:
+        """Lines for some milliseconds, or one stripe of a picture."""
         begun = time.perf_counter()
+        if self._stripes:
+            self._develop(*self._stripes.pop(0))
+            return
         left = self._step()
         while left and time.perf_counter() - begun < PIECE:
             left = self._step()
-        if not left:
+        if not left or begun - self._last > REDRAW:
+            self._last = begun
+            for layer in range(2):
+                wide = self._layers[layer].width
+                ends = np.linspace(0, wide, STRIPES + 1).astype(int).tolist()
+                self._stripes += [(layer, *e) for e in pairwise(ends)] if self._touched[layer] else []
+                self._touched[layer] = False
+        if not left and not self._stripes:
             self._timer.stop()
-        if not left or time.perf_counter() - self._last > REDRAW:
-            self._develop()
 
     def settle(self) -> None:
         """Draw all that is left, now."""
         while self._step():
             pass
         self._timer.stop()
-        self._develop()
+        self._stripes = []
+        self._touched = [False, False]
+        for layer in range(2):
+            self._develop(layer, 0, self._layers[layer].width)
 
     def _step(self) -> bool:
         """Some lines more, or fewer; whether any was left."""
@@ -77,19 +95,24 @@ class Pieces:
                     return True
         return False
 
-    def _develop(self) -> None:
-        """Make pictures of the counts."""
+    def _develop(self, layer: int, left: int, right: int) -> None:
+        """Make a stripe of a picture of the counts."""
         look: Palette = self._owner.look  # type: ignore[attr-defined]
-        for layer in range(2):
-            many = int(self.drawn[layer].sum())
-            if self._touched[layer]:
-                self._pictures[layer] = self._layers[layer].image(colours_of(look, many, not layer)) if many else None
-            self._touched[layer] = False
-        self._last = time.perf_counter()
+        counts = self._layers[layer]
+        picture = self._pictures[layer]
+        if picture is None or (picture.width(), picture.height()) != (counts.width, counts.height):
+            picture = QImage(counts.width, counts.height, QImage.Format.Format_ARGB32_Premultiplied)
+            picture.fill(0)
+            self._pictures[layer] = picture
+        if right > left:
+            painter = QPainter(picture)
+            painter.setCompositionMode(QPainter.CompositionMode.CompositionMode_Source)
+            painter.drawImage(left, 0, counts.image(colours_of(look, self._many[layer], not layer), left, right))
+            painter.end()
         self._owner.update()
 
     def paint(self, painter: QPainter, at: QPointF) -> None:
         """Lay the pictures down."""
-        for picture in self._pictures:
-            if picture is not None:
+        for picture, many in zip(self._pictures, self._many, strict=True):
+            if picture is not None and many:
                 painter.drawImage(at, picture)

@@ -11,7 +11,7 @@ from PySide6.QtCore import QPointF, QRectF, Qt, QTimer
 from PySide6.QtGui import QColor, QKeyEvent, QPainter, QPen, QWheelEvent
 
 from app.plots.metrics import spacing
-from app.plots.study.axes import Axis, axes_of
+from app.plots.study.axes import ALL, Axis, axes_of
 from app.plots.study.chart import Option
 from app.plots.study.data import COMPLETE, Study
 from app.plots.study.painted import PaintedChart, elided
@@ -23,6 +23,7 @@ WIDE, TALL = 150, 104  # least size of one multiple
 HEAD, FOOT, LEFT, GAP = 18, 18, 54, 10
 SHADES = 24
 FEW, NEAR = 400, 9.0  # trials whose dots are large; pixels to a dot
+OFTEN = 1.02  # medians are drawn anew when there are so many times more trials
 MIDDLES = 5  # trials of a category from which its median is drawn
 
 
@@ -62,7 +63,7 @@ class SliceChart(PaintedChart):
             self.only = value
         self._first = 0
         self.take(None)
-        self.update()
+        self.refresh()
 
     def show_study(self, study: Study) -> None:
         if self.figure not in study.names:
@@ -126,11 +127,14 @@ class SliceChart(PaintedChart):
             self._restart()
         else:
             self._stamp(np.array(fresh, int), range(len(self._stamps)))
+            if len(study) > OFTEN * self._told:  # medians hardly move
+                self._sheet = None
         self._done = len(study)
         self._waiting = frozenset(np.flatnonzero(study.state != COMPLETE).tolist())
 
     _kept: list[tuple[str, float, float]] | None = None
     _done = 0
+    _told = 0
     _waiting: frozenset[int] = frozenset()
 
     def _bounds(self) -> tuple[float, float]:
@@ -146,6 +150,7 @@ class SliceChart(PaintedChart):
 
     def _restart(self) -> None:
         """Empty multiples, to be drawn one after the other."""
+        self._sheet = None
         self._count = max(len(self.study), 50)
         boxes = [self._box(k) for k in range(len(self._seen()))]
         self._stamps = [Stamps(int(b.width()), int(b.height())) for b in boxes]
@@ -170,14 +175,13 @@ class SliceChart(PaintedChart):
         shades = np.minimum(places * SHADES // self._count, SHADES - 1)
         seen = self._seen()
         for k in which:
-            x, y = self._pixels(seen[k], k)
-            self._stamps[k].dots(x[places], y[places], palette[shades], len(self.study) > FEW)
+            self._stamps[k].dots(*self._pixels(seen[k], k, places), palette[shades], len(self.study) > FEW)
 
-    def _pixels(self, axis: Axis, place: int) -> tuple[Array, Array]:
+    def _pixels(self, axis: Axis, place: int, places: Array | slice = ALL) -> tuple[Array, Array]:
         """Where the trials lie in the multiple at a place."""
         box, (low, high) = self._box(place), self._ends
-        x = axis.unit(self.study) * (box.width() - 6) + 3
-        y = (1 - (self.study.figures[self.figure] - low) / ((high - low) or 1.0)) * (box.height() - 6) + 3
+        x = axis.unit(self.study, places) * (box.width() - 6) + 3
+        y = (1 - (self.study.figures[self.figure][places] - low) / ((high - low) or 1.0)) * (box.height() - 6) + 3
         return x, y
 
     def paint(self, painter: QPainter) -> None:
@@ -189,23 +193,37 @@ class SliceChart(PaintedChart):
             elided(painter, QRectF(box.left(), box.top() - HEAD + 1, box.width(), 16), axis.text,
                    cut=Qt.TextElideMode.ElideLeft)  # fmt: skip
             painter.setFont(self.small())
-            self._paint_levels(painter, box, place % self._columns == 0)
-            if place < len(self._stamps):
-                painter.drawImage(box.topLeft(), self._stamps[place].image())
+            if place % self._columns == 0:
+                self._paint_scale(painter, box)
             self._paint_ticks(painter, axis, box)
+
+    def ground(self, painter: QPainter) -> None:
+        for place in range(len(self._stamps)):
+            box = self._box(place)
+            self._paint_levels(painter, box)
+            painter.drawImage(box.topLeft(), self._stamps[place].image())
+
+    def marks(self, painter: QPainter) -> None:
+        for place, axis in enumerate(self._seen()):
             self._paint_rings(painter, axis, place)
 
-    def _paint_levels(self, painter: QPainter, box: QRectF, labels: bool) -> None:
+    def _levels(self, box: QRectF) -> tuple[list[float], list[float], float]:
+        """Round values with their heights, and the step between them."""
         low, high = self._ends
         step = spacing(high - low, max(box.height() / 40, 2))
         levels = [float(k * step) for k in np.arange(np.ceil(low / step), np.floor(high / step) + 1)]
-        for level, text in zip(levels, tick_words(self.figure, levels, step), strict=True):
-            y = box.top() + (1 - (level - low) / (high - low)) * (box.height() - 6) + 3
-            painter.setPen(QPen(QColor(self.look.line), 1))
+        return levels, [box.top() + (1 - (v - low) / (high - low)) * (box.height() - 6) + 3 for v in levels], step
+
+    def _paint_levels(self, painter: QPainter, box: QRectF) -> None:
+        painter.setPen(QPen(QColor(self.look.line), 1))
+        for y in self._levels(box)[1]:
             painter.drawLine(QPointF(box.left(), y), QPointF(box.right(), y))
-            if labels:
-                painter.setPen(QColor(self.look.muted))
-                elided(painter, QRectF(0, y - 8, LEFT - 4, 16), text, Qt.AlignmentFlag.AlignRight)
+
+    def _paint_scale(self, painter: QPainter, box: QRectF) -> None:
+        painter.setPen(QColor(self.look.muted))
+        levels, heights, step = self._levels(box)
+        for y, text in zip(heights, tick_words(self.figure, levels, step), strict=True):
+            elided(painter, QRectF(0, y - 8, LEFT - 4, 16), text, Qt.AlignmentFlag.AlignRight)
 
     def _paint_ticks(self, painter: QPainter, axis: Axis, box: QRectF) -> None:
         """Labels below, as many as fit; medians of categories."""
@@ -223,6 +241,7 @@ class SliceChart(PaintedChart):
             self._paint_medians(painter, axis, box)
 
     def _paint_medians(self, painter: QPainter, axis: Axis, box: QRectF) -> None:
+        self._told = len(self.study)
         values, (low, high) = self.study.figures[self.figure], self._ends
         chosen = axis.values(self.study)
         done = np.isfinite(values) & (self.study.state == COMPLETE)
@@ -238,14 +257,14 @@ class SliceChart(PaintedChart):
         marks = [p for p in (self.pick, self.under) if p is not None and self.study.state[p] == COMPLETE]
         if not marks:
             return
-        x, y = self._pixels(axis, place)
+        x, y = self._pixels(axis, place, np.array(marks))
         box = self._box(place)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         painter.setPen(QPen(QColor(self.look.text), 1.6))
         painter.setBrush(Qt.BrushStyle.NoBrush)
-        for p in marks:
-            if np.isfinite(x[p] + y[p]):
-                painter.drawEllipse(box.topLeft() + QPointF(x[p], y[p]), 5.0, 5.0)
+        for across, down in zip(x.tolist(), y.tolist(), strict=True):
+            if math.isfinite(across + down):
+                painter.drawEllipse(box.topLeft() + QPointF(across, down), 5.0, 5.0)
 
     # -- pointing
 
@@ -277,4 +296,4 @@ class SliceChart(PaintedChart):
         if first != self._first:
             self._first = first
             self.take(None)
-            self.update()
+            self.refresh()

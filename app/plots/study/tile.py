@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtGui import QResizeEvent
+from PySide6.QtGui import QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QLabel, QSizePolicy, QStackedWidget, QVBoxLayout, QWidget
 
 from app.fields import Check, Choice
@@ -103,7 +103,8 @@ class Tile(QWidget):
         """Another study for all charts; those that are not seen take it when they are."""
         self._study = study
         self._stale = set(self.charts)
-        self._catch_up()
+        if self.isVisible():
+            self._catch_up()
 
     def compare(self, studies: Sequence[Compared]) -> None:
         """These studies are to be compared, where that chart is shown."""
@@ -116,11 +117,14 @@ class Tile(QWidget):
     def append(self, places: Sequence[int]) -> None:
         """More trials of the same study, or more about them."""
         self._stale |= set(self.charts) - {self.kind.get()}
-        if self.chart.empty() or self._pages.currentIndex() == 0:
+        if not self.isVisible():
+            self._stale = set(self.charts)
+        elif self.chart.empty() or self._pages.currentIndex() == 0:
             self.chart.show_study(self._study)
+            self.refresh()
         else:
             self.chart.append(places)
-        self.refresh()
+            self.refresh()
 
     def mark(self, place: int | None) -> None:
         """Mark the trial that is picked."""
@@ -168,6 +172,10 @@ class Tile(QWidget):
     def _chosen(self, name: str) -> None:
         self.chart.choose(name, self.fields[name].get())
         self.refresh()
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        self._catch_up()
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)

@@ -12,7 +12,6 @@ import pyqtgraph as pg
 from PySide6.QtCore import QPointF, QTimer
 from PySide6.QtGui import QColor, QHideEvent, QShowEvent
 
-from app.plots.chart import pen
 from app.plots.metrics import spacing
 from app.plots.study.chart import BETWEEN, StudyChart
 from app.plots.study.data import COMPLETE, FAILED, PRUNED, RUNNING
@@ -62,7 +61,7 @@ class TimelineChart(StudyChart):
         bottom.tickStrings = lambda values, scale, gap: [_clock(v) for v in values]
 
     def build(self, palette: Palette) -> None:
-        self._bars = [pg.BarGraphItem(x0=[], x1=[], y0=[], height=TALL, brush=QColor(c), pen=pen(palette.panel, 0.6))
+        self._bars = [pg.BarGraphItem(x0=[], x1=[], y0=[], height=TALL, brush=QColor(c), pen=None)
                       for c in self.colours(palette)]  # fmt: skip
         for bar in self._bars:
             self.plot.addItem(bar)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from app.curve_picture import figure_title
@@ -62,14 +63,15 @@ def plain(value: Any) -> str:
 
 def bits_of(value: Any) -> float | None:
     """The bits of an element that a choice's value stands for, where it is a format."""
-    if value in (None, "float"):
-        return 32.0
-    if isinstance(value, str):
-        try:
-            return float(parse_format(value).bits)
-        except (FormatError, NotImplementedError):
-            return None
-    return None
+    return 32.0 if value is None else _bits(value) if isinstance(value, str) else None
+
+
+@lru_cache(maxsize=1000)
+def _bits(text: str) -> float | None:
+    try:
+        return 32.0 if text == "float" else float(parse_format(text).bits)
+    except (FormatError, NotImplementedError):
+        return None
 
 
 def short_names(choices: Sequence[Choice]) -> dict[str, str]:
