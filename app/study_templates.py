@@ -46,9 +46,9 @@ def templates(folder: Path = FOLDER) -> tuple[Template, ...]:
 
 
 def load(path: Path, score: EvaluateOptions) -> tuple[Recipe, SearchSpec]:
-    """The search in a file, on the data in use where that names others of the same kind; raises OptionsError."""
+    """The search in a file, on the data in use where it names none; raises OptionsError."""
     recipe, spec = load_search(path)
-    return recipe, replace(spec, score=score) if score.data and path.parent == FOLDER else spec
+    return recipe, spec if spec.score.data else replace(spec, score=score)
 
 
 def to_toml(spec: SearchSpec, recipe: Recipe) -> str:

@@ -53,6 +53,7 @@ class SearchPanel(QWidget):
         self._build()
         self._clock = QTimer(self, interval=CLOCK)
         self._clock.timeout.connect(self._tell)
+        self._clock.timeout.connect(lambda: self.compare())
         self._connect()
         self._opened()
 
@@ -107,6 +108,7 @@ class SearchPanel(QWidget):
         self.head.chosen.connect(lambda _: self.show_study())
         self.head.wanted.connect(self.act)
         self.results.used.connect(self.use)
+        self.head.compared.connect(lambda _: self.compare(show=True))
         searches.changed.connect(self._came)
         searches.listed.connect(self._listed)
         session.opened.connect(self._opened)
@@ -152,6 +154,7 @@ class SearchPanel(QWidget):
     def show_study(self) -> None:
         """Draw the study that is chosen."""
         self.results.show_study(self.study)
+        self.compare()
         self._tell()
 
     def _came(self, study: Study, news: Sequence[Trial]) -> None:
@@ -171,6 +174,11 @@ class SearchPanel(QWidget):
         if each != self.setup.each:
             self.setup.each = each
             self.setup.tell_time()
+
+    def compare(self, show: bool = False) -> None:
+        """Draw the studies that are ticked on one figure."""
+        found = [self.searches.studies[n] for n in self.head.together if n in self.searches.studies]
+        self.results.compare(found if len(found) > 1 else [], show)
 
     # -- trials
 

@@ -39,6 +39,7 @@ class SearchHead(QWidget):
 
     chosen = Signal(str)
     wanted = Signal(str)
+    compared = Signal(tuple)  # the names of the studies that are to be drawn together
 
     def __init__(self) -> None:
         super().__init__()
@@ -66,6 +67,11 @@ class SearchHead(QWidget):
                 continue
             self.menu.addAction(title, lambda n=name: self.wanted.emit(n)).setToolTip(tip)
         self.more = link("More ▾", self._open)
+        self.others = QMenu(self)
+        self.compare = link("Compare ▾", self._open_others)
+        self.compare.setToolTip(
+            "Several studies on one figure; those that differ in their seed alone as mean and spread"
+        )
         self.apply = QPushButton("Apply the best")
         self.apply.setToolTip("Make the best trial's configuration the recipe, in one step that can be undone")
         self.apply.clicked.connect(lambda: self.wanted.emit("apply"))
@@ -75,10 +81,13 @@ class SearchHead(QWidget):
     def _open(self) -> None:
         self.menu.popup(self.more.mapToGlobal(self.more.rect().bottomLeft()))
 
+    def _open_others(self) -> None:
+        self.others.popup(self.compare.mapToGlobal(self.compare.rect().bottomLeft()))
+
     def _arrange(self) -> None:
         top = Flow()
         top.setContentsMargins(12, 6, 12, 0)
-        for part in (self.studies, self.status, *self.links.values(), self.more):
+        for part in (self.studies, self.status, *self.links.values(), self.compare, self.more):
             top.addWidget(part)
         told = QHBoxLayout()
         told.setContentsMargins(12, 0, 12, 0)
@@ -97,8 +106,21 @@ class SearchHead(QWidget):
         box.addWidget(self.wrong)
 
     def offer(self, names: tuple[str, ...]) -> None:
-        """The studies that there are."""
+        """The studies that there are; what was left out of a comparison stays out."""
         self.studies.offer(names)
+        out = {a.text() for a in self.others.actions() if not a.isChecked()}
+        self.others.clear()
+        for name in names:
+            action = self.others.addAction(name)
+            action.setCheckable(True)
+            action.setChecked(name not in out)
+            action.toggled.connect(lambda _: self.compared.emit(self.together))
+        self.compare.setVisible(len(names) > 1)
+
+    @property
+    def together(self) -> tuple[str, ...]:
+        """The studies that are compared."""
+        return tuple(a.text() for a in self.others.actions() if a.isChecked())
 
     def show_study(self, study: Study | None) -> None:
         """Say where a study stands."""
@@ -151,18 +173,16 @@ def progress_words(study: Study, now: float) -> str:
 
 def _doing(study: Study, now: float) -> list[str]:
     job = study.job
+    begun = [f"went on from trial {study.went_on}"] if study.went_on is not None else []
     if job is None:
-        return [f"went on from trial {study.went_on}"] if study.went_on is not None else []
-    if job.state == "waiting":
-        return ["waits for the job before it"]
-    if job.state == "paused":
-        return ["paused"]
+        return begun
     if study.ending:
-        return ["ends after this trial"]
+        return [*begun, "ends after this trial"]
+    if job.state in ("waiting", "paused"):
+        return [*begun, "paused" if job.state == "paused" else "waits for the job before it"]
     recent = [t for n in sorted(study.trials)[-RECENT:] if (t := study.trials[n]).seconds and t.state != "failed"]
     rest = study.spec.trials - study.done
     each = sum(t.seconds or 0.0 for t in recent) / len(recent) if recent else None
-    begun = [f"went on from trial {study.went_on}"] if study.went_on is not None else []
     eta = left(each * rest) if each and rest > 0 else "" if each else duration(job.worked(now))
     if study.spec.timeout and each:
         eta = left(min(each * rest, max(study.spec.timeout - job.worked(now), 0.0)))

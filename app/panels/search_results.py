@@ -11,6 +11,7 @@ from PySide6.QtWidgets import QSplitter, QVBoxLayout, QWidget
 from app.panels.search_head import SearchHead
 from app.panels.search_trials import SearchTrials
 from app.plots.study.board import StudyBoard
+from app.plots.study.comparison import Compared, ComparisonChart
 from app.searches import Study
 from passes.search.trial import Trial
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from app.trial_preview import TrialPreview
 
 CHARTS, TABLE = 700, 430
+COMPARISON = ComparisonChart.name
 
 
 class SearchResults(QWidget):
@@ -66,6 +68,16 @@ class SearchResults(QWidget):
             self.trials.take(news, self.study.best)
             for trial in news:
                 self.board.append(trial)
+
+    def compare(self, studies: Sequence[Study], show: bool = False) -> None:
+        """Draw these together; those that differ in their seed alone are one line. `show` brings the chart."""
+        self.board.compare([
+            Compared(s.name, s.name.partition(" · seed")[0], tuple(s.trials.values()), s.spec.goals) for s in studies
+        ])  # fmt: skip
+        tiles = self.board.seen
+        if show and all(t.kind.get() != COMPARISON for t in tiles):
+            tiles[-1].kind.put(COMPARISON)
+            tiles[-1].kind.edited.emit()
 
     def tell(self) -> None:
         """Say where the study stands."""
