@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QObject
+from PySide6.QtCore import QObject, Qt
+from PySide6.QtGui import QKeySequence, QShortcut
 
 from app import file_actions as files
 from app.panels.allocate import AllocatePanel
@@ -23,6 +24,15 @@ def connect(window: Window, panel: AllocatePanel) -> None:
     panel.preview_wanted.connect(shown.show)
     panel.node_wanted.connect(window.go_to)
     panel.save_wanted.connect(lambda: files.save_plots(window, panel, "Save the front", "front.png"))
+    held = panel.allocations
+    back = QShortcut(QKeySequence(Qt.Key.Key_Escape), panel)
+    back.setContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
+    back.activated.connect(lambda: held.reset() if held.found else window.canvas.setFocus())
+    escape = QShortcut(QKeySequence(Qt.Key.Key_Escape), window.canvas)
+    escape.setContext(Qt.ShortcutContext.WidgetShortcut)
+    escape.setEnabled(False)
+    escape.activated.connect(held.reset)
+    held.moved.connect(lambda: escape.setEnabled(held.found is not None))
 
 
 class Shown(QObject):

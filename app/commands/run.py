@@ -45,7 +45,7 @@ def _run(found: Arguments, console: Console) -> Answer:
         data: dict[str, Any] = {"before": before, "after": after, "steps": _steps(recipe, replayed.results)}
         data |= _repeated(recipe, found, target, console, after) if found.seeds > 1 else {}
         if found.output:
-            data["output"] = save(target, _extended(target.project, recipe, replayed), found.output)
+            data["output"] = save(target, extended(target.project, recipe, replayed), found.output)
     return Answer(data, lambda: _lines(data))
 
 
@@ -59,7 +59,7 @@ def _replayed(recipe: Recipe, target: Target, found: Arguments) -> Replayed:
         if found.output and done:
             active = iter(range(len(recipe.active)))
             steps = tuple(replace(s, enabled=s.enabled and next(active) < done) for s in recipe.steps)
-            saved = save(target, _extended(target.project, Recipe(steps), _known(recipe, done, memo)), found.output)
+            saved = save(target, extended(target.project, Recipe(steps), _known(recipe, done, memo)), found.output)
             before = "The step before it is" if done == 1 else f"The {done} steps before it are"
             error.hint = f"{error.hint} {before} saved in {saved}, with the others switched off.".strip()
         raise
@@ -96,7 +96,7 @@ def _short(found: dict[str, Any]) -> str:
     return f"accuracy {accuracy:.4f}" if accuracy is not None else f"{found['size_bytes']} bytes"
 
 
-def _extended(project: Project, recipe: Recipe, done: Replayed) -> Project:
+def extended(project: Project, recipe: Recipe, done: Replayed) -> Project:
     """The project with further steps, and what took long among all of them."""
     whole = Recipe((*project.recipe.steps, *recipe.steps))
     own: list[StepResult | None] = [None] * len(project.recipe.active)

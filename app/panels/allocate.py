@@ -7,8 +7,8 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QSignalBlocker, Qt, Signal
-from PySide6.QtGui import QHideEvent, QKeySequence, QShortcut, QShowEvent
+from PySide6.QtCore import QSignalBlocker, Signal
+from PySide6.QtGui import QHideEvent, QShowEvent
 
 from app.allocation import Allocations
 from app.allocation_truth import Truth, Wanted
@@ -42,8 +42,6 @@ class AllocatePanel(AllocateParts):
         self._connect()
         self.refresh()
 
-    # -- building
-
     def _connect(self) -> None:
         known = self.allocations.known
         self.choices.edited.connect(self._choose)
@@ -58,9 +56,6 @@ class AllocatePanel(AllocateParts):
         self.truth.changed.connect(self._measured)
         known.changed.connect(self.refresh)
         self._session.score_changed.connect(self._mark)
-        key = QShortcut(QKeySequence(Qt.Key.Key_Escape), self)
-        key.setContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
-        key.activated.connect(self.allocations.reset)
 
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)

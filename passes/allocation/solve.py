@@ -11,10 +11,10 @@ from model.errors import OptionsError
 from model.graph import Graph
 from passes.allocation.exact import exact, least_under
 from passes.allocation.hulls import Hulls, Solution
-from passes.allocation.places import Column, Place, slots
+from passes.allocation.places import Column, Place, Slot, slots
 from passes.allocation.plan import Allocation, configured
 from passes.allocation.problem import Problem, counted
-from passes.costs.base import Floats, cost, figures
+from passes.costs.base import Cost, Floats, cost, figures
 from passes.costs.limits import Limit
 from passes.score import Scorer
 from passes.sensitivity.table import Candidate, Sensitivity
@@ -46,14 +46,26 @@ class Point:
 def problem_of(
     graph: Graph, table: Sequence[Sensitivity], costs: Iterable[str], competing: Competing | None = None
 ) -> Problem:
-    """The knapsack of a table under some costs; raises OptionsError."""
+    """The knapsack of a table under some costs; raises OptionsError. What no cost looks at stays as it is."""
     who, wanted = competing or Competing(), [cost(name) for name in dict.fromkeys(costs)]
     for each in wanted:
         if each.shares is None:
             raise OptionsError(f"{each.name} is no sum over layers, so no budget.", "Choose another cost.")
     ports = who.ports or tuple(dict.fromkeys(r.port for r in table))
     found = slots(table, graph, who.columns, whole=who.whole, tied=who.tied, ports=ports)
-    return counted(graph, found, wanted)
+    matter = [s for s in found if any(_looks_at(c, s) for c in wanted)]
+    if not matter:
+        names = " or ".join(c.name for c in wanted)
+        raise OptionsError(f"Nothing that competes changes {names}.", "Let other ports compete, or other formats.")
+    return counted(graph, matter, wanted)
+
+
+def _looks_at(each: Cost, slot: Slot) -> bool:
+    """Whether a cost hangs on what a slot takes."""
+    shares = each.shares
+    assert shares is not None
+    computed = shares.node is not None and any(p in shares.ports for _, p in slot.places)
+    return computed or (shares.weight is not None and bool(slot.weights))
 
 
 def allocate(

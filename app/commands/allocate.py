@@ -1,0 +1,239 @@
+"""`allocate`: the formats and sparsities that keep budgets and change the outputs least, as a recipe."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+from app.commands.command import Answer, Arguments, Command, Parser, UsageError
+from app.commands.console import Console, cell, seconds, table
+from app.commands.opening import Target, opened, save
+from app.commands.option_flags import read_options
+from app.commands.run import extended
+from app.commands.scoring import add_data, data_options, figures, score
+from model.formats.base import Format, parse_format
+from model.recipe import Recipe, Step
+from passes.allocation.places import FLOAT, column
+from passes.allocation.plan import Allocation, steps
+from passes.allocation.solve import Competing, Point, allocate, front
+from passes.analysis.divergence import DivergenceOptions
+from passes.analysis.evaluate import EvaluateOptions
+from passes.analysis.sensitivity import SensitivityOptions
+from passes.base import run_step
+from passes.config import recipe_to_dict
+from passes.costs.base import cost, separable
+from passes.costs.limits import Limit, parse_budget
+from passes.export.recipe import to_toml
+from passes.replay import replay
+from passes.search.families import formats_of
+from passes.sensitivity.table import Candidate, Sensitivity
+
+FIRST = "weight_bits"
+KINDS = (".toml", ".json", ".espalier")
+DETAILS = """examples
+  main.py allocate demo:reviews --budget "weight_bits<=4.5" --formats "integer(width=2|3|4|6|8), float" -o recipe.toml
+  main.py allocate P.espalier --budget "size_bytes<=300KiB" --budget "activation_bits<=8" --measure -o P.espalier
+  main.py allocate demo:reviews --front 16 --cost bitops
+Budgets are costs that are sums over layers, on their good side: weight_bits, activation_bits, size_bytes, bitops,
+memory_density, sparsity, and those of plug-ins. What no budget looks at stays as it is."""
+
+
+def _arguments(parser: Parser) -> None:
+    parser.add_argument("target", metavar="SOURCE|PROJECT", help="the model; what is chosen comes after its own steps")
+    parser.add_argument("--budget", action="append", default=[], metavar="COST<=VALUE",
+                        help='such as "weight_bits<=4.5" or "size_bytes<=1.5MiB"; may repeat')  # fmt: skip
+    parser.add_argument("--formats", default="", metavar="LIST",
+                        help="what competes: integer(width=4|8), mxint, float (default: all, and float)")  # fmt: skip
+    parser.add_argument("--sparsities", default="", metavar="LIST", help="shares that may be pruned, such as 0.3,0.5")
+    parser.add_argument("--ports", default="", metavar="LIST", help="such as weight,data_in (default: all)")
+    parser.add_argument("--tie", action="append", default=[], metavar="NODE,NODE,…",
+                        help="layers that take the same; may repeat")  # fmt: skip
+    parser.add_argument("--exact", action="store_true", help="measure every candidate, instead of predicting most")
+    parser.add_argument("--front", type=int, default=0, metavar="N", help="print N allocations along the cost")
+    parser.add_argument("--cost", default="", metavar="NAME", help="of --front (default: that of the first budget)")
+    parser.add_argument("--measure", action="store_true", help="measure what comes of it: divergence, accuracy, loss")
+    parser.add_argument("-o", "--output", metavar="FILE", help="recipe.toml, recipe.json or P.espalier")
+    add_data(parser)
+
+
+def _run(found: Arguments, console: Console) -> Answer:
+    limits = [parse_budget(text) for text in found.budget]
+    _check(found, limits)
+    with opened(found.target, found, console) as target:
+        options = _options(found, target)
+        start = time.perf_counter()
+        rows, summary = _sensitivities(options, target)
+        spent = time.perf_counter() - start
+        who = _competing(found, options)
+        data: dict[str, Any] = {"sensitivity": {**summary, "seconds": round(spent, 3)}}
+        graph = target.project.graph
+        if found.front:
+            name = found.cost or (limits[0].figure if limits else FIRST)
+            data |= {"cost": name, "front": [_point(p, name) for p in front(graph, rows, name, found.front, who)]}
+        if limits:
+            data |= _allocated(allocate(graph, rows, limits, who), rows, limits, options, target, found)
+        data["seconds"] = round(time.perf_counter() - start, 3)
+    return Answer(data, lambda: _lines(data))
+
+
+def _check(found: Arguments, limits: Sequence[Limit]) -> None:
+    """What can be told before anything is opened."""
+    if not limits and not found.front:
+        raise UsageError("There is no budget.", 'Add --budget "weight_bits<=4.5", or --front 16.')
+    if found.front < 0 or found.front == 1:
+        raise UsageError(f"--front is {found.front}.", "It must be a whole number of at least 2.")
+    if found.cost and cost(found.cost).shares is None:
+        names = ", ".join(c.name for c in separable())
+        raise UsageError(f"--cost {found.cost} is no sum over layers.", f"Choose one of {names}.")
+    if found.output and Path(found.output).suffix.lower() not in KINDS:
+        raise UsageError(f"{found.output} has no known kind.", f"End it in {', '.join(KINDS)}.")
+    if found.output and not limits:
+        raise UsageError("A front alone is no recipe.", "Add a --budget, or leave -o out.")
+
+
+def _options(found: Arguments, target: Target) -> SensitivityOptions:
+    """Of the sensitivities: the data, and what competes."""
+    data = found.data or target.project.source.data
+    if not data:
+        raise UsageError("Sensitivities are found on data, and none is named.", "Add --data.")
+    names = formats_of(found.formats, "--formats") if found.formats else ()
+    formats = tuple(parse_format(n) for n in names if n != "float")
+    return read_options(SensitivityOptions, _without(found), data=data, formats=formats, exact=found.exact,
+                        ports=_words(found.ports), sparsities=tuple(map(_share, _words(found.sparsities))))  # fmt: skip
+
+
+def _without(found: Arguments) -> Arguments:
+    """Without flags of this command that bear the name of another option."""
+    held = {k: v for k, v in vars(found).items() if k not in ("formats", "ports", "sparsities", "measure", "exact")}
+    return Arguments(**held)
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(w.strip() for w in text.split(",") if w.strip())
+
+
+def _share(text: str) -> float:
+    try:
+        return float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError as error:
+        raise UsageError(f"--sparsities: {text!r} is no number.", "Write 0.3,0.5 or 30%,50%.") from error
+
+
+def _sensitivities(options: SensitivityOptions, target: Target) -> tuple[tuple[Sensitivity, ...], dict[str, Any]]:
+    rows: dict[tuple[str, str], Sensitivity] = {}
+
+    def hear(part: object) -> None:
+        if isinstance(part, Sensitivity):
+            rows[part.node, part.port] = part
+
+    context = replace(target.context, found=hear)
+    report = run_step(target.project.graph, Step("sensitivity", options, context.seed), context).report
+    return tuple(rows.values()), {k: v for k, v in report.summary.items() if k != "evidence"}
+
+
+def _competing(found: Arguments, options: SensitivityOptions) -> Competing:
+    """Float competes unless formats are listed without it; only what was asked for does."""
+    whole = not found.formats or "float" in formats_of(found.formats, "--formats")
+    ties = tuple(_words(t) for t in found.tie)
+    return Competing(None, whole or not options.formats, ties, options.ports)
+
+
+# -- the answer
+
+
+def _allocated(
+    made: Allocation, rows: Sequence[Sensitivity], limits: Sequence[Limit], options: SensitivityOptions,
+    target: Target, found: Arguments,
+) -> dict[str, Any]:  # fmt: skip
+    recipe = Recipe(steps(target.project.graph, made.chosen, options.data))
+    data: dict[str, Any] = {
+        "budgets": [limit.text for limit in limits], "predicted": made.predicted, "gap": made.gap,
+        "figures": made.figures, "chosen": _chosen(made, rows), "recipe": recipe_to_dict(recipe),
+    }  # fmt: skip
+    if found.measure or (found.output and found.output.lower().endswith(".espalier")):
+        done = replay(target.project.graph, recipe, replace(target.context))
+        if found.measure:
+            data["measured"] = _measured(done.graph, target, found)
+        if found.output and found.output.lower().endswith(".espalier"):
+            data["output"] = save(target, extended(target.project, recipe, done), found.output)
+    if found.output and "output" not in data:
+        data["output"] = _write(recipe, Path(found.output))
+    return data
+
+
+def _write(recipe: Recipe, path: Path) -> str:
+    known = recipe_to_dict(recipe)
+    text = to_toml(known) if path.suffix.lower() == ".toml" else json.dumps(known, indent=1, ensure_ascii=False) + "\n"
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"{path} was not written: {error.strerror}.", "Choose another place.") from error
+    return str(path)
+
+
+def _chosen(made: Allocation, rows: Sequence[Sensitivity]) -> list[dict[str, Any]]:
+    """What each place takes, with what it is predicted to cost."""
+    known = {(r.node, r.port): dict(zip(map(id, r.candidates), r.known, strict=True)) for r in rows}
+    return [
+        {"node": node, "port": port, "format": str(c.format) if c.format else "float", "sparsity": c.sparsity,
+         "predicted": known[node, port].get(id(c), 0.0)}
+        for (node, port), c in made.chosen.items()
+    ]  # fmt: skip
+
+
+def _measured(graph: Any, target: Target, found: Arguments) -> dict[str, Any]:
+    """The true score, and the true divergence from the baseline on the same data."""
+    options = data_options(found, target)
+    assert options is not None
+    step = Step("divergence", DivergenceOptions(**{f.name: getattr(options, f.name) for f in fields(EvaluateOptions)}))
+    told = run_step(graph, step, replace(target.context)).report.summary
+    return {"kl": told["kl"], **score(graph, target, options)}
+
+
+def _point(point: Point, name: str) -> dict[str, Any]:
+    return {name: point.figure, "predicted": point.predicted, "choices": _counts(point.chosen.values())}
+
+
+def _counts(chosen: Iterable[Candidate]) -> dict[str, int]:
+    """Column → how many places take it, the most frequent first."""
+    return dict(Counter(_title(c) for c in chosen).most_common())
+
+
+def _title(candidate: Candidate) -> str:
+    fmt: Format | None = candidate.format
+    name = FLOAT.label if fmt is None else column(replace(candidate, sparsity=0.0))[0]
+    return f"{name} · {candidate.sparsity:.0%} {candidate.method}" if candidate.sparsity else name
+
+
+def _lines(data: dict[str, Any]) -> Iterable[str]:
+    if "front" in data:
+        name = data["cost"]
+        yield from table([{name: cell(p[name]), "predicted KL": cell(p["predicted"]), "choices": _told(p["choices"])}
+                          for p in data["front"]])  # fmt: skip
+    if "recipe" in data:
+        rows = [{"node": r["node"], "port": r["port"], "format": r["format"],
+                 **({"sparsity": f"{r['sparsity']:.0%}"} if any(x["sparsity"] for x in data["chosen"]) else {}),
+                 "predicted KL": cell(r["predicted"])} for r in data["chosen"]]  # fmt: skip
+        yield from table(rows)
+        yield ""
+        yield f"predicted KL {cell(data['predicted'])}, at most {data['gap']:.2%} above the best"
+        yield ", ".join(f"{k} {v}" for k, v in figures({"accuracy": None, "loss": None, **data["figures"]}).items()
+                        if k not in ("accuracy", "loss"))  # fmt: skip
+        if "measured" in data:
+            m = data["measured"]
+            yield f"measured KL {cell(m['kl'])}, accuracy {m['accuracy']:.4f}, loss {m['loss']:.4f}"
+    yield f"sensitivities {seconds(data['sensitivity']['seconds'])}, all {seconds(data['seconds'])}"
+    if "output" in data:
+        yield f"written to {data['output']}"
+
+
+def _told(choices: dict[str, int]) -> str:
+    return ", ".join(f"{n} × {name}" for name, n in list(choices.items())[:4])
+
+
+COMMAND = Command("allocate", "the formats and sparsities that keep a budget, as a recipe", _arguments, _run, DETAILS)
