@@ -20,6 +20,8 @@ Values = dict[str, Any]
 ASIDE = ("architectures", "model_type", "transformers_version", "torch_dtype", "dtype", "use_cache", "id2label",
          "label2id", "_name_or_path")  # fmt: skip
 LAYERS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers", "encoder_layers")
+USUAL = ("num_hidden_layers", "num_layers", "num_attention_heads", "num_heads", "num_key_value_heads", "hidden_size",
+         "d_model", "intermediate_size", "d_ff")  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +44,9 @@ class Origin:
     def key(self, name: str) -> str:
         """The configuration's own name of a key; raises OptionsError with the nearest."""
         if name not in self.known:
-            raise OptionsError(f"The {self.kind} configuration has no {name!r}.", nearest(name, self.known))
+            sizes = ", ".join(k for k in USUAL if k in self.known)
+            hint = f"{nearest(name, self.known)} Its sizes are {sizes}." if sizes else nearest(name, self.known)
+            raise OptionsError(f"The {self.kind} configuration has no {name!r}.", hint)
         return self.aliases.get(name, name)
 
     def now(self, name: str) -> Any:
