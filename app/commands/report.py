@@ -36,7 +36,7 @@ def _run(found: Arguments, console: Console) -> Answer:
     names = [_analysis(n.strip()) for n in found.what.split(",") if n.strip()]
     if not names:
         raise UsageError("--what names no report.", f"Name some, such as {DEFAULT}.")
-    write = _writer(found.output) if found.output else None
+    write = writer(found.output) if found.output else None
     options = [_options(n, found) for n in names]
     if found.data and not any(isinstance(o, EvaluateOptions) for o in options):
         raise UsageError(f"--data is of no use to {', '.join(names)}.", "Add --what statistics or quantization.")
@@ -46,7 +46,7 @@ def _run(found: Arguments, console: Console) -> Answer:
     rows = [{"report": r.pass_name, **row} for r in reports for row in r.rows]
     data: dict[str, Any] = {"rows": rows, "summary": {r.pass_name: r.summary for r in reports}}
     if write:
-        data["output"] = _write(found.output, write(reports, data))
+        data["output"] = write_report(found.output, write(reports, data))
     return Answer(data, lambda: _lines(reports) if not write else [f"written to {found.output}"])
 
 
@@ -79,14 +79,16 @@ def _lines(reports: list[Report]) -> Iterable[str]:
 Writer = Callable[[list[Report], dict[str, Any]], str]
 
 
-def _writer(path: str) -> Writer:
+def writer(path: str) -> Writer:
+    """What writes a report into a file of this ending; raises UsageError for others."""
     kind = Path(path).suffix.lower()
     if kind not in _WRITERS:
         raise UsageError(f"{path} has no known kind.", f"End it in {', '.join(_WRITERS)}.")
     return _WRITERS[kind]
 
 
-def _write(path: str, text: str) -> str:
+def write_report(path: str, text: str) -> str:
+    """Write a file, and return its path."""
     try:
         Path(path).write_text(text, encoding="utf-8", newline="")
     except OSError as error:

@@ -37,7 +37,7 @@ class Part:
     """What is rounded of one tensor, as its format sees it: of a sample the row with the largest magnitude is the last.
 
     `shares`: how many rows each stands for; `counted`: the rows that error and signal are told of; `ids`: where the
-    piece's rows lie in `x`, of an embedding.
+    piece's rows lie in `x`, of an embedding; `rows`: which rows of the stored tensor they are, where not all.
     """
 
     x: Floats
@@ -45,6 +45,7 @@ class Part:
     shares: Floats
     counted: int
     ids: NDArray[np.int64] | None = None
+    rows: NDArray[np.int64] | None = None
 
     def effect(self, q: Floats) -> float:
         """Nats a sample where `q` stands instead of `x`; infinite where something is no number any more."""
@@ -157,9 +158,9 @@ def _stored(piece: Piece, x: Floats, quick: int) -> Part:
         return Part(x, piece, np.ones(len(x), np.float32), len(x))
     assert isinstance(piece, Low)
     some = replace(piece, left=np.ascontiguousarray(piece.left[:, rows]), rows=piece.rows[rows], of=len(x))
-    return Part(
-        np.concatenate([x[rows], _peak(x)]), some, np.full(len(rows), len(x) / len(rows), np.float32), len(rows)
-    )
+    every = np.concatenate([rows, _peak(x)])
+    shares = np.full(len(rows), len(x) / len(rows), np.float32)
+    return Part(x[every], some, shares, len(rows), rows=every)
 
 
 def _looked_up(piece: Tokens, x: Floats, quick: int) -> Part:
@@ -175,15 +176,15 @@ def _looked_up(piece: Tokens, x: Floats, quick: int) -> Part:
         )
     fair = _spread(len(x), min(most, NOISE // max(x.shape[1], 1)))
     ids, places = np.unique(piece.ids, return_inverse=True)
-    shown = np.concatenate([x[fair], x[ids], _peak(x)])
+    every = np.concatenate([fair, ids, _peak(x)])
     shares = np.full(len(fair), len(x) / max(len(fair), 1), np.float32)
-    return Part(shown, piece, shares, len(fair), places.reshape(-1) + len(fair))
+    return Part(x[every], piece, shares, len(fair), places.reshape(-1) + len(fair), every)
 
 
-def _peak(x: Floats) -> Floats:
-    """The row with the largest magnitude, as [1, row]."""
+def _peak(x: Floats) -> NDArray[np.int64]:
+    """The number of the row with the largest magnitude, as [1]."""
     tops = np.maximum(x.max(1, initial=0.0), -x.min(1, initial=0.0))
-    return x[tops.argmax()][None] if len(x) else x
+    return tops.argmax(keepdims=True) if len(x) else np.zeros(0, np.int64)
 
 
 def _spread(rows: int, wanted: int) -> NDArray[np.int64]:
@@ -195,8 +196,9 @@ def _spread(rows: int, wanted: int) -> NDArray[np.int64]:
 
 def _pruned(part: Part, sparsity: float, mask: Mask | None) -> Floats:
     """`x` without what is masked, or without its smallest magnitudes."""
-    if mask is not None and mask.shape == part.x.shape:
-        return part.x * mask
+    if mask is not None:
+        held = mask if part.rows is None else mask[part.rows]
+        return part.x * held
     if not sparsity or not part.x.size:
         return part.x
     sizes = np.abs(part.x)

@@ -6,14 +6,17 @@ import contextlib
 import os
 from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import numpy as np
 
 from model.formats.base import Format
+from model.formats.scaled import ScaledFormat
 from model.graph import Graph, Node
 from model.ops import category
 from model.views import view_at
 from model.weights import WeightStore
+from passes.sensitivity.correct import Correction
 from passes.sensitivity.evidence import Evidence, Floats
 from passes.sensitivity.places import Place
 from passes.sensitivity.subject import Mask, Rounding, Subject, as_rows, subject
@@ -98,6 +101,40 @@ def mask_of(node: Node, place: Place, store: WeightStore, shape: tuple[int, ...]
         return None
     count = int(np.prod(shape))
     return as_rows(np.unpackbits(store.get(held.mask).array, count=count).reshape(shape), view_at(node, place.port)) > 0
+
+
+def configured(
+    graph: Graph, places: Sequence[Place], run: Graph, evidence: Evidence, store: WeightStore,
+    correction: Correction | None = None, quick: int = 0, rounded: Rounding = Format.rounded,
+) -> dict[tuple[str, str], float]:  # fmt: skip
+    """(node, port) → what its choice in `graph` is predicted to cost; the whole configuration costs their sum.
+
+    Errors of different places seldom have to do with each other. `places`, `run`: of the reference (`kept_places`).
+    """
+    found: dict[tuple[str, str], float] = {}
+    for place, candidate, node in changed(graph, places, run):
+        asked = subject(place, evidence, run, store, quick)
+        if asked is None:
+            continue
+        mask = None if place.weight is None else mask_of(node, place, store, run.weights[place.weight].shape)
+        scale = _scale(node, place.port, graph, store)
+        kl, noise = asked.tried(candidate, rounded if scale is None else partial(_under, scale, rounded), mask)
+        found[place.node, place.port] = (correction or Correction()).of(kl, noise)
+    return found
+
+
+def _scale(node: Node, port: str, graph: Graph, store: WeightStore) -> Floats | None:
+    """A scale that a port is given from outside."""
+    held = node.precision.get(port)
+    weight = graph.weights.get(held.scale) if held is not None and held.scale else None
+    return None if weight is None or weight.key is None else store.get(weight.key).float32()
+
+
+def _under(scale: Floats, rounded: Rounding, fmt: Format, x: Floats) -> Floats:
+    """`x` under a given scale, where it fits."""
+    if not isinstance(fmt, ScaledFormat) or scale.shape != fmt.scale_shape(x.shape):
+        return rounded(fmt, x)
+    return fmt.decode(fmt.encode_with(x, scale))
 
 
 @contextlib.contextmanager

@@ -53,19 +53,25 @@ class Tapped:
             for port, held in ((p, _own(leaf, p)) for p in ports):
                 if held is not None and id(held[1]) not in told:
                     told.add(id(held[1]))
-                    hooks.append(held[1].register_hook(
-                        lambda g, n=node, p=port, v=held[1].detach(): self.sink(n, p, v, g.detach(), "")))  # fmt: skip
+                    hooks.append(self._told(node, port, held[1]))
         return self.module(**inputs)
+
+    def _told(self, node: str, port: str, tensor: Tensor) -> Any:
+        value = tensor.detach()
+        return tensor.register_hook(lambda gradient: self.sink(node, port, value, gradient.detach(), ""))
 
     def _around(self, node: str, leaf: nn.Module, ports: Collection[str]) -> list[Any]:
         def first(_: nn.Module, args: Any) -> Any:
             return self.tap(node, "data_in", args[0]), *args[1:]
 
+        def last(_: nn.Module, __: Any, result: Any) -> Any:
+            return self.tap(node, "data_out", result)
+
         found: list[Any] = []
         if "data_in" in ports:
             found.append(leaf.register_forward_pre_hook(first))
         if "data_out" in ports:
-            found.append(leaf.register_forward_hook(lambda _, __, r: self.tap(node, "data_out", r)))
+            found.append(leaf.register_forward_hook(last))
         return found
 
     def release(self) -> None:

@@ -1,0 +1,101 @@
+"""`sensitivity`: what each format at each port does to the outputs, layer by layer, predicted and measured."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Iterable
+from typing import Any
+
+from app.commands.command import Answer, Arguments, Command, Parser
+from app.commands.console import Console, cell, facts, seconds, table
+from app.commands.opening import opened
+from app.commands.option_flags import add_options, read_options
+from app.commands.report import write_report, writer
+from model.codec import encode
+from model.errors import DataError, OptionsError
+from model.formats.base import Format, parse_format
+from model.recipe import Step
+from passes.analysis.evaluate import EvaluateOptions
+from passes.analysis.sensitivity import SensitivityOptions
+from passes.base import Report, run_step
+
+DETAILS = """examples
+  main.py sensitivity demo:reviews --data demo:reviews
+  main.py sensitivity P.espalier --data FOLDER --formats "integer(width=4), mxint" --ports weight,data_in -o S.csv
+  main.py sensitivity demo:digits --data demo:digits --sparsities 0.5,0.8 --exact
+predicted is the KL divergence of the outputs from the baseline's, nats a sample; noise the error over the signal.
+Formats without a scale get, at each port, the binary point or exponent bias that loses least there."""
+
+
+def _arguments(parser: Parser) -> None:
+    parser.add_argument("target", metavar="SOURCE|PROJECT", help="the model")
+    parser.add_argument("--formats", metavar="A,B", help="formats, such as integer(width=4), mxint (default all)")
+    parser.add_argument("--ports", metavar="a,b", help="of weight, bias, data_in, data_out (default all)")
+    parser.add_argument("--sparsities", metavar="0.5,0.8", help="shares of weights and layers' inputs to prune as well")
+    parser.add_argument("--measure", type=int, metavar="N", help="true measurements that correct the rest (default 24)")
+    parser.add_argument("--exact", action="store_true", default=None, help="measure every candidate, one at a time")
+    parser.add_argument("-o", "--output", metavar="FILE", help="write a .csv, .html or .json file")
+    add_options(parser, EvaluateOptions)
+
+
+def _run(found: Arguments, console: Console) -> Answer:
+    write = writer(found.output) if found.output else None
+    given = {
+        "formats": encode(_formats(found.formats)),
+        "ports": _words(found.ports),
+        "sparsities": _shares(found.sparsities),
+    }
+    with opened(found.target, found, console) as target:
+        data = found.data or target.project.source.data
+        if not data:
+            raise DataError("Sensitivities are found on data, and none is named.",
+                            "Give --data demo:NAME, hub:NAME, a file or a folder.")  # fmt: skip
+        options = read_options(SensitivityOptions, _plain(found), data=data, **given)
+        report = run_step(target.project.graph, Step("sensitivity", options, found.seed), target.context).report
+    answer: dict[str, Any] = {
+        "rows": list(report.rows),
+        "summary": report.summary,
+        "seconds": report.summary["seconds"],
+    }
+    if write:
+        answer["output"] = write_report(found.output, write([report], answer))
+    return Answer(answer, lambda: _lines(report) if not write else [f"written to {found.output}"])
+
+
+def _plain(found: Arguments) -> Arguments:
+    """The flags without those that stand for lists."""
+    return Namespace(**{k: v for k, v in vars(found).items() if k not in ("formats", "ports", "sparsities")})
+
+
+def _formats(text: str | None) -> tuple[Format, ...]:
+    """Formats in a list whose brackets may hold commas."""
+    parts, depth = [""], 0
+    for sign in text or "":
+        depth += (sign == "(") - (sign == ")")
+        if sign in ",;" and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += sign
+    return tuple(parse_format(p) for p in parts if p.strip())
+
+
+def _words(text: str | None) -> list[str]:
+    return [w.strip() for w in (text or "").split(",") if w.strip()]
+
+
+def _shares(text: str | None) -> list[float]:
+    try:
+        return [float(w) for w in _words(text)]
+    except ValueError:
+        raise OptionsError(f"--sparsities is {text!r}.", "Write shares such as 0.5,0.8.") from None
+
+
+def _lines(report: Report) -> Iterable[str]:
+    told = {k: v for k, v in report.summary.items() if k not in ("correction", "evidence")}
+    yield from facts({k.replace("_", " "): cell(v) for k, v in told.items()}, "  ")
+    yield ""
+    yield from table([{k: v for k, v in row.items() if k not in ("format", "sparsity")} for row in report.rows], "  ")
+    yield seconds(report.summary["seconds"])
+
+
+COMMAND = Command("sensitivity", "predicts what formats do to the outputs, layer by layer", _arguments, _run, DETAILS)
