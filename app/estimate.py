@@ -6,53 +6,86 @@ computed from the evidence in a pool thread, the latest edit alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from PySide6.QtCore import QObject, Signal
 
 from app.previews import Previews
 from app.sensitivities import sensitivities_of
+from app.weight_figures import Stop, Stopped
 from model.graph import Graph, Node
-from passes.sensitivity.table import Sensitivity
+from model.weights import WeightStore
+from passes.analysis.sensitivity import kept_places
+from passes.sensitivity.correct import Correction
+from passes.sensitivity.evidence import load
+from passes.sensitivity.places import Place
+from passes.sensitivity.subject import Mask, subject
+from passes.sensitivity.table import Candidate, Sensitivity
+from passes.sensitivity.tabled import changed, mask_of
 
 if TYPE_CHECKING:
     from app.session import Session
 
 KEPT = 64  # graphs whose measured divergence is remembered, for undo
+SLOT = "estimate"
+QUICK = 1 << 16  # elements of a stored tensor that an estimate looks at
 
 
 @dataclass(frozen=True, slots=True)
-class Port:
-    """A choice at a port: all that its estimate depends on."""
+class Choice:
+    """What a place has, and all that its estimate depends on: `mask` is the key of the mask of a stored tensor."""
 
-    node: str
-    port: str
-    format: object
+    place: str
+    candidate: Candidate
     mask: str | None
 
 
-def choices(graph: Graph) -> Iterator[Port]:
-    """The ports with a format or a mask of their own."""
-    for node in graph:
-        if node.precision or node.sparsity:
-            yield from _of(node)
+Wanted = dict[Choice, tuple[Place, Node]]
 
 
-def _of(node: Node) -> Iterator[Port]:
-    for port in dict.fromkeys((*node.precision, *node.sparsity)):
-        held, sparse = node.precision.get(port), node.sparsity.get(port)
-        yield Port(node.id, port, held.format if held else None, sparse.mask if sparse else None)
+def choices(graph: Graph, places: Sequence[Place], run: Graph) -> Wanted:
+    """The places of a graph with a choice of their own, and the nodes that have it."""
+    return {
+        Choice(place.key, candidate, held.mask if (held := node.sparsity.get(place.port)) else None): (place, node)
+        for place, candidate, node in changed(graph, places, run)
+    }
 
 
-def from_table(table: Mapping[tuple[str, str], Sensitivity], choice: Port) -> float | None:
+def from_table(row: Sensitivity | None, choice: Choice) -> float | None:
     """What the table knows of a choice; None where it has no such candidate."""
-    row = table.get((choice.node, choice.port))
-    if row is None or choice.mask is not None:
+    if row is None or choice.candidate.sparsity or choice.mask:
         return None
-    place = next((i for i, c in enumerate(row.candidates) if c.format == choice.format and not c.sparsity), None)
-    return None if place is None else row.known[place]
+    return next((kl for c, kl in zip(row.candidates, row.known, strict=True) if c == choice.candidate), None)
+
+
+def predicted(
+    wanted: Wanted, evidence: Path, run: Graph, store: WeightStore, correction: Correction, stop: Stop
+) -> dict[Choice, float]:
+    """What choices cost, from the evidence alone; those that it knows nothing of cost nothing."""
+    held, found = load(evidence), dict[Choice, float]()
+    for choice, (place, node) in wanted.items():
+        if stop():
+            raise Stopped
+        asked = subject(place, held, run, store, QUICK)
+        mask = None if asked is None or not choice.mask else _mask(node, place, run, store)
+        found[choice] = correction.of(*asked.tried(choice.candidate, mask=mask)) if asked else 0.0
+    return found
+
+
+def _mask(node: Node, place: Place, run: Graph, store: WeightStore) -> Mask | None:
+    name = place.weight
+    return None if name is None else mask_of(node, place, store, run.weights[name].shape)
+
+
+def correction_of(summary: Mapping[str, Any]) -> Correction:
+    """How the run corrects predictions by what it measured."""
+    held = summary.get("correction")
+    if not isinstance(held, list | tuple) or len(held) != 3:
+        return Correction()
+    return Correction(*(float(v) for v in held), count=1)
 
 
 def estimate_of(session: Session) -> Estimate:
@@ -73,7 +106,8 @@ class Estimate(QObject):
         self.how = ""
         self.last: dict[str, float] = {}  # accuracy and loss as last measured, before the edits since
         self._measured: dict[int, tuple[Graph, float]] = {}
-        self._ports: dict[Port, float] = {}
+        self._costs: dict[Choice, float] = {}
+        self._layout: tuple[Graph, Graph, tuple[Place, ...]] | None = None
         self._previews = Previews(self)
         self._previews.ready.connect(lambda slot, key, found: self._arrived(found))
         self._previews.failed.connect(lambda slot, error: self._arrived({}))
@@ -109,28 +143,48 @@ class Estimate(QObject):
         self.changed.emit()
 
     def _estimate(self, graph: Graph) -> None:
-        """Add up what each port costs; ports that are not known yet are asked for."""
-        table = {(r.node, r.port): r for r in self._known.table}
-        wanted: list[Port] = []
-        total = 0.0
-        for choice in choices(graph):
-            value = self._ports.get(choice)
-            value = from_table(table, choice) if value is None else value
+        """Add up what each choice costs; those that are not known yet are asked of the evidence."""
+        document, evidence = self._session.open_document, self._known.evidence
+        run, places = self._places(document.project.base, graph)
+        table = {f"{r.node}:{r.port}": r for r in self._known.table}
+        asked, total = Wanted(), 0.0
+        for choice, where in choices(graph, places, run).items():
+            value = self._costs.get(choice)
+            value = from_table(table.get(choice.place), choice) if value is None else value
             if value is None:
-                wanted.append(choice)
+                asked[choice] = where
             else:
-                self._ports[choice] = value
+                self._costs[choice] = value
                 total += value
-        if not wanted:
+        if not asked:
             self.kl, self.how = total, "estimated"
+            self._previews.forget(SLOT)
+        elif evidence is not None:
+            store, fixed = document.store, correction_of(self._known.summary)
+            found = self._previews.ask(
+                SLOT,
+                (evidence, fixed, frozenset(asked)),
+                lambda stop: predicted(asked, evidence, run, store, fixed, stop),
+            )
+            if found is not None:
+                self._costs |= found
+                self.kl, self.how = total + sum(found.values()), "estimated"
 
-    def _arrived(self, found: Mapping[Port, float]) -> None:
-        self._ports.update(found)
+    def _places(self, base: Graph, graph: Graph) -> tuple[Graph, tuple[Place, ...]]:
+        """The graph whose places the evidence is of, and these: they stay while the weights do."""
+        if self._layout is None or self._layout[0] is not base:
+            _, run, places = kept_places(graph, base)
+            self._layout = base, run, places
+        return self._layout[1:]
+
+    def _arrived(self, found: Mapping[Choice, float]) -> None:
+        self._costs.update(found)
         if found:
             self.refresh()
 
     def _table_changed(self) -> None:
-        self._ports.clear()
+        self._costs.clear()
+        self._layout = None
         self.refresh()
 
     def _note(self) -> None:
@@ -142,6 +196,7 @@ class Estimate(QObject):
     def _forget(self) -> None:
         self.last.clear()
         self._measured.clear()
-        self._ports.clear()
-        self._previews.forget("ports")
+        self._costs.clear()
+        self._layout = None
+        self._previews.forget(SLOT)
         self.refresh()

@@ -117,11 +117,16 @@ class Sensitivities(QObject):
         return path if path and path.is_file() else None
 
     @property
+    def left_out_factor(self) -> float:
+        """The same as the run told it, of measurements that the correction did not see; 0 where it did not."""
+        told = self.summary.get("error_factor")
+        return float(told) if isinstance(told, int | float) and math.isfinite(told) else 0.0
+
+    @property
     def error_factor(self) -> float:
         """The factor by which predictions are off in the median of what was measured; 0 where that is not known."""
-        told = self.summary.get("error_factor")
-        if isinstance(told, int | float):
-            return float(told)
+        if self.left_out_factor:
+            return self.left_out_factor
         pairs = ((p, m) for r in self.table for p, m in zip(r.predicted, r.measured, strict=True) if m is not None)
         off = sorted(math.exp(abs(math.log(m / p))) for p, m in pairs if 0 < p < math.inf and 0 < m < math.inf)
         return off[len(off) // 2] if len(off) >= FEW else 0.0

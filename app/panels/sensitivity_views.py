@@ -44,6 +44,7 @@ class Views(QWidget):
     def __init__(self) -> None:
         super().__init__()
         self.heat = Heat()
+        self._error = 0.0
         self.map, self.scatter, self.bars = HeatMap(), AgreementChart(), LayerBars()
         self.tabs, self._pages = QTabBar(), QStackedWidget()
         self._ports, self._order = Choice(tuple(PORTS)), Choice(tuple(ORDERS), tuple(ORDERS.values()))
@@ -137,6 +138,7 @@ class Views(QWidget):
         self.heat = heat
         self._offer_formats()
         self.map.cells.error = known.error_factor
+        self._error = known.left_out_factor
         self.map.show_heat(heat)
         self.scale.show_heat(heat)
         self.scatter.show_table([line.row for line in heat.lines if line.row])
@@ -184,7 +186,9 @@ class Views(QWidget):
         """The cell in hand in words, or how good the predictions are."""
         now = self.map.currentIndex()
         if self.tabs.currentIndex() == SCATTER:
-            self.words.show_text(agreement_words(self.scatter.dots))
+            left_out = f"a cell that was left out is off by a factor of {self._error:.2g} in the median"
+            words = (agreement_words(self.scatter.dots), left_out if self._error and self.scatter.dots else "")
+            self.words.show_text(" · ".join(w for w in words if w))
         elif self.tabs.currentIndex() == MAP and now.isValid():
             keys = "Enter gives it here, a click on its head to more"
             self.words.show_text(f"{self.map.cells.told(now)} · {keys}")

@@ -1,0 +1,262 @@
+"""The panel Sensitivity: rows stream in and are kept, cells give formats and are measured, the score is estimated."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QApplication
+
+from app.estimate import estimate_of
+from app.panels.sensitivity import SensitivityPanel
+from app.sensitivities import MEMBER, sensitivities_of
+from app.window import Window
+from model.errors import OptionsError
+from model.formats.base import Format, parse_format
+from passes.analysis.divergence import DivergenceOptions, Truth
+from passes.analysis.sensitivity import SensitivityOptions
+from passes.base import Report
+from passes.jobs import AnalyseJob, Failed, Found, OpenResult
+from passes.sensitivity.table import Candidate, Sensitivity
+from tests.gui.bert import KEY, QUERY, open_bert, traced
+from tests.gui.conftest import FakeRunner
+
+pytestmark = pytest.mark.gui
+
+INT8, INT4 = parse_format("integer(width=8, frac_width=7)"), parse_format("integer(width=4, frac_width=3)")
+HALF = Candidate(None, 0.5)
+CHOICES = (Candidate(INT8), Candidate(INT4), HALF)
+ROWS = (
+    Sensitivity(QUERY, "weight", 1024, CHOICES, (1e-5, 0.01, 0.2), (1e-4, 1e-2, 0.1), (None, None, None)),
+    Sensitivity(KEY, "weight", 1024, CHOICES, (2e-5, 0.03, 0.4), (1e-4, 1e-2, 0.1), (None, 0.05, None)),
+    Sensitivity(KEY, "data_in", 1024, CHOICES[:2], (1e-6, 0.002), (1e-5, 1e-3), (None, None)),
+)  # fmt: skip
+
+
+@pytest.fixture
+def panel(window: Window, runner: list[FakeRunner]) -> SensitivityPanel:
+    """The dock of a window with the traced model, in front."""
+    open_bert(window.session, runner)
+    window.live.enabled = False
+    window.docks.bring("sensitivity")
+    found = window.docks.panels["sensitivity"]
+    assert isinstance(found, SensitivityPanel)
+    return found
+
+
+def run(panel: SensitivityPanel, runner: list[FakeRunner]) -> None:
+    """Find them as the worker would."""
+    panel.find(SensitivityOptions(data="some.csv"))
+    info = runner[-1].waiting[0]
+    assert isinstance(info.job, AnalyseJob) and info.job.step.pass_name == "sensitivity"
+    for row in ROWS:
+        runner[-1].tell(info, Found(row))
+    runner[-1].finish(Report("sensitivity", (), {"error_factor": 1.4}))
+
+
+def held(panel: SensitivityPanel, node: str, port: str = "weight") -> Format | None:
+    document = panel._session.document
+    assert document is not None
+    chosen = document.graph.nodes[node].precision.get(port)
+    return chosen.format if chosen else None
+
+
+def place(panel: SensitivityPanel, node: str, title: str) -> tuple[int, int]:
+    """Row and column of a cell of the map."""
+    heat = panel.views.heat
+    row = next(i for i, line in enumerate(heat.lines) if line.row and line.row.node == node)
+    return row, [c.title for c in heat.columns].index(title)
+
+
+def click(panel: SensitivityPanel, node: str, title: str) -> None:
+    table = panel.views.map
+    index = table.cells.index(*place(panel, node, title))
+    table.scrollTo(index)
+    QTest.mouseClick(table.viewport(), Qt.MouseButton.LeftButton, pos=table.visualRect(index).center())
+
+
+def test_without_data_the_words_ask_for_some(panel: SensitivityPanel, window: Window) -> None:
+    assert not panel.start.isVisible() and panel.ask.isVisible() and "needs data" in panel._empty.text()
+    with pytest.raises(OptionsError, match="data"):
+        panel.find(SensitivityOptions())
+    window.session.close()
+    assert "Open a model" in panel._empty.text() and not panel.ask.isVisible()
+
+
+def test_rows_come_one_by_one_and_are_kept(panel: SensitivityPanel, runner: list[FakeRunner], window: Window) -> None:
+    panel.find(SensitivityOptions(data="some.csv"))
+    assert "rows appear as they come" in panel._empty.text()
+    info = runner[-1].waiting[0]
+    runner[-1].tell(info, Found(ROWS[0]))
+    panel.known.changed.emit()
+    assert panel.views.map.cells.rowCount() == 2, "a heading and a row"
+    assert "being found" in panel.views.status.toolTip() and panel.views.links["stop"].isVisible()
+    for row in ROWS[1:]:
+        runner[-1].tell(info, Found(row))
+    runner[-1].finish(Report("sensitivity"))
+    titles = [c.title for c in panel.views.heat.columns]
+    assert titles == ["50% l1", "int 8", "int 4"], "by bits"
+    document = window.session.document
+    assert document is not None and document.dirty and MEMBER in document.project.extras
+    project, store = traced()
+    extras = {MEMBER: document.project.extras[MEMBER]}
+    window.session.open("again")
+    runner[-1].finish(OpenResult(replace(project, extras=extras), store.places(), (), {}))
+    again = sensitivities_of(window.session)
+    assert again.table == ROWS and not again.stale and again.words == ""
+
+
+def test_a_failed_run_says_why(panel: SensitivityPanel, runner: list[FakeRunner]) -> None:
+    panel.find(SensitivityOptions(data="some.csv"))
+    runner[-1].tell(runner[-1].waiting[0], Failed("There is no file 'some.csv'.", "Check the path."))
+    assert "no file 'some.csv'" in panel._empty.text() and panel.ask.isVisible()
+
+
+def test_a_click_selects_and_enter_gives_as_one_undo_step(
+    panel: SensitivityPanel, runner: list[FakeRunner], window: Window
+) -> None:
+    run(panel, runner)
+    click(panel, KEY, "int 4")
+    assert window.session.selection == (KEY,) and held(panel, KEY) is None
+    assert "measured 0.05" in panel.views.words.toolTip() and "factor of 1.4" in panel.views.words.toolTip()
+    QTest.keyClick(panel.views.map, Qt.Key.Key_Return)
+    assert held(panel, KEY) == INT4
+    index = panel.views.map.cells.index(*place(panel, KEY, "int 4"))
+    assert panel.views.map.cells.marked(index)
+    window.session.undo()
+    assert held(panel, KEY) is None and not panel.views.map.cells.marked(index)
+
+
+def test_a_port_is_taken_in_hand(panel: SensitivityPanel, runner: list[FakeRunner], window: Window) -> None:
+    run(panel, runner)
+    panel.views._ports.put("activations")
+    panel.refresh()
+    click(panel, KEY, "int 8")
+    assert window.docks.panels["inspector"].precision.port == "data_in"  # type: ignore[attr-defined]
+
+
+def test_the_head_of_a_column_gives_to_the_selected_layers(
+    panel: SensitivityPanel, runner: list[FakeRunner], window: Window
+) -> None:
+    run(panel, runner)
+    column = place(panel, KEY, "int 4")[1]
+    panel._ask_column(column)
+    assert not panel.menu.actions()[0].isEnabled(), "nothing is selected"
+    panel.menu.close()
+    window.session.select((QUERY,))
+    panel._ask_column(column)
+    panel.menu.actions()[0].trigger()
+    assert held(panel, QUERY) == INT4 and held(panel, KEY) is None
+    panel.menu.actions()[1].trigger()
+    assert held(panel, KEY) == INT4
+    panel.menu.close()
+
+
+def test_cells_are_measured_one_at_a_time(panel: SensitivityPanel, runner: list[FakeRunner], window: Window) -> None:
+    run(panel, runner)
+    click(panel, QUERY, "int 8")
+    panel.measure()
+    info = runner[-1].waiting[0]
+    assert isinstance(info.job, AnalyseJob)
+    options = info.job.step.options
+    assert isinstance(options, DivergenceOptions) and options.data == "some.csv"
+    (cell,) = options.cells
+    assert (cell.node, cell.port, cell.candidate) == (QUERY, "weight", CHOICES[0])
+    runner[-1].tell(info, Found(Truth(cell, 3e-5, 0.9)))
+    runner[-1].finish(Report("divergence"))
+    row = next(r for r in panel.known.table if r.node == QUERY)
+    assert row.measured == (3e-5, None, None) and not panel.known.measuring
+    panel.views.tabs.setCurrentIndex(1)
+    assert len(panel.views.scatter.dots) == 2 and "2 measured cells" in panel.views.words.toolTip()
+    panel.measure()
+    panel.known.stop()
+    assert not panel.known.measuring and panel.known.table
+
+
+def test_other_weights_make_them_stale(panel: SensitivityPanel, runner: list[FakeRunner], window: Window) -> None:
+    run(panel, runner)
+    document = window.session.document
+    assert document is not None and not panel.known.stale
+    graph = document.graph
+    name, weight = next((n, w) for n, w in graph.weights.items() if w.key)
+    trained = replace(graph, weights={**graph.weights, name: replace(weight, key="other")})
+    document.commit("Train", replace(document.present, graph=trained))
+    assert panel.known.stale and "run it again" in panel.views.status.toolTip()
+    document.undo()
+    assert not panel.known.stale
+
+
+def test_the_order_and_the_selection_filter(panel: SensitivityPanel, runner: list[FakeRunner], window: Window) -> None:
+    run(panel, runner)
+    panel.views._order.put("sensitivity")
+    panel.refresh()
+    assert [line.row and line.row.node for line in panel.views.heat.lines] == [KEY, QUERY]
+    window.session.select((QUERY,))
+    panel.views._only.put(True)
+    panel.refresh()
+    assert [line.row and line.row.node for line in panel.views.heat.lines] == [QUERY]
+    window.session.select((KEY,))
+    assert [line.row and line.row.node for line in panel.views.heat.lines] == [KEY]
+
+
+def test_the_graph_takes_the_colours(panel: SensitivityPanel, runner: list[FakeRunner], window: Window) -> None:
+    run(panel, runner)
+    panel._colour(place(panel, KEY, "int 4")[1])
+    assert window.canvas.mode == "sensitivity"
+    overlay = window.canvas._measured["sensitivity"]
+    assert overlay.values[KEY] == pytest.approx(-1.301, abs=0.001) and overlay.values[QUERY] == pytest.approx(-2)
+    legend = window.canvas.scene.colours.legend if window.canvas.scene else None
+    assert legend is None or (legend.low, legend.high) == ("0.01", "0.05")
+
+
+@pytest.mark.parametrize("tab", [0, 1, 2])
+def test_what_is_shown_is_saved(panel: SensitivityPanel, runner: list[FakeRunner], tab: int, tmp_path: Path) -> None:
+    run(panel, runner)
+    panel.views.tabs.setCurrentIndex(tab)
+    QApplication.processEvents()
+    for ending in ("csv", "png", "svg"):
+        panel.export(tmp_path / f"a.{ending}")
+    assert (tmp_path / "a.png").stat().st_size > 500 and "<svg" in (tmp_path / "a.svg").read_text()
+    lines = (tmp_path / "a.csv").read_text().splitlines()
+    assert len(lines) == 1 + (6, 1, 2)[tab]
+    with pytest.raises(OSError):
+        panel.export(tmp_path / "nowhere" / "a.svg")
+
+
+def test_the_score_is_estimated_at_once_and_then_measured(
+    panel: SensitivityPanel, runner: list[FakeRunner], window: Window
+) -> None:
+    run(panel, runner)
+    session, figure, estimate = window.session, window.status.score.figures["kl"], estimate_of(window.session)
+    assert figure.isHidden()
+    session.set_format((KEY,), "weight", INT4)
+    assert (estimate.kl, estimate.how) == (0.05, "estimated") and not figure.isHidden()
+    assert figure.text == "0.05 estimated" and figure._label.text() == "KL estimated"
+    session.set_format((KEY,), "data_in", INT4)
+    assert estimate.kl == pytest.approx(0.052)
+    assert session.document is not None
+    estimate.put(session.document.graph, 0.07)
+    assert figure.text == "0.07 measured"
+    session.undo()
+    assert figure.text == "0.05 estimated"
+    session.redo()
+    assert figure.text == "0.07 measured"
+    session.undo()
+    session.undo()
+    assert figure.isHidden()
+
+
+def test_the_last_accuracy_stays_grey_until_the_next_comes(
+    panel: SensitivityPanel, runner: list[FakeRunner], window: Window
+) -> None:
+    session, figure = window.session, window.status.score.figures["accuracy"]
+    options = session.measured_on
+    session.know_score(session.recipe, options, {"accuracy": 0.9, "loss": 0.3})
+    session.set_format((KEY,), "weight", INT4)
+    assert figure.text == "90.0\u2009% before edit" and figure._value.property("role") == "muted"
+    session.know_score(session.recipe, options, {"accuracy": 0.8, "loss": 0.4})
+    assert figure.text.startswith("80.0\u2009%") and "before" not in figure.text
+    assert figure._value.property("role") == "score"
