@@ -70,6 +70,7 @@ DOCKS: tuple[Spec, ...] = (
 SIDE, LEAST = 262, 300
 READ_HIGH = {"plots": 240, "tables": 240, "data": 300, "sweeps": 340, "search": 400, "allocate": 300}
 MAP_HEIGHT, MOST = 340, 0.45  # the heat map with more than eight rows; but no more than this part of the window
+WORKPLACES = ("search",)  # panels that one works in, and not beside
 SHARE = 0.33  # of the window's height that a panel takes unasked at most: the rest stays for the graph and its lists
 
 
@@ -141,7 +142,8 @@ class Docks:
         dock.show()
         dock.raise_()
         if name in READ_HIGH:
-            self._lift(dock, min(READ_HIGH[name], int(SHARE * self._window.height())))
+            share = MOST if name in WORKPLACES else SHARE
+            self._lift(dock, min(READ_HIGH[name], int(share * self._window.height())))
 
     def _lift(self, dock: QDockWidget, height: int) -> None:
         """Make a dock at least this high."""

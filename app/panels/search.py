@@ -31,7 +31,7 @@ ABOUT = (
     "of a step, even which architecture. It measures each, learns from them where to look, and keeps all. "
     "Each trial is a recipe that you can see on the graph and take over."
 )
-SETUP, RESULTS, WORDS = 310, 1130, 560
+SETUP, RESULTS, WORDS = 330, 1130, 560
 SEEDS = 2  # further seeds that a repetition suggests: three in all
 CLOCK = 1000  # milliseconds between two looks at how long it still takes
 

@@ -82,6 +82,7 @@ class SearchResults(QWidget):
     def tell(self) -> None:
         """Say where the study stands."""
         self.head.show_study(self.study)
+        self.head.setVisible(self.study is not None)
 
     def _chosen(self, trial: Trial) -> None:
         self.board.pick(trial.number)

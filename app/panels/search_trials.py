@@ -18,7 +18,7 @@ from passes.search.spec import Goal
 from passes.search.trial import Trial
 
 WIDEST = 190
-WIDTHS = {"number": 64, "state": 104, "origin": 70, "seconds": 64}
+WIDTHS = {"number": 60, "state": 100, "origin": 62, "seconds": 64}  # of what changes as trials end
 EVERY = 200  # trials after which the columns are fitted again
 
 
@@ -58,7 +58,7 @@ class TrialTable(QTableView):
         header.setResizeContentsPrecision(30)
         self.resizeColumnsToContents()
         for i, column in enumerate(self.rows.columns):
-            self.setColumnWidth(i, min(max(self.columnWidth(i) + 8, 44), WIDTHS.get(column.key, WIDEST)))
+            self.setColumnWidth(i, WIDTHS.get(column.key) or min(max(self.columnWidth(i) + 8, 44), WIDEST))
 
     def copy(self) -> None:
         """Put the selected rows (with one or none selected: all) on the clipboard as TSV."""
@@ -105,16 +105,17 @@ class SearchTrials(QWidget):
         head.addStretch(1)
         for part in (self.copy_link, self.save_link):
             head.addWidget(part)
-        foot = QHBoxLayout()
-        foot.setContentsMargins(12, 0, 12, 0)
+        self.foot = QWidget()
+        foot = QHBoxLayout(self.foot)
+        foot.setContentsMargins(12, 0, 12, 4)
         foot.addWidget(self.words, 1)
         foot.addWidget(self.use)
         box = QVBoxLayout(self)
-        box.setContentsMargins(0, 0, 0, 6)
+        box.setContentsMargins(0, 0, 0, 0)
         box.setSpacing(4)
         box.addLayout(head)
         box.addWidget(self.table, 1)
-        box.addLayout(foot)
+        box.addWidget(self.foot)
         self._connect()
         self._tell()
 
@@ -181,9 +182,8 @@ class SearchTrials(QWidget):
     def _tell(self) -> None:
         trial = self.picked
         self.use.setEnabled(trial is not None and trial.state == "complete")
-        if trial is None:
-            self.words.setText("Click a trial to see it on the graph." if self.table.rows.trials else "")
-        else:
+        self.foot.setVisible(trial is not None)
+        if trial is not None:
             self.words.setText(f"Trial {trial.number} · {told(trial)}")
 
     def want(self) -> None:
