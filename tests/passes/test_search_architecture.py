@@ -1,4 +1,4 @@
-"""Architectures of a search: what their configurations say, what cannot be, what they inherit, where spaces are laid."""
+"""Architectures of a search: their configurations, what cannot be, what they inherit, where spaces are laid out."""
 
 from __future__ import annotations
 
