@@ -47,6 +47,7 @@ class Study:
     best: frozenset[int] = frozenset()
     job: JobInfo | None = None
     error: str = ""
+    why: str = ""  # why it ended by itself, where not all trials have run
     gives_way: bool = False
     ending: bool = False  # it was asked to end after this trial
     went_on: int | None = None  # the trial after which it went on, of a study that was begun before
@@ -188,7 +189,7 @@ class Searches(QObject):
         self._begin(study)
 
     def _begin(self, study: Study) -> None:
-        study.error, study.ending = "", False
+        study.error, study.why, study.ending = "", "", False
         self._submit(study)
         self._note(study)
         self.listed.emit()
@@ -282,6 +283,7 @@ class Searches(QObject):
 
     def _ended(self, study: Study, event: Any) -> None:
         study.job = None
+        study.why = event.result if isinstance(event, Done) and isinstance(event.result, str) else ""
         study.error = f"{event.message} {event.hint}".strip() if isinstance(event, Failed) else ""
         for number, trial in list(study.trials.items()):
             if trial.state == "running":

@@ -148,7 +148,7 @@ def _sweep(job: SweepJob, channel: Channel) -> int:
 
 
 @handle.register
-def _search(job: SearchJob, channel: Channel) -> int:
+def _search(job: SearchJob, channel: Channel) -> str:
     from passes.search.serving import serve_search
 
     store, memo = _store(job.workdir, job.locations), _STATE.memos.setdefault(f"{job.workdir}", Memo())

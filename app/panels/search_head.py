@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 NAME = 220
 RECENT = 200  # trials by which the pace is told
+ASKED = "as asked"  # why a search ended that was stopped by hand
 MORE = 20  # trials that "go on" adds to a study that has had all of its own
 
 
@@ -175,7 +176,10 @@ def _doing(study: Study, now: float) -> list[str]:
     job = study.job
     begun = [f"went on from trial {study.went_on}"] if study.went_on is not None else []
     if job is None:
-        return begun
+        return [
+            *begun,
+            f"ended: {study.why}" if study.why not in ("", ASKED) and study.done < study.spec.trials else "",
+        ]
     if study.ending:
         return [*begun, "ends after this trial"]
     if job.state in ("waiting", "paused"):

@@ -20,21 +20,23 @@ def serve_search(
     memo: Memo,
     found: Callable[[Space | Trial | tuple[Trial, ...]], None],
     flush: Callable[[], object],
-) -> int:
-    """Run it, its space and what it holds told first; returns how many trials ended here."""
+) -> str:
+    """Run it, its space and what it holds told first; returns why it ended."""
     from passes.search.study import Plan, run
 
     for steps, graph in job.held:
         memo.remember(steps, graph)
-    count = 0
 
     def heard(space: Space, trials: tuple[Trial, ...]) -> None:
         found(space)
         found(trials)
 
     plan = Plan(job.search, context, job.storage, job.resume, memo=memo, by_hand=job.by_hand, heard=heard)
-    for trial in run(plan):
+    trials = run(plan)
+    while True:
+        try:
+            trial = next(trials)
+        except StopIteration as end:
+            return end.value or ""
         flush()
         found(trial)
-        count += trial.state != "running"
-    return count
