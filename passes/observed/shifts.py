@@ -56,7 +56,7 @@ def ends(fmt: Format) -> tuple[float, float]:
 def covering(fmt: Format, low: float, high: float) -> Format:
     """The format with the finest steps whose range holds low…high; an unsigned one ignores what is negative."""
     least, most = ends(fmt)
-    need = max(high / most, low / least if least else 0.0)
+    need = max(high / most if most else 0.0, low / least if least else 0.0)  # one bit has no positive value
     if need <= 0:
         return fmt
     shift = shift_of(fmt) - math.ceil(math.log2(need))

@@ -60,15 +60,19 @@ class Prepared:
                                "Open it from its source.")  # fmt: skip
         return Trained(search.spec, self.space, search.recipe, search.base, search.info, context, self.architect)
 
-    def proposals(self, count: int) -> Iterator[dict[str, Any]]:
-        """What a warm start tries first, from cheap to dear: uniform configurations."""
+    def proposals(self, count: int, context: Context) -> Iterator[dict[str, Any]]:
+        """What a warm start tries first: the predicted front, or uniform configurations from cheap to dear."""
+        from passes.search.forecast import promising
         from passes.search.warm_start import uniform
 
-        return uniform(self.space, count)
+        context.progress(0, 0, "predicting where to begin")
+        found, _ = promising(self.space, self.graph, self.want, context, count)
+        yield from found or uniform(self.space, count)
 
 
 def prepared(search: Search, context: Context, memo: Memo) -> Prepared:
     """Raises OptionsError where the search cannot run as it is written."""
+    from passes.search.forecast import check_limits
     from passes.search.watch import check_pruner
 
     spec = search.spec
@@ -91,6 +95,7 @@ def prepared(search: Search, context: Context, memo: Memo) -> Prepared:
     space = laid.conditioned(space) if laid else space
     _check_sampler(search, space)
     space = fit(space, graph, store)
+    check_limits(space, graph, want)
     first = search.recipe_of(space, next(_uniform(space)))
     check_ready(first)
     return Prepared(want, space, graph, _fingerprint(search, space), laid.architect if laid else None)

@@ -73,6 +73,12 @@ def _cmaes(seed: int) -> BaseSampler:
 
 def pruner_of(spec: SearchSpec) -> optuna.pruners.BasePruner:
     """The pruner; `rungs` is ours, and Optuna's does nothing then."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return _pruner(spec)
+
+
+def _pruner(spec: SearchSpec) -> optuna.pruners.BasePruner:
     made = optuna.pruners
     match spec.pruner:
         case "median":
@@ -86,9 +92,7 @@ def pruner_of(spec: SearchSpec) -> optuna.pruners.BasePruner:
         case "patient":
             return made.PatientPruner(made.MedianPruner(n_startup_trials=5), patience=2)
         case "wilcoxon":
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                return made.WilcoxonPruner(p_threshold=0.1)
+            return made.WilcoxonPruner(p_threshold=0.1)
         case _:
             return made.NopPruner()
 

@@ -137,7 +137,7 @@ class Running:
 
     def _begin_well(self) -> None:
         if self.spec.warm and not self.told:
-            for params in self.ready.proposals(self.spec.warm):
+            for params in self.ready.proposals(self.spec.warm, replace(self.context, base=self.plan.search.base)):
                 self._enqueue(params, "front")
         for params in self.plan.by_hand:
             self._enqueue(self.space.checked(params), "hand")

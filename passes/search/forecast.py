@@ -1,0 +1,233 @@
+"""Where a search begins: the configurations of least predicted divergence under its constraints or along a cost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from model.errors import EspalierError, OptionsError
+from model.graph import Graph
+from model.recipe import Step
+from passes.allocation.exact import exact
+from passes.allocation.hulls import Hulls, Solution
+from passes.allocation.problem import Group, Problem
+from passes.analysis.sensitivity import SensitivityOptions
+from passes.base import Context, run_step
+from passes.costs.base import COSTS, Cost, Floats, figures, with_candidate
+from passes.costs.limits import Limit
+from passes.score import Scorer
+from passes.search.families import FLOAT, format_of
+from passes.search.goals import Wanted
+from passes.search.space import Choice, Space, fit_key
+from passes.sensitivity.correct import Correction
+from passes.sensitivity.table import Candidate
+
+SAMPLES, TRUE = 256, 12  # samples of the pass with gradients; true measurements that correct it
+NEAR = (1.0, 0.97, 0.94, 0.9, 0.85, 0.8)  # shares of a budget, of what it leaves to decide, that a start tries
+NO_CHANGE = Candidate()
+SLACK = 0.02  # what scales of rows may move the cheapest by
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What is known of each choice's values: the predicted divergence, and how each moves the costs."""
+
+    space: Space
+    problem: Problem
+
+    def params(self, found: Solution) -> dict[str, Any]:
+        """A solution as a trial's choices."""
+        chosen = {c.name: _value(c, int(i)) for c, i in zip(self.space.choices, found.picks, strict=True)}
+        return {c.name: chosen[c.name] for c in self.space.active(chosen)}
+
+
+def forecast(space: Space, graph: Graph, want: Wanted, context: Context, count: int) -> Iterator[dict[str, Any]]:
+    """At most `count` configurations, the most promising first; none where nothing can be predicted.
+
+    Under limits: close below them; with a cost among the goals: spread along it.
+    """
+    costs = _costs(want)
+    if not costs or any(c.when for c in space.choices) or not any(_felt(c) for c in space.choices):
+        return
+    known = Known(space, _problem(space, graph, costs, context))
+    seen: set[tuple[int, ...]] = set()
+    for found in _solutions(known.problem, want, costs, count):
+        picks = tuple(int(i) for i in found.picks)
+        if picks not in seen and len(seen) < count:
+            seen.add(picks)
+            yield known.params(found)
+
+
+def _costs(want: Wanted) -> tuple[Cost, ...]:
+    """The costs that are limited or wanted and that are sums over layers; limited ones first."""
+    names = dict.fromkeys([*(limit.figure for limit in want.limits), *(g.figure for g in want.goals)])
+    found = (COSTS.get(n) for n in names if n in COSTS)
+    return tuple(c for c in found if c.shares is not None and c.of is not None)
+
+
+def _solutions(problem: Problem, want: Wanted, costs: tuple[Cost, ...], count: int) -> Iterator[Solution]:
+    names = [c.name for c in costs]
+    limits = [x for x in want.limits if x.figure in names and x.side == ("<=" if _low(x.figure) else ">=")]
+    wished = [g.figure for g in want.goals if g.figure in names]
+    if limits and not wished:
+        yield from _below(problem, limits, names)
+        return
+    number = names.index(wished[0]) if wished else 0
+    yield from reversed(Hulls(problem, number).front(max(count, 2)))
+
+
+def _low(figure: str) -> bool:
+    return COSTS.get(figure).better == "low"
+
+
+def _below(problem: Problem, limits: list[Limit], names: list[str]) -> Iterator[Solution]:
+    """The best under the limits, and under somewhat tighter ones."""
+    free = np.full(len(names), np.inf)
+    for share in NEAR:
+        budgets = free.copy()
+        for limit in limits:
+            at = names.index(limit.figure)
+            most, least = problem.amount(at, limit.value), float(problem.least[at])
+            budgets[at] = min(budgets[at], least + share * (most - least))
+        kept = np.isfinite(budgets)
+        narrowed = Problem(problem.groups, problem.rest, problem.costs, problem.graph)
+        wanted = np.where(kept, budgets, problem.rest + problem.amounts.max(axis=2, initial=0).sum(axis=1) + 1)
+        found = exact(narrowed, wanted.tolist())
+        if found is not None:
+            yield found
+
+
+# -- what is known
+
+
+def _felt(choice: Choice) -> bool:
+    return choice.kind in ("format", "sparsity") and bool(choice.values)
+
+
+def _problem(space: Space, graph: Graph, costs: tuple[Cost, ...], context: Context) -> Problem:
+    divergences = _divergences(space, graph, context)
+    scorer = Scorer()
+    base = _amounts(graph, graph, costs, scorer)
+    groups: list[Group] = []
+    for choice, kl in zip(space.choices, divergences, strict=True):
+        rows = [_amounts(_with(graph, space, choice, i), graph, costs, scorer) - base for i in range(len(kl))]
+        groups.append(Group((), np.arange(len(kl))[None], np.array(kl), np.array(rows).T.reshape(len(costs), -1)))
+    return Problem(tuple(groups), base, costs, graph)
+
+
+def _amounts(graph: Graph, reference: Graph, costs: tuple[Cost, ...], scorer: Scorer) -> Floats:
+    """The signed sums of a graph's costs."""
+    told = figures(graph, scorer.score(graph))
+    return np.array([c.sign * c.shares.amount(told[c.name], reference) for c in costs if c.shares])
+
+
+def _value(choice: Choice, number: int) -> Any:
+    """A value of a choice; of what nothing is known, the one that changes least."""
+    if _felt(choice):
+        return choice.values[number]
+    if choice.values:
+        return choice.values[-1 if choice.ordered else 0]
+    return choice.low if choice.low is not None and not choice.whole else int(choice.low or 0)
+
+
+def _candidates(space: Space, choice: Choice, number: int) -> Iterator[tuple[str, str, Candidate]]:
+    """(node, port, candidate) of a value; what is fitted is."""
+    value = choice.values[number]
+    for node in choice.nodes:
+        if choice.kind == "sparsity":
+            yield node, "weight", Candidate(None, float(value or 0), choice.method)
+            continue
+        for port in choice.ports:
+            text = space.fitted.get(fit_key(node, port, str(value)), str(value))
+            yield node, port, NO_CHANGE if value == FLOAT else Candidate(format_of(text))
+
+
+def _with(graph: Graph, space: Space, choice: Choice, number: int) -> Graph:
+    """The graph with one choice made; masks only planned."""
+    if not _felt(choice):
+        return graph
+    nodes = {n: graph.nodes[n] for n in choice.nodes}
+    for node, port, candidate in _candidates(space, choice, number):
+        if port in nodes[node].ports:
+            nodes[node] = with_candidate(nodes[node], port, candidate)
+    return graph.replace(*nodes.values())
+
+
+def _divergences(space: Space, graph: Graph, context: Context) -> list[list[float]]:
+    """Per choice and value, summed over its places; 0 for what nothing is known of."""
+    ask = _Asked(space, graph, context)
+    found: list[list[float]] = []
+    for choice in space.choices:
+        count = len(choice.values) if _felt(choice) else 1
+        each = [sum(ask.of(*c) for c in _candidates(space, choice, i)) if _felt(choice) else 0.0 for i in range(count)]
+        found.append(each)
+    return found
+
+
+class _Asked:
+    """Predictions for single candidates, from the evidence of one pass with gradients."""
+
+    def __init__(self, space: Space, graph: Graph, context: Context) -> None:
+        from passes.analysis.sensitivity import kept_places
+        from passes.sensitivity.evidence import load
+
+        score = space.score
+        own = {n: getattr(score, n) for n in ("data", "split", "text", "label", "tokenizer", "max_length")}
+        texts = dict.fromkeys(str(v) for c in space.choices if c.kind == "format" for v in c.values if v != FLOAT)
+        formats = tuple(f for t in [*texts][:: max(1, len(texts) // 6)] if (f := format_of(t)) is not None)
+        options = SensitivityOptions(**own, limit=SAMPLES, formats=formats, measure=TRUE if formats else 0)
+        told = run_step(graph, Step("sensitivity", options), context).report.summary
+        level, steep, loud = told["correction"]
+        self.by = Correction(level, steep, loud, count=1)
+        self.evidence = load(Path(told["evidence"]))
+        _, self.run, places = kept_places(graph, context.base)
+        self.places = {(p.node, p.port): p for p in places}
+        self.store = context.store
+        self._subjects: dict[tuple[str, str], Any] = {}
+
+    def of(self, node: str, port: str, candidate: Candidate) -> float:
+        """Nats a sample; what breaks the outputs costs much, and what is not known nothing."""
+        from passes.sensitivity.subject import subject
+        from passes.sensitivity.tabled import quickly
+
+        place = self.places.get((node, port))
+        if place is None or candidate == NO_CHANGE:
+            return 0.0
+        if (node, port) not in self._subjects:
+            self._subjects[node, port] = subject(place, self.evidence, self.run, self.store)
+        held = self._subjects[node, port]
+        if held is None:
+            return 0.0
+        kl, noise = held.tried(candidate, quickly)
+        return min(max(self.by.of(kl, noise), 0.0), 1e6)
+
+
+def check_limits(space: Space, graph: Graph, want: Wanted) -> None:
+    """Raise OptionsError for a limit that not even the cheapest of everything holds, with the least possible."""
+    if not all(_felt(c) for c in space.choices):
+        return
+    cheapest = graph
+    for choice in space.choices:
+        if choice.ordered and choice.when is None:
+            cheapest = _with(cheapest, space, choice, 0)
+    told = figures(cheapest, Scorer().score(cheapest))
+    for limit in want.limits:
+        good = limit.figure in told and limit.side == ("<=" if _low(limit.figure) else ">=")
+        if good and limit.violation(told[limit.figure]) > SLACK:
+            word = "least" if _low(limit.figure) else "most"
+            text = f"{limit.text} cannot be held: the {word} possible is about {told[limit.figure]:.4g}."
+            raise OptionsError(text, "Loosen it, or let more layers, cheaper formats or more pruning compete.")
+
+
+def promising(
+    space: Space, graph: Graph, want: Wanted, context: Context, count: int
+) -> tuple[list[dict[str, Any]], str]:
+    """The forecast, and why there is none: a search begins without it all the same."""
+    try:
+        return list(forecast(space, graph, want, context, count)), ""
+    except EspalierError as error:
+        return [], error.message

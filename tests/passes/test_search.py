@@ -1,0 +1,374 @@
+"""Searches: spaces as written, as expanded, as recipes; and studies that lose nothing, on a model made in seconds."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from model.errors import EspalierError, OptionsError, StorageError
+from model.graph_json import fingerprint
+from model.opening import Opened, open_any
+from model.recipe import Recipe, Step
+from passes.analysis.evaluate import EvaluateOptions
+from passes.base import Cancelled, Context, run_step
+from passes.replay import Memo, recipe_key, replay
+from passes.search.expand import expand
+from passes.search.families import fits, formats_of
+from passes.search.fit import fit
+from passes.search.goals import best, front, wanted
+from passes.search.prepare import prepared
+from passes.search.records import search_of, trials_of
+from passes.search.search import Search
+from passes.search.space import Choice, Space, fit_key
+from passes.search.spec import Goal, SearchSpec, Vary, When
+from passes.search.storage import load_study, open_storage
+from passes.search.study import Plan, begin, run
+from passes.search.trial import Trial
+from passes.search.trial_run import Order
+from passes.search.warm import Warm
+from passes.search.warm_start import uniform
+from passes.select import Select
+from passes.transform.prune import PruneOptions
+
+MLP = "demo:digits-mlp"
+SCORE = EvaluateOptions(MLP, limit=100)
+BITS = Vary(values="integer(width=2|3|4|8)")
+
+
+@pytest.fixture(scope="module")
+def mlp(tmp_path_factory: pytest.TempPathFactory) -> Opened:
+    return open_any(MLP, tmp_path_factory.mktemp("mlp"))
+
+
+def context(mlp: Opened, **extra: Any) -> Context:
+    return Context(mlp.store, base=mlp.project.base, **extra)
+
+
+def spec(*space: Vary, **more: Any) -> SearchSpec:
+    return SearchSpec(**{"study": "s", "space": space or (BITS,), "score": SCORE, "trials": 6, **more})
+
+
+def searched(mlp: Opened, path: Path, wish: SearchSpec, recipe: Recipe | None = None, **more: Any) -> list[Trial]:
+    search = Search(wish, recipe or Recipe(), mlp.project.base, mlp.project.source)
+    held = more.pop("context", None) or context(mlp)
+    found = run(Plan(search, held, f"journal://{path}/s.journal", **more))
+    return [t for t in found if t.state not in ("running", "waiting")]
+
+
+# -- spaces
+
+
+def test_families_are_products_and_leave_out_what_cannot_be() -> None:
+    assert formats_of("integer(width=4|8, frac_width=2|3), float") == (
+        "integer(width=4, frac_width=2)", "integer(width=4, frac_width=3)",
+        "integer(width=8, frac_width=2)", "integer(width=8, frac_width=3)", "float")  # fmt: skip
+    found = formats_of("minifloat_ieee(width=3|8, exponent_width=2|4)")
+    assert "minifloat_ieee(width=3, exponent_width=2)" in found and len(found) == 3
+    assert fits("integer(width=4)") and not fits("integer(width=4, frac_width=2)") and not fits("mxint(width=4)")
+    assert len(formats_of("all")) > 10
+
+
+@pytest.mark.parametrize(("entry", "said", "hint"), [
+    (Vary(values="intger(width=4)"), "space[0].values: There is no format 'intger'", "integer"),
+    (Vary(values=""), "space[0].values: no format", "Write"),
+    (Vary(values="mxint", ports=("wieght",)), "space[0].ports: wieght", "weight"),
+    (Vary(values="mxint", select=Select("type", ("conv2d",))), "space[0].select: The selection", "linear"),
+    (Vary("sparsity", values="0.5, 1.5"), "1.5 is no sparsity", "0 to 1"),
+    (Vary("sparsity", values="0.5", method="l7"), "space[0].method is 'l7'", "l2"),
+    (Vary("option", key="prune.sparsty", values="0.1"), "space[0].key prune.sparsty", "sparsity"),
+    (Vary("option", key="prune.method", values="l9"), "is 'l9'", "l2"),
+    (Vary("identity", select=Select("type", ("relu",))), "selected nodes can be an identity", "linear"),
+    (Vary("option", key="prune.sparsity"), "no values", "List"),
+    (Vary("option", key="prune.sparsity", low=0.5, high=0.1), "no values", "List"),
+    (replace(BITS, when=When("later", (1,))), "no choice 'later' before it", "before"),
+])  # fmt: skip
+def test_what_cannot_vary_is_told(mlp: Opened, entry: Vary, said: str, hint: str) -> None:
+    recipe = Recipe((Step("prune", PruneOptions()),))
+    with pytest.raises(OptionsError) as caught:
+        expand(spec(entry), mlp.project.base, recipe)
+    assert said in caught.value.message and hint in caught.value.hint
+
+
+def test_ties_ports_and_types(mlp: Opened) -> None:
+    base = mlp.project.base
+    each = expand(spec(replace(BITS, ports=("weight", "data_in"))), base, Recipe()).choices
+    assert [c.ports for c in each] == [("weight", "data_in")] * 3 and all(len(c.nodes) == 1 for c in each)
+    (tied,) = expand(spec(replace(BITS, per="type")), base, Recipe()).choices
+    assert tied.name == "linear.weight" and len(tied.nodes) == 3
+    assert tied.values == tuple(f"integer(width={w})" for w in (2, 3, 4, 8)) and tied.ordered
+
+
+def test_a_condition_reaches_the_choice_of_the_same_layer(mlp: Opened) -> None:
+    family = Vary(values="integer(width=4), mxint", name="family")
+    deeper = Vary("sparsity", values="0, 0.5", when=When("family", ("mxint",)))
+    space = expand(spec(family, deeper), mlp.project.base, Recipe())
+    shares = [c for c in space.choices if c.kind == "sparsity"]
+    assert [c.when.name for c in shares if c.when] == [f"family {c.nodes[0]}" for c in shares]
+    assert space.configurations() == (1 + 2) ** 3
+    cheap = {c.name: c.values[0] for c in space.choices if c.kind == "format"}
+    assert space.checked(cheap) == cheap
+    with pytest.raises(OptionsError, match="never 'log'"):
+        expand(spec(family, replace(deeper, when=When("family", ("log",)))), mlp.project.base, Recipe())
+
+
+def test_a_trial_is_a_recipe_with_fitted_formats(mlp: Opened) -> None:
+    base, wish = mlp.project.base, spec(BITS, Vary("sparsity", values="0, 0.5"),
+                                         Vary("option", key="prune.sparsity", values="0.1, 0.2"))  # fmt: skip
+    own = Recipe((Step("prune", PruneOptions(0.3)),))
+    space = fit(expand(wish, base, own), base, mlp.store)
+    params = {c.name: c.values[-1] for c in space.choices}
+    params[space.choices[0].name] = "integer(width=4)"
+    made = space.apply(own, params)
+    assert [s.pass_name for s in made.steps] == ["prune", "quantize", "prune"]
+    assert made.steps[0].options.sparsity == 0.2
+    graph = replay(base, made, context(mlp)).graph
+    chosen = {c.nodes[0]: str(params[c.name]) for c in space.choices if c.kind == "format"}
+    held = {n: str(graph[n].precision["weight"].format) for n in chosen}
+    assert held == {n: space.fitted[fit_key(n, "weight", v)] for n, v in chosen.items()}
+    assert any("frac_width=4," not in v for v in held.values())
+    with pytest.raises(OptionsError, match="no choice 'x'"):
+        space.apply(own, {**params, "x": 1})
+    with pytest.raises(OptionsError, match="not one of its values"):
+        space.apply(own, {**params, space.choices[0].name: "integer(width=5)"})
+
+
+def test_counts_of_configurations() -> None:
+    a = Choice("a", "option", (1, 2))
+    b = Choice("b", "option", (1, 2, 3), when=When("a", (2,)))
+    assert Space((a, b)).configurations() == 1 + 3
+    assert Space((a, Choice("c", "option", low=0.0, high=1.0))).configurations() == math.inf
+    assert Space((Choice("d", "option", low=1.0, high=4.0, whole=True),)).configurations() == 4
+
+
+# -- measuring
+
+
+@pytest.mark.parametrize("ports", [("weight",), ("weight", "data_in")])
+def test_figures_are_those_of_evaluate(mlp: Opened, ports: tuple[str, ...]) -> None:
+    """Bit for bit, whatever is kept between trials, and in whatever order rungs take the batches."""
+    base, score = mlp.project.base, replace(SCORE, batch_size=16)
+    last = Select("name", (list(expand(spec(), base, Recipe()).choices)[-1].nodes[0],))
+    for select in (Select("all"), last):
+        wish = spec(Vary(select=select, ports=ports, values="integer(width=2|4|8), mxint, float"))
+        space = fit(expand(wish, base, Recipe()), base, mlp.store)
+        touched = frozenset(n for c in space.choices for n in c.nodes)
+        warm = Warm(base, score, context(mlp), (16, 48), touched)
+        for params in uniform(space, 4):
+            graph = replay(base, space.apply(Recipe(), params), context(mlp)).graph
+            found = warm.measure(graph, kl=True)
+            told = run_step(graph, Step("evaluate", score), context(mlp)).report.summary
+            assert (found["accuracy"], found["loss"]) == (told["accuracy"], told["loss"])
+    assert found["kl"] == 0.0  # the dearest is float
+
+
+# -- studies
+
+
+@pytest.mark.parametrize("sampler", ["tpe", "random", "grid", "nsga2", "nsga3", "gp", "cmaes", "qmc"])
+def test_every_sampler_runs(mlp: Opened, tmp_path: Path, sampler: Any) -> None:
+    found = searched(mlp, tmp_path, spec(sampler=sampler, trials=5))
+    assert [t.number for t in found] == list(range(5)) and all(t.state == "complete" for t in found)
+    assert {v for t in found for v in t.params.values()} <= set(formats_of(BITS.values))
+
+
+def test_equal_seeds_give_equal_searches(mlp: Opened, tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir(), (tmp_path / "b").mkdir()
+    one, two = (searched(mlp, tmp_path / n, spec(trials=4, seed=3)) for n in "ab")
+    assert [(t.params, t.values) for t in one] == [(t.params, t.values) for t in two]
+
+
+def test_a_grid_takes_everything_once_and_ends(mlp: Opened, tmp_path: Path) -> None:
+    found = searched(mlp, tmp_path, spec(replace(BITS, per="all"), sampler="grid", trials=50))
+    assert sorted(t.params["all.weight"] for t in found) == sorted(formats_of(BITS.values))
+    with pytest.raises(OptionsError, match="A grid cannot"):
+        searched(mlp, tmp_path, spec(Vary("sparsity", low=0.0, high=0.5), sampler="grid", study="t"))
+
+
+def test_going_on_keeps_what_there_is(mlp: Opened, tmp_path: Path) -> None:
+    wish = spec(replace(BITS, per="all"), sampler="grid", trials=2)
+    first = searched(mlp, tmp_path, wish)
+    with pytest.raises(StorageError, match="already"):
+        searched(mlp, tmp_path, wish)
+    more = searched(mlp, tmp_path, replace(wish, trials=4), resume=True)
+    assert len(more) == 2 and not {str(t.params) for t in first} & {str(t.params) for t in more}
+    other = replace(wish, space=(Vary(values="mxint(width=4|8)"),))
+    with pytest.raises(StorageError, match="something else"):
+        searched(mlp, tmp_path, other, resume=True)
+    study = load_study(open_storage(f"journal://{tmp_path}/s.journal"), "s")
+    held = trials_of(study)
+    assert [t.number for t in held] == [0, 1, 2, 3] and held[0] == first[0]
+    kept, recipe, space = search_of(study)
+    assert kept.space == wish.space and recipe == Recipe() and space.choices[0].values == formats_of(BITS.values)
+
+
+def test_a_stop_gives_the_running_trial_back(mlp: Opened, tmp_path: Path) -> None:
+    """What ran is not lost and not run twice: the trial waits, and is the first to go on with."""
+    seen = {"evaluating": 0}
+
+    def progress(done: int, total: int, text: str) -> None:
+        seen["evaluating"] += "evaluating" in text
+        if seen["evaluating"] == 5:
+            raise Cancelled("stop")
+
+    with pytest.raises(Cancelled):
+        searched(mlp, tmp_path, spec(seed=1), context=context(mlp, progress=progress))
+    study = load_study(open_storage(f"journal://{tmp_path}/s.journal"), "s")
+    states = [t.state for t in trials_of(study)]
+    assert states[-1] == "waiting" and "running" not in states
+    found = searched(mlp, tmp_path, spec(seed=1), resume=True)
+    assert found[0].number == len(states) - 1 and found[0].state == "complete" and found[-1].number == 5
+
+
+def test_enough_ends_after_the_trial(mlp: Opened, tmp_path: Path) -> None:
+    done: list[int] = []
+    found = searched(mlp, tmp_path, spec(), context=context(mlp, enough=lambda: done.append(1) or len(done) > 2))
+    assert len(found) == 2
+
+
+class Made:
+    """Trials whose figures a test decides."""
+
+    def __init__(self, figure: Any) -> None:
+        self.figure, self.ran = figure, 0
+
+    def key(self, order: Order) -> str:
+        return recipe_key(order.recipe)
+
+    def costs(self, order: Order) -> dict[str, float]:
+        return {}
+
+    def figures(self, order: Order) -> dict[str, float]:
+        self.ran += 1
+        return {"accuracy": self.figure(self.ran, order.params)}
+
+
+def made(mlp: Opened, path: Path, figure: Any, wish: SearchSpec) -> tuple[list[Trial], Made]:
+    runner = Made(figure)
+    return searched(mlp, path, wish, runner=lambda *_: runner), runner
+
+
+def failing(every: int, how: Any) -> Any:
+    def figure(count: int, params: Any) -> float:
+        if count % every == 0:
+            if isinstance(how, Exception):
+                raise how
+            return float(how)
+        return 0.5
+
+    return figure
+
+
+@pytest.mark.parametrize(("how", "said"), [(math.nan, "accuracy is nan"), (math.inf, "accuracy is inf"),
+                                           (RuntimeError("torch says no"), "RuntimeError: torch says no"),
+                                           (OptionsError("Cannot.", "Do."), "Cannot. Do.")])  # fmt: skip
+def test_a_failing_trial_is_told_and_the_search_goes_on(mlp: Opened, tmp_path: Path, how: Any, said: str) -> None:
+    found, _ = made(mlp, tmp_path, failing(3, how), spec(sampler="grid"))
+    assert [t.state for t in found] == ["complete", "complete", "failed"] * 2
+    assert said in found[2].error and not found[2].values
+    want = wanted(spec())
+    lead = best(found, want)
+    assert lead is not None and lead.number == 0
+
+
+def test_a_search_that_only_fails_ends(mlp: Opened, tmp_path: Path) -> None:
+    with pytest.raises(EspalierError, match="All 10 trials failed; the last: RuntimeError: no"):
+        made(mlp, tmp_path, failing(1, RuntimeError("no")), spec(sampler="grid", trials=50))
+
+
+def test_equal_recipes_run_once(mlp: Opened, tmp_path: Path) -> None:
+    narrow = replace(BITS, per="all", values="integer(width=2|3|4)")
+    wish = spec(narrow, replace(narrow, name="again"), sampler="grid", trials=9)  # the second overrules the first
+    found, runner = made(mlp, tmp_path, lambda count, params: 0.5, wish)
+    assert len(found) == 9 and runner.ran == 3 and sum(t.reused for t in found) == 6
+    assert all(t.state == "complete" and t.values == (0.5,) for t in found)
+
+
+def test_patience_and_timeout(mlp: Opened, tmp_path: Path) -> None:
+    found, _ = made(mlp, tmp_path, lambda count, params: 1 / count, spec(patience=2, sampler="random"))
+    assert len(found) == 3
+    none, _ = made(mlp, tmp_path, lambda count, params: 0.5, spec(timeout=1e-9, study="t"))
+    assert none == []
+
+
+def test_a_missed_budget_costs_nothing(mlp: Opened, tmp_path: Path) -> None:
+    found = searched(mlp, tmp_path, spec(within=("weight_bits<=4",), sampler="grid", trials=20))
+    missed = [t for t in found if t.state == "pruned"]
+    assert missed and all("weight_bits<=4" in t.error and "accuracy" not in t.figures for t in missed)
+    assert all(t.figures["weight_bits"] <= 4 for t in found if t.feasible)
+    assert all(t.violation["weight_bits<=4"] > 0 for t in missed)
+
+
+def test_a_budget_below_the_cheapest_says_the_least(mlp: Opened, tmp_path: Path) -> None:
+    with pytest.raises(OptionsError, match=r"weight_bits<=1 cannot be held: the least possible is about 2\."):
+        searched(mlp, tmp_path, spec(within=("weight_bits<=1",)))
+
+
+@pytest.mark.parametrize(("more", "said"), [
+    ({"goals": (Goal("acuracy"),)}, "no figure 'acuracy'"), ({"goals": ()}, "no goal"),
+    ({"goals": (Goal(), Goal("loss")), "pruner": "median"}, "compares one figure"),
+    ({"pruner": "rungs"}, "no rungs"), ({"rungs": (64, 32)}, "rungs are"), ({"study": ""}, "no name"),
+    ({"within": ("weight_bits=4",)}, "not a constraint"), ({"score": EvaluateOptions()}, "no data are named"),
+    ({"goals": (Goal(), Goal("loss")), "sampler": "cmaes"}, "takes one goal"), ({"space": ()}, "space is empty"),
+])  # fmt: skip
+def test_what_a_search_cannot_be(mlp: Opened, more: dict[str, Any], said: str) -> None:
+    wish = replace(spec(), **more)
+    with pytest.raises(OptionsError, match=said):
+        prepared(Search(wish, Recipe(), mlp.project.base), context(mlp), Memo())
+
+
+def test_several_goals_give_a_front_and_a_sum_one_best(mlp: Opened, tmp_path: Path) -> None:
+    goals = (Goal("accuracy"), Goal("weight_bits"))
+    found = searched(mlp, tmp_path, spec(replace(BITS, per="all"), goals=goals, sampler="grid", trials=9))
+    ends = front(found, wanted(spec(goals=goals)))
+    assert [t.values for t in ends] == sorted((t.values for t in ends), reverse=True)
+    assert {t.params["all.weight"] for t in ends} >= {"integer(width=2)"}
+    summed = spec(goals=(Goal("accuracy"), Goal("weight_bits", weight=0.1)), summed=True, study="t", sampler="grid")
+    sums = searched(mlp, tmp_path, summed)
+    assert all(t.values == (t.figures["accuracy"] - 0.1 * t.figures["weight_bits"],) for t in sums)
+
+
+def test_rungs_end_what_is_surely_worse(mlp: Opened, tmp_path: Path) -> None:
+    """Never what is as good: a complete trial has the figures that it has without rungs."""
+    score = replace(SCORE, limit=0, batch_size=16)
+    wish = spec(replace(BITS, per="all", values="integer(width=1|2|6|8)"), score=score, pruner="rungs", rungs=(64,),
+                sampler="grid", trials=4)  # fmt: skip
+    hand = ({"all.weight": "integer(width=8)"}, {"all.weight": "integer(width=1)"})
+    found = {t.params["all.weight"]: t for t in searched(mlp, tmp_path, wish, by_hand=hand)}
+    weak, strong = found["integer(width=1)"], found["integer(width=8)"]
+    assert weak.state == "pruned" and "worse than the best" in weak.error and weak.steps[0][0] == 64
+    assert strong.state == "complete"
+    plain = searched(mlp, tmp_path, replace(wish, pruner="none", study="t"), by_hand=hand[:1])
+    assert plain[0].values == strong.values
+
+
+@pytest.mark.parametrize("pruner", ["median", "percentile", "halving", "hyperband", "patient", "wilcoxon"])
+def test_optunas_pruners_run(mlp: Opened, tmp_path: Path, pruner: Any) -> None:
+    found = searched(mlp, tmp_path, spec(pruner=pruner, rungs=(32, 64), trials=8, sampler="random"))
+    assert len(found) == 8 and all(t.state in ("complete", "pruned") for t in found)
+    assert any(t.steps for t in found)
+
+
+@pytest.mark.slow
+def test_a_warm_start_begins_below_the_budget(mlp: Opened, tmp_path: Path) -> None:
+    found = searched(mlp, tmp_path, spec(within=("weight_bits<=4.5",), warm=3, trials=3))
+    assert all(t.origin == "front" and t.feasible for t in found)
+    assert found[0].figures["weight_bits"] > 3.5
+
+
+def test_the_recipe_of_a_trial_gives_its_figures(mlp: Opened, tmp_path: Path) -> None:
+    """What is applied is what was measured."""
+    wish = spec(BITS, Vary("sparsity", values="0, 0.5"), sampler="random", trials=3)
+    search = Search(wish, Recipe(), mlp.project.base)
+    running = begin(Plan(search, context(mlp), f"journal://{tmp_path}/s.journal"))
+    trials = [t for t in running.trials() if t.state == "complete"]
+    for trial in trials:
+        recipe = search.recipe_of(running.space, trial.params)
+        graph = replay(mlp.project.base, recipe, context(mlp)).graph
+        told = run_step(graph, Step("evaluate", SCORE), context(mlp)).report.summary
+        assert {k: told[k] for k in ("accuracy", "loss", "size_bytes", "weight_bits", "sparsity")} == {
+            k: trial.figures[k] for k in ("accuracy", "loss", "size_bytes", "weight_bits", "sparsity")}  # fmt: skip
+    assert len({fingerprint(mlp.project.base), *(str(t.params) for t in trials)}) == 4
