@@ -108,7 +108,16 @@ class _Counting:
     def problem(self, score: Score) -> Problem:
         """All of it."""
         rest = np.array([self._rest(c, score) for c in self.costs], np.float64)
-        groups = [self._group([self._slots[i] for i in held]) for held in coupled(self._slots, self.costs)]
+        groups: list[Group] = []
+        for held in coupled(self._slots, self.costs):
+            found = self._group([self._slots[i] for i in held])
+            if isinstance(found, Group):
+                groups.append(found)
+            else:
+                rest += found
+        if not groups:
+            names = " or ".join(c.name for c in self.costs)
+            raise OptionsError(f"Nothing that competes changes {names}.", "Let other ports compete, or other formats.")
         return Problem(tuple(groups), rest, self.costs, self.graph)
 
     def _rest(self, each: Cost, score: Score) -> float:
@@ -124,7 +133,8 @@ class _Counting:
             total -= sum(shares.weight(n, self.graph.weights[n], self._users[n]) for n in names)
         return each.sign * total
 
-    def _group(self, slots: Sequence[Slot]) -> Group:
+    def _group(self, slots: Sequence[Slot]) -> Group | Floats:
+        """A group; or, where its choice changes no cost, what it adds anyway: then it stays as it is."""
         shape = tuple(len(s.columns) for s in slots)
         if math.prod(shape) > MOST:
             names = ", ".join(n for s in slots for n, _ in s.places[:1])
@@ -135,6 +145,8 @@ class _Counting:
             kl = kl + _along(np.array(slot.kl), axis, len(shape))
         amounts = np.stack([c.sign * self._amounts(c, slots, shape) for c in self.costs])
         flat, sums = kl.reshape(-1), amounts.reshape(len(self.costs), -1)
+        if np.array_equal(sums.min(1), sums.max(1)):
+            return sums[:, 0]
         kept = undominated(flat, sums)
         picks = np.stack(np.unravel_index(kept, shape)).astype(np.int64)
         return Group(tuple(slots), picks, flat[kept], sums[:, kept])

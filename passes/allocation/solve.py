@@ -53,11 +53,7 @@ def problem_of(
             raise OptionsError(f"{each.name} is no sum over layers, so no budget.", "Choose another cost.")
     ports = who.ports or tuple(dict.fromkeys(r.port for r in table))
     found = slots(table, graph, who.columns, whole=who.whole, tied=who.tied, ports=ports)
-    matter = [s for s in found if any(_looks_at(c, s) for c in wanted)]
-    if not matter:
-        names = " or ".join(c.name for c in wanted)
-        raise OptionsError(f"Nothing that competes changes {names}.", "Let other ports compete, or other formats.")
-    return counted(graph, matter, wanted)
+    return counted(graph, [s for s in found if any(_looks_at(c, s) for c in wanted)], wanted)
 
 
 def _looks_at(each: Cost, slot: Slot) -> bool:

@@ -102,7 +102,7 @@ def test_the_least_possible_is_told(graph: Graph) -> None:
     with pytest.raises(OptionsError) as caught:
         allocate(graph, table, [parse_budget("weight_bits<=1")])
     assert f"the least possible is {least:.6g} bits" in caught.value.message
-    with pytest.raises(OptionsError, match="the most possible is 0 share"):
+    with pytest.raises(OptionsError, match="Nothing that competes changes sparsity"):
         allocate(graph, table, [parse_budget("sparsity>=0.1")])
     both = [parse_budget("weight_bits<=40"), parse_budget("size_bytes<=1")]
     with pytest.raises(OptionsError, match="size_bytes<=1 cannot be held"):
