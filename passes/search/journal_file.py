@@ -67,14 +67,14 @@ class JournalFile(BaseJournalBackend):
             self._count = self._offset = 0
         with self.path.open("rb") as file:
             file.seek(self._offset)
-            text = file.read()
-        end = text.rfind(b"\n") + 1
-        self._offset += end
-        for line in text[:end].splitlines():
-            if log := parse_line(line):
-                self._count += 1
-                if self._count > log_number_from:
-                    yield log
+            for line in file:
+                if not line.endswith(b"\n"):
+                    return
+                self._offset += len(line)
+                if log := parse_line(line):
+                    self._count += 1
+                    if self._count > log_number_from:
+                        yield log
 
     def append_logs(self, logs: list[Log]) -> None:
         """Write operations, whole."""

@@ -208,7 +208,7 @@ def test_what_a_killed_process_locked_is_free_again(tmp_path: Path) -> None:
     assert load_study(Journal(path), "a").user_attrs["a"] == 1
 
 
-def test_ten_thousand_lines_are_read_once(tmp_path: Path) -> None:
+def test_lines_are_read_once(tmp_path: Path) -> None:
     path = tmp_path / "a.journal"
     study = filled(path, 1)
     line = path.read_text().splitlines()[-2]
@@ -218,6 +218,18 @@ def test_ten_thousand_lines_are_read_once(tmp_path: Path) -> None:
     study.set_user_attr("later", True)
     assert load_study(reader, "a").user_attrs["later"] is True
     assert reader._backend._offset > before == path.stat().st_size - len(path.read_text().splitlines()[-1]) - 1  # type: ignore[attr-defined]
+
+
+def test_a_reading_that_was_broken_off_goes_on_there(tmp_path: Path) -> None:
+    path = tmp_path / "a.journal"
+    filled(path)
+    file = JournalFile(path)
+    whole = list(file.read_logs(0))
+    file = JournalFile(path)
+    begun = iter(file.read_logs(0))
+    assert [next(begun), next(begun)] == whole[:2]  # then what reads it raises, as for a study that is there twice
+    assert list(file.read_logs(2)) == whole[2:]
+    assert list(file.read_logs(len(whole))) == [] and list(file.read_logs(1)) == whole[1:]
 
 
 # -- in projects
