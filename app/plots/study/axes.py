@@ -8,7 +8,7 @@ import numpy as np
 
 from app.plots.metrics import spacing
 from app.plots.study.data import COMPLETE, Scale, Study
-from app.plots.study.words import short_names, tick_words, title
+from app.plots.study.words import short_names, tick_words, title, value_words
 from model.data.base import Array
 
 GOLDEN = 0.6180339887
@@ -56,6 +56,12 @@ class Axis:
         if self.log:
             values, low, high = np.log(np.where(values > 0, values, np.nan)), np.log(low), np.log(high)
         return (values - low) / ((high - low) or 1.0)
+
+    def words_at(self, part: float) -> str:
+        """What lies at a place of the axis, 0 to 1."""
+        part = min(max(part, 0.0), 1.0)
+        value = self.low * (self.high / self.low) ** part if self.log else self.low + part * (self.high - self.low)
+        return self.scale.text(value) if self.scale else value_words(self.name, value)
 
     def ticks(self) -> list[tuple[float, str]]:
         """Labels with their places, 0 to 1."""

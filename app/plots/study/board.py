@@ -41,6 +41,7 @@ class StudyBoard(QWidget):
     hovered = Signal(object)
     picked = Signal(object)
     applied = Signal(object)
+    brushed = Signal(object)  # the trials that brushes on parallel coordinates leave; None: there is no brush
     failed = Signal(str)
 
     def __init__(self, parent: QWidget | None = None) -> None:
@@ -78,6 +79,7 @@ class StudyBoard(QWidget):
             tile.picked.connect(self._picked)
             tile.applied.connect(self.applied)
             tile.failed.connect(self.failed)
+            tile.brushed.connect(self._brushed)
             tile.show_study(self.study)
             tile.compare(self._others)
             self.tiles.append(tile)
@@ -145,6 +147,13 @@ class StudyBoard(QWidget):
     def _picked(self, trial: Trial) -> None:
         self.pick(trial.number)
         self.picked.emit(trial)
+
+    def _brushed(self, mask: Any) -> None:
+        """Tell which trials are left, and fade the others in all charts that can."""
+        for tile in self.tiles:
+            tile.dim(mask)
+        left = None if mask is None else [t for t, there in zip(self.study.trials, mask, strict=False) if there]
+        self.brushed.emit(left)
 
     def _mark(self, place: int | None) -> None:
         self._pick = place

@@ -12,7 +12,7 @@ from PySide6.QtCore import QEvent, QPointF, Qt, Signal
 from PySide6.QtGui import QColor, QMouseEvent, QPen
 from PySide6.QtWidgets import QToolTip, QWidget
 
-from app.plots.chart import Chart, Table, pen
+from app.plots.chart import Chart, Table, pen, tint
 from app.plots.metrics import spacing as round_spacing
 from app.plots.study.data import Study
 from app.plots.study.words import tick_words, title, trial_words
@@ -113,6 +113,7 @@ class StudyChart(Chart):
             return
         self.axes(palette)
         self.plot.clear()
+        self._veil = []
         self.build(palette)
         self._cursor = pg.ScatterPlotItem(size=13, brush=None, pen=pen(palette.text, 1.6))
         self._cursor.setZValue(50)
@@ -141,6 +142,7 @@ class StudyChart(Chart):
     log_x: bool = False
     log_y: bool = False
     _ready = False
+    _veil: Sequence[Any] = ()
 
     def scaled(self, values: Array, log: bool) -> Array:
         """Values as they are drawn: the logarithm on a log axis, NaN where there is none."""
@@ -185,6 +187,27 @@ class StudyChart(Chart):
     def told(self) -> tuple[str, ...]:
         """The figures that a hover tells."""
         return tuple(g.figure for g in self.study.goals)
+
+    def dim(self, mask: Array | None) -> None:
+        """Let only these trials stand out: dots of the text's colour lie over them, and all others under a veil."""
+        for item in self._veil:
+            self.plot.removeItem(item)
+        self._veil = []
+        if mask is None or not len(self.spots()[0]):
+            return
+        x, y, places = self.spots()
+        (left, right), _ = self.plot.vb.viewRange()
+        veil = pg.LinearRegionItem((left - 1e3 * (right - left), right + 1e3 * (right - left)), movable=False,
+                                   brush=tint(self.look.panel, 200), pen=None)  # fmt: skip
+        there = np.zeros(len(self.study), bool)
+        there[: len(mask)] = mask[: len(there)]
+        chosen = np.flatnonzero(there[places] & np.isfinite(x + y))
+        dots = pg.ScatterPlotItem(x[chosen], y[chosen], size=7, brush=tint(self.look.accent, 220), pen=None)
+        veil.setZValue(30)
+        dots.setZValue(31)
+        self._veil = [veil, dots]
+        for item in self._veil:
+            self.plot.addItem(item, ignoreBounds=True)
 
     def mark(self, place: int | None) -> None:
         """Ring the trial that is picked, here or in another chart."""

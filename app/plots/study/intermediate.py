@@ -7,13 +7,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 from PySide6.QtCore import QPointF, QRectF, Qt
-from PySide6.QtGui import QColor, QPainter, QPen, QPolygonF
+from PySide6.QtGui import QColor, QPainter, QPen
 
 from app.plots.metrics import spacing
 from app.plots.study.chart import Option
 from app.plots.study.data import COMPLETE, PRUNED, RUNNING, Study
 from app.plots.study.density import SHADES, Density
-from app.plots.study.painted import PaintedChart, elided
+from app.plots.study.painted import PaintedChart, elided, joined
 from app.plots.study.pieces import Pieces
 from app.plots.study.words import tick_words, title, value_words
 from app.words import count
@@ -193,7 +193,7 @@ class IntermediateChart(PaintedChart):
         for place, colour, width in strong:
             dots = [QPointF(self._x(s), self._y(v)) for s, v in study.trials[place].steps]
             painter.setPen(QPen(QColor(colour), width))
-            painter.drawPolyline(QPolygonF(dots))
+            joined(painter, dots)
             painter.setBrush(QColor(look.panel if study.state[place] == PRUNED else colour))
             for dot in dots[-1:]:
                 painter.drawEllipse(dot, 3.0, 3.0)

@@ -6,41 +6,33 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
-from PySide6.QtCore import QPointF, QRectF, Qt, Signal
-from PySide6.QtGui import QColor, QKeyEvent, QMouseEvent, QPainter, QPen, QPolygonF
+from PySide6.QtCore import QPointF, QRectF, Qt
+from PySide6.QtGui import QColor, QPainter, QPen
 
 from app.plots.study.axes import Axis, axes_of
 from app.plots.study.chart import Option
 from app.plots.study.data import COMPLETE, Study
 from app.plots.study.density import SHADES, Density
-from app.plots.study.painted import PaintedChart, elided
+from app.plots.study.painted import elided, joined
+from app.plots.study.parallel_pointing import LINE, SIDE, TOP, AxesOfTrials
 from app.plots.study.pieces import Pieces
 from app.plots.study.words import title, value_words
 from app.words import count
 from model.data.base import Array
 
-TOP, FOOT, SIDE, LINE = 6, 22, 34, 14
-TITLE = 84  # pixels that a title wants
-NEAR, GRIP = 6.0, 9.0  # pixels to a line; to an axis
-FEWEST = 0.02  # of an axis: a shorter brush is none
+CLOSE = 38  # pixels between axes under which numbers would lie over each other
 
 
-class ParallelChart(PaintedChart):
-    """`brushed` tells which trials the brushes leave: a mask by place, or None where there is no brush."""
+class ParallelChart(AxesOfTrials):
+    """The lines are drawn piece by piece into pictures; axes and labels lie on a sheet above them."""
 
     name: ClassVar[str] = "Parallel coordinates"
-    brushed = Signal(object)
 
     def __init__(self) -> None:
-        self.axes: list[Axis] = []
         self.shade = ""
         self._span = (0.0, 1.0)
-        self._units: Array = np.zeros((0, 0))
-        self._wanted: Array = np.zeros(0, bool)
-        self._drag: tuple[str, Axis, float, tuple[float, float]] | None = None
         super().__init__()
         self._pieces = Pieces(self, self._lay)
-        self.setFocusPolicy(Qt.FocusPolicy.ClickFocus)
 
     # -- what is drawn
 
@@ -99,7 +91,7 @@ class ParallelChart(PaintedChart):
         if again:
             self._sheet = None
             self._pieces.restart(int(self.width() - 2 * SIDE + 1), int(self._bottom - self._top))
-        self._choose_lines()
+        self.choose_lines()
 
     def _note(self, fresh: Sequence[int] | None) -> None:
         """Where the trials lie on all axes: of all of them, or of those at these places."""
@@ -126,7 +118,7 @@ class ParallelChart(PaintedChart):
         near = 0.1 * (held[1] - held[0])
         return held if abs(low - held[0]) < near and abs(high - held[1]) < near else (low, high)
 
-    def _choose_lines(self) -> None:
+    def choose_lines(self) -> None:
         """What the brushes leave is to be drawn in colour; all of it in grey, where there is a brush."""
         complete = self.study.state == COMPLETE
         self._wanted = complete.copy()
@@ -134,10 +126,6 @@ class ParallelChart(PaintedChart):
             if axis.brushes:
                 self._wanted &= axis.inside(self.study)
         self._pieces.want(complete if self._grey else complete & False, self._wanted)
-
-    @property
-    def _grey(self) -> bool:
-        return any(a.brushes for a in self.axes)
 
     def settle(self) -> None:
         self._pieces.settle()
@@ -153,37 +141,6 @@ class ParallelChart(PaintedChart):
         low, high = self._span
         part = (self.study.figures[self.shade][places] - low) / ((high - low) or 1.0)
         return np.clip(np.nan_to_num(part) * SHADES, 0, SHADES - 1).astype(np.int32)
-
-    def _rows(self, places: Array) -> Array:
-        """Pixels from the picture's top; what has no value runs along the foot."""
-        tall = self._bottom - self._top
-        rows = (1 - self._units[places]) * (tall - FOOT)
-        return np.where(np.isnan(rows), tall - 5, rows)
-
-    # -- where things lie
-
-    @property
-    def _heads(self) -> int:
-        """Rows of titles."""
-        gap = (self.width() - 2 * SIDE) / max(len(self.axes) - 1, 1)
-        return min(max(int(np.ceil(TITLE / max(gap, 1.0))), 1), 4)
-
-    @property
-    def _top(self) -> float:
-        return TOP + LINE * self._heads + 6
-
-    @property
-    def _bottom(self) -> float:
-        return max(self.height() - 2.0, self._top + FOOT + 20)
-
-    def _x(self, place: float) -> float:
-        return SIDE + place * (self.width() - 2 * SIDE) / max(len(self.axes) - 1, 1)
-
-    def _y(self, part: float) -> float:
-        return self._top + (1 - part) * (self._bottom - self._top - FOOT)
-
-    def _part(self, y: float) -> float:
-        return 1 - (y - self._top) / (self._bottom - self._top - FOOT)
 
     def ground(self, painter: QPainter) -> None:
         self._pieces.paint(painter, QPointF(SIDE, self._top))
@@ -208,14 +165,14 @@ class ParallelChart(PaintedChart):
     def _paint_line(self, painter: QPainter, place: int, colour: str) -> None:
         rows = self._rows(np.array([place]))[0] + self._top
         painter.setPen(QPen(QColor(colour), 2.0))
-        painter.drawPolyline(QPolygonF([QPointF(self._x(k), y) for k, y in enumerate(rows.tolist())]))
+        joined(painter, [QPointF(self._x(k), y) for k, y in enumerate(rows.tolist())])
 
     def _paint_axis(self, painter: QPainter, axis: Axis, x: float, row: int) -> None:
         look = self.look
         painter.setPen(QPen(QColor(look.control), 1.2))
         painter.drawLine(QPointF(x, self._y(1)), QPointF(x, self._y(0)))
         gap = (self.width() - 2 * SIDE) / max(len(self.axes) - 1, 1)
-        wide = gap * self._heads - 6
+        wide = gap * self._heads - 10
         moving = self._drag and self._drag[0] == "move" and self._drag[1] is axis
         painter.setPen(QColor(look.accent if moving or axis.brushes else look.text))
         left = min(max(x - wide / 2, 2.0), self.width() - wide - 2)
@@ -228,12 +185,14 @@ class ParallelChart(PaintedChart):
         self._paint_ticks(painter, axis, x, gap)
 
     def _paint_brushes(self, painter: QPainter, axis: Axis, x: float) -> None:
+        """Brushes as upright boxes: whole pixels, which cost nothing while one is drawn."""
+        ground = QColor(self.look.accent)
+        ground.setAlpha(70)
         for low, high in axis.brushes:
-            painter.setPen(QPen(QColor(self.look.accent), 1.2))
-            ground = QColor(self.look.accent)
-            ground.setAlpha(60)
-            painter.setBrush(ground)
-            painter.drawRoundedRect(QRectF(x - 5, self._y(high), 10, self._y(low) - self._y(high)), 3, 3)
+            top, tall = round(self._y(high)), max(round(self._y(low) - self._y(high)), 2)
+            painter.fillRect(round(x) - 5, top, 10, tall, ground)
+            for y in (top, top + tall):
+                painter.fillRect(round(x) - 5, y - 1, 10, 2, QColor(self.look.accent))
 
     def _paint_ticks(self, painter: QPainter, axis: Axis, x: float, gap: float) -> None:
         """Labels beside an axis, on a ground that lets them be read; as many as there is room for.
@@ -249,6 +208,8 @@ class ParallelChart(PaintedChart):
         place = self.axes.index(axis)
         if axis.words and widest > gap - 8 and place and axis.like(self.axes[place - 1]) and not self._drag:
             return
+        if not axis.words and gap < CLOSE and place < len(self.axes) - 1:
+            return  # pointing at it tells them
         for part, text in ticks:
             y = self._y(part)
             if last - y < 12:
@@ -263,121 +224,3 @@ class ParallelChart(PaintedChart):
         if np.isnan(self._units[self._complete(), place]).any():
             painter.setPen(QColor(self.look.muted))
             painter.drawText(QRectF(x - 20, self._bottom - 14, 40, 12), Qt.AlignmentFlag.AlignCenter, "none")
-
-    # -- pointing
-
-    def near(self, at: QPointF) -> int | None:
-        """The drawn trial whose line passes nearest."""
-        if len(self.axes) < 2 or not SIDE <= at.x() <= self.width() - SIDE:
-            return None
-        gap = (self.width() - 2 * SIDE) / (len(self.axes) - 1)
-        k = min(int((at.x() - SIDE) / gap), len(self.axes) - 2)
-        places = np.flatnonzero(self._wanted)
-        if not len(places):
-            return None
-        rows = self._rows(places)
-        part = (at.x() - self._x(k)) / gap
-        away = np.abs(rows[:, k] * (1 - part) + rows[:, k + 1] * part + self._top - at.y())
-        best = int(np.argmin(away))
-        return int(places[best]) if away[best] <= NEAR else None
-
-    def _grip(self, at: QPointF) -> tuple[str, Axis] | None:
-        """What can be dragged here: a title, or an axis."""
-        for place, axis in enumerate(self.axes):
-            away = abs(at.x() - self._x(place))
-            row = TOP + LINE * (place % self._heads)
-            if row <= at.y() < row + LINE and away < self._heads * self._x(1) / 2:
-                nearest = min(range(len(self.axes)), key=lambda k: (k % self._heads != place % self._heads,
-                                                                    abs(at.x() - self._x(k))))  # fmt: skip
-                return "move", self.axes[nearest]
-            if away <= GRIP and self._top - 4 <= at.y():
-                return "brush", axis
-        return None
-
-    def cursor_at(self, at: QPointF) -> Qt.CursorShape:
-        grip = self._grip(at)
-        if grip:
-            return Qt.CursorShape.OpenHandCursor if grip[0] == "move" else Qt.CursorShape.SizeVerCursor
-        return super().cursor_at(at)
-
-    def hover_words(self, at: QPointF) -> str:
-        grip = self._grip(at)
-        return grip[1].name if grip and grip[0] == "move" else super().hover_words(at)
-
-    def mousePressEvent(self, event: QMouseEvent) -> None:
-        super().mousePressEvent(event)
-        grip = self._grip(event.position()) if event.button() == Qt.MouseButton.LeftButton else None
-        if grip is None:
-            return
-        kind, axis = grip
-        part = self._part(event.position().y())
-        if kind == "brush":
-            held = next((b for b in axis.brushes if b[0] <= part <= b[1]), None)
-            more = bool(event.modifiers() & Qt.KeyboardModifier.ShiftModifier)
-            if held:
-                axis.brushes.remove(held)
-                self._drag = ("shift", axis, part, held)
-            else:
-                axis.brushes = axis.brushes if more else []
-                self._drag = ("brush", axis, part, (part, part))
-            axis.brushes.append(self._drag[3])
-        else:
-            self._drag = ("move", axis, self._x(self.axes.index(axis)), (0.0, 0.0))
-
-    def mouseMoveEvent(self, event: QMouseEvent) -> None:
-        if self._drag is None:
-            super().mouseMoveEvent(event)
-            return
-        kind, axis, start, held = self._drag
-        if kind == "move":
-            self._drag = (kind, axis, event.position().x(), held)
-            self.refresh()
-            return
-        part = min(max(self._part(event.position().y()), -0.02), 1.02)
-        low, high = held
-        move = part - start
-        axis.brushes[-1] = (min(start, part), max(start, part)) if kind == "brush" else (low + move, high + move)
-        self._brush()
-
-    def mouseReleaseEvent(self, event: QMouseEvent) -> None:
-        drag, self._drag = self._drag, None
-        if drag is None:
-            super().mouseReleaseEvent(event)
-            return
-        self._pressed = None
-        kind, axis, where, _ = drag
-        if kind == "move":
-            self._move(axis, where)
-            return
-        axis.brushes = [b for b in axis.brushes if b[1] - b[0] >= FEWEST]
-        self._brush()
-        self.refresh()
-        self.brushed.emit(self._wanted.copy() if self._grey else None)
-
-    def _move(self, axis: Axis, x: float) -> None:
-        """Put an axis where it was dragged to."""
-        others = [a for a in self.axes if a is not axis]
-        gap = (self.width() - 2 * SIDE) / max(len(self.axes) - 1, 1)
-        place = min(max(round((x - SIDE) / gap), 0), len(others))
-        self.axes = [*others[:place], axis, *others[place:]]
-        self.take(None)
-        self.refresh()
-
-    def _brush(self) -> None:
-        self._choose_lines()
-        self.changed.emit()
-        self.update()
-
-    def clear_brushes(self) -> None:
-        """Choose all trials again."""
-        for axis in self.axes:
-            axis.brushes = []
-        self._brush()
-        self.refresh()
-        self.brushed.emit(None)
-
-    def keyPressEvent(self, event: QKeyEvent) -> None:
-        if event.key() == Qt.Key.Key_Escape and self._grey:
-            self.clear_brushes()
-        else:
-            super().keyPressEvent(event)

@@ -8,41 +8,37 @@ from typing import Any, ClassVar
 
 import numpy as np
 from PySide6.QtCore import QPointF, QRectF, Qt, QTimer
-from PySide6.QtGui import QColor, QKeyEvent, QPainter, QPen, QWheelEvent
+from PySide6.QtGui import QColor, QPainter, QPen
 
 from app.plots.metrics import spacing
 from app.plots.study.axes import ALL, Axis, axes_of
 from app.plots.study.chart import Option
 from app.plots.study.data import COMPLETE, Study
-from app.plots.study.painted import PaintedChart, elided
+from app.plots.study.multiples import HEAD, LEFT, Multiples
+from app.plots.study.painted import elided
 from app.plots.study.stamp import Stamps, argb
 from app.plots.study.words import tick_words, title
 from model.data.base import Array
 
-WIDE, TALL = 150, 104  # least size of one multiple
-HEAD, FOOT, LEFT, GAP = 18, 18, 54, 10
 SHADES = 24
 FEW, NEAR = 400, 9.0  # trials whose dots are large; pixels to a dot
 OFTEN = 1.02  # medians are drawn anew when there are so many times more trials
 MIDDLES = 5  # trials of a category from which its median is drawn
 
 
-class SliceChart(PaintedChart):
+class SliceChart(Multiples):
     """Dots by trial number, early ones dark; a bar is the median of a category."""
 
     name: ClassVar[str] = "Slices"
 
     def __init__(self) -> None:
         self.figure, self.only = "", ""
-        self.axes: list[Axis] = []
         self._all: list[Axis] = []
         self._ends = (0.0, 1.0)
-        self._first = 0
         self._stamps: list[Stamps] = []
         self._todo: list[int] = []
         self._count = 0
         super().__init__()
-        self.setFocusPolicy(Qt.FocusPolicy.ClickFocus)
         self._work = QTimer(self, interval=0)
         self._work.timeout.connect(self._piece)
 
@@ -82,32 +78,6 @@ class SliceChart(PaintedChart):
         stops = "".join(f'<span style="color:{self.look.sequential(k / 4)}">■</span>' for k in range(5))
         more = "" if self._shown >= len(self.axes) else f" &nbsp; {self._shown} of {len(self.axes)} choices: scroll"
         return f'<span style="color:{self.look.muted}">trials {stops} latest; bar: median{more}</span>'
-
-    # -- where the multiples lie
-
-    @property
-    def _columns(self) -> int:
-        most = max(int(self.width() // WIDE), 1)
-        rows = math.ceil(len(self.axes) / most)
-        return max(math.ceil(len(self.axes) / max(rows, 1)), 1)
-
-    @property
-    def _rows(self) -> int:
-        wanted = math.ceil(len(self.axes) / self._columns)
-        return max(min(wanted, self.height() // TALL), 1)
-
-    @property
-    def _shown(self) -> int:
-        return self._rows * self._columns
-
-    def _box(self, place: int) -> QRectF:
-        """Where the dots of the multiple at a place of the screen lie."""
-        wide, tall = (self.width() - LEFT) / self._columns, self.height() / self._rows
-        row, column = divmod(place, self._columns)
-        return QRectF(LEFT + column * wide + GAP / 2, row * tall + HEAD, wide - GAP, tall - HEAD - FOOT)
-
-    def _seen(self) -> list[Axis]:
-        return self.axes[self._first * self._columns :][: self._shown]
 
     # -- drawing
 
@@ -278,22 +248,3 @@ class SliceChart(PaintedChart):
                 best = int(np.argmin(far))
                 return best if far[best] <= NEAR else None
         return None
-
-    def wheelEvent(self, event: QWheelEvent) -> None:
-        self._scroll(-1 if event.angleDelta().y() > 0 else 1)
-
-    def keyPressEvent(self, event: QKeyEvent) -> None:
-        moves = {Qt.Key.Key_Down: 1, Qt.Key.Key_Up: -1, Qt.Key.Key_PageDown: self._rows, Qt.Key.Key_PageUp: -self._rows}
-        if event.key() in moves:
-            self._scroll(moves[Qt.Key(event.key())])
-        else:
-            super().keyPressEvent(event)
-
-    def _scroll(self, rows: int) -> None:
-        """Show other rows of multiples."""
-        most = max(math.ceil(len(self.axes) / self._columns) - self._rows, 0)
-        first = min(max(self._first + rows, 0), most)
-        if first != self._first:
-            self._first = first
-            self.take(None)
-            self.refresh()

@@ -15,6 +15,7 @@ from app.panels.heading import empty_state, link
 from app.plots.study.chart import Option
 from app.plots.study.comparison import Compared, ComparisonChart
 from app.plots.study.data import Study
+from app.plots.study.parallel import ParallelChart
 
 FILTERS = "PNG (*.png);;SVG (*.svg);;CSV (*.csv)"
 WIDEST = 150  # pixels of a list of options
@@ -26,12 +27,14 @@ class Tile(QWidget):
     hovered = Signal(object)
     picked = Signal(object)
     applied = Signal(object)
+    brushed = Signal(object)
     failed = Signal(str)  # a file could not be written
 
     def __init__(self, kinds: dict[str, Callable[[], Any]], first: str) -> None:
         super().__init__()
         self._kinds, self._study = kinds, Study()
         self._others: tuple[Compared, ...] = ()
+        self._mask: Any = None
         self.charts: dict[str, Any] = {}
         self._stale: set[str] = set()
         self.kind = Choice(tuple(kinds), tuple(kinds))
@@ -86,6 +89,8 @@ class Tile(QWidget):
             made.picked.connect(self.picked)
             made.applied.connect(self.applied)
             made.changed.connect(self.refresh)
+            if isinstance(made, ParallelChart):
+                made.brushed.connect(self.brushed)
             if isinstance(made, ComparisonChart):
                 made.show_others(self._others)
             self._pages.addWidget(made)
@@ -97,11 +102,13 @@ class Tile(QWidget):
         if name in self._stale:
             self._stale.discard(name)
             self.chart.show_study(self._study)
+            if self._mask is not None and hasattr(self.chart, "dim"):
+                self.chart.dim(self._mask)
         self.refresh()
 
     def show_study(self, study: Study) -> None:
         """Another study for all charts; those that are not seen take it when they are."""
-        self._study = study
+        self._study, self._mask = study, None
         self._stale = set(self.charts)
         if self.isVisible():
             self._catch_up()
@@ -125,6 +132,12 @@ class Tile(QWidget):
         else:
             self.chart.append(places)
             self.refresh()
+
+    def dim(self, mask: Any) -> None:
+        """Fade the trials that brushes leave out; None fades none."""
+        self._mask = mask
+        if self.kind.get() not in self._stale and hasattr(self.chart, "dim"):
+            self.chart.dim(mask)
 
     def mark(self, place: int | None) -> None:
         """Mark the trial that is picked."""
