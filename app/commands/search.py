@@ -24,7 +24,7 @@ from passes.search.goals import Wanted, best, front, wanted
 from passes.search.search import Search
 from passes.search.space import Space
 from passes.search.spec import SearchSpec
-from passes.search.spec_file import load_search
+from passes.search.spec_file import filled, load_search
 from passes.search.storage import shown
 from passes.search.trial import Trial
 
@@ -107,7 +107,8 @@ def _search(spec: SearchSpec, recipe: Recipe, target: Target, found: Arguments) 
     asked = {n: v for n in plain.__dataclass_fields__ if (v := getattr(given, n)) != getattr(plain, n)}
     own = target.project.recipe
     spec = replace(spec, score=replace(spec.score, **asked))
-    return Search(spec, Recipe((*own.steps, *recipe.steps)), target.project.base, target.project.source)
+    steps = (*own.steps, *filled(recipe, spec.score).steps)
+    return Search(spec, Recipe(steps), target.project.base, target.project.source)
 
 
 def _best_recipe(done: _Done) -> Recipe | None:
@@ -124,6 +125,7 @@ def _searched(
     done, start = _Done(search, wanted(search.spec)), time.perf_counter()
     running = begin(Plan(search, target.context, storage, found.resume, memo=known_steps(target)))
     done.space, done.trials = running.space, dict(running.told)
+    output.space = running.space
     try:
         with polite(), contextlib.closing(trials_of_all(running, storage, found, target, console)) as trials:
             done.ended = _followed(trials, done, output, console)
@@ -178,12 +180,21 @@ def _data(done: _Done, storage: str) -> dict[str, Any]:
     states = {s: sum(t.state == s for t in trials) for s in ("complete", "pruned", "failed")}
     return {
         "study": done.search.spec.study, "best": _row(done, lead) if lead else None,
-        "recipe": recipe_to_dict(done.recipe(lead)) if lead else None,
+        "recipe": recipe_to_dict(done.recipe(lead)) if lead else None, **_source(done, lead),
         "front": [_row(done, t) for t in front(trials, done.want)],
         "trials": [_row(done, t) for t in trials], **states, "reused": sum(t.reused for t in trials),
         "choices": len(done.space.choices), "configurations": done.space.configurations(), "ended": done.ended,
         "seconds": round(done.seconds, 3), "storage": storage,
     }  # fmt: skip
+
+
+def _source(done: _Done, lead: Trial | None) -> dict[str, str]:
+    """The source of the best, where it is a model of its own."""
+    from passes.search.architecture.chosen import configured, source_of
+
+    if lead is None or not configured(done.space, lead.params):
+        return {}
+    return {"source": source_of(done.search, done.space, lead.params)}
 
 
 def _row(done: _Done, trial: Trial) -> dict[str, Any]:
@@ -203,6 +214,8 @@ def _lines(done: _Done, data: dict[str, Any]) -> Iterable[str]:
     else:
         yield f"best: trial {lead.number}"
         yield from table([{"choice": k, "value": str(v)} for k, v in lead.params.items()])
+    if "source" in data:
+        yield f"a model of its own: {data['source']}"
     rows = data["front"] if len(data["front"]) > 1 else data["front"][:1]
     names = list(done.want.figures)
     if rows:

@@ -17,13 +17,15 @@ from pathlib import Path
 
 from app.commands.command import UsageError
 from app.commands.opening import Target, save
-from model.project import Project
+from model.project import Project, save_project
 from model.recipe import Recipe
 from passes.config import recipe_to_dict
 from passes.export.recipe import to_toml
 from passes.replay import milestones, replay
 from passes.search import kept
+from passes.search.goals import best, wanted
 from passes.search.search import Search
+from passes.search.space import Space
 from passes.search.storage import journal_url, shown
 from passes.search.trial import Trial
 from passes.training.unfinished import home
@@ -84,6 +86,7 @@ class Output:
 
     def __init__(self, name: str | None, target: Target, search: Search) -> None:
         self.path, self.target, self.search = Path(name) if name else None, target, search
+        self.space: Space | None = None
         self._written = -PAUSE
         if self.path and self.path.suffix.lower() not in KINDS:
             raise UsageError(f"{name} has no known kind.", f"End it in {', '.join(KINDS)}.")
@@ -113,7 +116,7 @@ class Output:
         if self.path is None:
             return
         if self._is_project:
-            self._project(recipe, record or {})
+            self._project(trials, recipe, record or {})
         elif self.path.suffix.lower() == ".csv":
             self._replace(to_csv(trials))
         elif recipe is not None:
@@ -131,12 +134,27 @@ class Output:
         except OSError as error:
             raise UsageError(f"{self.path} cannot be written ({error.strerror}).", "Choose another file.") from error
 
-    def _project(self, recipe: Recipe | None, record: dict[str, bytes]) -> None:
+    def _project(self, trials: Sequence[Trial], recipe: Recipe | None, record: dict[str, bytes]) -> None:
         assert self.path is not None
         project = self.target.project
+        if recipe is not None and self.other:
+            save_project(self._architecture(trials), self.target.store, self.path, everything=True)
+            return
         if recipe is not None:
             project = self._applied(project, recipe)
         save(self.target, replace(project, extras={**project.extras, **record}), str(self.path))
+
+    @property
+    def other(self) -> bool:
+        """Whether trials are models of their own, which the study cannot be kept with."""
+        return self.space is not None and any(c.kind == "config" for c in self.space.choices)
+
+    def _architecture(self, trials: Sequence[Trial]) -> Project:
+        from passes.search.architecture.chosen import chosen
+
+        lead = best(trials, wanted(self.search.spec))
+        assert lead is not None and self.space is not None
+        return chosen(self.search, self.space, lead.params, self.target.context)
 
     def _applied(self, project: Project, recipe: Recipe) -> Project:
         from app.commands.sweep import known_steps
@@ -147,7 +165,7 @@ class Output:
     def finish(self, trials: Sequence[Trial], recipe: Recipe | None, storage: Storage) -> str:
         """The last word; a project takes the study in, and the journal beside it is no longer needed."""
         record: dict[str, bytes] = {}
-        if self._is_project and storage.path is not None:
+        if self._is_project and storage.path is not None and not self.other:
             record = {kept.member(self.search.spec.study): kept.pack(storage.path)}
         self.write(trials, recipe, record)
         if record and storage.path is not None:

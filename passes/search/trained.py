@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import gc
 import json
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
@@ -19,7 +19,6 @@ import xxhash
 from model.errors import OptionsError
 from model.graph import Graph
 from model.graph_json import fingerprint
-from model.ports import weight_at
 from model.recipe import Recipe, Step
 from model.source import SourceInfo
 from passes.base import Context, StepResult
@@ -27,7 +26,7 @@ from passes.costs.base import COSTS
 from passes.costs.base import figures as costs_of
 from passes.replay import Memo, recipe_key, replay
 from passes.score import static_score
-from passes.search.architecture.building import Architect, Built, Impossible
+from passes.search.architecture.building import Architect, Built, Impossible, square
 from passes.search.goals import KL, wanted
 from passes.search.scratch import Scratch
 from passes.search.space import Space
@@ -149,8 +148,8 @@ class Trained:
         if held is None or held.built is not built:
             self._places = {k: p for k, p in self._places.items() if self.architect.keeps(k)}
             held = self._places[name] = _Place(built)
-        fitted = fitted_to(recipe, set(built.graph.nodes), set(_square(built.graph)))
-        plain = fitted_to(self.plain, set(built.graph.nodes), set(_square(built.graph)))
+        fitted = fitted_to(recipe, set(built.graph.nodes), square(built.graph))
+        plain = fitted_to(self.plain, set(built.graph.nodes), square(built.graph))
         return _Work(held, fitted, self._shared(fitted, plain), name)
 
     def _shared(self, recipe: Recipe, plain: Recipe) -> int:
@@ -260,13 +259,6 @@ def _static(graph: Graph) -> dict[str, float]:
     score = static_score(graph)
     told = {k: float(v) for k, v in asdict(score).items() if v is not None}
     return told | {k: float(v) for k, v in costs_of(graph, score).items()}
-
-
-def _square(graph: Graph) -> Iterator[str]:
-    for node in graph:
-        name = weight_at(node, "weight", graph) if node.op == "linear" else None
-        if name is not None and len(set(graph.weights[name].shape)) == 1:
-            yield node.id
 
 
 @contextmanager

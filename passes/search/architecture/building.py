@@ -11,6 +11,7 @@ from typing import Any
 
 from model.errors import EspalierError, PassError
 from model.graph import Graph
+from model.ports import weight_at
 from model.project import Project
 from model.recipe import Recipe
 from model.source import SourceInfo
@@ -110,6 +111,12 @@ class Architect:
 
 def _bytes(built: Built) -> int:
     return sum(w.elements * w.float_bits // 8 for w in built.graph.weights.values())
+
+
+def square(graph: Graph) -> set[str]:
+    """The Linear layers that an identity can stand for."""
+    linear = [(n.id, weight_at(n, "weight", graph)) for n in graph if n.op == "linear"]
+    return {i for i, name in linear if name is not None and len(set(graph.weights[name].shape)) == 1}
 
 
 def title(spec: str) -> str:

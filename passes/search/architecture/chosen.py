@@ -1,0 +1,52 @@
+"""A trial of another architecture as a project of its own: a recipe cannot turn one model into another's sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from model.errors import OptionsError
+from model.project import Project
+from passes.base import Context
+from passes.replay import Memo, milestones, replay
+from passes.search.architecture.building import Architect, Built, square
+from passes.search.search import Search
+from passes.search.space import Space
+from passes.search.with_training import fitted_to
+
+
+def configured(space: Space, params: Mapping[str, Any]) -> dict[str, Any]:
+    """The keys of the configuration that a trial chose; empty where it keeps the model."""
+    return {c.key: params[c.name] for c in space.active(params) if c.kind == "config" and c.name in params}
+
+
+def source_of(search: Search, space: Space, params: Mapping[str, Any]) -> str:
+    """The `config:` source of a trial's model."""
+    from passes.search.architecture.configuration import origin_of
+
+    if search.info is None:
+        raise OptionsError("Where the model came from is not known, so no other can be built.", "Open its source.")
+    return origin_of(search.info).spec(configured(space, params))
+
+
+def chosen(search: Search, space: Space, params: Mapping[str, Any], context: Context) -> Project:
+    """The project of a trial: its configuration, inherited weights, and its recipe run, trainings too, as in the trial.
+
+    Its tensors are put into the store of `context`. Raises Impossible, and what a step raises.
+    """
+    if search.info is None:
+        raise OptionsError("Where the model came from is not known, so no other can be built.", "Open its source.")
+    architect = Architect(search.info, search.base, context.store, search.spec.seed, search.spec.inherit)
+    built = _held(architect.build(configured(space, params)), context)
+    recipe = search.recipe_of(space, params)
+    recipe = fitted_to(recipe, set(built.graph.nodes), square(built.graph))
+    done = replay(built.graph, recipe, replace(built.context(context), store=context.store), Memo())
+    return Project(built.info, built.graph, recipe, done.graph, milestones=milestones(recipe, done.results))
+
+
+def _held(built: Built, context: Context) -> Built:
+    for weight in built.graph.weights.values():
+        if weight.key:
+            context.store.hold(built.store.get(weight.key))
+    return built
