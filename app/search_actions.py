@@ -9,15 +9,17 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QKeySequence, QShortcut
 
-from app.file_actions import ask_path
+from app.file_actions import ask_path, open_spec
 from app.style import RESOURCES
 from model.errors import EspalierError
 
 if TYPE_CHECKING:
     from app.panels.search import SearchPanel
     from app.window import Window
+    from passes.search.trial import Trial
 
 FOLDER = RESOURCES / "studies"
+PROJECTS = "Espalier projects (*.espalier)"
 SEARCHES = "Searches (*.toml *.json);;All files (*)"
 
 
@@ -41,6 +43,7 @@ def connect(window: Window, panel: SearchPanel) -> None:
     panel.searches.kept.connect(window.recovery.look)
     panel.searches.listed.connect(window.actions_table.refresh)
     panel.searches.stood.connect(window.actions_table.refresh)
+    panel.model_wanted.connect(lambda trial: save_model(window, trial))
     panel.file_wanted.connect(lambda what: _FILES[what](window))
     escape = QShortcut(QKeySequence(Qt.Key.Key_Escape), window.canvas)
     escape.setContext(Qt.ShortcutContext.WidgetShortcut)
@@ -128,6 +131,23 @@ def save_trials(window: Window) -> None:
     panel = panel_of(window)
     name = f"{panel.study.name}.csv" if panel.study else "trials.csv"
     _save(window, "Save the trials", panel.export, name, "CSV (*.csv)")
+
+
+def save_model(window: Window, trial: Trial) -> None:
+    """Write a trial of another architecture as a project, and offer to open it."""
+    panel = panel_of(window)
+    study = panel.study
+    if study is None:
+        return
+
+    def written(path: Path) -> None:
+        window.banner.tell(f"{path.name} is written.", "It holds the trial's own model.",
+                           [("Open it", lambda: open_spec(window, str(path)))])  # fmt: skip
+
+    def write(path: Path) -> None:
+        panel.searches.save_model(study, trial, path, written)
+
+    _save(window, "Save the trial's model", write, f"{study.name} {trial.number}.espalier", PROJECTS)
 
 
 def _save(window: Window, title: str, write: Callable[[Path], object], suggestion: str, names: str) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from PySide6.QtCore import QObject, QTimer, Signal
@@ -16,7 +17,7 @@ from model.document import Document
 from model.errors import EspalierError, OptionsError
 from model.project import keys_of
 from model.recipe import Recipe
-from passes.jobs import TERMINAL, Done, Failed, Found, JobEvent, JobInfo, Progress, SearchJob
+from passes.jobs import TERMINAL, Done, Failed, Found, JobEvent, JobInfo, Progress, SearchJob, TrialJob
 from passes.search import kept
 from passes.search.expand import expand
 from passes.search.goals import Wanted, best, front, wanted
@@ -69,6 +70,11 @@ class Study:
     def done(self) -> int:
         """How many trials have ended."""
         return sum(t.state in FINISHED for t in self.trials.values())
+
+    @property
+    def other(self) -> bool:
+        """Whether its trials are models of their own, which no recipe leads to."""
+        return any(c.kind == "config" for c in self.space.choices)
 
     @property
     def want(self) -> Wanted:
@@ -339,11 +345,20 @@ class Searches(QObject):
 
     def recipe_of(self, study: Study, trial: Trial) -> Recipe:
         """The recipe that the worker measured; raises OptionsError for a trial of another architecture."""
-        if any(c.kind == "config" and c.name in trial.params for c in study.space.choices):
+        if study.other:
             raise OptionsError("This trial has another architecture: it is a model of its own, not a recipe.",
-                               "Open it as a project of its own.")  # fmt: skip
+                               "Save it as a project of its own.")  # fmt: skip
         base = self._session.open_document.project.base
         return Search(study.spec, study.recipe, base).recipe_of(study.space, trial.params)
+
+    def save_model(self, study: Study, trial: Trial, path: Path, done: Callable[[Path], object]) -> None:
+        """Write a trial of another architecture as a project, in the worker; its trainings run as in the trial."""
+        document = self._session.open_document
+        source, base = document.project.source, document.project.base
+        wish, locations = Search(study.spec, study.recipe, base, source), document.store.locate(keys_of(base))
+        job = TrialJob(wish, study.space, trial.params, path, locations, document.store.folder, source.spec,
+                       source.tokenizer)  # fmt: skip
+        self._session.submit(f"Save trial {trial.number} of {study.name}", job, done)
 
     def use(self, study: Study, trial: Trial) -> None:
         """Make a trial's recipe the recipe, in one undo step; its score is known already. Raises OptionsError."""

@@ -26,6 +26,7 @@ from passes.base import Cancelled
 
 if TYPE_CHECKING:
     from passes.search.search import Search
+    from passes.search.space import Space
     from passes.sweep.outcome import Outcome
     from passes.sweep.sweep import Sweep
 
@@ -128,6 +129,20 @@ class SearchJob:
 
 
 @dataclass(frozen=True, slots=True)
+class TrialJob:
+    """Write a trial of another architecture, which no recipe leads to, as a project of its own."""
+
+    search: Search
+    space: Space
+    params: dict[str, Any]
+    path: Path
+    locations: Locations
+    workdir: Path
+    source: str
+    tokenizer: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class SaveJob:
     """Save a project; a copy leaves the tensors of the open document where they are."""
 
@@ -174,7 +189,7 @@ class Continue:
 
 
 Word = Finish | Pause | Continue
-Job = OpenJob | ReplayJob | AnalyseJob | SweepJob | SearchJob | SaveJob | ExportJob | PluginJob
+Job = OpenJob | ReplayJob | AnalyseJob | SweepJob | SearchJob | TrialJob | SaveJob | ExportJob | PluginJob
 
 
 # -- events: plain values that come back; each job ends with exactly one of Done, Failed, Cancelled

@@ -29,6 +29,7 @@ from passes.jobs import (
     SaveJob,
     SearchJob,
     SweepJob,
+    TrialJob,
     serve,
 )  # fmt: skip
 from passes.offered import PluginState
@@ -156,6 +157,18 @@ def _search(job: SearchJob, channel: Channel) -> str:
     context = Context(store, progress=channel.progress, callables=callables, tokenizer=job.tokenizer,
                       enough=channel.enough, paused=channel.paused)  # fmt: skip
     return serve_search(job, context, memo, lambda trial: channel.send(Found(trial)), lambda: _flush(store))
+
+
+@handle.register
+def _trial(job: TrialJob, channel: Channel) -> Path:
+    from passes.search.architecture.chosen import chosen
+
+    store = _store(job.workdir, job.locations)
+    callables = _callables(job.search.base, job.source, job.workdir)
+    context = Context(store, progress=channel.progress, callables=callables, tokenizer=job.tokenizer,
+                      enough=channel.enough, paused=channel.paused)  # fmt: skip
+    save_project(chosen(job.search, job.space, job.params, context), store, job.path, everything=True)
+    return job.path
 
 
 @handle.register

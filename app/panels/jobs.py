@@ -34,6 +34,7 @@ from passes.jobs import (
     LogLine,
     Metric,
     ReplayJob,
+    SearchJob,
     Stopped,
     SweepJob,
 )
@@ -97,6 +98,8 @@ def series(job: JobInfo) -> object:
             return "analyse", step.pass_name, job.title
         case SweepJob():  # one that gave way goes on under its title
             return "sweep", job.title
+        case SearchJob():
+            return "search", job.title
         case _:
             return job.id
 
@@ -105,7 +108,7 @@ def superseded(old: JobInfo, new: JobInfo) -> bool:
     """Whether an entry need not be kept beside a newer one: it told of an earlier value, or never ran to its end."""
     if series(old) != series(new):
         return False
-    return old.state == "stopped" or (old.state == "done" and isinstance(old.job, ReplayJob | SweepJob))
+    return old.state == "stopped" or (old.state == "done" and isinstance(old.job, ReplayJob | SweepJob | SearchJob))
 
 
 def is_quiet(job: JobInfo) -> bool:
@@ -126,7 +129,8 @@ class JobRow(QFrame):
         self._status.setTextFormat(Qt.TextFormat.PlainText)
         self._stop = link("Stop", lambda: session.cancel(job.id))
         self._stop.setAccessibleName(f"Stop {job.title}")
-        self._stop.setToolTip("End it now; nothing of it is kept")
+        kept = isinstance(job.job, SweepJob | SearchJob)
+        self._stop.setToolTip("End it now; what has come is kept" if kept else "End it now; nothing of it is kept")
         self._keep = link("Stop and keep", self._finish)
         self._keep.setAccessibleName(f"Stop {job.title} and keep what it has")
         self._keep.setToolTip("End the training now and keep the best weights so far")

@@ -40,6 +40,7 @@ class SearchPanel(QWidget):
     """The composer at the left; at the right what came of a study: head, charts, trials."""
 
     begun = Signal()
+    model_wanted = Signal(object)  # a trial of another architecture is to be a project of its own
     file_wanted = Signal(str)  # "open" or "save" a search, or save the "trials"
 
     def __init__(self, session: Session) -> None:
@@ -188,6 +189,9 @@ class SearchPanel(QWidget):
         if study is None:
             return
         self.results.end_preview()
+        if study.other:
+            self.model_wanted.emit(trial)
+            return
         try:
             self.searches.use(study, trial)
         except EspalierError as error:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from app.trial_preview import TrialPreview
 
 CHARTS, TABLE = 700, 430
+AS_PROJECT = "As a project…"  # what is done with a trial of another architecture
 COMPARISON = ComparisonChart.name
 
 
@@ -56,6 +57,7 @@ class SearchResults(QWidget):
         self.study = study
         trials = list(study.trials.values()) if study else []
         goals = study.spec.goals if study else ()
+        self.trials.use.setText(AS_PROJECT if study and study.other else "Apply")
         self.trials.begin(goals, trials, study.best if study else frozenset())
         self.board.show_study(trials, goals, study.space.choices if study else (),
                               baseline=study.baseline if study else None,
@@ -82,6 +84,7 @@ class SearchResults(QWidget):
     def tell(self) -> None:
         """Say where the study stands."""
         self.head.show_study(self.study)
+        self.head.apply.setText("The best as a project…" if self.study and self.study.other else "Apply the best")
         self.head.setVisible(self.study is not None)
 
     def _chosen(self, trial: Trial) -> None:

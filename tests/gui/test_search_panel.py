@@ -27,7 +27,7 @@ from model.errors import OptionsError
 from model.formats.integer import Integer
 from model.recipe import Recipe, Step
 from passes.analysis.evaluate import EvaluateOptions
-from passes.jobs import AnalyseJob, Done, Failed, Found, JobInfo, SearchJob, Started, Stopped
+from passes.jobs import AnalyseJob, Done, Failed, Found, JobInfo, SearchJob, Started, Stopped, TrialJob
 from passes.search import kept
 from passes.search.space import Choice, Space, fit_key
 from passes.search.spec import Goal, SearchSpec, Vary, When
@@ -444,6 +444,55 @@ def _taken(rows: TrialRows, i: int) -> float:
     begun = time.process_time()
     rows.take([trial(10_000 + i, 0.5)], frozenset())
     return time.process_time() - begun
+
+
+def test_a_search_that_ends_by_itself_says_why(panel: SearchPanel, runner: list[FakeRunner]) -> None:
+    info = begin(panel, runner)
+    feed(runner, info, [trial(0)])
+    runner[-1].tell(info, Done("every configuration has been tried"))
+    assert "ended: every configuration has been tried" in panel.head.status._whole
+
+
+def test_another_architecture_becomes_a_project(
+    panel: SearchPanel, runner: list[FakeRunner], window: Window, tmp_path: Path
+) -> None:
+    info = begin(panel, runner)
+    study = panel.study
+    assert study
+    config = Choice("hidden_size", "config", (64, 128), key="hidden_size")
+    runner[-1].tell(info, Found(replace(study.space, choices=(*study.space.choices, config))))
+    made = replace(trial(0), params={**trial(0).params, "hidden_size": 64})
+    feed(runner, info, [made])
+    runner[-1].tell(info, Done(""))
+    asked: list[Trial] = []
+    panel.model_wanted.disconnect()
+    panel.model_wanted.connect(asked.append)
+    assert panel.head.apply.text() == "The best as a project…"
+    panel.act("apply")
+    assert asked == [made] and not window.session.recipe.steps
+    written: list[Path] = []
+    panel.searches.save_model(study, made, tmp_path / "a.espalier", written.append)
+    job = runner[-1].waiting[-1]
+    assert isinstance(job.job, TrialJob) and job.job.params == made.params and job.job.search.info is not None
+    runner[-1].tell(job, Done(tmp_path / "a.espalier"))
+    assert written == [tmp_path / "a.espalier"]
+    with pytest.raises(OptionsError, match="another architecture"):
+        panel.searches.recipe_of(study, made)
+
+
+def test_studies_are_compared(panel: SearchPanel, runner: list[FakeRunner], qtbot: QtBot) -> None:
+    info = begin(panel, runner)
+    feed(runner, info, [trial(0), trial(1, 0.9)])
+    runner[-1].tell(info, Done(""))
+    assert not panel.head.compare.isVisibleTo(panel)
+    assert panel.study
+    panel.repeat(panel.study, 1)
+    assert panel.head.compare.isVisibleTo(panel) and panel.head.together == ("formats 1", "formats 1 · seed 1")
+    panel.head.others.actions()[0].setChecked(False)
+    panel.head.others.actions()[0].setChecked(True)
+    chart = panel.board.seen[-1].charts["Comparison"]
+    assert [(c.name, c.group, len(c.trials)) for c in chart.others] == [
+        ("formats 1", "formats 1", 2), ("formats 1 · seed 1", "formats 1", 0)]  # fmt: skip
 
 
 def test_without_a_model_there_is_nothing_to_search(window: Window, runner: list[FakeRunner]) -> None:
