@@ -75,6 +75,7 @@ class StudyBoard(QWidget):
         names = list(KINDS)
         while len(self.tiles) < count:
             tile = Tile(KINDS, names[len(self.tiles) % len(names)])
+            tile.setParent(self)  # without it, it would be a window for a moment
             tile.hovered.connect(self.hovered)
             tile.picked.connect(self._picked)
             tile.applied.connect(self.applied)
@@ -85,9 +86,9 @@ class StudyBoard(QWidget):
             self.tiles.append(tile)
         for place, tile in enumerate(self.tiles):
             self._grid.removeWidget(tile)
-            tile.setVisible(place < count)
             if place < count:
                 self._grid.addWidget(tile, *LAYOUTS[count][place], 1, 2 if count == 3 and place == 2 else 1)
+            tile.setVisible(place < count)
         for line in range(2):
             self._grid.setColumnStretch(line, 1 if line < min(count, 2) else 0)
             self._grid.setRowStretch(line, 1 if line < (count + 1) // 2 else 0)

@@ -219,6 +219,7 @@ class StudyChart(Chart):
         x, y, places = self.spots()
         rings = [np.flatnonzero(places == p) for p in dict.fromkeys((self.pick, self.under)) if p is not None]
         found = np.concatenate(rings) if rings else np.zeros(0, int)
+        found = found[np.isfinite(x[found] + y[found])]
         self._cursor.setData(x[found], y[found])
 
     def point(self, place: int | None) -> None:

@@ -165,7 +165,8 @@ class ParetoChart(StudyChart):
     def _draw_front(self, x: Array, y: Array, good: Array | None) -> None:
         names = self._axes_of_front()
         self.front = self.study.front(names) if good is None else self._grown(names, good)
-        places = self.front[np.argsort(x[self.front], kind="stable")] if len(self.front) else self.front
+        places = self.front[np.isfinite(x[self.front] + y[self.front])]
+        places = places[np.argsort(x[places], kind="stable")]
         self._best.setData(x[places], y[places])
         line = staircase(x[places], y[places], self.study.sign(self.x_name)) if len(names) == 2 else (x[:0], y[:0])
         self._stairs.setData(*line)
