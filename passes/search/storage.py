@@ -188,6 +188,30 @@ def _refuse_foreign(full: str, url: str, connect: dict[str, Any]) -> None:
                            "Give the studies a database of their own.")  # fmt: skip
 
 
+def outages() -> tuple[type[BaseException], ...]:
+    """What a storage raises that breaks off."""
+    from optuna.exceptions import StorageInternalError
+
+    found: list[type[BaseException]] = [StorageInternalError]
+    with contextlib.suppress(ImportError):
+        import grpc
+
+        found.append(grpc.RpcError)
+    with contextlib.suppress(ImportError):
+        from sqlalchemy.exc import OperationalError
+
+        found.append(OperationalError)
+    return tuple(found)
+
+
+def broken_off(url: str, error: BaseException) -> StorageError:
+    """The error of a storage that was there and is not any more."""
+    details = getattr(error, "details", None)
+    why = str(details() if callable(details) else error.__cause__ or error).strip().partition("\n")[0][:160]
+    return StorageError(f"{shown(url)} broke off: {why.rstrip('. ')}.",
+                        "Start it again, and then this: what has ended is in it.")  # fmt: skip
+
+
 def _unreachable(url: str, why: str) -> StorageError:
     reason = " ".join(why.strip().partition("\n")[0].split())[:200].rstrip(". ")
     return StorageError(f"{shown(url)} cannot be reached: {reason}.",
@@ -222,10 +246,11 @@ def _grpc(url: str) -> BaseStorage:
     host, port = address(url)
     require_grpc()
     import grpc
-    from optuna.storages import GrpcStorageProxy
+
+    from passes.search.patient import PatientProxy
 
     with _quiet():
-        storage = GrpcStorageProxy(host=host, port=port)
+        storage = PatientProxy(host=host, port=port)
     try:
         storage.wait_server_ready(TIMEOUT)
         storage.get_all_studies()

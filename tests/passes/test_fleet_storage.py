@@ -8,6 +8,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -16,6 +17,7 @@ import pytest
 
 from model.errors import StorageError
 from passes.search import kept
+from passes.search.fleet.serve import serve
 from passes.search.journal_file import Journal, JournalFile
 from passes.search.storage import (
     journal_url,
@@ -282,3 +284,22 @@ def test_postgresql(postgres: str) -> None:
         open_study(open_storage(postgres), "a", ("maximize",), "y")
     with pytest.raises(StorageError, match="cannot be reached"):
         open_storage(postgres.rpartition("/")[0] + "/nosuch")
+
+
+def test_a_server_that_is_started_again_was_only_away(tmp_path: Path) -> None:
+    found, port = serve(f"journal:{tmp_path}/served.journal", "127.0.0.1", 0)
+    study = open_study(open_storage(f"grpc://127.0.0.1:{port}"), "a", ("maximize",), "x")
+    trial = study.ask()
+    found.stop(None).wait()
+    again: list[object] = []
+
+    def restart() -> None:
+        time.sleep(1)
+        again.append(serve(f"journal:{tmp_path}/served.journal", "127.0.0.1", port)[0])
+
+    thread = threading.Thread(target=restart)
+    thread.start()
+    study.tell(trial, 1.0)  # waits
+    thread.join()
+    assert again and study.trials[0].value == 1.0
+    again[0].stop(None).wait()  # type: ignore[attr-defined]

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from passes.search.fleet.beat import worker_name
 from passes.search.fleet.memory import Room, free, resident
 from passes.search.fleet.work import ENDED, PARENT, wait_for_others
+from passes.search.storage import broken_off, outages
 from passes.search.trial import Trial
 
 if TYPE_CHECKING:
@@ -91,13 +92,20 @@ class Crew:
 
 def together(running: Running, crew: Crew) -> Generator[Trial, None, str]:
     """The trials of all workers of a study, until none runs any more; returns why the search ended."""
+    from optuna.exceptions import UpdateFinishedTrialError
+
     try:
         while True:
-            why = yield from _watched(running.trials(), crew)
-            again = wait_for_others(running.study, running.context.enough, crew.tell, crew.look)
-            if not again:
-                yield from running.trials()  # what others told last
-                return why
+            try:
+                why = yield from _watched(running.trials(), crew)
+                again = wait_for_others(running.study, running.context.enough, crew.tell, crew.look)
+                if not again:
+                    yield from running.trials()  # what others told last
+                    return why
+            except UpdateFinishedTrialError:
+                crew.tell("A trial was given to another worker, as this one was silent for too long.")
+    except outages() as error:
+        raise broken_off(crew.storage, error) from error
     finally:
         crew.stop()
 

@@ -21,7 +21,7 @@ from passes.search.fleet.handing import Received, elsewhere, receive
 from passes.search.records import ABOUT, VERSION
 from passes.search.search import Search
 from passes.search.spec import SearchSpec
-from passes.search.storage import load_study, open_storage
+from passes.search.storage import broken_off, load_study, open_storage, outages
 from passes.search.trial import Trial
 
 if TYPE_CHECKING:
@@ -106,46 +106,30 @@ def _search(study: Study, about: Mapping[str, Any], received: Received, wish: Wi
 
 def work(plan: Plan, part: Part, tell: Callable[[str], None]) -> Generator[Trial]:
     """Trials as they begin and end here. Ends when the study has, also the trials of workers that die meanwhile."""
+    from optuna.exceptions import UpdateFinishedTrialError
+
     study, since = None, 0.0
     while True:
         try:
-            yield from _trials(plan, part)
+            for trial in _trials(plan, part):
+                since = 0.0
+                yield trial
             if part.enough():
                 return
             study = study or load_study(open_storage(plan.storage), plan.search.spec.study)
             if not wait_for_others(study, part.enough, tell):
                 return
-            since = 0.0
-        except _outages() as error:
-            if isinstance(error, StorageError) and "cannot be reached" not in error.message:
-                raise
+        except UpdateFinishedTrialError:
+            tell("A trial was given to another worker, as this one was silent for too long.")
+        except (StorageError, *outages()) as error:
+            if isinstance(error, StorageError) and not since:
+                raise  # it was there a moment ago, or this is no outage
             since = since or time.monotonic()
+            told = error if isinstance(error, StorageError) else broken_off(plan.storage, error)
             if time.monotonic() - since > OUTAGE:
-                raise StorageError(
-                    f"The storage broke off: {_first_line(error)}", "Start it, and the worker again."
-                ) from error
-            tell(f"The storage broke off ({_first_line(error)}); trying again.")
+                raise told from error
+            tell(f"{told.message} Trying again.")
             time.sleep(min(10.0, 1 + (time.monotonic() - since) / 4))
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip().partition("\n")[0] or type(error).__name__)[:160]
-
-
-def _outages() -> tuple[type[BaseException], ...]:
-    """What a storage raises that is away for a while, and what a trial does that was given to another meanwhile."""
-    from optuna.exceptions import StorageInternalError, UpdateFinishedTrialError
-
-    found: list[type[BaseException]] = [StorageInternalError, UpdateFinishedTrialError, StorageError]
-    with contextlib.suppress(ImportError):
-        import grpc
-
-        found.append(grpc.RpcError)
-    with contextlib.suppress(ImportError):
-        from sqlalchemy.exc import OperationalError
-
-        found.append(OperationalError)
-    return tuple(found)
 
 
 def _trials(plan: Plan, part: Part) -> Generator[Trial]:
