@@ -79,10 +79,13 @@ class Sensitivities(QObject):
         self._truths: JobInfo | None = None
         self.error: EspalierError | None = None
         self._known: tuple[Graph, str] | None = None
+        self._table: tuple[Sensitivity, ...] | None = None  # the rows in order, until one changes
+        self._old = False
+        self.changed.connect(self._sort_again)
         self._wait = QTimer(self, singleShot=True, interval=PAUSE)
         self._wait.timeout.connect(self.changed)
         session.opened.connect(self._read)
-        session.changed.connect(lambda _: self.changed.emit() if self._held else None)
+        session.changed.connect(lambda _: self._check_age())
         session.job_event.connect(self._hear)
         self._read()
 
@@ -95,8 +98,19 @@ class Sensitivities(QObject):
         document = self._session.document
         if held is None or document is None:
             return ()
-        order = {name: i for i, name in enumerate(document.graph.nodes)}
-        return tuple(sorted(held.rows.values(), key=lambda r: order.get(r.node, len(order))))
+        if self._table is None:
+            order = {name: i for i, name in enumerate(document.graph.nodes)}
+            self._table = tuple(sorted(held.rows.values(), key=lambda r: order.get(r.node, len(order))))
+        return self._table
+
+    def _sort_again(self) -> None:
+        self._table = None
+
+    def _check_age(self) -> None:
+        """Tell where an edit has made the rows old, or an undo made them good again; most edits do neither."""
+        if self._held and self.stale != self._old:
+            self._old = self.stale
+            self.changed.emit()
 
     @property
     def options(self) -> Any:
@@ -208,7 +222,7 @@ class Sensitivities(QObject):
     def _done(self, report: Report) -> None:
         if self._next:
             self._held = replace(self._next, summary=dict(report.summary))
-            self._next = None
+            self._next = self._table = None
             self._keep()
 
     def _keep(self) -> None:
@@ -249,13 +263,15 @@ class Sensitivities(QObject):
             self.changed.emit()
 
     def _tell_soon(self) -> None:
+        self._table = None
         if not self._wait.isActive():
             self._wait.start()
 
     def _read(self) -> None:
         """Take what the project of another document holds."""
         self._wait.stop()
-        self._held = self._next = self.job = self._truths = self.error = self._known = None
+        self._held = self._next = self.job = self._truths = self.error = self._known = self._table = None
+        self._old = False
         document = self._session.document
         raw = document.project.extras.get(MEMBER) if document else None
         if raw is not None:

@@ -141,7 +141,7 @@ class Views(QWidget):
         self._error = known.left_out_factor
         self.map.show_heat(heat)
         self.scale.show_heat(heat)
-        self.scatter.show_table([line.row for line in heat.lines if line.row])
+        self.scatter.show_table(known.table)
         self._legend.setText(self.scatter.legend())
         self._show_bars()
         self._show_tab()
@@ -170,13 +170,16 @@ class Views(QWidget):
         self.scale.setVisible(tab == MAP)
         self._legend.setVisible(tab == SCATTER and bool(self.scatter.dots))
         self._format.setVisible(tab == BARS)
-        self._order.setVisible(tab != SCATTER)
+        for part in (self._ports, self._order, self._only):  # all that was measured stands against its prediction
+            part.setVisible(tab != SCATTER)
         self.links["measure"].setVisible(tab == MAP)
         self.tell_cell()
 
     def tell(self, known: Sensitivities) -> None:
         """How much is known, how old it is, and what can be done now."""
-        rows = plural(sum(line.row is not None for line in self.heat.lines), "row")
+        count = len(known.table) if self.tabs.currentIndex() == SCATTER else sum(
+            line.row is not None for line in self.heat.lines)  # fmt: skip
+        rows = plural(count, "row")
         self.status.show_text(" · ".join(w for w in (rows, known.words) if w))
         self.links["stop"].setVisible(known.running or known.measuring)
         self.links["run"].setVisible(not known.running)

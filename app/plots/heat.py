@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
 
 from PySide6.QtCore import (
     QAbstractTableModel,
@@ -30,9 +32,6 @@ from PySide6.QtGui import (
 from PySide6.QtWidgets import (
     QAbstractItemView,
     QHeaderView,
-    QStyle,
-    QStyledItemDelegate,
-    QStyleOptionViewItem,
     QTableView,
     QWidget,
 )
@@ -49,6 +48,7 @@ Index = QModelIndex | QPersistentModelIndex
 _NOWHERE = QModelIndex()
 Display = Qt.ItemDataRole.DisplayRole
 CELL, NAMES, BAR = 54, 250, 110
+SHADES = 96  # steps of the colours
 DOT = 2.0  # radius of the dot of a measured cell
 Present = Mapping[tuple[str, str], Format]
 
@@ -95,9 +95,16 @@ class HeatModel(QAbstractTableModel):
 
     def marked(self, index: Index) -> bool:
         """Whether the port has this format now."""
-        line, candidate = self.line(index.row()), self.candidate(index)
-        fmt = candidate.format if candidate and not candidate.sparsity else None
-        return line.row is not None and fmt is not None and self.present.get((line.row.node, line.row.port)) == fmt
+        return index.column() in self.present_columns(index.row())
+
+    def present_columns(self, row: int) -> set[int]:
+        """The columns of what the line's port has now."""
+        line = self.line(row)
+        fmt = self.present.get((line.row.node, line.row.port)) if line.row else None
+        if fmt is None:
+            return set()
+        found = ((i, line.candidate(i)) for i in range(len(self.heat.columns)))
+        return {i for i, c in found if c and not c.sparsity and c.format == fmt}
 
     def rowCount(self, parent: Index = _NOWHERE) -> int:
         return 0 if parent.isValid() else len(self.heat.lines)
@@ -164,39 +171,44 @@ def in_two(title: str) -> str:
     return f"{head}\n{tail}"
 
 
-def paint_cell(painter: QPainter, box: QRectF, text: str, colour: str, dot: bool) -> None:
-    """The ground, the figure, and the dot of what is measured."""
-    painter.fillRect(box.adjusted(0, 0, -1, -1), QColor(colour))
-    painter.setPen(QColor(ink(colour)))
-    painter.drawText(box, Qt.AlignmentFlag.AlignCenter, text)
-    if dot:
-        painter.setBrush(QColor(ink(colour)))
-        painter.drawEllipse(box.topRight() + QPointF(-5.5, 4.5), DOT, DOT)
+@dataclass(frozen=True, slots=True)
+class Paint:
+    """How a cell is painted: what is written, on which ground, and whether it is measured."""
+
+    text: str
+    ground: QColor
+    ink: QColor
+    dot: bool
 
 
-class HeatCells(QStyledItemDelegate):
-    """Paints a cell in the colour of its divergence; what the port has now has a frame, what is measured a dot."""
-
-    def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: Index) -> None:
-        """Nothing in a heading's line, and nothing where a port lacks the candidate."""
-        model = index.model()
-        assert isinstance(model, HeatModel)
-        line = model.line(index.row())
-        value = line.known(index.column())
+def paints(heat: Heat, line: Line, look: Palette) -> tuple[Paint | None, ...]:
+    """The cells of a line; None where a port lacks the candidate."""
+    found: list[Paint | None] = []
+    for column in range(len(heat.columns)):
+        value = line.known(column)
         if value is None:
-            return
-        look = tokens(self.parent())  # type: ignore[arg-type]
-        box: QRect = option.rect  # type: ignore[attr-defined]
-        painter.save()
+            found.append(None)
+            continue
+        colour = look.sequential(round(heat.position(value) * SHADES) / SHADES)
+        found.append(Paint(divergence_words(value), *_inks(colour), line.measured(column)))
+    return tuple(found)
+
+
+@lru_cache(maxsize=512)
+def _inks(colour: str) -> tuple[QColor, QColor]:
+    return QColor(colour), QColor(ink(colour))
+
+
+def paint_cell(painter: QPainter, box: QRect, cell: Paint) -> None:
+    """The ground, the figure, and the dot of what is measured."""
+    painter.fillRect(box.adjusted(0, 0, -1, -1), cell.ground)
+    painter.setPen(cell.ink)
+    painter.drawText(box, Qt.AlignmentFlag.AlignCenter, cell.text)
+    if cell.dot:
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        colour = look.sequential(model.heat.position(value))
-        paint_cell(painter, QRectF(box), divergence_words(value), colour, line.measured(index.column()))
-        picked = bool(option.state & QStyle.StateFlag.State_Selected)  # type: ignore[attr-defined]
-        if picked or model.marked(index):
-            painter.setBrush(Qt.BrushStyle.NoBrush)
-            painter.setPen(QPen(QColor(look.accent if picked else look.text), 2))
-            painter.drawRect(box.adjusted(1, 1, -2, -2))
-        painter.restore()
+        painter.setBrush(cell.ink)
+        painter.drawEllipse(box.topRight().toPointF() + QPointF(-4.5, 4.5), DOT, DOT)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing, False)
 
 
 class LineHeads(QHeaderView):
@@ -240,7 +252,10 @@ class HeatMap(QTableView):
         super().__init__()
         self.cells = HeatModel(self)
         self.setModel(self.cells)
-        self.setItemDelegate(HeatCells(self))
+        self._ready: dict[int, tuple[Paint | None, ...]] = {}
+        self._look: Palette | None = None
+        self.cells.dataChanged.connect(lambda *_: self._ready.clear())
+        self.cells.modelReset.connect(lambda: self._ready.clear())
         self.setShowGrid(False)
         self.setVerticalHeader(LineHeads(self))
         self.setSelectionMode(QAbstractItemView.SelectionMode.ExtendedSelection)
@@ -267,6 +282,39 @@ class HeatMap(QTableView):
         for i, column in enumerate(heat.columns):
             widest = max(metrics.horizontalAdvance(part) for part in in_two(column.title).split("\n"))
             self.setColumnWidth(i, max(CELL, widest + 14))
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        """All cells in one go: a delegate for each would take longer than a frame while scrolling."""
+        look, painter, model = tokens(self), QPainter(self.viewport()), self.cells
+        if look is not self._look:
+            self._look = look
+            self._ready.clear()
+        painter.fillRect(event.rect(), QColor(look.panel))
+        rows, columns = self._seen(event.rect())
+        picked = {(i.row(), i.column()) for i in self.selectionModel().selectedIndexes()}
+        for row in rows:
+            if row not in self._ready:
+                self._ready[row] = paints(model.heat, model.line(row), look)
+            top, high, cells = self.rowViewportPosition(row), self.rowHeight(row), self._ready[row]
+            present = model.present_columns(row)
+            for column in columns:
+                if (cell := cells[column]) is None:
+                    continue
+                box = QRect(self.columnViewportPosition(column), top, self.columnWidth(column), high)
+                paint_cell(painter, box, cell)
+                if (row, column) in picked or column in present:
+                    painter.setBrush(Qt.BrushStyle.NoBrush)
+                    painter.setPen(QPen(QColor(look.accent if (row, column) in picked else look.text), 2))
+                    painter.drawRect(box.adjusted(1, 1, -2, -2))
+
+    def _seen(self, area: QRect) -> tuple[range, range]:
+        """The rows and columns that lie in an area of the view."""
+        rows, columns = self.cells.rowCount(), self.cells.columnCount()
+        ends = (self.rowAt(area.top()), self.rowAt(area.bottom()), self.columnAt(area.left()),
+                self.columnAt(area.right()))  # fmt: skip
+        top, bottom, left, right = (e if e >= 0 else None for e in ends)
+        return (range(top or 0, (rows if bottom is None else bottom + 1) if top is not None or rows else 0),
+                range(left or 0, columns if right is None else right + 1))  # fmt: skip
 
     def places(self) -> list[QModelIndex]:
         """The cells in hand, in reading order."""

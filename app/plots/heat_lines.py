@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Literal
 
 from app.panels.inspector_facts import node_path
@@ -78,6 +79,7 @@ class Heat:
         return min(max(math.log(max(value, LEAST) / self.low) / span, 0.0), 1.0) if span > 0 else 0.0
 
 
+@lru_cache(maxsize=1 << 16)
 def bare(candidate: Candidate) -> Hashable:
     """Equal for candidates that differ only in what was fitted to the values."""
     fmt = candidate.format

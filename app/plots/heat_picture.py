@@ -5,11 +5,11 @@ from __future__ import annotations
 import csv
 from pathlib import Path
 
-from PySide6.QtCore import QRectF, QSize, Qt
+from PySide6.QtCore import QRect, QRectF, QSize, Qt
 from PySide6.QtGui import QColor, QFont, QFontMetrics, QPaintDevice, QPainter, QPixmap
 from PySide6.QtSvg import QSvgGenerator
 
-from app.plots.heat import BAR, in_two, paint_cell, paint_scale
+from app.plots.heat import BAR, in_two, paint_cell, paint_scale, paints
 from app.plots.heat_lines import Heat, Line, divergence_words
 from app.theme import BODY, ROW, Palette
 from passes.sensitivity.table import Sensitivity
@@ -77,11 +77,9 @@ def _paint(device: QPaintDevice, heat: Heat, look: Palette, font: QFont, names: 
     for i, line in enumerate(heat.lines):
         painter.setPen(QColor(look.text if line.row else look.muted))
         painter.drawText(QRectF(EDGE, top + i * ROW, names, ROW), Left, _title(line))
-        for j in range(len(heat.columns)):
-            if (value := line.known(j)) is not None:
-                box = QRectF(left + j * CELL, top + i * ROW, CELL, ROW)
-                colour = look.sequential(heat.position(value))
-                paint_cell(painter, box, divergence_words(value), colour, line.measured(j))
+        for j, cell in enumerate(paints(heat, line, look)):
+            if cell is not None:
+                paint_cell(painter, QRect(left + j * CELL, top + i * ROW, CELL, ROW), cell)
     _foot(painter, heat, look, top + ROW * len(heat.lines) + 10)
     painter.end()
 
