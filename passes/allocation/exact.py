@@ -11,6 +11,7 @@ from passes.allocation.problem import Bools, Problem, Whole
 from passes.costs.base import Floats
 
 ROUNDS = 6
+GAP, SECONDS = 1e-6, 20.0  # where the solver ends: so near to the best, or with what it has; the gap is told
 SLACK = 1e-9  # share of a budget by which sums of floats may miss it
 
 
@@ -47,13 +48,13 @@ def _solved(problem: Problem, budgets: Floats, alive: Bools) -> Solution | None:
     room = budgets - problem.rest
     allowed = budgets + SLACK * np.maximum(np.abs(budgets), np.abs(problem.rest))
     for _ in range(ROUNDS):
-        picks = _milp(problem, room, alive)
-        if picks is None:
+        solved = _milp(problem, room, alive)
+        if solved is None:
             return None
-        found = solution(problem, picks, 0.0)
+        found = solution(problem, *solved)
         over = found.amounts - allowed
         if (over <= 0).all():
-            return Solution(found.picks, found.kl, found.amounts, found.kl)
+            return found
         room = np.where(over > 0, room - 2 * over, room)
     return None
 
@@ -63,11 +64,12 @@ def least_under(problem: Problem, budgets: Sequence[float], number: int) -> Solu
     count, alive = len(problem.costs), np.isfinite(problem.kl)
     room = np.full(count, np.inf)
     room[: len(budgets)] = np.array(budgets, np.float64) - problem.rest[: len(budgets)]
-    picks = _milp(problem, room, alive, problem.amounts[number])
-    return None if picks is None else solution(problem, picks, 0.0)
+    solved = _milp(problem, room, alive, problem.amounts[number])
+    return None if solved is None else solution(problem, solved[0], 0.0)
 
 
-def _milp(problem: Problem, room: Floats, alive: Bools, goal: Floats | None = None) -> Whole | None:
+def _milp(problem: Problem, room: Floats, alive: Bools, goal: Floats | None = None) -> tuple[Whole, float] | None:
+    """The picks of least divergence (or `goal`) by HiGHS, and a bound that none is below; None where there are none."""
     from scipy.optimize import Bounds, LinearConstraint, milp
     from scipy.sparse import csr_array
 
@@ -81,14 +83,17 @@ def _milp(problem: Problem, room: Floats, alive: Bools, goal: Floats | None = No
         integrality=np.ones(count),
         bounds=Bounds(0, 1),
         constraints=[LinearConstraint(one, 1, 1), LinearConstraint(rows, -np.inf, limits)],  # type: ignore[arg-type]
-        options={"mip_rel_gap": 0.0},
+        options={"mip_rel_gap": GAP, "time_limit": SECONDS},
     )
     if found.x is None:
         return None
     chosen = np.full(len(problem.groups), -1)
     taken = np.flatnonzero(found.x > 0.5)
     chosen[groups[taken]] = options[taken]
-    return chosen if (chosen >= 0).all() else None
+    if not (chosen >= 0).all():
+        return None
+    reached, bound = float(low[taken].sum()), float(found.mip_dual_bound or 0.0) * scale / 1e3
+    return chosen, reached if reached - bound <= 2 * GAP * abs(reached) else bound
 
 
 def _scaled(amounts: Floats, room: Floats) -> tuple[Floats, Floats]:
