@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -153,7 +153,9 @@ def _with(graph: Graph, space: Space, choice: Choice, number: int) -> Graph:
     nodes = {n: graph.nodes[n] for n in choice.nodes}
     for node, port, candidate in _candidates(space, choice, number):
         if port in nodes[node].ports:
-            nodes[node] = with_candidate(nodes[node], port, candidate)
+            held = nodes[node].precision.get(port)
+            kept = held.format if choice.kind == "sparsity" and held else candidate.format
+            nodes[node] = with_candidate(nodes[node], port, replace(candidate, format=kept))
     return graph.replace(*nodes.values())
 
 
@@ -210,17 +212,23 @@ def check_limits(space: Space, graph: Graph, want: Wanted) -> None:
     """Raise OptionsError for a limit that not even the cheapest of everything holds, with the least possible."""
     if not all(_felt(c) for c in space.choices):
         return
-    cheapest = graph
+    ends = [_cheapest(space, graph, pruned) for pruned in (True, False)]  # masks take bits too
+    told = [figures(g, Scorer().score(g)) for g in ends]
+    for limit in want.limits:
+        if limit.figure not in told[0] or limit.side != ("<=" if _low(limit.figure) else ">="):
+            continue
+        value = min((t[limit.figure] for t in told), key=limit.violation)
+        if limit.violation(value) > SLACK:
+            word = "least" if _low(limit.figure) else "most"
+            text = f"{limit.text} cannot be held: the {word} possible is about {value:.4g}."
+            raise OptionsError(text, "Loosen it, or let more layers, cheaper formats or more pruning compete.")
+
+
+def _cheapest(space: Space, graph: Graph, pruned: bool) -> Graph:
     for choice in space.choices:
         if choice.ordered and choice.when is None:
-            cheapest = _with(cheapest, space, choice, 0)
-    told = figures(cheapest, Scorer().score(cheapest))
-    for limit in want.limits:
-        good = limit.figure in told and limit.side == ("<=" if _low(limit.figure) else ">=")
-        if good and limit.violation(told[limit.figure]) > SLACK:
-            word = "least" if _low(limit.figure) else "most"
-            text = f"{limit.text} cannot be held: the {word} possible is about {told[limit.figure]:.4g}."
-            raise OptionsError(text, "Loosen it, or let more layers, cheaper formats or more pruning compete.")
+            graph = _with(graph, space, choice, 0 if pruned or choice.kind != "sparsity" else len(choice.values) - 1)
+    return graph
 
 
 def promising(

@@ -10,8 +10,10 @@ from typing import Any, cast
 from model.codec import decode
 from model.errors import OptionsError, nearest
 from model.recipe import Recipe
+from passes.analysis.evaluate import EvaluateOptions
 from passes.config import load_recipe, read_file, readable
 from passes.search.spec import SearchSpec
+from passes.search.with_training import SHARED
 
 TEXTS = ("within", "rungs", "goals", "space")
 OWN = ("recipe", "steps", "about")
@@ -32,6 +34,17 @@ def read_search(data: Mapping[str, Any], folder: Path, seed: int = 0) -> tuple[R
             raise OptionsError(f"{key} is not a key of a search.", nearest(str(key), known))
     spec: SearchSpec = decode(SearchSpec, {k: _listed(k, v) for k, v in data.items() if k not in OWN})
     return _recipe(data, folder, seed), spec
+
+
+def filled(recipe: Recipe, score: EvaluateOptions) -> Recipe:
+    """The recipe with the data of the score where a training names none: templates are of any model's data."""
+    plain = EvaluateOptions()
+    own = {n: v for n in SHARED if (v := getattr(score, n)) != getattr(plain, n)}
+    steps = (
+        replace(s, options=replace(s.options, **own)) if s.pass_name == "finetune" and not s.options.data else s
+        for s in recipe.steps
+    )
+    return Recipe(tuple(steps)) if own else recipe
 
 
 def search_to_dict(spec: SearchSpec) -> dict[str, Any]:
