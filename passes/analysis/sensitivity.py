@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from model.errors import DataError, OptionsError, PassError, nearest
 from model.formats.base import Format
@@ -42,6 +42,7 @@ class SensitivityOptions(EvaluateOptions):
         default=24, metadata={"min": 0, "help": "true measurements that correct the predictions; 0: none"}
     )
     exact: bool = field(default=False, metadata={"help": "measure every candidate, one at a time"})
+    AGAINST_BASE: ClassVar[bool] = True  # its masks and formats are the choices that are left out
 
     def __post_init__(self) -> None:
         for port in self.ports:
