@@ -10,6 +10,7 @@ from PySide6.QtGui import QPen
 
 from model.data.base import Array
 
+MANY = 1500  # dots from which they are small
 RECENT = 256  # dots; more of them are laid to the others
 
 
@@ -52,3 +53,8 @@ class Dots:
 def _whole(x: Array, y: Array) -> Array:
     both = np.stack([x, y], 1) if len(x) else np.zeros((0, 2))
     return both[np.isfinite(both).all(1)]
+
+
+def dot_look(many: int) -> tuple[int, int]:
+    """Size and opacity of dots: of so many that they would hide each other, small and faint ones."""
+    return (6, 190) if many < MANY else (4, 90)

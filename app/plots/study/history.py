@@ -11,12 +11,12 @@ import pyqtgraph as pg
 from app.plots.chart import pen, tint
 from app.plots.study.chart import Option, StudyChart, dashed
 from app.plots.study.data import COMPLETE, FAILED, PRUNED, RUNNING
-from app.plots.study.dots import Dots
+from app.plots.study.dots import Dots, dot_look
 from app.plots.study.words import title, value_words
 from app.theme import Palette
 from model.data.base import Array
 
-DOT = 6
+CROWD = 200  # failed trials whose ticks are thin
 
 
 class HistoryChart(StudyChart):
@@ -66,10 +66,11 @@ class HistoryChart(StudyChart):
     def build(self, palette: Palette) -> None:
         """The baseline, the dots by kind, the staircase, the ticks."""
         hollow = pen(palette.accent, 1.2)
-        self._grey = Dots(self.plot, DOT, tint(palette.edge, 150), None, above=1)
-        self._early = Dots(self.plot, DOT, tint(palette.panel, 255), hollow, above=2)
-        self._good = Dots(self.plot, DOT, tint(palette.accent, 190), None, above=3)
-        self._stairs = pg.PlotCurveItem(pen=pen(palette.text), antialias=False)
+        size, alpha = dot_look(len(self.study))
+        self._grey = Dots(self.plot, size, tint(palette.edge, alpha), None, above=1)
+        self._early = Dots(self.plot, size, tint(palette.panel, 255), hollow, above=2)
+        self._good = Dots(self.plot, size, tint(palette.accent, alpha), None, above=3)
+        self._stairs = pg.PlotCurveItem(pen=pen(palette.text))
         self._stairs.setZValue(5)
         self._edge = pg.PlotCurveItem(pen=pen(palette.bad, 2.0), antialias=False, connect="pairs")
         self._now = pg.PlotCurveItem(pen=dashed(palette.accent), connect="pairs")
@@ -126,6 +127,8 @@ class HistoryChart(StudyChart):
         low -= 0.04 * ((high - low) or abs(low) * 0.1 or 1.0)
         tall = 0.03 * ((high - low) or 1.0)
         self._edge_at = low + tall / 2
+        many = int(missing.sum()) > CROWD
+        self._edge.setPen(pen(self.look.bad, 1.0 if many else 2.0, 130 if many else 255))
         _pairs(self._edge, study.number[missing], low, low + tall)
         _pairs(self._now, study.number[running], low, high)
         self._missing = np.flatnonzero(missing)

@@ -12,12 +12,12 @@ from PySide6.QtGui import QColor
 from app.plots.chart import pen, tint
 from app.plots.study.chart import Option, StudyChart, dashed
 from app.plots.study.data import COMPLETE, Study, nondominated
-from app.plots.study.dots import Dots
+from app.plots.study.dots import Dots, dot_look
 from app.plots.study.words import title, value_words
 from app.theme import Palette
 from model.data.base import Array
 
-DOT, FRONT = 6, 9
+FRONT = 9  # pixels
 SHADES = 12  # colours of the third figure
 
 
@@ -87,11 +87,13 @@ class ParetoChart(StudyChart):
         return f"{title(figure)} {'high' if self.study.sign(figure) > 0 else 'low'}"
 
     def build(self, palette: Palette) -> None:
-        self._grey = Dots(self.plot, DOT, tint(palette.edge, 60), pen(palette.edge, 0.8, 140), above=1)
-        self._rest = Dots(self.plot, DOT, tint(palette.edge, 150), None, above=2)
-        self._shaded = [Dots(self.plot, DOT, QColor(palette.sequential(k / (SHADES - 1))), None, above=3)
-                        for k in range(SHADES if self.shade else 0)]  # fmt: skip
-        self._stairs = pg.PlotCurveItem(pen=pen(palette.accent), antialias=False)
+        size, alpha = dot_look(len(self.study))
+        shades = SHADES if self.shade else 0
+        self._grey = Dots(self.plot, size, tint(palette.edge, 40), pen(palette.edge, 0.8, alpha), above=1)
+        self._rest = Dots(self.plot, size, tint(palette.edge, alpha), None, above=2)
+        colours = [QColor(palette.sequential(k / (SHADES - 1))) for k in range(shades)]
+        self._shaded = [Dots(self.plot, size, c, None, above=3) for c in colours]
+        self._stairs = pg.PlotCurveItem(pen=pen(palette.accent))
         ring = pen(palette.text, 1.0) if self.shade else None
         self._best = pg.ScatterPlotItem(size=FRONT, pen=ring, brush=None if self.shade else palette.accent)
         self._stairs.setZValue(5)

@@ -16,7 +16,7 @@ from app.plots.metrics import spacing
 from app.plots.study.chart import BETWEEN, StudyChart
 from app.plots.study.data import COMPLETE, FAILED, PRUNED, RUNNING
 from app.theme import CATEGORIES, Palette
-from app.words import duration
+from app.words import count, duration
 from model.data.base import Array
 
 TALL = 0.76  # of a lane
@@ -49,7 +49,9 @@ class TimelineChart(StudyChart):
         kinds = self._kinds()
         many = [(kind, colour, int((kinds == i).sum()))
                 for i, (kind, colour) in enumerate(zip(KINDS, self.colours(self.look), strict=True))]  # fmt: skip
-        words = [f'<span style="color:{colour}">■</span> {kind} {found}' for kind, colour, found in many if found]
+        words = [
+            f'<span style="color:{colour}">■</span> {kind} {count(found)}' for kind, colour, found in many if found
+        ]
         return f'<span style="color:{self.look.muted}">{" &nbsp; ".join(words)}</span>'
 
     def axes(self, palette: Palette) -> None:
@@ -157,7 +159,7 @@ def _unit(span: float, room: float) -> float:
 
 def _clock(seconds: float) -> str:
     """A time since the start; nothing before it."""
-    return re.sub(r"\u2009min 0\u2009s$", "\u2009min", duration(seconds)) if seconds > 0 else "0" * (seconds == 0)
+    return re.sub(" 0\u2009(s|min)$", "", duration(seconds)) if seconds > 0 else "0" * (seconds == 0)
 
 
 def _short(name: str) -> str:
