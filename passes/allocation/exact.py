@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+import os
+from collections.abc import Generator, Sequence
 
 import numpy as np
 
@@ -78,13 +80,14 @@ def _milp(problem: Problem, room: Floats, alive: Bools, goal: Floats | None = No
     one = csr_array((np.ones(count), (groups, np.arange(count))), shape=(len(problem.groups), count))
     rows, limits = _scaled(problem.amounts[:, groups, options], room)
     scale = max(float(np.abs(low).max(initial=0.0)), 1e-300)  # the solver's tolerances are absolute
-    found = milp(
-        low / scale * 1e3,
-        integrality=np.ones(count),
-        bounds=Bounds(0, 1),
-        constraints=[LinearConstraint(one, 1, 1), LinearConstraint(rows, -np.inf, limits)],  # type: ignore[arg-type]
-        options={"mip_rel_gap": GAP, "time_limit": SECONDS},
-    )
+    with _quiet():
+        found = milp(
+            low / scale * 1e3,
+            integrality=np.ones(count),
+            bounds=Bounds(0, 1),
+            constraints=[LinearConstraint(one, 1, 1), LinearConstraint(rows, -np.inf, limits)],  # type: ignore[arg-type]
+            options={"mip_rel_gap": GAP, "time_limit": SECONDS},
+        )
     if found.x is None:
         return None
     chosen = np.full(len(problem.groups), -1)
@@ -94,6 +97,24 @@ def _milp(problem: Problem, room: Floats, alive: Bools, goal: Floats | None = No
         return None
     reached, bound = float(low[taken].sum()), float(found.mip_dual_bound or 0.0) * scale / 1e3
     return chosen, reached if reached - bound <= 2 * GAP * abs(reached) else bound
+
+
+@contextlib.contextmanager
+def _quiet() -> Generator[None]:
+    """HiGHS writes lines of its own to file descriptor 1, whatever it is asked."""
+    try:
+        held = os.dup(1)
+    except OSError:  # there is none to write to
+        yield
+        return
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, 1)
+        yield
+    finally:
+        os.dup2(held, 1)
+        os.close(held)
+        os.close(nowhere)
 
 
 def _scaled(amounts: Floats, room: Floats) -> tuple[Floats, Floats]:
