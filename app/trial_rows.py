@@ -105,12 +105,14 @@ class TrialRows(QAbstractTableModel):
         self._filter, self._text = "all", ""
         self._sort: tuple[int, bool] | None = None
         self._known: set[str] = set()
+        self._ranks: dict[int, tuple[int, Any]] = {}  # trial → its place in the column that is sorted by
 
     def begin(self, goals: Sequence[Goal], trials: Iterable[Trial], best: frozenset[int] = frozenset()) -> None:
         """Show another study."""
         self.beginResetModel()
         self.trials = {t.number: t for t in trials}
         self._goals, self._sort, self.best = tuple(goals), None, best
+        self._ranks.clear()
         self._set_columns()
         self._arrange()
         self.endResetModel()
@@ -123,15 +125,18 @@ class TrialRows(QAbstractTableModel):
         """Trials that are new or are told anew; `best` are the numbers of those that nothing surpasses."""
         found = {t.number: t for t in news}
         self.trials.update(found)
+        for number in found:
+            self._ranks.pop(number, None)
         if any(k not in self._known for t in found.values() for k in (*t.params, *t.figures)):
             self.beginResetModel()
             self._set_columns()
+            self._ranks.clear()
             self.best = best
             self._arrange()
             self.endResetModel()
             return
         stale, self.best = best != self.best and self._filter == "front", best
-        if stale or (self._sort is not None and any(n in self._places() for n in found)):
+        if stale or self._sort is not None:
             self._again()
             return
         self._append(found)
@@ -144,7 +149,7 @@ class TrialRows(QAbstractTableModel):
         held = [n for n in found if n in known]
         gone = [n for n in held if not self._passes(self.trials[n])]
         new = sorted(n for n in found if n not in known and self._passes(self.trials[n]))
-        if gone or (new and self._sort):
+        if gone:
             self._again()
             return
         for number in held:
@@ -163,17 +168,15 @@ class TrialRows(QAbstractTableModel):
     def _again(self) -> None:
         """Other rows or another order, with what is selected still selected."""
         self.layoutAboutToBeChanged.emit()
-        before = {n: i for i, n in enumerate(self.shown)}
         old = self.persistentIndexList()
         numbers = [self.shown[i.row()] if i.row() < len(self.shown) else None for i in old]
         self._arrange()
-        now = {n: i for i, n in enumerate(self.shown)}
+        now = {n: i for i, n in enumerate(self.shown)} if old else {}
         moved = [
             self.index(now[n], i.column()) if n in now else QModelIndex() for n, i in zip(numbers, old, strict=True)
         ]
         self.changePersistentIndexList(old, moved)
         self.layoutChanged.emit()
-        del before
 
     def set_filter(self, name: str, text: str = "") -> None:
         """Show the trials of one of FILTERS that hold `text` in any cell."""
@@ -182,6 +185,7 @@ class TrialRows(QAbstractTableModel):
 
     def sort(self, column: int, order: Qt.SortOrder = ASCENDING) -> None:
         """Order the rows by a column; the trials' own order where there is none."""
+        self._ranks.clear()
         self._sort = (column, order == ASCENDING) if 0 <= column < len(self.columns) else None
         self._again()
         self.headerDataChanged.emit(Qt.Orientation.Horizontal, 0, max(len(self.columns) - 1, 0))
@@ -191,10 +195,13 @@ class TrialRows(QAbstractTableModel):
         if self._sort is None or self._sort[0] >= len(self.columns):
             self.shown = sorted(t.number for t in chosen)
             return
-        of, up = self.columns[self._sort[0]].of, self._sort[1]
-        ranked = [(_rank(of(t)), t.number) for t in chosen]
-        known = sorted((r for r in ranked if r[0][0] < 2), reverse=not up)
-        self.shown = [n for _, n in known] + sorted(n for r, n in ranked if r[0] == 2)
+        of, up, ranks = self.columns[self._sort[0]].of, self._sort[1], self._ranks
+        for trial in chosen:
+            if trial.number not in ranks:
+                ranks[trial.number] = _rank(of(trial))
+        ranked = [(*ranks[t.number], t.number) for t in chosen]
+        known = sorted((r for r in ranked if r[0] < 2), reverse=not up)
+        self.shown = [r[2] for r in known] + sorted(r[2] for r in ranked if r[0] == 2)
 
     def _passes(self, trial: Trial) -> bool:
         match self._filter:
