@@ -24,7 +24,7 @@ from passes.sensitivity.evidence import load
 from passes.sensitivity.places import Place
 from passes.sensitivity.subject import Mask, subject
 from passes.sensitivity.table import Candidate, Sensitivity
-from passes.sensitivity.tabled import changed, mask_of
+from passes.sensitivity.tabled import changed, chosen, mask_of
 
 if TYPE_CHECKING:
     from app.session import Session
@@ -127,6 +127,16 @@ class Estimate(QObject):
         """The divergence that was measured of a graph."""
         held = self._measured.get(id(graph))
         return held[1] if held and held[0] is graph else None
+
+    def cost(self, node: str, port: str) -> float | None:
+        """What the present choice at a port is estimated to cost by itself; None while that is not known."""
+        document = self._session.document
+        held = document.graph.nodes.get(node) if document else None
+        if held is None:
+            return None
+        wanted = chosen(held, port)
+        same = (v for c, v in self._costs.items() if c.place == f"{node}:{port}" and c.candidate == wanted)
+        return next(same, None)
 
     def refresh(self) -> None:
         """Say what is known of the present graph, and ask for what is not."""

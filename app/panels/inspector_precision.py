@@ -15,6 +15,7 @@ from app.canvas.figures import FLOATS
 from app.format_editor import CELL_WIDTH, CELLS, FormatEditor, short_name
 from app.panels.heading import heading
 from app.panels.inspector_bits import BitsBar, formula
+from app.panels.inspector_sensitivity import SensitivityLine
 from app.panels.terms import TERMS, explained
 from app.words import plural
 from model.errors import EspalierError
@@ -177,6 +178,8 @@ class PrecisionSection(QWidget):
         self.formula = QLabel(wordWrap=True)
         self.formula.setProperty("role", "small")
         self.bits = BitsBar()
+        self.cost = SensitivityLine(self._session)
+        self._column.addWidget(self.cost)
         for widget in (self.formula, self.bits, *(row.editor.more for row in self.rows.values())):
             column.addWidget(widget)
         self._column.addWidget(self.details)
@@ -249,6 +252,7 @@ class PrecisionSection(QWidget):
         self.details.setVisible(fmt is not None or bool(row.editor.widgets))
         self.formula.setVisible(fmt is not None)
         self.bits.setVisible(fmt is not None)
+        self.cost.show_port(row.nodes if len(row.formats) == 1 else (), row.port, fmt)
         self.format_shown.emit(fmt)
 
     def _other_names(self) -> list[str]:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication
+from pytestqt.qtbot import QtBot
 
 from app.estimate import estimate_of
 from app.panels.sensitivity import SensitivityPanel
@@ -20,6 +22,7 @@ from passes.analysis.divergence import DivergenceOptions, Truth
 from passes.analysis.sensitivity import SensitivityOptions
 from passes.base import Report
 from passes.jobs import AnalyseJob, Failed, Found, OpenResult
+from passes.sensitivity.evidence import Evidence, Vectors, save
 from passes.sensitivity.table import Candidate, Sensitivity
 from tests.gui.bert import KEY, QUERY, open_bert, traced
 from tests.gui.conftest import FakeRunner
@@ -260,3 +263,45 @@ def test_the_last_accuracy_stays_grey_until_the_next_comes(
     session.know_score(session.recipe, options, {"accuracy": 0.8, "loss": 0.4})
     assert figure.text.startswith("80.0\u2009%") and "before" not in figure.text
     assert figure._value.property("role") == "score"
+
+
+def test_the_inspector_tells_what_formats_cost(
+    panel: SensitivityPanel, runner: list[FakeRunner], window: Window
+) -> None:
+    line = window.docks.panels["inspector"].precision.cost  # type: ignore[attr-defined]
+    window.session.select((KEY,))
+    assert line.isHidden(), "nothing is known yet"
+    run(panel, runner)
+    assert line.text() == "KL under int 8 2.0e−5"
+    window.session.set_format((KEY,), "weight", INT4)
+    assert line.text() == "KL 0.05 measured · int 8 2.0e−5"
+    window.session.set_format((KEY,), "weight", INT8)
+    assert line.text() == "KL 2.0e−5 predicted · int 4 0.05"
+    window.session.select((KEY, QUERY))
+    assert line.isHidden()
+
+
+def test_what_the_table_lacks_comes_from_the_evidence(
+    panel: SensitivityPanel, runner: list[FakeRunner], window: Window, qtbot: QtBot, tmp_path: Path
+) -> None:
+    """½·E[(g·δ)²] of the weight's own error, computed in a thread without torch."""
+    document = window.session.document
+    assert document is not None
+    name = document.graph.nodes[KEY].weights["weight"]
+    x = document.store.get(document.graph.weights[name].key or "").float32()
+    g = np.random.default_rng(0).normal(size=(3, x.size)).astype(np.float32)
+    path = tmp_path / "evidence.safetensors"
+    save(Evidence({f"{KEY}:weight": (Vectors(g),)}, samples=3), path)
+    panel.find(SensitivityOptions(data="some.csv"))
+    info = runner[-1].waiting[0]
+    for row in ROWS:
+        runner[-1].tell(info, Found(row))
+    runner[-1].finish(Report("sensitivity", (), {"evidence": str(path)}))
+    other = parse_format("integer(width=5, frac_width=6)")
+    estimate = estimate_of(window.session)
+    window.session.set_format((KEY,), "weight", other)
+    assert estimate.kl is None, "it comes later"
+    qtbot.waitUntil(lambda: estimate.how == "estimated")
+    error = other.rounded(x) - x
+    wanted = 0.5 * float(np.square(g @ error.reshape(-1)).mean())
+    assert estimate.kl == pytest.approx(wanted, rel=0.02)
