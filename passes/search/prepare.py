@@ -66,7 +66,8 @@ class Prepared:
         from passes.search.warm_start import uniform
 
         context.progress(0, 0, "predicting where to begin")
-        found, _ = promising(self.space, self.graph, self.want, context, count)
+        # Of architectures each would have a front of its own.
+        found = [] if self.architect else promising(self.space, self.graph, self.want, context, count)[0]
         yield from found or uniform(self.space, count)
 
 
@@ -95,7 +96,8 @@ def prepared(search: Search, context: Context, memo: Memo) -> Prepared:
     space = laid.conditioned(space) if laid else space
     _check_sampler(search, space)
     space = fit(space, graph, store)
-    check_limits(space, graph, want)
+    if laid is None:
+        check_limits(space, graph, want)
     first = search.recipe_of(space, next(_uniform(space)))
     check_ready(first)
     return Prepared(want, space, graph, _fingerprint(search, space), laid.architect if laid else None)
