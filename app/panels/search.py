@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import Qt, QTimer, Signal
+from PySide6.QtCore import QEvent, QObject, Qt, QTimer, Signal
 from PySide6.QtWidgets import QInputDialog, QScrollArea, QSplitter, QStackedWidget, QVBoxLayout, QWidget
 
 from app.panels.heading import link, muted
@@ -32,8 +32,29 @@ ABOUT = (
     "Each trial is a recipe that you can see on the graph and take over."
 )
 SETUP, RESULTS, WORDS = 330, 1130, 560
+NARROWEST, WIDEST = 250, 460  # pixels of the form
 SEEDS = 2  # further seeds that a repetition suggests: three in all
 CLOCK = 1000  # milliseconds between two looks at how long it still takes
+
+
+class FormArea(QScrollArea):
+    """Scrolls up and down alone: it is as wide as what is in it needs, also when a fold is opened there."""
+
+    def __init__(self, inside: QWidget) -> None:
+        super().__init__()
+        self.setWidgetResizable(True)
+        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.setWidget(inside)
+        inside.installEventFilter(self)
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        if event.type() == QEvent.Type.LayoutRequest and self.minimumWidth() != self._need():
+            self.setMinimumWidth(self._need())
+        return super().eventFilter(watched, event)
+
+    def _need(self) -> int:
+        inside, bar = self.widget().minimumSizeHint().width(), self.verticalScrollBar().sizeHint().width()
+        return min(max(inside + bar, NARROWEST), WIDEST)
 
 
 class SearchPanel(QWidget):
@@ -61,10 +82,7 @@ class SearchPanel(QWidget):
     # -- building
 
     def _build(self) -> None:
-        area = QScrollArea(widgetResizable=True)
-        area.setWidget(self.setup)
-        area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        area.setMinimumWidth(250)
+        area = FormArea(self.setup)
         self.setup.setProperty("surface", "panel")
         self.setup.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         left = QWidget()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -248,7 +249,7 @@ class SearchSetup(QWidget):
                 vary = card.value()
                 choices = self._choices(vary)
             except EspalierError as error:
-                card.tell("", _words(error))
+                card.tell("", _beside(_words(error)))
                 good = False
                 continue
             card.tell(entry_words(choices))
@@ -297,3 +298,9 @@ class SearchSetup(QWidget):
 
 def _words(error: EspalierError) -> str:
     return f"{error.message} {error.hint}".strip()
+
+
+def _beside(words: str) -> str:
+    """What is said of an entry, where it is seen which: without its place in the space."""
+    words = re.sub(r"^space\[\d+\](\.\w+)?: ", "", words)
+    return re.sub(r"^space\[\d+\]( |\.)", lambda m: "This " if m.group(1) == " " else "", words)
