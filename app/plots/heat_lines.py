@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Hashable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import MISSING, dataclass, fields, replace
 from functools import lru_cache
 from typing import Literal
 
@@ -96,9 +96,14 @@ def title_of(candidate: Candidate) -> str:
     fmt = candidate.format
     if fmt is None:
         return candidate.label
-    width = getattr(fmt, "width", None)
-    name = f"int {width}" if fmt.name == "integer" else fmt.label
+    name = f"int {getattr(fmt, 'width', '')}" if fmt.name == "integer" else _plain(fmt).label
     return f"{name} · {replace(candidate, format=None).label}" if candidate.sparsity else name
+
+
+def _plain(fmt: Format) -> Format:
+    """The format with its range where it lies by default."""
+    default = {f.name: f.default for f in fields(fmt) if f.name == fmt.shift and f.default is not MISSING}
+    return replace(fmt, **default)
 
 
 def bits_of(candidate: Candidate) -> float:
