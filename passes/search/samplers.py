@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import random
 import secrets
+import time
 import warnings
 from collections.abc import Mapping
 from typing import Any
@@ -144,6 +146,8 @@ def stored(params: Mapping[str, Any], codes: Mapping[str, tuple[Any, ...]]) -> d
 
 # -- grid
 
+CLAIMS = 8  # times that a worker looks for a place that no other took at the same moment
+
 
 class Grid(BaseSampler):
     """Every configuration once, in an order that the seed shuffles; listed one by one, whatever their number."""
@@ -158,17 +162,26 @@ class Grid(BaseSampler):
         self._places: dict[int, int] = {}
 
     def before_trial(self, study: Study, trial: FrozenTrial) -> None:
-        """The next place that no trial has."""
+        """The next place that no trial has; of workers that take the same at once, each looks for another."""
         if "fixed_params" in trial.system_attrs:
             return
+        for _ in range(CLAIMS):
+            place = self._free(study, trial)
+            attribute(study, trial.number, grid=place)
+            self._places[trial.number] = place
+            others = (t for t in study.get_trials(deepcopy=False) if t.number != trial.number)
+            if all(t.user_attrs.get("grid") != place for t in others):
+                return
+            attribute(study, trial.number, grid=-1)
+            time.sleep(random.uniform(0, 0.05))
+
+    def _free(self, study: Study, trial: FrozenTrial) -> int:
         trials = study.get_trials(deepcopy=False)
         taken = {t.user_attrs["grid"] for t in trials if "grid" in t.user_attrs}
         seen = {self._active({n: str(t.params.get(n)) for n, _ in self._named()}) for t in trials
                 if t.state.is_finished() and t.number != trial.number}  # fmt: skip
-        place = next((i for i in range(len(taken), self._total + len(taken)) if i not in taken
-                      and self._active(self._texts(i)) not in seen), self._total - 1)  # fmt: skip
-        attribute(study, trial.number, grid=place)
-        self._places[trial.number] = place
+        return next((i for i in range(self._total) if i not in taken
+                     and self._active(self._texts(i)) not in seen), self._total - 1)  # fmt: skip
 
     def _named(self) -> list[tuple[str, Choice]]:
         return [(c.name, c) for c, _ in self._choices]

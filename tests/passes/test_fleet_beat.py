@@ -20,6 +20,8 @@ from passes.search.fleet.beat import BEAT, ERROR, LOST, RETRY, Watch, beating, g
 from passes.search.fleet.files import CHUNK, Files, FolderFiles, files_of
 from passes.search.fleet.memory import Room, free, resident
 from passes.search.fleet.serve import is_loopback, serve
+from passes.search.samplers import Grid
+from passes.search.space import Choice, Space
 from passes.search.storage import load_study, open_storage, open_study
 from tests.passes.fleet_cases import postgres, server
 
@@ -233,3 +235,22 @@ def test_a_container_has_less_than_its_machine(tmp_path: Path) -> None:
     assert free(tmp_path) == 900_000
     (tmp_path / "memory.max").write_text("max\n")
     assert free(tmp_path) > 900_000
+
+
+def test_workers_that_lay_a_grid_take_each_place_once(study: optuna.Study) -> None:
+    space = Space(tuple(Choice(f"c{i}", "option", tuple(range(4))) for i in range(2)))
+
+    def take() -> None:
+        mine = load_study(beat.storage_of(study), "a", Grid(space, 0))
+        for _ in range(5):
+            trial = mine.ask()
+            for choice in space.choices:
+                trial.suggest_categorical(choice.name, choice.values)
+            mine.tell(trial, 1.0)
+
+    threads = [threading.Thread(target=take) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len({tuple(t.params.values()) for t in study.trials}) == len(study.trials) == 15
