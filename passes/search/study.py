@@ -184,7 +184,8 @@ class Running:
 
     def _one(self, trial: optuna.Trial) -> Iterator[Trial]:
         start = time.monotonic()
-        self._attribute(trial, origin=trial.user_attrs.get("origin", self.spec.sampler), worker=beat.worker_name())
+        self._attribute(trial, origin=trial.user_attrs.get("origin", self.spec.sampler), worker=beat.worker_name(),
+                        beat=beat.signature(0))  # fmt: skip
         try:
             params = suggest(trial, self.space, self.spec)
         except (ValueError, KeyError) as error:

@@ -204,6 +204,9 @@ def test_files_over_grpc(server: str) -> None:
 def test_files_in_postgresql(postgres: str) -> None:
     open_storage(postgres)
     kept_and_fetched(files_of(postgres))
+    server, port = serve(postgres, "127.0.0.1", 0)
+    kept_and_fetched(files_of(f"grpc://127.0.0.1:{port}"))
+    server.stop(None).wait()
     open_storage(postgres)  # a table more is not taken for somebody else's
 
 

@@ -66,7 +66,8 @@ def worker_name() -> str:
     return f"{socket.gethostname()}:{os.getpid()}"
 
 
-def _signature(count: int) -> list[Any]:
+def signature(count: int) -> list[Any]:
+    """A beat: its number, and whose it is."""
     return [count, home(), os.getpid(), _began(os.getpid())]
 
 
@@ -83,7 +84,7 @@ def beating(study: Study, trial_id: int, interval: float = INTERVAL) -> Generato
     """Show signs of life in a trial while it runs. A storage that is away for a while is no reason to stop."""
     storage, end = storage_of(study), threading.Event()
     storage.set_trial_user_attr(trial_id, WORKER, worker_name())
-    storage.set_trial_user_attr(trial_id, BEAT, _signature(0))
+    storage.set_trial_user_attr(trial_id, BEAT, signature(0))
 
     def beat() -> None:
         count = 0
@@ -91,7 +92,7 @@ def beating(study: Study, trial_id: int, interval: float = INTERVAL) -> Generato
             count += 1
             # Thread boundary: whatever a storage raises, the trial goes on; silence is what others see.
             with contextlib.suppress(Exception):
-                storage.set_trial_user_attr(trial_id, BEAT, _signature(count))
+                storage.set_trial_user_attr(trial_id, BEAT, signature(count))
 
     thread = threading.Thread(target=beat, name="heartbeat", daemon=True)
     thread.start()
