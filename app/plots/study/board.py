@@ -87,7 +87,8 @@ class StudyBoard(QWidget):
         for place, tile in enumerate(self.tiles):
             self._grid.removeWidget(tile)
             if place < count:
-                self._grid.addWidget(tile, *LAYOUTS[count][place], 1, 2 if count == 3 and place == 2 else 1)
+                row, column = LAYOUTS[count][place]
+                self._grid.addWidget(tile, row, column, 1, 2 if count == 3 and place == 2 else 1)
             tile.setVisible(place < count)
         for line in range(2):
             self._grid.setColumnStretch(line, 1 if line < min(count, 2) else 0)

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QImage, QPainter, QPen
+from typing_extensions import override
 
 from app.plots.chart import Table
 from app.plots.study.axes import Axis, axes_of
@@ -40,13 +41,16 @@ class ChoiceMap(PaintedChart):
         self._bits = (2.0, 32.0)
         super().__init__()
 
+    @override
     def options(self) -> list[Option]:
         names = tuple(self.study.names)
         return [Option("trials", tuple(SHOWN)), Option("figure", names, tuple(f"by {title(n)}" for n in names))]
 
+    @override
     def option(self, name: str) -> Any:
         return self.which if name == "trials" else self.figure
 
+    @override
     def choose(self, name: str, value: Any) -> None:
         if name == "trials":
             self.which = value
@@ -55,11 +59,13 @@ class ChoiceMap(PaintedChart):
         self.take(None)
         self.refresh()
 
+    @override
     def show_study(self, study: Study) -> None:
         if self.figure not in study.names:
             self.figure = study.names[0] if study.names else ""
         super().show_study(study)
 
+    @override
     def empty(self) -> str:
         if not len(self.study):
             return super().empty()
@@ -69,6 +75,7 @@ class ChoiceMap(PaintedChart):
             return "No trial is complete yet."
         return "" if len(self._order()) else "No trial holds the constraints yet: there is no front, and none is best."
 
+    @override
     def legend(self) -> str:
         stops = "".join(f'<span style="color:{self.look.sequential(k / 4)}">■</span>' for k in range(5))
         low, high = (figure(b) for b in self._bits)
@@ -94,6 +101,7 @@ class ChoiceMap(PaintedChart):
         best = best[np.isfinite(merit[best])]
         return best[: SHOWN[self.which] or None]
 
+    @override
     def take(self, fresh: Sequence[int] | None) -> None:
         self._sheet = None
         self.axes = [a for a in axes_of(self.study) if a.scale is not None]
@@ -151,6 +159,7 @@ class ChoiceMap(PaintedChart):
         top = TOP + STRIP
         return QRectF(left, top, max(self.width() - left - 10, 1), max(self.height() - top - FOOT, 1))
 
+    @override
     def paint(self, painter: QPainter) -> None:
         box = self._box()
         self._paint_strip(painter, box)
@@ -163,6 +172,7 @@ class ChoiceMap(PaintedChart):
         order = "trials of the front, by the first goal" if self.which == "front" else order
         elided(painter, QRectF(box.left(), box.bottom() + 3, box.width(), 16), order)
 
+    @override
     def marks(self, painter: QPainter) -> None:
         box = self._box()
         painter.setPen(QPen(QColor(self.look.text), 1.4))
@@ -242,10 +252,12 @@ class ChoiceMap(PaintedChart):
         column = int((at.x() - box.left()) / box.width() * len(self.places))
         return min(row, len(self.axes) - 1), min(column, len(self.places) - 1)
 
+    @override
     def near(self, at: QPointF) -> int | None:
         found = self.cell_at(at)
         return int(self.places[found[1]]) if found else None
 
+    @override
     def hover_words(self, at: QPointF) -> str:
         found = self.cell_at(at)
         if found is None:

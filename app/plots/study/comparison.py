@@ -11,6 +11,7 @@ import pyqtgraph as pg
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QMouseEvent
 from PySide6.QtWidgets import QToolTip
+from typing_extensions import override
 
 from app.curve_picture import line_style
 from app.plots.chart import Table, pen, tint
@@ -46,14 +47,17 @@ class ComparisonChart(StudyChart):
         super().__init__()
         self.x_name = "trials"
 
+    @override
     def options(self) -> list[Option]:
         names = tuple(self._figures())
         return [Option("figure", names, tuple(map(title, names))),
                 Option("each study", hint="One line a study, not one a sampler"), Option("log")]  # fmt: skip
 
+    @override
     def option(self, name: str) -> Any:
         return {"figure": self.y_name, "each study": self.single}.get(name, self.log_y)
 
+    @override
     def choose(self, name: str, value: Any) -> None:
         setattr(self, {"figure": "y_name", "each study": "single"}.get(name, "log_y"), value)
         self.show_others(self.others)
@@ -80,6 +84,7 @@ class ComparisonChart(StudyChart):
     def _figures(self) -> list[str]:
         return list(dict.fromkeys(g.figure for c in self.others for g in c.goals))
 
+    @override
     def empty(self) -> str:
         if not self.others:
             return "Choose two or more studies to see their best so far on one figure; repeated with seeds, as a band."
@@ -100,6 +105,7 @@ class ComparisonChart(StudyChart):
         """The colour of a line."""
         return lighter(line_style(place)[0], self.look)
 
+    @override
     def legend(self) -> str:
         words: list[str] = []
         for place, (label, rows) in enumerate(self.lines.items()):
@@ -110,6 +116,7 @@ class ComparisonChart(StudyChart):
             words.append(f'<span style="color:{self.colour(place)}">━ {label}</span> {told}{many}')
         return " &nbsp; ".join(words)
 
+    @override
     def build(self, palette: Palette) -> None:
         for place, rows in enumerate(self.lines.values()):
             self._line(place, rows)
@@ -130,6 +137,7 @@ class ComparisonChart(StudyChart):
             stroke.setDashPattern([d / 1.8 for d in dashes])
         self.plot.addItem(pg.PlotCurveItem(x, mean, pen=stroke, connect="finite"))
 
+    @override
     def ends(self) -> tuple[float, float, float, float] | None:
         if not self.lines:
             return None

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pyqtgraph as pg
+from typing_extensions import override
 
 from app.plots.chart import pen, tint
 from app.plots.study.chart import Option, StudyChart, dashed
@@ -28,13 +29,16 @@ class HistoryChart(StudyChart):
         super().__init__()
         self.x_name = "trial"
 
+    @override
     def options(self) -> list[Option]:
         names = tuple(self.study.names)
         return [Option("figure", names, tuple(map(title, names))), Option("log", hint="Logarithmic axis")]
 
+    @override
     def option(self, name: str) -> Any:
         return self.log_y if name == "log" else self.y_name
 
+    @override
     def choose(self, name: str, value: Any) -> None:
         if name == "log":
             self.log_y = value
@@ -43,11 +47,13 @@ class HistoryChart(StudyChart):
         self._free = False
         self.draw(self.look)
 
+    @override
     def show_study(self, study: Any) -> None:
         if self.y_name not in study.names:
             self.y_name = study.names[0] if study.names else ""
         super().show_study(study)
 
+    @override
     def legend(self) -> str:
         study, look = self.study, self.look
         state = study.state
@@ -81,6 +87,7 @@ class HistoryChart(StudyChart):
             at = np.log10(level) if self.log_y else level
             self.plot.addItem(pg.InfiniteLine(at, 0, pen=dashed(palette.muted)))
 
+    @override
     def fill(self, fresh: Sequence[int] | None) -> None:
         study = self.study
         y = self.scaled(study.figures[self.y_name], self.log_y)
@@ -143,6 +150,7 @@ class HistoryChart(StudyChart):
         right = float(self.study.number.max()) if len(self.study) else 1.0
         return (0.0, max(right, 1.0), float(y.min()), float(y.max())) if len(y) else None
 
+    @override
     def spots(self) -> tuple[Array, Array, Array]:
         study = self.study
         if not len(study):

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 from PySide6.QtCore import QPointF, QProcess, QProcessEnvironment, QRectF, Qt, QTimer
 from PySide6.QtGui import QColor, QHideEvent, QKeyEvent, QPainter, QShowEvent, QWheelEvent
+from typing_extensions import override
 
 from app.curve_picture import COLOURS
 from app.plots.chart import Table
@@ -49,14 +50,17 @@ class ImportanceChart(PaintedChart):
 
     # -- the head
 
+    @override
     def options(self) -> list[Option]:
         goals = self._goals()
         return [Option("goal", ("", *goals), ("all goals", *map(title, goals))),
                 Option("method", tuple(METHODS), tuple(METHODS.values()), "How importance is told")]  # fmt: skip
 
+    @override
     def option(self, name: str) -> Any:
         return self.goal if name == "goal" else self.method
 
+    @override
     def choose(self, name: str, value: Any) -> None:
         if name == "goal":
             self.goal = value
@@ -67,6 +71,7 @@ class ImportanceChart(PaintedChart):
         self._first = 0
         self.refresh()
 
+    @override
     def legend(self) -> str:
         if not self.found:
             return ""
@@ -74,6 +79,7 @@ class ImportanceChart(PaintedChart):
         text = " &nbsp; ".join(words) + f" &nbsp; of {count(self._of)} complete trials"
         return f'<span style="color:{self.look.muted}">{text}{"; counted again now" * self.busy}</span>'
 
+    @override
     def empty(self) -> str:
         if not len(self.study):
             return super().empty()
@@ -100,6 +106,7 @@ class ImportanceChart(PaintedChart):
     def _complete(self) -> int:
         return int((self.study.state == COMPLETE).sum())
 
+    @override
     def show_study(self, study: Study) -> None:
         self.found, self._of, self.problem, self._first = {}, 0, "", 0
         self._stop()
@@ -204,6 +211,7 @@ class ImportanceChart(PaintedChart):
     def _fitting(self) -> int:
         return max(int((self.height() - TOP) / self._step()), 1)
 
+    @override
     def paint(self, painter: QPainter) -> None:
         if not self.found:
             painter.setPen(QColor(self.look.muted))
@@ -245,6 +253,7 @@ class ImportanceChart(PaintedChart):
         names = self.rows() if self.found else []
         return names[row] if at.y() >= TOP and row < len(names) else ""
 
+    @override
     def hover_words(self, at: QPointF) -> str:
         name = self.row_at(at)
         told = [f"{title(g)} {percent(self.found[g].get(name, 0.0))}" for g in self._shown()]

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QPainter, QPen
+from typing_extensions import override
 
 from app.plots.metrics import spacing
 from app.plots.study.chart import Option
@@ -46,21 +47,26 @@ class IntermediateChart(PaintedChart):
         """What is told on the way: the first goal."""
         return self.study.goals[0].figure if self.study.goals else ""
 
+    @override
     def options(self) -> list[Option]:
         return [Option("log", hint="Samples on a logarithmic axis")]
 
+    @override
     def option(self, name: str) -> Any:
         return self.log
 
+    @override
     def choose(self, name: str, value: Any) -> None:
         self.log = value
         self.take(None)
 
+    @override
     def empty(self) -> str:
         if len(self.study) and not any(t.steps for t in self.study.trials):
             return NONE
         return super().empty()
 
+    @override
     def legend(self) -> str:
         low, high = (value_words(self.figure, v) for v in self._ends)
         stops = "".join(f'<span style="color:{self.look.sequential(k / 4)}">■</span>' for k in range(5))
@@ -68,12 +74,14 @@ class IntermediateChart(PaintedChart):
         return (f'<span style="color:{self.look.muted}">came to {low} {stops} {high} &nbsp; '
                 f"grey: {count(early)} ended early</span> &nbsp; ━ best")  # fmt: skip
 
+    @override
     def show_study(self, study: Study) -> None:
         self._steps, self._column, self._values = [], {}, np.zeros((0, 0))
         super().show_study(study)
 
     # -- what is drawn
 
+    @override
     def take(self, fresh: Sequence[int] | None) -> None:
         study = self.study
         places = range(len(study)) if fresh is None else fresh
@@ -134,10 +142,11 @@ class IntermediateChart(PaintedChart):
             there = np.isfinite(rows[:, k])
             for j in np.unique(before[there & (before >= 0)]).tolist():
                 which = np.flatnonzero(there & (before == j))
-                ends = (round(self._x(self._steps[m]) - LEFT) for m in (j, k))
-                layer.add(*ends, y[which, j], y[which, k], shades[which], sign)
+                left, right = (round(self._x(self._steps[m]) - LEFT) for m in (j, k))
+                layer.add(left, right, y[which, j], y[which, k], shades[which], sign)
             before[there] = k
 
+    @override
     def settle(self) -> None:
         self._pieces.settle()
 
@@ -153,6 +162,7 @@ class IntermediateChart(PaintedChart):
         low, high = self._ends
         return TOP + (1 - (value - low) / ((high - low) or 1.0)) * (self.height() - TOP - FOOT)
 
+    @override
     def paint(self, painter: QPainter) -> None:
         look = self.look
         step = spacing(self._ends[1] - self._ends[0], (self.height() - TOP - FOOT) / 44)
@@ -165,6 +175,7 @@ class IntermediateChart(PaintedChart):
             elided(painter, QRectF(0, self._y(level) - 8, LEFT - 6, 16), text, Qt.AlignmentFlag.AlignRight)
         self._paint_steps(painter)
 
+    @override
     def marks(self, painter: QPainter) -> None:
         self._pieces.paint(painter, QPointF(LEFT, TOP))
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
@@ -215,6 +226,7 @@ class IntermediateChart(PaintedChart):
         best = int(np.argmin(away))
         return best if away[best] <= NEAR else None
 
+    @override
     def words_at(self, place: int) -> str:
         steps = self.study.trials[place].steps
         told = " → ".join(value_words(self.figure, v) for _, v in steps[-4:])

@@ -116,15 +116,16 @@ class PaintedChart(QWidget):
 
     def paintEvent(self, event: QPaintEvent) -> None:
         painter = QPainter(self)
-        if self._sheet is None:
-            self._sheet = QPixmap(self.size() * self.devicePixelRatio())
-            self._sheet.setDevicePixelRatio(self.devicePixelRatio())
-            self._sheet.fill(Qt.GlobalColor.transparent)
-            kept = QPainter(self._sheet)
+        sheet = self._sheet
+        if sheet is None:
+            self._sheet = sheet = QPixmap(self.size() * self.devicePixelRatio())
+            sheet.setDevicePixelRatio(self.devicePixelRatio())
+            sheet.fill(Qt.GlobalColor.transparent)
+            kept = QPainter(sheet)
             kept.setFont(self.small())
             self.paint(kept)
             kept.end()
-        self._draw(painter, lambda: painter.drawPixmap(0, 0, self._sheet))
+        self._draw(painter, lambda: painter.drawPixmap(0, 0, sheet))
         painter.end()
 
     def _draw(self, painter: QPainter, sheet: Callable[[], None]) -> None:

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QPainter, QPen
+from typing_extensions import override
 
 from app.plots.study.axes import Axis, axes_of
 from app.plots.study.chart import Option
@@ -36,18 +37,22 @@ class ParallelChart(AxesOfTrials):
 
     # -- what is drawn
 
+    @override
     def options(self) -> list[Option]:
         names = tuple(self.study.names)
         return [Option("colour", names, tuple(f"colour: {title(n)}" for n in names), "Figure told by colour")]
 
+    @override
     def option(self, name: str) -> Any:
         return self.shade
 
+    @override
     def choose(self, name: str, value: Any) -> None:
         self.shade = value
         self.take(None)
         self.changed.emit()
 
+    @override
     def show_study(self, study: Study) -> None:
         if self.shade not in study.names:
             self.shade = study.names[0] if study.names else ""
@@ -57,6 +62,7 @@ class ParallelChart(AxesOfTrials):
             self.axes.sort(key=lambda a: order.index(a.name))
         super().show_study(study)
 
+    @override
     def empty(self) -> str:
         if not len(self.study):
             return super().empty()
@@ -64,6 +70,7 @@ class ParallelChart(AxesOfTrials):
             return "No trial is complete yet."
         return "" if len(axes_of(self.study)) > 1 else "The trials chose nothing, so that there is nothing to compare."
 
+    @override
     def legend(self) -> str:
         ends = [value_words(self.shade, v) for v in self._span]
         stops = "".join(f'<span style="color:{self.look.sequential(k / 4)}">■</span>' for k in range(5))
@@ -76,6 +83,7 @@ class ParallelChart(AxesOfTrials):
     def _complete(self) -> Array:
         return np.flatnonzero(self.study.state == COMPLETE)
 
+    @override
     def take(self, fresh: Sequence[int] | None) -> None:
         study = self.study
         if len(self.axes) != len(axes_of(study)):
@@ -127,6 +135,7 @@ class ParallelChart(AxesOfTrials):
                 self._wanted &= axis.inside(self.study)
         self._pieces.want(complete if self._grey else complete & False, self._wanted)
 
+    @override
     def settle(self) -> None:
         self._pieces.settle()
 
@@ -142,14 +151,17 @@ class ParallelChart(AxesOfTrials):
         part = (self.study.figures[self.shade][places] - low) / ((high - low) or 1.0)
         return np.clip(np.nan_to_num(part) * SHADES, 0, SHADES - 1).astype(np.int32)
 
+    @override
     def ground(self, painter: QPainter) -> None:
         self._pieces.paint(painter, QPointF(SIDE, self._top))
 
+    @override
     def paint(self, painter: QPainter) -> None:
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         for place, axis in enumerate(self.axes):
             self._paint_axis(painter, axis, self._at(axis, place), place % self._heads)
 
+    @override
     def marks(self, painter: QPainter) -> None:
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         for place, axis in enumerate(self.axes if self._grey else ()):

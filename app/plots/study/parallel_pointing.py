@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from PySide6.QtCore import QPointF, Qt, Signal
 from PySide6.QtGui import QKeyEvent, QMouseEvent
+from typing_extensions import override
 
 from app.plots.study.axes import Axis
 from app.plots.study.painted import PaintedChart
@@ -98,12 +99,14 @@ class AxesOfTrials(PaintedChart):
                 return "brush", axis
         return None
 
+    @override
     def cursor_at(self, at: QPointF) -> Qt.CursorShape:
         grip = self._grip(at)
         if grip:
             return Qt.CursorShape.OpenHandCursor if grip[0] == "move" else Qt.CursorShape.SizeVerCursor
         return super().cursor_at(at)
 
+    @override
     def hover_words(self, at: QPointF) -> str:
         grip = self._grip(at)
         if grip is None:

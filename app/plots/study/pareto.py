@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pyqtgraph as pg
 from PySide6.QtGui import QColor
+from typing_extensions import override
 
 from app.plots.chart import pen, tint
 from app.plots.study.chart import Option, StudyChart, dashed
@@ -31,6 +32,7 @@ class ParetoChart(StudyChart):
         self.front: Array = np.zeros(0, int)
         super().__init__()
 
+    @override
     def options(self) -> list[Option]:
         names = tuple(self.study.names)
         texts = tuple(map(title, names))
@@ -40,10 +42,12 @@ class ParetoChart(StudyChart):
                 Option("log x", hint="Logarithmic horizontal axis"),
                 Option("log y", hint="Logarithmic vertical axis")]  # fmt: skip
 
+    @override
     def option(self, name: str) -> Any:
         held = {"across": self.x_name, "up": self.y_name, "colour": self.shade, "log x": self.log_x}
         return held.get(name, self.log_y)
 
+    @override
     def choose(self, name: str, value: Any) -> None:
         field = {"across": "x_name", "up": "y_name", "colour": "shade", "log x": "log_x", "log y": "log_y"}[name]
         setattr(self, field, value)
@@ -62,6 +66,7 @@ class ParetoChart(StudyChart):
             self.shade = goals[2] if len(goals) > 2 else ""
         super().show_study(study)
 
+    @override
     def empty(self) -> str:
         if not len(self.study):
             return super().empty()
@@ -72,6 +77,7 @@ class ParetoChart(StudyChart):
             return "No trial has told both figures yet."
         return ""
 
+    @override
     def legend(self) -> str:
         look = self.look
         goals = [self._better(n) for n in (self.y_name, self.x_name) if n]
@@ -86,6 +92,7 @@ class ParetoChart(StudyChart):
     def _better(self, figure: str) -> str:
         return f"{title(figure)} {'high' if self.study.sign(figure) > 0 else 'low'}"
 
+    @override
     def build(self, palette: Palette) -> None:
         size, alpha = dot_look(len(self.study))
         shades = SHADES if self.shade else 0
@@ -119,6 +126,7 @@ class ParetoChart(StudyChart):
     def _place(self, x: Array, y: Array) -> tuple[Array, Array]:
         return self.scaled(x, self.log_x), self.scaled(y, self.log_y)
 
+    @override
     def fill(self, fresh: Sequence[int] | None) -> None:
         study = self.study
         x, y = self._place(study.figures[self.x_name], study.figures[self.y_name])
@@ -179,6 +187,7 @@ class ParetoChart(StudyChart):
         merits = np.stack([self.study.merit(n) for n in names], 1)[places]
         return np.unique(places[nondominated(merits)])
 
+    @override
     def ends(self) -> tuple[float, float, float, float] | None:
         study = self.study
         x, y = self._place(study.figures[self.x_name], study.figures[self.y_name])
@@ -188,11 +197,13 @@ class ParetoChart(StudyChart):
         x, y = x[there], y[there]
         return float(x.min()), float(x.max()), float(y.min()), float(y.max())
 
+    @override
     def spots(self) -> tuple[Array, Array, Array]:
         study = self.study
         x, y = self._place(study.figures[self.x_name], study.figures[self.y_name])
         return x, np.where(study.state == COMPLETE, y, np.nan), np.arange(len(study))
 
+    @override
     def told(self) -> tuple[str, ...]:
         return tuple(n for n in (*super().told(), self.x_name, self.shade) if n)
 

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 from PySide6.QtCore import QPointF, QRectF, Qt, QTimer
 from PySide6.QtGui import QColor, QPainter, QPen
+from typing_extensions import override
 
 from app.plots.metrics import spacing
 from app.plots.study.axes import ALL, Axis, axes_of
@@ -42,6 +43,7 @@ class SliceChart(Multiples):
         self._work = QTimer(self, interval=0)
         self._work.timeout.connect(self._piece)
 
+    @override
     def options(self) -> list[Option]:
         names = tuple(self.study.names)
         choices = [a for a in self._all if a.scale is not None]
@@ -49,9 +51,11 @@ class SliceChart(Multiples):
         figures = Option("figure", names, tuple(map(title, names)))
         return [figures, Option("choice", ("", *(a.name for a in choices)), texts)]
 
+    @override
     def option(self, name: str) -> Any:
         return self.figure if name == "figure" else self.only
 
+    @override
     def choose(self, name: str, value: Any) -> None:
         if name == "figure":
             self.figure = value
@@ -61,12 +65,14 @@ class SliceChart(Multiples):
         self.take(None)
         self.refresh()
 
+    @override
     def show_study(self, study: Study) -> None:
         if self.figure not in study.names:
             self.figure = study.names[0] if study.names else ""
         self._first = 0
         super().show_study(study)
 
+    @override
     def empty(self) -> str:
         if not len(self.study):
             return super().empty()
@@ -74,6 +80,7 @@ class SliceChart(Multiples):
             return "No trial is complete yet."
         return "" if len(self.study.params.names) else "The trials chose nothing."
 
+    @override
     def legend(self) -> str:
         stops = "".join(f'<span style="color:{self.look.sequential(k / 4)}">■</span>' for k in range(5))
         more = "" if self._shown >= len(self.axes) else f" &nbsp; {self._shown} of {len(self.axes)} choices: scroll"
@@ -81,6 +88,7 @@ class SliceChart(Multiples):
 
     # -- drawing
 
+    @override
     def take(self, fresh: Sequence[int] | None) -> None:
         study = self.study
         self._all = axes_of(study)
@@ -135,6 +143,7 @@ class SliceChart(Multiples):
         else:
             self._work.stop()
 
+    @override
     def settle(self) -> None:
         while self._todo:
             self._piece()
@@ -154,6 +163,7 @@ class SliceChart(Multiples):
         y = (1 - (self.study.figures[self.figure][places] - low) / ((high - low) or 1.0)) * (box.height() - 6) + 3
         return x, y
 
+    @override
     def paint(self, painter: QPainter) -> None:
         look = self.look
         for place, axis in enumerate(self._seen()):
@@ -167,12 +177,14 @@ class SliceChart(Multiples):
                 self._paint_scale(painter, box)
             self._paint_ticks(painter, axis, box)
 
+    @override
     def ground(self, painter: QPainter) -> None:
         for place in range(len(self._stamps)):
             box = self._box(place)
             self._paint_levels(painter, box)
             painter.drawImage(box.topLeft(), self._stamps[place].image())
 
+    @override
     def marks(self, painter: QPainter) -> None:
         for place, axis in enumerate(self._seen()):
             self._paint_rings(painter, axis, place)
@@ -238,6 +250,7 @@ class SliceChart(Multiples):
 
     # -- pointing
 
+    @override
     def near(self, at: QPointF) -> int | None:
         for place, axis in enumerate(self._seen()):
             box = self._box(place)

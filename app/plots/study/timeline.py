@@ -11,6 +11,7 @@ import numpy as np
 import pyqtgraph as pg
 from PySide6.QtCore import QPointF, QTimer
 from PySide6.QtGui import QColor, QHideEvent, QShowEvent
+from typing_extensions import override
 
 from app.plots.metrics import spacing
 from app.plots.study.chart import BETWEEN, StudyChart
@@ -40,11 +41,13 @@ class TimelineChart(StudyChart):
         """Of the kinds, in order."""
         return look.bar, look.edge, CATEGORIES["add"], look.bad, look.accent
 
+    @override
     def empty(self) -> str:
         if len(self.study) and not (self.study.facts["started"] > 0).any():
             return "These trials do not tell when they began."
         return super().empty()
 
+    @override
     def legend(self) -> str:
         kinds = self._kinds()
         many = [(kind, colour, int((kinds == i).sum()))
@@ -54,6 +57,7 @@ class TimelineChart(StudyChart):
         ]
         return f'<span style="color:{self.look.muted}">{" &nbsp; ".join(words)}</span>'
 
+    @override
     def axes(self, palette: Palette) -> None:
         super().axes(palette)
         left, bottom = self.plot.getAxis("left"), self.plot.getAxis("bottom")
@@ -62,12 +66,14 @@ class TimelineChart(StudyChart):
         bottom.tickSpacing = lambda low, high, size: [(_unit(high - low, size / BETWEEN[1]), 0)]
         bottom.tickStrings = lambda values, scale, gap: [_clock(v) for v in values]
 
+    @override
     def build(self, palette: Palette) -> None:
         self._bars = [pg.BarGraphItem(x0=[], x1=[], y0=[], height=TALL, brush=QColor(c), pen=None)
                       for c in self.colours(palette)]  # fmt: skip
         for bar in self._bars:
             self.plot.addItem(bar)
 
+    @override
     def fill(self, fresh: Sequence[int] | None) -> None:
         for trial in self.study.trials[len(self._lane) if fresh is not None else 0 :]:
             if fresh is None and trial is self.study.trials[0]:
@@ -124,6 +130,7 @@ class TimelineChart(StudyChart):
         super().hideEvent(event)
         self._clock.stop()
 
+    @override
     def ends(self) -> tuple[float, float, float, float] | None:
         if not len(self.study) or not (self.study.facts["started"] > 0).any():
             return None
@@ -131,6 +138,7 @@ class TimelineChart(StudyChart):
         there = self.study.facts["started"] > 0
         return float(begin[there].min()), float(end[there].max()), -0.5, max(len(self._lanes), 1) - 0.5
 
+    @override
     def spots(self) -> tuple[Array, Array, Array]:
         if not len(self.study):
             return super().spots()
