@@ -15,6 +15,7 @@ from PySide6.QtCore import QObject, Qt, Signal
 from app.sensitivities import sensitivities_of
 from model.errors import EspalierError, OptionsError
 from model.graph import Graph, Node
+from model.ports import weight_at
 from model.recipe import Recipe
 from passes.allocation.hulls import Hulls, Solution
 from passes.allocation.places import FLOAT, Column, Place, column, column_title
@@ -132,8 +133,14 @@ class Allocations(QObject):
         return tuple(found.values())
 
     def offered_ports(self) -> tuple[str, ...]:
-        """The ports of the table."""
-        return tuple(dict.fromkeys(r.port for r in self.known.table))
+        """The ports of the table that the cost looks at, weights first."""
+        shares, ground = cost(self.figure).shares, self.ground
+        if shares is None or ground is None:
+            return ()
+        rows = [r for r in self.known.table if r.node in ground.graph.nodes]
+        looked = [r.port for r in rows if shares.node and r.port in shares.ports]
+        held = [r.port for r in rows if shares.weight and weight_at(ground.graph[r.node], r.port, ground.graph)]
+        return tuple(dict.fromkeys(sorted((*looked, *held), key=lambda p: p != "weight")))
 
     def choose(
         self, figure: str = "", ports: tuple[str, ...] | None = None, columns: tuple[Column, ...] | None = None

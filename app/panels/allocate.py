@@ -14,7 +14,7 @@ from app.allocation import Allocations
 from app.allocation_truth import Truth, Wanted
 from app.curve_picture import figure_words
 from app.panels.allocate_parts import ABOUT, STEPS, WORDS, AllocateParts
-from app.panels.allocate_words import summary
+from app.panels.allocate_words import counts, summary
 from app.panels.inspector_facts import node_path
 from app.plots.front import Mark
 from app.words import figure, percent
@@ -24,6 +24,7 @@ from passes.allocation.places import Place
 if TYPE_CHECKING:
     from app.session import Session
 
+NOWHERE = ("",)
 UNITS = {"size_bytes": (1024.0, "KiB"), "bitops": (1e6, "M"), "sparsity": (0.01, "%")}
 
 
@@ -154,11 +155,16 @@ class AllocatePanel(AllocateParts):
         self.measure.setText("Stop measuring" if truth.running else "Measure")
         self.measure.setEnabled(truth.running or held.found is not None)
         self.told.show_text(summary(held, truth))
+        self.counts.show_text(counts(held.chosen))
 
     # -- what is done
 
     def _choose(self) -> None:
-        self.allocations.choose(self.choices.cost.get(), self.choices.get_ports(), self.choices.columns())
+        held, figure_ = self.allocations, self.choices.cost.get()
+        if figure_ != held.figure:  # another cost looks at other ports
+            held.figure = figure_
+            self.choices.offer(held.offered(), held.offered_ports())
+        held.choose(figure_, self.choices.get_ports() or NOWHERE, self.choices.columns())
 
     def _place(self, amount: float) -> int:
         """Where an amount stands on the slider."""

@@ -59,10 +59,10 @@ class AllocateChoices(QWidget):
     def offer(self, candidates: Iterable[Candidate], ports: Iterable[str]) -> None:
         """Chips for what a table has; what was pressed before stays, what is new is pressed."""
         found = {column(c): (title_of(c), _share(c)) for c in candidates}
-        self._names = {PORTS.get(p, p): p for p in ports}
-        if found == self._columns and set(self._names) <= set(self.ports.buttons):
+        names = {PORTS.get(p, p): p for p in ports}
+        if found == self._columns and names == self._names:
             return
-        self._columns = found
+        self._columns, self._names = found, names
         self._fill(self.ports, self._names)
         self._fill(self.formats, (name for name, _ in found.values()))
         self._fill(self.sparsities, (share for _, share in found.values()))

@@ -22,7 +22,7 @@ from app.panels.heading import Elided, link, muted, warning
 from app.plots.front import FrontChart
 
 STEPS = 1000  # of the slider
-CHOICES, TABLE, MIDDLE, RIGHT, WORDS = 236, 380, 300, 250, 520
+CHOICES, TABLE, MIDDLE, RIGHT, WORDS = 236, 440, 300, 250, 520
 ABOUT = (
     "An allocation gives each layer the format and sparsity that keep a budget and change the outputs least, as the "
     "sensitivities predict it. They come from one backward pass over some data."
@@ -37,7 +37,8 @@ class AllocateParts(QWidget):
         self.choices, self.chart, self.table = AllocateChoices(), FrontChart(), AllocateTable()
         self.slider = QSlider(Qt.Orientation.Horizontal)
         self.number, self.unit = NumberField(float), QLabel()
-        self.told, self.legend, self.wrong = Elided("", "muted", 40), QLabel(), warning()
+        self.told, self.counts = Elided("", "strong", 40), Elided("", "muted", 40)
+        self.legend, self.wrong = QLabel(), warning()
         self.apply = QPushButton("Apply")
         self.measure, self.reset = link("Measure", self.want_measure), link("Reset", self.want_reset)
         self.about, self.find = muted(ABOUT), QPushButton("Find the sensitivities")
@@ -116,9 +117,12 @@ class AllocateParts(QWidget):
         box.setContentsMargins(0, 4, 0, 8)
         box.setSpacing(5)
         box.addWidget(self.table, 1)
-        for part in (self.wrong, self.told):
-            part.setContentsMargins(12, 0, 12, 0)
-            box.addWidget(part)
+        words = QVBoxLayout()
+        words.setContentsMargins(12, 0, 12, 0)
+        words.setSpacing(2)
+        for part in (self.wrong, self.told, self.counts):
+            words.addWidget(part)
+        box.addLayout(words)
         foot = QHBoxLayout()
         foot.setContentsMargins(12, 0, 12, 0)
         for part in (self.apply, self.measure, self.reset):

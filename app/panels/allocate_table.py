@@ -15,6 +15,7 @@ from passes.sensitivity.table import Candidate
 
 Index = QModelIndex | QPersistentModelIndex
 _NOWHERE = QModelIndex()
+FORMAT, KL = 124, 100  # pixels of a column
 RIGHT = int(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
 
 
@@ -109,4 +110,4 @@ class AllocateTable(QTableView):
         for i in range(self.rows.columnCount()):
             head.setSectionResizeMode(i, QHeaderView.ResizeMode.Stretch if i == 0 else QHeaderView.ResizeMode.Fixed)
             if i:
-                self.setColumnWidth(i, 64 if i > len(self.rows.ports) else 96)
+                self.setColumnWidth(i, KL if i > len(self.rows.ports) else FORMAT)

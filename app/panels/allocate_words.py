@@ -13,12 +13,12 @@ from app.words import figure, percent
 from passes.allocation.places import Place
 from passes.sensitivity.table import Candidate
 
-MOST = 4  # kinds of choices that are counted
+MOST = 6  # kinds of choices that are counted
 GAP = 5e-4  # share above the best from which it is told
 
 
 def summary(held: Allocations, truth: Truth) -> str:
-    """What is reached, how near to the best, what was measured, and how many layers take what."""
+    """What is reached, what was measured, and how near it is to the best."""
     if held.now is None or held.found is None:
         return "Drag the budget." if held.now else ""
     words = [figure_words(held.figure, held.now.figure(held.found)), f"predicted KL {figure(held.found.kl)}"]
@@ -28,14 +28,14 @@ def summary(held: Allocations, truth: Truth) -> str:
     if known and known.accuracy is not None:
         words.append(f"accuracy {percent(known.accuracy)}")
     if held.found.gap > GAP:
-        words.append(f"at most {percent(held.found.gap)} above the best")
-    return " · ".join([*words, *counts(held.chosen)])
+        words.append(f"≤ {percent(held.found.gap)} above the best")
+    return " · ".join(words)
 
 
-def counts(chosen: Mapping[Place, Candidate]) -> list[str]:
-    """`12 × int 4`, the most frequent first."""
+def counts(chosen: Mapping[Place, Candidate]) -> str:
+    """`12 × int 4 · 3 × float`, the most frequent first."""
     found = Counter(map(short, chosen.values()))
-    return [f"{n} × {name}" for name, n in found.most_common(MOST)]
+    return " · ".join(f"{n} × {name}" for name, n in found.most_common(MOST))
 
 
 @lru_cache(maxsize=4096)

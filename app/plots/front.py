@@ -158,7 +158,8 @@ class FrontChart(Chart):
         xs = xs + [self._x(m.at) for m in self.marks]
         room = (max(xs) - min(xs)) * 0.03 or abs(xs[0]) * 0.05 or 1.0
         self.plot.setXRange(min(xs) - room, max(xs) + room, padding=0)
-        self.plot.setYRange(self._foot - 0.1, max(ys) + 0.25, padding=0)
+        high = (max(ys) - self._foot) * 0.07 + 0.1  # for whole markers at the foot
+        self.plot.setYRange(self._foot - high, max(ys) + high, padding=0)
 
     def _place(self) -> None:
         if self._line is None or self._dot is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 from model.errors import OptionsError, nearest
 from model.formats.base import Format
@@ -65,9 +65,11 @@ def bare(fmt: Format | None) -> str:
 def column_title(candidate: Candidate) -> str:
     """A column in words: `int 4`, `mxint4/32 · 50% l1`."""
     fmt = candidate.format
-    if fmt is None or fmt.name != "integer":
+    if fmt is None or not fmt.shift:
         return candidate.label
-    words = f"int {fmt.width}"  # type: ignore[attr-defined]
+    usual = {f.name: f.default for f in fields(fmt)}[fmt.shift]
+    plain = replace(fmt, **{fmt.shift: usual}).label
+    words = plain.partition("/")[0] if fmt.name == "integer" else plain  # "int 8/4" without its binary point
     return words if not candidate.sparsity else f"{words} · {replace(candidate, format=None).label}"
 
 
@@ -80,9 +82,12 @@ def slots(
     `allowed`: the columns that compete, all by default. `whole`: float competes too. `tied`: nodes whose ports take
     the same columns. `ports`: those that are decided on, all by default.
     """
-    rows = [r for r in table if r.node in graph.nodes and (not ports or r.port in ports)]
-    if not rows:
+    known = [r for r in table if r.node in graph.nodes]
+    rows = [r for r in known if not ports or r.port in ports]
+    if not known:
         raise OptionsError("There is no sensitivity of any layer of this model.", "Run the sensitivity first.")
+    if not rows:
+        raise OptionsError("No port competes.", f"Choose some of {', '.join(dict.fromkeys(r.port for r in known))}.")
     sets = _together(rows, graph, tied)
     wanted = None if allowed is None else set(allowed)
     gathered: dict[Hashable, list[Sensitivity]] = {}
