@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -177,7 +178,7 @@ class Searches(QObject):
             raise OptionsError(f"The study {spec.study!r} varies something else, or has another goal.",
                                "Choose another name, or remove it first.")  # fmt: skip
         if held is None:
-            name = spec.study or self._new_name(spec)
+            name = spec.study or new_name(spec, self.studies)
             held = self.studies[name] = Study(name, replace(spec, study=name), recipe, space, baseline=self._baseline())
         else:
             held.spec = replace(spec, study=held.name)
@@ -202,22 +203,11 @@ class Searches(QObject):
 
     def _submit(self, study: Study) -> None:
         document = self._session.open_document
-        source, base = document.project.source, document.project.base
         begin_record(record_path(document.store.folder, study.name), study.data(), study.key)
-        held = ((document.recipe.active, document.graph),) if document.recipe.active else ()
-        folder, locations = document.store.folder, document.store.locate(keys_of(base, document.graph))
-        wish = Search(study.spec, study.recipe, base, source)
-        job = SearchJob(wish, kept.url_for(folder, study.name), locations, folder, source.spec, source.tokenizer,
-                        True, held, tuple(study.by_hand))  # fmt: skip
+        job = search_job(study, document)
         study.by_hand.clear()
         study.gives_way = False
         study.job = self._session.submit(f"Search {study.name}", job, lambda _: None)
-
-    def _new_name(self, spec: SearchSpec) -> str:
-        kinds = {v.kind for v in spec.space}
-        head = {"format": "formats", "config": "architecture"}.get(*kinds) if len(kinds) == 1 else "mixed"
-        head = head or next(iter(kinds))
-        return next(n for i in range(1, len(self.studies) + 2) if (n := f"{head} {i}") not in self.studies)
 
     def _baseline(self) -> dict[str, float]:
         score = self._session.baseline
@@ -353,11 +343,7 @@ class Searches(QObject):
 
     def save_model(self, study: Study, trial: Trial, path: Path, done: Callable[[Path], object]) -> None:
         """Write a trial of another architecture as a project, in the worker; its trainings run as in the trial."""
-        document = self._session.open_document
-        source, base = document.project.source, document.project.base
-        wish, locations = Search(study.spec, study.recipe, base, source), document.store.locate(keys_of(base))
-        job = TrialJob(wish, study.space, trial.params, path, locations, document.store.folder, source.spec,
-                       source.tokenizer)  # fmt: skip
+        job = trial_job(study, trial, path, self._session.open_document)
         self._session.submit(f"Save trial {trial.number} of {study.name}", job, done)
 
     def use(self, study: Study, trial: Trial) -> None:
@@ -366,6 +352,32 @@ class Searches(QObject):
         if {"accuracy", "loss"} <= set(trial.figures):
             self._session.know_score(recipe, study.spec.score, dict(trial.figures))
         self._session.set_recipe(recipe, f"Apply trial {trial.number} of {study.name}")
+
+
+def new_name(spec: SearchSpec, taken: Container[str]) -> str:
+    """A name for a search that was given none: what it varies, and a number."""
+    kinds = {v.kind for v in spec.space}
+    kind = next(iter(kinds)) if len(kinds) == 1 else "mixed"
+    head = {"format": "formats", "config": "architecture"}.get(kind, kind)
+    return next(n for i in itertools.count(1) if (n := f"{head} {i}") not in taken)
+
+
+def search_job(study: Study, document: Document) -> SearchJob:
+    """What the worker gets of a study."""
+    source, base, folder = document.project.source, document.project.base, document.store.folder
+    held = ((document.recipe.active, document.graph),) if document.recipe.active else ()
+    wish = Search(study.spec, study.recipe, base, source)
+    locations = document.store.locate(keys_of(base, document.graph))
+    return SearchJob(wish, kept.url_for(folder, study.name), locations, folder, source.spec, source.tokenizer, True,
+                     held, tuple(study.by_hand))  # fmt: skip
+
+
+def trial_job(study: Study, trial: Trial, path: Path, document: Document) -> TrialJob:
+    """What the worker gets of a trial that is to be a project of its own."""
+    source, base = document.project.source, document.project.base
+    wish = Search(study.spec, study.recipe, base, source)
+    return TrialJob(wish, study.space, trial.params, path, document.store.locate(keys_of(base)),
+                    document.store.folder, source.spec, source.tokenizer)  # fmt: skip
 
 
 def held_study(name: str, held: Record, document: Document) -> tuple[Study, bool] | None:
