@@ -183,24 +183,26 @@ class Running:
     # -- one trial
 
     def _one(self, trial: optuna.Trial) -> Iterator[Trial]:
-        start = time.monotonic()
-        self._attribute(trial, origin=trial.user_attrs.get("origin", self.spec.sampler), worker=beat.worker_name(),
-                        beat=beat.signature(0))  # fmt: skip
         try:
-            params = suggest(trial, self.space, self.spec)
-        except (ValueError, KeyError) as error:
-            yield self._ended(trial, start, TrialState.FAIL, error=f"The sampler {self.spec.sampler}: {error}")
-            return
-        began = replace(self._read(trial.number), params=params)
-        self.told[trial.number] = began
-        try:
-            with beat.beating(self.study, beat.id_of(trial)):
-                yield began
-                ended = self._run(trial, params, start)
+            ended = yield from self._tried(trial)
         except (Cancelled, KeyboardInterrupt, GeneratorExit):
             beat.give_back(self.study, beat.id_of(trial))
             raise
         yield ended
+
+    def _tried(self, trial: optuna.Trial) -> Generator[Trial, None, Trial]:
+        """The trial as it begins; returns what came of it. It beats also while the sampler thinks."""
+        start = time.monotonic()
+        with beat.beating(self.study, beat.id_of(trial)):
+            self._attribute(trial, origin=trial.user_attrs.get("origin", self.spec.sampler))
+            try:
+                params = suggest(trial, self.space, self.spec)
+            except (ValueError, KeyError) as error:
+                return self._ended(trial, start, TrialState.FAIL, error=f"The sampler {self.spec.sampler}: {error}")
+            began = replace(self._read(trial.number), params=params)
+            self.told[trial.number] = began
+            yield began
+            return self._run(trial, params, start)
 
     def _run(self, trial: optuna.Trial, params: dict[str, Any], start: float) -> Trial:
         """Measured, or why not: nothing but a stop ends the search."""

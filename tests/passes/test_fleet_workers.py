@@ -97,7 +97,8 @@ def runs_in(study: optuna.Study, process: subprocess.Popen[str]) -> int | None:
     """The trial that a process is at, which has just begun."""
     assert process.poll() is None, process.communicate()
     running = study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
-    return next((t.number for t in running if t.user_attrs.get(BEAT, [0, 0, 0])[2] == process.pid), None)
+    mine = (t for t in running if t.user_attrs.get(BEAT, [0, 0, 0])[2] == process.pid)
+    return next((t.number for t in mine if len(t.params) == 3), None)
 
 
 def end(process: subprocess.Popen[str], code: int = 0) -> str:
