@@ -1,8 +1,7 @@
 """Trials that train or that build another model: uncompressed, compressed and post-trained accuracy of each.
 
 What trials share is done once: the training before compression (once an architecture), its score, tokens, the trace.
-Only a trial's own training is judged by the pruner. Weights are inherited from the source and from the training before,
-never from another trial: so a trial does not hang on its order, and its recipe gives its result again.
+Weights come from the source and that training, not from other trials: a trial's recipe gives its result again.
 """
 
 from __future__ import annotations
