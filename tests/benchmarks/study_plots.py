@@ -123,7 +123,7 @@ def main() -> None:
     worst = max(f["p99"] for c in charts.values() for k, f in c.items() if k in ("appending", "pointing", "panning",
                                                                                  "brushing"))  # fmt: skip
     report("study_plots", {"trials": TRIALS, "choices": LAYERS + 3, "size": SIZE, "frames": FRAMES, "charts": charts,
-                           "worst_p99_ms": worst, "target_p99_ms": TARGET})  # fmt: skip
+                           "load": round(os.getloadavg()[0], 1), "worst_p99_ms": worst, "target_p99_ms": TARGET})  # fmt: skip
     board.close()
 
 
