@@ -1,0 +1,102 @@
+"""`search` in this process: answers, files, going on where it was, and what is told of mistakes."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.cli import main
+from model.opening import open_any
+
+Capture = pytest.CaptureFixture[str]
+MLP = "demo:digits-mlp"
+SPEC = """
+goals = ["accuracy"]
+sampler = "grid"
+trials = 3
+[[space]]
+per = "all"
+values = "integer(width=2|4|8)"
+[score]
+limit = 60
+"""
+
+
+@pytest.fixture(autouse=True)
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ESPALIER_STATE", str(tmp_path / "state"))
+
+
+@pytest.fixture
+def spec(tmp_path: Path) -> Path:
+    path = tmp_path / "bits.toml"
+    path.write_text(SPEC)
+    return path
+
+
+def answer(capsys: Capture, *words: object) -> dict[str, Any]:
+    assert main(["search", *map(str, words), "--json"]) == 0, capsys.readouterr().err
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return found
+
+
+def refused(capsys: Capture, *words: object) -> str:
+    assert main(["search", *map(str, words)]) == 2
+    return capsys.readouterr().err
+
+
+def test_best_front_and_trials(capsys: Capture, spec: Path) -> None:
+    found = answer(capsys, MLP, spec)
+    assert {"best", "front", "trials", "seconds", "storage", "recipe"} <= set(found)
+    assert found["study"] == "bits" and len(found["trials"]) == found["complete"] == 3 and found["configurations"] == 3
+    best = max(t["values"]["accuracy"] for t in found["trials"])
+    assert found["best"]["values"] == {"accuracy": best} and found["front"][0]["number"] == found["best"]["number"]
+    assert Path(found["storage"].removeprefix("journal://")).exists()  # kept, though nothing else was asked for
+    assert "--resume" in refused(capsys, MLP, spec)
+    assert answer(capsys, MLP, spec, "--resume")["trials"] == found["trials"]
+
+
+def test_a_project_holds_the_best_and_the_study(capsys: Capture, spec: Path, tmp_path: Path) -> None:
+    out = tmp_path / "best.espalier"
+    first = answer(capsys, MLP, spec, "--trials", 1, "-o", out)
+    assert first["output"] == str(out) and not list(tmp_path.glob("best.espalier.journal*"))
+    more = answer(capsys, MLP, spec, "-o", out, "--resume")
+    assert len(more["trials"]) == 3 and more["trials"][0] == first["trials"][0]
+    project = open_any(str(out), tmp_path / "w").project
+    assert list(project.extras) == ["studies/bits.journal"] and len(project.recipe.steps) == 1
+    assert main(["evaluate", str(out), "--limit", "60", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["accuracy"] == more["best"]["figures"]["accuracy"]
+
+
+def test_tables_and_recipes(capsys: Capture, spec: Path, tmp_path: Path) -> None:
+    answer(capsys, MLP, spec, "-o", tmp_path / "all.csv")
+    rows = list(csv.DictReader((tmp_path / "all.csv").read_text().splitlines()))
+    assert [r["number"] for r in rows] == ["0", "1", "2"] and {r["state"] for r in rows} == {"complete"}
+    assert {r["param all.weight"] for r in rows} == {f"integer(width={w})" for w in (2, 4, 8)}
+    found = answer(capsys, MLP, spec, "--study", "again", "-o", tmp_path / "best.toml")
+    assert main(["run", MLP, str(tmp_path / "best.toml"), "--data", MLP, "--limit", "60", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["after"]["accuracy"] == found["best"]["figures"]["accuracy"]
+
+
+@pytest.mark.parametrize(("more", "said"), [
+    ('samplr = "tpe"', "Did you mean 'sampler'?"), ('within = ["weight_bits<=0.5"]', "least possible"),
+    ('pruner = "rungs"', "rungs"),
+])  # fmt: skip
+def test_mistakes_in_the_spec(capsys: Capture, spec: Path, more: str, said: str) -> None:
+    spec.write_text(f"{more}\n{SPEC}")
+    assert said in refused(capsys, MLP, spec)
+
+
+def test_an_output_of_no_kind(capsys: Capture, spec: Path) -> None:
+    assert "no known kind" in refused(capsys, MLP, spec, "-o", "x.pdf")
+
+
+def test_a_template_goes_by_its_name(capsys: Capture) -> None:
+    assert "no recipe" in refused(capsys, MLP, "mixed-precison")
+    found = answer(capsys, MLP, "samplers", "--trials", 2, "--limit", 40)
+    assert found["study"] == "samplers" and len(found["trials"]) == 2
