@@ -199,6 +199,7 @@ class AllocatePanel(AllocateParts):
             self._session.problem.emit(error)
 
     def want_measure(self) -> None:
+        """Find the true divergence of what is tried, or stop that."""
         held = self.allocations
         if self.truth.running:
             self.truth.stop()
@@ -213,6 +214,7 @@ class AllocatePanel(AllocateParts):
             self._session.problem.emit(error)
 
     def want_reset(self) -> None:
+        """Try nothing any more."""
         self.allocations.reset()
 
     def _measured(self) -> None:

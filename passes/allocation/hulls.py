@@ -1,8 +1,7 @@
 """One budget in microseconds: the convex hull of each group, merged by slope, is the whole Lagrangian front.
 
-At a multiplier λ every group takes the option that lowers divergence + λ·amount most, which is a corner of its hull.
-Sorted by slope, all steps between corners give every such solution, so a budget is a bisection; what is left of it is
-filled greedily.
+At a multiplier λ every group takes a corner of its hull. Sorted by slope, the steps between corners give every such
+solution, so a budget is a bisection; what is left of it is filled greedily.
 """
 
 from __future__ import annotations
