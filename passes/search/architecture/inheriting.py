@@ -1,7 +1,7 @@
 """Weights of a trained model taken over into one of other sizes: leading rows and columns (HAT, Wang et al. 2020,
-arXiv:2005.14187), of what is made of heads the leading rows of the leading heads; layers evenly spaced from the first on
-(DistilBERT, Sanh et al. 2019, arXiv:1910.01108), of a deeper model each from its relative place (stacking, Gong et al.
-2019). The rest stays as the seed made it.
+arXiv:2005.14187), of what is made of heads the leading rows of the leading heads; layers evenly spaced from the first
+on (DistilBERT, Sanh et al. 2019, arXiv:1910.01108), of a deeper model each from its relative place (stacking, Gong et
+al. 2019). The rest stays as the seed made it.
 """
 
 from __future__ import annotations
