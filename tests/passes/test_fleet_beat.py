@@ -69,6 +69,21 @@ def test_a_dead_process_is_known_at_once_and_its_trial_offered_again(study: optu
     assert again.number == 1 and again.suggest_categorical("a", FORMATS) == failed.params["a"]
 
 
+def test_what_a_worker_chose_last_is_offered_too(study: optuna.Study, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may choose between the moment when it is looked at and its death."""
+    trial = study.ask()
+    trial.set_user_attr(BEAT, dead())
+
+    def late(looked_at: optuna.trial.FrozenTrial) -> bool:
+        if not trial.params:
+            trial.suggest_categorical("a", FORMATS)
+        return True
+
+    monkeypatch.setattr(beat, "is_dead", late)
+    assert Watch(study, silence=60).lost() == [0]
+    assert study.trials[1].params == study.trials[0].params == trial.params != {}
+
+
 def test_two_that_watch_offer_it_once(study: optuna.Study) -> None:
     begun(study, **{BEAT: dead()})
     watches = [Watch(load_study(beat.storage_of(study), "a"), silence=60) for _ in range(4)]

@@ -137,8 +137,8 @@ class Watch:
         end = f"given up after {len(history)} times." if given_up else "the trial is offered again."
         if not fail(self.study, id_of(trial), f"{why}: {end}", lost=True):
             return False
-        if not given_up:
-            offer(self.study, trial, history)
+        if not given_up:  # as it ended: its worker may have chosen more since it was looked at
+            offer(self.study, storage_of(self.study).get_trial(id_of(trial)), history)
         return True
 
 
