@@ -69,8 +69,8 @@ class Study:
 
     @property
     def done(self) -> int:
-        """How many trials have ended."""
-        return sum(t.state in FINISHED for t in self.trials.values())
+        """How many trials have ended; one whose worker died is made up for by another."""
+        return sum(t.state in FINISHED and not t.lost for t in self.trials.values())
 
     @property
     def other(self) -> bool:
@@ -283,7 +283,7 @@ class Searches(QObject):
         study.error = f"{event.message} {event.hint}".strip() if isinstance(event, Failed) else ""
         for number, trial in list(study.trials.items()):
             if trial.state == "running":
-                study.take(replace(trial, state="failed", error="It was cut off."))
+                study.take(replace(trial, state="failed", error="It was cut off.", lost=True))
                 study.fresh.add(number)
         self._tell()
         self.write()
@@ -393,7 +393,9 @@ def held_study(name: str, held: Record, document: Document) -> tuple[Study, bool
     more = recovered(held.key, document.store.folder, name, len(held.trials))
     study = Study(name, held.spec, held.recipe, space, key=held.key, baseline=held.baseline)
     for trial in (*held.trials, *more):
-        study.take(replace(trial, state="failed", error="It was cut off.") if trial.state == "running" else trial)
+        study.take(
+            replace(trial, state="failed", error="It was cut off.", lost=True) if trial.state == "running" else trial
+        )
     study.fresh.clear()
     study.judge(study.trials.values())
     return study, bool(more)

@@ -292,7 +292,7 @@ def test_pause_stop_and_go_on(panel: SearchPanel, runner: list[FakeRunner], qtbo
     panel.head.links["after"].click()
     assert runner[-1].kept == [info.id] and "ends after this trial" in panel.head.status._whole
     panel.head.links["stop"].click()
-    assert not study.running and study.trials[1].state == "failed" and study.done == 2
+    assert not study.running and study.trials[1].state == "failed" and study.done == 1
     panel.head.links["on"].click()
     again = search_job(runner)
     assert again is not info and study.went_on == 1
