@@ -47,13 +47,13 @@ def _softmax(x: Floats) -> Floats:
     return raised / np.maximum(raised.sum(-1, keepdims=True), np.float32(1e-30))
 
 
-def weight_effect(piece: Vectors | Low, error: Floats) -> float:
-    """Of a weight that is off by `error`, as its format sees it: [outputs, inputs]."""
+def weight_effect(piece: Vectors | Low, error: Floats, squares: Floats | None = None) -> float:
+    """Of a weight off by `error`, as its format sees it: [outputs, inputs]. `squares`: error² @ piece.columns."""
     if isinstance(piece, Vectors):
         return 0.5 * float(np.square((piece.g @ error.reshape(-1)).astype(np.float64)).mean())
     passes, outputs, rank = piece.left.shape
     turned = (error @ piece.right.reshape(passes * rank, -1).T).reshape(outputs, passes, rank)
-    rest = float(piece.rows @ (np.square(error) @ piece.columns))
+    rest = float(piece.rows @ (np.square(error) @ piece.columns if squares is None else squares))
     if piece.of <= outputs:
         return 0.5 * (float(np.square(np.einsum("opk,pok->p", turned, piece.left, dtype=np.float64)).mean()) + rest)
     each = np.einsum("opk,pok->po", turned, piece.left, dtype=np.float64)

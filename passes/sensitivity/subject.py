@@ -61,15 +61,28 @@ class Part:
             return tokens_effect(replace(self.piece, ids=self.ids), q - self.x)
         return weight_effect(self.piece, (q - self.x)[: self.counted])
 
-    def noise(self, q: Floats) -> tuple[float, float]:
-        """(Σ error², Σ x²) over the finite values."""
+    def judged(self, q: Floats) -> tuple[float, float]:
+        """(effect, Σ error²) where `q` stands instead of `x`; of finite values."""
+        if not isinstance(self.piece, Low):
+            return self.effect(q), self._lost(q)
         with np.errstate(all="ignore"):
-            x, error = self.x[: self.counted], (q - self.x)[: self.counted]
-            if isinstance(self.piece, Rows) and not np.isfinite(x).all():
-                finite = np.abs(x) < FINITE
-                x, error = np.where(finite, x, 0), np.where(finite, error, 0)
-            lost, held = np.einsum("ij,ij->i", error, error), np.einsum("ij,ij->i", x, x)
-        return float(self.shares @ lost), float(self.shares @ held)
+            error = (q - self.x)[: self.counted]
+            squares = np.square(error) @ np.stack([self.piece.columns, np.ones_like(self.piece.columns)], 1)
+            found = weight_effect(self.piece, error, squares[:, 0])
+        return found if math.isfinite(found) else math.inf, float(self.shares @ squares[:, 1])
+
+    def _lost(self, q: Floats) -> float:
+        with np.errstate(all="ignore"):
+            error = (q - self.x)[: self.counted]
+            if isinstance(self.piece, Rows):
+                error = np.where(np.abs(self.x[: self.counted]) < FINITE, error, 0)
+            return float(self.shares @ np.einsum("ij,ij->i", error, error))
+
+    def signal(self) -> float:
+        """Σ x² over the finite values."""
+        x = self.x[: self.counted]
+        x = np.where(np.abs(x) < FINITE, x, 0) if isinstance(self.piece, Rows) else x
+        return float(self.shares @ np.einsum("ij,ij->i", x, x))
 
 
 class Subject:
@@ -79,6 +92,7 @@ class Subject:
         self.place, self.parts, self.elements = place, tuple(parts), elements
         flat = [p.x[np.abs(p.x) < FINITE] for p in parts]
         values = np.concatenate(flat) if flat else np.zeros(0, np.float32)
+        self._signal = sum(p.signal() for p in parts)
         self._seen = values[:: values.size // SEEN + 1 | 1]
         self._low, self._high = float(values.min(initial=0.0)), float(values.max(initial=0.0))
 
@@ -93,7 +107,7 @@ class Subject:
     ) -> tuple[float, float]:
         """(predicted divergence, error over signal) under a candidate as it is. `mask`: of the whole stored tensor, as
         formats see it, in the place of the smallest magnitudes that a sparsity takes."""
-        effect = lost = held = 0.0
+        effect = lost = 0.0
         for part in self.parts:
             q = _pruned(part, candidate.sparsity, mask)
             if candidate.format is not None:
@@ -101,10 +115,9 @@ class Subject:
                     kept = None if candidate.format.keeps_zero or not candidate.sparsity else q != 0
                     q = rounded(candidate.format, q)
                     q = q if kept is None else q * kept
-            effect += part.effect(q)
-            noise, signal = part.noise(q)
-            lost, held = lost + noise, held + signal
-        return effect, lost / held if held > 0 else 0.0
+            felt, noise = part.judged(q)
+            effect, lost = effect + felt, lost + noise
+        return effect, lost / self._signal if self._signal > 0 else 0.0
 
 
 def subject(place: Place, evidence: Evidence, run: Graph, store: WeightStore, quick: int = 0) -> Subject | None:

@@ -1,0 +1,241 @@
+"""Predicted against measured divergence: every format × layer × port of a BERT-tiny trained on SST-2 sentences, whole
+configurations of it, and what it all takes on BERT-base.
+
+Reads ../shared (or ESPALIER_SHARED), a trained model from `--model FOLDER`; says so and ends where the text is absent.
+Evidence, measurements that correct, and those that judge come from different sentences of the validation set.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import random
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from model.data.base import Split
+from model.formats.base import Format, parse_format
+from model.graph import Graph
+from model.meta import Precision
+from model.opening import open_source
+from passes.analysis.evaluate import EvaluateOptions, load_split
+from passes.analysis.format_sqnr import usual_formats
+from passes.analysis.sensitivity import kept_places
+from passes.base import Context
+from passes.sensitivity import truth
+from passes.sensitivity.collect import collect
+from passes.sensitivity.correct import Correction, ranks_agree
+from passes.sensitivity.evidence import load, save
+from passes.sensitivity.measure import Baseline
+from passes.sensitivity.subject import stored, subject
+from passes.sensitivity.table import Candidate, Sensitivity
+from passes.sensitivity.tabled import configured, quickly, rows_of_table
+from passes.transform.decompose_attention import DecomposeOptions, decompose_attention
+from tests.benchmarks.formats_sst2 import DATA
+from tests.benchmarks.record import median_of, report
+from tests.benchmarks.sst2 import SHARED, train
+
+SAMPLES, JUDGED, CORRECTING = 256, 128, 48
+LARGE = 1e-4
+BASE = "config:bert?task=sequence-classification"
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--model", type=Path)
+    parser.add_argument("--quick", action="store_true", help="no BERT-base")
+    parser.add_argument("--cells", type=int, default=0, help="judge by so many cells by chance; 0: all, some minutes")
+    return parser.parse_known_args()[0]
+
+
+def main() -> None:
+    """Both halves."""
+    torch.set_num_threads(1)  # what is timed is the work, beside whatever else runs
+    given = _options()
+    if not SHARED.exists():
+        report("sensitivity", {"skipped": f"{SHARED.name} is absent"})
+        return
+    found = real_text(given.model, given.cells)
+    report("sensitivity", {**found, **({} if given.quick else {"bert_base": large()})})
+
+
+# -- real text
+
+
+def real_text(given: Path | None, count: int) -> dict[str, Any]:
+    """Everything on the BERT-tiny; `count`: cells that are measured to judge by, 0: all."""
+    folder = Path(tempfile.mkdtemp())
+    model = given or folder / "bert-tiny"
+    if not (model / "config.json").exists():
+        train(model)
+    opened = open_source(str(model), folder / "work")
+    context = Context(opened.store, tokenizer=str(model), base=opened.project.base)
+    graph = decompose_attention(opened.project.base, DecomposeOptions(), context)[0]
+    held = load_split(EvaluateOptions(split="validation", **DATA), context)
+    judged, seen = held.take(JUDGED), held.rows(slice(JUDGED, JUDGED + SAMPLES))
+    correcting = held.rows(slice(JUDGED + SAMPLES, JUDGED + 2 * SAMPLES))
+
+    _, run, places = kept_places(graph, None)
+    start = time.perf_counter()
+    save(collect(run, places, seen, context), folder / "evidence.safetensors")
+    evidence, took = load(folder / "evidence.safetensors"), time.perf_counter() - start
+    start = time.perf_counter()
+    rows = list(rows_of_table(evidence, places, run, context.store, usual_formats()))
+    tabled = time.perf_counter() - start
+    at = {(p.node, p.port): p for p in places}
+
+    def true(cells: Sequence[truth.Cell], split: Split) -> dict[truth.Cell, float]:
+        known: dict[truth.Cell, float] = {}
+        truth.measured(rows, cells, at, run, split, 64, context, lambda cell, m: known.update({cell: m.kl}))
+        return known
+
+    for_correction = true(truth.picked(rows, CORRECTING, 0), correcting)
+    by = truth.correction([_told(row, r, for_correction) for r, row in enumerate(rows)])
+    start = time.perf_counter()
+    cells = truth.every(rows)
+    known = true(random.Random(0).sample(cells, count) if count else cells, judged)
+    measuring = time.perf_counter() - start
+    fixed = [truth.corrected(row, by) for row in rows]
+    return {
+        "evidence_samples": SAMPLES, "judged_samples": JUDGED, "correcting": CORRECTING, "places": len(rows),
+        "cells": len(known), "seconds": {"evidence": round(took, 2), "table": round(tabled, 2),
+                                         "measuring_all": round(measuring, 1)},
+        "evidence_bytes": (folder / "evidence.safetensors").stat().st_size,
+        "correction": {k: round(getattr(by, k), 3) for k in ("level", "steep", "loud", "factor", "before")},
+        "noise": _agreement([(rows[r].noise[c], kl) for (r, c), kl in known.items()]),
+        "predicted": _by_port(rows, known), "corrected": _by_port(fixed, known),
+        "configurations": configurations(run, fixed, places, evidence, Baseline(run, judged, 64, context), context, by),
+    }  # fmt: skip
+
+
+def _told(row: Sensitivity, number: int, known: dict[truth.Cell, float]) -> Sensitivity:
+    return truth.told(row, {c: kl for (r, c), kl in known.items() if r == number})
+
+
+def _by_port(rows: Sequence[Sensitivity], known: dict[truth.Cell, float]) -> dict[str, Any]:
+    pairs = [(rows[r].port, rows[r].predicted[c], kl) for (r, c), kl in known.items()]
+    ports = sorted({p for p, _, _ in pairs})
+    return {"all": _agreement([(p, m) for _, p, m in pairs]),
+            **{port: _agreement([(p, m) for q, p, m in pairs if q == port]) for port in ports}}  # fmt: skip
+
+
+def _agreement(pairs: Sequence[tuple[float, float]]) -> dict[str, Any]:
+    """Rank correlations, and by what factor predictions are off where there is anything to see."""
+    kept = [(p, m) for p, m in pairs if math.isfinite(p) and math.isfinite(m)]
+    large = [(p, m) for p, m in kept if m > LARGE]
+    off = [math.log2(p / m) for p, m in kept if m > 1e-7 and p > 0]
+
+    def rho(found: list[tuple[float, float]]) -> float | None:
+        value = ranks_agree([p for p, _ in found], [m for _, m in found])
+        return None if value is None else round(value, 4)
+
+    return {"pairs": len(kept), "spearman": rho(kept), "large": len(large), "spearman_large": rho(large),
+            "median_factor": round(2 ** float(np.median(np.abs(off))), 3) if off else None,
+            "within_2": round(float(np.mean(np.abs(off) < 1)), 3) if off else None}  # fmt: skip
+
+
+# -- whole configurations
+
+
+def configurations(
+    run: Graph, rows: Sequence[Sensitivity], places: Any, evidence: Any, baseline: Baseline, context: Context,
+    by: Correction,
+) -> list[dict[str, Any]]:  # fmt: skip
+    """Uniform widths and random mixtures of all Linears' weights, with and without their inputs."""
+    linear = {n.id for n in run if n.op == "linear"}
+    at = {p: {q.node: q for q in places if q.node in linear and q.port == p} for p in ("weight", "data_in")}
+    subjects = {q.key: subject(q, evidence, run, context.store) for p in at for q in at[p].values()}
+
+    def fitted(key: str, width: int) -> Format:
+        found = subjects[key]
+        fmt = parse_format(f"integer(width={width})")
+        return fmt if found is None else found.fitted(fmt, quickly)
+
+    def made(name: str, ports: Sequence[str], pick: Any) -> dict[str, Any]:
+        chosen = {n: {p: Precision(pick(at[p][n].key)) for p in ports} for n in sorted(linear)}
+        graph = run.replace(*(replace(run[n], precision=c) for n, c in chosen.items()))
+        plain = sum(configured(graph, places, run, evidence, context.store, None, 0, quickly).values())
+        fixed = sum(configured(graph, places, run, evidence, context.store, by, 0, quickly).values())
+        true = baseline.measure(graph)
+        return {"name": name, "predicted": float(f"{plain:.3g}"), "corrected": float(f"{fixed:.3g}"),
+                "measured": float(f"{true.kl:.3g}"), "ratio": round(plain / true.kl, 3),
+                "corrected_ratio": round(fixed / true.kl, 3), "agreement": true.agreement}  # fmt: skip
+
+    found: list[dict[str, Any]] = []
+    for ports in (("weight",), ("weight", "data_in")):
+        words = " and ".join(ports)
+        for width in (8, 6, 5, 4, 3, 2):
+            found.append(made(f"{words}, {width} bits", ports, lambda key, w=width: fitted(key, w)))
+        for seed in range(8):
+            luck = random.Random(seed)
+            found.append(made(f"{words}, 3 to 8 bits, {seed}", ports, lambda key, r=luck: fitted(key, r.randint(3, 8))))
+        for seed in range(4):
+            luck = random.Random(seed)
+            usual = [f for f in usual_formats() if f.element_bits >= 3]
+            found.append(
+                made(f"{words}, any format, {seed}", ports, lambda key, r=luck, u=usual: _any(subjects, key, r, u))
+            )
+    return found
+
+
+def _any(subjects: dict[str, Any], key: str, luck: random.Random, formats: Sequence[Format]) -> Format:
+    return subjects[key].fitted(luck.choice(formats), quickly)
+
+
+# -- BERT-base
+
+
+def large() -> dict[str, Any]:
+    """Seconds of the evidence, of the table against one pass over the weights per format, and of an edit."""
+    folder = Path(tempfile.mkdtemp())
+    opened = open_source(BASE, folder / "work")
+    context = Context(opened.store, base=opened.project.base)
+    _, run, places = kept_places(opened.project.base, opened.project.base)
+    ids = np.random.default_rng(0).integers(1000, 20000, (64, 48))
+    split = Split({"input_ids": ids, "attention_mask": np.ones_like(ids)}, np.zeros(64, np.int64))
+    start = time.perf_counter()
+    save(collect(run, places, split, context), folder / "e.safetensors")
+    took = time.perf_counter() - start
+    evidence, formats = load(folder / "e.safetensors"), usual_formats()
+    weights = [p for p in places if p.weight is not None]
+    start = time.process_time()
+    count = sum(1 for _ in rows_of_table(evidence, places, run, opened.store, formats))
+    table = time.process_time() - start
+    start = time.process_time()
+    for place in weights:
+        x = torch.from_numpy(stored(place, run, opened.store))
+        for fmt in formats:
+            y = fmt.forward(x).sub_(x).reshape(-1)
+            float(y.dot(y))
+    passes = time.process_time() - start
+    edits = {str(f): _edit(places, evidence, run, context, f) for f in (parse_format("integer(width=4)"), formats[9])}
+    return {"samples": len(split), "tokens": 48, "evidence_seconds": round(took, 1), "places": count,
+            "evidence_bytes": (folder / "e.safetensors").stat().st_size, "formats": len(formats),
+            "table_cpu_seconds": round(table, 2), "one_pass_each_cpu_seconds": round(passes, 2),
+            "ratio": round(table / passes, 2), "target": 2.0, "edit_ms": edits, "edit_target_ms": 50}  # fmt: skip
+
+
+def _edit(places: Any, evidence: Any, run: Graph, context: Context, fmt: Format) -> float:
+    """Milliseconds of one changed port, by numpy alone: a weight of a feed-forward, as the window asks."""
+    place = next(p for p in places if p.weight is not None and "intermediate" in p.node and p.port == "weight")
+
+    def once() -> None:
+        found = subject(place, evidence, run, context.store, 1 << 16)
+        assert found is not None
+        found.tried(Candidate(fmt))
+
+    once()
+    return round(1000 * median_of(once, 5), 1)
+
+
+if __name__ == "__main__":
+    print("this takes some minutes", file=sys.stderr)
+    main()
