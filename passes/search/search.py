@@ -16,7 +16,7 @@ from passes.search.with_training import with_training
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """`recipe`: the steps that every trial begins with, on `base`. `info`: its source, for choices of configurations."""
+    """`recipe`: the steps that every trial begins with, on `base`. `info`: its source, for other configurations."""
 
     spec: SearchSpec
     recipe: Recipe
