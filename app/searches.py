@@ -341,7 +341,7 @@ class Searches(QObject):
         base = self._session.open_document.project.base
         return Search(study.spec, study.recipe, base).recipe_of(study.space, trial.params)
 
-    def save_model(self, study: Study, trial: Trial, path: Path, done: Callable[[Path], object]) -> None:
+    def save_model(self, study: Study, trial: Trial, path: Path, done: Callable[[Path], None]) -> None:
         """Write a trial of another architecture as a project, in the worker; its trainings run as in the trial."""
         job = trial_job(study, trial, path, self._session.open_document)
         self._session.submit(f"Save trial {trial.number} of {study.name}", job, done)

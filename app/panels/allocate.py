@@ -50,7 +50,7 @@ class AllocatePanel(AllocateParts):
         self.number.edited.connect(self._typed)
         self.chart.dragged.connect(self._dragged)
         self.apply.clicked.connect(self.allocations.apply)
-        self.find.clicked.connect(self._find)
+        self.finder.clicked.connect(self._find)
         self.table.node_wanted.connect(self.node_wanted)
         self.allocations.built.connect(self.refresh)
         self.allocations.moved.connect(self._moved)
@@ -75,8 +75,8 @@ class AllocatePanel(AllocateParts):
         document = self._session.document
         filled = document is not None and bool(known.table) and not (known.running and held.now is None)
         self.pages.setCurrentIndex(1 if filled else 0)
-        self.find.setVisible(document is not None)
-        self.find.setEnabled(not known.running)
+        self.finder.setVisible(document is not None)
+        self.finder.setEnabled(not known.running)
         words = f"{ABOUT}\n\n{known.words[:1].upper()}{known.words[1:]}." if known.running or known.error else ABOUT
         self.about.setText(words.replace("..", ".") if document else "Open a model to allocate formats to its layers.")
         self.about.setMinimumHeight(self.about.heightForWidth(WORDS))

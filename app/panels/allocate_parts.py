@@ -41,7 +41,7 @@ class AllocateParts(QWidget):
         self.legend, self.wrong = QLabel(), warning()
         self.apply = QPushButton("Apply")
         self.measure, self.reset = link("Measure", self.want_measure), link("Reset", self.want_reset)
-        self.about, self.find = muted(ABOUT), QPushButton("Find the sensitivities")
+        self.about, self.finder = muted(ABOUT), QPushButton("Find the sensitivities")
         self.pages = QStackedWidget()
         self._build()
 
@@ -84,7 +84,7 @@ class AllocateParts(QWidget):
         page = QWidget()
         box = QVBoxLayout(page)
         box.addStretch(1)
-        for part in (self.about, self.find):
+        for part in (self.about, self.finder):
             box.addWidget(part, 0, Qt.AlignmentFlag.AlignHCenter)
         self.about.setAlignment(Qt.AlignmentFlag.AlignCenter)
         self.about.setFixedWidth(WORDS)

@@ -53,8 +53,8 @@ class FormArea(QScrollArea):
         return super().eventFilter(watched, event)
 
     def _need(self) -> int:
-        inside, bar = self.widget().minimumSizeHint().width(), self.verticalScrollBar().sizeHint().width()
-        return min(max(inside + bar, NARROWEST), WIDEST)
+        held, bar = self.widget(), self.verticalScrollBar().sizeHint().width()
+        return min(max((held.minimumSizeHint().width() if held else 0) + bar, NARROWEST), WIDEST)
 
 
 class SearchPanel(QWidget):

@@ -173,8 +173,9 @@ class OptionBody(Body):
         self.axis.setVisible(not self._by_text)
         for place in range(1, self._grid.rowCount()):
             for column in (0, 1):
-                if item := self._grid.itemAtPosition(place, column):
-                    item.widget().setVisible(self._by_text)
+                item = self._grid.itemAtPosition(place, column)
+                if item and (held := item.widget()):
+                    held.setVisible(self._by_text)
 
     def get(self) -> dict[str, Any]:
         """The option's path and its values."""

@@ -101,15 +101,15 @@ class EntryCard(QFrame):
         self.note, self.wrong = QLabel(), QLabel(wordWrap=True)
         self.note.setProperty("role", "small")
         self.wrong.setProperty("role", "wrong")
-        self.per, self.depth = Choice(tuple(TIED), tuple(TIED.values())), NumberField(int, 1, 20)
+        self.per, self.parts = Choice(tuple(TIED), tuple(TIED.values())), NumberField(int, 1, 20)
         self.per.setAccessibleName("What shares a choice")
-        self.depth.setAccessibleName("Parts of the path of a module")
-        self.depth.setToolTip("So many parts of a module's path share a choice")
+        self.parts.setAccessibleName("Parts of the path of a module")
+        self.parts.setToolTip("So many parts of a module's path share a choice")
         self.more = More(vary.kind)
         self.fold = Fold("More", lambda: self.more)
         self._arrange()
         self.put(vary)
-        for part in (self.body, self.per, self.depth, self.more):
+        for part in (self.body, self.per, self.parts, self.more):
             part.edited.connect(self._edited)
 
     def _arrange(self) -> None:
@@ -121,7 +121,7 @@ class EntryCard(QFrame):
         head.addWidget(self.title)
         head.addWidget(self.note, 1)
         head.addWidget(drop)
-        self._tied = _row("choice", self.per, self.depth)
+        self._tied = _row("choice", self.per, self.parts)
         self._tied.setVisible(self.kind in OVER_LAYERS)
         box = QVBoxLayout(self)
         box.setContentsMargins(10, 4, 6, 6)
@@ -135,18 +135,18 @@ class EntryCard(QFrame):
         """Show an entry of the same kind."""
         self.body.put(vary)
         self.per.put(vary.per)
-        self.depth.put(vary.depth)
-        self.depth.setVisible(vary.per == "module")
+        self.parts.put(vary.depth)
+        self.parts.setVisible(vary.per == "module")
         self.more.put(vary)
         self._note_more(vary)
 
     def value(self) -> Vary:
         """The entry; raises OptionsError."""
-        made = Vary(self.kind, **self.body.get(), per=self.per.get(), depth=self.depth.get())  # type: ignore[arg-type]
+        made = Vary(self.kind, **self.body.get(), per=self.per.get(), depth=self.parts.get())  # type: ignore[arg-type]
         return self.more.get(made)
 
     def _edited(self) -> None:
-        self.depth.setVisible(self.per.get() == "module")
+        self.parts.setVisible(self.per.get() == "module")
         self.edited.emit()
 
     def tell(self, note: str, wrong: str = "") -> None:

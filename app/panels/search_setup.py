@@ -70,7 +70,7 @@ class SearchSetup(QWidget):
         self.how = GroupedForm(SearchSpec, GROUPS, without=WITHOUT)
         self.training = TrainingField()
         self.score = ScoreField(session)
-        self.size, self.time = QLabel(wordWrap=True), muted("")
+        self.counted, self.time = QLabel(wordWrap=True), muted("")
         self.wrong = QLabel(wordWrap=True)
         self.wrong.setProperty("role", "wrong")
         self.foot = QWidget()
@@ -104,8 +104,8 @@ class SearchSetup(QWidget):
         foot = QVBoxLayout(self.foot)
         foot.setContentsMargins(12, 6, 12, 10)
         foot.setSpacing(4)
-        self.size.setProperty("role", "strong")
-        for part in (self.size, self.wrong, self.time, self.run_button):
+        self.counted.setProperty("role", "strong")
+        for part in (self.counted, self.wrong, self.time, self.run_button):
             foot.addWidget(part)
         self.setStyleSheet(field_style(tokens(self)))
         self.foot.setStyleSheet(field_style(tokens(self)))
@@ -265,14 +265,14 @@ class SearchSetup(QWidget):
 
     def _tell_whole(self, good: bool) -> None:
         document, wrong = self._session.document, ""
-        self.size.setText("")
+        self.counted.setText("")
         self.time.setText("")
         try:
             spec = self.spec() if good else None
             if spec and document:
                 if not spec.space:
                     raise OptionsError("Nothing varies yet.", "Add formats, a sparsity or an option above.")
-                self.size.setText(size_words(self._expand(spec, document.graph, self.used)))
+                self.counted.setText(size_words(self._expand(spec, document.graph, self.used)))
                 self.tell_time(spec.trials)
         except EspalierError as error:
             wrong = "" if self.how.error else _words(error)
@@ -283,8 +283,8 @@ class SearchSetup(QWidget):
             part.setVisible(bool(steps))
         self.wrong.setText(wrong)
         self.wrong.setVisible(bool(wrong))
-        self.size.setVisible(bool(self.size.text()))
-        self.run_button.setEnabled(document is not None and bool(self.size.text()) and not wrong)
+        self.counted.setVisible(bool(self.counted.text()))
+        self.run_button.setEnabled(document is not None and bool(self.counted.text()) and not wrong)
 
     def tell_time(self, trials: int = 0) -> None:
         """How long it will take, by the trials that ran before."""
@@ -293,7 +293,7 @@ class SearchSetup(QWidget):
             number = trials or int(editor.get())
         except EspalierError:
             number = 0
-        self.time.setText(time_words(number, self.each) if number and self.size.text() else "")
+        self.time.setText(time_words(number, self.each) if number and self.counted.text() else "")
 
 
 def _words(error: EspalierError) -> str:

@@ -72,10 +72,10 @@ def shown_bits(window: Window) -> dict[str, float]:
 def test_nothing_is_there_before_the_sensitivities(
     panel: AllocatePanel, runner: list[FakeRunner], window: Window
 ) -> None:
-    assert panel.pages.currentIndex() == 0 and panel.find.isVisible()
+    assert panel.pages.currentIndex() == 0 and panel.finder.isVisible()
     heard: list[object] = []
     window.session.problem.connect(heard.append)
-    panel.find.click()
+    panel.finder.click()
     assert "found on data" in str(heard[0]), "this model names no data"
     find(window, runner)
     assert panel.pages.currentIndex() == 1 and len(panel.chart.points) > 10

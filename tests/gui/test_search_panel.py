@@ -120,17 +120,17 @@ def test_the_form_begins_with_mixed_precision_and_counts_it(panel: SearchPanel) 
     panel.compose_link.click()
     assert panel._pages.currentIndex() == 1
     card = panel.setup.cards[0]
-    assert card.note.text() == "2 layers · 6 formats" and panel.setup.size.text() == "6² = 36 configurations"
+    assert card.note.text() == "2 layers · 6 formats" and panel.setup.counted.text() == "6² = 36 configurations"
     spec = panel.setup.spec()
     assert spec.goals == (Goal("accuracy"),) and spec.within == ("weight_bits<=4.5",) and spec.score == DATA
     assert spec.space == (Vary("format", Select("type", ("linear",)), values="integer(width=2|3|4|5|6|8)"),)
     formats = card.body.formats  # type: ignore[attr-defined]
     formats.rows[0].chips.buttons["12"].click()
     panel.setup.tell()
-    assert panel.setup.size.text() == "7² = 49 configurations"
+    assert panel.setup.counted.text() == "7² = 49 configurations"
     card.per.put("all")
     panel.setup.tell()
-    assert panel.setup.size.text() == "7 configurations" and card.note.text() == "2 layers · 1 choice · 7 formats"
+    assert panel.setup.counted.text() == "7 configurations" and card.note.text() == "2 layers · 1 choice · 7 formats"
 
 
 def test_what_is_wrong_stands_beside_it(panel: SearchPanel) -> None:
@@ -198,7 +198,7 @@ def test_a_template_fills_the_form_with_a_recipe_of_its_own(panel: SearchPanel, 
         'trials = 4\ngoals = "loss"\n[[space]]\nkind = "option"\nkey = "prune.sparsity"\nvalues = [0.2, 0.4]\n'
         '[[steps]]\npass = "prune"\n', encoding="utf-8")  # fmt: skip
     panel.setup.open_file(path)
-    assert "own recipe: prune" in panel.setup._own.text() and panel.setup.size.text() == "2 configurations"
+    assert "own recipe: prune" in panel.setup._own.text() and panel.setup.counted.text() == "2 configurations"
     assert panel.setup.spec().trials == 4 and panel.setup.spec().study == "own"
     told: list[object] = []
     panel._session.problem.connect(told.append)
