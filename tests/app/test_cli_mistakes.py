@@ -44,7 +44,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 CALLS = [
     # the command line itself
     ("trac demo:digits", "trace"),
-    ("frobnicate", "Valid names"),
+    ("xyzzy", "Valid names"),
     ("trace", "needs SOURCE"),
     ("trace demo:digits --verfy", "'--verify'"),
     ("trace demo:digits --seed x", "--seed"),
