@@ -19,6 +19,8 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
+from app.fields import Check
+from app.fields import Choice as Chooser
 from app.plots.study.board import KINDS, StudyBoard
 from app.plots.study.comparison import Compared
 from app.plots.study.data import Study, nondominated
@@ -84,6 +86,19 @@ def test_every_chart_says_in_words_that_there_is_nothing(board: StudyBoard, kind
     tile.show_kind(kind)
     assert tile._pages.currentWidget() is tile._words and len(tile._words.text()) > 20
     assert not tile._save.isEnabled() and not tile.legend.isVisible()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_without_a_study_no_head_offers_what_cannot_be_chosen(board: StudyBoard, kind: str) -> None:
+    tile = board.tiles[0]
+    tile.show_kind(kind)
+    assert not any(isinstance(f, Check) for f in tile.fields.values())
+    for name, field in list(tile.fields.items()):
+        field.edited.emit()
+        assert tile.chart.option(name) == field.get()
+    show(board, 60, kind)
+    lists = [f for o in tile.chart.options() if o.values is not None and (f := tile.fields.get(o.name))]
+    assert all(isinstance(f, Chooser) and f.count() for f in lists)
 
 
 @pytest.mark.parametrize("kind", KINDS)

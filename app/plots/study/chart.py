@@ -27,12 +27,16 @@ ROOM = 0.05  # of the span, beside the outermost points
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """What can be chosen of a chart in its head: a list, or a switch where there are no values."""
+    """What can be chosen of a chart in its head: one of `values`, or a switch where that is None."""
 
     name: str
-    values: tuple[Any, ...] = ()
+    values: tuple[Any, ...] | None = None
     texts: tuple[str, ...] = ()
     hint: str = ""
+
+    def offered(self, drawn: bool) -> bool:
+        """Whether there is something to choose: no list without values, no switch while nothing is drawn."""
+        return drawn if self.values is None else len(self.values) > (0 if drawn else 1)
 
 
 class StudyChart(Chart):

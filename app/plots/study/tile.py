@@ -156,7 +156,7 @@ class Tile(QWidget):
             self.legend.setToolTip(legend)
         self.legend.setVisible(bool(legend))
         self._save.setEnabled(not words)
-        self._offer(chart.options())
+        self._offer([o for o in chart.options() if o.offered(not words)])
         for name, field in self.fields.items():
             field.put(chart.option(name))
 
@@ -174,10 +174,10 @@ class Tile(QWidget):
         self._fold()
 
     def _field(self, option: Option) -> Any:
-        field: Any = Choice(option.values, option.texts) if option.values else Check(option.name)
+        field: Any = Check(option.name) if option.values is None else Choice(option.values, option.texts)
         field.setAccessibleName(option.hint or option.name)
         field.setToolTip(option.hint)
-        if option.values:
+        if option.values is not None:
             field.setMaximumWidth(WIDEST)
         field.edited.connect(lambda: self._chosen(option.name))
         return field
