@@ -47,8 +47,10 @@ class Shown(QObject):
     def show(self, graph: Graph | None) -> None:
         """Show another state of the graph, or the document's own again."""
         if graph is None:
+            if self._before is None:  # another panel's preview is not ours to end
+                return
             self._canvas.preview(None)
-            if self._before is not None and self._canvas.mode == self._mode:
+            if self._canvas.mode == self._mode:
                 self._canvas.set_mode(self._before)
             self._before = None
             return

@@ -109,6 +109,8 @@ class Allocations(QObject):
         """Another state of the document: what was tried is over; what was applied is laid on what it was laid on."""
         self.reset()
         self.refresh()
+        if self._looking:
+            self.moved.emit()
 
     @property
     def ground(self) -> Ground | None:
@@ -278,7 +280,22 @@ class Allocations(QObject):
         known = [kl for kl in lost if kl is not None]
         return figure, sum(known) if len(known) == len(lost) else None
 
+    def present_choices(self) -> dict[Place, tuple[Candidate, float | None]]:
+        """What the ports have now, and what it costs as the table has it."""
+        document, now = self._session.document, self.now
+        if document is None or now is None:
+            return {}
+        places = {p for g in now.problem.groups for s in g.slots for p in s.places}
+        nodes = document.graph.nodes
+        rows = [r for r in self.known.table if (r.node, r.port) in places and r.node in nodes]
+        return {(r.node, r.port): (_present(r, nodes[r.node]), _lost(r, nodes[r.node])) for r in rows}
+
     # -- using it
+
+    @property
+    def recipe(self) -> Recipe | None:
+        """The document's."""
+        return self._session.document.recipe if self._session.document else None
 
     def made_recipe(self) -> Recipe | None:
         """The recipe that gives what is tried."""
@@ -297,11 +314,16 @@ class Allocations(QObject):
         self._session.set_recipe(recipe, f"Allocate {now.cost.title.lower()} {now.figure(found):.4g}")
 
 
+def _present(row: Sensitivity, node: Node) -> Candidate:
+    """What a row's port has now."""
+    precision, sparsity = node.precision.get(row.port), node.sparsity.get(row.port)
+    return Candidate(precision.format if precision else None, sparsity.ratio if sparsity else 0.0,
+                     sparsity.method if sparsity else "l1")  # fmt: skip
+
+
 def _lost(row: Sensitivity, node: Node) -> float | None:
     """What the present choice at a row's port costs, as the table has it; None where it is not in it."""
-    precision, sparsity = node.precision.get(row.port), node.sparsity.get(row.port)
-    now = Candidate(precision.format if precision else None, sparsity.ratio if sparsity else 0.0,
-                    sparsity.method if sparsity else "l1")  # fmt: skip
+    now = _present(row, node)
     if now == FLOAT:
         return 0.0
     return next((kl for c, kl in zip(row.candidates, row.known, strict=True) if c == now), None)

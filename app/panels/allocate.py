@@ -56,7 +56,7 @@ class AllocatePanel(AllocateParts):
         self.allocations.moved.connect(self._moved)
         self.truth.changed.connect(self._measured)
         known.changed.connect(self.refresh)
-        self._session.score_changed.connect(self._mark)
+        self._session.score_changed.connect(self._scored)
 
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
@@ -127,15 +127,10 @@ class AllocatePanel(AllocateParts):
             part.setEnabled(found is not None)
         self.preview_wanted.emit(held.preview())
         if now is None or found is None:
-            self.table.rows.show_choices({}, {})
-            self.chart.show_budget(None)
-            with QSignalBlocker(self.slider):
-                self.slider.setValue(self._place(now.hulls.ends[1]) if now else STEPS)
-            self.number.put(None)
-            self._say()
+            self._show_present()
             return
         chosen = held.chosen
-        kl = {p: self._lost.get(p, {}).get(id(c), 0.0) for p, c in chosen.items()}
+        kl: dict[Place, float | None] = {p: self._lost.get(p, {}).get(id(c), 0.0) for p, c in chosen.items()}
         self.table.rows.show_choices(chosen, kl)
         assert held.wanted is not None
         aimed = now.problem.figure(0, held.wanted)
@@ -146,6 +141,25 @@ class AllocatePanel(AllocateParts):
             self.number.put(float(f"{aimed / self._unit[0]:.4g}"))
         self._say()
 
+    def _show_present(self) -> None:
+        """Nothing is tried: what the ports have now, as it was applied or edited."""
+        held, now = self.allocations, self.allocations.now
+        choices, present = held.present_choices(), held.present()
+        self.table.rows.show_choices({p: c for p, (c, _) in choices.items()}, {p: k for p, (_, k) in choices.items()})
+        self.chart.show_budget(None)
+        at = min(max(now.problem.amount(0, present[0]), now.hulls.ends[0]), now.hulls.ends[1]) if now and present else 0
+        with QSignalBlocker(self.slider):
+            self.slider.setValue(self._place(at) if now and present else STEPS)
+        if not self.number.hasFocus():
+            self.number.put(float(f"{present[0] / self._unit[0]:.4g}") if present else None)
+        self._say()
+
+    def _scored(self) -> None:
+        """Some costs are known only when the score is."""
+        self._mark()
+        if self.allocations.found is None:
+            self._moved()
+
     def _say(self) -> None:
         """What is reached in a line, and what went wrong."""
         held, truth = self.allocations, self.truth
@@ -155,7 +169,7 @@ class AllocatePanel(AllocateParts):
         self.measure.setText("Stop measuring" if truth.running else "Measure")
         self.measure.setEnabled(truth.running or held.found is not None)
         self.told.show_text(summary(held, truth))
-        self.counts.show_text(counts(held.chosen))
+        self.counts.show_text(counts(held.chosen or {p: c for p, (c, _) in held.present_choices().items()}))
 
     # -- what is done
 

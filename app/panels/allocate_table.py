@@ -27,7 +27,7 @@ class AllocateModel(QAbstractTableModel):
         self.nodes: list[str] = []
         self.ports: tuple[str, ...] = ()
         self._names: Mapping[str, str] = {}
-        self._cells: dict[str, tuple[tuple[str, ...], float]] = {}
+        self._cells: dict[str, tuple[tuple[str, ...], float | None]] = {}
 
     def begin(self, places: list[Place], names: Mapping[str, str]) -> None:
         """The layers and ports that are decided on, with nothing chosen."""
@@ -38,12 +38,13 @@ class AllocateModel(QAbstractTableModel):
         self._names, self._cells = names, {}
         self.endResetModel()
 
-    def show_choices(self, chosen: Mapping[Place, Candidate], kl: Mapping[Place, float]) -> None:
-        """What each layer gets, and what it costs."""
+    def show_choices(self, chosen: Mapping[Place, Candidate], kl: Mapping[Place, float | None]) -> None:
+        """What each layer gets, and what it costs; None: that is not known."""
         changed: list[int] = []
         for row, node in enumerate(self.nodes):
             held = [(chosen.get((node, p)), kl.get((node, p), 0.0)) for p in self.ports]
-            cell = tuple(c.label if c else "" for c, _ in held), sum(k for _, k in held)
+            known = [k for _, k in held if k is not None]
+            cell = tuple(c.label if c else "" for c, _ in held), sum(known) if len(known) == len(held) else None
             if self._cells.get(node) != cell:
                 self._cells[node] = cell
                 changed.append(row)
@@ -69,7 +70,7 @@ class AllocateModel(QAbstractTableModel):
         labels, kl = self._cells.get(node, (("",) * len(self.ports), 0.0))
         if column <= len(self.ports):
             return labels[column - 1]
-        return figure(kl) if node in self._cells else ""
+        return ("not known" if kl is None else figure(kl)) if node in self._cells else ""
 
     def headerData(self, section: int, side: Qt.Orientation, role: int = Qt.ItemDataRole.DisplayRole) -> object:
         if side != Qt.Orientation.Horizontal:
@@ -95,6 +96,7 @@ class AllocateTable(QTableView):
         self.setWordWrap(False)
         self.setTextElideMode(Qt.TextElideMode.ElideLeft)
         self.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectRows)
+        self.setTabKeyNavigation(False)  # Tab goes on to what comes next
         self.verticalHeader().hide()
         self.verticalHeader().setDefaultSectionSize(ROW)
         self.verticalHeader().setMinimumSectionSize(ROW)

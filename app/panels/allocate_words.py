@@ -10,6 +10,7 @@ from app.allocation import Allocations, title_of
 from app.allocation_truth import Truth
 from app.curve_picture import figure_words
 from app.words import figure, percent
+from model.recipe import Recipe
 from passes.allocation.places import Place
 from passes.sensitivity.table import Candidate
 
@@ -20,16 +21,32 @@ GAP = 5e-4  # share above the best from which it is told
 def summary(held: Allocations, truth: Truth) -> str:
     """What is reached, what was measured, and how near it is to the best."""
     if held.now is None or held.found is None:
-        return "Drag the budget." if held.now else ""
+        return _present(held, truth)
     words = [figure_words(held.figure, held.now.figure(held.found)), f"predicted KL {figure(held.found.kl)}"]
-    known = truth.last(held.made_recipe()) if truth.found else None
-    if known:
-        words.append(f"measured {figure(known.kl)}")
-    if known and known.accuracy is not None:
-        words.append(f"accuracy {percent(known.accuracy)}")
+    words += _measured(truth, held.made_recipe())
     if held.found.gap > GAP:
         words.append(f"≤ {percent(held.found.gap)} above the best")
     return " · ".join(words)
+
+
+def _present(held: Allocations, truth: Truth) -> str:
+    """What the model has now, while nothing is tried."""
+    present = held.present()
+    if present is None:
+        return "Drag the budget." if held.now else ""
+    words = [figure_words(held.figure, present[0])]
+    words.append("predicted KL not known" if present[1] is None else f"predicted KL {figure(present[1])}")
+    words += _measured(truth, held.recipe)
+    return f"Now {' · '.join(words)}. Drag the budget."
+
+
+def _measured(truth: Truth, recipe: Recipe | None) -> list[str]:
+    """What was measured of a recipe."""
+    known = truth.last(recipe) if truth.found and recipe is not None else None
+    if known is None:
+        return []
+    accuracy = [] if known.accuracy is None else [f"accuracy {percent(known.accuracy)}"]
+    return [f"measured {figure(known.kl)}", *accuracy]
 
 
 def counts(chosen: Mapping[Place, Candidate]) -> str:

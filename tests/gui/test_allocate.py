@@ -149,11 +149,16 @@ def test_apply_is_one_undo_step_and_the_next_takes_its_place(
     session = window.session
     panel.slider.setValue(300)
     planned = panel.allocations.now.figure(panel.allocations.found)  # type: ignore[union-attr, arg-type]
+    rows = panel.table.rows
+    tried = [rows.data(rows.index(i, j)) for i in range(rows.rowCount()) for j in range(rows.columnCount())]
     panel.apply.click()
     graph = graph_of(window)
     assert figures(graph, static_score(graph))["weight_bits"] == pytest.approx(planned)
     assert [s.pass_name for s in session.recipe.steps] == ["quantize"] and not panel.apply.isEnabled()
     assert window.canvas.scene is not None and window.canvas.scene.graph is graph
+    shown = [rows.data(rows.index(i, j)) for i in range(rows.rowCount()) for j in range(rows.columnCount())]
+    assert shown == tried, "what was applied, and not an empty table"
+    assert 295 <= panel.slider.value() <= 305 and f"{planned:.4g}" in panel.told.toolTip()
     panel.slider.setValue(700)
     panel.apply.click()
     assert [s.pass_name for s in session.recipe.steps] == ["quantize"], "it took the place of the first"
@@ -162,6 +167,7 @@ def test_apply_is_one_undo_step_and_the_next_takes_its_place(
     assert static_score(graph_of(window)).weight_bits == pytest.approx(planned)
     session.undo()
     assert not session.recipe.steps
+    assert panel.slider.value() == 1000 and rows.data(rows.index(0, 1)) == "float"
 
 
 def test_other_costs_ports_and_formats(panel: AllocatePanel, runner: list[FakeRunner], window: Window) -> None:
