@@ -259,6 +259,7 @@ class HeatMap(QTableView):
         self.setShowGrid(False)
         self.setVerticalHeader(LineHeads(self))
         self.setSelectionMode(QAbstractItemView.SelectionMode.ExtendedSelection)
+        self.setTabKeyNavigation(False)  # Tab goes on to what comes next
         self.setHorizontalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
         self.setVerticalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
         self.setAccessibleName("Sensitivity of layers to formats")
