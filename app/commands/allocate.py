@@ -16,9 +16,9 @@ from app.commands.opening import Target, opened, save
 from app.commands.option_flags import read_options
 from app.commands.run import extended
 from app.commands.scoring import add_data, data_options, figures, score
-from model.formats.base import Format, parse_format
+from model.formats.base import parse_format
 from model.recipe import Recipe, Step
-from passes.allocation.places import FLOAT, column
+from passes.allocation.places import column_title
 from passes.allocation.plan import Allocation, steps
 from passes.allocation.solve import Competing, Point, allocate, front
 from passes.analysis.divergence import DivergenceOptions
@@ -201,13 +201,7 @@ def _point(point: Point, name: str) -> dict[str, Any]:
 
 def _counts(chosen: Iterable[Candidate]) -> dict[str, int]:
     """Column → how many places take it, the most frequent first."""
-    return dict(Counter(_title(c) for c in chosen).most_common())
-
-
-def _title(candidate: Candidate) -> str:
-    fmt: Format | None = candidate.format
-    name = FLOAT.label if fmt is None else column(replace(candidate, sparsity=0.0))[0]
-    return f"{name} · {candidate.sparsity:.0%} {candidate.method}" if candidate.sparsity else name
+    return dict(Counter(column_title(c) for c in chosen).most_common())
 
 
 def _lines(data: dict[str, Any]) -> Iterable[str]:
