@@ -111,6 +111,11 @@ class StudyChart(Chart):
         self.fill(places)
         self._fit()
 
+    def set_theme(self, palette: Palette) -> None:
+        """Take other colours; the legend has them too."""
+        super().set_theme(palette)
+        self.changed.emit()
+
     def draw(self, palette: Palette) -> None:
         """Everything anew: other study, theme or options."""
         if not self._ready:

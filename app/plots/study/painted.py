@@ -109,10 +109,11 @@ class PaintedChart(QWidget):
             self.update()
 
     def set_theme(self, palette: Palette) -> None:
-        """Take other colours and draw again."""
+        """Take other colours and draw again; the legend has them too."""
         self.look = palette
         self.take(None)
         self.refresh()
+        self.changed.emit()
 
     def paintEvent(self, event: QPaintEvent) -> None:
         painter = QPainter(self)
