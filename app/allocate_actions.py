@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QObject, Qt
+from PySide6.QtCore import QObject, Qt, QTimer
 from PySide6.QtGui import QKeySequence, QShortcut
 
 from app import file_actions as files
@@ -23,6 +23,8 @@ def connect(window: Window, panel: AllocatePanel) -> None:
     shown = Shown(window.canvas, panel)
     panel.preview_wanted.connect(shown.show)
     panel.node_wanted.connect(window.go_to)
+    dock = window.docks.docks["allocate"]
+    dock.visibilityChanged.connect(shown.look_on)
     panel.save_wanted.connect(lambda: files.save_plots(window, panel, "Save the front", "front.png"))
     held = panel.allocations
     back = QShortcut(QKeySequence(Qt.Key.Key_Escape), panel)
@@ -43,10 +45,22 @@ class Shown(QObject):
         self._canvas, self._panel = canvas, panel
         self._before: str | None = None
         self._mode = ""
+        self._looked_at = True
+
+    def look_on(self, on: bool) -> None:
+        """Whether the panel is in front: behind, the graph is itself again; what is tried comes back with it."""
+        self._looked_at = on
+        if on:
+            QTimer.singleShot(0, self, self._again)  # once another panel has ended its own
+        else:
+            self.show(None)
+
+    def _again(self) -> None:
+        self.show(self._panel.allocations.preview())
 
     def show(self, graph: Graph | None) -> None:
         """Show another state of the graph, or the document's own again."""
-        if graph is None:
+        if graph is None or not self._looked_at:
             if self._before is None:  # another panel's preview is not ours to end
                 return
             self._canvas.preview(None)

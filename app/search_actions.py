@@ -38,6 +38,8 @@ def connect(window: Window, panel: SearchPanel) -> None:
     from app.trial_preview import TrialPreview  # with what it needs of the passes, after the first paint
 
     preview = panel.results.preview = TrialPreview(window.canvas)
+    dock = window.docks.docks["search"]
+    dock.visibilityChanged.connect(preview.look_on)
     panel.begun.connect(lambda: window.show_dock("search"))
     panel.searches.kept.connect(window.refresh)
     panel.searches.kept.connect(window.recovery.look)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from PySide6.QtCore import QObject, Signal
+from PySide6.QtCore import QObject, QTimer, Signal
 
 from model.errors import EspalierError
 from model.graph import Graph, Node
@@ -74,6 +74,7 @@ class TrialPreview(QObject):
         self._mode: str | None = None
         self._pinned: tuple[Space, Trial] | None = None
         self._now: Trial | None = None
+        self._looked_at = True
 
     @property
     def trial(self) -> Trial | None:
@@ -93,8 +94,19 @@ class TrialPreview(QObject):
         """The graph as it is."""
         self.pin(None, None)
 
+    def look_on(self, on: bool) -> None:
+        """Whether the trials are in front: behind, the graph is itself again; then the pinned one comes back."""
+        self._looked_at = on
+        if on:
+            QTimer.singleShot(0, self, self._again)  # once another panel has ended its own
+        else:
+            self._show(None)
+
+    def _again(self) -> None:
+        self._show(self._pinned)
+
     def _show(self, wish: tuple[Space, Trial] | None) -> None:
-        canvas = self._canvas
+        canvas, wish = self._canvas, wish if self._looked_at else None
         graph = canvas.graph
         if wish is None or graph is None or not wish[1].params:
             if self._now is not None:

@@ -258,3 +258,44 @@ def test_a_press_into_nothing_does_nothing(panel: AllocatePanel, qtbot: QtBot) -
     panel.slider.setValue(3)
     panel.allocations.apply()
     assert panel.allocations.found is None
+
+
+def test_a_preview_lasts_while_the_panel_is_in_front(
+    panel: AllocatePanel, runner: list[FakeRunner], window: Window, qtbot: QtBot
+) -> None:
+    find(window, runner)
+    before, mode = shown_bits(window), window.canvas.mode
+    panel.slider.setValue(200)
+    tried = shown_bits(window)
+    window.docks.bring("log")
+    qtbot.waitUntil(lambda: shown_bits(window) == before)
+    assert window.canvas.mode == mode and panel.allocations.found is not None
+    window.docks.bring("allocate")
+    qtbot.waitUntil(lambda: shown_bits(window) == tried)
+    assert window.canvas.mode == "bits"
+
+
+def test_names_are_read_in_a_narrow_table_and_tab_leaves_it(
+    panel: AllocatePanel, runner: list[FakeRunner], window: Window, qtbot: QtBot
+) -> None:
+    window.resize(1100, 700)
+    find(window, runner)
+    panel.slider.setValue(200)
+    QApplication.processEvents()
+    assert panel.table.columnWidth(0) >= 110
+    assert panel.told.text() == panel.told.toolTip() and "predicted KL" in panel.told.text(), "nothing is left out"
+    window.activateWindow()
+    panel.table.setFocus()
+    qtbot.waitUntil(panel.table.hasFocus)
+    QTest.keyClick(panel.table, Qt.Key.Key_Tab)
+    assert not panel.table.hasFocus()
+
+
+def test_the_legend_follows_the_theme(panel: AllocatePanel, runner: list[FakeRunner], window: Window) -> None:
+    from app.theme import DARK, LIGHT
+
+    find(window, runner)
+    other = LIGHT if panel.chart.look.dark else DARK
+    before = panel.legend.text()
+    panel.chart.set_theme(other)
+    assert panel.legend.text() != before and panel.chart.legend()[0][1] in panel.legend.text()
