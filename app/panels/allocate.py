@@ -49,6 +49,7 @@ class AllocatePanel(AllocateParts):
         self.slider.valueChanged.connect(self._slid)
         self.number.edited.connect(self._typed)
         self.chart.dragged.connect(self._dragged)
+        self.chart.themed.connect(self._name_colours)
         self.apply.clicked.connect(self.allocations.apply)
         self.finder.clicked.connect(self._find)
         self.table.node_wanted.connect(self.node_wanted)
@@ -117,6 +118,10 @@ class AllocatePanel(AllocateParts):
             words = f"measured: {figure_words(held.figure, found.of.at)}\nKL {figure(found.kl)}, predicted "
             marks.append(Mark(found.of.at, found.kl, "measured", f"{words}{figure(found.of.predicted)}{accuracy}"))
         self.chart.show_front(held.figure, points, marks)
+        self._name_colours()
+
+    def _name_colours(self) -> None:
+        """The legend, in the theme's colours."""
         self.legend.setText(" &nbsp; ".join(f'<span style="color:{c}">● {w}</span>' for w, c in self.chart.legend()))
 
     def _moved(self) -> None:

@@ -29,6 +29,21 @@ ABOUT = (
 )
 
 
+class Told(QLabel):
+    """What is reached, in as many lines as its figures need; room for two is kept, so that a drag moves nothing."""
+
+    def __init__(self) -> None:
+        super().__init__(wordWrap=True)
+        self.setProperty("role", "strong")
+        self.setMinimumHeight(2 * self.fontMetrics().lineSpacing())
+        self.setAlignment(Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignTop)
+
+    def show_text(self, text: str) -> None:
+        """Show other words."""
+        self.setText(text)
+        self.setToolTip(text)
+
+
 class AllocateParts(QWidget):
     """The widgets, without what they do."""
 
@@ -37,7 +52,7 @@ class AllocateParts(QWidget):
         self.choices, self.chart, self.table = AllocateChoices(), FrontChart(), AllocateTable()
         self.slider = QSlider(Qt.Orientation.Horizontal)
         self.number, self.unit = NumberField(float), QLabel()
-        self.told, self.counts = Elided("", "strong", 40), Elided("", "muted", 40)
+        self.told, self.counts = Told(), Elided("", "muted", 40)
         self.legend, self.wrong = QLabel(), warning()
         self.apply = QPushButton("Apply")
         self.measure, self.reset = link("Measure", self.want_measure), link("Reset", self.want_reset)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from PySide6.QtCore import QAbstractTableModel, QModelIndex, QPersistentModelIndex, Qt, Signal
+from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QTableView
 
 from app.panels.allocate_choices import PORTS
@@ -15,7 +16,7 @@ from passes.sensitivity.table import Candidate
 
 Index = QModelIndex | QPersistentModelIndex
 _NOWHERE = QModelIndex()
-FORMAT, KL = 124, 100  # pixels of a column
+NAME, FORMAT, LEAST, KL = 120, 124, 76, 72  # pixels of a column; LEAST: of a format where room is short
 RIGHT = int(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
 
 
@@ -102,14 +103,21 @@ class AllocateTable(QTableView):
         self.verticalHeader().setMinimumSectionSize(ROW)
         head = self.horizontalHeader()
         head.setHighlightSections(False)
+        head.setSectionResizeMode(QHeaderView.ResizeMode.Fixed)
+        head.setMinimumSectionSize(40)
         head.setDefaultAlignment(Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter)
         self.setAccessibleName("Choices by layer")
         self.activated.connect(lambda index: self.node_wanted.emit(self.rows.nodes[index.row()]))
 
     def fit(self) -> None:
-        """The name takes what the others leave."""
-        head = self.horizontalHeader()
-        for i in range(self.rows.columnCount()):
-            head.setSectionResizeMode(i, QHeaderView.ResizeMode.Stretch if i == 0 else QHeaderView.ResizeMode.Fixed)
-            if i:
-                self.setColumnWidth(i, KL if i > len(self.rows.ports) else FORMAT)
+        """The name takes what the others leave, but never so little that it cannot be read."""
+        ports = len(self.rows.ports)
+        room = self.viewport().width() - KL
+        each = min(max((room - NAME) // max(ports, 1), LEAST), FORMAT)
+        for i, width in enumerate((max(room - ports * each, NAME), *[each] * ports, KL)):
+            if i < self.rows.columnCount():
+                self.setColumnWidth(i, width)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self.fit()

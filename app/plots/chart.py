@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pyqtgraph as pg
-from PySide6.QtCore import QEvent, QRectF, Qt
+from PySide6.QtCore import QEvent, QRectF, Qt, Signal
 from PySide6.QtGui import QColor, QFont, QPaintDevice, QPainter, QPen, QPixmap
 from PySide6.QtSvg import QSvgGenerator
 from PySide6.QtWidgets import QFrame, QWidget
@@ -22,7 +22,9 @@ pg.setConfigOptions(antialias=True)
 
 
 class Chart(pg.PlotWidget):
-    """A themed plot. Subclasses draw in `draw(palette)`, and give their figures in `table()`."""
+    """A themed plot. Subclasses draw in `draw(palette)`, give their figures in `table()`; `themed`: other colours."""
+
+    themed = Signal()
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -51,6 +53,7 @@ class Chart(pg.PlotWidget):
             axis.setStyle(tickLength=0, tickTextOffset=4, tickAlpha=0)
         self.plot.getAxis("bottom").setHeight(18)
         self.draw(palette)
+        self.themed.emit()
 
     def draw(self, palette: Palette) -> None:
         """Draw what is known, in `palette`."""
