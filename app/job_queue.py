@@ -41,9 +41,10 @@ class Runner(Protocol):
 
 
 class JobQueue(QObject):
-    """Jobs that wait or run. `job_event` tells every event of them; `problem` an error for the user."""
+    """Jobs that wait or run. `queued`: one more; `job_event` tells every event of them; `problem` an error."""
 
     job_event = Signal(object)
+    queued = Signal()
     problem = Signal(object)
     _arrived = Signal(object)
 
@@ -89,6 +90,7 @@ class JobQueue(QObject):
         if failed:
             self._on_failed[info.id] = failed
         self.jobs.append(info)
+        self.queued.emit()
         return info
 
     def end_jobs(self) -> None:

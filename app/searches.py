@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import itertools
-import uuid
 from collections.abc import Callable, Container, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from PySide6.QtCore import QObject, QTimer, Signal
 
 from app.present_choices import present_choices
+from app.study import FINISHED, Study, cut_off
 from app.study_files import Copies, add_line, begin_record, record_path, recovered
-from app.study_record import Record, head_line, line, member_of, records
+from app.study_record import Record, member_of, records
 from model.document import Document
 from model.errors import EspalierError, OptionsError
 from model.project import keys_of
 from model.recipe import Recipe
-from passes.jobs import TERMINAL, Done, Failed, Found, JobEvent, JobInfo, Progress, SearchJob, TrialJob
+from passes.jobs import TERMINAL, Continued, Found, JobEvent, Paused, Progress, SearchJob, TrialJob
 from passes.search import kept
 from passes.search.expand import expand
-from passes.search.goals import Wanted, best, front, wanted
+from passes.search.goals import wanted
 from passes.search.search import Search
 from passes.search.space import Space
 from passes.search.spec import SearchSpec
@@ -32,78 +32,6 @@ if TYPE_CHECKING:
 
 FRAME = 50  # milliseconds: what came is told 20 times a second
 PAUSE = 1500  # milliseconds between two writings of what has come
-FINISHED = ("complete", "pruned", "failed")
-
-
-@dataclass(slots=True)
-class Study:
-    """A search and what has come of it. `fresh`: numbers that came since they were last told."""
-
-    name: str
-    spec: SearchSpec
-    recipe: Recipe
-    space: Space
-    trials: dict[int, Trial] = field(default_factory=dict[int, Trial])
-    key: str = field(default_factory=lambda: uuid.uuid4().hex)
-    baseline: dict[str, float] = field(default_factory=dict[str, float])
-    best: frozenset[int] = frozenset()
-    job: JobInfo | None = None
-    error: str = ""
-    why: str = ""  # why it ended by itself, where not all trials have run
-    gives_way: bool = False
-    ending: bool = False  # it was asked to end after this trial
-    went_on: int | None = None  # the trial after which it went on, of a study that was begun before
-    by_hand: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])  # trials that wait to be offered
-    lines: dict[int, str] = field(default_factory=dict[int, str])
-    fresh: set[int] = field(default_factory=set[int])
-
-    @property
-    def running(self) -> bool:
-        """Whether its job waits or runs."""
-        return self.job is not None
-
-    @property
-    def paused(self) -> bool:
-        """Whether its job waits to be told to go on."""
-        return self.job is not None and self.job.state == "paused"
-
-    @property
-    def done(self) -> int:
-        """How many trials have ended; one whose worker died is made up for by another."""
-        return sum(t.state in FINISHED and not t.lost for t in self.trials.values())
-
-    @property
-    def other(self) -> bool:
-        """Whether its trials are models of their own, which no recipe leads to."""
-        return any(c.kind == "config" for c in self.space.choices)
-
-    @property
-    def want(self) -> Wanted:
-        """Its goals, with which way is better."""
-        return wanted(self.spec)
-
-    @property
-    def leader(self) -> Trial | None:
-        """The best so far; of several goals the one of the front that is best in the first."""
-        return best((self.trials[n] for n in self.best), self.want)
-
-    def take(self, trial: Trial) -> None:
-        """Take a trial in, or what became of one."""
-        self.trials[trial.number] = trial
-        self.lines[trial.number] = line(trial)
-        self.fresh.add(trial.number)
-
-    def judge(self, news: Iterable[Trial]) -> None:
-        """Take these into the front; what they surpass leaves it."""
-        fresh = [t for t in news if t.feasible]
-        if fresh:
-            held = [self.trials[n] for n in self.best]
-            self.best = frozenset(t.number for t in front((*held, *fresh), self.want))
-
-    def data(self) -> bytes:
-        """What the project keeps of it."""
-        record = Record(self.spec, self.recipe, self.space, (), self.key, self.baseline)
-        return "\n".join([head_line(record), *self.lines.values(), ""]).encode()
 
 
 class Searches(QObject):
@@ -127,6 +55,7 @@ class Searches(QObject):
         self._frame.timeout.connect(self._tell)
         session.opened.connect(self._read)
         session.job_event.connect(self._hear)
+        session.queued.connect(self._make_room)
 
     # -- what there is
 
@@ -214,24 +143,35 @@ class Searches(QObject):
         return {n: float(v) for n in score.__dataclass_fields__ if (v := getattr(score, n)) is not None}
 
     def pause(self, study: Study) -> None:
-        """Wait after the trial that runs; `again` goes on."""
-        if study.job:
-            self._session.pause(study.job.id)
+        """Wait after the trial that runs; `again` goes on. One that has not begun leaves the queue."""
+        job = study.job
+        study.held = job is not None
+        if job and job.state == "waiting" and isinstance(job.job, SearchJob):
+            study.gives_way = True
+            study.by_hand[:0] = job.job.by_hand
+            self._session.cancel(job.id)
+        elif job and not study.gives_way:
+            self._session.pause(job.id)
 
     def again(self, study: Study) -> None:
         """Let a paused search go on."""
-        if study.job:
+        held, study.held = study.held, False
+        if study.job:  # where it gives way, it queues up again
             self._session.resume(study.job.id)
+        elif held:
+            self._begin(study)
 
     def stop(self, study: Study, *, after_trial: bool = False) -> None:
         """End a search: now, or after the trial that it is at. What has come stays."""
-        study.gives_way = False
-        if study.job and after_trial:
+        study.gives_way = study.held = False
+        if study.job and not after_trial:
+            self._session.cancel(study.job.id)
+            return
+        if study.job:
             study.ending = True
             self._session.stop_and_keep(study.job.id)
-            self.changed.emit(study, ())
-        elif study.job:
-            self._session.cancel(study.job.id)
+        self.changed.emit(study, ())
+        self.stood.emit()
 
     def remove(self, study: Study) -> None:
         """Forget a study, in the project too; one that runs is stopped."""
@@ -257,8 +197,13 @@ class Searches(QObject):
             self._found(study, event.part)
         elif isinstance(event, TERMINAL):
             self._ended(study, event)
+        elif isinstance(event, Progress):
+            self._draw()
         else:
-            self._draw() if isinstance(event, Progress) else self._stands()
+            if isinstance(event, Paused | Continued):  # as it ends to give way, it continues too
+                study.held = isinstance(event, Paused) or (study.held and study.gives_way)
+            self._make_room()
+            self._stands()
 
     def _found(self, study: Study, part: Any) -> None:
         if isinstance(part, Space):  # with each format as fitted to its weight
@@ -278,16 +223,10 @@ class Searches(QObject):
         self._draw()
 
     def _ended(self, study: Study, event: Any) -> None:
-        study.job = None
-        study.why = event.result if isinstance(event, Done) and isinstance(event.result, str) else ""
-        study.error = f"{event.message} {event.hint}".strip() if isinstance(event, Failed) else ""
-        for number, trial in list(study.trials.items()):
-            if trial.state == "running":
-                study.take(replace(trial, state="failed", error="It was cut off.", lost=True))
-                study.fresh.add(number)
+        goes_on = study.end(event)
         self._tell()
         self.write()
-        if study.gives_way and isinstance(event, Done) and not study.ending:
+        if goes_on:
             self._submit(study)
         self.changed.emit(study, ())
         self.stood.emit()
@@ -319,6 +258,12 @@ class Searches(QObject):
         if waiting and study.job and not study.gives_way and not study.ending:
             study.gives_way = True
             self._session.stop_and_keep(study.job.id)
+
+    def _make_room(self) -> None:
+        """A job waits: a search that is paused must not keep it waiting."""
+        for study in self.studies.values():
+            if study.job and study.job.state == "paused":
+                self._give_way(study)
 
     # -- using
 
@@ -393,9 +338,7 @@ def held_study(name: str, held: Record, document: Document) -> tuple[Study, bool
     more = recovered(held.key, document.store.folder, name, len(held.trials))
     study = Study(name, held.spec, held.recipe, space, key=held.key, baseline=held.baseline)
     for trial in (*held.trials, *more):
-        study.take(
-            replace(trial, state="failed", error="It was cut off.", lost=True) if trial.state == "running" else trial
-        )
+        study.take(cut_off(trial) if trial.state == "running" else trial)
     study.fresh.clear()
     study.judge(study.trials.values())
     return study, bool(more)

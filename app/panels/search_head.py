@@ -12,6 +12,7 @@ from app.fields import Choice
 from app.flow import Flow
 from app.panels.heading import Elided, link, warning
 from app.search_words import best_words, pace_words
+from app.study import ASKED
 from app.words import count, duration, left, plural
 
 if TYPE_CHECKING:
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
 NAME = 220
 RECENT = 200  # trials by which the pace is told
-ASKED = "as asked"  # why a search ended that was stopped by hand
 MORE = 20  # trials that "go on" adds to a study that has had all of its own
 
 
@@ -175,6 +175,8 @@ def progress_words(study: Study, now: float) -> str:
 def _doing(study: Study, now: float) -> list[str]:
     job = study.job
     begun = [f"went on from trial {study.went_on}"] if study.went_on is not None else []
+    if study.paused:
+        return [*begun, "paused"]
     if job is None:
         return [
             *begun,
@@ -182,8 +184,8 @@ def _doing(study: Study, now: float) -> list[str]:
         ]
     if study.ending:
         return [*begun, "ends after this trial"]
-    if job.state in ("waiting", "paused"):
-        return [*begun, "paused" if job.state == "paused" else "waits for the job before it"]
+    if job.state == "waiting":
+        return [*begun, "waits for the job before it"]
     recent = [t for n in sorted(study.trials)[-RECENT:] if (t := study.trials[n]).seconds and t.state != "failed"]
     rest = study.spec.trials - study.done
     each = sum(t.seconds or 0.0 for t in recent) / len(recent) if recent else None

@@ -27,7 +27,7 @@ from model.errors import OptionsError
 from model.formats.integer import Integer
 from model.recipe import Recipe, Step
 from passes.analysis.evaluate import EvaluateOptions
-from passes.jobs import AnalyseJob, Done, Failed, Found, JobInfo, SearchJob, Started, Stopped, TrialJob
+from passes.jobs import AnalyseJob, Continued, Done, Failed, Found, JobInfo, SearchJob, Started, Stopped, TrialJob
 from passes.search import kept
 from passes.search.space import Choice, Space, fit_key
 from passes.search.spec import Goal, SearchSpec, Vary, When
@@ -321,6 +321,30 @@ def test_other_jobs_go_between_two_trials(panel: SearchPanel, runner: list[FakeR
     again = search_job(runner)
     assert again is not info and panel.study and panel.study.running
     assert runner[-1].waiting.index(waiting) < runner[-1].waiting.index(again)
+
+
+def test_a_paused_search_lets_other_jobs_go(panel: SearchPanel, runner: list[FakeRunner], qtbot: QtBot) -> None:
+    info = begin(panel, runner)
+    study = panel.study
+    assert study
+    panel.head.links["pause"].click()
+    assert study.paused and not runner[-1].kept  # nobody waits for it
+    panel._session.evaluate()
+    assert runner[-1].kept == [info.id]
+    runner[-1].tell(info, Continued())  # the trial that it is at is measured
+    feed(runner, info, [trial(0)])
+    runner[-1].tell(info, Done("as asked"))
+    assert study.job is None and study.paused and panel.head.links["again"].isVisibleTo(panel)
+    assert "paused" in panel.head.status._whole and not panel.head.links["on"].isVisibleTo(panel)
+    quiet(runner)
+    assert study.paused and not runner[-1].waiting
+    panel.head.links["again"].click()
+    again = search_job(runner)
+    assert again is not info and study.job is again and not study.paused
+    panel.head.links["pause"].click()  # before it has begun
+    assert study.paused and not runner[-1].waiting
+    panel.head.links["stop"].click()
+    assert not study.running and panel.head.links["on"].isVisibleTo(panel)
 
 
 def test_names_that_are_taken(panel: SearchPanel, runner: list[FakeRunner]) -> None:
