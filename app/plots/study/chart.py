@@ -21,6 +21,7 @@ from model.data.base import Array
 
 NEAR = 12.0  # pixels between the pointer and what it means
 LEFT, BETWEEN = 64, (44, 90)  # pixels: labels of the left axis, and between two labels of either axis
+TITLE = 16  # pixels of the left axis' name, which stands upright
 MOVED = 4  # pixels that make a click a drag
 ROOM = 0.05  # of the span, beside the outermost points
 
@@ -137,16 +138,20 @@ class StudyChart(Chart):
         left.setStyle(tickAlpha=255, maxTickLevel=0)
         left.setTickPen(pen(palette.line, 1.0))
         left.setGrid(255)
-        left.setWidth(LEFT)
+        left.setWidth(LEFT + TITLE if self.y_name else LEFT)
         words = {"color": palette.muted, "font-size": "11px"}
         for axis, name, log, k in ((left, self.y_name, self.log_y, 0), (bottom, self.x_name, self.log_x, 1)):
             axis.enableAutoSIPrefix(False)
             axis.setStyle(hideOverlappingLabels=True)
             axis.tickSpacing = lambda low, high, size, k=k: [(round_spacing(high - low, size / BETWEEN[k]), 0)]
             axis.tickStrings = lambda values, scale, gap, name=name, log=log: _ticks(name, values, gap, log)
-        left.setLabel(None)
+        left.setLabel(self._titled(self.y_name, self.log_y) or None, **words)
         bottom.setHeight(34 if self.x_name else 18)
-        bottom.setLabel(title(self.x_name) + (" (log)" if self.log_x else ""), **words)
+        bottom.setLabel(self._titled(self.x_name, self.log_x), **words)
+
+    def _titled(self, name: str, log: bool) -> str:
+        """What an axis is called."""
+        return title(name) + (" (log)" if log and name else "")
 
     log_x: bool = False
     log_y: bool = False

@@ -80,14 +80,20 @@ class ParetoChart(StudyChart):
     @override
     def legend(self) -> str:
         look = self.look
-        goals = [self._better(n) for n in (self.y_name, self.x_name) if n]
-        words = [f'<span style="color:{look.muted}">better: {", ".join(goals)}</span>',
-                 f'<span style="color:{look.accent}">━ front, {len(self.front)}</span>']  # fmt: skip
+        words = [f'<span style="color:{look.bad}">╌ {w}</span>' for w in self._limits()]
+        words.append(f'<span style="color:{look.accent}">━ front, {len(self.front)}</span>')
         if self.shade and (ends := self._shades()):
             low, high = (value_words(self.shade, v) for v in ends)
             stops = "".join(f'<span style="color:{look.sequential(k / 4)}">■</span>' for k in range(5))
             words.append(f'<span style="color:{look.muted}">{title(self.shade)} {low} {stops} {high}</span>')
+        goals = ", ".join(self._better(n) for n in (self.y_name, self.x_name) if n)
+        words.append(f'<span style="color:{look.muted}">better: {goals}</span>')
         return " &nbsp; ".join(words)
+
+    def _limits(self) -> list[str]:
+        """The limits that are drawn, in words: beside a line they would hide trials, or be cut."""
+        held, names = self.study.bounds, dict.fromkeys((self.y_name, self.x_name))
+        return [f"{title(n)} {held[n][0]} {value_words(n, held[n][1])}" for n in names if n in held]
 
     def _better(self, figure: str) -> str:
         return f"{title(figure)} {'high' if self.study.sign(figure) > 0 else 'low'}"
@@ -109,11 +115,9 @@ class ParetoChart(StudyChart):
         self.plot.addItem(self._best)
         for figure, angle, log in ((self.x_name, 90, self.log_x), (self.y_name, 0, self.log_y)):
             if figure in self.study.bounds:
-                sense, limit = self.study.bounds[figure]
+                _, limit = self.study.bounds[figure]
                 at = np.log10(limit) if log and limit > 0 else limit
-                words = {"color": palette.bad, "position": 0.94, "fill": tint(palette.panel, 200)}
-                line = pg.InfiniteLine(at, angle, pen=dashed(palette.bad), label=f"{sense} {limit:g}", labelOpts=words)
-                self.plot.addItem(line)
+                self.plot.addItem(pg.InfiniteLine(at, angle, pen=dashed(palette.bad)))
         self._base(palette)
 
     def _base(self, palette: Palette) -> None:
