@@ -205,6 +205,16 @@ def test_one_to_four_charts_each_of_its_own_kind(board: StudyBoard) -> None:
     assert len({t.kind.get() for t in board.tiles}) == 4
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_four_charts_of_any_kind_fit_a_small_window(board: StudyBoard, kind: str, qapp: QApplication) -> None:
+    show(board, 30, kind)
+    board.lay_out(4)
+    for tile in board.tiles:
+        tile.show_kind(kind)
+    qapp.processEvents()
+    assert board.minimumSizeHint().height() <= 300
+
+
 def test_a_pick_is_marked_in_all_charts_and_told(board: StudyBoard, qtbot: QtBot) -> None:
     show(board)
     board.lay_out(2)
@@ -249,6 +259,16 @@ def test_a_figure_of_which_less_is_better_falls(board: StudyBoard) -> None:
     assert np.allclose(chart._stairs.getData()[1], np.log10(y))
 
 
+@pytest.mark.parametrize("kind", ["History", "Pareto front"])
+def test_both_axes_say_what_they_are_where_the_head_has_no_room(board: StudyBoard, kind: str) -> None:
+    chart = show(board, 30, kind)
+    board.resize(330, 300)
+    assert chart.plot.getAxis("left").labelText.lower() == "accuracy"
+    assert chart.plot.getAxis("bottom").labelText.lower() in ("trial", "weight bits")
+    chart.choose("log" if kind == "History" else "log y", True)
+    assert chart.plot.getAxis("left").labelText.lower() == "accuracy (log)"
+
+
 def test_the_front_is_what_nothing_beats(board: StudyBoard) -> None:
     chart = show(board, 150, "Pareto front")
     feasible = [t for t in board.study.trials if t.feasible]
@@ -260,7 +280,9 @@ def test_the_front_is_what_nothing_beats(board: StudyBoard) -> None:
     feasible = [t for t in board.study.trials if t.feasible]
     best = {t.number for t in feasible if not any(beats(o, t) for o in feasible)}
     assert {board.study.trials[p].number for p in chart.front} == best
-    assert "≤ 16" in str([getattr(i, "label", None) and i.label.format for i in chart.plot.items])
+    assert "weight bits ≤ 16" in board.tiles[0].legend.text().lower()
+    limits = [i for i in chart.plot.items if type(i).__name__ == "InfiniteLine"]
+    assert [i.value() for i in limits] == [16.0] and not any(hasattr(i, "label") for i in limits)
 
 
 def beats(a: Trial, b: Trial) -> bool:

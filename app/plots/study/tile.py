@@ -19,6 +19,7 @@ from app.plots.study.parallel import ParallelChart
 
 FILTERS = "PNG (*.png);;SVG (*.svg);;CSV (*.csv)"
 WIDEST = 150  # pixels of a list of options
+LEAST = (160, 70)  # pixels of a chart: four of them fit a small window
 
 
 class Tile(QWidget):
@@ -63,7 +64,10 @@ class Tile(QWidget):
         self._save = link("Save…", self.ask_and_save)
         self._save.setToolTip("Save this chart as PNG, SVG or CSV")
         head.addWidget(self._save)
+        self._words.setMargin(8)
         self._pages.addWidget(self._words)
+        self._pages.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Ignored)
+        self._pages.setMinimumSize(*LEAST)
         box = QVBoxLayout(self)
         box.setContentsMargins(0, 0, 0, 0)
         box.setSpacing(0)
