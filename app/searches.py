@@ -54,6 +54,7 @@ class Searches(QObject):
         self._frame = QTimer(self, singleShot=True, interval=FRAME)
         self._frame.timeout.connect(self._tell)
         session.opened.connect(self._read)
+        session.saving.connect(self.write)
         session.job_event.connect(self._hear)
         session.queued.connect(self._make_room)
 

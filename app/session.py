@@ -50,6 +50,7 @@ class Session(JobQueue):
 
     opened = Signal()
     changed = Signal(object)
+    saving = Signal()  # whoever holds what belongs into the project puts it there
     saved = Signal()
     selection_changed = Signal(tuple)
     score_changed = Signal()
@@ -121,6 +122,7 @@ class Session(JobQueue):
     def save_as(self, path: Path, *, copy: bool = False) -> None:
         """Save to `path` in the worker; a copy leaves the document's own path and state alone."""
         document, path = self.open_document, path.resolve()
+        self.saving.emit()
         state, extras, store = document.present, document.project.extras, document.store
         job = SaveJob(self._snapshot(), store.places(), path, store.folder, copy=copy)
 

@@ -71,6 +71,7 @@ class Sweeps(QObject):
         self._wait = QTimer(self, singleShot=True, interval=PAUSE)
         self._wait.timeout.connect(self.write)
         session.opened.connect(self._read)
+        session.saving.connect(self.write)
         session.job_event.connect(self._hear)
 
     # -- what there is

@@ -27,7 +27,7 @@ from model.errors import OptionsError
 from model.formats.integer import Integer
 from model.recipe import Recipe, Step
 from passes.analysis.evaluate import EvaluateOptions
-from passes.jobs import AnalyseJob, Continued, Done, Failed, Found, JobInfo, SearchJob, Started, Stopped, TrialJob
+from passes.jobs import AnalyseJob, Continued, Done, Failed, Found, JobInfo, SaveJob, SearchJob, Started, Stopped, TrialJob
 from passes.search import kept
 from passes.search.space import Choice, Space, fit_key
 from passes.search.spec import Goal, SearchSpec, Vary, When
@@ -443,6 +443,16 @@ def test_what_a_dead_window_had_found_is_found_again(
     assert now and kept.path_for(now.store.folder, "formats 1").read_bytes().count(b"\n") == 2
     panel.searches.write()
     assert now.dirty
+
+
+def test_saving_amid_a_search_keeps_every_trial(
+    panel: SearchPanel, runner: list[FakeRunner], window: Window, tmp_path: Path
+) -> None:
+    feed(runner, begin(panel, runner), [trial(0), trial(1)])
+    window.session.save_as(tmp_path / "a.espalier", copy=True)
+    job = runner[-1].waiting[-1].job
+    assert isinstance(job, SaveJob)
+    assert len(load(job.project.extras[member_of("formats 1")]).trials) == 2
 
 
 def test_trials_are_copied_and_saved(panel: SearchPanel, runner: list[FakeRunner], tmp_path: Path) -> None:
