@@ -238,7 +238,9 @@ class ChoiceMap(PaintedChart):
     def _chosen(self, axis: Axis, place: int) -> str:
         value = self.study.trials[place].params.get(axis.name)
         scale: Scale | None = axis.scale
-        return plain(value) if scale and not scale.numeric else figure(value) if value is not None else "none"
+        if scale and not scale.numeric:
+            return plain(value, scale.choice.fit)
+        return figure(value) if value is not None else "none"
 
     # -- pointing
 

@@ -91,7 +91,7 @@ class Scale:
         """A place in words."""
         if self.numeric:
             return plain(round(place) if self.choice.whole else float(f"{place:.4g}"))
-        return plain(self.values[round(place)]) if 0 <= round(place) < len(self.values) else ""
+        return plain(self.values[round(place)], self.choice.fit) if 0 <= round(place) < len(self.values) else ""
 
 
 def _key(value: Any) -> Any:

@@ -11,6 +11,8 @@ from app.curve_picture import figure_title
 from app.words import cell, duration, figure, mebibytes, percent, scaled, shown
 from model.errors import FormatError
 from model.formats.base import parse_format
+from passes.analysis.format_sqnr import columns
+from passes.search.families import fits
 from passes.search.goals import figures
 from passes.search.space import Choice
 from passes.search.spec import Goal
@@ -56,9 +58,19 @@ def tick_words(name: str, values: Sequence[float], spacing: float) -> list[str]:
     return [cell(float(f"{v:.6g}")) if abs(v) < 1e15 else figure(v) for v in values]
 
 
-def plain(value: Any) -> str:
-    """A value of a choice as people read it: formats by their labels."""
+def plain(value: Any, fit: bool = False) -> str:
+    """A value of a choice as people read it: formats by their labels, `int 8 fitted` where layers differ."""
+    if fit and isinstance(value, str):
+        return _fitted(value)
     return shown("format", value) if isinstance(value, str) else "none" if value is None else cell(value)
+
+
+@lru_cache(maxsize=1000)
+def _fitted(text: str) -> str:
+    try:
+        return columns((parse_format(text),), fits(text))[0] if text != "float" else shown("format", text)
+    except FormatError:
+        return text
 
 
 def bits_of(value: Any) -> float | None:
@@ -75,7 +87,7 @@ def _bits(text: str) -> float | None:
 
 
 def short_names(choices: Sequence[Choice]) -> dict[str, str]:
-    """Names without the parts that all of their kind share; what is still long loses its beginning."""
+    """Names without the parts that all of their kind share; what is still long loses its middle."""
     made: dict[str, str] = {}
     for kind in dict.fromkeys(c.kind for c in choices):
         made |= _short([c.name for c in choices if c.kind == kind])
@@ -90,7 +102,13 @@ def _short(names: Sequence[str]) -> dict[str, str]:
         head = _shared(bare)
         tail = _shared([p[head:][::-1] for p in bare])
     texts = ["".join(p[head : len(p) - tail]).rstrip(" .") for p in parts]
-    return dict(zip(names, (t if len(t) <= LONGEST else f"…{t[1 - LONGEST :]}" for t in texts), strict=True))
+    return dict(zip(names, map(_cut, texts), strict=True))
+
+
+def _cut(text: str) -> str:
+    """Both ends of a long name: layers differ in the one or in the other."""
+    half = LONGEST // 2
+    return text if len(text) <= LONGEST else f"{text[: half - 1]}…{text[-half:]}"
 
 
 def _shared(parts: Sequence[Sequence[str]]) -> int:
