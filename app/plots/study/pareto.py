@@ -70,6 +70,8 @@ class ParetoChart(StudyChart):
     def empty(self) -> str:
         if not len(self.study):
             return super().empty()
+        if not (self.study.state == COMPLETE).any():
+            return "No trial is complete yet. The first one is drawn here as soon as it is."
         if not self.x_name:
             return "This study has one figure only. A second goal, such as the weight bits, gives a front."
         x, y = self.study.figures[self.x_name], self.study.figures[self.y_name]
