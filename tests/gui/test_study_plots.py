@@ -21,12 +21,13 @@ from pytestqt.qtbot import QtBot
 
 from app.fields import Check
 from app.fields import Choice as Chooser
+from app.plots.study.axes import Axis
 from app.plots.study.board import KINDS, StudyBoard
 from app.plots.study.comparison import Compared
-from app.plots.study.data import Study, nondominated
+from app.plots.study.data import Scale, Study, nondominated
 from app.plots.study.density import Density, colours_of
 from app.plots.study.importance_work import importances
-from app.plots.study.words import bits_of, short_names
+from app.plots.study.words import bits_of, plain, short_names
 from app.style import Appearance
 from app.theme import LIGHT
 from passes.search.space import Choice
@@ -309,6 +310,27 @@ def test_a_study_of_one_goal_has_no_front_until_a_figure_is_told(board: StudyBoa
     assert "one figure only" in board.tiles[0]._words.text()
 
 
+def test_a_front_says_what_it_waits_for(board: StudyBoard) -> None:
+    board.tiles[0].show_kind("Pareto front")
+    board.show_study([trial(0, running=True)], GOALS[:1])
+    assert "No trial is complete yet" in board.tiles[0]._words.text()
+    board.append(Trial(0, "complete", {}, (0.5,), {"accuracy": 0.5}))
+    board.draw_fresh()
+    assert "one figure only" in board.tiles[0]._words.text()
+
+
+@pytest.mark.parametrize("width", [380, 700, 1200])
+def test_labels_of_close_axes_keep_apart(board: StudyBoard, width: int) -> None:
+    chart = show(board, 40, "Parallel coordinates")
+    chart.resize(width, 300)
+    gap = chart._x(1) - chart._x(0)
+    assert chart._room(len(chart.axes) - 1, 60, gap, True) <= gap / 2
+    words = [k for k, a in enumerate(chart.axes) if a.words]
+    shared = [k for k in words if chart.axes[k].like(chart.axes[k + 1])]
+    assert shared and all(chart._room(k, 200, gap, False) <= 2 * gap for k in shared)
+    assert all(chart._room(k, 200, gap, False) <= gap for k in words if k not in shared)
+
+
 def test_brushes_choose_trials_here_and_fade_the_others_elsewhere(board: StudyBoard, qtbot: QtBot) -> None:
     show(board, 120)
     board.lay_out(2)
@@ -520,6 +542,25 @@ def test_names_lose_what_they_share_and_stay_apart() -> None:
     assert made["bert.encoder.layer.0.attention.query.dense weight"] == "0.attention.query"
     assert made["learning rate"] == "learning rate" and len(set(made.values())) == len(made)
     assert short_names([Choice("a.b weight", "format")]) == {"a.b weight": "a.b weight"}
+
+
+def test_long_names_keep_both_ends() -> None:
+    names = ("first.of.a.very.long.path.to.dense", "second.of.a.very.long.path.to.weight")
+    made = short_names([Choice(n, "format") for n in names])
+    assert made[names[0]].startswith("first.") and made[names[1]].endswith(".weight")
+    assert all(len(t) <= 24 for t in made.values())
+
+
+def test_a_format_that_is_fitted_to_each_layer_is_called_so(board: StudyBoard) -> None:
+    values = ("integer(width=8)", "integer(width=8, frac_width=4)", "mxint(width=4)", "float")
+    for fit, told in ((True, "int 8 fitted"), (False, plain("integer(width=8)"))):
+        scale = Scale(Choice("a weight", "format", values, fit=fit))
+        assert [scale.text(i) for i in range(4)] == [told, *map(plain, values[1:])]
+    study = [Trial(i, "complete", {"a weight": v}, (0.5,)) for i, v in enumerate(values)]
+    board.tiles[0].show_kind("Choice map")
+    board.show_study(study, (Goal("accuracy"),), [Choice("a weight", "format", values, fit=True)])
+    chart = board.tiles[0].chart
+    assert chart._chosen(Axis("a weight", "a", chart.study.scales["a weight"]), 0) == "int 8 fitted"
 
 
 def test_bits_of_formats_and_of_what_is_none() -> None:

@@ -21,6 +21,7 @@ from app.plots.study.words import title, value_words
 from app.words import count
 from model.data.base import Array
 
+NARROW = 28  # pixels for a label under which nothing of it could be read
 CLOSE = 38  # pixels between axes under which numbers would lie over each other
 
 
@@ -193,7 +194,7 @@ class ParallelChart(AxesOfTrials):
             middle = Qt.AlignmentFlag.AlignLeft
         elif x + wide / 2 > self.width() - 2:
             middle = Qt.AlignmentFlag.AlignRight
-        elided(painter, QRectF(left, TOP + LINE * row, wide, LINE), axis.text, middle, Qt.TextElideMode.ElideLeft)
+        elided(painter, QRectF(left, TOP + LINE * row, wide, LINE), axis.text, middle, Qt.TextElideMode.ElideMiddle)
         self._paint_ticks(painter, axis, x, gap)
 
     def _paint_brushes(self, painter: QPainter, axis: Axis, x: float) -> None:
@@ -214,20 +215,23 @@ class ParallelChart(AxesOfTrials):
         ground = QColor(self.look.panel)
         ground.setAlpha(190)
         last, metrics = 1e9, painter.fontMetrics()
-        at_end = x + 40 > self.width()
         ticks = sorted(axis.ticks())
         widest = max((metrics.horizontalAdvance(t) for _, t in ticks), default=0)
         place = self.axes.index(axis)
+        at_end = place == len(self.axes) - 1 and x + widest + 7 > self.width()
         if axis.words and widest > gap - 8 and place and axis.like(self.axes[place - 1]) and not self._drag:
             return
         if not axis.words and gap < CLOSE and place < len(self.axes) - 1:
             return  # pointing at it tells them
+        room = self._room(place, widest, gap, at_end)
+        if room < min(widest, NARROW):
+            return
         for part, text in ticks:
             y = self._y(part)
             if last - y < 12:
                 continue
             last = y
-            short = metrics.elidedText(text, Qt.TextElideMode.ElideRight, max(int(gap - 8), 60))
+            short = metrics.elidedText(text, Qt.TextElideMode.ElideRight, room)
             wide = metrics.horizontalAdvance(short) + 4
             box = QRectF(x - wide - 2 if at_end else x + 3, y - 6, wide, 12)
             painter.fillRect(box, ground)
@@ -236,3 +240,11 @@ class ParallelChart(AxesOfTrials):
         if np.isnan(self._units[self._complete(), place]).any():
             painter.setPen(QColor(self.look.muted))
             painter.drawText(QRectF(x - 20, self._bottom - 14, 40, 12), Qt.AlignmentFlag.AlignCenter, "none")
+
+    def _room(self, place: int, widest: int, gap: float, at_end: bool) -> int:
+        """The width of labels: the last axis may stand in the way, one of the same categories has none itself."""
+        axis, after = self.axes[place], self.axes[place + 1 : place + 2]
+        if not axis.words and not at_end:
+            return widest + 2
+        shared = widest > gap - 8 and after and axis.like(after[0])
+        return int(gap * (2 if shared else 0.5 if place >= len(self.axes) - 2 else 1)) - 8
