@@ -88,6 +88,8 @@ class Views(QWidget):
         for part in (self._ports, self._order, self._only):
             part.edited.connect(self.arranged)
         self._format.edited.connect(self._format_chosen)
+        for chart in (self.scatter, self.bars):
+            chart.themed.connect(self._name_colours)
         self.map.selectionModel().currentChanged.connect(lambda *_: self.tell_cell())
 
     # -- what is chosen
@@ -142,7 +144,6 @@ class Views(QWidget):
         self.map.show_heat(heat)
         self.scale.show_heat(heat)
         self.scatter.show_table(known.table)
-        self._legend.setText(self.scatter.legend())
         self._show_bars()
         self._show_tab()
 
@@ -163,17 +164,25 @@ class Views(QWidget):
 
     def _show_bars(self, chosen: frozenset[str] | None = None) -> None:
         self.bars.show_column(self.heat, self.column, self.bars.picked if chosen is None else chosen)
+        self._name_colours()
 
     def _show_tab(self) -> None:
         tab = self.tabs.currentIndex()
         self._pages.setCurrentIndex(len(TABS) if tab == SCATTER and not self.scatter.dots else tab)
         self.scale.setVisible(tab == MAP)
-        self._legend.setVisible(tab == SCATTER and bool(self.scatter.dots))
+        self._name_colours()
         self._format.setVisible(tab == BARS)
         for part in (self._ports, self._order, self._only):  # all that was measured stands against its prediction
             part.setVisible(tab != SCATTER)
         self.links["measure"].setVisible(tab == MAP)
         self.tell_cell()
+
+    def _name_colours(self) -> None:
+        """The legend of the chart in front, in the theme's colours."""
+        chart = self.chart
+        words = chart.legend() if isinstance(chart, AgreementChart | LayerBars) else ""
+        self._legend.setText(words)
+        self._legend.setVisible(bool(words))
 
     def tell(self, known: Sensitivities) -> None:
         """How much is known, how old it is, and what can be done now."""

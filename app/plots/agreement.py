@@ -116,7 +116,9 @@ class AgreementChart(Chart):
         return QColor(plain).lighter(LIGHTER).name() if self.look.dark else plain
 
     def legend(self) -> str:
-        """The two kinds of ports and the lines, in words of their colours."""
+        """The two kinds of ports and the lines, in words of their colours; empty without dots."""
+        if not self.dots:
+            return ""
         kinds = [f'<span style="color:{self.colour(k)}">● {name}</span>'
                  for k, name in enumerate(("weights", "activations")) if self._of(k)]  # fmt: skip
         lines = f'<span style="color:{self.look.muted}">line: equal · dashed: a factor of 2</span>'

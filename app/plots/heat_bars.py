@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyqtgraph as pg
 from PySide6.QtCore import QPointF, QSize, Qt, Signal
-from PySide6.QtGui import QMouseEvent, QPen
+from PySide6.QtGui import QColor, QFontMetrics, QMouseEvent, QPen, QResizeEvent
 from PySide6.QtWidgets import QToolTip, QWidget
 
 from app.plots.agreement import power_words
@@ -17,7 +17,8 @@ from app.plots.heat_lines import LEAST, Heat, Line, divergence_words
 from app.theme import SPARSITY, Palette
 
 WIDTH = 0.82
-CHARACTER = 7  # pixels of a letter of a name below its bar
+FAINT = 140  # opacity of what is predicted
+GAP, MOST = 8, 110  # pixels between two names below the bars, and of one
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +74,7 @@ class LayerBars(Chart):
         low = math.floor(float(finite.min()) - 0.3)
         high = float(finite.max()) + 0.15
         values = np.minimum(values, high)
-        for measured, opacity in ((True, 255), (False, 140)):
+        for measured, opacity in ((True, 255), (False, FAINT)):
             for picked, colour in ((False, palette.bar), (True, SPARSITY)):
                 at = [i for i, b in enumerate(self.bars)
                       if b.measured == measured and (_node(b) in self.picked) == picked]  # fmt: skip
@@ -103,10 +104,33 @@ class LayerBars(Chart):
 
     def _names(self) -> None:
         """As many names below the bars as there is room for, one at least."""
+        axis = self.plot.getAxis("bottom")
+        metrics = QFontMetrics(axis.style["tickFont"] or self.font())
         room = max(self.width() - 80, 100) / len(self.bars)
-        names = [b.line.title.rpartition(".")[2] for b in self.bars]
-        every = max(1, math.ceil(max(map(len, names)) * CHARACTER / room))
-        self.plot.getAxis("bottom").setTicks([[(i, n) for i, n in enumerate(names) if i % every == 0]])
+        named: list[tuple[int, str]] = []
+        free = -math.inf  # where the last name ends
+        for i, bar in enumerate(self.bars):
+            name = metrics.elidedText(_name(bar), Qt.TextElideMode.ElideMiddle, MOST)
+            half = metrics.horizontalAdvance(name) / 2
+            if not named or i * room - half >= free + GAP:
+                named.append((i, name))
+                free = i * room + half
+        axis.setTicks([named])
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        if self.bars:  # pyqtgraph resizes while it is made
+            self._names()
+
+    def legend(self) -> str:
+        """What the bars' colours mean; of what there is."""
+        kinds = (
+            ("measured", tint(self.look.bar, 255), any(b.measured for b in self.bars)),
+            ("predicted", tint(self.look.bar, FAINT), any(not b.measured for b in self.bars)),
+            ("selected", tint(SPARSITY, 255), any(_node(b) in self.picked for b in self.bars)),
+        )
+        return " &nbsp; ".join(f'<span style="color:{_over(c, self.look.panel)}">■</span> {word}'
+                               for word, c, there in kinds if there)  # fmt: skip
 
     # -- pointing
 
@@ -130,6 +154,18 @@ class LayerBars(Chart):
         rows = [(_node(b), b.line.row.port if b.line.row else "", b.value, "measured" if b.measured else "predicted")
                 for b in self.bars]  # fmt: skip
         return ("node", "port", "KL", "how"), rows
+
+
+def _name(bar: Bar) -> str:
+    """The last part of the layer's name, and the port where a layer has several."""
+    return f"{bar.line.title.rpartition('.')[2]} {bar.line.port}".strip()
+
+
+def _over(colour: QColor, ground: str) -> str:
+    """A faint colour as it looks on its ground; rich text knows none that let light through."""
+    below, share = QColor(ground), colour.alphaF()
+    pairs = ((colour.red(), below.red()), (colour.green(), below.green()), (colour.blue(), below.blue()))
+    return QColor(*(round(share * a + (1 - share) * b) for a, b in pairs)).name()
 
 
 def _node(bar: Bar) -> str:

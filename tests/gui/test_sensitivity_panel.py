@@ -305,3 +305,32 @@ def test_what_the_table_lacks_comes_from_the_evidence(
     error = other.rounded(x) - x
     wanted = 0.5 * float(np.square(g @ error.reshape(-1)).mean())
     assert estimate.kl == pytest.approx(wanted, rel=0.02)
+
+
+def test_bars_name_their_ports_and_colours(panel: SensitivityPanel, runner: list[FakeRunner], window: Window) -> None:
+    run(panel, runner)
+    views = panel.views
+    views._ports.put("both")
+    views._ports.edited.emit()
+    views.show_layers(1)
+    views.bars.resize(1400, 300)
+    names = [name for _, name in views.bars.plot.getAxis("bottom")._tickLevels[0]]
+    assert len(names) == len(views.bars.bars) and any(n.endswith("data_in") for n in names)
+    window.session.select((KEY,))
+    told = views._legend.text()
+    assert "selected" in told and "predicted" in told and not views._legend.isHidden()
+
+
+def test_tab_leaves_the_map(panel: SensitivityPanel, runner: list[FakeRunner]) -> None:
+    run(panel, runner)
+    assert not panel.views.map.tabKeyNavigation()
+
+
+def test_legends_follow_the_theme(panel: SensitivityPanel, runner: list[FakeRunner], window: Window) -> None:
+    from app.theme import DARK, LIGHT
+
+    run(panel, runner)
+    panel.views.show_layers(0)
+    before, bars = panel.views._legend.text(), panel.views.bars
+    bars.set_theme(LIGHT if bars.look.dark else DARK)
+    assert panel.views._legend.text() not in ("", before)
