@@ -8,7 +8,7 @@ from functools import lru_cache
 
 from app.allocation import Allocations, title_of
 from app.allocation_truth import Truth
-from app.curve_picture import figure_words
+from app.curve_picture import figure_title, figure_words
 from app.words import figure, percent
 from model.recipe import Recipe
 from passes.allocation.places import Place
@@ -22,11 +22,20 @@ def summary(held: Allocations, truth: Truth) -> str:
     """What is reached, what was measured, and how near it is to the best."""
     if held.now is None or held.found is None:
         return _present(held, truth)
-    words = [figure_words(held.figure, held.now.figure(held.found)), f"predicted KL {figure(held.found.kl)}"]
+    words = [_reached(held.figure, held.now.figure(held.found)), f"predicted KL {figure(held.found.kl)}"]
     words += _measured(truth, held.made_recipe())
     if held.found.gap > GAP:
         words.append(f"≤ {percent(held.found.gap)} above the best")
     return " · ".join(words)
+
+
+def _reached(name: str, value: float) -> str:
+    """A cost with what it is of: `2.81 weight bits`, `125.8 kBitOPs`."""
+    title = figure_title(name)
+    words = figure_words(name, value)
+    if words[-1].isalpha() and name == "bitops":
+        return f"{words}{title}"
+    return f"{words} {title}"
 
 
 def _present(held: Allocations, truth: Truth) -> str:
@@ -34,7 +43,7 @@ def _present(held: Allocations, truth: Truth) -> str:
     present = held.present()
     if present is None:
         return "Drag the budget." if held.now else ""
-    words = [figure_words(held.figure, present[0])]
+    words = [_reached(held.figure, present[0])]
     words.append("predicted KL not known" if present[1] is None else f"predicted KL {figure(present[1])}")
     words += _measured(truth, held.recipe)
     return f"Now {' · '.join(words)}. Drag the budget."

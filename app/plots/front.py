@@ -131,6 +131,12 @@ class FrontChart(Chart):
         if not costs:
             return []
         low, high = min(costs), max(costs)
+        unit = 1.0  # figures are round in the unit that they are written in
+        if self.figure == "size_bytes":
+            unit = 1024.0 if low < 1 << 20 else float(1 << 20)
+        return [v * unit for v in self._round(low / unit, high / unit)]
+
+    def _round(self, low: float, high: float) -> list[float]:
         if not self._log:
             return ticks(low, high)
         found: list[float] = []

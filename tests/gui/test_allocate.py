@@ -299,3 +299,16 @@ def test_the_legend_follows_the_theme(panel: AllocatePanel, runner: list[FakeRun
     before = panel.legend.text()
     panel.chart.set_theme(other)
     assert panel.legend.text() != before and panel.chart.legend()[0][1] in panel.legend.text()
+
+
+def test_costs_are_told_with_their_units(panel: AllocatePanel, runner: list[FakeRunner], window: Window) -> None:
+    find(window, runner)
+    panel.slider.setValue(300)
+    assert "weight bits" in panel.told.text()
+    for name, unit in (("bitops", "BitOPs"), ("size_bytes", "iB size")):
+        panel.choices.cost.put(name)
+        panel.choices.cost.edited.emit()
+        panel.slider.setValue(300)
+        assert unit in panel.told.text()
+    ticks = [v / 1024 for v in panel.chart._values()]
+    assert ticks and all(float(f"{t:.2g}") == pytest.approx(t) for t in ticks), "round in KiB"
