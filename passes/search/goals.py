@@ -93,15 +93,21 @@ def wanted(spec: SearchSpec) -> Wanted:
 
 
 def best(trials: Iterable[Trial], want: Wanted) -> Trial | None:
-    """The feasible complete trial that is best at the first goal (or the sum); of equal ones the first."""
-    return max((t for t in trials if t.feasible), key=lambda t: (want.score(t), -t.number), default=None)
+    """The feasible complete trial that is best at the first goal (or the sum); of equal ones the smallest."""
+    return min((t for t in trials if t.feasible), key=lambda t: (-want.score(t), _thrift(t)), default=None)
+
+
+def _thrift(trial: Trial) -> tuple[float, float, int]:
+    """By this the less costly of equal trials comes first: weight bits, then size, then the earlier one."""
+    bits, size = (trial.figures.get(n, math.inf) for n in ("weight_bits", "size_bytes"))
+    return bits, size, trial.number
 
 
 def front(trials: Iterable[Trial], want: Wanted) -> tuple[Trial, ...]:
-    """The feasible trials that none is better than at every goal, the first of equal ones; by the first goal."""
+    """The feasible trials that none is better than at every goal, the smallest of equal ones; by the first goal."""
     there = [t for t in trials if t.feasible]
     signs = (1,) if want.summed else want.signs
-    points = [(tuple(-s * v for s, v in zip(signs, t.values, strict=True)), t.number, t) for t in there]
+    points = [(tuple(-s * v for s, v in zip(signs, t.values, strict=True)), _thrift(t), t) for t in there]
     kept: list[tuple[tuple[float, ...], Trial]] = []
     for point, _, trial in sorted(points, key=lambda p: (p[0], p[1])):
         if not any(_no_worse(held, point) for held, _ in kept):

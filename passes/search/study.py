@@ -111,7 +111,8 @@ class Running:
         self.lost = beat.Watch(study)
         self.codes = coded_values(study)
         self.runner = ready.runner(plan)
-        self.begun = time.monotonic()
+        self._waited = 0.0  # seconds in which progress was told, or the job was paused
+        self.begun = self._clock()
         self.told: dict[int, Trial] = {t.number: t for t in trials_of(study)}
         self.keys = {k: n for n, k in self._keys()}
         self.fresh: list[int] = []  # trials of others that came since they were last told
@@ -133,6 +134,15 @@ class Running:
         yield from self._news()
         return why
 
+    def _clock(self) -> float:
+        """Seconds of work: a pause is none of it."""
+        return time.monotonic() - self._waited
+
+    def _progress(self, text: str) -> None:
+        begun = time.monotonic()
+        self.context.progress(self.done, self.spec.trials, text)  # where a paused job waits
+        self._waited += time.monotonic() - begun
+
     # -- beginnings and ends
 
     def _begin_well(self) -> None:
@@ -153,8 +163,8 @@ class Running:
             return "as asked"
         self.lost.lost()
         self._hear_others()
-        self.context.progress(self.done, self.spec.trials, f"trial {self.done + 1}")
-        return reason(self.spec, self.want, self.space, self.study, self.told, time.monotonic() - self.begun)
+        self._progress(f"trial {self.done + 1}")
+        return reason(self.spec, self.want, self.space, self.study, self.told, self._clock() - self.begun)
 
     def _hear_others(self) -> None:
         """What other workers have told meanwhile."""
@@ -192,7 +202,7 @@ class Running:
 
     def _tried(self, trial: optuna.Trial) -> Generator[Trial, None, Trial]:
         """The trial as it begins; returns what came of it. It beats also while the sampler thinks."""
-        start = time.monotonic()
+        start = self._clock()
         with beat.beating(self.study, beat.id_of(trial)):
             self._attribute(trial, origin=trial.user_attrs.get("origin", self.spec.sampler))
             try:
@@ -222,7 +232,7 @@ class Running:
         number = trial.number
 
         def progress(done: int, total: int, text: str) -> None:
-            self.context.progress(self.done, self.spec.trials, f"trial {number}: {text}")
+            self._progress(f"trial {number}: {text}")
 
         plain = Context(self.context.store)
         inner = replace(self.context, seed=self.spec.seed, progress=progress, metric=plain.metric, found=plain.found,
@@ -296,7 +306,7 @@ class Running:
     ) -> Trial:  # fmt: skip
         """Into the storage first; the trial as it stands there."""
         finite = {k: float(v) for k, v in (figures or {}).items() if math.isfinite(v)}
-        attrs = {"figures": finite, "seconds": round(time.monotonic() - start, 4), **attrs}
+        attrs = {"figures": finite, "seconds": round(self._clock() - start, 4), **attrs}
         self._attribute(trial, **attrs, **({"error": error} if error else {}))
         self.study.tell(trial, list(values) if values is not None else None, state=state)
         self.told[trial.number] = told = self._read(trial.number)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -329,6 +331,30 @@ def test_several_goals_give_a_front_and_a_sum_one_best(mlp: Opened, tmp_path: Pa
     summed = spec(goals=(Goal("accuracy"), Goal("weight_bits", weight=0.1)), summed=True, study="t", sampler="grid")
     sums = searched(mlp, tmp_path, summed)
     assert all(t.values == (t.figures["accuracy"] - 0.1 * t.figures["weight_bits"],) for t in sums)
+
+
+def test_of_equal_trials_the_smallest_is_best() -> None:
+    want = wanted(SearchSpec(goals=(Goal("accuracy"),)))
+    sizes = ({"weight_bits": 6.0}, {"weight_bits": 4.0, "size_bytes": 9.0}, {"weight_bits": 4.0, "size_bytes": 8.0}, {})
+    trials = [Trial(i, "complete", values=(0.9,), figures=f) for i, f in enumerate(sizes)]
+    found = best(trials, want)
+    assert found and found.number == 2 and front(trials, want) == (trials[2],)
+    assert front((trials[2], trials[0]), want) == (trials[2],)  # trial by trial, as the window judges
+    better = Trial(9, "complete", values=(0.91,), figures={"weight_bits": 8.0})
+    assert best([*trials, better], want) is better
+
+
+def test_a_pause_is_no_time_of_its_trial(mlp: Opened, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    paused = [0.0]
+
+    def progress(done: int, total: int, text: str) -> None:
+        paused[0] += 1000.0
+
+    clock = SimpleNamespace(monotonic=lambda: time.monotonic() + paused[0])
+    monkeypatch.setattr("passes.search.study.time", clock)
+    wish = spec(trials=2, timeout=900.0)
+    found = searched(mlp, tmp_path, wish, context=context(mlp, progress=progress))
+    assert paused[0] and len(found) == 2 and all(t.seconds is not None and t.seconds < 900 for t in found)
 
 
 def test_rungs_end_what_is_surely_worse(mlp: Opened, tmp_path: Path) -> None:
