@@ -147,7 +147,8 @@ class SearchHead(QWidget):
         self.links["on"].setText("Go on" if missing > 0 else f"{MORE} more trials")
         self.status.show_text(progress_words(study, time.monotonic()))
         self.best.setText(best_words(study.spec, leader, study.baseline, len(study.best)) if leader else _none(study))
-        self.wrong.setText(f"{study.error} The trials so far are kept." if study.error else "")
+        kept = " The trials so far are kept." if study.done else ""
+        self.wrong.setText(f"{study.error}{kept}" if study.error else "")
         self.bar.setRange(0, max(study.spec.trials, 1))
         self.bar.setValue(min(study.done, study.spec.trials))
 
@@ -165,7 +166,7 @@ def _none(study: Study) -> str:
 def progress_words(study: Study, now: float) -> str:
     """`37 of 50 trials · 2 failed · 42 trials a minute · 12 s left`."""
     trials = study.trials.values()
-    failed = sum(t.state == "failed" for t in trials)
+    failed = sum(t.state == "failed" and not t.lost for t in trials)
     early = sum(t.state == "pruned" for t in trials)
     words = [f"{count(study.done)} of {plural(study.spec.trials, 'trial')}", f"{failed} failed" if failed else "",
              f"{early} ended early" if early else "", *_doing(study, now)]  # fmt: skip
