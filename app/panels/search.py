@@ -180,11 +180,12 @@ class SearchPanel(QWidget):
         if study is self.results.study:
             self.results.take(news)
             self._tell()
+        if not study.running:
+            self.compare()  # a last time, also where another study is shown
 
     def _tell(self) -> None:
-        study = self.results.study
         self.results.tell()
-        if study is not None and study.running:
+        if any(s.running for s in self.searches.studies.values()):
             if not self._clock.isActive():
                 self._clock.start()
         else:

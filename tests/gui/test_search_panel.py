@@ -27,7 +27,19 @@ from model.errors import OptionsError
 from model.formats.integer import Integer
 from model.recipe import Recipe, Step
 from passes.analysis.evaluate import EvaluateOptions
-from passes.jobs import AnalyseJob, Continued, Done, Failed, Found, JobInfo, SaveJob, SearchJob, Started, Stopped, TrialJob
+from passes.jobs import (
+    AnalyseJob,
+    Continued,
+    Done,
+    Failed,
+    Found,
+    JobInfo,
+    SaveJob,
+    SearchJob,
+    Started,
+    Stopped,
+    TrialJob,
+)
 from passes.search import kept
 from passes.search.space import Choice, Space, fit_key
 from passes.search.spec import Goal, SearchSpec, Vary, When
@@ -293,6 +305,7 @@ def test_pause_stop_and_go_on(panel: SearchPanel, runner: list[FakeRunner], qtbo
     assert runner[-1].kept == [info.id] and "ends after this trial" in panel.head.status._whole
     panel.head.links["stop"].click()
     assert not study.running and study.trials[1].state == "failed" and study.done == 1
+    assert "failed" not in panel.head.status._whole  # it was cut off by the user, and is tried again
     panel.head.links["on"].click()
     again = search_job(runner)
     assert again is not info and study.went_on == 1
@@ -309,6 +322,11 @@ def test_a_dead_worker_is_told_and_nothing_is_lost(panel: SearchPanel, runner: l
     study = panel.study
     assert study and "ended unexpectedly" in panel.head.wrong.text() and "are kept" in panel.head.wrong.text()
     assert study.leader and study.leader.number == 0 and study.trials[1].error == "It was cut off."
+
+
+def test_an_end_before_the_first_trial_keeps_none(panel: SearchPanel, runner: list[FakeRunner]) -> None:
+    runner[-1].tell(begin(panel, runner), Failed("No configuration holds weight_bits<=1.", "Raise it."))
+    assert panel.head.wrong.text() == "No configuration holds weight_bits<=1. Raise it."
 
 
 def test_other_jobs_go_between_two_trials(panel: SearchPanel, runner: list[FakeRunner]) -> None:
@@ -531,6 +549,19 @@ def test_studies_are_compared(panel: SearchPanel, runner: list[FakeRunner], qtbo
     chart = panel.board.seen[-1].charts["Comparison"]
     assert [(c.name, c.group, len(c.trials)) for c in chart.others] == [
         ("formats 1", "formats 1", 2), ("formats 1 · seed 1", "formats 1", 0)]  # fmt: skip
+
+
+def test_a_repeated_search_is_drawn_when_it_has_ended(panel: SearchPanel, runner: list[FakeRunner]) -> None:
+    runner[-1].tell(begin(panel, runner), Done(""))
+    assert panel.study
+    panel.repeat(panel.study, 1)
+    panel.compare(show=True)
+    assert panel._clock.isActive()  # another than the shown one runs
+    info = search_job(runner)
+    runner[-1].tell(info, Started())
+    feed(runner, info, [trial(0), trial(1)])
+    runner[-1].tell(info, Done(""))
+    assert [len(c.trials) for c in panel.board.seen[-1].charts["Comparison"].others] == [0, 2]
 
 
 def test_without_a_model_there_is_nothing_to_search(window: Window, runner: list[FakeRunner]) -> None:
