@@ -113,6 +113,7 @@ class HeatModel(QAbstractTableModel):
         return 0 if parent.isValid() else len(self.heat.columns)
 
     def flags(self, index: Index) -> Qt.ItemFlag:
+        """Cells without a candidate cannot be chosen."""
         able = Qt.ItemFlag.ItemIsEnabled | Qt.ItemFlag.ItemIsSelectable
         return able if self.candidate(index) is not None else Qt.ItemFlag.NoItemFlags
 
