@@ -34,7 +34,35 @@ FRAME = 50  # milliseconds: what came is told 20 times a second
 PAUSE = 1500  # milliseconds between two writings of what has come
 
 
-class Searches(QObject):
+class Applied(QObject):
+    """What is done with a trial: its recipe taken over, or its model written."""
+
+    def __init__(self, session: Session) -> None:
+        super().__init__(session)
+        self._session = session
+
+    def recipe_of(self, study: Study, trial: Trial) -> Recipe:
+        """The recipe that the worker measured; raises OptionsError for a trial of another architecture."""
+        if study.other:
+            raise OptionsError("This trial has another architecture: it is a model of its own, not a recipe.",
+                               "Save it as a project of its own.")  # fmt: skip
+        base = self._session.open_document.project.base
+        return Search(study.spec, study.recipe, base).recipe_of(study.space, trial.params)
+
+    def save_model(self, study: Study, trial: Trial, path: Path, done: Callable[[Path], None]) -> None:
+        """Write a trial of another architecture as a project, in the worker; its trainings run as in the trial."""
+        job = trial_job(study, trial, path, self._session.open_document)
+        self._session.submit(f"Save trial {trial.number} of {study.name}", job, done)
+
+    def use(self, study: Study, trial: Trial) -> None:
+        """Make a trial's recipe the recipe, in one undo step; its score is known already. Raises OptionsError."""
+        recipe = self.recipe_of(study, trial)
+        if {"accuracy", "loss"} <= set(trial.figures):
+            self._session.know_score(recipe, study.spec.score, dict(trial.figures))
+        self._session.set_recipe(recipe, f"Apply trial {trial.number} of {study.name}")
+
+
+class Searches(Applied):
     """All studies of the open document. `changed` tells a study and its new trials, `listed` of another list."""
 
     changed = Signal(object, object)
@@ -44,7 +72,6 @@ class Searches(QObject):
 
     def __init__(self, session: Session) -> None:
         super().__init__(session)
-        self._session = session
         self.studies: dict[str, Study] = {}
         self.timed: float | None = None
         self._unwritten: set[str] = set()
@@ -278,26 +305,6 @@ class Searches(QObject):
         elif study.job and not study.gives_way:  # it is offered when the search goes on, a moment later
             study.gives_way = True
             self._session.stop_and_keep(study.job.id)
-
-    def recipe_of(self, study: Study, trial: Trial) -> Recipe:
-        """The recipe that the worker measured; raises OptionsError for a trial of another architecture."""
-        if study.other:
-            raise OptionsError("This trial has another architecture: it is a model of its own, not a recipe.",
-                               "Save it as a project of its own.")  # fmt: skip
-        base = self._session.open_document.project.base
-        return Search(study.spec, study.recipe, base).recipe_of(study.space, trial.params)
-
-    def save_model(self, study: Study, trial: Trial, path: Path, done: Callable[[Path], None]) -> None:
-        """Write a trial of another architecture as a project, in the worker; its trainings run as in the trial."""
-        job = trial_job(study, trial, path, self._session.open_document)
-        self._session.submit(f"Save trial {trial.number} of {study.name}", job, done)
-
-    def use(self, study: Study, trial: Trial) -> None:
-        """Make a trial's recipe the recipe, in one undo step; its score is known already. Raises OptionsError."""
-        recipe = self.recipe_of(study, trial)
-        if {"accuracy", "loss"} <= set(trial.figures):
-            self._session.know_score(recipe, study.spec.score, dict(trial.figures))
-        self._session.set_recipe(recipe, f"Apply trial {trial.number} of {study.name}")
 
 
 def new_name(spec: SearchSpec, taken: Container[str]) -> str:

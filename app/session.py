@@ -62,8 +62,7 @@ class Session(JobQueue):
         self.problems: tuple[Problem, ...] = ()
         self.selection: tuple[str, ...] = ()
         self.view_provider: Callable[[], dict[str, Any]] = dict
-        self._measures = Measures()
-        self._edits = Edits(self)
+        self._measures, self._edits = Measures(), Edits(self)
         self._folders: list[Path] = []
         self._shut = False
 
@@ -139,8 +138,7 @@ class Session(JobQueue):
         """Hand the result on in a form of passes.export; `done` gets what was Exported."""
         document, project = self.open_document, self._snapshot()
         places = document.store.locate(keys_of(project.base, project.graph))
-        job = ExportJob(project, places, path, form, document.store.folder)
-        self.submit(f"Export {path.name}", job, done)
+        self.submit(f"Export {path.name}", ExportJob(project, places, path, form, document.store.folder), done)
 
     def _snapshot(self) -> Project:
         document = self.open_document
