@@ -145,7 +145,7 @@ class _Counting:
             kl = kl + _along(np.array(slot.kl), axis, len(shape))
         amounts = np.stack([c.sign * self._amounts(c, slots, shape) for c in self.costs])
         flat, sums = kl.reshape(-1), amounts.reshape(len(self.costs), -1)
-        if np.array_equal(sums.min(1), sums.max(1)):
+        if flat.size > 1 and np.array_equal(sums.min(1), sums.max(1)):
             return sums[:, 0]
         kept = undominated(flat, sums)
         picks = np.stack(np.unravel_index(kept, shape)).astype(np.int64)
