@@ -92,12 +92,21 @@ class JournalFile(BaseJournalBackend):
         with _system_lock(Path(f"{self.path}.held")) as alone:
             if alone:
                 self._clear()
-            self._others.acquire()
+            with _unmasked():
+                self._others.acquire()
             try:
                 yield
             finally:
-                with contextlib.suppress(RuntimeError):  # it was taken from us, which Optuna does after 30 s
-                    self._others.release()
+                with contextlib.suppress(RuntimeError), _unmasked():  # taken from us, which Optuna does after 30 s
+                    self._let_go()
+
+    def _let_go(self) -> None:
+        try:
+            self._others.release()
+        except FileNotFoundError:  # interrupted: Optuna then removes what may be gone already, or not be there yet
+            with contextlib.suppress(RuntimeError):
+                self._others.release()
+            raise
 
     def _clear(self) -> None:
         """Wait for Optuna's lock. Who has the system's besides knows that one which stays is a dead process's."""
@@ -107,6 +116,20 @@ class JournalFile(BaseJournalBackend):
                 with contextlib.suppress(RuntimeError):
                     self._others.release()
             time.sleep(0.002)
+
+
+@contextlib.contextmanager
+def _unmasked() -> Generator[None]:
+    """Ctrl-C within Optuna's locks comes out as itself, not as the error of their own clearing up."""
+    try:
+        yield
+    except (OSError, RuntimeError) as error:
+        cause = error.__context__
+        while isinstance(cause, Exception):
+            cause = cause.__context__
+        if cause is not None:
+            raise cause from None
+        raise
 
 
 def _whole(file: Any) -> int:

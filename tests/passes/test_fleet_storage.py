@@ -210,6 +210,26 @@ def test_what_a_killed_process_locked_is_free_again(tmp_path: Path) -> None:
     assert load_study(Journal(path), "a").user_attrs["a"] == 1
 
 
+@pytest.mark.parametrize(("call", "first"), [("rename", True), ("unlink", True), ("unlink", False), ("symlink", True)])
+def test_ctrl_c_within_a_lock_is_no_error(
+    call: str, first: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before or after what it interrupts; what was locked is free again."""
+    study, real = filled(tmp_path / "a.journal"), getattr(os, call)
+
+    def interrupted(*words: str) -> None:
+        monkeypatch.setattr(os, call, real)
+        if not first:
+            real(*words)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, call, interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        study.set_user_attr("a", 1)
+    study.set_user_attr("a", 2)
+    assert not list(tmp_path.glob("*.lock*")) and study.user_attrs["a"] == 2
+
+
 def test_lines_are_read_once(tmp_path: Path) -> None:
     path = tmp_path / "a.journal"
     study = filled(path, 1)
