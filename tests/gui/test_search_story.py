@@ -83,5 +83,6 @@ def test_a_search_survives_its_worker(qtbot: QtBot, window: Window, tmp_path: Pa
     assert session.document is not None and member(study.name) in session.document.project.extras
     panel.searches.go_on(panel.study, more=2)
     qtbot.waitUntil(lambda: panel.study is not None and not panel.study.running, timeout=PATIENCE)
-    assert not panel.study.error and panel.study.done >= len([t for t in trials.values() if t.state != "waiting" and not t.lost]) + 2
+    ended = [t for t in trials.values() if t.state != "waiting" and not t.lost]
+    assert not panel.study.error and panel.study.done >= len(ended) + 2
     idle(qtbot, session)
