@@ -100,7 +100,7 @@ class Docks:
             dock.setTitleBarWidget(bare)
         else:
             dock.setTitleBarWidget(DockHeading(spec.title, dock.close))
-        if isinstance(panel, DataPanel | TrainingPanel):  # they use the worker unasked, while somebody looks
+        if isinstance(panel, DataPanel | TrainingPanel | SweepsPanel):  # they work unasked only while somebody looks
             dock.visibilityChanged.connect(panel.look_on)
         if spec.area == BOTTOM:
             panel.setMinimumWidth(LEAST)  # a wide panel must not make the window wider than the screen

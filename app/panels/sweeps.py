@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -49,7 +50,7 @@ class SweepsPanel(QWidget):
 
     def __init__(self, session: Session) -> None:
         super().__init__()
-        self._session = session
+        self._session, self._looked_at = session, True
         self.sweeps = Sweeps(session)
         self.setup = SweepSetup(session, self.sweeps.timed)
         self.chart, self.points = CurveChart(), SweepPoints()
@@ -58,9 +59,7 @@ class SweepsPanel(QWidget):
         self._figure.setAccessibleName("Figure")
         self._status, self._legend, self._wrong = Elided("", "muted", 40), QLabel(wordWrap=True), warning()
         self._stop = link("Stop", lambda: self._with_run(self.sweeps.stop))
-        self._after = link(
-            "Stop after this point", lambda: self._with_run(lambda r: self.sweeps.stop(r, after_point=True))
-        )
+        self._after = link("Stop after this point", lambda: self._with_run(partial(self.sweeps.stop, after_point=True)))
         self._again = link("Run what is missing", self._go_on)
         self._save = link("Save as…", self.save_wanted.emit)
         self._remove = link("Remove", lambda: self._with_run(self.sweeps.remove))
@@ -160,8 +159,13 @@ class SweepsPanel(QWidget):
         self.sweeps.changed.connect(self._changed)
         self.sweeps.listed.connect(self._listed)
         session.opened.connect(self._opened)
-        session.changed.connect(lambda _: self._offer())
+        session.changed.connect(lambda _: self._offer(self._looked_at))
         session.score_changed.connect(self.setup.tell)
+
+    def look_on(self, on: bool) -> None:
+        """Whether the panel is in front; then it catches up with the recipe."""
+        self._looked_at = on
+        self._offer(on)
 
     # -- what is shown
 
@@ -178,11 +182,11 @@ class SweepsPanel(QWidget):
     def _opened(self) -> None:
         self.setup.forget_score()
         self._listed()
-        self._offer()
 
-    def _offer(self) -> None:
+    def _offer(self, seen: bool = True) -> None:
+        """What can be varied; a long recipe takes a while to look through, so nobody waits for it unseen."""
         document = self._session.document
-        if document:
+        if document and seen:
             self.setup.offer(document.recipe)
         self.example_link.setVisible(document is not None)
         self._how.setVisible(document is not None)

@@ -389,6 +389,7 @@ def test_a_journal_of_a_newer_version_stays_in_the_file(window: Window, runner: 
     panel = window.docks.panels["sweeps"]
     assert isinstance(panel, SweepsPanel) and not panel.sweeps.runs
     window.session.set_recipe(Recipe((quantised(),)), "Quantise")
+    window.show_dock("sweeps")
     begin(panel, runner)
     panel.sweeps.write()
     extras = window.session.document.project.extras if window.session.document else {}
@@ -445,3 +446,16 @@ def test_a_sweep_that_gave_way_is_one_entry_of_the_jobs(panel: SweepsPanel, runn
     runner[-1].tell(info, Done(1))
     again = sweep_job(runner)
     assert superseded(info, again) and not superseded(again, info)
+
+
+def test_a_recipe_is_looked_through_only_where_somebody_sees_it(
+    panel: SweepsPanel, window: Window, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    offered: list[int] = []
+    offer = panel.setup.offer
+    monkeypatch.setattr(panel.setup, "offer", lambda recipe: (offered.append(len(recipe)), offer(recipe)))
+    window.show_dock("jobs")
+    window.session.set_recipe(Recipe((quantised(), quantised())), "Quantise twice")
+    assert not offered
+    window.docks.sweep(1)
+    assert set(offered) == {2} and panel.setup.main.axis().step == 1
