@@ -9,7 +9,7 @@ from pathlib import Path
 from PySide6.QtCore import QByteArray, QSettings, QStandardPaths
 
 RECENT = 10
-LAYOUT_VERSION = 1
+LAYOUT_VERSION = 2
 MODES = ("system", "light", "dark")
 
 
