@@ -12,9 +12,10 @@ from PySide6.QtCore import QPointF, QSize, Qt, Signal
 from PySide6.QtGui import QColor, QMouseEvent
 from PySide6.QtWidgets import QToolTip, QWidget
 
-from app.plots.chart import Chart, Table, pen, tint
+from app.plots.chart import Chart, pen, tint
 from app.plots.heat_lines import LEAST, PORTS, divergence_words
 from app.plots.metrics import COLOURS, LIGHTER
+from app.plots.picture import Table
 from app.theme import Palette
 from app.words import percent, plural
 from passes.sensitivity.table import Sensitivity

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pyqtgraph as pg
 from PySide6.QtCore import QEvent, QRectF, Qt, Signal
-from PySide6.QtGui import QColor, QFont, QPaintDevice, QPainter, QPen, QPixmap
-from PySide6.QtSvg import QSvgGenerator
+from PySide6.QtGui import QColor, QFont, QPaintDevice, QPainter, QPen
 from PySide6.QtWidgets import QFrame, QWidget
 
 from app.fields import tokens
+from app.plots.picture import Table, write_chart
 from app.theme import PLOT_WIDTH, SECONDARY, Palette
-
-Table = tuple[tuple[str, ...], Sequence[Sequence[object]]]
 
 pg.setConfigOptions(antialias=True)
 
@@ -63,22 +59,8 @@ class Chart(pg.PlotWidget):
         return (), ()
 
     def export(self, path: Path) -> None:
-        """Write the plot to a .png (twice the size on screen), .svg or .csv file."""
-        if path.suffix == ".csv":
-            names, rows = self.table()
-            with path.open("w", newline="", encoding="utf-8") as handle:
-                csv.writer(handle).writerows([names, *rows])
-        elif path.suffix == ".svg":
-            made = QSvgGenerator()
-            made.setFileName(str(path))
-            made.setSize(self.size())
-            made.setViewBox(QRectF(self.rect()))
-            self._paint_on(made)
-        else:
-            picture = QPixmap(self.size() * 2)
-            picture.setDevicePixelRatio(2)
-            self._paint_on(picture)
-            picture.save(str(path))
+        """Write the plot to a .png (twice the size on screen), .svg or .csv file; raises OSError."""
+        write_chart(self, path, self.table, self._paint_on)
 
     def _paint_on(self, device: QPaintDevice) -> None:
         painter = QPainter(device)

@@ -13,7 +13,8 @@ from PySide6.QtGui import QColor, QMouseEvent, QPen
 from PySide6.QtWidgets import QToolTip, QWidget
 
 from app.curve_picture import figure_title, figure_words, is_log, line_style, positions
-from app.plots.chart import Chart, Table, pen
+from app.plots.chart import Chart, pen
+from app.plots.picture import Table
 from app.theme import Palette
 from passes.sweep.outcome import Mean, Outcome, baseline_of, curves
 from passes.sweep.sweep import Sweep, axis_title

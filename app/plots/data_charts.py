@@ -8,8 +8,9 @@ from PySide6.QtCore import QPointF, QSize, Qt
 from PySide6.QtGui import QColor, QMouseEvent, QPen
 from PySide6.QtWidgets import QToolTip, QWidget
 
-from app.plots.chart import Chart, Table, pen, tint
+from app.plots.chart import Chart, pen, tint
 from app.plots.metrics import COLOURS, LIGHTER, TITLE_HEIGHT, whole_words
+from app.plots.picture import Table
 from app.theme import SECONDARY, Palette
 from app.words import count, percent
 from model.data.look import DataLook

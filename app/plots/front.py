@@ -15,7 +15,8 @@ from PySide6.QtGui import QColor, QMouseEvent
 from PySide6.QtWidgets import QToolTip, QWidget
 
 from app.curve_picture import figure_title, figure_words, is_log, ticks
-from app.plots.chart import Chart, Table, pen
+from app.plots.chart import Chart, pen
+from app.plots.picture import Table
 from app.theme import CATEGORIES, Palette
 from app.words import figure as short
 

@@ -12,8 +12,9 @@ from PySide6.QtGui import QColor, QFontMetrics, QMouseEvent, QPen, QResizeEvent
 from PySide6.QtWidgets import QToolTip, QWidget
 
 from app.plots.agreement import power_words
-from app.plots.chart import Chart, Table, pen, tint
+from app.plots.chart import Chart, pen, tint
 from app.plots.heat_lines import LEAST, Heat, Line, divergence_words
+from app.plots.picture import Table
 from app.theme import SPARSITY, Palette
 
 WIDTH = 0.82

@@ -9,7 +9,8 @@ from PySide6.QtCore import QPointF, QSize, Qt
 from PySide6.QtGui import QMouseEvent, QPen
 from PySide6.QtWidgets import QToolTip, QWidget
 
-from app.plots.chart import Chart, Table, pen, tint
+from app.plots.chart import Chart, pen, tint
+from app.plots.picture import Table
 from app.theme import Palette
 from app.weight_figures import Histogram, Loss
 from app.words import count, percent

@@ -14,7 +14,8 @@ from PySide6.QtGui import QColor, QFont, QMouseEvent, QPaintDevice, QPainter, QP
 from PySide6.QtSvg import QSvgGenerator
 from PySide6.QtWidgets import QApplication, QToolTip, QWidget
 
-from app.plots.chart import Chart, Table, pen
+from app.plots.chart import Chart, pen
+from app.plots.picture import Table
 from app.theme import CATEGORIES, PLOT_WIDTH, SECONDARY, Palette
 from app.words import cell, count, metric, percent
 

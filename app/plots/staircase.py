@@ -9,7 +9,8 @@ from PySide6.QtGui import QMouseEvent
 from PySide6.QtWidgets import QToolTip, QWidget
 
 from app.format_figures import Stairs
-from app.plots.chart import Chart, Table, pen
+from app.plots.chart import Chart, pen
+from app.plots.picture import Table
 from app.theme import Palette
 from app.words import figure
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,9 +11,11 @@ from PySide6.QtCore import QEvent, QPointF, Qt, Signal
 from PySide6.QtGui import QColor, QMouseEvent, QPen
 from PySide6.QtWidgets import QToolTip, QWidget
 
-from app.plots.chart import Chart, Table, pen, tint
+from app.plots.chart import Chart, pen, tint
 from app.plots.metrics import spacing as round_spacing
+from app.plots.picture import Table
 from app.plots.study.data import Study
+from app.plots.study.face import Face
 from app.plots.study.words import tick_words, title, trial_words
 from app.theme import Palette
 from model.data.base import Array
@@ -26,21 +27,7 @@ MOVED = 4  # pixels that make a click a drag
 ROOM = 0.05  # of the span, beside the outermost points
 
 
-@dataclass(frozen=True, slots=True)
-class Option:
-    """What can be chosen of a chart in its head: one of `values`, or a switch where that is None."""
-
-    name: str
-    values: tuple[Any, ...] | None = None
-    texts: tuple[str, ...] = ()
-    hint: str = ""
-
-    def offered(self, drawn: bool) -> bool:
-        """Whether there is something to choose: no list without values, no switch while nothing is drawn."""
-        return drawn if self.values is None else len(self.values) > (0 if drawn else 1)
-
-
-class StudyChart(Chart):
+class StudyChart(Face, Chart):
     """A plot of a study: wheel and drag zoom and pan, a double click beside a trial shows everything again."""
 
     hovered = Signal(object)
@@ -65,25 +52,6 @@ class StudyChart(Chart):
         self.plot.vb.sigRangeChangedManually.connect(self._let_go)
 
     # -- what subclasses give
-
-    def options(self) -> list[Option]:
-        """What can be chosen in the head."""
-        return []
-
-    def option(self, name: str) -> Any:
-        """What is chosen."""
-        return None
-
-    def choose(self, name: str, value: Any) -> None:
-        """Choose another value of an option."""
-
-    def empty(self) -> str:
-        """Why there is nothing to draw, in words; empty where there is something."""
-        return "" if len(self.study) else "No trial yet. The first one is drawn here as soon as it has ended."
-
-    def legend(self) -> str:
-        """The legend in words, as rich text."""
-        return ""
 
     def spots(self) -> tuple[Array, Array, Array]:
         """x and y of what can be pointed at, in the plot's coordinates, and the places of the trials."""

@@ -10,10 +10,10 @@ from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QImage, QPainter, QPen
 from typing_extensions import override
 
-from app.plots.chart import Table
+from app.plots.picture import Table
 from app.plots.study.axes import Axis, axes_of
-from app.plots.study.chart import Option
 from app.plots.study.data import COMPLETE, Scale, Study
+from app.plots.study.face import Option
 from app.plots.study.painted import PaintedChart, elided
 from app.plots.study.stamp import argb
 from app.plots.study.words import bits_of, plain, title, value_words

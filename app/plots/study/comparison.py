@@ -14,9 +14,11 @@ from PySide6.QtWidgets import QToolTip
 from typing_extensions import override
 
 from app.curve_picture import line_style
-from app.plots.chart import Table, pen, tint
-from app.plots.study.chart import Option, StudyChart, dashed, lighter
+from app.plots.chart import pen, tint
+from app.plots.picture import Table
+from app.plots.study.chart import StudyChart, dashed, lighter
 from app.plots.study.data import COMPLETE, Study
+from app.plots.study.face import Option
 from app.plots.study.words import title, value_words
 from app.theme import Palette
 from app.words import plural

@@ -14,9 +14,10 @@ from PySide6.QtGui import QColor, QHideEvent, QKeyEvent, QPainter, QShowEvent, Q
 from typing_extensions import override
 
 from app.curve_picture import COLOURS
-from app.plots.chart import Table
-from app.plots.study.chart import Option, lighter
+from app.plots.picture import Table
+from app.plots.study.chart import lighter
 from app.plots.study.data import COMPLETE, Study
+from app.plots.study.face import Option
 from app.plots.study.importance_work import FEWEST
 from app.plots.study.painted import PaintedChart, elided
 from app.plots.study.words import short_names, title

@@ -11,9 +11,9 @@ from PySide6.QtGui import QColor, QPainter, QPen
 from typing_extensions import override
 
 from app.plots.metrics import spacing
-from app.plots.study.chart import Option
 from app.plots.study.data import COMPLETE, PRUNED, RUNNING, Study
 from app.plots.study.density import SHADES, Density
+from app.plots.study.face import Option
 from app.plots.study.painted import PaintedChart, elided, joined
 from app.plots.study.pieces import Pieces
 from app.plots.study.words import tick_words, title, value_words

@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from PySide6.QtCore import QEvent, QPointF, QRectF, Qt, Signal
 from PySide6.QtGui import QColor, QFont, QMouseEvent, QPaintDevice, QPainter, QPaintEvent, QPixmap, QResizeEvent
-from PySide6.QtSvg import QSvgGenerator
 from PySide6.QtWidgets import QToolTip, QWidget
 
 from app.fields import tokens
-from app.plots.chart import Table
-from app.plots.study.chart import MOVED, Option, study_table
+from app.plots.picture import Table, write_chart
+from app.plots.study.chart import MOVED, study_table
 from app.plots.study.data import Study
+from app.plots.study.face import Face
 from app.plots.study.words import trial_words
 from app.theme import SMALL, Palette
 
 MIDDLE = Qt.AlignmentFlag.AlignVCenter
 
 
-class PaintedChart(QWidget):
+class PaintedChart(Face, QWidget):
     """`take` makes ready what is drawn: `ground` below, `paint` on a sheet that is kept, `marks` above it.
 
     `near` finds the trial under the pointer, which only the marks show: pointing draws no sheet again.
@@ -48,25 +47,6 @@ class PaintedChart(QWidget):
         self.setAccessibleName(self.name)
 
     # -- what subclasses give
-
-    def options(self) -> list[Option]:
-        """What can be chosen in the head."""
-        return []
-
-    def option(self, name: str) -> Any:
-        """What is chosen."""
-        return None
-
-    def choose(self, name: str, value: Any) -> None:
-        """Choose another value of an option."""
-
-    def empty(self) -> str:
-        """Why there is nothing to draw, in words; empty where there is something."""
-        return "" if len(self.study) else "No trial yet. The first one is drawn here as soon as it has ended."
-
-    def legend(self) -> str:
-        """The legend in words, as rich text."""
-        return ""
 
     def take(self, fresh: Sequence[int] | None) -> None:
         """Make ready what is drawn: all of it, or what the trials at these places change."""
@@ -214,21 +194,7 @@ class PaintedChart(QWidget):
     def export(self, path: Path) -> None:
         """Write the chart to a .png (twice the size on screen), .svg or .csv file; raises OSError."""
         self.settle()
-        if path.suffix == ".csv":
-            names, rows = self.table()
-            with path.open("w", newline="", encoding="utf-8") as handle:
-                csv.writer(handle).writerows([names, *rows])
-        elif path.suffix == ".svg":
-            made = QSvgGenerator()
-            made.setFileName(str(path))
-            made.setSize(self.size())
-            made.setViewBox(QRectF(self.rect()))
-            self._on(made)
-        else:
-            picture = QPixmap(self.size() * 2)
-            picture.setDevicePixelRatio(2)
-            self._on(picture)
-            picture.save(str(path))
+        write_chart(self, path, self.table, self._on)
 
     def _on(self, device: QPaintDevice) -> None:
         painter = QPainter(device)

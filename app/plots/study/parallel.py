@@ -11,9 +11,9 @@ from PySide6.QtGui import QColor, QPainter, QPen
 from typing_extensions import override
 
 from app.plots.study.axes import Axis, axes_of
-from app.plots.study.chart import Option
 from app.plots.study.data import COMPLETE, Study
 from app.plots.study.density import SHADES, Density
+from app.plots.study.face import Option
 from app.plots.study.painted import elided, joined
 from app.plots.study.parallel_pointing import LINE, SIDE, TOP, AxesOfTrials
 from app.plots.study.pieces import Pieces

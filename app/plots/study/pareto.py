@@ -11,9 +11,10 @@ from PySide6.QtGui import QColor
 from typing_extensions import override
 
 from app.plots.chart import pen, tint
-from app.plots.study.chart import Option, StudyChart, dashed
+from app.plots.study.chart import StudyChart, dashed
 from app.plots.study.data import COMPLETE, Study, nondominated
 from app.plots.study.dots import Dots, dot_look
+from app.plots.study.face import Option
 from app.plots.study.words import title, value_words
 from app.theme import Palette
 from model.data.base import Array

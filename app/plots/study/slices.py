@@ -13,8 +13,8 @@ from typing_extensions import override
 
 from app.plots.metrics import spacing
 from app.plots.study.axes import ALL, Axis, axes_of
-from app.plots.study.chart import Option
 from app.plots.study.data import COMPLETE, Study
+from app.plots.study.face import Option
 from app.plots.study.multiples import HEAD, LEFT, Multiples
 from app.plots.study.painted import elided
 from app.plots.study.stamp import Stamps, argb

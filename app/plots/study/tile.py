@@ -12,9 +12,9 @@ from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QLabel, QSizePolicy, QSt
 
 from app.fields import Check, Choice
 from app.panels.heading import empty_state, link
-from app.plots.study.chart import Option
 from app.plots.study.comparison import Compared, ComparisonChart
 from app.plots.study.data import Study
+from app.plots.study.face import Option
 from app.plots.study.parallel import ParallelChart
 
 FILTERS = "PNG (*.png);;SVG (*.svg);;CSV (*.csv)"
