@@ -10,11 +10,11 @@ from pathlib import Path
 class _Window:
     """Loads Qt only when a window is wanted."""
 
-    def open(self, target: str | None, plugins: Sequence[str]) -> int:
+    def open(self, target: str | None, plugins: Sequence[str], theme: str | None) -> int:
         """Show the window until it is closed."""
         from app.application import open_window
 
-        return open_window(target, plugins)
+        return open_window(target, plugins, theme)
 
     def render(
         self, target: str | None, plugins: Sequence[str], file: Path, size: tuple[int, int], theme: str,

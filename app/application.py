@@ -37,15 +37,15 @@ def make_window(app: QApplication, settings: Settings, mode: str) -> Window:
     return Window(Session(), settings, Appearance(app, mode))
 
 
-def open_window(target: str | None, plugins: Sequence[str] = ()) -> int:
+def open_window(target: str | None, plugins: Sequence[str] = (), theme: str | None = None) -> int:
     """Show the window on `target` (a project or any source) and run until it closes; returns the exit status.
 
-    `plugins`: files to load besides those of the settings.
+    `plugins`: files to load besides those of the settings. `theme`: this time, instead of the chosen one.
     """
     app = make_application()
     install_hooks()
     settings = Settings()
-    window = make_window(app, settings, settings.mode)
+    window = make_window(app, settings, theme or settings.mode)
     window.show()
     QTimer.singleShot(0, lambda: _begin(window, target, plugins))
     return app.exec()

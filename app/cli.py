@@ -30,7 +30,7 @@ QUIET = {"TRANSFORMERS_VERBOSITY": "error", "HF_HUB_DISABLE_PROGRESS_BARS": "1",
 class Window(Protocol):
     """What opens the window; given by whoever starts the program, so that nothing here knows of Qt."""
 
-    def open(self, target: str | None, plugins: Sequence[str]) -> int:
+    def open(self, target: str | None, plugins: Sequence[str], theme: str | None) -> int:
         """Show the window until it is closed; the exit code."""
         ...
 
@@ -196,9 +196,9 @@ def _window_parser() -> Parser:
     parser = Parser("The window", PROGRAM, "Opens the window, or draws it into a file.", "")
     parser.add_argument("target", nargs="?", metavar="PATH|SOURCE", help="a project, or a model to open")
     parser.add_argument("--screenshot", metavar="FILE", help="draw the window offscreen into a PNG and exit")
-    parser.add_argument("--size", type=_size, default=(1600, 1000), metavar="WxH", help="its size (default 1600x1000)")
-    parser.add_argument("--theme", choices=("light", "dark"), default="light", help="its theme (default light)")
-    parser.add_argument("--panel", metavar="NAME", help="the panel to bring to the front")
+    parser.add_argument("--size", type=_size, metavar="WxH", help="of the picture (default 1600x1000)")
+    parser.add_argument("--theme", choices=("light", "dark"), help="its theme (default: as chosen in it; light in a picture)")
+    parser.add_argument("--panel", metavar="NAME", help="in a picture, the panel to bring to the front")
     add_plugins(parser)
     return parser
 
@@ -215,12 +215,15 @@ def _window(words: list[str], window: Window | None) -> int:
     if window is None:
         raise UsageError("There is no window here.", f"Use a command: {', '.join(commands())}.")
     if found.screenshot:
-        window.render(found.target, found.plugin, Path(found.screenshot), found.size, found.theme, found.panel)
+        size, theme = found.size or (1600, 1000), found.theme or "light"
+        window.render(found.target, found.plugin, Path(found.screenshot), size, theme, found.panel)
         return 0
+    if found.size or found.panel:
+        raise UsageError("--size and --panel are for a picture of the window.", "Add --screenshot FILE.")
     if not _has_display():
         raise UsageError("There is no display, so the window cannot open.",
                          f"Use --screenshot FILE, or a command: {', '.join(commands())}.")  # fmt: skip
-    return window.open(found.target, found.plugin)
+    return window.open(found.target, found.plugin, found.theme)
 
 
 def _has_display() -> bool:

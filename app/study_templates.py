@@ -22,6 +22,7 @@ KINDS = ("linear", "embedding")
 ROWS = ("goals", "space", "steps")  # written as tables of their own
 BITS = 4.5  # of a weight on average, in the search to begin with
 FOLDER = RESOURCES / "studies"
+NAMES = {"nas": "NAS", "lora": "LoRA"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +42,14 @@ def templates(folder: Path = FOLDER) -> tuple[Template, ...]:
             about = str(read_file(path).get("about", ""))
         except EspalierError:
             continue
-        found.append(Template(path.stem.replace("-", " ").capitalize(), " ".join(about.split()), path))
+        found.append(Template(_title(path.stem), " ".join(about.split()), path))
     return tuple(found)
+
+
+def _title(stem: str) -> str:
+    """`nas` → NAS, `lora-rank` → LoRA rank, `all-formats` → All formats."""
+    words = [NAMES.get(w, w) for w in stem.split("-")]
+    return " ".join(words) if words[0] in NAMES.values() else " ".join(words).replace(words[0], words[0].capitalize(), 1)
 
 
 def load(path: Path, score: EvaluateOptions) -> tuple[Recipe, SearchSpec]:

@@ -178,7 +178,8 @@ class MetricChart(Chart):
     def _tick_words(self, values: Sequence[float], scale: float, spacing: float) -> list[str]:
         if self.what == "accuracy":
             return [percent(v, 0 if spacing >= 0.01 else 1) for v in values]
-        return [cell(float(f"{v:.4g}")) for v in values]
+        words = [cell(float(f"{v:.4g}")) for v in values]
+        return words if len(set(words)) == len(words) else [precisely(v, spacing) for v in values]
 
     def mouseMoveEvent(self, event: QMouseEvent) -> None:
         super().mouseMoveEvent(event)
@@ -204,6 +205,12 @@ class MetricChart(Chart):
 def whole_words(values: Sequence[float], scale: float, spacing: float) -> list[str]:
     """Whole numbers only: there is no step between two, and none before the first."""
     return [count(round(v)) if v >= 0 and float(v).is_integer() else "" for v in values]
+
+
+def precisely(value: float, spacing: float) -> str:
+    """With as many digits as tell it from its neighbours at `spacing`."""
+    digits = math.ceil(math.log10(abs(value) / spacing)) + 1 if value and spacing > 0 else 1
+    return f"{value:.{max(digits, 1)}g}".replace("e-0", "e−").replace("e-", "e−").replace("-", "−")
 
 
 def last_step(series: Iterable[Series]) -> int:

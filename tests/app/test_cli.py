@@ -362,8 +362,8 @@ def test_the_window_is_asked_for(capsys: Capture, tmp_path: Path, monkeypatch: p
     seen: list[Any] = []
 
     class Fake:
-        def open(self, target: str | None, plugins: list[str]) -> int:
-            seen.append((target, *plugins))
+        def open(self, target: str | None, plugins: list[str], theme: str | None) -> int:
+            seen.append((target, *plugins, *([theme] if theme else ())))
             return 0
 
         def render(self, *args: Any) -> None:
@@ -376,8 +376,10 @@ def test_the_window_is_asked_for(capsys: Capture, tmp_path: Path, monkeypatch: p
     words = ["demo:digits", "--screenshot", str(shot), "--size", "800x600", "--theme", "dark", "--panel", "Score"]
     assert main(words, Fake()) == 0
     assert main(["--plugin", "a.py", "demo:digits", "--plugin", "b.py"], Fake()) == 0
+    assert main(["demo:digits", "--theme", "dark"], Fake()) == 0
+    assert main(["demo:digits", "--panel", "search"], Fake()) == 2 and "--screenshot" in capsys.readouterr().err
     assert seen == [("demo:digits",), (None,), ("demo:digits", [], shot, (800, 600), "dark", "Score"),
-                    ("demo:digits", "b.py", "a.py")]  # fmt: skip
+                    ("demo:digits", "b.py", "a.py"), ("demo:digits", "dark")]  # fmt: skip
 
 
 def test_without_a_display_it_names_the_commands(capsys: Capture) -> None:

@@ -13,7 +13,7 @@ from pytestqt.qtbot import QtBot
 
 from app.panels.jobs import JobsPanel, can_keep, status_text
 from app.panels.plots import PlotsPanel
-from app.plots.metrics import MetricChart, quantities, spacing
+from app.plots.metrics import MetricChart, precisely, quantities, spacing
 from app.window import Window
 from model.recipe import Recipe, Step
 from passes.jobs import Done, JobInfo, Metric, Progress, ReplayJob, ReplayResult, Started, Stopped
@@ -197,3 +197,9 @@ def test_a_narrow_chart_shortens_its_title(opened: Window, runner: list[FakeRunn
 def test_a_training_that_a_move_causes_is_called_by_its_name(opened: Window, runner: list[FakeRunner]) -> None:
     opened.session.set_recipe(Recipe().append(Step("finetune", FinetuneOptions())), "Move Prune")
     assert runner[-1].waiting[-1].title == "Fine-tune"
+
+
+def test_labels_of_values_that_are_close_differ() -> None:
+    values = [1e-4 - i * 5e-8 for i in range(4)]
+    words = [precisely(v, 5e-8) for v in values]
+    assert words == ["0.0001", "9.995e−5", "9.99e−5", "9.985e−5"] and precisely(0.0, 0.1) == "0"
