@@ -197,7 +197,7 @@ def _window_parser() -> Parser:
     parser.add_argument("target", nargs="?", metavar="PATH|SOURCE", help="a project, or a model to open")
     parser.add_argument("--screenshot", metavar="FILE", help="draw the window offscreen into a PNG and exit")
     parser.add_argument("--size", type=_size, metavar="WxH", help="of the picture (default 1600x1000)")
-    parser.add_argument("--theme", choices=("light", "dark"), help="its theme (default: as chosen in it; light in a picture)")
+    parser.add_argument("--theme", choices=("light", "dark"), help="light or dark (default: as chosen in the window)")
     parser.add_argument("--panel", metavar="NAME", help="in a picture, the panel to bring to the front")
     add_plugins(parser)
     return parser

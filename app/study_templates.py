@@ -49,7 +49,9 @@ def templates(folder: Path = FOLDER) -> tuple[Template, ...]:
 def _title(stem: str) -> str:
     """`nas` → NAS, `lora-rank` → LoRA rank, `all-formats` → All formats."""
     words = [NAMES.get(w, w) for w in stem.split("-")]
-    return " ".join(words) if words[0] in NAMES.values() else " ".join(words).replace(words[0], words[0].capitalize(), 1)
+    if words[0] not in NAMES.values():
+        words[0] = words[0].capitalize()
+    return " ".join(words)
 
 
 def load(path: Path, score: EvaluateOptions) -> tuple[Recipe, SearchSpec]:
