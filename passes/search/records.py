@@ -10,6 +10,7 @@ from model.codec import decode, encode
 from model.errors import EspalierError, StorageError
 from model.project import recipe_from_json, recipe_to_json
 from model.recipe import Recipe
+from passes.search.fleet.claim import is_spare
 from passes.search.space import Space
 from passes.search.spec import SearchSpec
 from passes.search.trial import State, Trial
@@ -80,7 +81,7 @@ def trials_of(study: Study) -> tuple[Trial, ...]:
 
 
 def _frozen(study: Study) -> Iterable[FrozenTrial]:
-    return study.get_trials(deepcopy=False)
+    return (t for t in study.get_trials(deepcopy=False) if not is_spare(t))
 
 
 def attribute(study: Study, number: int, **attrs: Any) -> None:

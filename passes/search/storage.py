@@ -9,6 +9,7 @@ import contextlib
 import importlib.util
 import os
 import re
+import sys
 import warnings
 from collections.abc import Generator, Sequence
 from pathlib import Path
@@ -134,7 +135,46 @@ def _sqlite(url: str) -> BaseStorage:
             path.touch()
     except OSError as error:
         raise _unwritable(path, error) from error
-    return _database(f"sqlite:///{path.absolute()}", url, {"timeout": 60})
+    with _alone_in(path.parent):  # two that begin at once would both make the tables
+        storage = _database(f"sqlite:///{path.absolute()}", url, {"timeout": 60})
+    _one_by_one(storage)
+    return storage
+
+
+@contextlib.contextmanager
+def _alone_in(folder: Path) -> Generator[None]:
+    """One process at a time, where the system has such locks; nothing is left behind."""
+    if sys.platform == "win32":
+        yield
+        return
+    import fcntl
+
+    held = os.open(folder, os.O_RDONLY)
+    try:
+        with contextlib.suppress(OSError):
+            fcntl.flock(held, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(held)
+
+
+def _one_by_one(storage: BaseStorage) -> None:
+    """Transactions of an SQLite storage take turns from their first word: else two could read that a trial waits, and
+    both take it."""
+    from sqlalchemy import event
+
+    held: Any = storage
+    engine: Any = held._backend.engine
+
+    def begin(connection: Any) -> None:
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+    def opened(connection: Any, record: Any) -> None:
+        connection.isolation_level = None  # the driver begins none by itself
+
+    engine.dispose()
+    event.listen(engine, "connect", opened)
+    event.listen(engine, "begin", begin)
 
 
 def _postgresql(url: str) -> BaseStorage:

@@ -20,6 +20,7 @@ from model.graph_json import fingerprint
 from passes.base import Cancelled, Context
 from passes.replay import Memo
 from passes.search.fleet import beat
+from passes.search.fleet.claim import claimed, is_settled, is_spare
 from passes.search.goals import Wanted, best
 from passes.search.prepare import Prepared, prepared
 from passes.search.records import ABOUT, STATES, about, coded_values, trial_of, trials_of
@@ -129,8 +130,9 @@ class Running:
         self._begin_well()
         while not (why := self.ended()):
             yield from self._news()
-            yield from self._one(self.study.ask())
-            self._hopeless()
+            if trial := claimed(self.study, self.spec.trials):
+                yield from self._one(trial)
+                self._hopeless()
         yield from self._news()
         return why
 
@@ -170,6 +172,8 @@ class Running:
         """What other workers have told meanwhile."""
         for frozen in self.study.get_trials(deepcopy=False):
             held = self.told.get(frozen.number)
+            if is_spare(frozen) or (held is None and not is_settled(frozen)):
+                continue  # it may never begin
             if held is None or (held.state in ("running", "waiting") and STATES[frozen.state.name] != held.state):
                 self.told[frozen.number] = trial_of(frozen, self.codes)
                 self.fresh.append(frozen.number)

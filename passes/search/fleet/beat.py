@@ -83,7 +83,8 @@ def is_dead(trial: FrozenTrial) -> bool:
 def beating(study: Study, trial_id: int, interval: float = INTERVAL) -> Generator[None]:
     """Show signs of life in a trial while it runs. A storage that is away for a while is no reason to stop."""
     storage, end = storage_of(study), threading.Event()
-    storage.set_trial_user_attr(trial_id, WORKER, worker_name())
+    if storage.get_trial(trial_id).user_attrs.get(WORKER) != worker_name():
+        storage.set_trial_user_attr(trial_id, WORKER, worker_name())
     storage.set_trial_user_attr(trial_id, BEAT, signature(0))
 
     def beat() -> None:
@@ -183,4 +184,5 @@ def give_back(study: Study, trial_id: int) -> None:
     with contextlib.suppress(UpdateFinishedTrialError):
         for name, value in _fixed(storage.get_trial(trial_id)).items():
             storage.set_trial_system_attr(trial_id, name, value)
+        storage.set_trial_user_attr(trial_id, WORKER, "")  # who takes it next has to find a place first
         storage.set_trial_state_values(trial_id, TrialState.WAITING)
