@@ -72,6 +72,14 @@ class ExportError(EspalierError):
     """The result cannot be handed on in the form asked for."""
 
 
+class EmitError(EspalierError):
+    """A graph, or a node of it, cannot be written as hardware."""
+
+
+class SimulateError(EspalierError):
+    """A hardware simulator or synthesiser is missing or failed."""
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """A hint that names the valid name closest to `name`, or all of them when none is close."""
     names = sorted(known)

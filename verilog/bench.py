@@ -1,0 +1,175 @@
+"""The test bench of a design: it drives the inputs from files, stalls as told, and logs every beat of every stream.
+
+One text for Verilator and Icarus. Lines of a log: the beat as hexadecimal, and the cycle in which it was taken.
+"""
+
+from __future__ import annotations
+
+from verilog.netlist import Design, Wire
+
+STALLS = ("none", "input", "output", "both")  # which sides pause at random
+
+
+def bench(design: Design, frames: int) -> str:
+    """Module `bench`: clock in, `done` out after the last beat; +stall=0…3 (bits: inputs, outputs), +seed=N."""
+    body = [_head(design), *(_source(design, k, frames) for k in range(len(design.inputs)))]
+    body += [_log(design, wire) for wire in design.all_wires()]
+    return "\n".join([*body, _tail(design, frames), "endmodule", ""])
+
+
+def _head(design: Design) -> str:
+    lines = [
+        "// Generated: drives the design from files and logs every beat of every stream.",
+        "module bench (",
+        "    input  logic clk,",
+        "    output logic done",
+        ");",
+        "  int stall, seed, cycle;",
+        "  logic rst;",
+        "  initial begin",
+        '    if (!$value$plusargs("stall=%d", stall)) stall = 0;',
+        '    if (!$value$plusargs("seed=%d", seed)) seed = 1;',
+        "    cycle = 0;",
+        "    rst = 1'b1;",
+        "  end",
+        "  always_ff @(posedge clk) begin",
+        "    cycle <= cycle + 1;",
+        "    rst <= (cycle < 3);",
+        "  end",
+        "  // a new random word each cycle (xorshift)",
+        "  logic [31:0] noise, n1, n2;",
+        "  initial noise = 32'd2463534242;",
+        "  assign n1 = noise ^ (noise << 13);",
+        "  assign n2 = n1 ^ (n1 >> 17);",
+        "  always_ff @(posedge clk) noise <= (cycle == 1) ? (n2 ^ (n2 << 5) ^ 32'(seed)) : (n2 ^ (n2 << 5));",
+    ]
+    for boundary in (*design.inputs, *design.outputs):
+        lines += [
+            f"  logic [{boundary.stream.width - 1}:0] {boundary.name}_data;",
+            f"  logic {boundary.name}_valid, {boundary.name}_ready;",
+        ]
+    names = [b.name for b in (*design.inputs, *design.outputs)]
+    pins = [f".{n}_{part}({n}_{part})" for n in names for part in ("data", "valid", "ready")]
+    return "\n".join([*lines, f"  {design.name} dut (.clk(clk), .rst(rst), " + ", ".join(pins) + ");"])
+
+
+def _source(design: Design, k: int, frames: int) -> str:
+    boundary = design.inputs[k]
+    name, beats = boundary.name, boundary.stream.beats * frames
+    return f"""
+  // {name}: a beat stays until it is taken, and may come late
+  logic [{boundary.stream.width - 1}:0] {name}_beats [0:{beats - 1}];
+  initial $readmemh("{name}.hex", {name}_beats);
+  int {name}_at;
+  initial {name}_at = 0;
+  initial {name}_valid = 1'b0;
+  initial {name}_data = '0;
+  always_ff @(posedge clk) begin
+    if (rst) {name}_valid <= 1'b0;
+    else if (~{name}_valid | {name}_ready) begin
+      if ({name}_at < {beats} && !(stall[0] && noise[{4 * k % 28}+:2] != 2'b00)) begin
+        {name}_data <= {name}_beats[{name}_at];
+        {name}_valid <= 1'b1;
+        {name}_at <= {name}_at + 1;
+      end else {name}_valid <= 1'b0;
+    end
+  end"""
+
+
+def _log(design: Design, wire: Wire) -> str:
+    name = design.label(wire)
+    at = f"dut.{name}" if wire.source else name
+    return f"""
+  int f_{name};
+  initial f_{name} = $fopen("{name}.log", "w");
+  always_ff @(posedge clk) if (!rst && {at}_valid && {at}_ready) $fwrite(f_{name}, "%h %0d\\n", {at}_data, cycle);"""
+
+
+def _tail(design: Design, frames: int) -> str:
+    lines, ends = [], []
+    for k, boundary in enumerate(design.outputs):
+        name, beats = boundary.name, boundary.stream.beats * frames
+        lines.append(f"""
+  int {name}_seen;
+  initial {name}_seen = 0;
+  initial {name}_ready = 1'b0;
+  always_ff @(posedge clk) begin
+    {name}_ready <= !(stall[1] && noise[{(4 * k + 14) % 28}+:2] != 2'b00);
+    if (!rst && {name}_valid && {name}_ready) {name}_seen <= {name}_seen + 1;
+  end""")
+        ends.append(f"{name}_seen >= {beats}")
+    return "\n".join([*lines, f"  assign done = {' && '.join(ends)};"])
+
+
+DRIVER = """// Clock of the simulation: runs until the bench is done or `limit` cycles have passed.
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include "Vbench.h"
+#include "verilated.h"
+#if VM_TRACE
+#include "verilated_fst_c.h"
+#endif
+
+int main(int argc, char** argv) {
+  auto context = std::make_unique<VerilatedContext>();
+  context->commandArgs(argc, argv);
+  unsigned long long limit = 1000000000ULL;
+  for (int i = 1; i < argc; i++)
+    if (!std::strncmp(argv[i], "+limit=", 7)) limit = std::strtoull(argv[i] + 7, nullptr, 10);
+#if VM_TRACE
+  context->traceEverOn(true);
+#endif
+  auto bench = std::make_unique<Vbench>(context.get());
+#if VM_TRACE
+  VerilatedFstC trace;
+  bench->trace(&trace, 2);
+  trace.open("waves.fst");
+#endif
+  unsigned long long cycles = 0;
+  bench->clk = 0;
+  bench->eval();
+  while (!bench->done && cycles < limit) {
+    for (int level = 1; level >= 0; level--) {
+      bench->clk = level;
+      bench->eval();
+      context->timeInc(1);
+#if VM_TRACE
+      trace.dump(context->time());
+#endif
+    }
+    if (++cycles % 100000 == 0) {
+      std::printf("cycle %llu\\n", cycles);
+      std::fflush(stdout);
+    }
+  }
+#if VM_TRACE
+  trace.close();
+#endif
+  const bool done = bench->done;
+  bench->final();
+  std::printf("%s %llu\\n", done ? "done" : "stuck", cycles);
+  return done ? 0 : 3;
+}
+"""
+
+CLOCK = """// Clock of the simulation for Icarus Verilog: until the bench is done or +limit cycles have passed.
+`timescale 1ns / 1ps
+module clocked;
+  logic clk, done;
+  int limit;
+  bench b (.clk(clk), .done(done));
+  initial begin
+    if (!$value$plusargs("limit=%d", limit)) limit = 1000000000;
+    clk = 1'b0;
+    while (done !== 1'b1 && b.cycle < limit) begin
+      #1 clk = 1'b1;
+      #1 clk = 1'b0;
+    end
+    if (done === 1'b1) $display("done %0d", b.cycle);
+    else $display("stuck %0d", b.cycle);
+    $finish;
+  end
+endmodule
+"""

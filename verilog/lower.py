@@ -1,0 +1,283 @@
+"""Graph → Design: each node goes through the rule that its op's template brings; wires, casts and forks are put between.
+
+Nodes that only host values feed and that have no formats (embeddings, masks, reshaping of the inputs) stay on the host.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from model.errors import EmitError
+from model.formats.integer import Integer
+from model.graph import Graph, Node, Ref, out_port
+from model.meta import Precision
+from model.ops import spec
+from model.ports import choice
+from model.weights import WeightStore
+from verilog.fixed import Codes, Fixed, Rounding, fixed_of
+from verilog.netlist import Boundary, Design, Wire
+from verilog.options import EmitOptions
+from verilog.signal import Signal, arranged
+from verilog.stream import Stream
+from verilog.templates.base import Template, port
+from verilog.templates.cast import Cast
+from verilog.templates.fork import Fork
+from verilog.templates.resize import Resize
+
+Rule = Callable[["Lowering", Node], None]
+RULES: dict[str, Rule] = {}
+# They give the same values before and after rounding and saturation: ops that keep the order and the zero.
+MONOTONE = ("relu", "max_pool1d", "max_pool2d")
+
+
+def lowers(*ops: str) -> Callable[[Rule], Rule]:
+    """Register the rule of some ops."""
+
+    def add(rule: Rule) -> Rule:
+        RULES.update(dict.fromkeys(ops, rule))
+        return rule
+
+    return add
+
+
+def rules() -> dict[str, Rule]:
+    """All rules by op, from the files in verilog/rules."""
+    package = importlib.import_module("verilog.rules")
+    for info in pkgutil.iter_modules(package.__path__, "verilog.rules."):
+        importlib.import_module(info.name)
+    return RULES
+
+
+def lower(graph: Graph, store: WeightStore, options: EmitOptions) -> Design:
+    """The design of a graph; raises EmitError for what has no hardware, with its node."""
+    return Lowering(graph, store, options).design()
+
+
+class Lowering:
+    """The design while it is made: `signals` by graph node, for the rules to read and to add to."""
+
+    def __init__(self, graph: Graph, store: WeightStore, options: EmitOptions) -> None:
+        self.graph, self.store, self.options = graph, store, options
+        self.symbols = {**graph.symbols, **options.sizes, "batch": 1}
+        self.host: set[str] = set()
+        self.signals: dict[Ref, Signal] = {}
+        self.inputs: list[Boundary] = []
+        self.instances: list[Template] = []
+        self.wires: dict[str, tuple[Wire, ...]] = {}
+
+    def design(self) -> Design:
+        """Lower all nodes in order, then give every wire one reader."""
+        known = rules()
+        for node in self.graph:
+            if node.call == "output":
+                continue
+            if self._on_host(node):
+                self.host.add(node.id)
+            elif node.op in known:
+                known[node.op](self, node)
+            else:
+                text = f"{node.id} ({node.op}) has no hardware template."
+                raise EmitError(text, f"Ops that have one: {', '.join(sorted(known))}.", node.id)
+        return self._finished()
+
+    def _on_host(self, node: Node) -> bool:
+        fed = all(ref.node in self.host for ref in node.inputs)
+        return fed and (node.op == "embedding" or not node.precision)
+
+    # ---- what rules ask for
+
+    def shape(self, node: Node, name: str = "data_out") -> tuple[int, ...]:
+        """The shape of one sample of a port's tensor, the batch axis left out."""
+        sizes = node.ports[name].sizes(self.symbols)
+        first = node.ports[name].shape[0] if sizes else None
+        return sizes[1:] if first == "batch" or (sizes and sizes[0] == 1) else sizes
+
+    def chosen(self, node: Node, name: str) -> Fixed | None:
+        """The fixed-point format of a port, None where none is chosen; raises EmitError for other formats."""
+        found = choice(node, name)
+        return None if found is None else self._fixed(node, name, found)
+
+    def _fixed(self, node: Node, name: str, found: Precision) -> Fixed:
+        if not isinstance(found.format, Integer):
+            text = f"{name} of {node.id} is in {found.format.label}, for which there is no hardware yet."
+            raise EmitError(text, "Choose `integer` for it.", node.id)
+        return fixed_of(found.format)
+
+    def rounding(self, node: Node, name: str) -> Rounding:
+        """How values come into a port's format."""
+        found = choice(node, name)
+        return found.format.rounding if found and isinstance(found.format, Integer) else "nearest_even"
+
+    def weight(self, node: Node, name: str) -> tuple[Codes, Fixed] | None:
+        """The codes of a node's own tensor after mask and format, and that format; None where it has no such tensor."""
+        if name not in node.weights:
+            return None
+        if node.adapters:
+            raise EmitError(f"{node.id} has a LoRA adapter.", "Fuse it first (pass fuse_lora).", node.id)
+        fixed = self.chosen(node, name)
+        if fixed is None:
+            text = f"{name} of {node.id} has no format."
+            raise EmitError(text, "Quantise it with `integer` (pass quantize).", node.id)
+        from model.build import effective
+        from model.trace.tensors import to_torch
+
+        key = self.graph.weights[node.weights[name]].key
+        if key is None:
+            raise EmitError("The model was opened without weights.", "Open it with weights.", node.id)
+        kept = replace(node, precision={})
+        values = effective(kept, name, self.graph, self.store)(to_torch(self.store.get(key)).float())
+        return fixed.encode(values.detach().numpy(), self.rounding(node, name)), fixed
+
+    def operand(self, node: Node, ref: Ref, name: str, par: int | None = None, tokens: int = 1) -> Signal:
+        """What a node reads from `ref` at port `name`: in the port's format, `par` elements a beat where given."""
+        fixed = self.chosen(node, name)
+        if ref.node in self.host:
+            signal = self._from_host(node, ref, name, fixed)
+        else:
+            signal = self.signals[ref]
+            if fixed is not None and fixed != signal.fixed:
+                signal = self._cast(node, signal, fixed, self.rounding(node, name))
+        return self.resize(node, signal, signal.stream.par if par is None else par, tokens)
+
+    def result(self, node: Node, exact: Fixed) -> tuple[Fixed, Rounding]:
+        """The format in which a node's result leaves: its own, or that in which all readers take it, or `exact`."""
+        own = self.chosen(node, "data_out")
+        if own is not None:
+            return own, self.rounding(node, "data_out")
+        wanted = set(self._readers(Ref(node.id)))
+        if len(wanted) == 1 and None not in wanted:
+            return next(iter(wanted))  # type: ignore[return-value]
+        return exact, "nearest_even"
+
+    def _readers(self, ref: Ref) -> list[tuple[Fixed, Rounding] | None]:
+        """The formats in which the values of `ref` are read, seen through nodes that only move them."""
+        found: list[tuple[Fixed, Rounding] | None] = []
+        for node in self.graph:
+            for source, name in operand_ports(node, self.graph):
+                if source != ref:
+                    continue
+                chosen = self.chosen(node, name) if node.call != "output" else None
+                if chosen is not None:
+                    found.append((chosen, self.rounding(node, name)))
+                elif (spec(node.op).moves or node.op in MONOTONE) and not node.precision:
+                    found += self._readers(Ref(node.id))
+                else:
+                    found.append(None)
+        return found
+
+    def add(self, template: Template, inputs: tuple[Wire, ...]) -> Wire:
+        """Put an instance in; the wire of its first output."""
+        self.instances.append(template)
+        self.wires[template.name] = inputs
+        return Wire(template.name)
+
+    def give(self, node: Node, wire: Wire, stream: Stream, index: np.ndarray | None = None) -> None:
+        """The node's result: what travels on `wire`, in its own order unless `index` says otherwise."""
+        order = np.arange(stream.elements) if index is None else index
+        self.signals[Ref(node.id)] = Signal(wire, stream, self.shape(node), order)
+
+    def publish(self, node: Node, signal: Signal) -> None:
+        """The node's result, in the format of its data_out where it has one."""
+        own = self.chosen(node, "data_out")
+        if own is not None and own != signal.fixed:
+            signal = self._cast(node, signal, own, self.rounding(node, "data_out"))
+        self.signals[Ref(node.id)] = signal
+
+    def parallel(self, node: Node, inputs: int, outputs: int) -> tuple[int, int, int]:
+        """(inputs, outputs, tokens) that a node computes at once; each divides its size."""
+        return 1, 1, 1
+
+    def free(self, base: str) -> str:
+        """An instance name that is not taken."""
+        taken = {i.name for i in self.instances}
+        return next(n for k in range(len(taken) + 1) if (n := f"{base}_{k}" if k else base) not in taken)
+
+    def resize(self, node: Node, signal: Signal, par: int, tokens: int = 1) -> Signal:
+        """The same stream with another number of elements a beat."""
+        now = signal.stream
+        if (now.par, now.tokens) == (par, tokens):
+            return signal
+        after = replace(now, par=par, tokens=tokens)
+        made = Resize(name=self.free(f"{node.id}_resize"), node=node.id, inputs=(now,), outputs=(after,))
+        return replace(signal, wire=self.add(made, (signal.wire,)), stream=after)
+
+    # ---- what lies between
+
+    def _cast(self, node: Node, signal: Signal, fixed: Fixed, rounding: Rounding) -> Signal:
+        after = replace(signal.stream, fixed=fixed)
+        made = Cast(name=self.free(f"{node.id}_cast"), node=node.id, inputs=(signal.stream,), outputs=(after,),
+                    rounding=rounding, shape=signal.shape)  # fmt: skip
+        return replace(signal, wire=self.add(made, (signal.wire,)), stream=after)
+
+    def _from_host(self, node: Node, ref: Ref, name: str, fixed: Fixed | None) -> Signal:
+        if fixed is None:
+            text = f"{name} of {node.id} comes from the host and has no format."
+            raise EmitError(text, "Quantise it with `integer` (pass quantize).", node.id)
+        shape = self.shape(self.graph.nodes[ref.node], out_port(ref.output))
+        rows, size = arranged(shape)
+        for k, known in enumerate(self.inputs):
+            if known.node == ref.node and known.stream.fixed == fixed:
+                return Signal(Wire("", k), known.stream, shape, known.index)
+        title = "x" if not self.inputs else f"x{len(self.inputs)}"
+        made = Boundary(title, Stream(rows, size, fixed), ref.node, shape, np.arange(rows * size))
+        self.inputs.append(made)
+        return Signal(Wire("", len(self.inputs) - 1), made.stream, shape, made.index)
+
+    def _finished(self) -> Design:
+        ends, outputs = [], []
+        for k, ref in enumerate(self.graph.output.inputs):
+            if ref.node in self.host:
+                raise EmitError(
+                    f"The output {ref.node} is computed on the host.", "Quantise the model first.", ref.node
+                )
+            signal = self.signals[ref]
+            ends.append(signal.wire)
+            outputs.append(Boundary(port("y", k), signal.stream, ref.node, signal.shape, signal.index))
+        design = Design(self.options.name, tuple(self.inputs), tuple(outputs), tuple(self.instances),
+                        self.wires, tuple(ends))  # fmt: skip
+        design = forked(design)
+        design.check()
+        return design
+
+
+def operand_ports(node: Node, graph: Graph) -> list[tuple[Ref, str]]:
+    """(source, port) of the tensors that a node reads."""
+    from model.ports import operands
+
+    if node.call == "call_module":
+        return [(ref, "data_in") for ref in node.inputs[:1]]
+    found = operands(node.op, node.args, node.kwargs, graph.nodes)
+    return [(ref, got[0]) for ref, got in zip(node.inputs, found, strict=True) if got is not None]
+
+
+def forked(design: Design) -> Design:
+    """The design with a fork behind every wire that has several readers, and a sink behind none."""
+    readers: dict[Wire, list[tuple[str, int]]] = {}
+    for name, wires in design.wires.items():
+        for k, wire in enumerate(wires):
+            readers.setdefault(wire, []).append((name, k))
+    for k, wire in enumerate(design.ends):
+        readers.setdefault(wire, []).append(("", k))
+    wires: dict[str, Any] = {name: list(ws) for name, ws in design.wires.items()}
+    ends, order = list(design.ends), list(design.instances)
+    for wire, those in readers.items():
+        if len(those) < 2:
+            continue
+        stream = design.stream(wire)
+        node = design.instance(wire.source).node if wire.source else design.inputs[wire.output].node
+        made = Fork(name=f"{design.label(wire)}_fork", node=node, inputs=(stream,), outputs=(stream,) * len(those))
+        place = next((n for n, i in enumerate(order) if i.name == wire.source), -1) + 1
+        order.insert(place, made)
+        wires[made.name] = [wire]
+        for k, (name, slot) in enumerate(those):
+            if name:
+                wires[name][slot] = Wire(made.name, k)
+            else:
+                ends[slot] = Wire(made.name, k)
+    return replace(design, instances=tuple(order), wires={n: tuple(ws) for n, ws in wires.items()}, ends=tuple(ends))

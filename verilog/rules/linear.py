@@ -1,0 +1,57 @@
+"""nn.Linear."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from model.errors import EmitError
+from model.graph import Node
+from verilog.fixed import Codes, Fixed, covering
+from verilog.lower import Lowering, lowers
+from verilog.signal import Signal, arranged
+from verilog.stream import Stream
+from verilog.templates.linear import Linear
+
+
+@lowers("linear")
+def linear(low: Lowering, node: Node) -> None:
+    """One instance; the order in which a row's elements come is taken up by the columns of the weight."""
+    stored = low.weight(node, "weight")
+    if stored is None:
+        raise EmitError(f"{node.id} multiplies two computed tensors.", "Trace the model from modules.", node.id)
+    weight, form = stored
+    par_in, par_out, tokens = low.parallel(node, weight.shape[1], weight.shape[0])
+    x = low.operand(node, node.inputs[0], "data_in", par_in, tokens)
+    rows, _ = arranged(x.shape)
+    weight = weight[:, columns(x, node)]
+    bias = low.weight(node, "bias")
+    accumulator, biases = summed(weight, form, x.fixed, bias)
+    to, rounding = low.result(node, accumulator)
+    out = Stream(rows, weight.shape[0], to, par_out, tokens)
+    made = Linear(name=node.id, node=node.id, inputs=(x.stream,), outputs=(out,), shape=low.shape(node),
+                  weight=weight, weight_format=form, bias=biases, accumulator=accumulator, rounding=rounding)  # fmt: skip
+    rows_of = x.index.reshape(rows, -1)[:, 0] // x.stream.size
+    index = rows_of[:, None] * out.size + np.arange(out.size)
+    low.give(node, low.add(made, (x.wire,)), out, index.reshape(-1))
+
+
+def columns(x: Signal, node: Node) -> np.ndarray:
+    """Which column of the weight each element of a row meets; all rows must come in one order."""
+    size = x.shape[-1] if x.shape else 1
+    places = x.index.reshape(-1, size)
+    order = places[0] % size
+    if x.stream.size != size or not (places % size == order).all() or not (np.diff(places // size, axis=1) == 0).all():
+        raise EmitError(f"{node.id} reads rows whose elements do not come together.", "Please report this.", node.id)
+    return order
+
+
+def summed(weight: Codes, form: Fixed, x: Fixed, bias: tuple[Codes, Fixed] | None) -> tuple[Fixed, Codes]:
+    """The narrowest accumulator that no input overflows, and the biases in its fraction."""
+    codes, own = bias if bias is not None else (np.zeros(len(weight), np.int64), Fixed(1, -64))
+    frac = max(x.frac + form.frac, own.frac) if bias is not None else x.frac + form.frac
+    scaled = codes << np.int64(frac - own.frac) if bias is not None else codes
+    up, positive, negative = frac - x.frac - form.frac, np.maximum(weight, 0).sum(1), np.minimum(weight, 0).sum(1)
+    high = ((positive * x.high + negative * x.low) << up) + np.maximum(scaled, 0)
+    low = ((positive * x.low + negative * x.high) << up) + np.minimum(scaled, 0)
+    fits = covering(min(int(low.min()), -1), max(int(high.max()), int(scaled.max()), 0), frac)
+    return fits, scaled

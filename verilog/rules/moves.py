@@ -1,0 +1,17 @@
+"""Ops that move values and compute nothing: they change which element travels where, and no hardware comes of it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from model.graph import Node
+from verilog.lower import Lowering, lowers
+
+
+@lowers("flatten", "view", "reshape", "identity", "dropout", "contiguous", "clone", "unsqueeze", "squeeze", "unflatten",
+        "detach", "alias", "to")  # fmt: skip
+def same_order(low: Lowering, node: Node) -> None:
+    """Another shape for the same elements in the same order."""
+    x = low.operand(node, node.inputs[0], "data_in")
+    picked = np.arange(x.stream.elements).reshape(low.shape(node))
+    low.publish(node, x.viewed(picked))

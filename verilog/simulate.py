@@ -1,0 +1,180 @@
+"""Run a design in a simulator and compare every stream with the integer model, beat by beat."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from model.errors import SimulateError
+from verilog.bench import CLOCK, DRIVER, bench
+from verilog.fixed import Codes
+from verilog.netlist import Design, Wire
+from verilog.stream import from_words, to_words
+from verilog.tools import Tool, simulator
+from verilog.write import texts
+
+Say = Callable[[str], None]
+BUILD_SECONDS = 900
+RUN_SECONDS = 3600
+
+
+@dataclass(frozen=True, slots=True)
+class Mismatch:
+    """The first beat of a stream that differs: `expected` and `got` are its codes, lane by lane (got (): never came)."""
+
+    wire: Wire
+    node: str
+    beat: int
+    frame: int
+    expected: tuple[int, ...]
+    got: tuple[int, ...]
+    cycle: int
+    count: int  # beats of this stream that differ
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Simulated:
+    """What a run gave. `cycles[wire]`: when each beat of the stream was taken."""
+
+    simulator: str
+    cycles: dict[Wire, np.ndarray]
+    outputs: tuple[Codes, ...]
+    mismatches: tuple[Mismatch, ...]
+    total: int
+    stuck: bool
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """A simulation that can be run: its folder and the command, to be started in a folder with the inputs."""
+
+    simulator: str
+    folder: Path
+    command: tuple[str, ...]
+
+
+def build(design: Design, frames: int, cache: Path, name: str | None = None, traced: bool = False) -> Built:
+    """Compile a design for `frames` frames; an equal one that was built before is taken from `cache`.
+
+    Raises SimulateError with the simulator's own message, file and line.
+    """
+    kind, tool = simulator(name)
+    files = {**texts(design), "bench.sv": bench(design, frames), "clocked.sv": CLOCK, "main.cpp": DRIVER}
+    parts = (kind, *tool.command, str(traced), *(f"{n}\n{t}" for n, t in sorted(files.items())))
+    folder = cache / hashlib.blake2b("\0".join(parts).encode(), digest_size=12).hexdigest()
+    built = Built(
+        kind, folder, (str(folder / "obj" / "Vbench"),) if kind == "verilator" else ("vvp", str(folder / "bench.vvp"))
+    )
+    if Path(built.command[-1]).exists():
+        return built
+    cache.mkdir(parents=True, exist_ok=True)
+    fresh = Path(tempfile.mkdtemp(prefix="build-", dir=cache))
+    try:
+        for path, text in files.items():
+            (fresh / path).parent.mkdir(parents=True, exist_ok=True)
+            (fresh / path).write_text(text)
+        _compile(kind, tool, fresh, design, traced)
+        shutil.rmtree(folder, ignore_errors=True)
+        os.replace(fresh, folder)
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
+    return built
+
+
+def _compile(kind: str, tool: Tool, folder: Path, design: Design, traced: bool) -> None:
+    sources = sorted(str(p.relative_to(folder)) for p in folder.glob("rtl/*.sv"))
+    sources += [f"{design.name}.sv", "bench.sv"]
+    if kind == "verilator":
+        command = [*tool.command, "--cc", "--exe", "--build", "-O3", "--x-assign", "fast", "--noassert", "-Wno-fatal",
+                   "-Wno-WIDTH", "--top-module", "bench", "--Mdir", "obj", "-CFLAGS", "-O2", "-j", "2",
+                   *(["--trace-fst"] if traced else []), *sources, "main.cpp"]  # fmt: skip
+    else:
+        command = [*tool.command, "-g2012", "-o", "bench.vvp", "-s", "clocked", *sources, "clocked.sv"]
+    environment = {**os.environ, **tool.environment}
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=BUILD_SECONDS)
+    if done.returncode:
+        lines = [x for x in (done.stderr + done.stdout).splitlines() if "rror" in x][:5] or [done.stderr[-500:]]
+        raise SimulateError(f"{kind} cannot build the design: {lines[0]}", "\n".join(lines[1:]) or "See its message.")
+
+
+def run(design: Design, built: Built, inputs: tuple[Codes, ...], stall: int = 0, seed: int = 1, limit: int = 0,
+        stop: threading.Event | None = None) -> Simulated:  # fmt: skip
+    """Simulate on input codes [frames, rows, size], with random pauses of the inputs (1), the outputs (2) or both (3)."""
+    import time
+
+    start = time.perf_counter()
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        os.symlink(built.folder / "mem", folder / "mem")
+        for boundary, codes in zip(design.inputs, inputs, strict=True):
+            lanes = boundary.stream.pack(codes)
+            (folder / f"{boundary.name}.hex").write_text("\n".join(to_words(lanes, boundary.stream.fixed.width)) + "\n")
+        command = [*built.command, f"+stall={stall}", f"+seed={seed}", f"+limit={limit or 10**9}"]
+        said = _watched(command, folder, stop)
+        stuck = "stuck" in said
+        return _compared(design, built.simulator, folder, inputs, stuck, time.perf_counter() - start)
+
+
+def _watched(command: list[str], folder: Path, stop: threading.Event | None) -> str:
+    process = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    try:
+        while True:
+            try:
+                said, _ = process.communicate(timeout=0.2 if stop else RUN_SECONDS)
+                break
+            except subprocess.TimeoutExpired as error:
+                if stop is None or stop.is_set():
+                    raise SimulateError("The simulation was stopped.", "Start it again.") from error
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+    if process.returncode not in (0, 3):
+        raise SimulateError(f"The simulation failed: {said.strip()[-400:]}", "See its message.")
+    return said
+
+
+def _compared(
+    design: Design, name: str, folder: Path, inputs: tuple[Codes, ...], stuck: bool, seconds: float
+) -> Simulated:
+    expected = design.run(*inputs)
+    cycles: dict[Wire, np.ndarray] = {}
+    found: list[Mismatch] = []
+    seen: dict[Wire, Codes] = {}
+    for wire in design.all_wires():
+        stream = design.stream(wire)
+        lines = [x.split() for x in (folder / f"{design.label(wire)}.log").read_text().splitlines()]
+        got = from_words([x[0] for x in lines], stream.lanes, stream.fixed.width, stream.fixed.signed)
+        cycles[wire] = np.array([int(x[1]) for x in lines], np.int64)
+        want = stream.pack(expected[wire])
+        seen[wire] = got
+        node = design.instance(wire.source).node if wire.source else design.inputs[wire.output].node
+        found += _first(wire, node, stream.beats, want, got, cycles[wire])
+    outputs = tuple(
+        b.stream.unpack(seen[w][: len(seen[w]) // b.stream.beats * b.stream.beats])
+        for b, w in zip(design.outputs, design.ends, strict=True)
+    )
+    total = max((int(c[-1]) for c in cycles.values() if len(c)), default=0)
+    return Simulated(name, cycles, outputs, tuple(found), total, stuck, seconds)
+
+
+def _first(wire: Wire, node: str, beats: int, want: Codes, got: Codes, cycles: np.ndarray) -> list[Mismatch]:
+    common = min(len(want), len(got))
+    differs = (want[:common] != got[:common]).any(axis=1)
+    count = int(differs.sum()) + len(want) - common
+    if not count:
+        return []
+    beat = int(differs.argmax()) if differs.any() else common
+    came = tuple(map(int, got[beat])) if beat < len(got) else ()
+    when = int(cycles[beat]) if beat < len(cycles) else -1
+    return [Mismatch(wire, node, beat, beat // beats, tuple(map(int, want[beat])), came, when, count)]

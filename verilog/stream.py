@@ -1,0 +1,86 @@
+"""How a tensor travels between modules: rows of elements, a few of each in a beat, under valid and ready.
+
+A beat holds `tokens` rows × `par` elements, element 0 of the first row in the lowest bits. Beats come block of
+rows by block of rows, and within it from the first element of the rows to the last.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from verilog.fixed import Codes, Fixed
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """`rows` × `size` elements a frame (one sample), in the format `fixed`, `tokens` × `par` of them a beat."""
+
+    rows: int
+    size: int
+    fixed: Fixed
+    par: int = 1
+    tokens: int = 1
+
+    @property
+    def elements(self) -> int:
+        """Elements of a frame."""
+        return self.rows * self.size
+
+    @property
+    def lanes(self) -> int:
+        """Elements of a beat."""
+        return self.par * self.tokens
+
+    @property
+    def beats(self) -> int:
+        """Beats of a frame."""
+        return self.elements // self.lanes
+
+    @property
+    def width(self) -> int:
+        """Bits of a beat."""
+        return self.lanes * self.fixed.width
+
+    @property
+    def label(self) -> str:
+        """`32×128 int 8/4, 4 a beat`."""
+        return f"{self.rows}×{self.size} {self.fixed.label}, {self.lanes} a beat"
+
+    def pack(self, codes: Codes) -> Codes:
+        """Codes [frames, rows, size] → [frames · beats, lanes], as they lie in the beats."""
+        blocks = codes.reshape(-1, self.rows // self.tokens, self.tokens, self.size // self.par, self.par)
+        return blocks.transpose(0, 1, 3, 2, 4).reshape(-1, self.lanes)
+
+    def unpack(self, lanes: Codes) -> Codes:
+        """The inverse of `pack`, for whole frames."""
+        blocks = lanes.reshape(-1, self.rows // self.tokens, self.size // self.par, self.tokens, self.par)
+        return blocks.transpose(0, 1, 3, 2, 4).reshape(-1, self.rows, self.size)
+
+
+def to_words(lanes: Codes, width: int) -> list[str]:
+    """Rows of codes as hexadecimal words, element 0 lowest; the form that $readmemh reads."""
+    bits = ((lanes[..., None] >> np.arange(width)) & 1).astype(np.uint8)  # [words, lanes, width], lowest first
+    flat = bits.reshape(len(lanes), -1)[:, ::-1]
+    digits = -(-flat.shape[1] // 4)
+    padded = np.zeros((len(lanes), digits * 4), np.uint8)
+    padded[:, digits * 4 - flat.shape[1] :] = flat
+    nibbles = padded.reshape(len(lanes), digits, 4) @ np.array([8, 4, 2, 1], np.uint8)
+    text = np.frombuffer(b"0123456789abcdef", np.uint8)[nibbles]
+    return [row.tobytes().decode() for row in text]
+
+
+def from_words(words: list[str], lanes: int, width: int, signed: bool) -> Codes:
+    """The inverse of `to_words`; raises ValueError for a word with x or z in it."""
+    digits = -(-lanes * width // 4)
+    raw = np.frombuffer("".join(w.zfill(digits) for w in words).encode(), np.uint8).reshape(len(words), digits)
+    nibbles = np.full(raw.shape, 255, np.uint8)
+    for base, low, high in ((0, 48, 57), (10, 97, 102), (10, 65, 70)):
+        inside = (raw >= low) & (raw <= high)
+        nibbles[inside] = raw[inside] - low + base
+    if (nibbles == 255).any():
+        raise ValueError("a word is not a number")
+    bits = ((nibbles[..., None] >> np.array([3, 2, 1, 0])) & 1).reshape(len(words), -1)[:, ::-1]
+    codes = (bits[:, : lanes * width].reshape(len(words), lanes, width).astype(np.int64) << np.arange(width)).sum(-1)
+    return np.where(codes >= 1 << (width - 1), codes - (1 << width), codes) if signed else codes

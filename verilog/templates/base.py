@@ -1,0 +1,111 @@
+"""What a template is: one hardware operation with its module, its memories, its integer model, its cycles and area.
+
+Each file beside this one adds the template of an operation, with the rule that lowers a node of the graph to it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from verilog.fixed import Codes
+from verilog.stream import Stream, to_words
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Memory:
+    """What a module reads at start: `words` [count, lanes] of `width` bits a lane. `parameter` takes the file's name."""
+
+    parameter: str
+    words: Codes
+    width: int
+
+    def text(self) -> str:
+        """The file's content, for $readmemh."""
+        return "\n".join(to_words(self.words, self.width)) + "\n"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Engine:
+    """The cycles of a module, or of a part of one: a loop of steps, one a cycle while nothing waits.
+
+    `takes[c]` marks the steps that need a beat of channel c, `gives[c]` those that hand one to channel c, `depth`
+    cycles later (all channels that it gives move together). A channel is an input ("x"), an output ("y"), or, by any
+    other name, a buffer between engines of this module that holds `Template.buffers()[c]` beats.
+    """
+
+    takes: dict[str, np.ndarray]
+    gives: dict[str, np.ndarray]
+    depth: int
+
+    @property
+    def steps(self) -> int:
+        """Steps of a frame."""
+        return len(next(iter((self.takes or self.gives).values())))
+
+
+@dataclass(frozen=True, slots=True)
+class Area:
+    """Resources of a module on a 7-series FPGA: look-up tables, flip-flops, DSP blocks, 18-kbit block RAMs."""
+
+    lut: float = 0.0
+    ff: float = 0.0
+    dsp: int = 0
+    bram: int = 0
+
+    def __add__(self, other: Area) -> Area:
+        return Area(self.lut + other.lut, self.ff + other.ff, self.dsp + other.dsp, self.bram + other.bram)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Template(ABC):
+    """One instance of a module. `node`: the graph's node that it computes (several may share one).
+
+    Inputs are the ports x, x1, …; outputs y, y1, …, each with _data, _valid and _ready.
+    """
+
+    name: str
+    node: str
+    inputs: tuple[Stream, ...]
+    outputs: tuple[Stream, ...]
+    shape: tuple[int, ...] = field(default=())  # of the node's tensor, for the comment
+
+    @property
+    @abstractmethod
+    def module(self) -> str:
+        """The SystemVerilog module."""
+
+    @abstractmethod
+    def parameters(self) -> dict[str, int]:
+        """Its parameters, less those that name memory files."""
+
+    @abstractmethod
+    def reference(self, *codes: Codes) -> tuple[Codes, ...]:
+        """The integer model: codes [frames, rows, size] by input → by output. It is the specification."""
+
+    @abstractmethod
+    def engines(self) -> tuple[Engine, ...]:
+        """How it spends its cycles."""
+
+    @abstractmethod
+    def area(self) -> Area:
+        """What it costs."""
+
+    def memories(self) -> tuple[Memory, ...]:
+        """Its constants."""
+        return ()
+
+    def buffers(self) -> dict[str, int]:
+        """Beats that the channels between its engines hold."""
+        return {}
+
+    def uses(self) -> tuple[str, ...]:
+        """Modules that its module instantiates, directly or not."""
+        return ()
+
+
+def port(letter: str, index: int) -> str:
+    """x, x1, x2, …: the name of input (x) or output (y) number `index`."""
+    return f"{letter}{index}" if index else letter

@@ -1,0 +1,48 @@
+"""Cast: each element into another fixed-point format."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from verilog.fixed import Codes, Rounding, requantise
+from verilog.templates.base import Area, Engine, Template
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Cast(Template):
+    """Rounded, then saturated."""
+
+    rounding: Rounding = "nearest_even"
+
+    @property
+    def module(self) -> str:
+        """The SystemVerilog module."""
+        return "cast_stream"
+
+    def uses(self) -> tuple[str, ...]:
+        """Modules below it."""
+        return ("requant",)
+
+    def parameters(self) -> dict[str, int]:
+        """Lanes and both formats."""
+        x, y = self.inputs[0], self.outputs[0]
+        return {
+            "LANES": x.lanes, "X_W": x.fixed.width, "X_F": x.fixed.frac, "X_S": int(x.fixed.signed),
+            "Y_W": y.fixed.width, "Y_F": y.fixed.frac, "Y_S": int(y.fixed.signed),
+            "MODE": int(self.rounding == "nearest_even"),
+        }  # fmt: skip
+
+    def reference(self, *codes: Codes) -> tuple[Codes, ...]:
+        """One requantisation."""
+        return (requantise(codes[0], self.inputs[0].fixed.frac, self.outputs[0].fixed, self.rounding),)
+
+    def engines(self) -> tuple[Engine, ...]:
+        """A beat a cycle."""
+        every = np.ones(self.inputs[0].beats, bool)
+        return (Engine({"x": every}, {"y": every}, 1),)
+
+    def area(self) -> Area:
+        """Fitted to synthesis in verilog/area."""
+        return Area()

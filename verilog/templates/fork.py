@@ -1,0 +1,42 @@
+"""Fork: one stream to several readers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from verilog.fixed import Codes
+from verilog.stream import Stream
+from verilog.templates.base import Area, Engine, Template, port
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Fork(Template):
+    """Each reader takes a beat when it can; the next comes when all have it. No cycle of delay."""
+
+    @property
+    def module(self) -> str:
+        """The SystemVerilog module."""
+        return "fork_stream"
+
+    def parameters(self) -> dict[str, int]:
+        """Width of a beat and readers."""
+        return {"W": self._stream.width, "N": len(self.outputs)}
+
+    @property
+    def _stream(self) -> Stream:
+        return self.inputs[0]
+
+    def reference(self, *codes: Codes) -> tuple[Codes, ...]:
+        """Copies."""
+        return (codes[0],) * len(self.outputs)
+
+    def engines(self) -> tuple[Engine, ...]:
+        """A beat a cycle, handed through."""
+        every = np.ones(self._stream.beats, bool)
+        return (Engine({"x": every}, {port("y", k): every for k in range(len(self.outputs))}, 0),)
+
+    def area(self) -> Area:
+        """Fitted to synthesis in verilog/area."""
+        return Area()

@@ -1,0 +1,37 @@
+"""ReLU: max(x, 0), in the format that comes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from verilog.fixed import Codes
+from verilog.templates.base import Area, Engine, Template
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Relu(Template):
+    """Negative codes become 0; the format stays."""
+
+    @property
+    def module(self) -> str:
+        """The SystemVerilog module."""
+        return "relu"
+
+    def parameters(self) -> dict[str, int]:
+        """Lanes and width."""
+        return {"LANES": self.inputs[0].lanes, "W": self.inputs[0].fixed.width}
+
+    def reference(self, *codes: Codes) -> tuple[Codes, ...]:
+        """max(code, 0)."""
+        return (np.maximum(codes[0], 0),)
+
+    def engines(self) -> tuple[Engine, ...]:
+        """A beat a cycle."""
+        every = np.ones(self.inputs[0].beats, bool)
+        return (Engine({"x": every}, {"y": every}, 1),)
+
+    def area(self) -> Area:
+        """Fitted to synthesis in verilog/area."""
+        return Area()

@@ -1,0 +1,46 @@
+"""Resize: the same rows, another number of elements a beat."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from verilog.fixed import Codes
+from verilog.templates.base import Area, Engine, Template
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Resize(Template):
+    """A register of lcm(PAR_IN, PAR_OUT) elements is filled, then emptied, both at once where they do not meet."""
+
+    @property
+    def module(self) -> str:
+        """The SystemVerilog module."""
+        return "resize"
+
+    def parameters(self) -> dict[str, int]:
+        """Both sides' elements a beat, and an element's width."""
+        x, y = self.inputs[0], self.outputs[0]
+        return {"PAR_IN": x.par, "PAR_OUT": y.par, "W": x.fixed.width}
+
+    def reference(self, *codes: Codes) -> tuple[Codes, ...]:
+        """What comes."""
+        return (codes[0],)
+
+    def engines(self) -> tuple[Engine, ...]:
+        """A group of lcm elements: read beat by beat into a register, then written beat by beat from another."""
+        x, y = self.inputs[0], self.outputs[0]
+        group = math.lcm(x.par, y.par)
+        groups = x.elements // group
+        fills, drains = group // x.par, group // y.par
+        fill = Engine(
+            {"x": np.ones(fills * groups, bool)}, {"group": np.tile(np.arange(fills) == fills - 1, groups)}, 1
+        )
+        drain = Engine({"group": np.tile(np.arange(drains) == 0, groups)}, {"y": np.ones(drains * groups, bool)}, 1)
+        return fill, drain
+
+    def area(self) -> Area:
+        """Fitted to synthesis in verilog/area."""
+        return Area()

