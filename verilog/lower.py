@@ -1,4 +1,4 @@
-"""Graph → Design: each node goes through the rule that its op's template brings; wires, casts and forks are put between.
+"""Graph → Design: each node goes through the rule of its op; casts, changes of width and forks are put between.
 
 Nodes that only host values feed and that have no formats (embeddings, masks, reshaping of the inputs) stay on the host.
 """
@@ -9,7 +9,6 @@ import importlib
 import pkgutil
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -112,7 +111,9 @@ class Lowering:
     def rounding(self, node: Node, name: str) -> Rounding:
         """How values come into a port's format."""
         found = choice(node, name)
-        return found.format.rounding if found and isinstance(found.format, Integer) else "nearest_even"
+        if found is None or not isinstance(found.format, Integer):
+            return "nearest_even"
+        return found.format.rounding
 
     def weight(self, node: Node, name: str) -> tuple[Codes, Fixed] | None:
         """The codes of a node's own tensor after mask and format, and that format; None where it has no such tensor."""
@@ -259,12 +260,12 @@ def operand_ports(node: Node, graph: Graph) -> list[tuple[Ref, str]]:
 def forked(design: Design) -> Design:
     """The design with a fork behind every wire that has several readers, and a sink behind none."""
     readers: dict[Wire, list[tuple[str, int]]] = {}
-    for name, wires in design.wires.items():
-        for k, wire in enumerate(wires):
+    for name, those in design.wires.items():
+        for k, wire in enumerate(those):
             readers.setdefault(wire, []).append((name, k))
     for k, wire in enumerate(design.ends):
         readers.setdefault(wire, []).append(("", k))
-    wires: dict[str, Any] = {name: list(ws) for name, ws in design.wires.items()}
+    wires = {name: list(ws) for name, ws in design.wires.items()}
     ends, order = list(design.ends), list(design.instances)
     for wire, those in readers.items():
         if len(those) < 2:

@@ -29,7 +29,7 @@ RUN_SECONDS = 3600
 
 @dataclass(frozen=True, slots=True)
 class Mismatch:
-    """The first beat of a stream that differs: `expected` and `got` are its codes, lane by lane (got (): never came)."""
+    """The first beat of a stream that differs, with its codes lane by lane; `got` is empty for one that never came."""
 
     wire: Wire
     node: str
@@ -109,7 +109,7 @@ def _compile(kind: str, tool: Tool, folder: Path, design: Design, traced: bool) 
 
 def run(design: Design, built: Built, inputs: tuple[Codes, ...], stall: int = 0, seed: int = 1, limit: int = 0,
         stop: threading.Event | None = None) -> Simulated:  # fmt: skip
-    """Simulate on input codes [frames, rows, size], with random pauses of the inputs (1), the outputs (2) or both (3)."""
+    """Simulate on input codes [frames, rows, size]; `stall`: random pauses of inputs (1), outputs (2) or both (3)."""
     import time
 
     start = time.perf_counter()

@@ -28,8 +28,10 @@ def linear(low: Lowering, node: Node) -> None:
     accumulator, biases = summed(weight, form, x.fixed, bias)
     to, rounding = low.result(node, accumulator)
     out = Stream(rows, weight.shape[0], to, par_out, tokens)
-    made = Linear(name=node.id, node=node.id, inputs=(x.stream,), outputs=(out,), shape=low.shape(node),
-                  weight=weight, weight_format=form, bias=biases, accumulator=accumulator, rounding=rounding)  # fmt: skip
+    made = Linear(
+        name=node.id, node=node.id, inputs=(x.stream,), outputs=(out,), shape=low.shape(node), weight=weight,
+        weight_format=form, bias=biases, accumulator=accumulator, rounding=rounding,
+    )  # fmt: skip
     rows_of = x.index.reshape(rows, -1)[:, 0] // x.stream.size
     index = rows_of[:, None] * out.size + np.arange(out.size)
     low.give(node, low.add(made, (x.wire,)), out, index.reshape(-1))

@@ -16,7 +16,7 @@ from verilog.stream import Stream, to_words
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Memory:
-    """What a module reads at start: `words` [count, lanes] of `width` bits a lane. `parameter` takes the file's name."""
+    """What a module reads at start: `words` [count, lanes], `width` bits a lane; `parameter` takes the file's name."""
 
     parameter: str
     words: Codes

@@ -1,0 +1,49 @@
+"""The folded linear layer: any sizes, parallelism, formats and rounding, bit for bit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.verilog.proof import needs_icarus, proven, random_codes
+from verilog.fixed import Fixed
+from verilog.rules.linear import summed
+from verilog.stream import Stream
+from verilog.templates.linear import Linear
+
+
+@st.composite
+def linears(draw: st.DrawFn) -> tuple[Linear, np.random.Generator]:
+    """A layer of any kind, small."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    par_in, par_out, tokens = (draw(st.integers(1, 3)) for _ in range(3))
+    size_in, size_out = par_in * draw(st.integers(1, 4)), par_out * draw(st.integers(1, 3))
+    x = Fixed(draw(st.integers(1, 9)), draw(st.integers(-2, 8)), draw(st.booleans()))
+    form = Fixed(draw(st.integers(2, 9)), draw(st.integers(-2, 9)))
+    weight = rng.integers(form.low, form.high + 1, (size_out, size_in))
+    bias = Fixed(draw(st.integers(2, 12)), draw(st.integers(-2, 12)))
+    accumulator, biases = summed(weight, form, x, (rng.integers(bias.low, bias.high + 1, size_out), bias))
+    out = Fixed(draw(st.integers(1, 12)), draw(st.integers(-4, 12)), draw(st.booleans()))
+    rows = tokens * draw(st.integers(1, 2))
+    made = Linear(
+        name="fc", node="fc", inputs=(Stream(rows, size_in, x, par_in, tokens),),
+        outputs=(Stream(rows, size_out, out, par_out, tokens),), weight=weight, weight_format=form, bias=biases,
+        accumulator=accumulator, rounding=draw(st.sampled_from(("nearest_even", "floor"))),
+    )  # fmt: skip
+    return made, rng
+
+
+@needs_icarus
+@pytest.mark.rtl
+@settings(max_examples=12)
+@given(linears())
+def test_equals_its_integer_model(
+    tmp_path_factory: pytest.TempPathFactory, case: tuple[Linear, np.random.Generator]
+) -> None:
+    made, rng = case
+    cache: Path = tmp_path_factory.mktemp("builds")
+    proven(made, (random_codes(rng, made.inputs[0], 3),), cache)
