@@ -111,9 +111,10 @@ class Lowering:
     def rounding(self, node: Node, name: str) -> Rounding:
         """How values come into a port's format."""
         found = choice(node, name)
-        if found is None or not isinstance(found.format, Integer):
+        form = None if found is None else found.format
+        if not isinstance(form, Integer):
             return "nearest_even"
-        return found.format.rounding
+        return form.rounding
 
     def weight(self, node: Node, name: str) -> tuple[Codes, Fixed] | None:
         """The codes of a node's own tensor after mask and format, and that format; None where it has no such tensor."""
