@@ -1,7 +1,7 @@
 """What the present formats and masks cost in divergence: estimated at once from the sensitivities, then measured.
 
-Estimates add up over ports, so an edit asks only for the ports that it changed; what the table does not hold is
-computed from the evidence in a pool thread, the latest edit alone.
+Each port's choice is known by itself, so an edit asks only for the ports that it changed; what the table does not hold
+is computed from the evidence in a pool thread, the latest edit alone.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from PySide6.QtCore import QObject, Signal
 
 from app.previews import Previews
@@ -23,8 +24,9 @@ from passes.sensitivity.correct import Correction
 from passes.sensitivity.evidence import load
 from passes.sensitivity.places import Place
 from passes.sensitivity.subject import Mask, subject
-from passes.sensitivity.table import Candidate, Sensitivity
-from passes.sensitivity.tabled import changed, chosen, mask_of
+from passes.sensitivity.table import Candidate
+from passes.sensitivity.tabled import changed, chosen, fixed, mask_of
+from passes.sensitivity.whole import Part, Wholes, part, together
 
 if TYPE_CHECKING:
     from app.session import Session
@@ -54,24 +56,25 @@ def choices(graph: Graph, places: Sequence[Place], run: Graph) -> Wanted:
     }
 
 
-def from_table(row: Sensitivity | None, choice: Choice) -> float | None:
+def from_table(table: Wholes, place: Place, choice: Choice) -> Part | None:
     """What the table knows of a choice; None where it has no such candidate."""
-    if row is None or choice.candidate.sparsity or choice.mask:
+    if choice.candidate.sparsity or choice.mask:
         return None
-    return next((kl for c, kl in zip(row.candidates, row.known, strict=True) if c == choice.candidate), None)
+    return table.part(place.node, place.port, choice.candidate)
 
 
 def predicted(
     wanted: Wanted, evidence: Path, run: Graph, store: WeightStore, correction: Correction, stop: Stop
-) -> dict[Choice, float]:
-    """What choices cost, from the evidence alone; those that it knows nothing of cost nothing."""
-    held, found = load(evidence), dict[Choice, float]()
+) -> dict[Choice, Part]:
+    """What choices do, from the evidence alone; those that it knows nothing of cost nothing."""
+    held, found = load(evidence), dict[Choice, Part]()
     for choice, (place, node) in wanted.items():
         if stop():
             raise Stopped
         asked = subject(place, held, run, store, QUICK)
         mask = None if asked is None or not choice.mask else _mask(node, place, run, store)
-        found[choice] = correction.of(*asked.tried(choice.candidate, mask=mask)) if asked else 0.0
+        told = fixed(asked.told(choice.candidate, mask=mask), correction) if asked else None
+        found[choice] = part(told.kl, told.along) if told else part(0.0, np.zeros(0))
     return found
 
 
@@ -106,7 +109,7 @@ class Estimate(QObject):
         self.how = ""
         self.last: dict[str, float] = {}  # accuracy and loss as last measured, before the edits since
         self._measured: dict[int, tuple[Graph, float]] = {}
-        self._costs: dict[Choice, float] = {}
+        self._costs: dict[Choice, Part] = {}
         self._layout: tuple[Graph, Graph, tuple[Place, ...]] | None = None
         self._previews = Previews(self)
         self._previews.ready.connect(lambda slot, key, found: self._arrived(found))
@@ -135,7 +138,7 @@ class Estimate(QObject):
         if held is None:
             return None
         wanted = chosen(held, port)
-        same = (v for c, v in self._costs.items() if c.place == f"{node}:{port}" and c.candidate == wanted)
+        same = (v[0] for c, v in self._costs.items() if c.place == f"{node}:{port}" and c.candidate == wanted)
         return next(same, None)
 
     def refresh(self) -> None:
@@ -156,29 +159,28 @@ class Estimate(QObject):
         """Add up what each choice costs; those that are not known yet are asked of the evidence."""
         document, evidence = self._session.open_document, self._known.evidence
         run, places = self._places(document.project.base, graph)
-        table = {f"{r.node}:{r.port}": r for r in self._known.table}
-        asked, total = Wanted(), 0.0
+        table = self._known.wholes
+        asked, parts = Wanted(), list[Part]()
         for choice, where in choices(graph, places, run).items():
             value = self._costs.get(choice)
-            value = from_table(table.get(choice.place), choice) if value is None else value
+            value = from_table(table, where[0], choice) if value is None else value
             if value is None:
                 asked[choice] = where
             else:
                 self._costs[choice] = value
-                total += value
-        if not asked:
-            self.kl, self.how = total, "estimated"
-            self._previews.forget(SLOT)
-        elif evidence is not None:
-            store, fixed = document.store, correction_of(self._known.summary)
+                parts.append(value)
+        if asked and evidence is not None:
+            store, by = document.store, correction_of(self._known.summary)
             found = self._previews.ask(
-                SLOT,
-                (evidence, fixed, frozenset(asked)),
-                lambda stop: predicted(asked, evidence, run, store, fixed, stop),
+                SLOT, (evidence, by, frozenset(asked)), lambda stop: predicted(asked, evidence, run, store, by, stop)
             )
-            if found is not None:
-                self._costs |= found
-                self.kl, self.how = total + sum(found.values()), "estimated"
+            self._costs |= found or {}
+            parts += (found or {}).values()
+            asked = Wanted() if found is not None else asked
+        elif not asked:
+            self._previews.forget(SLOT)
+        if not asked:
+            self.kl, self.how = together(parts, table.by), "estimated"
 
     def _places(self, base: Graph, graph: Graph) -> tuple[Graph, tuple[Place, ...]]:
         """The graph whose places the evidence is of, and these: they stay while the weights do."""
@@ -187,7 +189,7 @@ class Estimate(QObject):
             self._layout = base, run, places
         return self._layout[1:]
 
-    def _arrived(self, found: Mapping[Choice, float]) -> None:
+    def _arrived(self, found: Mapping[Choice, Part]) -> None:
         self._costs.update(found)
         if found:
             self.refresh()

@@ -23,6 +23,7 @@ from passes.analysis.evaluate import EvaluateOptions
 from passes.base import Report
 from passes.jobs import TERMINAL, Event, Found, JobEvent, JobInfo
 from passes.sensitivity.table import Candidate, Sensitivity
+from passes.sensitivity.whole import Wholes, correction_of
 
 if TYPE_CHECKING:
     from app.session import Session
@@ -80,6 +81,7 @@ class Sensitivities(QObject):
         self.error: EspalierError | None = None
         self._known: tuple[Graph, str] | None = None
         self._table: tuple[Sensitivity, ...] | None = None  # the rows in order, until one changes
+        self._wholes: tuple[tuple[Sensitivity, ...], Wholes] | None = None
         self._old = False
         self.changed.connect(self._sort_again)
         self._wait = QTimer(self, singleShot=True, interval=PAUSE)
@@ -102,6 +104,13 @@ class Sensitivities(QObject):
             order = {name: i for i, name in enumerate(document.graph.nodes)}
             self._table = tuple(sorted(held.rows.values(), key=lambda r: order.get(r.node, len(order))))
         return self._table
+
+    @property
+    def wholes(self) -> Wholes:
+        """The table asked for whole configurations, corrected as the run says."""
+        if self._wholes is None or self._wholes[0] is not self.table:
+            self._wholes = self.table, Wholes(self.table, correction_of(self.summary))
+        return self._wholes[1]
 
     def _sort_again(self) -> None:
         self._table = None

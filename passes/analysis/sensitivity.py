@@ -22,7 +22,7 @@ from passes.transform.quantize import PORTS
 if TYPE_CHECKING:
     from model.data.base import Split
     from passes.sensitivity.evidence import Evidence
-    from passes.sensitivity.measure import Measured
+    from passes.sensitivity.measure import Baseline, Measured
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +40,10 @@ class SensitivityOptions(EvaluateOptions):
     select: Select = field(default=Select(), metadata={"help": "which nodes"})
     measure: int = field(
         default=24, metadata={"min": 0, "help": "true measurements that correct the predictions; 0: none"}
+    )
+    configurations: int = field(
+        default=8,
+        metadata={"min": 0, "help": "whole configurations measured, to correct what formats do together"},
     )
     exact: bool = field(default=False, metadata={"help": "measure every candidate, one at a time"})
     AGAINST_BASE: ClassVar[bool] = True  # its masks and formats are the choices that are left out
@@ -106,7 +110,7 @@ class _Work:
         self.evidence_seconds, self.seconds = time.perf_counter() - begun, 0.0
         self.accuracies: dict[tuple[int, int], float | None] = {}
         self.baseline: Row = {}
-        self.correction = Correction()
+        self.correction = self.whole = Correction()
 
     def _evidence(self) -> tuple[str, Evidence]:
         """From the file of these weights and samples, or gathered now: always of all places."""
@@ -168,7 +172,17 @@ class _Work:
         for row in rows:
             self.context.found(row)
         self.baseline |= truth.agreement(rows)
+        self.whole = self._wholes(rows, at, baseline)
         return rows
+
+    def _wholes(self, rows: list[Sensitivity], at: dict[tuple[str, str], Place], baseline: Baseline) -> Correction:
+        """What some whole configurations say of predictions of such."""
+        from passes.sensitivity import truth
+        from passes.sensitivity.correct import learned
+
+        columns = len(self.options.formats or usual_formats())
+        mixed = truth.mixtures(rows, self.options.configurations, self.context.seed, columns)
+        return learned([(p, 0.0, m) for p, m in truth.wholes(rows, mixed, at, baseline, self.context)])
 
     def lines(self, rows: list[Sensitivity]) -> tuple[Row, ...]:
         """A line for each candidate; with the accuracy where all were measured."""
@@ -183,9 +197,13 @@ class _Work:
         tried = sum(len(r.candidates) for r in rows)
         fixed = self.correction
         told = {"error_factor": fixed.factor, "error_factor_before": fixed.before} if fixed.count else {}
+        if self.whole.count:
+            told |= {"configurations": self.whole.count, "configuration_factor": self.whole.factor,
+                     "configuration_factor_before": self.whole.before}  # fmt: skip
         return {"divergence": self.evidence.words, "baseline": self._baseline(), "places": len(rows), "tried": tried,
                 "samples": self.evidence.samples, **self.baseline, **told,
-                "correction": [fixed.level, fixed.steep, fixed.loud], "evidence": self.path,
+                "correction": [fixed.level, fixed.steep, fixed.loud],
+                "configuration_correction": [self.whole.level, self.whole.steep], "evidence": self.path,
                 "evidence_seconds": round(self.evidence_seconds, 3), "table_seconds": round(self.seconds, 3),
                 "seconds": round(time.perf_counter() - start, 3)}  # fmt: skip
 

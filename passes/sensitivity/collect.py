@@ -15,7 +15,7 @@ from model.views import view_at
 from passes.analysis.evaluate import batches, fit_error
 from passes.base import Context
 from passes.observed.stream import rows_of
-from passes.sensitivity.evidence import Evidence, Low, Piece, Rows, Tokens, Vectors
+from passes.sensitivity.evidence import PASSES, Evidence, Low, Piece, Rows, Tokens, Vectors
 from passes.sensitivity.outputs import Outputs
 from passes.sensitivity.places import Place
 from passes.sensitivity.reservoir import Reservoir
@@ -24,7 +24,6 @@ from passes.sensitivity.taps import Tapped
 if TYPE_CHECKING:
     from model.data.base import Split
 
-PASSES = 32  # backward passes, each over samples/PASSES samples: so many gradients are known of each weight
 RANK = 2  # of the part of a weight's gradient that is kept as it is
 SMALL = 2048  # elements up to which gradients are kept whole
 BYTES = 24 << 20  # that rows of activations may take together
@@ -151,7 +150,7 @@ class _Weight:
     def add(self, gradient: Tensor, random: torch.Generator) -> None:
         """The gradient of a batch, [outputs, inputs]."""
         if not bool(torch.isfinite(gradient).all()):
-            return
+            gradient = torch.zeros_like(gradient)  # a pass that tells nothing keeps its place among the others
         if self.whole:
             self._left.append(gradient.reshape(-1).clone())
             return

@@ -2,17 +2,37 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
+from numpy.typing import NDArray
 
 from passes.observed.pieces import FINITE
-from passes.sensitivity.evidence import Floats, Low, Rows, Tokens, Vectors
+from passes.sensitivity.evidence import PASSES, Floats, Low, Rows, Tokens, Vectors
+
+Signed = NDArray[np.float64]
 
 DOUBT = 0.5  # standard errors by which rows must be seen to add up before they are taken to
 ALONG = 0.5  # of what errors along a row add to each other's effect: all of it in theory, but known of few rows
 
 
-def rows_effect(piece: Rows, q: Floats) -> float:
-    """Of rows of activations that are `q` instead of piece.x: nats a sample."""
+@dataclass(frozen=True, slots=True)
+class Felt:
+    """kl: nats a sample. along: of each backward pass the signed change g·δ, so that ½·|Σ along|² is what errors of
+    several places do together; as far as it is known, so that ½·|along|² is at most kl."""
+
+    kl: float
+    along: Signed
+
+
+def _known(kl: float, along: Signed) -> Felt:
+    """Sums over few rows are as uncertain as they are too large: they count as far as kl bears them out."""
+    seen = 0.5 * float(along @ along)
+    return Felt(kl, along * min(1.0, kl / seen) if seen > 0 else along)
+
+
+def rows_effect(piece: Rows, q: Floats) -> Felt:
+    """Of rows of activations that are `q` instead of piece.x."""
     if piece.through == "softmax":
         error = _softmax(q) - _softmax(piece.x)
     else:
@@ -20,12 +40,12 @@ def rows_effect(piece: Rows, q: Floats) -> float:
     return _felt(error * piece.g, piece)
 
 
-def tokens_effect(piece: Tokens, error: Floats) -> float:
+def tokens_effect(piece: Tokens, error: Floats) -> Felt:
     """Of an embedding whose rows are off by `error`, [rows of the weight, row]."""
     return _felt(error[piece.ids] * piece.g, piece)
 
 
-def _felt(each: Floats, piece: Rows | Tokens) -> float:
+def _felt(each: Floats, piece: Rows | Tokens) -> Felt:
     """½·E[(g·δ)²] of a sample from some of its rows: each by itself, and what they do together.
 
     Products of two rows of one sample are known without bias, as rows are kept by chance; they count as far as they
@@ -38,7 +58,9 @@ def _felt(each: Floats, piece: Rows | Tokens) -> float:
     sums = np.bincount(piece.groups, weighted, piece.samples)
     mixed = np.square(sums) - np.bincount(piece.groups, np.square(weighted), piece.samples)
     together = mixed.sum() - DOUBT * float(np.sqrt(np.square(mixed - mixed.mean()).sum()))
-    return 0.5 * float(single + max(0.0, together)) / piece.samples
+    size = max(1, -(-piece.samples // PASSES))
+    along = np.add.reduceat(sums, np.arange(0, piece.samples, size)) / piece.samples**0.5
+    return _known(0.5 * float(single + max(0.0, together)) / piece.samples, along)
 
 
 def _softmax(x: Floats) -> Floats:
@@ -47,17 +69,20 @@ def _softmax(x: Floats) -> Floats:
     return raised / np.maximum(raised.sum(-1, keepdims=True), np.float32(1e-30))
 
 
-def weight_effect(piece: Vectors | Low, error: Floats, squares: Floats | None = None) -> float:
+def weight_effect(piece: Vectors | Low, error: Floats, squares: Floats | None = None) -> Felt:
     """Of a weight off by `error`, as its format sees it: [outputs, inputs]. `squares`: error² @ piece.columns."""
     if isinstance(piece, Vectors):
-        return 0.5 * float(np.square((piece.g @ error.reshape(-1)).astype(np.float64)).mean())
+        sums = (piece.g @ error.reshape(-1)).astype(np.float64)
+        return _known(0.5 * float(np.square(sums).mean()), sums / len(sums) ** 0.5)
     passes, outputs, rank = piece.left.shape
     turned = (error @ piece.right.reshape(passes * rank, -1).T).reshape(outputs, passes, rank)
     rest = float(piece.rows @ (np.square(error) @ piece.columns if squares is None else squares))
     if piece.of <= outputs:
-        return 0.5 * (float(np.square(np.einsum("opk,pok->p", turned, piece.left, dtype=np.float64)).mean()) + rest)
+        sums = np.einsum("opk,pok->p", turned, piece.left, dtype=np.float64)
+        return _known(0.5 * (float(np.square(sums).mean()) + rest), sums / passes**0.5)
     each = np.einsum("opk,pok->po", turned, piece.left, dtype=np.float64)
     factor = piece.of / outputs
     luck = factor**2 * outputs * (1 - 1 / factor) * each.var(1)  # what a sample of rows adds to the square of a sum
-    along = np.square(factor * each.sum(1)).mean() - luck.mean()
-    return 0.5 * (max(float(along), factor * float(np.square(each).sum(1).mean())) + factor * rest)
+    sums = factor * each.sum(1)
+    along = max(float(np.square(sums).mean() - luck.mean()), factor * float(np.square(each).sum(1).mean()))
+    return _known(0.5 * (along + factor * rest), sums / passes**0.5)

@@ -22,7 +22,7 @@ from passes.observed.pieces import FINITE
 from passes.observed.shifts import least_error
 from passes.sensitivity.evidence import Evidence, Floats, Low, Piece, Rows, Tokens, Vectors
 from passes.sensitivity.places import Place
-from passes.sensitivity.predict import rows_effect, tokens_effect, weight_effect
+from passes.sensitivity.predict import Felt, Signed, rows_effect, tokens_effect, weight_effect
 from passes.sensitivity.table import Candidate
 
 Rounding = Callable[[Format, Floats], Floats]
@@ -47,13 +47,12 @@ class Part:
     ids: NDArray[np.int64] | None = None
     rows: NDArray[np.int64] | None = None
 
-    def effect(self, q: Floats) -> float:
-        """Nats a sample where `q` stands instead of `x`; infinite where something is no number any more."""
+    def effect(self, q: Floats) -> Felt:
+        """Of `q` standing instead of `x`; infinite where something is no number any more."""
         with np.errstate(all="ignore"):
-            found = self._effect(q)
-        return found if math.isfinite(found) else math.inf
+            return _finite(self._effect(q))
 
-    def _effect(self, q: Floats) -> float:
+    def _effect(self, q: Floats) -> Felt:
         if isinstance(self.piece, Rows):
             return rows_effect(self.piece, q[: len(self.piece.x)])
         if isinstance(self.piece, Tokens):
@@ -61,15 +60,15 @@ class Part:
             return tokens_effect(replace(self.piece, ids=self.ids), q - self.x)
         return weight_effect(self.piece, (q - self.x)[: self.counted])
 
-    def judged(self, q: Floats) -> tuple[float, float]:
+    def judged(self, q: Floats) -> tuple[Felt, float]:
         """(effect, Σ error²) where `q` stands instead of `x`; of finite values."""
         if not isinstance(self.piece, Low):
             return self.effect(q), self._lost(q)
         with np.errstate(all="ignore"):
             error = (q - self.x)[: self.counted]
             squares = np.square(error) @ np.stack([self.piece.columns, np.ones_like(self.piece.columns)], 1)
-            found = weight_effect(self.piece, error, squares[:, 0])
-        return found if math.isfinite(found) else math.inf, float(self.shares @ squares[:, 1])
+            found = _finite(weight_effect(self.piece, error, squares[:, 0]))
+        return found, float(self.shares @ squares[:, 1])
 
     def _lost(self, q: Floats) -> float:
         with np.errstate(all="ignore"):
@@ -83,6 +82,20 @@ class Part:
         x = self.x[: self.counted]
         x = np.where(np.abs(x) < FINITE, x, 0) if isinstance(self.piece, Rows) else x
         return float(self.shares @ np.einsum("ij,ij->i", x, x))
+
+
+def _finite(found: Felt) -> Felt:
+    known = math.isfinite(found.kl) and bool(np.isfinite(found.along).all())
+    return found if known else Felt(math.inf, np.zeros_like(found.along))
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """kl: predicted divergence. noise: error over signal. along: see Felt."""
+
+    kl: float
+    noise: float
+    along: Signed
 
 
 class Subject:
@@ -102,12 +115,15 @@ class Subject:
             return fmt
         return least_error(fmt, self._seen, self._low, self._high, rounded)
 
-    def tried(
-        self, candidate: Candidate, rounded: Rounding = Format.rounded, mask: Mask | None = None
-    ) -> tuple[float, float]:
-        """(predicted divergence, error over signal) under a candidate as it is. `mask`: of the whole stored tensor, as
-        formats see it, in the place of the smallest magnitudes that a sparsity takes."""
-        effect = lost = 0.0
+    def tried(self, candidate: Candidate, rounded: Rounding = Format.rounded) -> tuple[float, float]:
+        """(predicted divergence, error over signal) under a candidate as it is."""
+        found = self.told(candidate, rounded)
+        return found.kl, found.noise
+
+    def told(self, candidate: Candidate, rounded: Rounding = Format.rounded, mask: Mask | None = None) -> Told:
+        """What a candidate does as it is. `mask`: of the whole stored tensor, as formats see it, in the place of the
+        smallest magnitudes that a sparsity takes."""
+        effect, lost, along = 0.0, 0.0, np.zeros(0)
         for part in self.parts:
             q = _pruned(part, candidate.sparsity, mask)
             if candidate.format is not None:
@@ -116,8 +132,9 @@ class Subject:
                     q = rounded(candidate.format, q)
                     q = q if kept is None else q * kept
             felt, noise = part.judged(q)
-            effect, lost = effect + felt, lost + noise
-        return effect, lost / self._signal if self._signal > 0 else 0.0
+            effect, lost = effect + felt.kl, lost + noise
+            along = along + felt.along if along.shape == felt.along.shape else felt.along
+        return Told(effect, lost / self._signal if self._signal > 0 else 0.0, along)
 
 
 def subject(place: Place, evidence: Evidence, run: Graph, store: WeightStore, quick: int = 0) -> Subject | None:

@@ -28,7 +28,8 @@ class Sensitivity:
     """One port under every candidate (formats as fitted to its values).
 
     `predicted`: KL divergence of the outputs from the baseline's in nats a sample, after correction. `noise`: error
-    over signal, Σ(x−q)²/Σx². `measured`: the true divergence, None where it was not measured.
+    over signal, Σ(x−q)²/Σx². `measured`: the true divergence, None where it was not measured. `along`: what each does
+    to the outputs pass by pass, signed and packed (`passes.sensitivity.whole`); empty in tables of before.
     """
 
     node: str
@@ -38,6 +39,7 @@ class Sensitivity:
     predicted: tuple[float, ...]
     noise: tuple[float, ...]
     measured: tuple[float | None, ...]
+    along: tuple[str, ...] = ()
 
     @property
     def known(self) -> tuple[float, ...]:

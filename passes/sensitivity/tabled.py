@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -19,8 +21,9 @@ from model.weights import WeightStore
 from passes.sensitivity.correct import Correction
 from passes.sensitivity.evidence import Evidence, Floats
 from passes.sensitivity.places import Place
-from passes.sensitivity.subject import Mask, Rounding, Subject, as_rows, subject
+from passes.sensitivity.subject import Mask, Rounding, Subject, Told, as_rows, subject
 from passes.sensitivity.table import Candidate, Sensitivity
+from passes.sensitivity.whole import packed
 
 THREADS = min(os.cpu_count() or 1, 8)
 
@@ -47,9 +50,11 @@ def rows_of_table(
             if found is None:
                 continue
             choices = candidates(found, run, formats, sparsities, rounded)
-            each = list(pool.map(lambda c, s=found: s.tried(c, rounded), choices))
-            yield Sensitivity(place.node, place.port, found.elements, choices, tuple(kl for kl, _ in each),
-                              tuple(noise for _, noise in each), (None,) * len(choices))  # fmt: skip
+            each = list(pool.map(lambda c, s=found: s.told(c, rounded), choices))
+            yield Sensitivity(
+                place.node, place.port, found.elements, choices, tuple(t.kl for t in each),
+                tuple(t.noise for t in each), (None,) * len(choices), tuple(packed(t.kl, t.along) for t in each),
+            )  # fmt: skip
 
 
 def candidates(
@@ -106,21 +111,27 @@ def mask_of(node: Node, place: Place, store: WeightStore, shape: tuple[int, ...]
 def configured(
     graph: Graph, places: Sequence[Place], run: Graph, evidence: Evidence, store: WeightStore,
     correction: Correction | None = None, quick: int = 0, rounded: Rounding = Format.rounded,
-) -> dict[tuple[str, str], float]:  # fmt: skip
-    """(node, port) → what its choice in `graph` is predicted to cost; the whole configuration costs their sum.
+) -> dict[tuple[str, str], Told]:  # fmt: skip
+    """(node, port) → what its choice in `graph` is predicted to do by itself; `whole.together` tells what all do.
 
-    Errors of different places seldom have to do with each other. `places`, `run`: of the reference (`kept_places`).
+    `places`, `run`: of the reference (`kept_places`).
     """
-    found: dict[tuple[str, str], float] = {}
+    found: dict[tuple[str, str], Told] = {}
     for place, candidate, node in changed(graph, places, run):
         asked = subject(place, evidence, run, store, quick)
         if asked is None:
             continue
         mask = None if place.weight is None else mask_of(node, place, store, run.weights[place.weight].shape)
         scale = _scale(node, place.port, graph, store)
-        kl, noise = asked.tried(candidate, rounded if scale is None else partial(_under, scale, rounded), mask)
-        found[place.node, place.port] = (correction or Correction()).of(kl, noise)
+        told = asked.told(candidate, rounded if scale is None else partial(_under, scale, rounded), mask)
+        found[place.node, place.port] = fixed(told, correction)
     return found
+
+
+def fixed(told: Told, by: Correction | None) -> Told:
+    """A prediction put right, and with it what it does to others."""
+    kl = by.of(told.kl, told.noise) if by else told.kl
+    return replace(told, kl=kl, along=told.along * (kl / told.kl) ** 0.5) if 0 < told.kl < math.inf else told
 
 
 def _scale(node: Node, port: str, graph: Graph, store: WeightStore) -> Floats | None:

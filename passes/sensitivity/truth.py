@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 Cell = tuple[int, int]  # row of the table, candidate
 LEAST = 1e-5  # divergence from which candidates are measured for a correction
+_LOWEST, _HIGHEST = 1e-5, 0.1  # divergences of the whole configurations that are
+MIXED = 5  # formats of a mixture
 
 
 def picked(rows: Sequence[Sensitivity], count: int, seed: int) -> list[Cell]:
@@ -88,6 +90,46 @@ def _sparsity(node: Node, place: Place, candidate: Candidate, run: Graph, contex
     found = mask(scored, choice)
     key = context.store.hold(Tensor(found.bits, "uint8"))
     return Sparsity(candidate.method, candidate.sparsity, "local", key, found.zeros)
+
+
+def mixtures(rows: Sequence[Sensitivity], count: int, seed: int, columns: int) -> list[list[Cell]]:
+    """Whole configurations to measure: one column for all, and mixtures of those near it; of weights alone, of what
+    layers take besides, of everything; spread over the divergences that they are predicted. `columns`: those that
+    mean the same in each row."""
+    random = np.random.default_rng(seed)
+    known = [r for r, row in enumerate(rows) if len(row.candidates) >= columns]
+    kinds = [[r for r in known if rows[r].port in ports] for ports in (("weight",), ("weight", "data_in"))] + [known]
+    kinds = [k for k in kinds if len(k) > 1]
+    if not kinds or not columns:
+        return []
+    found: list[list[Cell]] = []
+    for i in range(count):
+        kind = kinds[i // 2 % len(kinds)]
+        sums = np.array([sum(rows[r].predicted[c] for r in kind) for c in range(columns)])
+        wanted = _LOWEST * (_HIGHEST / _LOWEST) ** ((i + 0.5) / count)
+        order = np.argsort(np.abs(np.log(np.maximum(sums, 1e-300) / wanted)), kind="stable")
+        near = order[: 1 if i % 2 == 0 else MIXED]
+        found.append([(r, int(random.choice(near))) for r in kind])
+    return found
+
+
+def wholes(
+    rows: Sequence[Sensitivity], mixed: Sequence[Sequence[Cell]], places: Mapping[tuple[str, str], Place],
+    baseline: Baseline, context: Context,
+) -> list[tuple[float, float]]:  # fmt: skip
+    """(predicted, measured) of whole configurations."""
+    from passes.sensitivity.whole import Wholes
+
+    table, found = Wholes(rows), list[tuple[float, float]]()
+    for i, cells in enumerate(mixed):
+        graph, chosen = baseline.graph, dict[tuple[str, str], Candidate]()
+        for r, c in cells:
+            row = rows[r]
+            graph = given(graph, places[row.node, row.port], row.candidates[c], context)
+            chosen[row.node, row.port] = row.candidates[c]
+        context.progress(i + 1, len(mixed), "measuring whole configurations")
+        found.append((table.of(chosen), baseline.measure(graph).kl))
+    return found
 
 
 def told(row: Sensitivity, found: Mapping[int, float]) -> Sensitivity:

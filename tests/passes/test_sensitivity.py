@@ -174,9 +174,9 @@ def test_predictions_meet_the_truth_where_errors_are_small(mlp: Case, port: str)
         assert found is not None
         fmt = found.fitted(INT4 if port == "weight" else INT8)
         true = baseline.measure(truth.given(mlp.run, place, Candidate(fmt), mlp.context)).kl
-        predicted, noise = found.tried(Candidate(fmt))
-        assert predicted == pytest.approx(true, rel=1, abs=1e-12), (node, predicted, true)
-        assert noise < 0.1
+        told = found.told(Candidate(fmt))
+        assert told.kl == pytest.approx(true, rel=1, abs=1e-12), (node, told, true)
+        assert told.noise < 0.1
 
 
 def test_numpy_alone_predicts_as_the_fast_versions(reviews: Case) -> None:
@@ -185,7 +185,9 @@ def test_numpy_alone_predicts_as_the_fast_versions(reviews: Case) -> None:
         found = subject(reviews.place(*key), reviews.evidence, reviews.run, reviews.context.store)
         assert found is not None
         for fmt in map(parse_format, ("integer(width=4, frac_width=2)", "mxint(width=4)", "scaled_integer(width=4)")):
-            assert found.tried(Candidate(fmt)) == pytest.approx(found.tried(Candidate(fmt), quickly), rel=1e-4)
+            slow, quick = found.told(Candidate(fmt)), found.told(Candidate(fmt), quickly)
+            assert (slow.kl, slow.noise) == pytest.approx((quick.kl, quick.noise), rel=1e-4)
+            assert slow.along == pytest.approx(quick.along, rel=1e-3, abs=1e-3 * slow.kl**0.5)
 
 
 def test_a_sample_of_rows_predicts_the_whole() -> None:
@@ -197,8 +199,8 @@ def test_a_sample_of_rows_predicts_the_whole() -> None:
         q = (x + error).astype(np.float32)
         rows = np.arange(0, 512, 4)
         some = replace(piece, left=left[:, rows], rows=piece.rows[rows], of=512)
-        whole = Part(x, piece, np.ones(512, np.float32), 512).effect(q)
-        assert 1 / 3 < Part(x[rows], some, np.full(128, 4.0, np.float32), 128).effect(q[rows]) / whole < 3
+        whole = Part(x, piece, np.ones(512, np.float32), 512).effect(q).kl
+        assert 1 / 3 < Part(x[rows], some, np.full(128, 4.0, np.float32), 128).effect(q[rows]).kl / whole < 3
 
 
 def test_sparsities_are_predicted_as_they_will_be_pruned(mlp: Case) -> None:
@@ -207,8 +209,9 @@ def test_sparsities_are_predicted_as_they_will_be_pruned(mlp: Case) -> None:
     assert found is not None
     graph = prune(mlp.run, PruneOptions(sparsity=0.5, select=Select("name", ("fc1",))), mlp.context)[0]
     by_mask = configured(graph, mlp.places, mlp.run, mlp.evidence, mlp.context.store)
-    assert by_mask == {("fc1", "weight"): pytest.approx(found.tried(Candidate(None, 0.5))[0])}
-    assert found.tried(Candidate(None, 1.0))[1] == pytest.approx(1.0)
+    assert set(by_mask) == {("fc1", "weight")}
+    assert by_mask["fc1", "weight"].kl == pytest.approx(found.told(Candidate(None, 0.5)).kl)
+    assert found.told(Candidate(None, 1.0)).noise == pytest.approx(1.0)
 
 
 def test_configurations_count_attentions_that_are_written_out(reviews: Case) -> None:
@@ -218,13 +221,13 @@ def test_configurations_count_attentions_that_are_written_out(reviews: Case) -> 
     evidence = collect(run, places, reviews.split.take(32), reviews.context)
     found = configured(graph, places, run, evidence, reviews.context.store)
     parts = {("scaled_dot_product_attention_scores", p) for p in ("data_in", "weight")}
-    assert parts <= set(found) and min(found.values()) > 0
+    assert parts <= set(found) and min(t.kl for t in found.values()) > 0
 
 
 def test_what_is_no_number_any_more_is_infinite() -> None:
     x = np.ones((2, 4), np.float32)
     piece = Low(*(np.ones(s, np.float32) for s in ((1, 2, 1), (1, 1, 4), (2,), (4,))))
-    assert Part(x, piece, np.ones(2, np.float32), 2).effect(np.full_like(x, np.nan)) == np.inf
+    assert Part(x, piece, np.ones(2, np.float32), 2).effect(np.full_like(x, np.nan)).kl == np.inf
 
 
 def test_a_binary_point_is_fitted_to_the_values(mlp: Case) -> None:
@@ -246,7 +249,7 @@ def test_evidence_is_read_as_it_was_written(reviews: Case, tmp_path: Path) -> No
     for place in reviews.places:
         one, two = (subject(place, e, reviews.run, reviews.context.store) for e in (reviews.evidence, again))
         if one is not None and two is not None and place.node in ("classifier", "gelu", "scaled_dot_product_attention"):
-            assert two.tried(Candidate(INT4))[0] == pytest.approx(one.tried(Candidate(INT4))[0], rel=0.01, abs=1e-12)
+            assert two.told(Candidate(INT4)).kl == pytest.approx(one.told(Candidate(INT4)).kl, rel=0.01, abs=1e-12)
 
 
 @pytest.mark.parametrize("content", [b"", b"\x08\0\0\0\0\0\0\0{}      ", b"nonsense" * 40])
@@ -265,7 +268,7 @@ def test_predictions_need_no_torch(reviews: Case, tmp_path: Path) -> None:
         "from passes.analysis.sensitivity import kept_places\n"
         "from passes.sensitivity.evidence import load\nfrom passes.sensitivity.subject import rows_effect\n"
         f"e = load(Path({str(tmp_path / 'e.safetensors')!r}))\n"
-        "p = e.pieces['gelu:data_in'][0]\nprint(rows_effect(p, p.x.round(1)) > 0)"
+        "p = e.pieces['gelu:data_in'][0]\nprint(rows_effect(p, p.x.round(1)).kl > 0)"
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
     assert found.stdout.strip() == "True"
