@@ -19,8 +19,9 @@ from passes.replay import Memo, check_ready, prefix_keys, recipe_key, replay
 from passes.search.expand import expand
 from passes.search.fit import fit
 from passes.search.goals import Wanted, wanted
+from passes.search.possible import check_grid, check_limits, check_spec
 from passes.search.search import Search
-from passes.search.space import Space, values_of
+from passes.search.space import Space
 from passes.search.trial_run import TrialRun
 
 if TYPE_CHECKING:
@@ -73,28 +74,18 @@ class Prepared:
 
 def prepared(search: Search, context: Context, memo: Memo) -> Prepared:
     """Raises OptionsError where the search cannot run as it is written."""
-    from passes.search.forecast import check_limits
-    from passes.search.watch import check_pruner
-
     spec = search.spec
     want = wanted(spec)
-    check_pruner(spec, want)
     if not spec.study:
         raise OptionsError("The search has no name.", 'Give it one: study = "…".')
-    if want.measured and not spec.score.data:
-        names = ", ".join(n for n in want.figures)
-        raise OptionsError(f"{names} cannot be measured: no data are named.", "Name some: demo:reviews, a file, hub:….")
-    if list(spec.rungs) != sorted(set(spec.rungs)) or any(r < 1 for r in spec.rungs):
-        raise OptionsError(f"rungs are {list(spec.rungs)}.", "List growing numbers of samples, such as 64, 256.")
-    if spec.pruner == "rungs" and not spec.rungs:
-        raise OptionsError("The pruner rungs has no rungs.", "List numbers of samples: rungs = [64, 256].")
+    check_spec(spec, want, search.recipe)
     graph, store, laid = reached(search.recipe, search.base, context, memo), context.store, None
     if any(entry.kind == "config" for entry in spec.space):
         laid = _laid_out(search, graph, context)
         graph, store = laid.graph, laid.built.store
     space = expand(spec, graph, search.recipe)
     space = laid.conditioned(space) if laid else space
-    _check_sampler(search, space)
+    check_grid(spec, space)
     space = fit(space, graph, store)
     if laid is None:
         check_limits(space, graph, want)
@@ -116,20 +107,6 @@ def _uniform(space: Space) -> Iterator[dict[str, Any]]:
     from passes.search.warm_start import uniform
 
     return uniform(space, 1)
-
-
-def _check_sampler(search: Search, space: Space) -> None:
-    spec = search.spec
-    if spec.sampler == "grid":
-        for choice in space.choices:
-            try:
-                values_of(choice)
-            except OptionsError as error:
-                raise OptionsError(f"A grid cannot be laid: {error.message}", error.hint) from error
-    if spec.sampler == "cmaes" and (len(spec.goals) > 1 and not spec.summed):
-        raise OptionsError("The sampler cmaes takes one goal.", "Sum the goals, or take nsga2.")
-    if spec.terminator and len(spec.goals) > 1 and not spec.summed:
-        raise OptionsError("The terminator judges one goal.", "Sum the goals, or set patience.")
 
 
 def reached(recipe: Recipe, base: Graph, context: Context, memo: Memo) -> Graph:

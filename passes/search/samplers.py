@@ -81,18 +81,20 @@ def pruner_of(spec: SearchSpec) -> optuna.pruners.BasePruner:
 
 
 def _pruner(spec: SearchSpec) -> optuna.pruners.BasePruner:
-    made = optuna.pruners
+    made, first = optuna.pruners, spec.judge_from
     match spec.pruner:
         case "median":
-            return made.MedianPruner(n_startup_trials=5)
+            return made.MedianPruner(n_startup_trials=5, n_warmup_steps=first)
         case "percentile":
-            return made.PercentilePruner(25.0, n_startup_trials=5)
+            return made.PercentilePruner(25.0, n_startup_trials=5, n_warmup_steps=first)
         case "halving":
             return made.SuccessiveHalvingPruner()
         case "hyperband":
             return made.HyperbandPruner()
         case "patient":
-            return made.PatientPruner(made.MedianPruner(n_startup_trials=5), patience=2)
+            return made.PatientPruner(made.MedianPruner(n_startup_trials=5, n_warmup_steps=first), patience=2)
+        case "threshold":
+            return made.ThresholdPruner(lower=spec.lower, upper=spec.upper, n_warmup_steps=first)
         case "wilcoxon":
             return made.WilcoxonPruner(p_threshold=0.1)
         case _:

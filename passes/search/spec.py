@@ -67,7 +67,7 @@ class SearchSpec:
     `within`: constraints such as `weight_bits<=4.5`. `train`: what a trial trains besides: nothing (PTQ), before or
     after its compression, or both; by the options of `finetune` (those of the pass, as JSON). `warm`: so many trials
     begin at the front that sensitivities predict. `rungs`: samples of the growing subsets on which weak trials end
-    early. `study`: its name; searches of one name go on together.
+    early; `lower`, `upper`: the goal's bounds of the pruner threshold. `study`: its name, under which it goes on.
     """
 
     study: str = ""
@@ -78,6 +78,9 @@ class SearchSpec:
     sampler: Sampler = "tpe"
     pruner: Pruner = "none"
     rungs: tuple[int, ...] = ()
+    lower: float | None = field(default=None, metadata={"help": "threshold: end a trial whose goal is below this"})
+    upper: float | None = field(default=None, metadata={"help": "threshold: end a trial whose goal is above this"})
+    judge_from: int = field(default=0, metadata={"min": 0, "help": "samples or steps before a pruner judges"})
     trials: int = field(default=50, metadata={"min": 1, "max": 100_000})
     timeout: float = field(default=0.0, metadata={"min": 0, "help": "seconds; 0 = no limit"})
     patience: int = field(default=0, metadata={"min": 0, "help": "end after so many trials no better; 0 = never"})

@@ -14,7 +14,7 @@ from passes.search.trial import Trial
 if TYPE_CHECKING:
     from optuna.study import Study
 
-LEAST = 20  # trials before the terminator judges
+LEAST, EVERY = 20, 5  # trials before the terminator judges, and between two judgements: each takes seconds
 
 
 def reason(
@@ -31,7 +31,7 @@ def reason(
     seen = {tuple(sorted((k, repr(v)) for k, v in t.params.items())) for t in begun if t.state != "running"}
     if len(seen) >= space.configurations():
         return "every configuration has been tried"
-    if spec.terminator and len(begun) >= LEAST and _settled(study):
+    if spec.terminator and len(begun) >= LEAST and len(begun) % EVERY == 0 and _settled(study):
         return "little is left to gain"
     return ""
 

@@ -6,27 +6,11 @@ from typing import Any
 
 import optuna
 
-from model.errors import OptionsError
-from passes.search.goals import MEASURED, Wanted
+from passes.search.goals import Wanted
 from passes.search.spec import SearchSpec
 from passes.search.trial_run import Seen, Weak
 
 SURE = 0.05  # chance at which a trial no worse than the best would be ended all the same
-
-
-def check_pruner(spec: SearchSpec, want: Wanted) -> None:
-    """Raise OptionsError where the pruner cannot judge these goals."""
-    if spec.pruner == "none":
-        return
-    if len(want.directions) > 1:
-        raise OptionsError(f"The pruner {spec.pruner} compares one figure, and there are {len(want.goals)} goals.",
-                           "Sum the goals, leave one, or take the pruner none.")  # fmt: skip
-    if spec.pruner == "threshold":
-        raise OptionsError("The pruner threshold needs a limit.", "Take rungs, or a constraint such as accuracy>=0.8.")
-    measured = [g.figure for g in want.goals if g.figure in MEASURED]
-    if not measured or (spec.pruner == "rungs" and len(want.goals) > 1):
-        raise OptionsError(f"The pruner {spec.pruner} needs one goal that grows with the samples: accuracy, loss, kl.",
-                           "Take the pruner none.")  # fmt: skip
 
 
 class Watch:
@@ -45,7 +29,16 @@ class Watch:
         if self.spec.pruner == "rungs":
             self._rung(seen)
         elif self.spec.pruner != "none" and self.trial.should_prune():
-            raise Weak(f"after {seen.samples} samples the pruner {self.spec.pruner} found it too weak")
+            raise Weak(f"after {seen.samples} samples {self._verdict(values)}")
+
+    def _verdict(self, values: tuple[float, ...]) -> str:
+        """Why a pruner of Optuna's ended it."""
+        if self.spec.pruner != "threshold":
+            return f"the pruner {self.spec.pruner} found it too weak"
+        name = "the sum" if self.want.summed else self.want.goals[0].figure.replace("_", " ")
+        lower, upper = self.spec.lower, self.spec.upper
+        side = f"below {lower:g}" if lower is not None and values[0] < lower else f"above {upper:g}"
+        return f"{name} is {values[0]:.4g}, {side}"
 
     def _rung(self, seen: Seen) -> None:
         if self.incumbent is None or seen.losses is None:

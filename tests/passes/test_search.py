@@ -157,8 +157,7 @@ def test_figures_are_those_of_evaluate(mlp: Opened, ports: tuple[str, ...]) -> N
     for select in (Select("all"), last):
         wish = spec(Vary(select=select, ports=ports, values="integer(width=2|4|8), mxint, float"))
         space = fit(expand(wish, base, Recipe()), base, mlp.store)
-        touched = frozenset(n for c in space.choices for n in c.nodes)
-        warm = Warm(base, score, context(mlp), (16, 48), touched)
+        warm = Warm(base, score, context(mlp), (16, 48))
         for params in uniform(space, 4):
             graph = replay(base, space.apply(Recipe(), params), context(mlp)).graph
             found = warm.measure(graph, kl=True)
@@ -305,7 +304,7 @@ def test_a_missed_budget_costs_nothing(mlp: Opened, tmp_path: Path) -> None:
 
 
 def test_a_budget_below_the_cheapest_says_the_least(mlp: Opened, tmp_path: Path) -> None:
-    with pytest.raises(OptionsError, match=r"weight_bits<=1 cannot be held: the least possible is about 2\."):
+    with pytest.raises(OptionsError, match=r"weight_bits<=1 cannot be held: the least possible is 2\."):
         searched(mlp, tmp_path, spec(within=("weight_bits<=1",)))
 
 
@@ -369,13 +368,6 @@ def test_rungs_end_what_is_surely_worse(mlp: Opened, tmp_path: Path) -> None:
     assert strong.state == "complete"
     plain = searched(mlp, tmp_path, replace(wish, pruner="none", study="t"), by_hand=hand[:1])
     assert plain[0].values == strong.values
-
-
-@pytest.mark.parametrize("pruner", ["median", "percentile", "halving", "hyperband", "patient", "wilcoxon"])
-def test_optunas_pruners_run(mlp: Opened, tmp_path: Path, pruner: Any) -> None:
-    found = searched(mlp, tmp_path, spec(pruner=pruner, rungs=(32, 64), trials=8, sampler="random"))
-    assert len(found) == 8 and all(t.state in ("complete", "pruned") for t in found)
-    assert any(t.steps for t in found)
 
 
 @pytest.mark.slow
