@@ -68,7 +68,8 @@ class Design:
         """The integer model of the whole: input codes [frames, rows, size] → the codes on every wire."""
         held = {Wire("", k): codes for k, codes in enumerate(inputs)}
         for instance in self.instances:
-            given = instance.reference(*(held[w] for w in self.wires[instance.name]))
+            taken = zip(instance.inputs, self.wires[instance.name], strict=True)
+            given = instance.reference(*(held[w].reshape(-1, s.rows, s.size) for s, w in taken))
             for k, (codes, stream) in enumerate(zip(given, instance.outputs, strict=True)):
                 if not stream.fixed.holds(codes):
                     text = f"{instance.name} gives values beyond {stream.fixed.label}: its template is wrong."
@@ -86,7 +87,7 @@ class Design:
                 )
         for instance in self.instances:
             for want, wire in zip(instance.inputs, self.wires[instance.name], strict=True):
-                if self.stream(wire) != want:
+                if not self.stream(wire).carries(want):
                     text = (
                         f"{instance.name} takes {want.label}, and {self.label(wire)} brings {self.stream(wire).label}."
                     )

@@ -43,6 +43,13 @@ class Stream:
         """Bits of a beat."""
         return self.lanes * self.fixed.width
 
+    def carries(self, other: Stream) -> bool:
+        """Whether both are the same beats: equal, or the same elements cut into other rows, a row a beat."""
+        single = self.tokens == other.tokens == 1
+        return self == other or (
+            single and (self.elements, self.par, self.fixed) == (other.elements, other.par, other.fixed)
+        )
+
     @property
     def label(self) -> str:
         """`32×128 int 8/4, 4 a beat`."""

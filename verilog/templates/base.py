@@ -101,6 +101,10 @@ class Template(ABC):
         """Beats that the channels between its engines hold."""
         return {}
 
+    def primed(self) -> dict[str, int]:
+        """Beats that such channels hold at the start: the free places that a writer takes and a reader gives back."""
+        return {}
+
     def uses(self) -> tuple[str, ...]:
         """Modules that its module instantiates, directly or not."""
         return ()
