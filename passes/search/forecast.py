@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from model.errors import EspalierError, OptionsError
+from model.errors import EspalierError
 from model.graph import Graph
 from model.recipe import Step
 from passes.allocation.exact import exact
@@ -29,7 +29,6 @@ from passes.sensitivity.table import Candidate
 SAMPLES, TRUE = 256, 12  # samples of the pass with gradients; true measurements that correct it
 NEAR = (1.0, 0.97, 0.94, 0.9, 0.85, 0.8)  # shares of a budget, of what it leaves to decide, that a start tries
 NO_CHANGE = Candidate()
-SLACK = 0.02  # what scales of rows may move the cheapest by
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,29 +205,6 @@ class _Asked:
             return 0.0
         kl, noise = held.tried(candidate, quickly)
         return min(max(self.by.of(kl, noise), 0.0), 1e6)
-
-
-def check_limits(space: Space, graph: Graph, want: Wanted) -> None:
-    """Raise OptionsError for a limit that not even the cheapest of everything holds, with the least possible."""
-    if not all(_felt(c) for c in space.choices):
-        return
-    ends = [_cheapest(space, graph, pruned) for pruned in (True, False)]  # masks take bits too
-    told = [figures(g, Scorer().score(g)) for g in ends]
-    for limit in want.limits:
-        if limit.figure not in told[0] or limit.side != ("<=" if _low(limit.figure) else ">="):
-            continue
-        value = min((t[limit.figure] for t in told), key=limit.violation)
-        if limit.violation(value) > SLACK:
-            word = "least" if _low(limit.figure) else "most"
-            text = f"{limit.text} cannot be held: the {word} possible is about {value:.4g}."
-            raise OptionsError(text, "Loosen it, or let more layers, cheaper formats or more pruning compete.")
-
-
-def _cheapest(space: Space, graph: Graph, pruned: bool) -> Graph:
-    for choice in space.choices:
-        if choice.ordered and choice.when is None:
-            graph = _with(graph, space, choice, 0 if pruned or choice.kind != "sparsity" else len(choice.values) - 1)
-    return graph
 
 
 def promising(
