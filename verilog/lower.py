@@ -19,6 +19,7 @@ from model.meta import Precision
 from model.ops import spec
 from model.ports import choice
 from model.weights import WeightStore
+from verilog.buffering import buffered
 from verilog.fixed import Codes, Fixed, Rounding, fixed_of
 from verilog.netlist import Boundary, Design, Wire
 from verilog.options import EmitOptions
@@ -55,7 +56,7 @@ def rules() -> dict[str, Rule]:
 
 def lower(graph: Graph, store: WeightStore, options: EmitOptions) -> Design:
     """The design of a graph; raises EmitError for what has no hardware, with its node."""
-    return Lowering(graph, store, options).design()
+    return buffered(Lowering(graph, store, options).design())
 
 
 class Lowering:
@@ -111,10 +112,7 @@ class Lowering:
     def rounding(self, node: Node, name: str) -> Rounding:
         """How values come into a port's format."""
         found = choice(node, name)
-        form = None if found is None else found.format
-        if not isinstance(form, Integer):
-            return "nearest_even"
-        return form.rounding
+        return getattr(found.format if found else None, "rounding", "nearest_even")
 
     def weight(self, node: Node, name: str) -> tuple[Codes, Fixed] | None:
         """The codes of a node's own tensor after mask and format, and that format; None where it has no such tensor."""

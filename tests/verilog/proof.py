@@ -10,6 +10,7 @@ import pytest
 
 from verilog.fixed import Codes
 from verilog.netlist import Boundary, Design, Wire
+from verilog.schedule import schedule
 from verilog.simulate import build, run
 from verilog.stream import Stream
 from verilog.templates.base import Template, port
@@ -46,3 +47,13 @@ def proven(template: Template, inputs: tuple[Codes, ...], cache: Path, simulator
         done = run(design, built, inputs, stall, seed=stall + 1, limit=2_000_000)
         assert not done.stuck, f"stuck with stall={stall}"
         assert not done.mismatches, (stall, done.mismatches)
+
+
+def on_time(template: Template, inputs: tuple[Codes, ...], cache: Path) -> None:
+    """Every beat moves in the cycle that the schedule says, when nobody pauses."""
+    design, frames = alone(template), len(inputs[0])
+    done = run(design, build(design, frames, cache, "icarus"), inputs)
+    planned = schedule(design, frames)
+    start = done.cycles[Wire("", 0)][0]
+    for wire, stamps in planned.stamps.items():
+        np.testing.assert_array_equal(done.cycles[wire] - start, stamps, design.label(wire))

@@ -16,6 +16,16 @@ from verilog.stream import Stream
 from verilog.templates.linear import Linear
 
 
+def layer(name: str, ins: tuple[int, int], outs: tuple[int, int], rows: int = 1, tokens: int = 1) -> Linear:
+    """A layer with random weights; `ins`, `outs`: (size, elements a beat)."""
+    form, rng = Fixed(4, 0), np.random.default_rng(1)
+    weight = rng.integers(form.low, form.high + 1, (outs[0], ins[0]))
+    accumulator, biases = summed(weight, form, form, None)
+    x, y = Stream(rows, ins[0], form, ins[1], tokens), Stream(rows, outs[0], form, outs[1], tokens)
+    return Linear(name=name, node=name, inputs=(x,), outputs=(y,), weight=weight, weight_format=form, bias=biases,
+                  accumulator=accumulator)  # fmt: skip
+
+
 @st.composite
 def linears(draw: st.DrawFn) -> tuple[Linear, np.random.Generator]:
     """A layer of any kind, small."""

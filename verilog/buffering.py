@@ -1,0 +1,59 @@
+"""FIFOs where beats must wait: behind a layer that is read in bursts, and on the short branch before a join.
+
+Their depths are those with which the design runs at the pace of its slowest engine, found by stepping the schedule with
+room for everything, frames coming at that pace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from verilog.netlist import Design, Wire
+from verilog.schedule import schedule
+from verilog.templates.fifo import Fifo
+
+FRAMES = 4  # stepped to find what waits in the steady state
+SLACK = 1.02  # of the ideal interval
+
+
+def pace(design: Design) -> int:
+    """Cycles of a frame in the slowest engine: no interval can be shorter."""
+    return max((e.steps for i in design.instances for e in i.engines()), default=1)
+
+
+def buffered(design: Design) -> Design:
+    """The design with a FIFO on each wire where more than one beat has to wait."""
+    ideal = pace(design)
+    room = {w: FRAMES * design.stream(w).beats + 1 for w in design.all_wires() if _can_wait(design, w)}
+    planned = schedule(with_fifos(design, room), FRAMES, spacing=ideal)
+    depths = {w: planned.waiting[_name(design, w)] for w in room}
+    slim = with_fifos(design, {w: d for w, d in depths.items() if d > 1})
+    found = schedule(slim, FRAMES)
+    if not found.stuck and found.interval <= ideal * SLACK:
+        return slim
+    return with_fifos(design, {w: max(d, 2) for w, d in depths.items()})
+
+
+def _can_wait(design: Design, wire: Wire) -> bool:
+    """Neither at the design's ends nor in front of a fork, whose branches have their own."""
+    reader = next((n for n, ws in design.wires.items() if wire in ws), "")
+    return bool(wire.source) and bool(reader) and design.instance(reader).module != "fork_stream"
+
+
+def _name(design: Design, wire: Wire) -> str:
+    return f"{design.label(wire)}_fifo"
+
+
+def with_fifos(design: Design, depths: Mapping[Wire, int]) -> Design:
+    """The design with FIFOs of these depths."""
+    wires, order = dict(design.wires), list(design.instances)
+    for wire, depth in depths.items():
+        stream = design.stream(wire)
+        node = design.instance(wire.source).node
+        made = Fifo(name=_name(design, wire), node=node, inputs=(stream,), outputs=(stream,), depth=depth)
+        order.insert(next(n for n, i in enumerate(order) if i.name == wire.source) + 1, made)
+        for name, those in wires.items():
+            wires[name] = tuple(Wire(made.name) if w == wire else w for w in those)
+        wires[made.name] = (wire,)
+    return replace(design, instances=tuple(order), wires=wires)

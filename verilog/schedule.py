@@ -1,0 +1,122 @@
+"""When every beat of a design moves: its engines stepped cycle by cycle under the handshakes, without any data.
+
+It gives latency, interval, the busy share of each instance and the beats that wait in each FIFO.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from verilog.clockwork import STUCK, Clockwork, run
+from verilog.netlist import Design, Wire
+from verilog.templates.base import port
+from verilog.templates.fifo import Fifo
+from verilog.templates.fork import Fork
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Schedule:
+    """Cycles of a design whose inputs never pause and whose outputs are taken at once.
+
+    `first` and `latency`: from the first input beat of a frame to its first and past its last output beat, in an idle
+    design. `interval`: between frames when they follow each other. `busy` by instance: the share of the interval in
+    which it works. `stamps` by wire: when each beat moves. `waiting` by FIFO: the most beats that it held.
+    """
+
+    first: int
+    latency: int
+    interval: float
+    busy: dict[str, float]
+    stamps: dict[Wire, np.ndarray]
+    waiting: dict[str, int]
+    stuck: bool
+
+    @property
+    def bottleneck(self) -> str:
+        """The busiest instance."""
+        return max(self.busy, key=lambda name: self.busy[name], default="")
+
+
+def schedule(design: Design, frames: int = 4, spacing: int = 0) -> Schedule:
+    """Step `frames` frames; `spacing`: cycles between the starts of frames at the inputs (0: as fast as they go)."""
+    made = _Plan(design, frames)
+    found = run(made.clockwork(spacing))
+    stamps = {wire: found.stamps[c] for wire, c in made.channels.items()}
+    outs = [stamps[w] for w in design.ends]
+    begin = min((int(stamps[Wire("", k)][0]) for k in range(len(design.inputs)) if len(stamps[Wire("", k)])), default=0)
+    stuck = found.state == STUCK
+    first, latency, interval = 0, 0, 0.0
+    if not stuck:
+        beats = [b.stream.beats for b in design.outputs]
+        first = min(int(s[0]) for s in outs) - begin
+        latency = max(int(s[n - 1]) for s, n in zip(outs, beats, strict=True)) - begin + 1
+        ends = [s.reshape(frames, n)[:, -1] for s, n in zip(outs, beats, strict=True)]
+        half = frames // 2
+        interval = max(float(e[-1] - e[half - 1]) / (frames - half) for e in ends) if frames > 1 else float(latency)
+    busy = {
+        i.name: max((e.steps for e in i.engines()), default=0) / interval if interval else 0.0
+        for i in design.instances
+        if not isinstance(i, Fork | Fifo)
+    }
+    waiting = {name: int(found.most[c]) for name, c in made.fifos.items()}
+    return Schedule(first, latency, interval, busy, stamps, waiting, stuck)
+
+
+class _Plan:
+    """The design as numbered engines and channels."""
+
+    def __init__(self, design: Design, frames: int) -> None:
+        self.design, self.frames = design, frames
+        self.channels: dict[Wire, int] = {}
+        self.beats: list[int] = []
+        self.fifos: dict[str, int] = {}
+        self.hidden: dict[tuple[str, str], int] = {}
+        for wire in design.all_wires():
+            self.channels[wire] = self._channel(design.stream(wire).beats)
+
+    def _channel(self, beats: int) -> int:
+        self.beats.append(beats * self.frames)
+        return len(self.beats) - 1
+
+    def clockwork(self, spacing: int) -> Clockwork:
+        """Everything as arrays, in the order of the data."""
+        units: list[dict[str, Any]] = []
+        for instance in self.design.instances:
+            ins = {port("x", k): self.channels[w] for k, w in enumerate(self.design.wires[instance.name])}
+            outs = {port("y", k): self.channels[Wire(instance.name, k)] for k in range(len(instance.outputs))}
+            if isinstance(instance, Fifo):
+                self.fifos[instance.name] = outs["y"]
+                units.append({"kind": "fifo", "ins": [ins["x"]], "outs": [outs["y"]], "depth": instance.depth})
+                continue
+            kind = "fork" if isinstance(instance, Fork) else "engine"
+            units += self._engines(instance, ins, outs, kind)
+        sources = [self.channels[Wire("", k)] for k in range(len(self.design.inputs))]
+        per = [b.stream.beats for b in self.design.inputs]
+        return Clockwork(units, self.beats, sources, per, [self.channels[w] for w in self.design.ends], spacing)
+
+    def _engines(self, instance: Any, ins: dict[str, int], outs: dict[str, int], kind: str) -> list[dict[str, Any]]:
+        buffers, engines = instance.buffers(), instance.engines()
+        inner: dict[str, tuple[int, int]] = {}  # a buffer's channels: where it is written, where it is read
+        fifos: list[dict[str, Any]] = []
+        for engine in engines:
+            for name, gives in engine.gives.items():
+                if name not in outs:
+                    into = self._channel(int(gives.sum()))
+                    held = buffers.get(name, 1)
+                    away = into if held == 1 else self._channel(int(gives.sum()))
+                    inner[name] = into, away
+                    if held > 1:
+                        fifos.append({"kind": "fifo", "ins": [into], "outs": [away], "depth": held})
+        units: list[dict[str, Any]] = []
+        for engine in engines:
+            units.append({
+                "kind": kind, "depth": engine.depth, "steps": engine.steps, "frames": self.frames,
+                "ins": [ins[n] if n in ins else inner[n][1] for n in engine.takes],
+                "outs": [outs[n] if n in outs else inner[n][0] for n in engine.gives],
+                "takes": list(engine.takes.values()), "gives": list(engine.gives.values()),
+            })  # fmt: skip
+            units += [f for f in fifos if f["ins"][0] in units[-1]["outs"]]
+        return units

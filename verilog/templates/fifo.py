@@ -1,0 +1,36 @@
+"""FIFO: beats that wait where a branch is shorter than the one that it meets again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from verilog.fixed import Codes
+from verilog.templates.base import Area, Engine, Template
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Fifo(Template):
+    """Holds `depth` beats; one can be read in the cycle after it was written."""
+
+    depth: int
+
+    @property
+    def module(self) -> str:
+        """The SystemVerilog module."""
+        return "fifo"
+
+    def parameters(self) -> dict[str, int]:
+        """Width of a beat and depth."""
+        return {"W": self.inputs[0].width, "DEPTH": self.depth}
+
+    def reference(self, *codes: Codes) -> tuple[Codes, ...]:
+        """What comes."""
+        return (codes[0],)
+
+    def engines(self) -> tuple[Engine, ...]:
+        """None: the schedule knows it as a channel that holds `depth` beats."""
+        return ()
+
+    def area(self) -> Area:
+        """Fitted to synthesis in verilog/area."""
+        return Area()
