@@ -8,14 +8,18 @@ import atexit
 import gc
 import os
 import shutil
+import sys
 import tempfile
 import threading
 import time
+import traceback
 from collections.abc import Generator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from tests.patience import PATIENCE, PatientBot
 
 ROOT = Path(__file__).resolve().parents[1]
 HOME = tempfile.mkdtemp(prefix="espalier-tests-")
@@ -48,6 +52,12 @@ def shared() -> Path:
     return folder
 
 
+@pytest.fixture
+def qtbot(qapp: object, request: pytest.FixtureRequest) -> PatientBot:
+    """pytest-qt's robot, with waits that a slow machine keeps."""
+    return PatientBot(request)
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip GPU tests where torch sees none, with that reason."""
     if item.get_closest_marker("gpu"):
@@ -60,13 +70,18 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 # ---- what GUI tests leave behind -----------------------------------------------------------------------
 
 BEFORE = pytest.StashKey[tuple[set[object], set[int], set[int]]]()
-GRACE = 3.0  # seconds that threads, workers and deferred deletions get to end
 KEPT = ("resource_tracker", "forkserver")  # multiprocessing's own helpers live as long as the interpreter
 
 
 def _threads() -> set[object]:
     kept = (threading._DummyThread,)  # Python's record of a thread that Qt owns: outlives the thread on 3.11
     return {t for t in threading.enumerate() if not isinstance(t, kept) and type(t).__name__ != "TMonitor"}
+
+
+def _where(thread: object) -> str:
+    """The innermost calls of a thread, to see what it does or waits for."""
+    frame = sys._current_frames().get(getattr(thread, "ident", 0) or 0)
+    return " < ".join(f"{f.name} ({Path(f.filename).name}:{f.lineno})" for f in traceback.extract_stack(frame)[-4:])
 
 
 def _children() -> dict[int, str]:
@@ -113,9 +128,18 @@ def _settle() -> None:
     gc.collect()
 
 
+def _freeze(module: object, frozen: list[object] = []) -> None:  # noqa: B006
+    """Once a module: what has been imported until now is not looked through after every test of it."""
+    if frozen != [module]:
+        frozen[:] = [module]
+        gc.unfreeze()
+        gc.collect()
+        gc.freeze()
+
+
 def _left(before: tuple[set[object], set[int], set[int]]) -> list[str]:
     threads, children, running = before
-    left = [f"thread {thread}" for thread in _threads() - threads]
+    left = [f"thread {thread}, at {_where(thread)}" for thread in _threads() - threads]
     left += [f"child process {pid}: {text}" for pid, text in _children().items() if pid not in children]
     left += [
         f"running {item!r} (parent {item.parent()!r})" for key, item in _qt_running().items() if key not in running
@@ -127,6 +151,7 @@ def _left(before: tuple[set[object], set[int], set[int]]) -> list[str]:
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None, object, object]:
     """Remember what ran before a GUI test, ahead of all its fixtures."""
     if item.get_closest_marker("gui"):
+        _freeze(item.getparent(pytest.Module))
         item.stash[BEFORE] = (_threads(), set(_children()), set(_qt_running()))
     return (yield)
 
@@ -138,7 +163,7 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, None, None]:
     before = item.stash.get(BEFORE, None)
     if before is None:
         return
-    until = time.monotonic() + GRACE
+    until = time.monotonic() + PATIENCE  # threads, workers and deferred deletions may take their time to end
     _settle()
     while (left := _left(before)) and time.monotonic() < until:
         time.sleep(0.02)

@@ -24,6 +24,7 @@ from passes.score import static_score
 from tests.gui.bert import open_bert
 from tests.gui.conftest import FakeRunner
 from tests.passes.allocation.cases import made_table
+from tests.patience import PatientBot
 
 pytestmark = pytest.mark.gui
 PORTS = ("weight", "data_in")
@@ -85,7 +86,7 @@ def test_nothing_is_there_before_the_sensitivities(
 
 
 def test_a_drag_recolours_the_graph_and_escape_takes_it_back(
-    panel: AllocatePanel, runner: list[FakeRunner], window: Window, qtbot: QtBot
+    panel: AllocatePanel, runner: list[FakeRunner], window: Window, qtbot: PatientBot
 ) -> None:
     find(window, runner)
     before, mode = shown_bits(window), window.canvas.mode
@@ -100,15 +101,12 @@ def test_a_drag_recolours_the_graph_and_escape_takes_it_back(
     rows = panel.table.rows
     held = [rows.data(rows.index(i, 1)) for i in range(rows.rowCount())]
     assert all(held) and "weights" in [rows.headerData(i, Qt.Orientation.Horizontal) for i in range(rows.columnCount())]
-    window.activateWindow()
-    panel.slider.setFocus()
-    qtbot.waitUntil(panel.slider.hasFocus)
+    qtbot.focus(panel.slider)
     QTest.keyClick(panel.slider, Qt.Key.Key_Escape)
     assert shown_bits(window) == before and window.canvas.mode == mode and not panel.apply.isEnabled()
     assert not window.session.recipe.steps
     panel.slider.setValue(100)
-    window.canvas.setFocus()
-    qtbot.waitUntil(window.canvas.hasFocus)
+    qtbot.focus(window.canvas)
     QTest.keyClick(window.canvas, Qt.Key.Key_Escape)
     assert shown_bits(window) == before, "on the graph, too"
 
@@ -276,7 +274,7 @@ def test_a_preview_lasts_while_the_panel_is_in_front(
 
 
 def test_names_are_read_in_a_narrow_table_and_tab_leaves_it(
-    panel: AllocatePanel, runner: list[FakeRunner], window: Window, qtbot: QtBot
+    panel: AllocatePanel, runner: list[FakeRunner], window: Window, qtbot: PatientBot
 ) -> None:
     window.resize(1100, 700)
     find(window, runner)
@@ -284,9 +282,7 @@ def test_names_are_read_in_a_narrow_table_and_tab_leaves_it(
     QApplication.processEvents()
     assert panel.table.columnWidth(0) >= 110
     assert panel.told.text() == panel.told.toolTip() and "predicted KL" in panel.told.text(), "nothing is left out"
-    window.activateWindow()
-    panel.table.setFocus()
-    qtbot.waitUntil(panel.table.hasFocus)
+    qtbot.focus(panel.table)
     QTest.keyClick(panel.table, Qt.Key.Key_Tab)
     assert not panel.table.hasFocus()
 

@@ -22,6 +22,7 @@ from model.formats.integer import Integer
 from model.registry import FORMATS
 from tests.gui.bert import KEY, open_bert
 from tests.gui.conftest import FakeRunner
+from tests.patience import PatientBot
 
 pytestmark = pytest.mark.gui
 
@@ -50,7 +51,7 @@ def notch() -> QWheelEvent:
     return QWheelEvent(at, at, QPoint(), QPoint(0, -120), Qt.MouseButton.NoButton, none, phase, False)
 
 
-def test_a_wheel_that_passes_edits_nothing(panel: InspectorPanel, session: Session, qtbot: QtBot) -> None:
+def test_a_wheel_that_passes_edits_nothing(panel: InspectorPanel, session: Session, qtbot: PatientBot) -> None:
     editor = panel.precision.rows["weight"].editor
     field = editor.widgets["width"]
     sliders = panel.findChildren(ShareSlider)
@@ -61,23 +62,19 @@ def test_a_wheel_that_passes_edits_nothing(panel: InspectorPanel, session: Sessi
         passed.clearFocus()
         QApplication.sendEvent(passed, notch())
     assert format_now(session) == Integer(8, 4) and [s.value() for s in sliders] == before
-    panel.activateWindow()
-    field.setFocus()
-    qtbot.waitUntil(field.hasFocus)
+    qtbot.focus(field)
     QApplication.sendEvent(field, notch())
     assert format_now(session) == Integer(7, 4)
 
 
-def test_a_real_wheel_over_a_closed_list_leaves_it(qtbot: QtBot) -> None:
+def test_a_real_wheel_over_a_closed_list_leaves_it(qtbot: PatientBot) -> None:
     ground, made, line = QWidget(), Choice(("a", "b", "c")), QLineEdit()
     qtbot.addWidget(ground)
     column = QVBoxLayout(ground)
     column.addWidget(made)
     column.addWidget(line)
     ground.show()
-    ground.activateWindow()
-    line.setFocus()
-    qtbot.waitUntil(line.hasFocus)
+    qtbot.focus(line)
     at = QPointF(made.geometry().center())
     QTest.wheelEvent(ground.windowHandle(), at, QPoint(0, -120))
     QApplication.processEvents()

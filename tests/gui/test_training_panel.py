@@ -24,6 +24,7 @@ from passes.select import Select
 from passes.training.options import FinetuneOptions
 from passes.training.unfinished import Unfinished
 from tests.gui.conftest import FakeRunner, open_small, small_graph, small_project
+from tests.patience import PatientBot
 
 pytestmark = pytest.mark.gui
 ESTIMATE = {"seconds": 250.0, "steps": 7080, "trainable_parameters": 612_000, "parameters": 4_400_000,
@@ -203,10 +204,9 @@ def test_a_cancelled_training_leaves_everything(panel: TrainingPanel, runner: li
     assert window.session.document is not None and window.session.document.recipe == Recipe()
 
 
-def test_enter_in_a_field_trains(panel: TrainingPanel, runner: list[FakeRunner], qtbot: QtBot, window: Window) -> None:
-    window.activateWindow()
+def test_enter_in_a_field_trains(panel: TrainingPanel, runner: list[FakeRunner], qtbot: PatientBot) -> None:
     field = panel.form.editor("batch_size")
-    field.setFocus()
+    qtbot.focus(field)
     qtbot.keyClick(field, Qt.Key.Key_Return)
     qtbot.waitUntil(lambda: any(isinstance(j.job, ReplayJob) for j in runner[-1].waiting), timeout=2000)
 
