@@ -8,6 +8,7 @@ from __future__ import annotations
 from verilog.netlist import Design, Wire
 
 STALLS = ("none", "input", "output", "both")  # which sides pause at random
+QUIET = 64  # cycles without a beat, after which nothing more will come
 
 
 def bench(design: Design, frames: int) -> str:
@@ -77,8 +78,7 @@ def _source(design: Design, k: int, frames: int) -> str:
 
 
 def _log(design: Design, wire: Wire) -> str:
-    name = design.label(wire)
-    at = f"dut.{name}" if wire.source else name
+    name, at = design.label(wire), _at(design, wire)
     return f"""
   int f_{name};
   initial f_{name} = $fopen("{name}.log", "w");
@@ -98,7 +98,19 @@ def _tail(design: Design, frames: int) -> str:
     if (!rst && {name}_valid && {name}_ready) {name}_seen <= {name}_seen + 1;
   end""")
         ends.append(f"{name}_seen >= {beats}")
-    return "\n".join([*lines, f"  assign done = {' && '.join(ends)};"])
+    taken = [f"({at}_valid && {at}_ready)" for wire in design.all_wires() for at in (_at(design, wire),)]
+    lines.append(f"""
+  // what no output hangs on may still move: done is when nothing has for a while
+  int quiet;
+  initial quiet = 0;
+  always_ff @(posedge clk) quiet <= ({" || ".join(taken)}) ? 0 : quiet + 1;
+  assign done = quiet > {QUIET} && {" && ".join(ends)};""")
+    return "\n".join(lines)
+
+
+def _at(design: Design, wire: Wire) -> str:
+    name = design.label(wire)
+    return f"dut.{name}" if wire.source else name
 
 
 DRIVER = """// Clock of the simulation: runs until the bench is done or `limit` cycles have passed.

@@ -56,4 +56,5 @@ def on_time(template: Template, inputs: tuple[Codes, ...], cache: Path) -> None:
     planned = schedule(design, frames)
     start = done.cycles[Wire("", 0)][0]
     for wire, stamps in planned.stamps.items():
-        np.testing.assert_array_equal(done.cycles[wire] - start, stamps, design.label(wire))
+        known = stamps[stamps >= 0]  # what no output hangs on may move after the last of them
+        np.testing.assert_array_equal(done.cycles[wire][: len(known)] - start, known, design.label(wire))

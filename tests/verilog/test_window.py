@@ -10,7 +10,7 @@ import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from tests.verilog.proof import needs_icarus, proven, random_codes
+from tests.verilog.proof import needs_icarus, on_time, proven, random_codes
 from verilog.fixed import Fixed
 from verilog.stream import Stream
 from verilog.templates.window import Walk, Window
@@ -67,4 +67,6 @@ def test_equals_its_integer_model(
 ) -> None:
     made, rng = case
     cache: Path = tmp_path_factory.mktemp("builds")
-    proven(made, (random_codes(rng, made.inputs[0], 3),), cache)
+    inputs = (random_codes(rng, made.inputs[0], 3),)
+    proven(made, inputs, cache)
+    on_time(made, inputs, cache)
