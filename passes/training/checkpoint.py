@@ -120,6 +120,11 @@ class Checkpoints(TrainerCallback):
         if waits and not control.should_save:
             self.on_save(args, state, control)
 
+    def on_evaluate(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """A pause that was asked for within an evaluation begins after it: a checkpoint holds what it found."""
+        if state.global_step and self.context.paused():
+            self.on_step_end(args, state, control)
+
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Where a paused training waits."""
         self.context.progress(state.global_step, state.max_steps, "training")

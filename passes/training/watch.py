@@ -80,8 +80,9 @@ class Watch(TrainerCallback):
         self._progress(state)
 
     def on_prediction_step(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Within an evaluation."""
-        self.context.progress(state.global_step, state.max_steps, "validating")
+        """Within an evaluation; one that is to be paused comes to its end first, but for that of the start."""
+        if not (state.global_step and self.context.paused()):
+            self.context.progress(state.global_step, state.max_steps, "validating")
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """After each optimiser step: stop where the user has enough; evaluate where it is time."""

@@ -287,6 +287,26 @@ def test_a_pause_writes_a_checkpoint_and_waits() -> None:
     assert [f.step for f in found] == [8] and got == want
 
 
+@pytest.mark.parametrize("at", [4, 8])
+def test_a_pause_within_an_evaluation_begins_after_it(at: int) -> None:
+    """Whoever dies while it waits loses nothing, the evaluation's figures included."""
+    graph, store = drops()
+    want, report = finetuned(graph, store, made(checkpoint_every=1000))
+    asked = [False]
+
+    def wait(done: int, total: int, text: str) -> None:
+        if asked[0]:
+            raise Killed
+        asked[0] = text == "validating" and done == at
+
+    with pytest.raises(Killed):
+        finetuned(graph, store, made(checkpoint_every=1000), progress=wait, paused=lambda: asked[0])
+    left = unfinished(graph, made(), 1)
+    assert left is not None and left.step == at
+    got, again = finetuned(graph, store, made())
+    assert got == want and again.rows == report.rows and again.summary["resumed_from"] == at
+
+
 # -- a real process
 
 
