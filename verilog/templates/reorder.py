@@ -1,0 +1,102 @@
+"""Reorder: the beats of a frame in another order; pick: some of the beats."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from model.errors import EmitError
+from verilog.fixed import Codes
+from verilog.templates.base import Area, Engine, Template
+from verilog.walk import Walk, walk
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Reorder(Template):
+    """`beats[q]`: which beat that came leaves as beat q. Two banks of a frame; one row a beat."""
+
+    beats: np.ndarray
+
+    @property
+    def module(self) -> str:
+        """The SystemVerilog module."""
+        return "reorder"
+
+    def uses(self) -> tuple[str, ...]:
+        """Modules below it."""
+        return ("walk",)
+
+    def parameters(self) -> dict[str, int]:
+        """Width and number of beats, and the loops of reading."""
+        return {"W": self.inputs[0].width, "BEATS": self.inputs[0].beats, **self._walk().parameters("R")}
+
+    def _walk(self) -> Walk:
+        found = walk(self.beats)
+        if found is None:
+            text = f"{self.node} reads elements in an order that no six nested loops give."
+            raise EmitError(text, "Use transposes, views and slices only.", self.node)
+        return found
+
+    def reference(self, *codes: Codes) -> tuple[Codes, ...]:
+        """Beats by their new places."""
+        x, y = self.inputs[0], self.outputs[0]
+        beats = codes[0].reshape(-1, x.beats, x.par)[:, self.beats]
+        return (beats.reshape(-1, y.rows, y.size),)
+
+    def engines(self) -> tuple[Engine, ...]:
+        """A frame is written, then read, in two banks."""
+        steps = np.arange(self.inputs[0].beats)
+        every, first, last = steps >= 0, steps == 0, steps == len(steps) - 1
+        return (
+            Engine({"x": every, "free": first}, {"full": last}, 1),
+            Engine({"full": first}, {"y": every, "free": last}, 1),
+        )
+
+    def buffers(self) -> dict[str, int]:
+        """Both banks."""
+        return {"full": 2, "free": 2}
+
+    def primed(self) -> dict[str, int]:
+        """Both are free at the start."""
+        return {"free": 2}
+
+    def area(self) -> Area:
+        """Fitted to synthesis in verilog/area."""
+        return Area()
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Pick(Template):
+    """Of every `period` beats `count`, from `start` on; one row a beat."""
+
+    period: int
+    start: int
+    count: int
+
+    @property
+    def module(self) -> str:
+        """The SystemVerilog module."""
+        return "pick"
+
+    def parameters(self) -> dict[str, int]:
+        """Width and the beats that stay."""
+        return {"W": self.inputs[0].width, "PERIOD": self.period, "START": self.start, "COUNT": self.count}
+
+    def reference(self, *codes: Codes) -> tuple[Codes, ...]:
+        """The beats that stay."""
+        x, y = self.inputs[0], self.outputs[0]
+        return (codes[0].reshape(-1, x.beats, x.par)[:, self._kept()].reshape(-1, y.rows, y.size),)
+
+    def _kept(self) -> np.ndarray:
+        place = np.arange(self.inputs[0].beats) % self.period
+        return (place >= self.start) & (place < self.start + self.count)
+
+    def engines(self) -> tuple[Engine, ...]:
+        """A beat a cycle."""
+        kept = self._kept()
+        return (Engine({"x": np.ones(len(kept), bool)}, {"y": kept}, 1),)
+
+    def area(self) -> Area:
+        """Fitted to synthesis in verilog/area."""
+        return Area()
