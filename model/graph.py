@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 from model.errors import GraphError, nearest
-from model.meta import Adapter, Precision, Sparsity, TensorMeta, Weight
+from model.meta import Adapter, Parallel, Precision, Sparsity, TensorMeta, Weight
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -49,7 +49,7 @@ Arg = None | bool | int | float | str | complex | Ref | Slice | TorchConst | tup
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One operation. Facts: everything but `precision`, `sparsity` and `adapters`, which are choices by port.
+    """One operation. Facts: everything but the choices: `precision`, `sparsity`, `adapters` by port, and `parallel`.
 
     `op` names a row of the ops table. `target` is the module's path (call_module), the function's
     qualified name (call_function), the name of a weight (get_attr) or of an input (placeholder).
@@ -73,6 +73,7 @@ class Node:
     precision: dict[str, Precision] = field(default_factory=dict)  # type: ignore[assignment]
     sparsity: dict[str, Sparsity] = field(default_factory=dict)  # type: ignore[assignment]
     adapters: dict[str, Adapter] = field(default_factory=dict)  # type: ignore[assignment]
+    parallel: Parallel | None = None
 
     @property
     def inputs(self) -> tuple[Ref, ...]:

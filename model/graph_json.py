@@ -10,7 +10,7 @@ from model.check import check
 from model.codec import decode, decode_arg, encode, encode_arg
 from model.errors import EspalierError, FormatError, ProjectError, damage
 from model.graph import Graph, Node
-from model.meta import Adapter, Precision, Sparsity, TensorMeta, Weight
+from model.meta import Adapter, Parallel, Precision, Sparsity, TensorMeta, Weight
 
 _TYPED: dict[str, Any] = {"ports": dict[str, TensorMeta], "precision": dict[str, Precision],
                           "sparsity": dict[str, Sparsity], "weights": dict[str, str],
@@ -30,6 +30,8 @@ def node_to_json(node: Node) -> dict[str, Any]:
             data[name] = encode(getattr(node, name))
     if node.outputs is not None:
         data["outputs"] = node.outputs
+    if node.parallel is not None:
+        data["parallel"] = encode(node.parallel)
     return data
 
 
@@ -41,6 +43,7 @@ def node_from_json(name: str, data: dict[str, Any]) -> Node:
         values[part] = {str(k): decode_arg(v) for k, v in data.get(part, {}).items()}
     for part, kind in _TYPED.items():
         values[part] = decode(kind, data.get(part, {}), f"{name}.{part}")
+    values["parallel"] = decode(Parallel | None, data.get("parallel"), f"{name}.parallel")
     return Node(id=name, outputs=decode(int | None, data.get("outputs"), f"{name}.outputs"), **values)
 
 

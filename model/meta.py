@@ -117,6 +117,20 @@ class Sparsity:
 
 
 @dataclass(frozen=True, slots=True)
+class Parallel:
+    """What hardware computes of a node in one cycle: so many inputs of so many outputs, of so many rows (tokens)."""
+
+    inputs: int = 1
+    outputs: int = 1
+    tokens: int = 1
+
+    @property
+    def label(self) -> str:
+        """Short text for badges: `4×8`, with several tokens `4×8×2`."""
+        return f"{self.inputs}×{self.outputs}" + (f"×{self.tokens}" if self.tokens > 1 else "")
+
+
+@dataclass(frozen=True, slots=True)
 class Adapter:
     """A low-rank correction beside a weight (LoRA): the layer gives W·x + s·B·A·dropout(x).
 

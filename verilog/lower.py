@@ -15,7 +15,7 @@ import numpy as np
 from model.errors import EmitError
 from model.formats.integer import Integer
 from model.graph import Graph, Node, Ref, out_port
-from model.meta import Precision
+from model.meta import Parallel, Precision
 from model.ops import spec
 from model.ports import choice
 from model.weights import WeightStore
@@ -67,6 +67,7 @@ class Lowering:
         self.symbols = {**graph.symbols, **options.sizes, "batch": 1}
         self.host: set[str] = set()
         self.signals: dict[Ref, Signal] = {}
+        self.sizes: dict[str, tuple[int, int, int]] = {}  # inputs, outputs, rows of the nodes that can be parallel
         self.inputs: list[Boundary] = []
         self.instances: list[Template] = []
         self.wires: dict[str, tuple[Wire, ...]] = {}
@@ -138,7 +139,7 @@ class Lowering:
         """What a node reads from `ref` at port `name`: in the port's format, `par` elements a beat where given."""
         fixed = self.chosen(node, name)
         if ref.node in self.host:
-            signal = self._from_host(node, ref, name, fixed)
+            signal = self._from_host(node, ref, name, fixed, par or 1, tokens)
         else:
             signal = self.signals[ref]
             if fixed is not None and fixed != signal.fixed:
@@ -189,9 +190,17 @@ class Lowering:
             signal = self._cast(node, signal, own, self.rounding(node, "data_out"))
         self.signals[Ref(node.id)] = signal
 
-    def parallel(self, node: Node, inputs: int, outputs: int) -> tuple[int, int, int]:
-        """(inputs, outputs, tokens) that a node computes at once; each divides its size."""
-        return 1, 1, 1
+    def parallel(self, node: Node, inputs: int, outputs: int, rows: int = 1) -> tuple[int, int, int]:
+        """(inputs, outputs, tokens) that a node computes at once; each must divide its size, else EmitError."""
+        self.sizes[node.id] = inputs, outputs, rows
+        chosen = node.parallel or Parallel()
+        wanted = chosen.inputs, chosen.outputs, chosen.tokens
+        for title, size, want in zip(("inputs", "outputs", "rows"), self.sizes[node.id], wanted, strict=True):
+            if size % want:
+                fits = ", ".join(str(n) for n in range(1, size + 1) if size % n == 0)
+                text = f"{node.id} has {size} {title}; {want} at once do not divide them."
+                raise EmitError(text, f"Choose one of {fits} (pass parallelize).", node.id)
+        return wanted
 
     def free(self, base: str) -> str:
         """An instance name that is not taken."""
@@ -215,7 +224,7 @@ class Lowering:
                     rounding=rounding, shape=signal.shape)  # fmt: skip
         return replace(signal, wire=self.add(made, (signal.wire,)), stream=after)
 
-    def _from_host(self, node: Node, ref: Ref, name: str, fixed: Fixed | None) -> Signal:
+    def _from_host(self, node: Node, ref: Ref, name: str, fixed: Fixed | None, par: int, tokens: int) -> Signal:
         if fixed is None:
             text = f"{name} of {node.id} comes from the host and has no format."
             raise EmitError(text, "Quantise it with `integer` (pass quantize).", node.id)
@@ -225,7 +234,7 @@ class Lowering:
             if known.node == ref.node and known.stream.fixed == fixed:
                 return Signal(Wire("", k), known.stream, shape, known.index)
         title = "x" if not self.inputs else f"x{len(self.inputs)}"
-        made = Boundary(title, Stream(rows, size, fixed), ref.node, shape, np.arange(rows * size))
+        made = Boundary(title, Stream(rows, size, fixed, par, tokens), ref.node, shape, np.arange(rows * size))
         self.inputs.append(made)
         return Signal(Wire("", len(self.inputs) - 1), made.stream, shape, made.index)
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from model.errors import EmitError
 from model.graph import Node
 from verilog.fixed import Codes, Fixed, covering
 from verilog.lower import Lowering, lowers
-from verilog.signal import Signal, arranged
+from verilog.signal import Signal
 from verilog.stream import Stream
 from verilog.templates.linear import Linear
 
@@ -20,9 +22,9 @@ def linear(low: Lowering, node: Node) -> None:
     if stored is None:
         raise EmitError(f"{node.id} multiplies two computed tensors.", "Trace the model from modules.", node.id)
     weight, form = stored
-    par_in, par_out, tokens = low.parallel(node, weight.shape[1], weight.shape[0])
+    rows = math.prod(low.shape(node)[:-1])
+    par_in, par_out, tokens = low.parallel(node, weight.shape[1], weight.shape[0], rows)
     x = low.operand(node, node.inputs[0], "data_in", par_in, tokens)
-    rows, _ = arranged(x.shape)
     weight = weight[:, columns(x, node)]
     bias = low.weight(node, "bias")
     accumulator, biases = summed(weight, form, x.fixed, bias)

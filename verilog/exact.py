@@ -1,0 +1,96 @@
+"""The model as hardware computes it: the host part in float, then integers; it runs where a built module does."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from model.build import Callables, build
+from model.errors import EmitError
+from model.graph import Graph, Node, Ref
+from model.weights import WeightStore
+from verilog.fixed import Codes
+from verilog.netlist import Boundary, Design
+
+HOST = "values_for_hardware"
+
+
+class Host(nn.Module):
+    """What stays on the host: the model's inputs → the codes at the design's inputs."""
+
+    def __init__(self, graph: Graph, store: WeightStore, design: Design, callables: Callables | None = None) -> None:
+        super().__init__()
+        self.design = design
+
+        self.module = build(host_part(graph, design), store, callables)
+
+    @torch.no_grad()
+    def forward(self, **inputs: Tensor) -> tuple[Codes, ...]:
+        """Codes [frames, rows, size] of each input of the design."""
+        values = self.module(**inputs)
+        found = list(values) if isinstance(values, tuple | list) else [values]
+        frames = len(next(iter(inputs.values())))
+        return tuple(_codes(b, v, frames) for b, v in zip(self.design.inputs, found, strict=True))
+
+
+def host_part(graph: Graph, design: Design) -> Graph:
+    """The graph of the nodes that feed the design, with those as its outputs."""
+    wanted = [b.node for b in design.inputs]
+    needed, todo = set(wanted), list(wanted)
+    while todo:
+        for ref in graph.nodes[todo.pop()].inputs:
+            if ref.node not in needed:
+                needed.add(ref.node)
+                todo.append(ref.node)
+    kept = {k: n for k, n in graph.nodes.items() if k in needed or n.call == "placeholder"}
+    out = Node(HOST, "output", "output", "output", tuple(Ref(n) for n in wanted))
+    return replace(graph, nodes={**kept, HOST: out}, structure="tuple", output_names=())
+
+
+def _codes(boundary: Boundary, values: Tensor, frames: int) -> Codes:
+    flat = values.detach().to(torch.float64).numpy()
+    shape = boundary.shape
+    full = np.broadcast_to(flat, (frames, *flat.shape[1:])) if flat.shape[:1] != (frames,) else flat
+    if full[0].size != int(np.prod(shape)):
+        came, takes = ("×".join(map(str, s)) for s in (full.shape[1:], shape))
+        text = f"{boundary.node} is {came} here; the design takes {takes}."
+        raise EmitError(text, "Emit it for these sizes, or pad the inputs.", boundary.node)
+    codes = boundary.stream.fixed.encode(full.reshape(frames, -1)[:, boundary.index])
+    return codes.reshape(frames, boundary.stream.rows, boundary.stream.size)
+
+
+def tensors(design: Design, outputs: tuple[Codes, ...]) -> list[Tensor]:
+    """Codes at the design's outputs → the tensors that they stand for, one row a frame."""
+    found = []
+    for boundary, codes in zip(design.outputs, outputs, strict=True):
+        flat = np.empty((len(codes), codes[0].size), np.float64)
+        flat[:, boundary.index] = boundary.stream.fixed.values(codes).reshape(len(codes), -1)
+        found.append(torch.from_numpy(flat.reshape(len(codes), *boundary.shape)))
+    return found
+
+
+class Exact(nn.Module):
+    """The whole model in exact arithmetic: what it gives is what the hardware gives."""
+
+    def __init__(self, graph: Graph, store: WeightStore, design: Design, callables: Callables | None = None) -> None:
+        super().__init__()
+        self.host, self.design, self.graph = Host(graph, store, design, callables), design, graph
+
+    def forward(self, **inputs: Tensor) -> Any:
+        """The model's results, in its own structure."""
+        codes = self.host(**inputs)
+        wires = self.design.run(*codes)
+        return structured(self.graph, tensors(self.design, tuple(wires[w] for w in self.design.ends)))
+
+
+def structured(graph: Graph, found: list[Tensor]) -> Any:
+    """The results as the graph's own module returns them."""
+    if graph.structure == "dict":
+        named: Mapping[str, Tensor] = dict(zip(graph.output_names, found, strict=False))
+        return dict(named)
+    return found[0] if graph.structure == "tensor" else tuple(found)
