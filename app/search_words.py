@@ -14,6 +14,7 @@ from passes.search.trial import Trial
 
 _SUPER = str.maketrans("0123456789−", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
 STATES = {"waiting": "waits", "running": "runs", "complete": "complete", "pruned": "ended early", "failed": "failed"}
+LOST, PAUSED = "lost", "paused"  # a trial that was cut off; one of a search that waits to be told to go on
 
 
 def figure_name(figure: str) -> str:

@@ -8,8 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from PySide6.QtCore import QObject, QTimer, Signal
+from PySide6.QtCore import QTimer, Signal
 
+from app.kept_runs import KeptRuns
 from app.present_choices import present_choices
 from app.study import FINISHED, Study, cut_off
 from app.study_files import Copies, add_line, begin_record, record_path, recovered
@@ -22,6 +23,7 @@ from passes.jobs import TERMINAL, Continued, Found, JobEvent, Paused, Progress, 
 from passes.search import kept
 from passes.search.expand import expand
 from passes.search.goals import wanted
+from passes.search.possible import check_grid, check_limits, check_spec
 from passes.search.search import Search
 from passes.search.space import Space
 from passes.search.spec import SearchSpec
@@ -34,12 +36,8 @@ FRAME = 50  # milliseconds: what came is told 20 times a second
 PAUSE = 1500  # milliseconds between two writings of what has come
 
 
-class Applied(QObject):
+class Applied(KeptRuns):
     """What is done with a trial: its recipe taken over, or its model written."""
-
-    def __init__(self, session: Session) -> None:
-        super().__init__(session)
-        self._session = session
 
     def recipe_of(self, study: Study, trial: Trial) -> Recipe:
         """The recipe that the worker measured; raises OptionsError for a trial of another architecture."""
@@ -66,31 +64,22 @@ class Searches(Applied):
     """All studies of the open document. `changed` tells a study and its new trials, `listed` of another list."""
 
     changed = Signal(object, object)
-    listed = Signal()
-    kept = Signal()
     stood = Signal()  # a study's job began, paused, went on or ended, or its best is another
 
     def __init__(self, session: Session) -> None:
-        super().__init__(session)
+        super().__init__(session, PAUSE)
         self.studies: dict[str, Study] = {}
         self.timed: float | None = None
-        self._unwritten: set[str] = set()
         self._copies = Copies()
-        self._wait = QTimer(self, singleShot=True, interval=PAUSE)
-        self._wait.timeout.connect(self.write)
         self._frame = QTimer(self, singleShot=True, interval=FRAME)
         self._frame.timeout.connect(self._tell)
-        session.opened.connect(self._read)
-        session.saving.connect(self.write)
-        session.job_event.connect(self._hear)
         session.queued.connect(self._make_room)
 
     # -- what there is
 
     def _read(self) -> None:
         """Take the studies of another document, and out of a window that died what it had not saved."""
-        self._wait.stop()
-        self._unwritten.clear()
+        self._forget()
         self.studies.clear()
         self._copies.forget()
         document = self._session.document
@@ -103,22 +92,10 @@ class Searches(Applied):
                         self._note(found[0])
         self.listed.emit()
 
-    def write(self) -> None:
-        """Put what has come into the project, so that saving keeps it."""
-        self._wait.stop()
-        document = self._session.document
-        names, self._unwritten = self._unwritten, set()
-        for name in names:
-            if document and (study := self.studies.get(name)):
-                document.keep(member_of(name), study.data())
-                self._copies.keep(document, name)
-        if names and document:
-            self.kept.emit()
-
-    def _note(self, study: Study) -> None:
-        self._unwritten.add(study.name)
-        if not self._wait.isActive():
-            self._wait.start()
+    def _keep(self, document: Document, name: str) -> None:
+        if study := self.studies.get(name):
+            document.keep(member_of(name), study.data())
+            self._copies.keep(document, name)
 
     # -- running
 
@@ -127,7 +104,10 @@ class Searches(Applied):
         document = self._session.open_document
         recipe = document.recipe if recipe is None else recipe
         space = expand(spec, document.graph, recipe)
-        wanted(spec)
+        check_spec(spec, want := wanted(spec), recipe)
+        check_grid(spec, space)
+        if recipe == document.recipe:
+            check_limits(space, document.graph, want)
         held = self.studies.get(spec.study) if spec.study else None
         if held and held.running:
             raise OptionsError(f"The study {spec.study!r} runs already.", "Wait for it, or stop it first.")
@@ -247,7 +227,8 @@ class Searches(Applied):
         if part.state in FINISHED:
             add_line(record_path(self._session.open_document.store.folder, study.name), study.lines[part.number])
             self._note(study)
-            self._give_way(study)
+            if not study.ending:
+                self._give_way(study)
         self._draw()
 
     def _ended(self, study: Study, event: Any) -> None:
@@ -280,17 +261,10 @@ class Searches(Applied):
             if news or study.running:
                 self.changed.emit(study, news)
 
-    def _give_way(self, study: Study) -> None:
-        """Let a job that waits go between two trials; the search queues up again behind it."""
-        waiting = any(j.state == "waiting" for j in self._session.jobs if j is not study.job)
-        if waiting and study.job and not study.gives_way and not study.ending:
-            study.gives_way = True
-            self._session.stop_and_keep(study.job.id)
-
     def _make_room(self) -> None:
         """A job waits: a search that is paused must not keep it waiting."""
         for study in self.studies.values():
-            if study.job and study.job.state == "paused":
+            if study.job and study.job.state == "paused" and not study.ending:
                 self._give_way(study)
 
     # -- using

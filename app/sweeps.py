@@ -6,9 +6,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QObject, QTimer, Signal
+from PySide6.QtCore import Signal
 
+from app.kept_runs import KeptRuns
 from app.live import is_evaluation
+from model.document import Document
 from model.errors import OptionsError
 from model.project import keys_of
 from model.recipe import Recipe
@@ -55,31 +57,21 @@ class Run:
         return len(points(self.sweep)) - sum(not o.error for o in self.outcomes.values())
 
 
-class Sweeps(QObject):
+class Sweeps(KeptRuns):
     """All sweeps of the open document. `changed` tells of a point or of an end, `listed` of another list of runs."""
 
     changed = Signal(object)
-    listed = Signal()
-    kept = Signal()
 
     def __init__(self, session: Session) -> None:
-        super().__init__(session)
-        self._session = session
+        super().__init__(session, PAUSE)
         self.runs: dict[str, Run] = {}
         self.timed: dict[str, float] = {}
-        self._unwritten: set[str] = set()
-        self._wait = QTimer(self, singleShot=True, interval=PAUSE)
-        self._wait.timeout.connect(self.write)
-        session.opened.connect(self._read)
-        session.saving.connect(self.write)
-        session.job_event.connect(self._hear)
 
     # -- what there is
 
     def _read(self) -> None:
         """Take the sweeps of another document."""
-        self._wait.stop()
-        self._unwritten.clear()
+        self._forget()
         self.timed.clear()
         document = self._session.document
         found = journal.journals(document.project.extras) if document else {}
@@ -88,21 +80,9 @@ class Sweeps(QObject):
             self._learn(run.outcomes.values())
         self.listed.emit()
 
-    def write(self) -> None:
-        """Put what has come into the project, so that saving keeps it."""
-        self._wait.stop()
-        document = self._session.document
-        names, self._unwritten = self._unwritten, set()
-        for name in names:
-            if document and (run := self.runs.get(name)):
-                document.keep(name, journal.dump(Journal(run.sweep, tuple(run.outcomes.values()))))
-        if names and document:
-            self.kept.emit()
-
-    def _note(self, run: Run) -> None:
-        self._unwritten.add(run.name)
-        if not self._wait.isActive():
-            self._wait.start()
+    def _keep(self, document: Document, name: str) -> None:
+        if run := self.runs.get(name):
+            document.keep(name, journal.dump(Journal(run.sweep, tuple(run.outcomes.values()))))
 
     # -- running
 
@@ -166,13 +146,6 @@ class Sweeps(QObject):
             if run.gives_way and isinstance(heard.event, Done) and len(run.outcomes) < len(points(run.sweep)):
                 self._submit(run)
         self.changed.emit(run)
-
-    def _give_way(self, run: Run) -> None:
-        """Let a job that waits go between two points; the sweep queues up again behind it."""
-        waiting = any(j.state == "waiting" for j in self._session.jobs if j is not run.job)
-        if waiting and run.job and not run.gives_way:
-            run.gives_way = True
-            self._session.stop_and_keep(run.job.id)
 
     # -- how long things take
 

@@ -9,7 +9,7 @@ from typing import Any
 from PySide6.QtCore import QAbstractTableModel, QModelIndex, QPersistentModelIndex, Qt
 
 from app.panels.table import alignment, plain
-from app.search_words import STATES, figure_name, figure_value
+from app.search_words import LOST, PAUSED, STATES, figure_name, figure_value
 from app.words import cell, duration, shown
 from passes.search.spec import Goal
 from passes.search.trial import Trial
@@ -20,7 +20,7 @@ ASCENDING = Qt.SortOrder.AscendingOrder
 FIGURES = ("accuracy", "loss", "weight_bits", "activation_bits", "size_bytes", "bitops", "sparsity")
 FILTERS: dict[str, str] = {
     "all": "all trials", "feasible": "within the limits", "complete": "complete", "front": "the best", "pruned":
-    "ended early", "failed": "failed", "hand": "by hand",
+    "ended early", "failed": "failed", "lost": "lost", "hand": "by hand",
 }  # fmt: skip
 
 
@@ -72,6 +72,8 @@ def _figure(name: str) -> Callable[[Any], str]:
 
 def state_words(trial: Trial) -> str:
     """`complete`, `outside`, `failed`."""
+    if trial.lost:
+        return LOST
     words = "outside" if trial.state == "complete" and not trial.feasible else STATES[trial.state]
     return f"{words}, known" if trial.reused else words
 
@@ -80,7 +82,7 @@ def told(trial: Trial) -> str:
     """A trial's state with its reasons: `outside weight_bits<=4.5`, `failed: …`."""
     if trial.state == "complete" and not trial.feasible:
         return f"outside {', '.join(k for k, v in trial.violation.items() if v > 0)}"
-    words = STATES[trial.state]
+    words = LOST if trial.lost else STATES[trial.state]
     if trial.error and trial.state in ("failed", "pruned"):
         return f"{words}: {trial.error}"
     return f"{words}, equal to an earlier one" if trial.reused else words
@@ -101,6 +103,7 @@ class TrialRows(QAbstractTableModel):
         self.trials: dict[int, Trial] = {}
         self.shown: list[int] = []
         self.best: frozenset[int] = frozenset()
+        self.paused = False  # whether what runs waits to be told to go on
         self._goals: tuple[Goal, ...] = ()
         self._filter, self._text = "all", ""
         self._sort: tuple[int, bool] | None = None
@@ -140,6 +143,15 @@ class TrialRows(QAbstractTableModel):
             self._again()
             return
         self._append(found)
+
+    def pause(self, paused: bool) -> None:
+        """Whether the search waits: what it runs says so."""
+        if paused == self.paused:
+            return
+        self.paused = paused
+        for row, number in enumerate(self.shown):
+            if self.trials[number].state == "running":
+                self.dataChanged.emit(self.index(row, 0), self.index(row, len(self.columns) - 1))
 
     def _places(self) -> set[int]:
         return set(self.shown)
@@ -213,8 +225,10 @@ class TrialRows(QAbstractTableModel):
                 good = trial.origin == "hand"
             case "all":
                 good = True
+            case "lost":
+                good = trial.lost
             case state:
-                good = trial.state == state
+                good = trial.state == state and not trial.lost
         return good and (not self._text or any(self._text in c.words(c.of(trial)).casefold() for c in self.columns))
 
     def trial(self, row: int) -> Trial:
@@ -245,6 +259,8 @@ class TrialRows(QAbstractTableModel):
         trial, column = self.trials[self.shown[index.row()]], self.columns[index.column()]
         if role == Qt.ItemDataRole.DisplayRole:
             star = "★ " if column.key == "number" and trial.number in self.best else ""
+            if column.key == "state" and self.paused and trial.state == "running":
+                return PAUSED
             return star + column.words(column.of(trial))
         if role == Qt.ItemDataRole.ToolTipRole:
             return told(trial) if column.key == "state" else plain(column.of(trial)) or None

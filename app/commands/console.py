@@ -11,6 +11,7 @@ from typing import Any, TextIO
 
 THIN = "\u2009"
 BAR = 24
+QUIET = 20.0  # seconds without a line after which one says what goes on, where nobody sees a bar
 
 
 class Console:
@@ -21,6 +22,7 @@ class Console:
         self.json = json
         self._drawn = 0
         self._last = 0.0
+        self._spoke = time.monotonic()
 
     @property
     def live(self) -> bool:
@@ -28,9 +30,13 @@ class Console:
         return not self.json and sys.stderr.isatty()
 
     def progress(self, done: int, total: int, text: str) -> None:
-        """Draw a bar, at most ten times a second."""
+        """Draw a bar, at most ten times a second; into a file or a pipe, a line where there was none for a while."""
         now = time.monotonic()
-        if not self.live or now - self._last < 0.1:
+        if not self.live:
+            if now - self._spoke >= QUIET:
+                self.note(f"… {text}, {done} of {total}" if total else f"… {text}")
+            return
+        if now - self._last < 0.1:
             return
         self._last = now
         part = min(done / total, 1.0) if total else 0.0
@@ -52,7 +58,9 @@ class Console:
     def note(self, text: str) -> None:
         """One line besides the answer."""
         self.clear()
+        self._spoke = time.monotonic()
         sys.stderr.write(one_line(text) + "\n")
+        sys.stderr.flush()
 
 
 def one_line(text: str) -> str:

@@ -16,6 +16,7 @@ from app.commands.polite import polite
 from app.commands.scoring import add_data
 from app.commands.search_files import KINDS, Output, spec_path, storage_for, templates
 from app.commands.search_workers import add_workers, check_workers, trials_of_all
+from app.commands.storages import look_into
 from app.commands.sweep import known_steps
 from model.recipe import Recipe
 from passes.analysis.evaluate import EvaluateOptions
@@ -79,6 +80,8 @@ def _run(found: Arguments, console: Console) -> Answer:
     check_workers(found)
     recipe, spec = load_search(spec_path(found.spec), found.seed)
     spec = _asked(spec, found)
+    if found.storage:
+        look_into(found.storage, spec.study, found.resume, console)
     with opened(found.target, found, console) as target:
         search = _search(spec, recipe, target, found)
         output = Output(found.output, target, search)
@@ -161,7 +164,7 @@ def _told(done: _Done, trial: Trial) -> str:
     ended = sum(t.state in ("complete", "pruned", "failed") and not t.lost for t in done.all)
     head = f"[{ended}/{done.search.spec.trials}]"
     if trial.state == "failed":
-        return f"{head} failed: {trial.error}"
+        return f"{head} trial {trial.number} {'lost' if trial.lost else 'failed'}: {trial.error}"
     figures = ", ".join(f"{n.replace('_', ' ')} {cell(trial.figures[n])}" for n in done.want.figures
                         if n in trial.figures)  # fmt: skip
     notes = [seconds(trial.seconds or 0.0)]
@@ -177,7 +180,8 @@ def _told(done: _Done, trial: Trial) -> str:
 
 def _data(done: _Done, storage: str) -> dict[str, Any]:
     lead, trials = done.best, done.all
-    states = {s: sum(t.state == s for t in trials) for s in ("complete", "pruned", "failed")}
+    states = {s: sum(t.state == s and not t.lost for t in trials) for s in ("complete", "pruned", "failed")}
+    states["lost"] = sum(t.lost for t in trials)
     return {
         "study": done.search.spec.study, "best": _row(done, lead) if lead else None,
         "recipe": recipe_to_dict(done.recipe(lead)) if lead else None, **_source(done, lead),
@@ -202,7 +206,7 @@ def _row(done: _Done, trial: Trial) -> dict[str, Any]:
     return {
         "number": trial.number, "state": trial.state, "values": dict(zip(names, trial.values, strict=False)),
         "params": trial.params, "figures": trial.figures, "feasible": trial.feasible, "violation": trial.violation,
-        "steps": [list(s) for s in trial.steps], "seconds": trial.seconds, "origin": trial.origin,
+        "steps": [list(s) for s in trial.steps], "seconds": trial.seconds, "origin": trial.origin, "lost": trial.lost,
         "reused": trial.reused, "worker": trial.worker, "error": trial.error,
     }  # fmt: skip
 
@@ -222,6 +226,7 @@ def _lines(done: _Done, data: dict[str, Any]) -> Iterable[str]:
         yield "front" if len(rows) > 1 else "figures"
         yield from table([{"trial": r["number"], **{n: r["figures"].get(n) for n in names}} for r in rows])
     counts = f"{data['complete']} complete, {data['pruned']} ended early, {data['failed']} failed"
+    counts += f", {data['lost']} lost" if data["lost"] else ""
     yield f"{counts}; {data['ended']}; {seconds(data['seconds'])}"
     yield f"study {data['study']!r} in {data['storage']}"
     if "output" in data:

@@ -10,6 +10,7 @@ from typing import Any
 
 from app.commands.command import Answer, Arguments, Command, Parser, UsageError
 from app.commands.console import Console, seconds
+from app.commands.storages import trying
 from passes.search.storage import PORT, journal_url, open_storage, shown, study_names
 from passes.training.unfinished import home
 
@@ -49,7 +50,9 @@ def _run(found: Arguments, console: Console) -> Answer:
     url = found.storage or own_storage()
     if url.startswith("grpc:"):
         raise UsageError("A gRPC storage is served already.", "Give workers its address.")
-    server, port = serve(url, found.host, found.port)
+    _hush()
+    with trying(url, console):
+        server, port = serve(url, found.host, found.port)
     address = f"grpc://{found.host}:{port}"
     console.note(f"Serving {shown(url)} at {address}. Ctrl+C ends it.")
     if not is_loopback(found.host):
@@ -61,6 +64,13 @@ def _run(found: Arguments, console: Console) -> Answer:
     data: dict[str, Any] = {"storage": shown(url), "address": address, "host": found.host, "port": port,
                             "studies": study_names(open_storage(url)), "seconds": round(took, 3)}  # fmt: skip
     return Answer(data, lambda: _lines(data))
+
+
+def _hush() -> None:
+    """Optuna writes a line for each study and trial of every worker: here they would be all that is seen."""
+    import optuna
+
+    optuna.logging.disable_default_handler()
 
 
 def _wait() -> None:

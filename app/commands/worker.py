@@ -12,6 +12,7 @@ from typing import Any
 from app.commands.command import Answer, Arguments, Command, Parser, UsageError
 from app.commands.console import Console, cell, seconds, size
 from app.commands.polite import polite
+from app.commands.storages import trying
 from passes.search.goals import wanted
 from passes.search.storage import load_study, open_storage, shown, study_names
 from passes.search.trial import Trial
@@ -47,7 +48,8 @@ def _run(found: Arguments, console: Console) -> Answer:
     from passes.search.fleet.work import Part, Wish, joined, work
 
     _check(found)
-    name = found.study or _only(found.storage)
+    with trying(found.storage, console):
+        name = found.study or _only(found.storage)
     part = Part(Wish(found.storage, name, found.project, found.data, found.trials, found.timeout))
     running: dict[int, Trial] = {}
     with tempfile.TemporaryDirectory(prefix="espalier-", ignore_cleanup_errors=True) as folder, polite():
@@ -106,7 +108,7 @@ def words(trial: Trial, figures: Iterable[str]) -> str:
     """What came of a trial, in a line: the figures that are wanted."""
     took = f", {seconds(trial.seconds)}" if trial.seconds is not None else ""
     if trial.state != "complete":
-        return f"{trial.state}{took}: {trial.error}"
+        return f"{'lost' if trial.lost else trial.state}{took}: {trial.error}"
     told = ", ".join(f"{k.replace('_', ' ')} {cell(trial.figures.get(k))}" for k in figures)
     return f"{told}{took}{' (known already)' if trial.reused else ''}"
 

@@ -7,9 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QEvent, QObject, Qt, QTimer, Signal
-from PySide6.QtWidgets import QInputDialog, QScrollArea, QSplitter, QStackedWidget, QVBoxLayout, QWidget
+from PySide6.QtCore import Qt, QTimer, Signal
+from PySide6.QtWidgets import QInputDialog
 
+from app.panels.bench import Bench, invitation
 from app.panels.heading import link, muted
 from app.panels.search_head import MORE
 from app.panels.search_results import SearchResults
@@ -32,32 +33,11 @@ ABOUT = (
     "Each trial is a recipe that you can see on the graph and take over."
 )
 SETUP, RESULTS, WORDS = 330, 1130, 560
-NARROWEST, WIDEST = 250, 460  # pixels of the form
 SEEDS = 2  # further seeds that a repetition suggests: three in all
 CLOCK = 1000  # milliseconds between two looks at how long it still takes
 
 
-class FormArea(QScrollArea):
-    """Scrolls up and down alone: it is as wide as what is in it needs, also when a fold is opened there."""
-
-    def __init__(self, inside: QWidget) -> None:
-        super().__init__()
-        self.setWidgetResizable(True)
-        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        self.setWidget(inside)
-        inside.installEventFilter(self)
-
-    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        if event.type() == QEvent.Type.LayoutRequest and self.minimumWidth() != self._need():
-            self.setMinimumWidth(self._need())
-        return super().eventFilter(watched, event)
-
-    def _need(self) -> int:
-        held, bar = self.widget(), self.verticalScrollBar().sizeHint().width()
-        return min(max((held.minimumSizeHint().width() if held else 0) + bar, NARROWEST), WIDEST)
-
-
-class SearchPanel(QWidget):
+class SearchPanel(Bench):
     """The composer at the left; at the right what came of a study: head, charts, trials."""
 
     begun = Signal()
@@ -71,7 +51,6 @@ class SearchPanel(QWidget):
         self.setup = SearchSetup(session, expand, tuple(figures()))
         self.results = SearchResults()
         self.head, self.trials, self.board = self.results.head, self.results.trials, self.results.board
-        self._pages = QStackedWidget()
         self._build()
         self._clock = QTimer(self, interval=CLOCK)
         self._clock.timeout.connect(self._tell)
@@ -82,42 +61,10 @@ class SearchPanel(QWidget):
     # -- building
 
     def _build(self) -> None:
-        area = FormArea(self.setup)
-        self.setup.setProperty("surface", "panel")
-        self.setup.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
-        left = QWidget()
-        column = QVBoxLayout(left)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(0)
-        column.addWidget(area, 1)
-        column.addWidget(self.setup.foot)
-        self.split = QSplitter(Qt.Orientation.Horizontal)
-        self.split.setHandleWidth(1)
-        for part in (left, self.results):
-            self.split.addWidget(part)
-        self.split.setStretchFactor(1, 1)
-        self.split.setSizes([SETUP, RESULTS])
-        self._pages.addWidget(self._empty())
-        self._pages.addWidget(self.split)
-        box = QVBoxLayout(self)
-        box.setContentsMargins(0, 0, 0, 0)
-        box.addWidget(self._pages)
-
-    def _empty(self) -> QWidget:
-        """What a search is, with one to begin with."""
-        page = QWidget()
-        box = QVBoxLayout(page)
-        words = muted(ABOUT)
-        words.setAlignment(Qt.AlignmentFlag.AlignCenter)
-        words.setFixedWidth(WORDS)
-        words.setMinimumHeight(words.heightForWidth(WORDS))
         self.example_link = link("Run it: mixed precision of this model's weights", self.run_example)
         self.compose_link = link("Compose a search", self.compose)
-        box.addStretch(1)
-        for part in (words, self.example_link, self.compose_link):
-            box.addWidget(part, 0, Qt.AlignmentFlag.AlignHCenter)
-        box.addStretch(1)
-        return page
+        empty = invitation(WORDS, muted(ABOUT), self.example_link, self.compose_link)
+        self._lay_out(empty, self.setup, self.setup.foot, self.results, [SETUP, RESULTS])
 
     def _connect(self) -> None:
         session, searches = self._session, self.searches

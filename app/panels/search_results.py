@@ -84,6 +84,7 @@ class SearchResults(QWidget):
     def tell(self) -> None:
         """Say where the study stands."""
         self.head.show_study(self.study)
+        self.trials.table.rows.pause(bool(self.study and self.study.paused))
         self.head.apply.setText("The best as a project…" if self.study and self.study.other else "Apply the best")
         self.head.setVisible(self.study is not None)
 

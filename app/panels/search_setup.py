@@ -28,6 +28,7 @@ from model.errors import EspalierError, OptionsError
 from model.graph import Graph
 from model.recipe import Recipe
 from passes.search.goals import wanted
+from passes.search.possible import check_grid, check_limits, check_spec
 from passes.search.space import Space
 from passes.search.spec import SearchSpec, Vary
 
@@ -38,7 +39,7 @@ Expand = Callable[[SearchSpec, Graph, Recipe], Space]
 GROUPS = (
     Group("Main", ("sampler", "trials"), folded=False),
     Group("When it ends", ("timeout", "patience", "terminator")),
-    Group("Weak trials end early", ("pruner", "rungs")),
+    Group("Weak trials end early", ("pruner", "rungs", "lower", "upper", "judge_from")),
     Group("How it begins", ("warm", "seed")),
 )
 WITHOUT = ("study", "space", "goals", "within", "summed", "train", "finetune", "inherit", "score")
@@ -272,8 +273,9 @@ class SearchSetup(QWidget):
             if spec and document:
                 if not spec.space:
                     raise OptionsError("Nothing varies yet.", "Add formats, a sparsity or an option above.")
-                self.counted.setText(size_words(self._expand(spec, document.graph, self.used)))
+                self.counted.setText(size_words(space := self._expand(spec, document.graph, self.used)))
                 self.tell_time(spec.trials)
+                self._check(spec, space, document.graph)
         except EspalierError as error:
             wrong = "" if self.how.error else _words(error)
         self.score.tell()
@@ -285,6 +287,13 @@ class SearchSetup(QWidget):
         self.wrong.setVisible(bool(wrong))
         self.counted.setVisible(bool(self.counted.text()))
         self.run_button.setEnabled(document is not None and bool(self.counted.text()) and not wrong)
+
+    def _check(self, spec: SearchSpec, space: Space, graph: Graph) -> None:
+        """Raise OptionsError for what no trial can hold. A template's own recipe leads to another graph than ours."""
+        check_spec(spec, want := wanted(spec), self.used)
+        check_grid(spec, space)
+        if self.recipe is None:
+            check_limits(space, graph, want)
 
     def tell_time(self, trials: int = 0) -> None:
         """How long it will take, by the trials that ran before."""

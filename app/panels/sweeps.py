@@ -7,18 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import Qt, QTimer, Signal
-from PySide6.QtWidgets import (
-    QLabel,
-    QScrollArea,
-    QSplitter,
-    QStackedWidget,
-    QVBoxLayout,
-    QWidget,
-)
+from PySide6.QtWidgets import QLabel, QSplitter, QVBoxLayout, QWidget
 
 from app.curve_picture import draw, figure_title
 from app.fields import Choice
 from app.flow import Flow
+from app.panels.bench import Bench, invitation
 from app.panels.heading import Elided, link, muted, warning
 from app.panels.sweep_points import SweepPoints
 from app.panels.sweep_setup import SweepSetup
@@ -42,7 +36,7 @@ CHOOSE = "Choose what to vary at the left, then <b>Run</b>. The curve is drawn h
 SETUP, TABLE, WORDS, MIDDLE, NAME = 288, 440, 520, 260, 260
 
 
-class SweepsPanel(QWidget):
+class SweepsPanel(Bench):
     """The form at the left, the curves in the middle, the points at the right."""
 
     save_wanted = Signal()
@@ -63,7 +57,6 @@ class SweepsPanel(QWidget):
         self._again = link("Run what is missing", self._go_on)
         self._save = link("Save as…", self.save_wanted.emit)
         self._remove = link("Remove", lambda: self._with_run(self.sweeps.remove))
-        self._pages = QStackedWidget()
         self._build()
         self._wait = QTimer(self, singleShot=True, interval=PAUSE)
         self._wait.timeout.connect(self.refresh)
@@ -73,47 +66,10 @@ class SweepsPanel(QWidget):
     # -- building
 
     def _build(self) -> None:
-        area = QScrollArea(widgetResizable=True)
-        area.setWidget(self.setup)
-        area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        area.setMinimumWidth(240)
-        self.setup.setProperty("surface", "panel")
-        self.setup.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
-        left = QWidget()
-        column = QVBoxLayout(left)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(0)
-        column.addWidget(area, 1)
-        column.addWidget(self.setup.foot)
-        split = QSplitter(Qt.Orientation.Horizontal)
-        split.setHandleWidth(1)
-        for part in (left, self._shown()):
-            split.addWidget(part)
-        split.setStretchFactor(1, 1)
-        split.setSizes([SETUP, 560 + TABLE])
-        self._pages.addWidget(self._empty())
-        self._pages.addWidget(split)
-        box = QVBoxLayout(self)
-        box.setContentsMargins(0, 0, 0, 0)
-        box.addWidget(self._pages)
-
-    def _empty(self) -> QWidget:
-        """What a sweep is, with one to begin with."""
-        page = QWidget()
-        box = QVBoxLayout(page)
-        words = muted(ABOUT)
-        words.setAlignment(Qt.AlignmentFlag.AlignCenter)
         self._how = muted("Or add a step to the recipe, such as Model → Prune…, and choose what to vary.")
-        self._how.setAlignment(Qt.AlignmentFlag.AlignCenter)
-        for part in (words, self._how):
-            part.setFixedWidth(WORDS)
-            part.setMinimumHeight(part.heightForWidth(WORDS))
         self.example_link = link("Try it: accuracy against weight width", self.run_example)
-        box.addStretch(1)
-        for part in (words, self.example_link, self._how):
-            box.addWidget(part, 0, Qt.AlignmentFlag.AlignHCenter)
-        box.addStretch(1)
-        return page
+        empty = invitation(WORDS, muted(ABOUT), self.example_link, self._how)
+        self._lay_out(empty, self.setup, self.setup.foot, self._shown(), [SETUP, 560 + TABLE])
 
     def _shown(self) -> QWidget:
         """The sweep that is chosen: what it is and what can be done with it, over its curves and its points."""

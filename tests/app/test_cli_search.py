@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import csv
 import json
+import sys
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from app.cli import main
+from app.commands import storages
+from app.commands.console import Console
 from model.opening import open_any
 
 Capture = pytest.CaptureFixture[str]
@@ -100,3 +104,36 @@ def test_a_template_goes_by_its_name(capsys: Capture) -> None:
     assert "no recipe" in refused(capsys, MLP, "mixed-precison")
     found = answer(capsys, MLP, "samplers", "--trials", 2, "--limit", 40)
     assert found["study"] == "samplers" and len(found["trials"]) == 2
+
+
+@pytest.mark.parametrize(("url", "said"), [
+    ("sqlite:///nowhere/x.db", "There is no folder"), ("redis://host", "names no storage of studies"),
+    ("journal:README", "is not a journal"),
+])  # fmt: skip
+def test_a_storage_is_looked_into_before_a_model_is_opened(
+    capsys: Capture, spec: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str, said: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "README").write_text("Hello\n")
+    told = refused(capsys, "no/such/model", spec, "--storage", url)
+    assert said in told and "no/such/model" not in told and len(told.splitlines()) == 2
+
+
+def test_who_waits_for_a_storage_is_told_so(capsys: Capture, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(storages, "PATIENCE", 0.0)
+    console = Console(sys.stdout, False)
+    said = threading.Event()
+    note = console.note
+    monkeypatch.setattr(console, "note", lambda text: (note(text), said.set()))
+    with storages.trying("postgresql://me:secret@host/x", console):
+        assert said.wait(60)
+    assert capsys.readouterr().err == "Trying to reach postgresql://me:…@host/x …\n"
+
+
+def test_nothing_is_silent_for_long(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    console = Console(sys.stdout, False)
+    console.progress(3, 10, "trial 4: evaluating")
+    assert not capsys.readouterr().err
+    monkeypatch.setattr("app.commands.console.QUIET", 0.0)
+    console.progress(3, 10, "trial 4: evaluating")
+    assert capsys.readouterr().err == "… trial 4: evaluating, 3 of 10\n"

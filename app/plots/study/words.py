@@ -120,7 +120,7 @@ def _shared(parts: Sequence[Sequence[str]]) -> int:
 def state_words(trial: Trial) -> str:
     """How it stands with a trial."""
     if trial.state == "failed":
-        return f"failed: {trial.error or 'no reason is kept'}"
+        return f"{'lost' if trial.lost else 'failed'}: {trial.error or 'no reason is kept'}"
     missed = [f"{k} missed by {figure(v)}" for k, v in trial.violation.items() if v > 0]
     if trial.state == "pruned" and trial.steps:
         return f"ended early after {cell(trial.steps[-1][0])} samples"

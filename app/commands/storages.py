@@ -1,0 +1,37 @@
+"""A storage that is named is looked into before a model is opened, and who waits for it is told so."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Generator
+
+from app.commands.console import Console
+from model.errors import StorageError
+from passes.search.storage import open_storage, scheme_of, shown, study_names
+
+PATIENCE = 2.0  # seconds until it is said that a storage does not answer
+
+
+@contextlib.contextmanager
+def trying(url: str, console: Console) -> Generator[None]:
+    """Say that a storage is still tried, where that takes a while."""
+    import optuna  # noqa: F401  # what it takes to import is no waiting for a storage
+
+    doing = "Opening" if scheme_of(url) in ("journal", "sqlite") else "Trying to reach"
+    words = threading.Timer(PATIENCE, console.note, [f"{doing} {shown(url)} …"])
+    words.daemon = True
+    words.start()
+    try:
+        yield
+    finally:
+        words.cancel()
+
+
+def look_into(url: str, study: str, resume: bool, console: Console) -> None:
+    """Raise StorageError where the storage cannot be reached, or has such a study that is not to go on."""
+    with trying(url, console):
+        names = study_names(open_storage(url))
+    if study in names and not resume:
+        raise StorageError(f"The storage has a study {study!r} already.",
+                           "Go on with it (--resume), or give the search another name.")  # fmt: skip

@@ -1,0 +1,81 @@
+"""What searches and sweeps of a document share: heard job by job, put into the project a moment later, giving way."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from PySide6.QtCore import QObject, QTimer, Signal
+
+from model.document import Document
+from passes.jobs import JobEvent, JobInfo
+
+if TYPE_CHECKING:
+    from app.session import Session
+
+
+class Kept(Protocol):
+    """A run that is kept under its name, with or without a job at the moment."""
+
+    name: str
+    job: JobInfo | None
+    gives_way: bool
+
+
+class KeptRuns(QObject):
+    """`listed`: the list of runs is another; `kept`: the project has what has come."""
+
+    listed = Signal()
+    kept = Signal()
+
+    def __init__(self, session: Session, pause: int) -> None:
+        super().__init__(session)
+        self._session = session
+        self._unwritten: set[str] = set()
+        self._wait = QTimer(self, singleShot=True, interval=pause)
+        self._wait.timeout.connect(self.write)
+        session.opened.connect(self._read)
+        session.saving.connect(self.write)
+        session.job_event.connect(self._hear)
+
+    # -- what each kind does for itself
+
+    def _read(self) -> None:
+        """Take the runs of another document."""
+        raise NotImplementedError
+
+    def _keep(self, document: Document, name: str) -> None:
+        """Put a run into the project."""
+        raise NotImplementedError
+
+    def _hear(self, heard: JobEvent) -> None:
+        """Something came of a job."""
+        raise NotImplementedError
+
+    # -- what they share
+
+    def _forget(self) -> None:
+        """Another document is open."""
+        self._wait.stop()
+        self._unwritten.clear()
+
+    def _note(self, run: Kept) -> None:
+        """Something has come that the project lacks."""
+        self._unwritten.add(run.name)
+        if not self._wait.isActive():
+            self._wait.start()
+
+    def write(self) -> None:
+        """Put what has come into the project, so that saving keeps it."""
+        self._wait.stop()
+        document = self._session.document
+        names, self._unwritten = self._unwritten, set()
+        for name in names if document else ():
+            self._keep(document, name)  # type: ignore[arg-type]
+        if names and document:
+            self.kept.emit()
+
+    def _give_way(self, run: Kept) -> None:
+        """Let a job that waits go first; the run queues up again behind it."""
+        if run.job and not run.gives_way and any(j.state == "waiting" for j in self._session.jobs if j is not run.job):
+            run.gives_way = True
+            self._session.stop_and_keep(run.job.id)

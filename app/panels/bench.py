@@ -1,0 +1,73 @@
+"""How Search and Sweeps stand: a form with its foot at the left, what came of it at the right, or words that invite."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QEvent, QObject, Qt
+from PySide6.QtWidgets import QLabel, QScrollArea, QSplitter, QStackedWidget, QVBoxLayout, QWidget
+
+NARROWEST, WIDEST = 250, 460  # pixels of the form
+
+
+class FormArea(QScrollArea):
+    """Scrolls up and down alone: it is as wide as what is in it needs, also when a fold is opened there."""
+
+    def __init__(self, inside: QWidget) -> None:
+        super().__init__()
+        self.setWidgetResizable(True)
+        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        inside.setProperty("surface", "panel")
+        inside.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        self.setWidget(inside)
+        inside.installEventFilter(self)
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        if event.type() == QEvent.Type.LayoutRequest and self.minimumWidth() != self._need():
+            self.setMinimumWidth(self._need())
+        return super().eventFilter(watched, event)
+
+    def _need(self) -> int:
+        held, bar = self.widget(), self.verticalScrollBar().sizeHint().width()
+        return min(max((held.minimumSizeHint().width() if held else 0) + bar, NARROWEST), WIDEST)
+
+
+class Bench(QWidget):
+    """Pages: 0 invites, 1 has the form and what came of it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._pages = QStackedWidget()
+        self.split = QSplitter(Qt.Orientation.Horizontal)
+        self.split.setHandleWidth(1)
+        box = QVBoxLayout(self)
+        box.setContentsMargins(0, 0, 0, 0)
+        box.addWidget(self._pages)
+
+    def _lay_out(self, invitation: QWidget, form: QWidget, foot: QWidget, shown: QWidget, widths: list[int]) -> None:
+        """`widths`: of the form and of what came of it, in pixels; the form keeps its own."""
+        left = QWidget()
+        column = QVBoxLayout(left)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(0)
+        column.addWidget(FormArea(form), 1)
+        column.addWidget(foot)
+        for part in (left, shown):
+            self.split.addWidget(part)
+        self.split.setStretchFactor(1, 1)
+        self.split.setSizes(widths)
+        self._pages.addWidget(invitation)
+        self._pages.addWidget(self.split)
+
+
+def invitation(width: int, *parts: QWidget) -> QWidget:
+    """Words and links in the middle of a page; words take `width` pixels."""
+    page = QWidget()
+    box = QVBoxLayout(page)
+    box.addStretch(1)
+    for part in parts:
+        if isinstance(part, QLabel):
+            part.setAlignment(Qt.AlignmentFlag.AlignCenter)
+            part.setFixedWidth(width)
+            part.setMinimumHeight(part.heightForWidth(width))
+        box.addWidget(part, 0, Qt.AlignmentFlag.AlignHCenter)
+    box.addStretch(1)
+    return page
