@@ -31,18 +31,19 @@ def linears(draw: st.DrawFn) -> tuple[Linear, np.random.Generator]:
     """A layer of any kind, small."""
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     par_in, par_out, tokens = (draw(st.integers(1, 3)) for _ in range(3))
+    groups = draw(st.integers(1, 3)) if tokens == 1 else 1
     size_in, size_out = par_in * draw(st.integers(1, 4)), par_out * draw(st.integers(1, 3))
     x = Fixed(draw(st.integers(1, 9)), draw(st.integers(-2, 8)), draw(st.booleans()))
     form = Fixed(draw(st.integers(2, 9)), draw(st.integers(-2, 9)))
-    weight = rng.integers(form.low, form.high + 1, (size_out, size_in))
+    weight = rng.integers(form.low, form.high + 1, (groups * size_out, size_in))
     bias = Fixed(draw(st.integers(2, 12)), draw(st.integers(-2, 12)))
-    accumulator, biases = summed(weight, form, x, (rng.integers(bias.low, bias.high + 1, size_out), bias))
+    accumulator, biases = summed(weight, form, x, (rng.integers(bias.low, bias.high + 1, groups * size_out), bias))
     out = Fixed(draw(st.integers(1, 12)), draw(st.integers(-4, 12)), draw(st.booleans()))
-    rows = tokens * draw(st.integers(1, 2))
+    rows = groups * tokens * draw(st.integers(1, 2))
     made = Linear(
         name="fc", node="fc", inputs=(Stream(rows, size_in, x, par_in, tokens),),
         outputs=(Stream(rows, size_out, out, par_out, tokens),), weight=weight, weight_format=form, bias=biases,
-        accumulator=accumulator, rounding=draw(st.sampled_from(("nearest_even", "floor"))),
+        accumulator=accumulator, rounding=draw(st.sampled_from(("nearest_even", "floor"))), groups=groups,
     )  # fmt: skip
     return made, rng
 

@@ -3,12 +3,14 @@
 // PAR_IN x PAR_OUT x TOKENS products a cycle, so a block of TOKENS rows takes
 //   (IN_SIZE/PAR_IN) * (OUT_SIZE/PAR_OUT) cycles; a result leaves 5 cycles after its last product is asked for.
 // The first outputs consume the input, which a buffer replays for the others.
+// Of several GROUPS each row that comes meets the next group's weights.
 module linear #(
     parameter int IN_SIZE  = 16,
     parameter int OUT_SIZE = 16,
     parameter int PAR_IN   = 4,
     parameter int PAR_OUT  = 4,
     parameter int TOKENS   = 1,
+    parameter int GROUPS   = 1,
     parameter int X_W = 8,
     parameter int X_S = 1,                       // 1: x is signed
     parameter int W_W = 8,
@@ -36,13 +38,15 @@ module linear #(
   localparam int NF = OUT_SIZE / PAR_OUT;
   localparam int SF_W = (SF > 1) ? $clog2(SF) : 1;
   localparam int NF_W = (NF > 1) ? $clog2(NF) : 1;
-  localparam int A_W = (SF * NF > 1) ? $clog2(SF * NF) : 1;
+  localparam int WORDS = SF * NF * GROUPS;
+  localparam int A_W = (WORDS > 1) ? $clog2(WORDS) : 1;
+  localparam int BA_W = (NF * GROUPS > 1) ? $clog2(NF * GROUPS) : 1;
   localparam int XE_W = X_W + 1 - X_S;           // an unsigned x gets a zero in front
   localparam int P_W = XE_W + W_W;
   localparam int S_W = P_W + $clog2(PAR_IN);
 
-  logic [PAR_OUT*PAR_IN*W_W-1:0] w_rom [0:SF*NF-1];
-  logic [PAR_OUT*B_W-1:0]        b_rom [0:NF-1];
+  logic [PAR_OUT*PAR_IN*W_W-1:0] w_rom [0:WORDS-1];
+  logic [PAR_OUT*B_W-1:0]        b_rom [0:NF*GROUPS-1];
   initial $readmemh(W_FILE, w_rom);
   initial $readmemh(B_FILE, b_rom);
 
@@ -53,6 +57,7 @@ module linear #(
   logic [SF_W-1:0] sf;
   logic [NF_W-1:0] nf;
   logic [A_W-1:0]  addr;
+  logic [BA_W-1:0] b_addr;
   logic first_row, go, sf_last, nf_last;
   assign first_row = (nf == '0);
   assign sf_last = (sf == SF_W'(SF - 1));
@@ -68,10 +73,12 @@ module linear #(
       sf <= '0;
       nf <= '0;
       addr <= '0;
+      b_addr <= '0;
     end else if (go) begin
       sf <= sf_last ? '0 : sf + 1'b1;
       if (sf_last) nf <= nf_last ? '0 : nf + 1'b1;
-      addr <= (sf_last & nf_last) ? '0 : addr + 1'b1;
+      addr <= (addr == A_W'(WORDS - 1)) ? '0 : addr + 1'b1;
+      if (sf_last) b_addr <= (b_addr == BA_W'(NF * GROUPS - 1)) ? '0 : b_addr + 1'b1;
     end
   end
 
@@ -82,7 +89,7 @@ module linear #(
   logic v1, v2, v3, v4, first1, first2, first3, last1, last2, last3;
   always_ff @(posedge clk) if (ce) begin
     w1 <= w_rom[addr];
-    b1 <= b_rom[nf];
+    b1 <= b_rom[b_addr];
     x1 <= first_row ? x_data : x_buf[sf];
     first1 <= (sf == '0);
     last1 <= sf_last;

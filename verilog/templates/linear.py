@@ -14,13 +14,17 @@ DEPTH = 5  # cycles from asking for the last product to the result
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Linear(Template):
-    """`weight` [outputs, inputs] and `bias` [outputs] are codes; the bias is in the accumulator's fraction."""
+    """`weight` [outputs, inputs] and `bias` [outputs] are codes; the bias is in the accumulator's fraction.
+
+    Of several groups each row that comes meets the next one's weights: those are groups · y.size rows in all.
+    """
 
     weight: Codes
     weight_format: Fixed
     bias: Codes
     accumulator: Fixed
     rounding: Rounding = "nearest_even"
+    groups: int = 1
 
     @property
     def module(self) -> str:
@@ -41,6 +45,7 @@ class Linear(Template):
         x, y = self.inputs[0], self.outputs[0]
         return {
             "IN_SIZE": x.size, "OUT_SIZE": y.size, "PAR_IN": x.par, "PAR_OUT": y.par, "TOKENS": x.tokens,
+            "GROUPS": self.groups,
             "X_W": x.fixed.width, "X_S": int(x.fixed.signed), "W_W": self.weight_format.width,
             "B_W": self.accumulator.width, "ACC_W": self.accumulator.width, "ACC_F": self.accumulator.frac,
             "P_SHIFT": self._shift, "Y_W": y.fixed.width, "Y_F": y.fixed.frac, "Y_S": int(y.fixed.signed),
@@ -48,9 +53,9 @@ class Linear(Template):
         }  # fmt: skip
 
     def memories(self) -> tuple[Memory, ...]:
-        """Weights by (out block, in block), each word [out lane, in lane]; biases by out block."""
+        """Weights by (group, out block, in block), each word [out lane, in lane]; biases by group and out block."""
         x, y = self.inputs[0], self.outputs[0]
-        blocks = self.weight.reshape(y.size // y.par, y.par, x.size // x.par, x.par).transpose(0, 2, 1, 3)
+        blocks = self.weight.reshape(self.groups * y.size // y.par, y.par, x.size // x.par, x.par).transpose(0, 2, 1, 3)
         words = blocks.reshape(-1, y.par * x.par)
         return (
             Memory("W_FILE", words, self.weight_format.width),
@@ -59,7 +64,11 @@ class Linear(Template):
 
     def reference(self, *codes: Codes) -> tuple[Codes, ...]:
         """Exact sums, one requantisation."""
-        sums = shifted(product(codes[0], self.weight.T, self.accumulator.width, self.node), self._shift) + self.bias
+        x, y, width = self.inputs[0], self.outputs[0], self.accumulator.width
+        rows, weights = codes[0].reshape(-1, self.groups, x.size), self.weight.reshape(self.groups, y.size, x.size)
+        parts = [product(rows[:, g], weights[g].T, width, self.node) for g in range(self.groups)]
+        sums = shifted(np.stack(parts, axis=1), self._shift) + self.bias.reshape(self.groups, y.size)
+        sums = sums.reshape(-1, y.rows, y.size)
         return (requantise(sums, self.accumulator.frac, self.outputs[0].fixed, self.rounding),)
 
     def engines(self) -> tuple[Engine, ...]:
