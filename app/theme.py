@@ -30,7 +30,7 @@ CATEGORIES: dict[str, str] = {
 }
 CATEGORY_TITLES: dict[str, str] = {"add": "arithmetic", "io": "input / output"}
 SPARSITY = "#D55E00"
-SEQUENTIAL: Stops = ("#440154", "#3B528B", "#21918C", "#5EC962", "#FDE725")
+SEQUENTIAL: Stops = ("#440154", "#3B528B", "#21918C", "#5EC962", "#E0B400")
 SEQUENTIAL_DARK: Stops = ("#7A56A8", "#5277BE", "#2BA597", "#6FD46F", "#FDE725")
 DIVERGING: Stops = ("#2166AC", "#92B4D4", "#C9CDD2", "#E3A874", "#C2570C")
 

@@ -23,7 +23,10 @@ from model.data.base import Array
 NEAR = 12.0  # pixels between the pointer and what it means
 LEFT, BETWEEN = 64, (44, 90)  # pixels: labels of the left axis, and between two labels of either axis
 TITLE = 16  # pixels of the left axis' name, which stands upright
+SPILL = 10  # pixels that a label may stand out beyond its axis
+WHOLE = ("trial", "trials")  # figures that have nothing between whole numbers
 MOVED = 4  # pixels that make a click a drag
+AHEAD = 0.03  # of the span, by which an axis grows that trials make longer
 ROOM = 0.05  # of the span, beside the outermost points
 
 
@@ -97,6 +100,7 @@ class StudyChart(Face, Chart):
         self._cursor.setZValue(50)
         self.plot.addItem(self._cursor)
         self.fill(None)
+        self._held = None
         self._fit()
         self._ring()
 
@@ -110,8 +114,11 @@ class StudyChart(Face, Chart):
         words = {"color": palette.muted, "font-size": "11px"}
         for axis, name, log, k in ((left, self.y_name, self.log_y, 0), (bottom, self.x_name, self.log_x, 1)):
             axis.enableAutoSIPrefix(False)
-            axis.setStyle(hideOverlappingLabels=True)
-            axis.tickSpacing = lambda low, high, size, k=k: [(round_spacing(high - low, size / BETWEEN[k]), 0)]
+            axis.setStyle(hideOverlappingLabels=SPILL)
+            least = 1.0 if name in WHOLE and not log else 0.0
+            axis.tickSpacing = lambda low, high, size, k=k, least=least: [
+                (max(round_spacing(high - low, size / BETWEEN[k]), least), 0)
+            ]
             axis.tickStrings = lambda values, scale, gap, name=name, log=log: _ticks(name, values, gap, log)
         left.setLabel(self._titled(self.y_name, self.log_y) or None, **words)
         bottom.setHeight(34 if self.x_name else 18)
@@ -123,6 +130,8 @@ class StudyChart(Face, Chart):
 
     log_x: bool = False
     log_y: bool = False
+    growing: ClassVar[bool] = False
+    _held: tuple[float, float] | None = None
     _ready = False
     _veil: Sequence[Any] = ()
 
@@ -136,9 +145,19 @@ class StudyChart(Face, Chart):
         if found is None:
             return
         left, right, bottom, top = found
+        right = self._roomy(left, right)
         across, up = (right - left) or abs(left) * 0.1 or 1.0, (top - bottom) or abs(top) * 0.1 or 1.0
         self.plot.setXRange(left - ROOM * across / 2, right + ROOM * across / 2, padding=0)
         self.plot.setYRange(bottom - ROOM * up, top + ROOM * up, padding=0)
+
+    def _roomy(self, left: float, right: float) -> float:
+        """The right end: where it grows with every trial, a little farther, so that the next ones move nothing."""
+        held = self._held
+        if not self.growing or held is None or held[0] != left or not left < right <= held[1] + 0.5 * (right - left):
+            self._held = left, right
+        elif right > held[1]:
+            self._held = left, right + AHEAD * (right - left)
+        return self._held[1] if self._held else right
 
     def _let_go(self, *_: object) -> None:
         self._free = True
@@ -240,7 +259,7 @@ class StudyChart(Face, Chart):
 
     def reset(self) -> None:
         """Show everything again."""
-        self._free = False
+        self._free, self._held = False, None
         self._fit()
 
     def leaveEvent(self, event: QEvent) -> None:

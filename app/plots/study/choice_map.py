@@ -17,7 +17,7 @@ from app.plots.study.face import Option
 from app.plots.study.painted import PaintedChart, elided
 from app.plots.study.stamp import argb
 from app.plots.study.words import bits_of, plain, title, value_words
-from app.words import count, figure
+from app.words import figure, plural
 from model.data.base import Array
 
 TOP, FOOT, STRIP = 20, 20, 34  # the figure's strip above the map
@@ -73,14 +73,15 @@ class ChoiceMap(PaintedChart):
             return "The trials chose nothing."
         if not (self.study.state == COMPLETE).any():
             return "No trial is complete yet."
-        return "" if len(self._order()) else "No trial holds the constraints yet: there is no front, and none is best."
+        return "" if self._any() else "No trial holds the constraints yet: there is no front, and none is best."
 
     @override
     def legend(self) -> str:
         stops = "".join(f'<span style="color:{self.look.sequential(k / 4)}">■</span>' for k in range(5))
         low, high = (figure(b) for b in self._bits)
         scale = f"formats {low} bits {stops} {high} bits" if self._formats else f"least {stops} most"
-        return f'<span style="color:{self.look.muted}">{scale} &nbsp; {count(len(self.places))} trials</span>'
+        many = plural(len(self.places), "trial")
+        return f'<span style="color:{self.look.muted}">{scale} &nbsp; {many}</span>'
 
     @property
     def _formats(self) -> bool:
@@ -101,13 +102,22 @@ class ChoiceMap(PaintedChart):
         best = best[np.isfinite(merit[best])]
         return best[: SHOWN[self.which] or None]
 
+    def _any(self) -> bool:
+        """Whether any trial is shown."""
+        merit = self.study.feasible if self.which == "front" else np.isfinite(self.study.merit(self.figure))
+        return self.which == "all in order" or bool(merit.any())
+
     @override
     def take(self, fresh: Sequence[int] | None) -> None:
-        self._sheet = None
+        held = self.places, [a.scale and len(a.scale.values) for a in self.axes]
         self.axes = [a for a in axes_of(self.study) if a.scale is not None]
         for axis in self.axes:
             axis.fit(self.study)
         self.places = self._order()
+        now = [a.scale and len(a.scale.values) for a in self.axes]
+        if fresh is not None and now == held[1] and np.array_equal(self.places, held[0]):
+            return
+        self._sheet = None
         kept = self._sampled()
         ends = self._ends()
         columns = [self._shades(a, kept, ends) for a in self.axes]

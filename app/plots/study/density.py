@@ -5,6 +5,8 @@ Held as differences down each column, so that a line costs two numbers a column 
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 from PySide6.QtGui import QImage
 
@@ -12,8 +14,8 @@ from app.theme import Palette, mix, rgb
 from model.data.base import Array
 
 DEPTHS, SHADES = 16, 16  # of a pixel, by the logarithm of the lines that cross it; colours told apart
-FEW = 4096  # pixels of lines up to which they are counted one by one
-FAINTEST = 0.42  # opacity of one line; thinner where there are many
+FEW = 1 / 16  # of a picture's pixels, up to which those of lines are counted one by one
+ALONE, FAINTEST = 0.95, 0.42  # opacity of a line alone, and among a hundred; thinner where there are more
 
 
 class Density:
@@ -40,7 +42,7 @@ class Density:
         weights = np.repeat(shades, wide)
         for target, weighed in ((self._lines, None), (self._shades, weights)):
             part_of = target[left:right].reshape(-1)  # a view: rows are contiguous
-            if len(top) < FEW:
+            if len(top) < FEW * wide * tall:
                 np.add.at(part_of, top, sign if weighed is None else sign * weighed)
                 np.subtract.at(part_of, end, sign if weighed is None else sign * weighed)
             else:
@@ -69,7 +71,12 @@ class Density:
 
 def colours_of(look: Palette, many: int, grey: bool = False) -> list[int]:
     """Depth by shade as ARGB: deeper where more lines cross, and each fainter where there are many."""
-    one = FAINTEST if many < 100 else max(FAINTEST * (100 / many) ** 0.35, 0.06)
+    one = ALONE - (ALONE - FAINTEST) * min(many, 100) / 100
+    return _table(look, round(one if many < 100 else max(FAINTEST * (100 / many) ** 0.35, 0.06), 3), grey)
+
+
+@lru_cache(maxsize=32)
+def _table(look: Palette, one: float, grey: bool) -> list[int]:
     lines = 2.0 ** (np.arange(DEPTHS - 1) / 2)
     alpha = np.append(0.0, 1 - (1 - one) ** lines) * (0.35 if grey else 1.0)
     stops = [rgb(look.edge if grey else mix(look.scale, k / (SHADES - 1))) for k in range(SHADES)]

@@ -1,58 +1,74 @@
-"""Many dots of one look in a plot: those that came last are an item of their own, so that one more costs little."""
+"""Many dots of a few looks in a plot."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import pyqtgraph as pg
-from PySide6.QtGui import QPen
+from PySide6.QtCore import QPointF, QRectF, Qt
+from PySide6.QtGui import QColor, QPainter, QPen, QPixmap, QTransform
+from typing_extensions import override
 
+from app.plots.study.kept import Kept, pixels
 from model.data.base import Array
 
 MANY = 1500  # dots from which they are small
-RECENT = 256  # dots; more of them are laid to the others
+Look = tuple[QColor, QPen | None]
 
 
-class Dots:
-    """Two scatter items: `put` says all of them, `add` some more."""
+class Dots(Kept):
+    """Dots of `looks`, a brush and a pen each: columns x, y and which look."""
 
-    def __init__(self, plot: Any, size: int, brush: Any, pen: QPen | None, symbol: str = "o", above: float = 0) -> None:
-        self._look = {"size": size, "brush": brush, "pen": pen, "symbol": symbol}
-        self._items = [pg.ScatterPlotItem(**self._look) for _ in range(2)]
-        self._recent: list[Array] = []
-        self._held = np.zeros((0, 2))
-        for item in self._items:
-            item.setZValue(above)
-            plot.addItem(item)
+    def __init__(self, plot: Any, size: int, looks: Sequence[Look], above: float = 0) -> None:
+        super().__init__(plot, 3, above)
+        self.looks, self.size = tuple(looks), size
+        self._fragments = pg.Qt.internals.PrimitiveArray(QPainter.PixmapFragment, 10)
+        self._stamps: dict[float, QPixmap] = {}
 
-    def put(self, x: Array, y: Array) -> None:
-        """Exactly these; dots without a place are left out."""
-        self._held = _whole(x, y)
-        self._recent = []
-        self._items[0].setData(self._held[:, 0], self._held[:, 1])
-        self._items[1].setData([], [])
+    @override
+    def lay(self, painter: QPainter, rows: Array, view: QTransform, area: QRectF) -> None:
+        x, y, kinds = self._inside(rows, view, area)
+        ratio = painter.device().devicePixelRatio()
+        stamps, cell = self._stamped(ratio), (self.size + 4) * ratio
+        self._fragments.resize(len(x))
+        made = self._fragments.ndarray()
+        made[:, 0], made[:, 1], made[:, 2], made[:, 3] = x, y, kinds * cell, 0
+        made[:, 4:] = cell, cell, 1 / ratio, 1 / ratio, 0, 1
+        painter.drawPixmapFragments(*self._fragments.drawargs(), stamps)
 
-    def add(self, x: Array, y: Array) -> None:
-        """These as well."""
-        more = _whole(x, y)
-        if not len(more):
-            return
-        self._recent.append(more)
-        recent = np.concatenate(self._recent)
-        if len(recent) > RECENT:
-            both = np.concatenate([self._held, recent])
-            self.put(both[:, 0], both[:, 1])
-        else:
-            self._items[1].setData(recent[:, 0], recent[:, 1])
+    @override
+    def outline(self, painter: QPainter, rows: Array, view: QTransform, area: QRectF) -> None:
+        for x, y, kind in zip(*(c.tolist() for c in self._inside(rows, view, area)), strict=True):
+            self._dot(painter, self.looks[int(kind)], QPointF(x, y))
 
-    def __len__(self) -> int:
-        return len(self._held) + sum(map(len, self._recent))
+    def _inside(self, rows: Array, view: QTransform, area: QRectF) -> tuple[Array, Array, Array]:
+        """Pixels and looks of those that are seen."""
+        x, y = pixels(view, rows[:, 0], rows[:, 1])
+        room = self.size
+        seen = (x > area.left() - room) & (x < area.right() + room) & (y > area.top() - room)
+        seen &= y < area.bottom() + room
+        return x[seen], y[seen], rows[seen, 2]
 
+    def _stamped(self, ratio: float) -> QPixmap:
+        """A dot of each look, side by side."""
+        if ratio not in self._stamps:
+            cell = self.size + 4
+            made = QPixmap(int(cell * len(self.looks) * ratio), int(cell * ratio))
+            made.setDevicePixelRatio(ratio)
+            made.fill(Qt.GlobalColor.transparent)
+            painter = QPainter(made)
+            painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+            for place, look in enumerate(self.looks):
+                self._dot(painter, look, QPointF((place + 0.5) * cell, cell / 2))
+            painter.end()
+            self._stamps[ratio] = made
+        return self._stamps[ratio]
 
-def _whole(x: Array, y: Array) -> Array:
-    both = np.stack([x, y], 1) if len(x) else np.zeros((0, 2))
-    return both[np.isfinite(both).all(1)]
+    def _dot(self, painter: QPainter, look: Look, at: QPointF) -> None:
+        painter.setBrush(look[0])
+        painter.setPen(look[1] or Qt.PenStyle.NoPen)
+        painter.drawEllipse(at, self.size / 2, self.size / 2)
 
 
 def dot_look(many: int) -> tuple[int, int]:

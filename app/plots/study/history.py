@@ -18,6 +18,7 @@ from app.plots.study.words import title, value_words
 from app.theme import Palette
 from model.data.base import Array
 
+GREY, EARLY, GOOD = range(3)  # looks of dots, from below
 CROWD = 200  # failed trials whose ticks are thin
 
 
@@ -25,6 +26,7 @@ class HistoryChart(StudyChart):
     """One figure by trial number. Those without a value stand as ticks at the lower edge."""
 
     name: ClassVar[str] = "History"
+    growing = True
 
     def __init__(self) -> None:
         super().__init__()
@@ -72,11 +74,11 @@ class HistoryChart(StudyChart):
 
     def build(self, palette: Palette) -> None:
         """The baseline, the dots by kind, the staircase, the ticks."""
-        hollow = pen(palette.accent, 1.2)
+        self._edged = ()
         size, alpha = dot_look(len(self.study))
-        self._grey = Dots(self.plot, size, tint(palette.edge, alpha), None, above=1)
-        self._early = Dots(self.plot, size, tint(palette.panel, 255), hollow, above=2)
-        self._good = Dots(self.plot, size, tint(palette.accent, alpha), None, above=3)
+        hollow = (tint(palette.panel, 255), pen(palette.accent, 1.2))
+        filled = [(tint(c, alpha), None) for c in (palette.edge, palette.accent)]
+        self._dots = Dots(self.plot, size, (filled[0], hollow, filled[1]), above=1)
         self._stairs = pg.PlotCurveItem(pen=pen(palette.text))
         self._stairs.setZValue(5)
         self._edge = pg.PlotCurveItem(pen=pen(palette.bad, 2.0), antialias=False, connect="pairs")
@@ -93,16 +95,12 @@ class HistoryChart(StudyChart):
         study = self.study
         y = self.scaled(study.figures[self.y_name], self.log_y)
         x, state = study.number, study.state
-        if fresh is None or self._early_known(fresh):
-            places: Array = np.arange(len(study))
-            put = (self._grey.put, self._early.put, self._good.put)
-        else:
-            places = np.array(fresh, int)
-            put = (self._grey.add, self._early.add, self._good.add)
+        again = fresh is None or self._early_known(fresh)
+        places: Array = np.arange(len(study)) if again else np.array(fresh, int)
         done = state[places] == COMPLETE
-        kinds = (done & ~study.feasible[places], state[places] == PRUNED, done & study.feasible[places])
-        for act, which in zip(put, kinds, strict=True):
-            act(x[places[which]], y[places[which]])
+        kinds = np.select([done & ~study.feasible[places], state[places] == PRUNED, done], [GREY, EARLY, GOOD], np.nan)
+        order = np.argsort(kinds, kind="stable")
+        (self._dots.put if again else self._dots.add)(x[places][order], y[places][order], kinds[order])
         self._known = len(study)
         self._draw_stairs()
         self._draw_edges()
@@ -113,6 +111,7 @@ class HistoryChart(StudyChart):
 
     _known = 0
     _running: frozenset[int] = frozenset()
+    _edged: tuple[float, ...] = ()
 
     def _draw_stairs(self) -> None:
         best = self.scaled(self.study.best(self.y_name), self.log_y)
@@ -135,11 +134,15 @@ class HistoryChart(StudyChart):
         low -= 0.04 * ((high - low) or abs(low) * 0.1 or 1.0)
         tall = 0.03 * ((high - low) or 1.0)
         self._edge_at = low + tall / 2
-        many = int(missing.sum()) > CROWD
+        self._missing = np.flatnonzero(missing)
+        edged = (low, high, len(self._missing), *running.tolist())
+        if edged == self._edged:
+            return
+        self._edged = edged
+        many = len(self._missing) > CROWD
         self._edge.setPen(pen(self.look.bad, 1.0 if many else 2.0, 130 if many else 255))
         _pairs(self._edge, study.number[missing], low, low + tall)
         _pairs(self._now, study.number[running], low, high)
-        self._missing = np.flatnonzero(missing)
 
     def ends(self) -> tuple[float, float, float, float] | None:
         """All trials; of values so far out that they would flatten all others only the edge is seen."""

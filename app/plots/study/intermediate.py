@@ -22,6 +22,7 @@ from model.data.base import Array
 
 LEFT, RIGHT, TOP, FOOT = 64, 16, 10, 38
 NEAR = 8.0
+OFTEN = 1.02  # the ends are looked at anew when there are so many times more values
 NONE = (
     "No trial tells values on its way. A search with rungs, or with a pruner, measures on growing parts of the data"
     " first, and ends weak trials there."
@@ -39,6 +40,7 @@ class IntermediateChart(PaintedChart):
         self._column: dict[int, int] = {}
         self._values: Array = np.zeros((0, 0))
         self._ends = (0.0, 1.0)
+        self._counted = 0  # values from which the ends were made
         super().__init__()
         self._pieces = Pieces(self, self._lay)
 
@@ -76,7 +78,7 @@ class IntermediateChart(PaintedChart):
 
     @override
     def show_study(self, study: Study) -> None:
-        self._steps, self._column, self._values = [], {}, np.zeros((0, 0))
+        self._steps, self._column, self._values, self._counted = [], {}, np.zeros((0, 0)), 0
         super().show_study(study)
 
     # -- what is drawn
@@ -123,6 +125,9 @@ class IntermediateChart(PaintedChart):
         values = self._values[np.isfinite(self._values)]
         if not len(values):
             return 0.0, 1.0
+        if self._counted <= len(values) < OFTEN * self._counted:
+            return self._ends
+        self._counted = len(values)
         rising = self.study.sign(self.figure) > 0
         low, high = (float(v) for v in np.quantile(values, (0.01, 1.0) if rising else (0.0, 0.99)))
         held = self._ends

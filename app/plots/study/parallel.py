@@ -69,7 +69,9 @@ class ParallelChart(AxesOfTrials):
             return super().empty()
         if not (self.study.state == COMPLETE).any():
             return "No trial is complete yet."
-        return "" if len(axes_of(self.study)) > 1 else "The trials chose nothing, so that there is nothing to compare."
+        made = sum(n in self.study.params for n in self.study.scales)
+        enough = made + len(self.study.goals) > 1
+        return "" if enough else "The trials chose nothing, so that there is nothing to compare."
 
     @override
     def legend(self) -> str:

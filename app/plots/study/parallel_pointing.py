@@ -149,7 +149,7 @@ class AxesOfTrials(PaintedChart):
         low, high = held
         move = part - start
         axis.brushes[-1] = (min(start, part), max(start, part)) if kind == "brush" else (low + move, high + move)
-        self._brush()
+        self._brush(axis)
 
     def mouseReleaseEvent(self, event: QMouseEvent) -> None:
         drag, self._drag = self._drag, None
@@ -175,10 +175,14 @@ class AxesOfTrials(PaintedChart):
         self.take(None)
         self.refresh()
 
-    def _brush(self) -> None:
+    def _brush(self, axis: Axis | None = None) -> None:
+        """Take other lines; only the brushes of one axis are drawn at once, the lines follow by themselves."""
         self.choose_lines()
         self.changed.emit()
-        self.update()
+        if axis is None:
+            self.update()
+        else:
+            self.update(round(self._x(self.axes.index(axis)) - GRIP), 0, round(2 * GRIP), self.height())
 
     def clear_brushes(self) -> None:
         """Choose all trials again."""

@@ -20,6 +20,7 @@ from app.theme import Palette
 from model.data.base import Array
 
 FRONT = 9  # pixels
+BROKEN = 0  # the look of trials that break a constraint
 SHADES = 12  # colours of the third figure
 
 
@@ -104,11 +105,10 @@ class ParetoChart(StudyChart):
     @override
     def build(self, palette: Palette) -> None:
         size, alpha = dot_look(len(self.study))
-        shades = SHADES if self.shade else 0
-        self._grey = Dots(self.plot, size, tint(palette.edge, 40), pen(palette.edge, 0.8, alpha), above=1)
-        self._rest = Dots(self.plot, size, tint(palette.edge, alpha), None, above=2)
-        colours = [QColor(palette.sequential(k / (SHADES - 1))) for k in range(shades)]
-        self._shaded = [Dots(self.plot, size, c, None, above=3) for c in colours]
+        broken = (tint(palette.edge, 40), pen(palette.edge, 0.8, alpha))
+        colours = [QColor(palette.sequential(k / (SHADES - 1))) for k in range(SHADES)] if self.shade else []
+        plain = [tint(palette.edge, alpha)]
+        self._dots = Dots(self.plot, size, (broken, *((c, None) for c in colours or plain)), above=1)
         self._stairs = pg.PlotCurveItem(pen=pen(palette.accent))
         ring = pen(palette.text, 1.0) if self.shade else None
         self._best = pg.ScatterPlotItem(size=FRONT, pen=ring, brush=None if self.shade else palette.accent)
@@ -137,19 +137,16 @@ class ParetoChart(StudyChart):
     def fill(self, fresh: Sequence[int] | None) -> None:
         study = self.study
         x, y = self._place(study.figures[self.x_name], study.figures[self.y_name])
-        again = fresh is None or any(p < self._known and self._drawn[p] for p in fresh)
+        again = fresh is None or any(p < self._known and self._drawn[p] for p in fresh) or self._stretched()
         places: Array = np.arange(len(study)) if again or fresh is None else np.array(fresh, int)
-        act = "put" if again else "add"
-        done, feasible = study.state[places] == COMPLETE, study.feasible[places]
-        getattr(self._grey, act)(x[places[done & ~feasible]], y[places[done & ~feasible]])
-        good = places[done & feasible]
-        if self.shade:
-            self._fill_shades(x, y, good, again)
-        else:
-            getattr(self._rest, act)(x[good], y[good])
+        places = places[study.state[places] == COMPLETE]
+        good = study.feasible[places]
+        looks = np.where(good, 1 + self._looks(places), BROKEN)
+        order = np.argsort(good, kind="stable")
+        (self._dots.put if again else self._dots.add)(x[places][order], y[places][order], looks[order])
         self._known = len(study)
         self._drawn = study.state == COMPLETE
-        self._draw_front(x, y, None if again else good)
+        self._draw_front(x, y, None if again else places[good])
 
     _known = 0
     _drawn: Array = np.zeros(0, bool)
@@ -160,16 +157,17 @@ class ParetoChart(StudyChart):
         values = values[np.isfinite(values) & (self.study.state == COMPLETE)]
         return (float(values.min()), float(values.max())) if len(values) else None
 
-    def _fill_shades(self, x: Array, y: Array, good: Array, again: bool) -> None:
-        ends = self._shades() or (0.0, 1.0)
-        if ends != self._span and not again:
-            good, again = np.flatnonzero((self.study.state == COMPLETE) & self.study.feasible), True
-        self._span = ends
-        part = (self.study.figures[self.shade][good] - ends[0]) / ((ends[1] - ends[0]) or 1.0)
-        shade = np.clip(np.nan_to_num(part) * SHADES, 0, SHADES - 1).astype(int)
-        for k, dots in enumerate(self._shaded):
-            act = dots.put if again else dots.add
-            act(x[good[shade == k]], y[good[shade == k]])
+    def _stretched(self) -> bool:
+        """Whether the third figure has other ends than were drawn."""
+        return bool(self.shade) and (self._shades() or (0.0, 1.0)) != self._span
+
+    def _looks(self, places: Array) -> Array:
+        """Which colour each trial has, by the third figure."""
+        if not self.shade:
+            return np.zeros(len(places))
+        low, high = self._span = self._shades() or (0.0, 1.0)
+        part = (self.study.figures[self.shade][places] - low) / ((high - low) or 1.0)
+        return np.floor(np.clip(np.nan_to_num(part) * SHADES, 0, SHADES - 1))
 
     _span: tuple[float, float] = (0.0, 0.0)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from itertools import pairwise
 
 import numpy as np
-from PySide6.QtCore import QPointF, QTimer
+from PySide6.QtCore import QPointF, QRectF, QTimer
 from PySide6.QtGui import QImage, QPainter
 from PySide6.QtWidgets import QWidget
 
@@ -15,9 +15,9 @@ from app.plots.study.density import Density, colours_of
 from app.theme import Palette
 from model.data.base import Array
 
-CHUNK, PIECE = 192, 0.005  # lines at once; seconds of drawing between two events
+CHUNK, PIECE = 64, 0.004  # lines at once; seconds of drawing between two events
 REDRAW = 0.045  # seconds between two pictures while lines are drawn
-STRIPES = 4  # of a picture, each made between two events
+STRIPES = 8  # of a picture, each made between two events
 
 
 class Pieces:
@@ -33,6 +33,7 @@ class Pieces:
         self._stripes: list[tuple[int, int, int]] = []
         self._many = [0, 0]
         self._last = 0.0
+        self._at = QPointF()  # where the pictures lie on the owner
         self._timer = QTimer(owner, interval=0)
         self._timer.timeout.connect(self._piece)
 
@@ -109,10 +110,12 @@ class Pieces:
             painter.setCompositionMode(QPainter.CompositionMode.CompositionMode_Source)
             painter.drawImage(left, 0, counts.image(colours_of(look, self._many[layer], not layer), left, right))
             painter.end()
-        self._owner.update()
+        where = self._at + QPointF(left, 0)
+        self._owner.update(QRectF(where.x(), where.y(), right - left, counts.height).toAlignedRect())
 
     def paint(self, painter: QPainter, at: QPointF) -> None:
         """Lay the pictures down."""
+        self._at = at
         for picture, many in zip(self._pictures, self._many, strict=True):
             if picture is not None and many:
                 painter.drawImage(at, picture)

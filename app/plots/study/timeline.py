@@ -14,6 +14,7 @@ from PySide6.QtGui import QColor, QHideEvent, QShowEvent
 from typing_extensions import override
 
 from app.plots.metrics import spacing
+from app.plots.study.bars import Bars
 from app.plots.study.chart import BETWEEN, StudyChart
 from app.plots.study.data import COMPLETE, FAILED, PRUNED, RUNNING
 from app.theme import CATEGORIES, Palette
@@ -22,17 +23,20 @@ from model.data.base import Array
 
 TALL = 0.76  # of a lane
 GROW = 500  # milliseconds between two looks at the clock
+HERE = "this machine"
 KINDS = ("complete", "breaks a constraint", "ended early", "failed", "running")
+RUNS = KINDS.index("running")
 
 
 class TimelineChart(StudyChart):
     """A lane a worker, time from the first trial's start."""
 
     name: ClassVar[str] = "Timeline"
+    growing = True
 
     def __init__(self) -> None:
         self._lanes: dict[str, int] = {}
-        self._lane: list[int] = []
+        self._lane: Array = np.zeros(0)
         super().__init__()
         self._clock = QTimer(self, interval=GROW)
         self._clock.timeout.connect(self._grow)
@@ -68,24 +72,30 @@ class TimelineChart(StudyChart):
 
     @override
     def build(self, palette: Palette) -> None:
-        self._bars = [pg.BarGraphItem(x0=[], x1=[], y0=[], height=TALL, brush=QColor(c), pen=None)
-                      for c in self.colours(palette)]  # fmt: skip
-        for bar in self._bars:
-            self.plot.addItem(bar)
+        colours = self.colours(palette)
+        self._ended = Bars(self.plot, colours, TALL)
+        self._running = pg.BarGraphItem(x0=[], x1=[], y0=[], height=TALL, brush=QColor(colours[RUNS]), pen=None)
+        self.plot.addItem(self._running)
 
     @override
     def fill(self, fresh: Sequence[int] | None) -> None:
-        for trial in self.study.trials[len(self._lane) if fresh is not None else 0 :]:
-            if fresh is None and trial is self.study.trials[0]:
-                self._lanes, self._lane = {}, []
-            self._lane.append(self._lanes.setdefault(trial.worker or "this machine", len(self._lanes)))
-        if not len(self.study):
-            self._lanes, self._lane = {}, []
-        self.plot.getAxis("left").setTicks([[(place, _short(name)) for name, place in self._lanes.items()]])
-        kinds = self._kinds()
-        for kind in range(len(KINDS)):
-            self._draw_kind(kind, kinds)
+        again = fresh is None or any(p < len(self._drawn) and self._drawn[p] for p in fresh)
+        if fresh is None:
+            self._lanes, self._lane = {}, np.zeros(0)
+        begun = len(self._lane)
+        more = [self._lanes.setdefault(t.worker or HERE, len(self._lanes)) for t in self.study.trials[begun:]]
+        self._lane = np.append(self._lane, np.array(more, float))
+        if more or not begun:
+            self.plot.getAxis("left").setTicks([[(place, _short(name)) for name, place in self._lanes.items()]])
+        kinds, (begin, end) = self._kinds(), self._spans()
+        places: Array = np.arange(len(self.study)) if again else np.array(fresh, int)
+        places = places[(kinds[places] >= 0) & (kinds[places] != RUNS)]
+        (self._ended.put if again else self._ended.add)(begin[places], self._lane[places], end[places], kinds[places])
+        self._drawn = (kinds >= 0) & (kinds != RUNS)
+        self._grow_bars(kinds, begin, end)
         self._watch()
+
+    _drawn: Array = np.zeros(0, bool)
 
     def _kinds(self) -> Array:
         """Of each trial, its place among the kinds."""
@@ -95,11 +105,11 @@ class TimelineChart(StudyChart):
         kinds[~(study.facts["started"] > 0)] = -1
         return kinds
 
-    def _draw_kind(self, kind: int, kinds: Array) -> None:
-        begin, end = self._spans()
-        which = np.flatnonzero(kinds == kind)
-        lanes = np.array(self._lane, float)[which] - TALL / 2
-        self._bars[kind].setOpts(x0=begin[which], x1=end[which], y0=lanes, height=TALL)
+    def _grow_bars(self, kinds: Array, begin: Array, end: Array) -> None:
+        """Bars of those that run."""
+        which = np.flatnonzero(kinds == RUNS)
+        if len(which) or len(self._running.opts["x0"]):
+            self._running.setOpts(x0=begin[which], x1=end[which], y0=self._lane[which] - TALL / 2, height=TALL)
 
     def _spans(self) -> tuple[Array, Array]:
         """Begin and end in seconds from the first start; what runs lasts until now."""
@@ -119,7 +129,7 @@ class TimelineChart(StudyChart):
             self._clock.stop()
 
     def _grow(self) -> None:
-        self._draw_kind(KINDS.index("running"), self._kinds())
+        self._grow_bars(self._kinds(), *self._spans())
         self._fit()
 
     def showEvent(self, event: QShowEvent) -> None:
@@ -143,7 +153,7 @@ class TimelineChart(StudyChart):
         if not len(self.study):
             return super().spots()
         begin, end = self._spans()
-        y = np.where(self.study.facts["started"] > 0, np.array(self._lane, float), np.nan)
+        y = np.where(self.study.facts["started"] > 0, self._lane, np.nan)
         return (begin + end) / 2, y, np.arange(len(self.study))
 
     def near(self, at: QPointF) -> int | None:
@@ -152,7 +162,7 @@ class TimelineChart(StudyChart):
             return None
         point = self.plot.vb.mapSceneToView(self.mapToScene(at.toPoint()))
         begin, end = self._spans()
-        away = np.abs(np.array(self._lane) - point.y()) <= TALL / 2
+        away = np.abs(self._lane - point.y()) <= TALL / 2
         slack = self.plot.vb.viewPixelSize()[0] * 2
         found = np.flatnonzero(away & (begin - slack <= point.x()) & (point.x() <= end + slack))
         return int(found[-1]) if len(found) else None

@@ -1,0 +1,122 @@
+"""Items of a plot that hold many marks: drawn once for a view into a picture, to which later marks are only added."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyqtgraph as pg
+from PySide6.QtCore import QRectF, Qt
+from PySide6.QtGui import QPaintEngine, QPainter, QPixmap, QTransform
+from typing_extensions import override
+
+from model.data.base import Array
+
+FIRST = 64
+Key = tuple[float, ...]
+
+
+class Kept(pg.GraphicsObject):
+    """Marks as rows of numbers, x and y first. `put` says all of them, `add` some more; `lay` draws rows in pixels.
+
+    In a file of vectors they are drawn as they are.
+    """
+
+    def __init__(self, plot: Any, columns: int, above: float = 0) -> None:
+        super().__init__()
+        self._room = np.zeros((FIRST, columns))
+        self._count, self._laid = 0, 0
+        self._picture: QPixmap | None = None
+        self._key: Key = ()
+        self.setZValue(above)
+        plot.addItem(self, ignoreBounds=True)
+
+    def __len__(self) -> int:
+        return self._count
+
+    @property
+    def rows(self) -> Array:
+        """All marks."""
+        return self._room[: self._count]
+
+    def put(self, *columns: Any) -> None:
+        """Exactly these; those without a place are left out."""
+        self._count, self._picture = 0, None
+        self.add(*columns)
+        self.update()
+
+    def add(self, *columns: Any) -> None:
+        """These as well."""
+        fresh = np.stack(np.broadcast_arrays(*columns), 1)
+        fresh = fresh[np.isfinite(fresh).all(1)]
+        if not len(fresh):
+            return
+        count = self._count + len(fresh)
+        if count > len(self._room):
+            room = np.zeros((max(count, 2 * len(self._room)), self._room.shape[1]))
+            room[: self._count] = self.rows
+            self._room = room
+        self._room[self._count : count] = fresh
+        self._count = count
+        self.update()
+
+    def lay(self, painter: QPainter, rows: Array, view: QTransform, area: QRectF) -> None:
+        """Draw some marks: `view` leads from the plot to the pixels of `area`."""
+
+    def outline(self, painter: QPainter, rows: Array, view: QTransform, area: QRectF) -> None:
+        """Draw them for a file of vectors."""
+        self.lay(painter, rows, view, area)
+
+    @override
+    def boundingRect(self) -> QRectF:
+        return self.viewRect() or QRectF()
+
+    @override
+    def viewTransformChanged(self) -> None:
+        self.prepareGeometryChange()
+        super().viewTransformChanged()
+
+    @override
+    def paint(self, painter: QPainter, *_: Any) -> None:
+        if not self._count:
+            return
+        view = painter.transform()
+        area = view.mapRect(self.boundingRect())
+        painter.save()
+        painter.resetTransform()
+        if painter.paintEngine().type() == QPaintEngine.Type.SVG:
+            painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+            self.outline(painter, self.rows, view, area)
+        elif (key := _key(view, area, painter.device().devicePixelRatio())) == self._key:
+            painter.drawPixmap(area.topLeft(), self._drawn(view, area, key[-1]))
+        else:  # perhaps it moves: no picture before a view is seen twice
+            self._key, self._picture = key, None
+            painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+            self.lay(painter, self.rows, view, area)
+        painter.restore()
+
+    def _drawn(self, view: QTransform, area: QRectF, ratio: float) -> QPixmap:
+        """The picture of this view: as it was with what came since, or a new one."""
+        picture = self._picture
+        if picture is None:
+            self._laid = 0
+            picture = self._picture = QPixmap(int(area.width() * ratio) + 1, int(area.height() * ratio) + 1)
+            picture.setDevicePixelRatio(ratio)
+            picture.fill(Qt.GlobalColor.transparent)
+        if self._laid < self._count:
+            inside = QPainter(picture)
+            inside.setRenderHint(QPainter.RenderHint.Antialiasing)
+            shifted = view * QTransform.fromTranslate(-area.left(), -area.top())
+            self.lay(inside, self.rows[self._laid :], shifted, QRectF(0, 0, area.width(), area.height()))
+            inside.end()
+            self._laid = self._count
+        return picture
+
+
+def _key(view: QTransform, area: QRectF, ratio: float) -> Key:
+    return view.m11(), view.m22(), view.dx(), view.dy(), area.width(), area.height(), ratio
+
+
+def pixels(view: QTransform, x: Array, y: Array) -> tuple[Array, Array]:
+    """Places of the plot in pixels."""
+    return view.m11() * x + view.dx(), view.m22() * y + view.dy()

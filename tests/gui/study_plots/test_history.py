@@ -1,0 +1,46 @@
+"""The history of a study: dots, the best so far, its axes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from app.plots.study.board import StudyBoard
+from app.plots.study.history import GREY
+from tests.gui.made_study import trials
+from tests.gui.study_plots.shown import show
+
+pytestmark = pytest.mark.gui
+
+
+def test_the_best_so_far_counts_only_what_holds_the_constraints(board: StudyBoard) -> None:
+    chart = show(board, 100)
+    x, y = chart._stairs.getData()
+    feasible = [t for t in board.study.trials if t.feasible]
+    assert y[-1] == max(t.values[0] for t in feasible) and list(y) == sorted(y)
+    assert x[-1] == 99
+    broken = [t for t in board.study.trials if t.state == "complete" and not t.feasible]
+    assert (chart._dots.rows[:, 2] == GREY).sum() == len(broken)
+    failed = [t.number for t in board.study.trials if t.state == "failed"]
+    assert sorted(set(chart._edge.getData()[0].tolist())) == failed
+    words = chart.words_at(failed[0])
+    assert "failed: The loss is no number." in words or "rows do not divide" in words
+
+
+def test_a_figure_of_which_less_is_better_falls(board: StudyBoard) -> None:
+    chart = show(board, 50)
+    chart.choose("figure", "loss")
+    y = chart._stairs.getData()[1]
+    assert list(y) == sorted(y, reverse=True) and y[-1] == min(t.figures["loss"] for t in trials(50) if t.feasible)
+    chart.choose("log", True)
+    assert np.allclose(chart._stairs.getData()[1], np.log10(y))
+
+
+@pytest.mark.parametrize("kind", ["History", "Pareto front"])
+def test_both_axes_say_what_they_are_where_the_head_has_no_room(board: StudyBoard, kind: str) -> None:
+    chart = show(board, 30, kind)
+    board.resize(330, 300)
+    assert chart.plot.getAxis("left").labelText.lower() == "accuracy"
+    assert chart.plot.getAxis("bottom").labelText.lower() in ("trial", "weight bits")
+    chart.choose("log" if kind == "History" else "log y", True)
+    assert chart.plot.getAxis("left").labelText.lower() == "accuracy (log)"

@@ -1,0 +1,99 @@
+"""Parallel coordinates: brushes, axes, lines that come and go."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from PySide6.QtCore import QPoint, Qt
+from PySide6.QtTest import QTest
+from pytestqt.qtbot import QtBot
+
+from app.plots.study.board import StudyBoard
+from app.plots.study.density import Density, colours_of
+from app.theme import LIGHT
+from tests.gui.made_study import GOALS, choices, trials
+from tests.gui.study_plots.shown import drag, show
+
+pytestmark = pytest.mark.gui
+
+
+@pytest.mark.parametrize("width", [380, 700, 1200])
+def test_labels_of_close_axes_keep_apart(board: StudyBoard, width: int) -> None:
+    chart = show(board, 40, "Parallel coordinates")
+    chart.resize(width, 300)
+    gap = chart._x(1) - chart._x(0)
+    assert chart._room(len(chart.axes) - 1, 60, gap, True) <= gap / 2
+    words = [k for k, a in enumerate(chart.axes) if a.words]
+    shared = [k for k in words if chart.axes[k].like(chart.axes[k + 1])]
+    assert shared and all(chart._room(k, 200, gap, False) <= 2 * gap for k in shared)
+    assert all(chart._room(k, 200, gap, False) <= gap for k in words if k not in shared)
+
+
+def test_brushes_choose_trials_here_and_fade_the_others_elsewhere(board: StudyBoard, qtbot: QtBot) -> None:
+    show(board, 120)
+    board.lay_out(2)
+    board.tiles[1].show_kind("Parallel coordinates")
+    chart = board.tiles[1].chart
+    axis = next(k for k, a in enumerate(chart.axes) if a.name == "accuracy")
+    ends = [QPoint(round(chart._x(axis)), round(chart._y(part))) for part in (1.0, 0.5)]
+    with qtbot.waitSignal(board.brushed) as told:
+        drag(chart, *ends)
+    low = chart.axes[axis].low + 0.5 * (chart.axes[axis].high - chart.axes[axis].low)
+    wanted = [t.number for t in board.study.trials if t.state == "complete" and t.values[0] >= low]
+    found = [t.number for t in told.args[0]]
+    assert len(set(found) ^ set(wanted)) <= 2 and len(found) > 5  # a pixel's width
+    chart.settle()
+    assert chart._pieces.drawn[1].sum() == len(found) and chart._pieces.drawn[0].sum() > len(found)
+    assert len(board.tiles[0].chart._veil) == 2
+    first = [QPoint(round(chart._x(0)), round(chart._y(part))) for part in (1.0, 0.7)]
+    drag(chart, *first)
+    more = [QPoint(round(chart._x(0)), round(chart._y(part))) for part in (0.3, 0.0)]
+    drag(chart, *more, Qt.KeyboardModifier.ShiftModifier)
+    assert len(chart.axes[0].brushes) == 2 and 0 < chart._wanted.sum() < len(found)
+    QTest.keyClick(chart, Qt.Key.Key_Escape)
+    assert not board.tiles[0].chart._veil and not any(a.brushes for a in chart.axes)
+    chart.settle()
+    assert chart._pieces.drawn[1].sum() == sum(t.state == "complete" for t in board.study.trials)
+
+
+def test_an_axis_is_dragged_to_another_place(board: StudyBoard) -> None:
+    chart = show(board, 30, "Parallel coordinates")
+    names = [a.name for a in chart.axes]
+    drag(chart, QPoint(round(chart._x(0)) + 6, 12), QPoint(round(chart._x(3)), 12))
+    assert [a.name for a in chart.axes] == [*names[1:4], names[0], *names[4:]]
+    board.show_study(trials(40), GOALS, choices())
+    assert [a.name for a in chart.axes][3] == names[0]
+
+
+def test_lines_that_are_taken_away_leave_the_picture_as_it_was() -> None:
+    luck = np.random.default_rng(0)
+    y = luck.uniform(0, 99, (2, 300)).astype(np.float32)
+    shades = luck.integers(0, 16, 300)
+    few, many = Density(40, 100), Density(40, 100)
+    few.add(0, 40, y[0, :100], y[1, :100], shades[:100])
+    many.add(0, 40, y[0], y[1], shades)
+    for k in range(100, 300, 4):
+        many.add(0, 40, y[0, k : k + 4], y[1, k : k + 4], shades[k : k + 4], -1)
+    assert (few._lines == many._lines).all() and (few._shades == many._shades).all()
+    table = colours_of(LIGHT, 100)
+    assert few.image(table) == many.image(table)
+    assert few._lines.cumsum(1)[:, :-1].sum(1).min() >= 100  # each line crosses every column
+
+
+def test_formats_stand_as_their_labels_in_their_order(board: StudyBoard) -> None:
+    chart = show(board, 30, "Parallel coordinates")
+    assert [t for _, t in chart.axes[0].ticks()] == ["int 2/1", "int 4/2", "mxint4/32", "int 8/6", "float"]
+    assert chart.axes[0].text == "0.attention.query"
+
+
+def test_values_of_a_condition_that_did_not_hold_run_along_the_foot(board: StudyBoard) -> None:
+    held = [replace(t, params={k: v for k, v in t.params.items() if k != "method"}) if t.number % 2 else t
+            for t in trials(40)]  # fmt: skip
+    board.tiles[0].show_kind("Parallel coordinates")
+    board.show_study(held, GOALS, choices())
+    chart = board.tiles[0].chart
+    place = next(k for k, a in enumerate(chart.axes) if a.name == "method")
+    assert np.isnan(chart._units[1, place]) and not np.isnan(chart._units[0, place])
+    assert chart._rows(np.array([1]))[0, place] > chart._rows(np.array([0]))[0].max()

@@ -1,0 +1,64 @@
+"""The front of two figures."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from app.plots.study.board import StudyBoard
+from app.plots.study.data import nondominated
+from passes.search.spec import Goal
+from passes.search.trial import Trial
+from tests.gui.made_study import GOALS, choices, trial, trials
+from tests.gui.study_plots.shown import show
+
+pytestmark = pytest.mark.gui
+
+
+def test_the_front_is_what_nothing_beats(board: StudyBoard) -> None:
+    chart = show(board, 150, "Pareto front")
+    feasible = [t for t in board.study.trials if t.feasible]
+    best = {t.number for t in feasible if not any(beats(o, t) for o in feasible)}
+    assert {board.study.trials[p].number for p in chart.front} == best
+    for number in range(150, 220):
+        board.append(trial(number))
+        board.draw_fresh()
+    feasible = [t for t in board.study.trials if t.feasible]
+    best = {t.number for t in feasible if not any(beats(o, t) for o in feasible)}
+    assert {board.study.trials[p].number for p in chart.front} == best
+    assert "weight bits ≤ 16" in board.tiles[0].legend.text().lower()
+    limits = [i for i in chart.plot.items if type(i).__name__ == "InfiniteLine"]
+    assert [i.value() for i in limits] == [16.0] and not any(hasattr(i, "label") for i in limits)
+
+
+def beats(a: Trial, b: Trial) -> bool:
+    """Accuracy high, bits low."""
+    return a.values[0] >= b.values[0] and a.values[1] <= b.values[1] and a.values != b.values
+
+
+def test_equal_points_are_all_on_the_front_and_none_without_values() -> None:
+    merits = np.array([[1.0, 1.0], [1.0, 1.0], [0.5, 0.9], [2.0, -np.inf], [0.0, 3.0]])
+    assert sorted(nondominated(merits).tolist()) == [0, 1, 4]
+
+
+def test_three_goals_have_a_colour_and_a_front_of_all(board: StudyBoard) -> None:
+    board.tiles[0].show_kind("Pareto front")
+    goals = (*GOALS, Goal("size_bytes"))
+    board.show_study(trials(80, third=True), goals, choices())
+    chart = board.tiles[0].chart
+    assert chart.shade == "size_bytes" and "size" in chart.legend() and len(chart._best.data) == len(chart.front)
+
+
+def test_a_study_of_one_goal_has_no_front_until_a_figure_is_told(board: StudyBoard) -> None:
+    board.tiles[0].show_kind("Pareto front")
+    board.show_study([Trial(0, "complete", {}, (0.5,))], (Goal("accuracy"),))
+    assert "one figure only" in board.tiles[0]._words.text()
+
+
+def test_a_front_says_what_it_waits_for(board: StudyBoard) -> None:
+    board.tiles[0].show_kind("Pareto front")
+    board.show_study([trial(0, running=True)], GOALS[:1])
+    assert "No trial is complete yet" in board.tiles[0]._words.text()
+    board.append(Trial(0, "complete", {}, (0.5,), {"accuracy": 0.5}))
+    board.draw_fresh()
+    assert "one figure only" in board.tiles[0]._words.text()

@@ -1,0 +1,108 @@
+"""Slices, the choice map, and the other charts by trial."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from PySide6.QtCore import QPointF
+from PySide6.QtTest import QTest
+from pytestqt.qtbot import QtBot
+
+from app.plots.study.board import StudyBoard
+from app.plots.study.comparison import Compared
+from passes.search.spec import Goal
+from passes.search.trial import Trial
+from tests.gui import made_study
+from tests.gui.made_study import GOALS, choices, trial, trials
+from tests.gui.study_plots.shown import LEFT, NONE, show
+
+pytestmark = pytest.mark.gui
+
+
+def test_slices_show_all_choices_or_one(board: StudyBoard) -> None:
+    chart = show(board, 100, "Slices")
+    assert len(chart.axes) == len(choices())
+    chart.choose("choice", "sparsity")
+    assert [a.name for a in chart.axes] == ["sparsity"] and chart._columns == 1
+    chart.settle()
+    x, y = chart._pixels(chart.axes[0], 0)
+    place = next(i for i, t in enumerate(board.study.trials) if t.state == "complete")
+    box = chart._box(0)
+    assert chart.near(box.topLeft() + QPointF(x[place], y[place])) is not None
+
+
+def test_the_timeline_has_a_lane_a_worker_and_bars_that_grow(
+    board: StudyBoard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = time.time()
+    monkeypatch.setattr(made_study, "START", now - 60)
+    chart = show(board, 12, "Timeline")
+    assert list(chart._lanes) == ["worker 1", "worker 2", "worker 3"]
+    board.append(replace(trial(12, running=True), started=now - 5))
+    board.draw_fresh()
+    first = float(chart._running.opts["x1"][0])
+    assert chart._clock.isActive()
+    monkeypatch.setattr(time, "time", lambda: now + 10)
+    chart._grow()
+    assert float(chart._running.opts["x1"][0]) > first + 5
+    board.append(replace(trial(12), started=now - 5))
+    board.draw_fresh()
+    assert not chart._clock.isActive()
+
+
+def test_intermediate_values_end_where_a_trial_was_pruned(board: StudyBoard) -> None:
+    chart = show(board, 60, "Intermediate values")
+    assert chart._steps == list(made_study.RUNGS)
+    early = next(i for i, t in enumerate(board.study.trials) if t.state == "pruned")
+    assert np.isfinite(chart._values[early]).tolist() == [True, True, False, False]
+    chart.settle()
+    assert chart._pieces.drawn[0].sum() == sum(t.state == "pruned" for t in board.study.trials)
+    board.append(replace(trial(60), steps=((50, 0.7), (1600, 0.72))))
+    board.draw_fresh()
+    assert chart._steps == [50, *made_study.RUNGS, 1600] and chart._values[60, 0] == 0.7
+
+
+def test_without_intermediate_values_it_says_what_would_tell_them(board: StudyBoard) -> None:
+    board.tiles[0].show_kind("Intermediate values")
+    board.show_study([Trial(0, "complete", {}, (0.5,))], (Goal("accuracy"),))
+    assert "A search with rungs" in board.tiles[0]._words.text()
+
+
+def test_the_map_shows_which_layer_took_which_format(board: StudyBoard, qtbot: QtBot) -> None:
+    chart = show(board, 100, "Choice map")
+    feasible = sorted((t for t in board.study.trials if t.feasible), key=lambda t: -t.values[0])
+    assert [board.study.trials[p].number for p in chart.places] == [t.number for t in feasible[:30]]
+    head, rows = chart.table()
+    assert head[1] == f"trial {feasible[0].number}" and rows[0][1] in (
+        "int 2/1",
+        "int 4/2",
+        "mxint4/32",
+        "int 8/6",
+        "float",
+    )
+    box = chart._box()
+    at = QPointF(box.left() + 2, box.top() + 2)
+    assert rows[0][0] in chart.hover_words(at) and rows[0][1] in chart.hover_words(at)
+    with qtbot.waitSignal(board.picked) as told:
+        QTest.mouseClick(chart, LEFT, NONE, at.toPoint())
+    assert told.args[0].number == feasible[0].number
+    chart.choose("trials", "front")
+    assert set(chart.places.tolist()) == set(board.study.front(["accuracy", "weight_bits"]).tolist())
+
+
+def test_seeds_of_a_sampler_are_a_mean_with_its_spread(board: StudyBoard) -> None:
+    board.tiles[0].show_kind("Comparison")
+    seeds = [Compared(f"tpe {k}", "tpe", tuple(trials(30 + 5 * k, seed=k)), GOALS) for k in range(3)]
+    board.compare([*seeds, Compared("grid", "grid", tuple(trials(20, seed=9)), GOALS)])
+    chart = board.tiles[0].chart
+    assert list(chart.lines) == ["tpe", "grid"] and chart.lines["tpe"].shape == (3, 40)
+    last = [max(t.values[0] for t in c.trials if t.feasible) for c in seeds]
+    assert np.allclose(chart.lines["tpe"][:, -1], last)
+    assert "3 studies" in chart.legend() and "±" in chart.words_of(30)
+    _, rows = chart.table()
+    assert len(rows) == 40 and rows[-1][1] == pytest.approx(np.mean(last)) and rows[-1][4] == ""
+    chart.choose("each study", True)
+    assert len(chart.lines) == 4
