@@ -31,7 +31,6 @@ from passes.sensitivity.whole import Part, Wholes, part, together
 if TYPE_CHECKING:
     from app.session import Session
 
-KEPT = 64  # graphs whose measured divergence is remembered, for undo
 SLOT = "estimate"
 QUICK = 1 << 16  # elements of a stored tensor that an estimate looks at
 
@@ -108,7 +107,6 @@ class Estimate(QObject):
         self.kl: float | None = None
         self.how = ""
         self.last: dict[str, float] = {}  # accuracy and loss as last measured, before the edits since
-        self._measured: dict[int, tuple[Graph, float]] = {}
         self._costs: dict[Choice, Part] = {}
         self._layout: tuple[Graph, Graph, tuple[Place, ...]] | None = None
         self._previews = Previews(self)
@@ -119,17 +117,11 @@ class Estimate(QObject):
         session.score_changed.connect(self._note)
         self._known.changed.connect(self._table_changed)
 
-    def put(self, graph: Graph, kl: float) -> None:
-        """Take a divergence that was measured of a graph."""
-        self._measured[id(graph)] = graph, kl
-        while len(self._measured) > KEPT:
-            self._measured.pop(next(iter(self._measured)))
-        self.refresh()
-
-    def measured(self, graph: Graph) -> float | None:
-        """The divergence that was measured of a graph."""
-        held = self._measured.get(id(graph))
-        return held[1] if held and held[0] is graph else None
+    @property
+    def _true(self) -> float | None:
+        """What was measured of the present recipe, on the data in use."""
+        document = self._session.document
+        return self._session.measures.divergence(document.recipe) if document else None
 
     def cost(self, node: str, port: str) -> float | None:
         """What the present choice at a port is estimated to cost by itself; None while that is not known."""
@@ -148,7 +140,7 @@ class Estimate(QObject):
         if document is None:
             self.changed.emit()
             return
-        true = self.measured(document.graph)
+        true = self._true
         if true is not None:
             self.kl, self.how = true, "measured"
         elif self._known.table and not self._known.stale:
@@ -169,18 +161,20 @@ class Estimate(QObject):
             else:
                 self._costs[choice] = value
                 parts.append(value)
-        if asked and evidence is not None:
-            store, by = document.store, correction_of(self._known.summary)
-            found = self._previews.ask(
-                SLOT, (evidence, by, frozenset(asked)), lambda stop: predicted(asked, evidence, run, store, by, stop)
-            )
-            self._costs |= found or {}
-            parts += (found or {}).values()
-            asked = Wanted() if found is not None else asked
-        elif not asked:
-            self._previews.forget(SLOT)
-        if not asked:
-            self.kl, self.how = together(parts, table.by), "estimated"
+        found = dict[Choice, Part]() if not asked else self._asked(asked, evidence, run, document.store)
+        if found is not None:
+            self._costs |= found
+            self.kl, self.how = together([*parts, *found.values()], table.by), "estimated"
+
+    def _asked(
+        self, wanted: Wanted, evidence: Path | None, run: Graph, store: WeightStore
+    ) -> dict[Choice, Part] | None:
+        """What the evidence says of choices; None while that is being worked out, or where there is none."""
+        if evidence is None:
+            return None
+        by = correction_of(self._known.summary)
+        key = evidence, by, frozenset(wanted)
+        return self._previews.ask(SLOT, key, lambda stop: predicted(wanted, evidence, run, store, by, stop))
 
     def _places(self, base: Graph, graph: Graph) -> tuple[Graph, tuple[Place, ...]]:
         """The graph whose places the evidence is of, and these: they stay while the weights do."""
@@ -200,14 +194,16 @@ class Estimate(QObject):
         self.refresh()
 
     def _note(self) -> None:
-        """Remember what was measured last: it stays in sight, grey, until the next figures come."""
+        """Remember what was measured last: it stays in sight, grey, until the next figures come. Of this graph the
+        divergence may have been measured along with it."""
         score = self._session.score
         if score.accuracy is not None and score.loss is not None:
             self.last = {"accuracy": score.accuracy, "loss": score.loss}
+        if (self._true is None) == (self.how == "measured"):
+            self.refresh()
 
     def _forget(self) -> None:
         self.last.clear()
-        self._measured.clear()
         self._costs.clear()
         self._layout = None
         self._previews.forget(SLOT)

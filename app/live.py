@@ -1,20 +1,22 @@
 """Measures again after every edit, where that is quick: see the consequence at once.
 
-Accuracy and loss first, then the divergence from the baseline on the same samples, from the changed layer on.
+One job measures accuracy, loss and the divergence from the baseline; where the score is known from elsewhere, only the
+divergence is measured, from the changed layer on.
 """
 
 from __future__ import annotations
 
 import time
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, QTimer, Signal
 
-from app.estimate import estimate_of
 from model.graph import Graph
-from model.recipe import Step
+from model.recipe import Recipe, Step
 from passes.analysis.divergence import DivergenceOptions
+from passes.analysis.evaluate import EvaluateOptions
 from passes.base import Report
 from passes.jobs import AnalyseJob, Done, JobEvent, JobInfo, Progress
 
@@ -47,7 +49,6 @@ class LiveMeasure(QObject):
         self.enabled = True
         self._slow = False
         self._since = (0, 0.0)
-        self._estimate = estimate_of(session)
         self._tried: Graph | None = None  # whose divergence was asked for last: what fails is not asked for again
         self._wait = QTimer(self, singleShot=True, interval=pause)
         self._wait.timeout.connect(self._measure)
@@ -82,21 +83,21 @@ class LiveMeasure(QObject):
             self._compare()
 
     def _compare(self) -> None:
-        """Once the accuracy is known, measure how far the outputs are from the baseline's."""
+        """Where the accuracy is known and it is not, measure how far the outputs are from the baseline's."""
         session, document = self._session, self._session.document
         if document is None or not document.recipe.active or not self.enabled or self._slow:
             return
         graph = document.graph
         known = session.score.accuracy is not None and session.measured_on.data
-        if known and graph is not self._tried and self._estimate.measured(graph) is None:
+        if known and graph is not self._tried and session.measures.divergence(document.recipe) is None:
             self._tried = graph
-            wish = DivergenceOptions(**asdict(session.measured_on))
-            step, silent = Step("divergence", wish), lambda _: None
-            session.analyse("Divergence", step, lambda report: self._take(graph, report), failed=silent)
+            data, recipe = session.measured_on, document.recipe
+            step, silent = Step("divergence", DivergenceOptions(**asdict(data))), lambda _: None
+            take = partial(self._take, recipe, data)
+            session.analyse("Divergence", step, take, failed=silent)
 
-    def _take(self, graph: Graph, report: Report) -> None:
-        if "kl" in report.summary:
-            self._estimate.put(graph, report.summary["kl"])
+    def _take(self, recipe: Recipe, data: EvaluateOptions, report: Report) -> None:
+        self._session.know_score(recipe, data, {"kl": report.summary.get("kl")})
 
     def _hear(self, heard: JobEvent) -> None:
         """Judge the speed by the run itself, without the loading of data before it."""

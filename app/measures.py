@@ -12,6 +12,8 @@ from passes.analysis.evaluate import EvaluateOptions
 from passes.replay import recipe_key
 from passes.score import Score, Scorer
 
+KEPT = 64  # divergences that a project file holds
+
 
 class Measures:
     """Accuracy and loss by recipe for the data in use; static scores by graph identity."""
@@ -19,6 +21,7 @@ class Measures:
     def __init__(self) -> None:
         self.options = EvaluateOptions()
         self._found: dict[str, tuple[float, float]] = {}
+        self._divergences: dict[str, float] = {}  # from the baseline, by recipe as well
         self._static: dict[int, tuple[Graph, Score]] = {}
         self._scorer = Scorer()
 
@@ -27,15 +30,25 @@ class Measures:
         if options != self.options:
             self.options = options
             self._found.clear()
+            self._divergences.clear()
 
     def known(self, recipe: Recipe) -> bool:
         """Whether a recipe has been measured on the data in use."""
         return recipe_key(recipe) in self._found
 
     def put(self, recipe: Recipe, options: EvaluateOptions, summary: dict[str, Any]) -> None:
-        """Keep what an evaluation found, unless other data is in use by now."""
+        """Keep what an evaluation found, or what of it was measured, unless other data is in use by now."""
         if options == self.options:
-            self._found[recipe_key(recipe)] = (summary["accuracy"], summary["loss"])
+            key, kl = recipe_key(recipe), summary.get("kl")
+            if "loss" in summary:
+                self._found[key] = (summary["accuracy"], summary["loss"])
+            if kl is not None:
+                self._divergences.pop(key, None)
+                self._divergences[key] = kl
+
+    def divergence(self, recipe: Recipe) -> float | None:
+        """How far the outputs are from the baseline's, as measured of a recipe; None where that was not."""
+        return self._divergences.get(recipe_key(recipe))
 
     def score(self, graph: Graph, recipe: Recipe) -> Score:
         """Static score of `graph` with what was measured of `recipe`."""
@@ -51,9 +64,11 @@ class Measures:
         return held[1]
 
     def to_json(self, recipe: Recipe) -> dict[str, Any]:
-        """{"scores": …} for the project file: baseline and present recipe."""
+        """{"scores": …} for the project file: baseline and present recipe, divergences of the last recipes by key."""
         kept = {k: self._found.get(recipe_key(r)) for k, r in (("baseline", Recipe()), ("present", recipe))}
-        found = {k: list(v) for k, v in kept.items() if v}
+        found: dict[str, Any] = {k: list(v) for k, v in kept.items() if v}
+        if self._divergences:
+            found["divergences"] = dict(list(self._divergences.items())[-KEPT:])
         return {"scores": {"options": asdict(self.options), **found}} if found else {}
 
     def restore(self, project: Project) -> None:
@@ -67,5 +82,7 @@ class Measures:
                 if name in held:
                     accuracy, loss = held[name]
                     self._found[recipe_key(recipe)] = (float(accuracy), float(loss))
-        except (KeyError, TypeError, ValueError):
+            self._divergences = {str(k): float(v) for k, v in held.get("divergences", {}).items()}
+        except (KeyError, TypeError, ValueError, AttributeError):
             self._found.clear()
+            self._divergences.clear()

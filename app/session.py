@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from model.project import Project, keys_of
 from model.recipe import Recipe, Step
 from model.registry import PASSES
 from model.weights import WeightStore
+from passes.analysis.beside import BesideOptions
 from passes.analysis.evaluate import EvaluateOptions
 from passes.base import Report, is_instant
 from passes.edits import with_activation_sparsity, with_format, with_sparsity
@@ -62,7 +63,7 @@ class Session(JobQueue):
         self.problems: tuple[Problem, ...] = ()
         self.selection: tuple[str, ...] = ()
         self.view_provider: Callable[[], dict[str, Any]] = dict
-        self._measures, self._edits = Measures(), Edits(self)
+        self.measures, self._edits = Measures(), Edits(self)
         self._folders: list[Path] = []
         self._shut = False
 
@@ -83,7 +84,7 @@ class Session(JobQueue):
         self.document = Document(result.project, store, path)
         self.document.listeners.append(self._on_change)
         self.problems = result.problems
-        self._measures.restore(result.project)
+        self.measures.restore(result.project)
         self.forget_results()
         self.opened.emit()
         self.score_changed.emit()
@@ -99,7 +100,7 @@ class Session(JobQueue):
         # Whatever of this document still runs has nobody left to tell.
         self._on_done = {j.id: self._on_done[j.id] for j in self.jobs if isinstance(j.job, STAYING)}
         self.document, self.problems = None, ()
-        self._edits, self._measures = Edits(self), Measures()
+        self._edits, self.measures = Edits(self), Measures()
         self.select(())
 
     def shutdown(self) -> None:
@@ -144,7 +145,7 @@ class Session(JobQueue):
         document = self.open_document
         kept = self._edits.milestones(document)
         project = replace(document.snapshot(), view=self.view_provider(), milestones=kept)
-        return replace(project, reports={**project.reports, **self._measures.to_json(project.recipe)})
+        return replace(project, reports={**project.reports, **self.measures.to_json(project.recipe)})
 
     @property
     def open_document(self) -> Document:
@@ -242,37 +243,36 @@ class Session(JobQueue):
     @property
     def score(self) -> Score:
         """The score of the present graph; accuracy and loss are None until measured."""
-        return self._measures.score(self.document.graph, self.document.recipe) if self.document else Score()
+        return self.measures.score(self.document.graph, self.document.recipe) if self.document else Score()
 
     @property
     def baseline(self) -> Score:
         """The score of the model as it was opened."""
-        return self._measures.score(self.document.project.base, Recipe()) if self.document else Score()
+        return self.measures.score(self.document.project.base, Recipe()) if self.document else Score()
 
     def evaluate(self, options: EvaluateOptions | None = None) -> None:
         """Measure the present graph, and the baseline where that has not been done on the same data."""
         document = self.open_document
         wish = options or EvaluateOptions(data=document.project.source.data or "")
-        self._measures.use(wish)
+        self.measures.use(wish)
         todo = [("Evaluate", document.recipe, document.graph)]
-        if document.recipe.active and not self._measures.known(Recipe()):
+        if document.recipe.active and not self.measures.known(Recipe()):
             todo.insert(0, ("Evaluate baseline", Recipe(), document.project.base))
         for title, recipe, graph in todo:
-            self.analyse(
-                title, Step("evaluate", wish), lambda r, of=recipe: self.know_score(of, wish, r.summary), graph
-            )
+            step = Step("evaluate", BesideOptions(**asdict(wish)) if recipe.active else wish)
+            self.analyse(title, step, lambda r, of=recipe: self.know_score(of, wish, r.summary), graph)
 
     @property
     def measured_on(self) -> EvaluateOptions:
         """The data that the score is measured on: that of the last measurement, else the source's own."""
-        held, document = self._measures.options, self.document
+        held, document = self.measures.options, self.document
         return held if held.data or not document else EvaluateOptions(data=document.project.source.data or "")
 
     def know_score(self, recipe: Recipe, options: EvaluateOptions, figures: dict[str, Any]) -> None:
         """Take figures that were measured of a recipe; on other data than the last ones they do not count."""
-        if not self._measures.options.data:
-            self._measures.use(options)
-        self._measures.put(recipe, options, figures)
+        if not self.measures.options.data:
+            self.measures.use(options)
+        self.measures.put(recipe, options, figures)
         self.score_changed.emit()
 
     def analyse(

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from model.data.base import Split, TaskData
+    from passes.analysis.beside import Beside
 
 
 SPLITS = "test, train, validation or all; default: all rows of a lone file, else test, else validation"
@@ -44,12 +45,21 @@ def evaluate(graph: Graph, options: EvaluateOptions, context: Context) -> tuple[
     data = load_task(options, context.tokenizer, whole=options.split in ("", "all"))
     split = choose_split(data, options.split, options.limit)
     module = build(graph, context.store, context.callables)
-    accuracy, loss = measure(module, graph, split, options.batch_size, context)
+    beside = _beside(graph, options, context)
+    accuracy, loss = measure(module, graph, split, options.batch_size, context, beside)
     score = static_score(graph).measured(accuracy, loss)
     summary: dict[str, Any] = {f: getattr(score, f) for f in score.__dataclass_fields__}
+    summary |= beside.figures() if beside else {}
     return graph, Report(
         "evaluate", (), {**summary, "samples": len(split), **data_warning(data, context, options.split)}
     )
+
+
+def _beside(graph: Graph, options: EvaluateOptions, context: Context) -> Beside | None:
+    """What tells the divergence from the baseline, where that is wanted."""
+    from passes.analysis.beside import Beside, BesideOptions
+
+    return Beside(graph, options, context) if isinstance(options, BesideOptions) and context.base else None
 
 
 def data_warning(data: TaskData, context: Context, split: str = "") -> dict[str, str]:
@@ -95,8 +105,10 @@ def choose_split(data: TaskData, name: str, limit: int) -> Split:
     return split.take(limit) if limit else split
 
 
-def measure(module: nn.Module, graph: Graph, split: Split, batch_size: int, context: Context) -> tuple[float, float]:
-    """(accuracy, mean cross-entropy) of a built module."""
+def measure(
+    module: nn.Module, graph: Graph, split: Split, batch_size: int, context: Context, beside: Beside | None = None
+) -> tuple[float, float]:
+    """(accuracy, mean cross-entropy) of a built module; `beside` hears what it makes of each batch."""
     import torch
     import torch.nn.functional as F
 
@@ -105,11 +117,14 @@ def measure(module: nn.Module, graph: Graph, split: Split, batch_size: int, cont
     correct, loss, seen = 0, 0.0, 0
     with torch.no_grad():
         for inputs, labels in arranged(split, graph, batch_size):
-            logits = logits_of(_run(module, inputs), graph)
+            result = _run(module, inputs)
+            logits = logits_of(result, graph)
             fit(logits, labels)
             correct += int((logits.argmax(-1) == labels).sum())
             loss += float(F.cross_entropy(logits.float(), labels, reduction="sum"))
             seen += len(labels)
+            if beside is not None:
+                beside.hear(inputs, result)
             context.progress(seen, len(split), "evaluating")
     return correct / max(seen, 1), loss / max(seen, 1)
 

@@ -14,7 +14,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,6 @@ import torch
 from model.data.base import Split
 from model.formats.base import Format, parse_format
 from model.graph import Graph
-from model.meta import Precision
 from model.opening import open_source
 from passes.analysis.evaluate import EvaluateOptions, load_split
 from passes.analysis.format_sqnr import usual_formats
@@ -32,18 +30,19 @@ from passes.analysis.sensitivity import kept_places
 from passes.base import Context
 from passes.sensitivity import truth
 from passes.sensitivity.collect import collect
-from passes.sensitivity.correct import Correction, ranks_agree
+from passes.sensitivity.correct import learned, ranks_agree
 from passes.sensitivity.evidence import load, save
 from passes.sensitivity.measure import Baseline
 from passes.sensitivity.subject import stored, subject
 from passes.sensitivity.table import Candidate, Sensitivity
-from passes.sensitivity.tabled import configured, quickly, rows_of_table
+from passes.sensitivity.tabled import rows_of_table
 from passes.transform.decompose_attention import DecomposeOptions, decompose_attention
 from tests.benchmarks.formats_sst2 import DATA
 from tests.benchmarks.record import median_of, report
+from tests.benchmarks.sensitivity_configurations import Configurations
 from tests.benchmarks.sst2 import SHARED, train
 
-SAMPLES, JUDGED, CORRECTING = 256, 128, 48
+SAMPLES, JUDGED, CORRECTING, WHOLES = 256, 256, 48, 8
 LARGE = 1e-4
 BASE = "config:bert?task=sequence-classification"
 
@@ -104,6 +103,9 @@ def real_text(given: Path | None, count: int) -> dict[str, Any]:
     known = true(random.Random(0).sample(cells, count) if count else cells, judged)
     measuring = time.perf_counter() - start
     fixed = [truth.corrected(row, by) for row in rows]
+    mixed = truth.mixtures(fixed, WHOLES, 0, len(usual_formats()))
+    pairs = truth.wholes(fixed, mixed, at, Baseline(run, correcting, 64, context), context)
+    whole = learned([(p, 0.0, m) for p, m in pairs])
     return {
         "evidence_samples": SAMPLES, "judged_samples": JUDGED, "correcting": CORRECTING, "places": len(rows),
         "cells": len(known), "seconds": {"evidence": round(took, 2), "table": round(tabled, 2),
@@ -112,7 +114,8 @@ def real_text(given: Path | None, count: int) -> dict[str, Any]:
         "correction": {k: round(getattr(by, k), 3) for k in ("level", "steep", "loud", "factor", "before")},
         "noise": _agreement([(rows[r].noise[c], kl) for (r, c), kl in known.items()]),
         "predicted": _by_port(rows, known), "corrected": _by_port(fixed, known),
-        "configurations": configurations(run, fixed, places, evidence, Baseline(run, judged, 64, context), context, by),
+        "configuration_correction": {k: round(getattr(whole, k), 3) for k in ("level", "steep", "factor", "before")},
+        **Configurations(run, places, evidence, context, Baseline(run, judged, 64, context), fixed, by, whole).all(),
     }  # fmt: skip
 
 
@@ -140,54 +143,6 @@ def _agreement(pairs: Sequence[tuple[float, float]]) -> dict[str, Any]:
     return {"pairs": len(kept), "spearman": rho(kept), "large": len(large), "spearman_large": rho(large),
             "median_factor": round(2 ** float(np.median(np.abs(off))), 3) if off else None,
             "within_2": round(float(np.mean(np.abs(off) < 1)), 3) if off else None}  # fmt: skip
-
-
-# -- whole configurations
-
-
-def configurations(
-    run: Graph, rows: Sequence[Sensitivity], places: Any, evidence: Any, baseline: Baseline, context: Context,
-    by: Correction,
-) -> list[dict[str, Any]]:  # fmt: skip
-    """Uniform widths and random mixtures of all Linears' weights, with and without their inputs."""
-    linear = {n.id for n in run if n.op == "linear"}
-    at = {p: {q.node: q for q in places if q.node in linear and q.port == p} for p in ("weight", "data_in")}
-    subjects = {q.key: subject(q, evidence, run, context.store) for p in at for q in at[p].values()}
-
-    def fitted(key: str, width: int) -> Format:
-        found = subjects[key]
-        fmt = parse_format(f"integer(width={width})")
-        return fmt if found is None else found.fitted(fmt, quickly)
-
-    def made(name: str, ports: Sequence[str], pick: Any) -> dict[str, Any]:
-        chosen = {n: {p: Precision(pick(at[p][n].key)) for p in ports} for n in sorted(linear)}
-        graph = run.replace(*(replace(run[n], precision=c) for n, c in chosen.items()))
-        plain = sum(configured(graph, places, run, evidence, context.store, None, 0, quickly).values())
-        fixed = sum(configured(graph, places, run, evidence, context.store, by, 0, quickly).values())
-        true = baseline.measure(graph)
-        return {"name": name, "predicted": float(f"{plain:.3g}"), "corrected": float(f"{fixed:.3g}"),
-                "measured": float(f"{true.kl:.3g}"), "ratio": round(plain / true.kl, 3),
-                "corrected_ratio": round(fixed / true.kl, 3), "agreement": true.agreement}  # fmt: skip
-
-    found: list[dict[str, Any]] = []
-    for ports in (("weight",), ("weight", "data_in")):
-        words = " and ".join(ports)
-        for width in (8, 6, 5, 4, 3, 2):
-            found.append(made(f"{words}, {width} bits", ports, lambda key, w=width: fitted(key, w)))
-        for seed in range(8):
-            luck = random.Random(seed)
-            found.append(made(f"{words}, 3 to 8 bits, {seed}", ports, lambda key, r=luck: fitted(key, r.randint(3, 8))))
-        for seed in range(4):
-            luck = random.Random(seed)
-            usual = [f for f in usual_formats() if f.element_bits >= 3]
-            found.append(
-                made(f"{words}, any format, {seed}", ports, lambda key, r=luck, u=usual: _any(subjects, key, r, u))
-            )
-    return found
-
-
-def _any(subjects: dict[str, Any], key: str, luck: random.Random, formats: Sequence[Format]) -> Format:
-    return subjects[key].fitted(luck.choice(formats), quickly)
 
 
 # -- BERT-base

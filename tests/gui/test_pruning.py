@@ -99,7 +99,7 @@ def test_methods_that_look_at_data_need_some(
     choose(pruning.method, "wanda")
     assert pruning.scope.get() == "row" and "wanda looks at data" in pruning.state.text()
     assert not pruning._timer.isActive() and not runner[-1].waiting
-    session._measures.use(EvaluateOptions(data="reviews.csv", text="words"))
+    session.measures.use(EvaluateOptions(data="reviews.csv", text="words"))
     choose(pruning.method, "snip")
     assert pruning._timer.interval() > 300
     qtbot.waitUntil(lambda: bool(runner[-1].waiting), timeout=5000)

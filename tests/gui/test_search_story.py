@@ -67,7 +67,7 @@ def test_a_search_survives_its_worker(qtbot: QtBot, window: Window, tmp_path: Pa
     assert session.document.recipe.steps and session.score.accuracy == best.figures["accuracy"]
     assert session.score.weight_bits == pytest.approx(best.figures["weight_bits"])
     assert session.score.size_bytes == best.figures["size_bytes"]
-    session._measures._found.clear()  # measured anew, it is the same
+    session.measures._found.clear()  # measured anew, it is the same
     session.evaluate()
     idle(qtbot, session)
     assert session.score.accuracy == best.figures["accuracy"]

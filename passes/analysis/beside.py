@@ -1,0 +1,68 @@
+"""How far a graph's outputs are from the baseline's, told by the evaluation itself: it runs the same batches anyway.
+
+The baseline's outputs stay between evaluations, so from the second on this costs no run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from model.graph import Graph
+from model.graph_json import fingerprint
+from passes.analysis.evaluate import EvaluateOptions
+from passes.base import Context
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+KEPT = 2  # baselines whose outputs stay
+
+
+@dataclass(frozen=True, slots=True)
+class BesideOptions(EvaluateOptions):
+    """An evaluation that tells the divergence from the baseline as well."""
+
+    AGAINST_BASE: ClassVar[bool] = True
+
+
+class Beside:
+    """Hears the batches of an evaluation, always in the same order, and adds up the divergence."""
+
+    def __init__(self, graph: Graph, options: EvaluateOptions, context: Context) -> None:
+        from passes.sensitivity.outputs import Outputs
+        from passes.sensitivity.places import reference
+
+        self._base, self._context = reference(graph, context.base), context
+        self._outputs = Outputs(self._base)
+        plain = EvaluateOptions(**{n: getattr(options, n) for n in EvaluateOptions.__dataclass_fields__})
+        self._key = fingerprint(self._base), plain
+        self._known = list(_HELD.get(self._key, ()))
+        self._module: Any = None
+        self._lost, self._batches, self._samples = 0.0, 0, 0
+
+    def hear(self, inputs: Mapping[str, Tensor], result: Any) -> None:
+        """A batch and what the graph makes of it."""
+        if self._batches == len(self._known):
+            self._known.append(self._outputs.of(self._run(inputs)))
+        before = self._known[self._batches]
+        self._lost += self._outputs.divergence(before, self._outputs.of(result), inputs)
+        self._batches, self._samples = self._batches + 1, self._samples + len(before)
+
+    def _run(self, inputs: Mapping[str, Tensor]) -> Any:
+        from model.build import build
+
+        if self._module is None:
+            self._module = build(self._base, self._context.store, self._context.callables)
+        return self._module(**inputs)
+
+    def figures(self) -> dict[str, float]:
+        """The divergence, nats a sample, after the last batch."""
+        _HELD[self._key] = tuple(self._known)
+        while len(_HELD) > KEPT:
+            _HELD.pop(next(iter(_HELD)))
+        return {"kl": self._lost / max(self._samples, 1)}
+
+
+_HELD: dict[tuple[str, EvaluateOptions], tuple[Tensor, ...]] = {}

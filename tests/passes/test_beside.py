@@ -1,0 +1,65 @@
+"""One evaluation tells accuracy, loss and the divergence from the baseline, whose outputs stay."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import pytest
+
+from model.formats.base import parse_format
+from model.opening import open_source
+from model.recipe import Recipe, Step
+from passes.analysis import beside
+from passes.analysis.beside import BesideOptions
+from passes.analysis.divergence import DivergenceOptions, divergence
+from passes.analysis.evaluate import EvaluateOptions, evaluate
+from passes.base import Context
+from passes.select import Select
+from passes.transform.quantize import QuantizeOptions, Rule, quantize
+
+
+@pytest.mark.parametrize("name", ["demo:digits-mlp", "demo:reviews"])
+def test_the_divergence_comes_with_the_score(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = open_source(name, tmp_path)
+    base = opened.project.base
+    context = Context(opened.store, tokenizer=opened.project.source.tokenizer, base=base)
+    rule = Rule(Select("type", ("linear",)), {"weight": parse_format("integer(width=4, frac_width=4)")})
+    graph = quantize(base, QuantizeOptions((rule,)), context)[0]
+    plain = EvaluateOptions(data=name, limit=100, batch_size=32)
+    wish = BesideOptions(**asdict(plain))
+    alone = evaluate(graph, plain, context)[1].summary
+    beside._HELD.clear()
+    first = evaluate(graph, wish, context)[1].summary
+    assert "kl" not in alone and {k: v for k, v in first.items() if k != "kl"} == alone
+    true = divergence(graph, DivergenceOptions(**asdict(plain)), context)[1].summary["kl"]
+    assert first["kl"] == pytest.approx(true, rel=1e-3) and true > 0
+    monkeypatch.setattr(beside.Beside, "_run", None)
+    assert evaluate(graph, wish, context)[1].summary == first, "the baseline has not been run again"
+    assert evaluate(base, wish, context)[1].summary["kl"] == pytest.approx(0, abs=1e-9)
+    assert "kl" not in evaluate(graph, wish, replace(context, base=None))[1].summary
+
+
+def test_divergences_are_kept_with_the_project_by_recipe() -> None:
+    from app.measures import Measures
+
+    one, two = Recipe((Step("quantize", QuantizeOptions()),)), Recipe()
+    data, held = EvaluateOptions(data="some.csv"), Measures()
+    held.use(data)
+    held.put(one, data, {"accuracy": 0.9, "loss": 0.3, "kl": 0.02})
+    held.put(two, EvaluateOptions(data="other.csv"), {"kl": 0.5})
+    assert held.divergence(one) == 0.02 and held.divergence(two) is None
+
+    class Project:
+        reports = held.to_json(one)
+        recipe = one
+
+    again = Measures()
+    again.restore(Project())  # type: ignore[arg-type]
+    assert again.divergence(one) == 0.02 and again.options == data
+    again.use(EvaluateOptions(data="other.csv"))
+    assert again.divergence(one) is None, "of other data nothing is known"
+    Project.reports = {"scores": {"options": asdict(data), "divergences": ["nonsense"]}}
+    damaged = Measures()
+    damaged.restore(Project())  # type: ignore[arg-type]
+    assert damaged.divergence(one) is None
