@@ -208,7 +208,7 @@ def test_it_is_measured_truly(panel: AllocatePanel, runner: list[FakeRunner], wi
     window.session.problem.connect(heard.append)
     panel.measure.click()
     assert "no data" in str(heard[0])
-    window.session._measures.use(SensitivityOptions(data="demo:reviews"))
+    window.session.measures.use(SensitivityOptions(data="demo:reviews"))
     panel.measure.click()
     info = runner[-1].waiting[-1]
     assert isinstance(info.job, AnalyseJob) and isinstance(info.job.step.options, AllocatedOptions)
