@@ -180,7 +180,8 @@ class _Asked:
         own = {n: getattr(score, n) for n in ("data", "split", "text", "label", "tokenizer", "max_length")}
         texts = dict.fromkeys(str(v) for c in space.choices if c.kind == "format" for v in c.values if v != FLOAT)
         formats = tuple(f for t in [*texts][:: max(1, len(texts) // 6)] if (f := format_of(t)) is not None)
-        options = SensitivityOptions(**own, limit=SAMPLES, formats=formats, measure=TRUE if formats else 0)
+        options = SensitivityOptions(**own, limit=SAMPLES, formats=formats, measure=TRUE if formats else 0,
+                                     configurations=0)  # fmt: skip
         told = run_step(graph, Step("sensitivity", options), context).report.summary
         level, steep, loud = told["correction"]
         self.by = Correction(level, steep, loud, count=1)
