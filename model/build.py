@@ -39,7 +39,7 @@ def build(graph: Graph, store: WeightStore, callables: Callables | None = None) 
     Inputs are keyword arguments named as the placeholders; results leave as the original's did (tensor,
     tuple, or a dict by name). Raises GraphError for a graph without weights, ProjectError for missing tensors.
     """
-    builder = _Recorded if graph.runs == "module" else _Builder
+    builder = _Recorded if graph.runs == "module" else Builder
     return builder(graph, store, callables or {}).module()
 
 
@@ -68,7 +68,8 @@ def read_back(module: nn.Module, graph: Graph, store: WeightStore) -> Graph:
     return graph.with_weights(fresh)
 
 
-def _load(weight: Weight, read: Callable[[str], Stored]) -> Tensor:
+def load(weight: Weight, read: Callable[[str], Stored]) -> Tensor:
+    """A weight as torch has it; raises GraphError where the model was opened without."""
     if weight.key is None:
         raise GraphError("The model was opened without weights, so it cannot run.", "Open it with weights.")
     value = to_torch(read(weight.key))
@@ -89,7 +90,7 @@ def effective(node: Node, port: str, graph: Graph, store: WeightStore, scale: Te
         return Effective(None, mask, flowing=flowing)
     view = view_at(node, port) if port in node.ports else None
     if scale is None and chosen.scale is not None:
-        scale = _load(graph.weights[chosen.scale], store.get)
+        scale = load(graph.weights[chosen.scale], store.get)
     return Effective(chosen.format, mask, view, scale, chosen.gradient == "identity", flowing)
 
 
@@ -103,7 +104,7 @@ def _constant(const: TorchConst) -> Any:
     return found
 
 
-def _leaf_key(node: Node) -> tuple[Any, ...]:
+def leaf_key(node: Node) -> tuple[Any, ...]:
     """Equal for calls that can share one leaf: the same module with the same choices for its tensors."""
     chosen = ((p, c) for p, c in node.precision.items() if p in ("weight", "bias"))
     formats = sorted((p, str(c.format), c.gradient, c.scale or "") for p, c in chosen)
@@ -136,26 +137,37 @@ def _choices(node: Node) -> tuple[Any, ...]:
     return node.precision, node.sparsity, node.adapters
 
 
-class _Builder:
+class Builder:
+    """Makes the fx graph and what it calls; whoever keeps leaves between builds derives from it."""
+
     def __init__(self, graph: Graph, store: WeightStore, callables: Callables) -> None:
         self.graph, self.store, self.callables = graph, store, callables
         self.root = nn.Module()
         self.fx = fx.Graph()
         self.made: dict[str, fx.Node] = {}
         self.items: dict[Ref, fx.Node] = {}
-        read = store.reader()
-        self.tensors = {name: _load(weight, read) for name, weight in graph.weights.items()}
+        self.tensors = self.loaded()
         self.leaves: dict[tuple[Any, ...], str] = {}
         self.places: dict[str, str] = {}
         self.shared: dict[Any, fx.Node] = {}
         self.carriers = carriers(graph)
 
-    def module(self) -> Any:
+    def loaded(self) -> dict[str, Tensor]:
+        """The graph's weights by name."""
+        read = self.store.reader()
+        return {name: load(weight, read) for name, weight in self.graph.weights.items()}
+
+    def wire(self) -> None:
+        """Attach the leaves, then emit each node."""
         for node in self.graph:
             if node.call == "call_module":
                 self._attach_leaf(node)
         for node in self.graph:
             self.made[node.id] = self._emit(node)
+
+    def module(self) -> Any:
+        """The whole as one module."""
+        self.wire()
         module = fx.GraphModule(self.root, self.fx)
         for name, path in self.places.items():
             if self.graph.weights[name].role == "constant":  # not part of the state, as in the original
@@ -185,7 +197,7 @@ class _Builder:
             home.register_buffer(name, value)
 
     def _attach_leaf(self, node: Node) -> None:
-        key = _leaf_key(node)
+        key = leaf_key(node)
         if key not in self.leaves:
             self.leaves[key] = self._free(node.target)
             self._attach(self.leaves[key], self._leaf(node, self.leaves[key]))
@@ -271,7 +283,7 @@ class _Builder:
         source = self._arg(node.args[0])
         if alters_input(node):
             source = self._quantised(source, node, "data_in")
-        made = self.fx.create_node("call_module", self.leaves[_leaf_key(node)], (source,), {}, node.id)
+        made = self.fx.create_node("call_module", self.leaves[leaf_key(node)], (source,), {}, node.id)
         made.meta[OPERANDS] = [("data_in", source.name)]
         return made
 
@@ -363,7 +375,7 @@ class _Builder:
         return self.items[ref]
 
 
-class _Recorded(_Builder):
+class _Recorded(Builder):
     def module(self) -> Any:
         """The original module over the graph's weights, with the leaves that have choices swapped."""
         original: Any = self.callables.get("model")

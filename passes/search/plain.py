@@ -26,7 +26,6 @@ class Plain:
         self, base: Graph, score: EvaluateOptions, want: Wanted, memo: Memo, rungs: tuple[int, ...], space: Space
     ) -> None:
         self.base, self.options, self.want, self.memo = base, score, want, memo
-        self.touched = frozenset(n for c in space.choices for n in c.nodes)
         self.scorer = Scorer()
         self.rungs = rungs
         self._warm: Warm | None = None
@@ -63,7 +62,7 @@ class Plain:
     def warm(self, context: Context) -> Warm:
         """The evaluator, made when it is first needed."""
         if self._warm is None:
-            self._warm = Warm(self.base, self.options, context, self.rungs, self.touched)
+            self._warm = Warm(self.base, self.options, context, self.rungs)
         self._warm.context = context
         return self._warm
 

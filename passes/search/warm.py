@@ -20,24 +20,21 @@ from model.graph_json import fingerprint
 from passes.analysis.arrange import arranged
 from passes.analysis.evaluate import EvaluateOptions, choose_split, fit, fit_error, load_task, logits_of
 from passes.base import Context
-from passes.search.prefix import Prefix
+from passes.search.results import Results
 from passes.search.trial_run import Seen
 
 KEPT = 8  # graphs whose losses by sample are kept for comparison
 
 
 class Warm:
-    """Data read and arranged once. `touched`: nodes that graphs are known to differ in."""
+    """Data read and arranged once."""
 
-    def __init__(
-        self, base: Graph, options: EvaluateOptions, context: Context, rungs: tuple[int, ...],
-        touched: frozenset[str] = frozenset(),
-    ) -> None:  # fmt: skip
+    def __init__(self, base: Graph, options: EvaluateOptions, context: Context, rungs: tuple[int, ...]) -> None:
         self.base, self.options, self.context = base, options, context
         data = load_task(options, context.tokenizer, whole=options.split in ("", "all"))
         split = choose_split(data, options.split, options.limit)
         self.batches = list(arranged(split, base, options.batch_size))
-        self.prefix = Prefix(touched, [inputs for inputs, _ in self.batches])
+        self.results = Results([inputs for inputs, _ in self.batches])
         self.total = len(split)
         self.order = [int(i) for i in np.random.default_rng(0).permutation(len(self.batches))]
         self.rungs = rungs
@@ -51,7 +48,7 @@ class Warm:
         found = _Found(len(self.batches))
         rungs = [r for r in self.rungs if r < self.total]
         with torch.no_grad():
-            run = self._runner(graph)
+            run = self.results.runner(graph, self.context.store, self.context.callables or {})
             for place in self.order if rungs else range(len(self.batches)):
                 inputs, labels = self.batches[place]
                 with fit_error(inputs):
@@ -64,12 +61,6 @@ class Warm:
                     show(found.told())
         self._keep(fingerprint(graph), found)
         return found.figures()
-
-    def _runner(self, graph: Graph) -> Callable[[int], Any]:
-        """Batch number → the graph's result, behind what all graphs share."""
-        module = build(graph, self.context.store, self.context.callables)
-        with fit_error(self.batches[0][0]):
-            return self.prefix.runner(module, graph)
 
     def _keep(self, name: str, found: _Found) -> None:
         self.known[name] = found.losses(), found.correct()
