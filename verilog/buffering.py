@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from verilog.netlist import Design, Wire
-from verilog.schedule import schedule
 from verilog.templates.fifo import Fifo
 
 FRAMES = 4  # stepped to find what waits in the steady state
@@ -24,6 +23,8 @@ def pace(design: Design) -> int:
 
 def buffered(design: Design) -> Design:
     """The design with a FIFO on each wire where more than one beat has to wait."""
+    from verilog.schedule import schedule  # it brings numba, which nobody needs before
+
     ideal = pace(design)
     room = {w: FRAMES * design.stream(w).beats + 1 for w in design.all_wires() if _can_wait(design, w)}
     planned = schedule(with_fifos(design, room), FRAMES, spacing=ideal)

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from model.build import Callables, build
 from model.errors import EmitError
 from model.graph import Graph, Node, Ref
+from model.symbols import evaluate
 from model.weights import WeightStore
 from verilog.fixed import Codes
 from verilog.netlist import Boundary, Design
@@ -26,16 +27,28 @@ class Host(nn.Module):
     def __init__(self, graph: Graph, store: WeightStore, design: Design, callables: Callables | None = None) -> None:
         super().__init__()
         self.design = design
+        self.shapes = {n.target: n.ports["data_out"].shape for n in graph.placeholders if n.out}
 
         self.module = build(host_part(graph, design), store, callables)
 
     @torch.no_grad()
     def forward(self, **inputs: Tensor) -> tuple[Codes, ...]:
         """Codes [frames, rows, size] of each input of the design."""
-        values = self.module(**inputs)
+        values = self.module(**{name: self._padded(name, value) for name, value in inputs.items()})
         found = list(values) if isinstance(values, tuple | list) else [values]
         frames = len(next(iter(inputs.values())))
         return tuple(_codes(b, v, frames) for b, v in zip(self.design.inputs, found, strict=True))
+
+    def _padded(self, name: str, value: Tensor) -> Tensor:
+        """An input made as long as the design takes it, by zeros behind."""
+        pads: list[int] = []
+        for axis, dim in reversed(list(enumerate(self.shapes.get(name, ())))):
+            want = evaluate(dim, self.design.symbols) if isinstance(dim, str) and axis else value.shape[axis]
+            if value.shape[axis] > want:
+                text = f"{name} has {value.shape[axis]} along {dim}; the design takes {want}."
+                raise EmitError(text, f"Emit it with sizes {dim}={value.shape[axis]}, or cut the data.")
+            pads += [0, want - value.shape[axis]]
+        return nn.functional.pad(value, pads) if any(pads) else value
 
 
 def host_part(graph: Graph, design: Design) -> Graph:

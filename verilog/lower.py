@@ -30,6 +30,7 @@ from verilog.templates.cast import Cast
 from verilog.templates.fork import Fork
 from verilog.templates.resize import Resize
 
+Sizes = dict[str, tuple[int, int, int]]
 Rule = Callable[["Lowering", Node], None]
 RULES: dict[str, Rule] = {}
 # They give the same values before and after rounding and saturation: ops that keep the order and the zero.
@@ -55,8 +56,20 @@ def rules() -> dict[str, Rule]:
 
 
 def lower(graph: Graph, store: WeightStore, options: EmitOptions) -> Design:
-    """The design of a graph; raises EmitError for what has no hardware, with its node."""
-    return buffered(Lowering(graph, store, options).design())
+    """The design of a graph, with its FIFOs; raises EmitError for what has no hardware, with its node."""
+    return buffered(unbuffered(graph, store, options)[0])
+
+
+def unbuffered(graph: Graph, store: WeightStore, options: EmitOptions) -> tuple[Design, Sizes]:
+    """The design without FIFOs, and the sizes of the nodes that can be parallel."""
+    work = Lowering(graph, store, options)
+    return work.design(), work.sizes
+
+
+def sizes_of(graph: Graph, store: WeightStore, options: EmitOptions) -> Sizes:
+    """Node → (inputs, outputs, rows) that can be computed at once, for those that can be parallel."""
+    folded = graph.replace(*(replace(n, parallel=None) for n in graph if n.parallel))
+    return unbuffered(folded, store, options)[1]
 
 
 class Lowering:
@@ -67,7 +80,7 @@ class Lowering:
         self.symbols = {**graph.symbols, **options.sizes, "batch": 1}
         self.host: set[str] = set()
         self.signals: dict[Ref, Signal] = {}
-        self.sizes: dict[str, tuple[int, int, int]] = {}  # inputs, outputs, rows of the nodes that can be parallel
+        self.sizes: Sizes = {}  # inputs, outputs, rows of the nodes that can be parallel
         self.inputs: list[Boundary] = []
         self.instances: list[Template] = []
         self.wires: dict[str, tuple[Wire, ...]] = {}
@@ -249,7 +262,7 @@ class Lowering:
             ends.append(signal.wire)
             outputs.append(Boundary(port("y", k), signal.stream, ref.node, signal.shape, signal.index))
         design = Design(self.options.name, tuple(self.inputs), tuple(outputs), tuple(self.instances),
-                        self.wires, tuple(ends))  # fmt: skip
+                        self.wires, tuple(ends), self.symbols)  # fmt: skip
         design = forked(design)
         design.check()
         return design

@@ -37,7 +37,10 @@ class Boundary:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Design:
-    """Instances in the order of the data, `wires[name]` the sources of an instance's inputs, `ends` of the outputs."""
+    """Instances in the order of the data, `wires[name]` the sources of an instance's inputs, `ends` of the outputs.
+
+    `symbols`: the sizes that it is made for.
+    """
 
     name: str
     inputs: tuple[Boundary, ...]
@@ -45,7 +48,7 @@ class Design:
     instances: tuple[Template, ...]
     wires: dict[str, tuple[Wire, ...]]
     ends: tuple[Wire, ...]
-    depths: dict[str, int] = field(default_factory=dict)  # type: ignore[assignment]
+    symbols: dict[str, int] = field(default_factory=dict)  # type: ignore[assignment]
 
     def instance(self, name: str) -> Template:
         """The instance called `name`."""

@@ -42,8 +42,9 @@ module linear #(
   localparam int A_W = (WORDS > 1) ? $clog2(WORDS) : 1;
   localparam int BA_W = (NF * GROUPS > 1) ? $clog2(NF * GROUPS) : 1;
   localparam int XE_W = X_W + 1 - X_S;           // an unsigned x gets a zero in front
-  localparam int P_W = XE_W + W_W;
-  localparam int S_W = P_W + $clog2(PAR_IN);
+  localparam int FULL_W = XE_W + W_W;            // sums are right modulo 2^ACC_W, so nothing needs to be wider
+  localparam int P_W = (FULL_W < ACC_W) ? FULL_W : ACC_W;
+  localparam int S_W = (P_W + $clog2(PAR_IN) < ACC_W) ? P_W + $clog2(PAR_IN) : ACC_W;
 
   logic [PAR_OUT*PAR_IN*W_W-1:0] w_rom [0:WORDS-1];
   logic [PAR_OUT*B_W-1:0]        b_rom [0:NF*GROUPS-1];
@@ -120,7 +121,11 @@ module linear #(
           assign xe = {1'b0, x1[(t*PAR_IN+i)*X_W+:X_W]};
         end
         assign we = w1[(o*PAR_IN+i)*W_W+:W_W];
-        always_ff @(posedge clk) if (ce) p <= xe * we;
+        if (P_W == FULL_W) begin : g_full
+          always_ff @(posedge clk) if (ce) p <= xe * we;
+        end else begin : g_low
+          always_ff @(posedge clk) if (ce) p <= P_W'(xe) * P_W'(we);
+        end
         assign prod[i*P_W+:P_W] = p;
       end
       always_comb begin

@@ -1,0 +1,88 @@
+"""`emit`: the graph as SystemVerilog, checked, scheduled and simulated."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from app.commands.command import Answer, Arguments, Command, Parser, UsageError
+from app.commands.console import Console, table
+from app.commands.opening import opened
+from model.recipe import Step
+from passes.analysis.hardware import HardwareOptions
+from passes.base import run_step
+
+DETAILS = """examples
+  main.py emit P.espalier -o rtl/ --simulate
+  main.py emit P.espalier -o rtl/ --sizes seq=32 --simulate --data demo:reviews --samples 100
+Every layer needs fixed-point formats (pass quantize with integer); what is computed at once is chosen with the passes
+parallelize and balance_parallelism. An exit code of 1 says that the simulation differs from the integer model."""
+
+
+def _arguments(parser: Parser) -> None:
+    parser.add_argument("target", metavar="PROJECT|SOURCE", help="the quantised model")
+    parser.add_argument("-o", "--output", required=True, metavar="DIR", help="the folder to write")
+    parser.add_argument("--name", default="top", help="name of the top module")
+    parser.add_argument("--sizes", default="", metavar="NAME=N,…", help="sizes of symbols in shapes, such as seq=32")
+    parser.add_argument("--simulate", action="store_true", help="compare every stream with the integer model")
+    parser.add_argument("--simulator", choices=("verilator", "icarus"), default="", help="default: what is there")
+    parser.add_argument("--samples", type=int, default=32, metavar="N", help="samples to simulate (default 32)")
+    parser.add_argument("--no-stalls", action="store_true", help="only without random pauses of inputs and outputs")
+    parser.add_argument("--data", default="", help="data to simulate (default: the demo's own, else random values)")
+    parser.add_argument("--split", default="", help="which part of the data")
+
+
+def _run(found: Arguments, console: Console) -> Answer:
+    with opened(found.target, found, console) as target:
+        options = HardwareOptions(
+            folder=found.output, name=found.name, sizes=_sizes(found.sizes), simulate=found.simulate,
+            simulator=found.simulator, samples=found.samples, stalls=not found.no_stalls,
+            data=found.data or target.project.source.data or "", split=found.split,
+        )  # fmt: skip
+        step = Step("hardware", options, target.context.seed)
+        report = run_step(target.project.graph, step, target.context).report
+    data = {**report.summary, "rows": list(report.rows)}
+    failed = bool(data.get("mismatches") or data.get("stuck"))
+    return Answer(data, lambda: _lines(data, Path(found.output)), 1 if failed else 0)
+
+
+def _sizes(text: str) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for part in filter(None, text.split(",")):
+        name, _, value = part.partition("=")
+        if not value.strip().isdigit() or int(value) < 1:
+            raise UsageError(f"--sizes has {part!r}.", "Write NAME=N with N of 1 and more, such as seq=32.")
+        found[name.strip()] = int(value)
+    return found
+
+
+def _lines(data: dict[str, Any], folder: Path) -> Iterable[str]:
+    shown = [
+        {"node": r["node"], "module": r["module"], "stream": r["stream"], "cycles": r["cycles"] or "",
+         "busy": f"{r['busy']:.0%}" if r["busy"] else "", "waits": r["waits"] or ""}
+        for r in data["rows"]
+    ]  # fmt: skip
+    yield from table(shown)
+    yield ""
+    yield f"{len(data['files'])} files in {folder}"
+    yield (f"a sample every {data['interval']:.0f} cycles, {data['cycles']} from its first beat to its last result; "
+           f"slowest: {data['bottleneck']}")  # fmt: skip
+    tools = " and ".join(data["lint"]["tools"]) or "no tool (install verilator or pyslang)"
+    yield f"checked by {tools}: {len(data['lint']['findings']) or 'no'} findings"
+    yield from (f"  {f}" for f in data["lint"]["findings"][:20])
+    if "simulator" in data:
+        yield from _simulated(data)
+
+
+def _simulated(data: dict[str, Any]) -> Iterable[str]:
+    yield (f"simulated {data['samples']} samples with {data['simulator']}: {data['mismatches'] or 'no'} mismatches"
+           + (", and it got stuck" if data["stuck"] else ""))  # fmt: skip
+    for m in data["first_mismatches"]:
+        yield (f"  {m['stream']} ({m['node']}): sample {m['sample']}, beat {m['beat']}, cycle {m['cycle']}: "
+               f"expected {m['expected']}, got {m['got'] or 'nothing'}")  # fmt: skip
+    if "rtl_accuracy" in data:
+        yield f"accuracy of the simulated hardware: {data['rtl_accuracy']:.4f}"
+
+
+COMMAND = Command("emit", "writes a model as SystemVerilog, and proves it in a simulator", _arguments, _run, DETAILS)

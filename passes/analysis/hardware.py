@@ -1,0 +1,146 @@
+"""The graph as SystemVerilog: written, checked, scheduled and, where asked, simulated against the integer model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from model.errors import DataError
+from model.graph import Graph
+from passes.analysis.evaluate import EvaluateOptions, load_split, logits_of
+from passes.base import Context, Report, analysis
+from verilog.options import EmitOptions
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from verilog.netlist import Design
+    from verilog.schedule import Schedule
+    from verilog.simulate import Simulated
+
+STALLS = (0, 1, 2, 3)  # nobody pauses, inputs do, outputs do, both do
+
+
+@dataclass(frozen=True, slots=True)
+class HardwareOptions:
+    """What to write, and how far to prove it."""
+
+    folder: str = field(default="", metadata={"help": "where to write the design; empty: nowhere"})
+    name: str = field(default="top", metadata={"help": "name of the top module"})
+    sizes: dict[str, int] = field(default_factory=dict, metadata={"help": "sizes of symbols, such as seq=32"})
+    simulate: bool = field(default=False, metadata={"help": "compare with the integer model in a simulator"})
+    simulator: Literal["", "verilator", "icarus"] = field(default="", metadata={"help": "default: what is there"})
+    samples: int = field(default=32, metadata={"min": 1, "help": "samples to simulate"})
+    stalls: bool = field(default=True, metadata={"help": "also with inputs and outputs that pause at random"})
+    data: str = field(default="", metadata={"help": "data to simulate; empty: random values", "edit": "data"})
+    split: str = field(default="", metadata={"help": "which part of the data", "edit": "split"})
+
+
+@analysis("hardware", "Hardware", HardwareOptions)
+def hardware(graph: Graph, options: HardwareOptions, context: Context) -> tuple[Graph, Report]:
+    """One row an instance: module, format, cycles, busy share. The summary: interval, latency, lint, mismatches."""
+    from verilog.lint import lint
+    from verilog.lower import lower
+    from verilog.schedule import schedule
+    from verilog.write import modules, texts, write
+
+    context.progress(0, 4, "lowering")
+    design = lower(graph, context.store, EmitOptions(options.name, options.sizes))
+    files = texts(design)
+    summary: dict[str, Any] = {"modules": list(modules(design)), "instances": len(design.instances)}
+    if options.folder:
+        done = write(design, Path(options.folder))
+        summary |= {"folder": str(done.folder), "files": list(done.files)}
+    context.progress(1, 4, "checking the text")
+    checked = lint(files, design.name)
+    summary["lint"] = {
+        "tools": list(checked.tools),
+        "findings": [f"{f.file}:{f.line}: {f.text}" for f in checked.findings],
+    }
+    context.progress(2, 4, "scheduling")
+    planned = schedule(design)
+    summary |= {"first": planned.first, "cycles": planned.latency, "interval": planned.interval,
+                "bottleneck": planned.bottleneck}  # fmt: skip
+    if options.simulate:
+        summary |= _simulated(graph, design, options, context)
+    return graph, Report("hardware", tuple(_rows(design, planned)), summary)
+
+
+def _rows(design: Design, planned: Schedule) -> list[dict[str, Any]]:
+    rows = []
+    for instance in design.instances:
+        cycles = max((e.steps for e in instance.engines()), default=0)
+        rows.append({
+            "node": instance.node, "instance": instance.name, "module": instance.module,
+            "stream": instance.outputs[0].label, "cycles": cycles, "busy": planned.busy.get(instance.name, 0.0),
+            "waits": planned.waiting.get(instance.name),
+        })  # fmt: skip
+    return rows
+
+
+def _simulated(graph: Graph, design: Design, options: HardwareOptions, context: Context) -> dict[str, Any]:
+    from verilog.simulate import build, run
+
+    inputs, labels = _inputs(graph, design, options, context)
+    frames = len(inputs[0])
+    context.progress(3, 4, "building the simulation")
+    built = build(design, frames, context.store.folder / "simulations", options.simulator or None)
+    found: list[Simulated] = []
+    for stall in STALLS if options.stalls else STALLS[:1]:
+        context.progress(3, 4, f"simulating, pauses {stall} of {len(STALLS) - 1}")
+        found.append(run(design, built, inputs, stall, seed=context.seed + stall + 1))
+    summary: dict[str, Any] = {
+        "simulator": built.simulator, "samples": frames, "simulated_cycles": found[0].total,
+        "mismatches": sum(m.count for s in found for m in s.mismatches),
+        "first_mismatches": [_told(m, design) for s in found for m in s.mismatches][:20],
+        "stuck": any(s.stuck for s in found),
+    }  # fmt: skip
+    if labels is not None and not summary["stuck"]:
+        summary["rtl_accuracy"] = _accuracy(graph, design, found[0], labels)
+    return summary
+
+
+def _told(mismatch: Any, design: Design) -> dict[str, Any]:
+    return {"stream": design.label(mismatch.wire), "node": mismatch.node, "sample": mismatch.frame,
+            "beat": mismatch.beat, "cycle": mismatch.cycle, "expected": list(mismatch.expected),
+            "got": list(mismatch.got)}  # fmt: skip
+
+
+def _inputs(
+    graph: Graph, design: Design, options: HardwareOptions, context: Context
+) -> tuple[tuple[np.ndarray, ...], np.ndarray | None]:
+    """Codes for the design's inputs: of the data, with its labels, or random over their whole range."""
+    import numpy as np
+
+    if not options.data:
+        rng = np.random.default_rng(context.seed)
+        shapes = [b.stream for b in design.inputs]
+        return tuple(
+            rng.integers(s.fixed.low, s.fixed.high + 1, (options.samples, s.rows, s.size)) for s in shapes
+        ), None
+    from passes.analysis.arrange import arranged
+    from verilog.exact import Host
+
+    split = load_split(_choice(options, design), context)
+    host = Host(graph, context.store, design, context.callables)
+    parts, labels = [], []
+    for given, answers in arranged(split, graph, 64):
+        parts.append(host(**given))
+        labels.append(answers.numpy())
+    if not parts:
+        raise DataError("The data has no samples.", "Choose another split.")
+    return tuple(np.concatenate(p) for p in zip(*parts, strict=True)), np.concatenate(labels)
+
+
+def _choice(options: HardwareOptions, design: Design) -> EvaluateOptions:
+    plain = EvaluateOptions(options.data, options.split, options.samples)
+    return replace(plain, max_length=design.symbols.get("seq", plain.max_length))
+
+
+def _accuracy(graph: Graph, design: Design, done: Simulated, labels: np.ndarray) -> float:
+    """The share of samples that the simulated hardware itself classifies rightly."""
+    from verilog.exact import structured, tensors
+
+    logits = logits_of(structured(graph, tensors(design, done.outputs)), graph)
+    return float((logits.argmax(-1).numpy() == labels).mean())
