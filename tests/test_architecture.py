@@ -18,6 +18,8 @@ from typing import NamedTuple
 
 import pytest
 
+from tests.patience import PATIENCE
+
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("app", "model", "passes", "kernels", "verilog")
 CORE = ("model", "passes", "kernels", "verilog", "app.cli", "app.commands")
@@ -139,7 +141,9 @@ def run_python(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     """A fresh interpreter at the repository's root."""
     environment = os.environ | {"QT_QPA_PLATFORM": "offscreen", "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-c", code, *arguments]
-    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    return subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=PATIENCE, check=False
+    )
 
 
 IMPORT_WITHOUT_QT = """

@@ -15,6 +15,7 @@ import torch
 from model.build import build
 from model.project import load_project
 from model.weights import WeightStore
+from tests.patience import PATIENCE
 
 LAB = {
     "quantize_transform_pass": {
@@ -30,7 +31,7 @@ DATA = ["--data", "demo:digits", "--limit", "100"]
 def command(root: Path, *words: str) -> Any:
     """The JSON object that a subcommand prints, and nothing else beside it."""
     done = subprocess.run([sys.executable, "main.py", *words, "--json"], cwd=root, capture_output=True, text=True,
-                          timeout=120, env={**os.environ, "QT_QPA_PLATFORM": "none"}, check=False)  # fmt: skip
+                          timeout=PATIENCE, env={**os.environ, "QT_QPA_PLATFORM": "none"}, check=False)  # fmt: skip
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 

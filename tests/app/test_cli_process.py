@@ -7,10 +7,11 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
+
+from tests.patience import PATIENCE, until
 
 
 def start(root: Path, *words: object, **env: str) -> subprocess.Popen[str]:
@@ -22,7 +23,7 @@ def start(root: Path, *words: object, **env: str) -> subprocess.Popen[str]:
 
 def run(root: Path, *words: object, **env: str) -> tuple[int, str, str]:
     with start(root, *words, **env) as process:
-        out, err = process.communicate(timeout=120)
+        out, err = process.communicate(timeout=PATIENCE)
         return process.returncode, out, err
 
 
@@ -36,7 +37,7 @@ def test_it_starts_quickly(root: Path, words: tuple[str, ...]) -> None:
 def processor(command: list[str]) -> float:
     """Seconds of processor time."""
     before = os.times()
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
     after = os.times()
     assert done.returncode == 0 and not done.stderr
     return after.children_user + after.children_system - before.children_user - before.children_system
@@ -49,7 +50,7 @@ def test_help_loads_no_torch(root: Path) -> None:
         "assert not {'torch', 'transformers', 'PySide6'} & set(sys.modules)\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], cwd=root, capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", code], cwd=root, capture_output=True, text=True, timeout=PATIENCE, check=False
     )
     assert done.returncode == 0, done.stderr
 
@@ -101,13 +102,11 @@ def test_a_whole_session(root: Path, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_ctrl_c(root: Path, tmp_path: Path) -> None:
     source = tmp_path / "slow.py"
-    source.write_text(f"import time\nopen({str(tmp_path / 'on')!r}, 'w').close()\ntime.sleep(60)\n")
+    source.write_text(f"import time\nopen({str(tmp_path / 'on')!r}, 'w').close()\ntime.sleep(600)\n")
     with start(root, "trace", f"{source}:make") as process:
-        until = time.monotonic() + 30
-        while not (tmp_path / "on").exists() and time.monotonic() < until:
-            time.sleep(0.05)
+        until((tmp_path / "on").exists)
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=20)
+        out, err = process.communicate(timeout=PATIENCE)
     assert (process.returncode, out, err) == (130, "", "")
 
 
@@ -116,5 +115,5 @@ def test_a_reader_that_leaves(root: Path) -> None:
         assert process.stdout and process.stderr
         process.stdout.read(10)
         process.stdout.close()
-        assert process.wait(timeout=30) == 0
+        assert process.wait(timeout=PATIENCE) == 0
         assert process.stderr.read() == ""

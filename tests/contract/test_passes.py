@@ -39,6 +39,7 @@ from passes.transform.prune_structured import PruneStructuredOptions
 from passes.transform.quantize import QuantizeOptions, Rule
 from passes.transform.replace_linear import ReplaceLinearOptions
 from tests.model.zoo import case
+from tests.patience import PATIENCE
 
 ALL = tuple(PASSES)
 LINEAR = Rule(Select("type", ("linear",)), {"weight": Integer(6, 4), "data_in": Integer(8, 4),
@@ -217,7 +218,7 @@ def test_instant_passes_need_no_torch(root: Path, tmp_path: Path) -> None:
         "print(*names)\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], cwd=root, capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", code], cwd=root, capture_output=True, text=True, timeout=PATIENCE, check=False
     )
     assert done.returncode == 0, done.stderr
     assert {"quantize", "remove_dropout", "count_dropout"} <= set(done.stdout.split())

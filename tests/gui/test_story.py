@@ -15,9 +15,10 @@ from app.settings import Settings
 from app.style import Appearance
 from app.window import Window
 from model.formats.integer import Integer
+from tests.patience import MILLISECONDS
 
 pytestmark = [pytest.mark.gui, pytest.mark.slow]
-PATIENCE = 90_000
+PATIENCE = MILLISECONDS
 
 
 @pytest.fixture

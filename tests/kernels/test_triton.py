@@ -14,6 +14,7 @@ import torch
 
 from model.formats.base import FAST, Format
 from tests.kernels.test_fake_quant import DEFAULTS, ROOT, each_dtype, tame
+from tests.patience import PATIENCE
 
 pytestmark = pytest.mark.skipif(find_spec("triton") is None, reason="triton is not installed (the gpu extra)")
 HERE = Path(__file__).parent
@@ -24,7 +25,7 @@ def run(script: str, tmp_path: Path, **environment: str) -> str:
     paths = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
     every = os.environ | {"PYTHONPATH": paths, "TRITON_CACHE_DIR": str(tmp_path)} | environment
     command = [sys.executable, "-W", "ignore", str(HERE / script)]
-    done = subprocess.run(command, env=every, capture_output=True, text=True, timeout=500, check=False)
+    done = subprocess.run(command, env=every, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout.rpartition("RESULT")[2]
 

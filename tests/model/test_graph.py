@@ -18,6 +18,7 @@ from model.graph import Delta, Graph, Node, Ref, Slice, in_port, map_refs, named
 from model.graph_json import fingerprint
 from model.meta import Precision, TensorMeta, Weight
 from model.ops import macs
+from tests.patience import PATIENCE
 from tests.strategies import args
 
 FLOATS = TensorMeta(("batch", 4), "float32")
@@ -229,7 +230,7 @@ def test_fingerprints_are_the_same_in_any_process(graph: Graph, root: Path) -> N
     )
     found = {
         subprocess.run([sys.executable, "-c", code], cwd=root, env={"PYTHONHASHSEED": seed}, capture_output=True,
-                       text=True, check=True, timeout=60).stdout for seed in ("1", "2")
+                       text=True, check=True, timeout=PATIENCE).stdout for seed in ("1", "2")
     }  # fmt: skip
     assert len(found) == 1 and len(found.pop().strip()) == 32
 

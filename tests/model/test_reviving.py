@@ -22,6 +22,7 @@ from model.weights import WeightStore
 from passes.base import Context
 from passes.transform.prune import PruneOptions, prune
 from tests.model.zoo import MODELS, SLOW, case, run, same
+from tests.patience import PATIENCE
 
 NAMES = [n for n in MODELS if n != "choosy"]
 
@@ -136,5 +137,5 @@ def test_a_file_of_a_hugging_face_model_opens_in_a_fresh_process(tmp_path: Path)
     path = tmp_path / "bert.pt2"
     torch.export.save(capture(held.original, held.example).program, path)
     code = f"from model.source import load_source; print(list(load_source({str(path)!r}).example))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=200, check=False)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert done.stdout.strip() == "['input_ids', 'attention_mask']", done.stderr[-500:]

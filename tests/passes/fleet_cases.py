@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from passes.search.fleet.serve import serve
+from tests.patience import PATIENCE
 
 
 @pytest.fixture
@@ -55,7 +56,7 @@ def postgres() -> Generator[str]:
         port = free.getsockname()[1]
 
     def run(*words: str) -> None:
-        subprocess.run([*user, *words], check=True, capture_output=True, cwd=folder, timeout=120)
+        subprocess.run([*user, *words], check=True, capture_output=True, cwd=folder, timeout=PATIENCE)
 
     run(f"{programs}/initdb", "-D", f"{folder}/data", "-U", "tests", "-A", "trust", "--no-sync")
     options = f"-p {port} -k {folder} -h 127.0.0.1 -F"

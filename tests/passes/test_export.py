@@ -32,6 +32,7 @@ from passes.replay import replay
 from passes.score import static_score
 from passes.transform.prune import PruneOptions, prune
 from tests.model.zoo import case, run
+from tests.patience import PATIENCE
 
 BERT = (
     "config:bert?num_hidden_layers=1&hidden_size=32&num_attention_heads=2&intermediate_size=64&vocab_size=100"
@@ -225,11 +226,11 @@ def test_the_loaders_script_runs_anywhere(tmp_path: Path) -> None:
     folder = tmp_path / "out"
     export(project, opened.store, "safetensors", folder)
     command = [sys.executable, str(folder / "load.py")]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == {"inputs": {"x": [2, 8]}, "results": [[2, 3]]}
     (folder / "graph.json").unlink()
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert done.returncode == 1 and len(done.stderr.splitlines()) == 2 and "Export it again" in done.stderr
 
 
@@ -294,7 +295,7 @@ def test_a_script_repeats_every_step(tmp_path: Path, root: Path) -> None:
     script, result = tmp_path / "again.py", tmp_path / "again.espalier"
     export(project, opened.store, "script", script)
     command, env = [sys.executable, str(script), str(result)], {"PYTHONPATH": str(root), "PATH": ""}
-    done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["size_bytes"] == static_score(project.graph).size_bytes
     again = open_any(str(result), tmp_path / "other")
@@ -332,7 +333,7 @@ def test_a_script_trains_calibrates_and_finds_its_plugin(tmp_path: Path) -> None
         assert len(project.recipe.active) == 6
         export(project, opened.store, "script", script)
         command = [sys.executable, str(script), str(result)]
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE, check=False)
         assert done.returncode == 0, done.stderr
         again = open_any(str(result), tmp_path / "other")
     finally:

@@ -25,6 +25,7 @@ from passes.base import Context
 from passes.export import Exported, export
 from passes.transform.prune import PruneOptions, prune
 from tests.model.zoo import Case, case
+from tests.patience import PATIENCE
 
 
 def chosen(held: Case, weight: str, data: str) -> Graph:
@@ -83,7 +84,7 @@ def test_a_program_opens_where_espalier_is_not(tmp_path: Path) -> None:
         "print(tuple(module(x=torch.ones(9, 4)).shape), any(m.split('.')[0] == 'passes' for m in sys.modules))\n"
     )
     command = [sys.executable, "-c", code, done.files[0]]
-    found = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    found = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert found.stdout.strip() == "(9, 3) False", found.stderr
 
 

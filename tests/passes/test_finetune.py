@@ -33,6 +33,7 @@ from passes.config import decode_options
 from passes.jobs import TERMINAL, Done, JobEvent, Metric, OpenJob, ReplayJob
 from passes.replay import Memo, milestones, prefix_keys, replay
 from passes.transform.finetune import FinetuneOptions
+from tests.patience import PATIENCE
 
 DATA = "demo:digits"
 SHORT: dict[str, Any] = {"data": DATA, "max_steps": 6, "batch_size": 16, "train_limit": 128, "validation_limit": 90,
@@ -456,7 +457,7 @@ def test_in_the_worker_figures_arrive_and_stop_and_keep_works(tmp_path: Path) ->
 
     def end(job: Any, keep_at: int = 0) -> Any:
         info = runner.submit("job", job)
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + PATIENCE
         while time.monotonic() < deadline:
             told.wait(0.1)
             told.clear()

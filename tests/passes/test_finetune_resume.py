@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -29,6 +28,7 @@ from passes.config import decode_options
 from passes.jobs import TERMINAL, Done, Failed, JobEvent, Metric, OpenJob, ReplayJob
 from passes.training.checkpoint import Checkpoints, read, write
 from passes.training.unfinished import DAYS, discard, folder_of, home, latest, unfinished
+from tests.patience import until
 
 OPTIONS: dict[str, Any] = {"data": "demo:digits", "max_steps": 12, "batch_size": 16, "train_limit": 96,
                            "validation_limit": 60, "learning_rate": 2e-3, "evaluate_every": 4,
@@ -325,13 +325,6 @@ def runner(heard: list[JobEvent]) -> Iterator[JobRunner]:
     made = JobRunner(heard.append)
     yield made
     made.close()
-
-
-def until(good: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 120
-    while not good():
-        assert time.monotonic() < deadline
-        threading.Event().wait(0.02)
 
 
 @pytest.mark.slow

@@ -204,9 +204,7 @@ def test_what_a_killed_process_locked_is_free_again(tmp_path: Path) -> None:
     with holder:
         assert holder.stdout is not None and holder.stdout.readline() == "held\n"
         holder.send_signal(signal.SIGKILL)
-    start = time.monotonic()
     JournalFile(path).append_logs([{"op_code": 2, "worker_id": "w", "study_id": 0, "user_attr": {"a": 1}}])
-    assert time.monotonic() - start < 10
     assert load_study(Journal(path), "a").user_attrs["a"] == 1
 
 

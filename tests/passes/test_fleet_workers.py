@@ -7,10 +7,8 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import optuna
 import pytest
@@ -19,6 +17,7 @@ from optuna.trial import TrialState
 from passes.search.fleet.beat import BEAT, LOST, RETRY
 from passes.search.storage import journal_url, load_study, open_storage
 from tests.passes.fleet_cases import postgres, server
+from tests.patience import PATIENCE, until
 
 __all__ = ["postgres", "server"]
 pytestmark = pytest.mark.slow
@@ -77,16 +76,6 @@ def start(folder: Path, *words: str, gate: bool = False) -> subprocess.Popen[str
     return STARTED[-1]
 
 
-def until(what: Callable[[], Any], seconds: float = 180) -> Any:
-    """What a condition gives, once it does."""
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if found := what():
-            return found
-        time.sleep(0.05)
-    raise AssertionError("it did not come to that")
-
-
 def study_at(url: str) -> optuna.Study | None:
     """The study, once it is there."""
     storage = open_storage(url)
@@ -103,7 +92,7 @@ def runs_in(study: optuna.Study, process: subprocess.Popen[str]) -> int | None:
 
 def end(process: subprocess.Popen[str], code: int = 0) -> str:
     """What it said; the exit code must be this."""
-    out, told = process.communicate(timeout=180)
+    out, told = process.communicate(timeout=PATIENCE)
     assert process.returncode == code, told
     return out + told
 

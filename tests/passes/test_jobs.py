@@ -54,9 +54,7 @@ from passes.transform.quantize import QuantizeOptions, Rule
 from tests.model.zoo import case
 from tests.passes import toy_worker
 from tests.passes.toy_worker import Toy, Unsendable, handle
-
-PATIENCE = 30.0
-
+from tests.patience import PATIENCE
 
 # -- the worker's side, with a pipe that is a list
 
@@ -364,12 +362,11 @@ def test_cancelling_a_running_job(runner: ToyRunner, listener: Listener) -> None
 
 
 def test_cancelling_a_deaf_job_ends_its_worker(runner: ToyRunner, listener: Listener) -> None:
-    job = runner.run("deaf", 100)
+    job = runner.run("deaf", 10 * PATIENCE)  # nobody waits for that
     listener.begun(job)
     pid = runner.worker_pid
-    start = time.monotonic()
     runner.cancel(job.id)
-    assert listener.end(job) == Stopped() and time.monotonic() - start < 10
+    assert listener.end(job) == Stopped()
     event = listener.end(runner.run("pid"))
     assert isinstance(event, Done) and event.result != pid
     with pytest.raises(ProcessLookupError):
@@ -431,11 +428,11 @@ def test_large_results_arrive(runner: ToyRunner, listener: Listener) -> None:
 
 
 def test_closing_ends_all_jobs(runner: ToyRunner, listener: Listener) -> None:
-    running, waiting = runner.run("deaf", 100), runner.run("echo", 1)
+    running, waiting = runner.run("deaf", 2 * PATIENCE), runner.run("echo", 1)
     listener.begun(running)
     start = time.monotonic()
     runner.close()
-    assert time.monotonic() - start < 10
+    assert time.monotonic() - start < PATIENCE
     assert listener.of(running)[-1] == Stopped() and listener.of(waiting) == [Stopped()]
     runner.close()
 

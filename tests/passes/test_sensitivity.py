@@ -35,6 +35,7 @@ from passes.sensitivity.table import Candidate, Sensitivity
 from passes.sensitivity.tabled import configured, quickly
 from passes.transform.prune import PruneOptions, prune
 from passes.transform.quantize import QuantizeOptions, Rule, quantize
+from tests.patience import PATIENCE
 
 INT4, INT8 = parse_format("integer(width=4, frac_width=3)"), parse_format("integer(width=8, frac_width=6)")
 
@@ -270,7 +271,7 @@ def test_predictions_need_no_torch(reviews: Case, tmp_path: Path) -> None:
         f"e = load(Path({str(tmp_path / 'e.safetensors')!r}))\n"
         "p = e.pieces['gelu:data_in'][0]\nprint(rows_effect(p, p.x.round(1)).kl > 0)"
     )
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=PATIENCE)
     assert found.stdout.strip() == "True"
 
 

@@ -24,6 +24,7 @@ from model.weights import WeightStore
 from passes.base import Context, Report, Row
 from passes.score import bitops
 from passes.transform.prune import PruneOptions, prune
+from tests.patience import PATIENCE
 
 walk(passes.analysis)
 REPORTS = ("graph", "types", "shapes", "parameters", "cost", "statistics", "quantization")
@@ -206,6 +207,6 @@ def test_instant_reports_need_no_torch(root: Path) -> None:
         "assert 'torch' not in sys.modules\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], cwd=root, capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", code], cwd=root, capture_output=True, text=True, timeout=PATIENCE, check=False
     )
     assert done.returncode == 0, done.stderr
