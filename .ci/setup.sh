@@ -86,6 +86,21 @@ system_libraries() {
     [ -z "$packages" ] || apt_install $packages || true
 }
 
+# command and Debian package: what simulates and synthesises hardware. Tests that need one skip without it.
+hardware_tools() {
+    local wanted='' command package
+    [ "$level" = test ] && [ "$(uname -s)" = Linux ] || return 0
+    while read -r command package; do
+        command -v "$command" >/dev/null || wanted="$wanted $package"
+    done <<<'iverilog iverilog
+g++ g++
+make make
+perl perl
+yosys yosys'
+    # shellcheck disable=SC2086  # a list of package names
+    [ -z "$wanted" ] || apt_install $wanted || say "tests of hardware that need them are skipped"
+}
+
 # ---- Python ----------------------------------------------------------------------------------------
 
 new_enough() { "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; }
@@ -170,6 +185,7 @@ packages() {
 new_enough "$py" || make_venv
 system_libraries
 stamped "$(key)" && exit 0
+hardware_tools
 if command -v flock >/dev/null; then  # two `make` at once: the second waits, then finds the stamp
     exec 9>.venv/.lock
     flock 9
