@@ -8,6 +8,7 @@ from typing import Any
 import pyqtgraph as pg
 from PySide6.QtCore import QEvent, QRectF, Qt, Signal
 from PySide6.QtGui import QColor, QFont, QPaintDevice, QPainter, QPen
+from PySide6.QtSvg import QSvgGenerator
 from PySide6.QtWidgets import QFrame, QWidget
 
 from app.fields import tokens
@@ -62,10 +63,14 @@ class Chart(pg.PlotWidget):
         """Write the plot to a .png (twice the size on screen), .svg or .csv file; raises OSError."""
         write_chart(self, path, self.table, self._paint_on)
 
+    outlined = False  # written to a file of vectors just now
+
     def _paint_on(self, device: QPaintDevice) -> None:
         painter = QPainter(device)
         painter.fillRect(self.rect(), QColor(self.look.panel))
+        self.outlined = isinstance(device, QSvgGenerator)
         self.render(painter, QRectF(self.rect()), self.rect())
+        self.outlined = False
         painter.end()
 
     def changeEvent(self, event: QEvent) -> None:

@@ -52,7 +52,7 @@ class Bars(Kept):
         left, right = (pixels(view, rows[:, k], rows[:, 1])[0] - area.left() for k in (0, 2))
         seen = (right > 0) & (left < wide)
         begin = np.clip(np.floor(left), 0, wide - 1).astype(int)
-        end = np.clip(np.ceil(right), begin + 1, wide)
+        end = np.clip(np.ceil(right).astype(int), begin + 1, wide)
         strips = np.zeros((int(lanes.max()) + 1, wide), np.uint32)
         for kind, colour in enumerate(argb(list(self.colours)).tolist()):
             mine = seen & (rows[:, 3] == kind)
@@ -60,6 +60,6 @@ class Bars(Kept):
             edges = np.bincount(first + begin[mine], minlength=cells) - np.bincount(first + end[mine], minlength=cells)
             strips[edges.reshape(-1, wide + 1)[:, :-1].cumsum(1) > 0] = colour
         for lane, strip in enumerate(strips):
-            top, foot = (view.m22() * (lane + s * self.tall / 2) + view.dy() for s in (1, -1))
+            top, foot = (round(view.m22() * (lane + s * self.tall / 2) + view.dy()) for s in (1, -1))
             picture = QImage(strip.data, wide, 1, 4 * wide, QImage.Format.Format_ARGB32_Premultiplied)
-            painter.drawImage(QRectF(area.left(), round(top), wide, round(foot) - round(top)), picture)
+            painter.drawImage(QRectF(area.left(), top, wide, max(foot - top, 1)), picture)

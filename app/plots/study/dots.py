@@ -10,7 +10,7 @@ from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QPainter, QPen, QPixmap, QTransform
 from typing_extensions import override
 
-from app.plots.study.kept import Kept, pixels
+from app.plots.study.kept import Kept, pixels, ratio_of
 from model.data.base import Array
 
 MANY = 1500  # dots from which they are small
@@ -29,7 +29,7 @@ class Dots(Kept):
     @override
     def lay(self, painter: QPainter, rows: Array, view: QTransform, area: QRectF) -> None:
         x, y, kinds = self._inside(rows, view, area)
-        ratio = painter.device().devicePixelRatio()
+        ratio = ratio_of(painter)
         stamps, cell = self._stamped(ratio), (self.size + 4) * ratio
         self._fragments.resize(len(x))
         made = self._fragments.ndarray()

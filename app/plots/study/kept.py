@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pyqtgraph as pg
 from PySide6.QtCore import QRectF, Qt
-from PySide6.QtGui import QPaintEngine, QPainter, QPixmap, QTransform
+from PySide6.QtGui import QPainter, QPixmap, QTransform
 from typing_extensions import override
 
 from model.data.base import Array
@@ -84,16 +84,23 @@ class Kept(pg.GraphicsObject):
         area = view.mapRect(self.boundingRect())
         painter.save()
         painter.resetTransform()
-        if painter.paintEngine().type() == QPaintEngine.Type.SVG:
-            painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-            self.outline(painter, self.rows, view, area)
-        elif (key := _key(view, area, painter.device().devicePixelRatio())) == self._key:
+        try:
+            self._paint(painter, view, area)
+        finally:
+            painter.restore()
+
+    def _paint(self, painter: QPainter, view: QTransform, area: QRectF) -> None:
+        key = _key(view, area, ratio_of(painter))
+        outlined = getattr(self.getViewWidget(), "outlined", False)
+        if key == self._key and not outlined:
             painter.drawPixmap(area.topLeft(), self._drawn(view, area, key[-1]))
+            return
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        if outlined:
+            self.outline(painter, self.rows, view, area)
         else:  # perhaps it moves: no picture before a view is seen twice
             self._key, self._picture = key, None
-            painter.setRenderHint(QPainter.RenderHint.Antialiasing)
             self.lay(painter, self.rows, view, area)
-        painter.restore()
 
     def _drawn(self, view: QTransform, area: QRectF, ratio: float) -> QPixmap:
         """The picture of this view: as it was with what came since, or a new one."""
@@ -107,14 +114,21 @@ class Kept(pg.GraphicsObject):
             inside = QPainter(picture)
             inside.setRenderHint(QPainter.RenderHint.Antialiasing)
             shifted = view * QTransform.fromTranslate(-area.left(), -area.top())
-            self.lay(inside, self.rows[self._laid :], shifted, QRectF(0, 0, area.width(), area.height()))
-            inside.end()
-            self._laid = self._count
+            rows, self._laid = self.rows[self._laid :], self._count
+            try:
+                self.lay(inside, rows, shifted, QRectF(0, 0, area.width(), area.height()))
+            finally:
+                inside.end()  # Qt ends the program where a painter outlives what it paints on
         return picture
 
 
 def _key(view: QTransform, area: QRectF, ratio: float) -> Key:
     return view.m11(), view.m22(), view.dx(), view.dy(), area.width(), area.height(), ratio
+
+
+def ratio_of(painter: QPainter) -> float:
+    """Pixels of the device for one of the painter, which is not transformed."""
+    return painter.deviceTransform().m11()
 
 
 def pixels(view: QTransform, x: Array, y: Array) -> tuple[Array, Array]:
