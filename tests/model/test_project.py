@@ -1,17 +1,14 @@
-"""Project files: nothing is lost, nothing half-written, nothing foreign believed; format 1 opens for ever."""
+"""Project files: nothing is lost, nothing half-written, what lies in a source is found; format 1 opens for ever."""
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import shutil
 import stat
 import zipfile
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import pytest
@@ -21,52 +18,18 @@ from model import project as project_module
 from model.build import build
 from model.document import Document
 from model.errors import EspalierError, ProjectError
-from model.formats.integer import Integer
 from model.opening import open_any, open_source
-from model.project import FORMAT, MIGRATIONS, Project, keys_of, load_project, migration, save_project
-from model.recipe import Raw, Recipe, Step
-from model.source import SourceInfo
+from model.project import FORMAT, MIGRATIONS, keys_of, load_project, migration, save_project
+from model.recipe import Raw, Recipe
 from model.weights import WeightStore
-from passes.base import Context, NoOptions
+from passes.base import Context
 from passes.replay import Memo, replay
 from passes.select import Select
 from passes.transform.prune import PruneOptions
-from passes.transform.quantize import QuantizeOptions, Rule
+from tests.model.project_cases import STEPS, folder, load, make, project_beside, rewritten, saved, source
 from tests.model.zoo import case, run, same
 
-STEPS = (
-    Step("quantize", QuantizeOptions((Rule(Select("type", ("linear",)), {"weight": Integer(6, 4), "bias": None}),))),
-    Step("prune", PruneOptions(0.4, "l1", "global"), seed=3),
-    Step("remove_dropout", NoOptions(), enabled=False),
-)
-
-
-def make(name: str = "mlp", **changes: Any) -> tuple[Project, WeightStore]:
-    """A project with a recipe over a model of the zoo, its tensors in a store of its own."""
-    held = case(name)
-    store = WeightStore(Path("unwritten"))
-    for weight in held.graph.weights.values():
-        assert weight.key is not None
-        store.hold(held.store.get(weight.key))
-    recipe = Recipe(STEPS)
-    graph = replay(held.graph, recipe, Context(store)).graph
-    recipe = recipe.append(Step("not_here", Raw({"a": [1, {"b": None}]}), 4, False))
-    info = SourceInfo("/nowhere/net.py:make", "make (net.py)", tuple(held.example), 7)
-    made = Project(info, held.graph, recipe, graph, {"scores": {"x": [1, 2.5]}}, {"camera": [1, 0, 0.5]})
-    return replace(made, **changes), store
-
-
-@pytest.fixture
-def saved(tmp_path: Path) -> Path:
-    path = tmp_path / "p.espalier"
-    save_project(*make(), path)
-    return path
-
-
-def load(path: Path) -> tuple[Project, WeightStore]:
-    store = WeightStore(path.parent / "work")
-    return load_project(path, store), store
-
+__all__ = ["folder", "saved", "source"]
 
 # -- round trip
 
@@ -214,23 +177,6 @@ def test_undo_after_a_save_finds_what_the_file_no_longer_holds(saved: Path) -> N
 # -- weights of the source
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    from transformers import BertConfig, BertForSequenceClassification
-
-    torch.manual_seed(0)
-    small = BertConfig(vocab_size=50, hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=8,
-                       max_position_embeddings=16)  # fmt: skip
-    path = tmp_path_factory.mktemp("hf") / "tiny-bert"
-    BertForSequenceClassification(small).save_pretrained(path)
-    return path
-
-
-@pytest.fixture
-def source(folder: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(folder, tmp_path / "model"))
-
-
 def test_weights_of_the_source_are_referred_to(source: Path, tmp_path: Path) -> None:
     opened = open_any(str(source), tmp_path / "work")
     pruned = replay(opened.project.base, Recipe(STEPS[1:2]), Context(opened.store)).graph
@@ -246,12 +192,6 @@ def test_weights_of_the_source_are_referred_to(source: Path, tmp_path: Path) -> 
     assert outside == {small.resolve(), (source / "model.safetensors").resolve()}
     alone, rest = load(whole)
     assert alone == project and {p.path for p in rest.places().values()} == {whole.resolve()}
-
-
-def project_beside(source: Path, tmp_path: Path) -> Path:
-    opened = open_any(str(source), tmp_path / "work")
-    save_project(opened.project, opened.store, tmp_path / "p.espalier")
-    return tmp_path / "p.espalier"
 
 
 def test_a_missing_source_is_told(source: Path, tmp_path: Path) -> None:
@@ -291,17 +231,6 @@ def test_a_copied_source_of_the_same_content_is_fine(source: Path, tmp_path: Pat
 
 
 # -- versions
-
-
-def rewritten(path: Path, change: Callable[[str, bytes], bytes | None]) -> Path:
-    """A copy with each member passed through `change`; None leaves it out."""
-    target = path.with_name("changed.espalier")
-    with zipfile.ZipFile(path) as old, zipfile.ZipFile(target, "w") as new:
-        for info in old.infolist():
-            data = change(info.filename, old.read(info.filename))
-            if data is not None:
-                new.writestr(info, data)
-    return target
 
 
 def manifest(path: Path, **changes: Any) -> Path:
@@ -378,131 +307,6 @@ def test_format_1_opens_for_ever(root: Path, tmp_path: Path) -> None:
     assert all(not graph[i].precision and set(again[i].precision) == {"weight"} for i in wider)
     save_project(project, store, path)
     assert load(path)[0] == project
-
-
-# -- cut, foreign, edited
-
-
-def refused(path: Path) -> ProjectError:
-    with pytest.raises(ProjectError) as caught:
-        load(path)
-    assert caught.value.message and caught.value.hint
-    return caught.value
-
-
-def test_files_cut_anywhere_are_refused(saved: Path, tmp_path: Path) -> None:
-    data, path = saved.read_bytes(), tmp_path / "cut.espalier"
-    rng = Random(1)
-    for length in [0, 1, 30, len(data) - 1, *(rng.randrange(len(data)) for _ in range(60))]:
-        path.write_bytes(data[:length])
-        assert "cut.espalier" in refused(path).message
-
-
-def test_foreign_files_are_refused(tmp_path: Path) -> None:
-    assert "no file" in refused(tmp_path / "none.espalier").message
-    (tmp_path / "folder.espalier").mkdir()
-    refused(tmp_path / "folder.espalier")
-    for i, data in enumerate((b"", b"hello", b"\x80\x04\x95", os.urandom(5000), b"PK\x03\x04" + bytes(100))):
-        path = tmp_path / f"{i}.espalier"
-        path.write_bytes(data)
-        refused(path)
-    lists: list[dict[str, bytes]] = [{"readme.txt": b"x"}]
-    lists += [{"manifest.json": d} for d in (b"[]", b"\xff", b"{}", b'{"format": 1}', b"[" * 100_000)]
-    for members in lists:
-        buffer = io.BytesIO()
-        with zipfile.ZipFile(buffer, "w") as archive:
-            for name, data in members.items():
-                archive.writestr(name, data)
-        (tmp_path / "zip.espalier").write_bytes(buffer.getvalue())
-        refused(tmp_path / "zip.espalier")
-
-
-@pytest.mark.parametrize("name", ["manifest.json", "graph.json", "recipe.json", "weights/tensors.safetensors"])
-def test_missing_members_are_refused(name: str, saved: Path) -> None:
-    refused(rewritten(saved, lambda n, data: None if n == name else data))
-
-
-@pytest.mark.parametrize(("member", "change", "words"), [
-    ("graph.json", lambda d: d["base"].pop("weights"), "'weights' is missing"),
-    ("graph.json", lambda d: d["base"].update(nodes=3), "another form"),
-    ("manifest.json", lambda d: d.pop("source"), "its source cannot be read, as 'source' is missing"),
-    ("recipe.json", lambda d: d.pop("steps"), "its recipe cannot be read, as 'steps' is missing"),
-    ("recipe.json", lambda d: d["steps"][0].update(seed="x"), "as Step 1: seed is 'x'"),
-])  # fmt: skip
-def test_damage_is_told_in_words(member: str, change: Any, words: str, saved: Path) -> None:
-    def edit(name: str, data: bytes) -> bytes:
-        if name != member:
-            return data
-        found = json.loads(data)
-        change(found)
-        return json.dumps(found).encode()
-
-    error = refused(rewritten(saved, edit))
-    assert words in error.message and "Error" not in error.message and "copy" in error.hint
-
-
-def test_members_that_may_be_missing(saved: Path) -> None:
-    path = rewritten(saved, lambda n, data: None if n in ("view.json", "reports.json") else data)
-    project, _ = load(path)
-    assert project.view == {} == project.reports
-
-
-def test_compressed_weights_are_refused(saved: Path) -> None:
-    target = saved.with_name("deflated.espalier")
-    with zipfile.ZipFile(saved) as old, zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as new:
-        for name in old.namelist():
-            new.writestr(name, old.read(name))
-    assert "compressed" in refused(target).message
-
-
-def whole(path: Path) -> bool:
-    """Whether a changed file either is refused, or opens as something legal."""
-    try:
-        project, store = load(path)
-    except ProjectError as error:
-        return bool(error.message and error.hint)
-    assert all(k in store for k in keys_of(project.base, project.graph))
-    return True
-
-
-def test_flipped_bytes_are_read_or_refused(saved: Path, tmp_path: Path) -> None:
-    data, path, rng = saved.read_bytes(), tmp_path / "flipped.espalier", Random(2)
-    for _ in range(300):
-        broken = bytearray(data)
-        for _ in range(rng.choice((1, 1, 4))):
-            broken[rng.randrange(len(data))] = rng.randrange(256)
-        path.write_bytes(broken)
-        assert whole(path)
-
-
-def spots(data: Any, trail: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    inner = list(data.items()) if isinstance(data, dict) else list(enumerate(data)) if isinstance(data, list) else []
-    return [trail, *(p for k, v in inner for p in spots(v, (*trail, k)))]
-
-
-VALUES = [None, True, -1, 0, 1e99, "x", "", [], {}, [[]], {"x": {}}, {"ref": ["x", 0]}, ["a", "b"], "demo:reviews", "/"]
-
-
-@pytest.mark.parametrize("member", ["manifest.json", "recipe.json", "graph.json", "view.json", "reports.json"])
-def test_edited_json_is_read_or_refused(member: str, source: Path, tmp_path: Path) -> None:
-    """Every kind of value in every kind of place; a project whose weights lie in its source."""
-    path = project_beside(source, tmp_path)
-    project, store = load(path)
-    graph = replay(project.base, Recipe(STEPS[:2]), Context(store)).graph
-    save_project(replace(project, recipe=Recipe(STEPS), graph=graph, view={"a": 1}, reports={"b": 2}), store, path)
-    with zipfile.ZipFile(path) as archive:
-        text = archive.read(member)
-    places, rng = spots(json.loads(text)), Random(3)
-    for place in rng.sample(places, min(len(places), 60)):
-        data = json.loads(text)
-        home, value = data, rng.choice(VALUES)
-        for key in place[:-1]:
-            home = home[key]
-        if place:
-            home[place[-1]] = value
-        else:
-            data = value
-        assert whole(rewritten(path, lambda n, old, data=data: json.dumps(data).encode() if n == member else old))
 
 
 def test_projects_have_fixed_inputs(saved: Path, tmp_path: Path) -> None:
