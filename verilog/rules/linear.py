@@ -8,7 +8,8 @@ import numpy as np
 
 from model.errors import EmitError
 from model.graph import Node
-from verilog.fixed import Codes, Fixed, covering
+from verilog.fixed import WIDEST, Codes, Fixed, covering
+from verilog.layout import rows_of
 from verilog.lower import Lowering, lowers
 from verilog.signal import Signal
 from verilog.stream import Stream
@@ -24,9 +25,10 @@ def linear(low: Lowering, node: Node) -> None:
     weight, form = stored
     rows = math.prod(low.shape(node)[:-1])
     par_in, par_out, tokens = low.parallel(node, weight.shape[1], weight.shape[0], rows)
-    x = low.operand(node, node.inputs[0], "data_in", par_in, tokens)
+    x = rows_of(low, node, node.inputs[0], par_in, tokens)
     weight = weight[:, columns(x, node)]
     bias = low.weight(node, "bias")
+    narrow_enough(node, x.fixed, form, weight.shape[1])
     accumulator, biases = summed(weight, form, x.fixed, bias)
     to, rounding = low.result(node, accumulator)
     out = Stream(rows, weight.shape[0], to, par_out, tokens)
@@ -34,8 +36,8 @@ def linear(low: Lowering, node: Node) -> None:
         name=node.id, node=node.id, inputs=(x.stream,), outputs=(out,), shape=low.shape(node), weight=weight,
         weight_format=form, bias=biases, accumulator=accumulator, rounding=rounding,
     )  # fmt: skip
-    rows_of = x.index.reshape(rows, -1)[:, 0] // x.stream.size
-    index = rows_of[:, None] * out.size + np.arange(out.size)
+    first = x.index.reshape(rows, -1)[:, 0] // x.stream.size
+    index = first[:, None] * out.size + np.arange(out.size)
     low.give(node, low.add(made, (x.wire,)), out, index.reshape(-1))
 
 
@@ -47,6 +49,14 @@ def columns(x: Signal, node: Node) -> np.ndarray:
     if x.stream.size != size or not (places % size == order).all() or not (np.diff(places // size, axis=1) == 0).all():
         raise EmitError(f"{node.id} reads rows whose elements do not come together.", "Please report this.", node.id)
     return order
+
+
+def narrow_enough(node: Node, x: Fixed, form: Fixed, count: int) -> None:
+    """Whether sums of `count` products fit an accumulator; raises EmitError."""
+    width = x.width + form.width + count.bit_length()
+    if width > WIDEST:
+        text = f"The accumulator of {node.id} needs {width} bits; {WIDEST} are supported."
+        raise EmitError(text, "Choose narrower formats for its data_in and weight.", node.id)
 
 
 def summed(weight: Codes, form: Fixed, x: Fixed, bias: tuple[Codes, Fixed] | None) -> tuple[Fixed, Codes]:

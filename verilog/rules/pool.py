@@ -1,0 +1,123 @@
+"""Pools and means: a window whose channels leave one group after the other, then the largest or the sum of the taps."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from model.graph import Node
+from verilog.layout import argument, pixels, refused
+from verilog.lower import Lowering, lowers
+from verilog.rules.convolution import axes, pair, windows
+from verilog.signal import Signal
+from verilog.stream import Stream
+from verilog.templates.fold import FoldMax, FoldSum, reciprocal, summed_format
+from verilog.templates.window import Walk
+
+
+@lowers("max_pool1d", "max_pool2d")
+def max_pool(low: Lowering, node: Node) -> None:
+    """The largest under the kernel; outside the image is the smallest code."""
+    if argument(node, "return_indices", 99, False):
+        raise refused(node, "return_indices", "Take the values alone.")
+    x, channels = pixels(low, node, node.inputs[0])
+    walk = pool_walk(low, node, gap=argument(node, "dilation", 4, 1))
+    rows = _by_group(windows(low, node, x, walk, x.stream.size // x.stream.par, x.fixed.low))
+    out = replace(rows.stream, rows=rows.stream.rows // walk.taps)
+    made = FoldMax(name=node.id, node=node.id, inputs=(rows.stream,), outputs=(out,), shape=low.shape(node),
+                   count=walk.taps)  # fmt: skip
+    low.publish(node, _image(low, node, made, rows, channels))
+
+
+@lowers("avg_pool1d", "avg_pool2d")
+def avg_pool(low: Lowering, node: Node) -> None:
+    """The sum under the kernel, divided by the number of taps."""
+    walk = pool_walk(low, node)
+    whole = all(
+        (o - 1) * s + k <= n + 2 * b
+        for o, s, k, n, b in zip(walk.out, walk.step, walk.kernel, walk.image, walk.before, strict=True)
+    )
+    if not whole or (walk.before != (0, 0) and not argument(node, "count_include_pad", 5, True)):
+        raise refused(node, "windows of several sizes", "Use ceil_mode=False and count_include_pad=True.")
+    divisor = argument(node, "divisor_override", 6, None) or walk.taps
+    x, channels = pixels(low, node, node.inputs[0])
+    rows = _by_group(windows(low, node, x, walk, x.stream.size // x.stream.par))
+    mean(low, node, rows, channels, walk.taps, int(divisor))
+
+
+@lowers("adaptive_avg_pool1d", "adaptive_avg_pool2d")
+def adaptive_pool(low: Lowering, node: Node) -> None:
+    """The mean of the whole image, or of equal parts of it."""
+    image, out = (pair(low.shape(node, p)[1:]) for p in ("data_in", "data_out"))
+    x, channels = pixels(low, node, node.inputs[0])
+    if out == (1, 1):
+        mean(low, node, x, channels, x.stream.rows, x.stream.rows)
+        return
+    if image[0] % out[0] or image[1] % out[1]:
+        raise refused(node, "parts of several sizes", "Choose an output size that divides the image.")
+    kernel = image[0] // out[0], image[1] // out[1]
+    walk = Walk(image, out, kernel, kernel)
+    rows = _by_group(windows(low, node, x, walk, x.stream.size // x.stream.par))
+    mean(low, node, rows, channels, walk.taps, walk.taps)
+
+
+@lowers("adaptive_max_pool1d", "adaptive_max_pool2d")
+def adaptive_max(low: Lowering, node: Node) -> None:
+    """The largest of the whole image."""
+    if argument(node, "return_indices", 99, False) or any(n != 1 for n in low.shape(node)[1:]):
+        raise refused(node, "another output than one value", "Use output_size=1.")
+    x, channels = pixels(low, node, node.inputs[0])
+    made = FoldMax(name=node.id, node=node.id, inputs=(x.stream,), outputs=(replace(x.stream, rows=1),),
+                   shape=low.shape(node), count=x.stream.rows)  # fmt: skip
+    low.publish(node, _image(low, node, made, x, channels))
+
+
+@lowers("mean", "sum")
+def reduction(low: Lowering, node: Node) -> None:
+    """Over all axes but the channels of an image."""
+    given = argument(node, "dim", 1, None)
+    sizes = low.shape(node, "data_in")
+    dims = {int(d) % (len(sizes) + 1) for d in (given if isinstance(given, tuple | list) else [given or 0])}
+    if dims != set(range(2, len(sizes) + 1)) or len(sizes) < 2:
+        raise refused(node, "axes other than those of an image", "Take it over height and width.")
+    x, channels = pixels(low, node, node.inputs[0])
+    mean(low, node, x, channels, x.stream.rows, x.stream.rows if node.op == "mean" else 1)
+
+
+def mean(low: Lowering, node: Node, x: Signal, channels: np.ndarray, count: int, divisor: int) -> None:
+    """The sums of `count` rows each, over a divisor."""
+    multiplier, shift = reciprocal(divisor, x.stream)
+    to, rounding = low.result(node, summed_format(count, multiplier, shift, x.fixed))
+    out = replace(x.stream, rows=x.stream.rows // count, fixed=to)
+    made = FoldSum(
+        name=node.id, node=node.id, inputs=(x.stream,), outputs=(out,), shape=low.shape(node), count=count,
+        multiplier=multiplier, shift=shift, rounding=rounding,
+    )  # fmt: skip
+    low.publish(node, _image(low, node, made, x, channels))
+
+
+def _by_group(x: Signal) -> Signal:
+    """The windows' beats as rows of their own: a tap of a group of channels each."""
+    now = x.stream
+    return replace(x, stream=replace(now, rows=now.elements // now.par, size=now.par))
+
+
+def _image(low: Lowering, node: Node, made: FoldMax | FoldSum, x: Signal, channels: np.ndarray) -> Signal:
+    """Pixels again, their channels in the order of the operand."""
+    out = made.outputs[0]
+    shape = low.shape(node)
+    count = int(np.prod(shape)) // len(channels)
+    stream = Stream(count, len(channels), out.fixed, out.par)
+    index = channels[None, :] * count + np.arange(count)[:, None]
+    return Signal(low.add(made, (x.wire,)), stream, shape, index.reshape(-1))
+
+
+def pool_walk(low: Lowering, node: Node, gap: object = 1) -> Walk:
+    """Kernel, stride and padding of a pool; the stride is the kernel's size where none is given."""
+    image, out = low.shape(node, "data_in")[1:], low.shape(node)[1:]
+    kernel = axes(argument(node, "kernel_size", 1), len(image))
+    step = argument(node, "stride", 2, None)
+    step = axes(step, len(image)) if step not in (None, (), []) else kernel
+    before = axes(argument(node, "padding", 3, 0), len(image))
+    return Walk(pair(image), pair(out), pair(kernel), pair(step), pair(axes(gap, len(image))), pair(before, 0))

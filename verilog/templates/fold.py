@@ -1,0 +1,118 @@
+"""Folds: the largest, or the sum, of several beats lane by lane; pools and means."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from verilog.fixed import Codes, Fixed, Rounding, requantise
+from verilog.stream import Stream
+from verilog.templates.base import Area, Engine, Template
+
+WIDEST_SUM = 22  # bits of a sum up to which the multiplier of a mean has as many
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Fold(Template):
+    """`count` rows of x become one of y, element by element."""
+
+    count: int
+
+    @property
+    def _blocks(self) -> int:
+        return self.inputs[0].size // self.inputs[0].par
+
+    def _grouped(self, codes: Codes) -> Codes:
+        return codes.reshape(-1, self.inputs[0].rows // self.count, self.count, self.inputs[0].size)
+
+    def _steps(self, depth: int) -> tuple[Engine, ...]:
+        round_of = np.arange(self.inputs[0].beats) // self._blocks % self.count
+        return (Engine({"x": round_of >= 0}, {"y": round_of == self.count - 1}, depth),)
+
+    def area(self) -> Area:
+        """Fitted to synthesis in verilog/area."""
+        return Area()
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class FoldMax(Fold):
+    """The largest code."""
+
+    @property
+    def module(self) -> str:
+        """The SystemVerilog module."""
+        return "fold_max"
+
+    def parameters(self) -> dict[str, int]:
+        """Counts and the format."""
+        x = self.inputs[0]
+        return {"COUNT": self.count, "BLOCKS": self._blocks, "LANES": x.par, "W": x.fixed.width,
+                "S": int(x.fixed.signed)}  # fmt: skip
+
+    def reference(self, *codes: Codes) -> tuple[Codes, ...]:
+        """The largest of each group."""
+        return (self._grouped(codes[0]).max(axis=2),)
+
+    def engines(self) -> tuple[Engine, ...]:
+        """A beat a cycle."""
+        return self._steps(1)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class FoldSum(Fold):
+    """The sum times multiplier·2^−shift, in the format of y."""
+
+    multiplier: int = 1
+    shift: int = 0
+    rounding: Rounding = "nearest_even"
+
+    @property
+    def module(self) -> str:
+        """The SystemVerilog module."""
+        return "fold_sum"
+
+    def uses(self) -> tuple[str, ...]:
+        """Modules below it."""
+        return ("requant",)
+
+    def parameters(self) -> dict[str, int]:
+        """Counts and both formats."""
+        x, y = self.inputs[0], self.outputs[0]
+        return {
+            "COUNT": self.count, "BLOCKS": self._blocks, "LANES": x.par, "X_W": x.fixed.width,
+            "X_S": int(x.fixed.signed), "MUL": self.multiplier, "P_F": x.fixed.frac + self.shift,
+            "Y_W": y.fixed.width, "Y_F": y.fixed.frac, "Y_S": int(y.fixed.signed),
+            "MODE": int(self.rounding == "nearest_even"),
+        }  # fmt: skip
+
+    def reference(self, *codes: Codes) -> tuple[Codes, ...]:
+        """Exact sums, one product, one requantisation."""
+        products = self._grouped(codes[0]).sum(axis=2) * self.multiplier
+        fraction = self.inputs[0].fixed.frac + self.shift
+        return (requantise(products, fraction, self.outputs[0].fixed, self.rounding),)
+
+    def engines(self) -> tuple[Engine, ...]:
+        """A beat a cycle."""
+        return self._steps(3)
+
+
+def reciprocal(count: int, x: Stream) -> tuple[int, int]:
+    """(multiplier, shift) whose quotient stands for 1 / count: exact for powers of two.
+
+    For others it has as many bits as the sum, so that a mean is off by less than 1/(2·count) of a step of x before it
+    is rounded; a sum of more than 22 bits gets no finer one.
+    """
+    if count & (count - 1) == 0:
+        return 1, count.bit_length() - 1
+    bits = min(x.fixed.width + (count - 1).bit_length(), WIDEST_SUM)
+    shift = bits + count.bit_length()
+    return round(math.ldexp(1, shift) / count), shift
+
+
+def summed_format(count: int, multiplier: int, shift: int, x: Fixed) -> Fixed:
+    """The narrowest format that holds every sum times multiplier·2^−shift."""
+    from verilog.fixed import covering
+
+    return covering(x.low * count * multiplier, x.high * count * multiplier, x.frac + shift)

@@ -1,0 +1,91 @@
+"""Scale and shift: a constant for each element to multiply with, and one to add; batch norms, scales, biases."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from verilog.fixed import Codes, Fixed, Rounding, covering, requantise, shifted
+from verilog.stream import Stream
+from verilog.templates.base import Area, Engine, Memory, Template
+
+DEPTH = 4
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ScaleShift(Template):
+    """`scale` and `shift` [rows, size] are codes, `shift` in the fraction of the `total`."""
+
+    scale: Codes
+    scale_format: Fixed
+    shift: Codes
+    total: Fixed
+    rounding: Rounding = "nearest_even"
+
+    @property
+    def module(self) -> str:
+        """The SystemVerilog module."""
+        return "scale_shift"
+
+    def uses(self) -> tuple[str, ...]:
+        """Modules below it."""
+        return ("requant",)
+
+    @property
+    def _places(self) -> int:
+        """From a product's fraction to the sum's."""
+        return self.total.frac - self.inputs[0].fixed.frac - self.scale_format.frac
+
+    @property
+    def _signed(self) -> Fixed:
+        """The scale's format with a sign."""
+        form = self.scale_format
+        return form if form.signed else Fixed(form.width + 1, form.frac)
+
+    def _words(self) -> tuple[Codes, Codes]:
+        """The constants beat by beat, as far as they do not repeat."""
+        x = self.inputs[0]
+        beats = [x.pack(c[None]) for c in (self.scale, self.shift)]
+        both = np.concatenate(beats, axis=1)
+        divisors = (p for p in range(1, x.beats + 1) if x.beats % p == 0)
+        period = next(p for p in divisors if (both.reshape(x.beats // p, p, -1) == both[:p]).all())
+        return beats[0][:period], beats[1][:period]
+
+    def parameters(self) -> dict[str, int]:
+        """Lanes, constants and formats."""
+        x, y = self.inputs[0], self.outputs[0]
+        return {
+            "LANES": x.lanes, "PERIOD": len(self._words()[0]), "X_W": x.fixed.width, "X_S": int(x.fixed.signed),
+            "M_W": self._signed.width, "S_W": self.total.width, "S_F": self.total.frac, "P_SHIFT": self._places,
+            "Y_W": y.fixed.width, "Y_F": y.fixed.frac, "Y_S": int(y.fixed.signed),
+            "MODE": int(self.rounding == "nearest_even"),
+        }  # fmt: skip
+
+    def memories(self) -> tuple[Memory, ...]:
+        """A word for each beat until they repeat."""
+        scale, shift = self._words()
+        return Memory("M_FILE", scale, self._signed.width), Memory("B_FILE", shift, self.total.width)
+
+    def reference(self, *codes: Codes) -> tuple[Codes, ...]:
+        """The exact sum, one requantisation."""
+        sums = shifted(codes[0] * self.scale, self._places) + self.shift
+        return (requantise(sums, self.total.frac, self.outputs[0].fixed, self.rounding),)
+
+    def engines(self) -> tuple[Engine, ...]:
+        """A beat a cycle."""
+        every = np.ones(self.inputs[0].beats, bool)
+        return (Engine({"x": every}, {"y": every}, DEPTH),)
+
+    def area(self) -> Area:
+        """Fitted to synthesis in verilog/area."""
+        return Area()
+
+
+def totalled(x: Stream, scale: Codes, form: Fixed, shift: Codes, shift_frac: int) -> tuple[Fixed, Codes]:
+    """The narrowest signed format of every x · scale + shift, and the shifts in its fraction."""
+    frac = max(x.fixed.frac + form.frac, shift_frac)
+    added = shift << np.int64(frac - shift_frac)
+    ends = [((scale * end) << np.int64(frac - x.fixed.frac - form.frac)) + added for end in (x.fixed.low, x.fixed.high)]
+    every = np.stack([*ends, added])
+    return covering(min(int(every.min()), -1), max(int(every.max()), 0), frac), added
