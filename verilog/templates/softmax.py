@@ -1,0 +1,132 @@
+"""Softmax over rows: a table of powers of two, an exact sum, one reciprocal a row."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from verilog.fixed import Codes, Rounding, requantise
+from verilog.templates.base import Area, Engine, Memory, Template
+
+GUARD = 5  # bits of the exponentials beyond the result's
+BEYOND = 6  # bits of log2 e beyond the table's
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Softmax(Template):
+    """With a second input, one bit an element, only elements whose bit is `keep` count; the others give 0."""
+
+    keep: int = 1
+    rounding: Rounding = "nearest_even"
+
+    @property
+    def module(self) -> str:
+        """The SystemVerilog module."""
+        return "softmax_rows" if len(self.inputs) > 1 else "softmax"
+
+    def uses(self) -> tuple[str, ...]:
+        """Modules below it."""
+        return "requant", "softmax_rows"
+
+    @property
+    def _places(self) -> int:
+        """Bits of the exponent's fraction: the table has 2^_places entries."""
+        return min(max(self.outputs[0].fixed.frac - 1, 8), 11)
+
+    @property
+    def _log2e(self) -> int:
+        return round(math.log2(math.e) * 2 ** (self._places + BEYOND))
+
+    @property
+    def _fraction(self) -> int:
+        """Fraction bits of the exponentials."""
+        return min(max(self.outputs[0].fixed.frac + GUARD, 8), 22)
+
+    @property
+    def _drop(self) -> int:
+        return self.inputs[0].fixed.frac + BEYOND
+
+    def _division(self) -> tuple[int, int]:
+        """(bits of the quotient a cycle, cycles): no slower than a row, by at most four bits."""
+        size = self.inputs[0].size
+        wanted = max(self.outputs[0].fixed.frac, 4) + 3 + (size - 1).bit_length()
+        bits = min(-(-wanted // (size // self.inputs[0].par)), 4)
+        return bits, -(-wanted // bits)
+
+    @property
+    def _reciprocal(self) -> int:
+        """Fraction bits of the reciprocal."""
+        bits, steps = self._division()
+        return bits * steps - 1
+
+    @property
+    def _banks(self) -> int:
+        """Rows under way at once when none waits."""
+        beats, steps = self.inputs[0].size // self.inputs[0].par, self._division()[1]
+        return -(-(3 * beats + steps + 18) // max(beats, steps)) + 1
+
+    def parameters(self) -> dict[str, int]:
+        """Sizes and formats."""
+        x, y = self.inputs[0], self.outputs[0]
+        mask = {"KEEP": self.keep} if len(self.inputs) > 1 else {}
+        return {
+            "SIZE": x.size, "PAR": x.par, "BANKS": self._banks, "X_W": x.fixed.width, "X_S": int(x.fixed.signed),
+            **mask, "LOG2E": self._log2e, "DROP": self._drop, "T_BITS": self._places, "E_F": self._fraction,
+            "R_F": self._reciprocal, "BITS": self._division()[0], "Y_W": y.fixed.width, "Y_F": y.fixed.frac,
+            "Y_S": int(y.fixed.signed), "MODE": int(self.rounding == "nearest_even"),
+        }  # fmt: skip
+
+    def memories(self) -> tuple[Memory, ...]:
+        """2^(−i/2^places) for all fractions i."""
+        return (Memory("T_FILE", self._table()[:, None], self._fraction + 1),)
+
+    def _table(self) -> Codes:
+        powers = np.exp2(self._fraction - np.arange(1 << self._places) / (1 << self._places))
+        return np.rint(powers).astype(np.int64)
+
+    def reference(self, *codes: Codes) -> tuple[Codes, ...]:
+        """Maximum, exponentials, sum, reciprocal, product: all integers."""
+        x, kept = codes[0], self._kept(*codes)
+        peak = np.where(kept, x, self.inputs[0].fixed.low).max(-1, keepdims=True)
+        scaled = np.where(kept, peak - x, 0) * self._log2e
+        drop = self._drop
+        t = (scaled + (1 << (drop - 1))) >> drop if drop > 0 else scaled << -drop
+        powers = self._table()[t & ((1 << self._places) - 1)] >> np.minimum(t >> self._places, 62)
+        powers = np.where(kept, powers, 0)
+        total = powers.sum(-1, keepdims=True)
+        frac = self._fraction + self._reciprocal
+        reciprocal = np.where(total > 0, (1 << frac) // np.maximum(total, 1), 0)
+        return (requantise(powers * reciprocal, frac, self.outputs[0].fixed, self.rounding),)
+
+    def _kept(self, x: Codes, *mask: Codes) -> np.ndarray:
+        return mask[0] == self.keep if mask else np.ones(x.shape, bool)
+
+    def engines(self) -> tuple[Engine, ...]:
+        """Rows are written, read for their exponentials, divided, and read again."""
+        x = self.inputs[0]
+        beats = x.size // x.par
+        step = np.tile(np.arange(beats), x.rows)
+        every, first, last = step >= 0, step == 0, step == beats - 1
+        steps = self._division()[1]
+        divide = np.tile(np.arange(steps), x.rows)
+        mask = {"x1": every} if len(self.inputs) > 1 else {}
+        return (
+            Engine({"x": every, **mask, "free": first}, {"peaked": last}, 2),
+            Engine({"peaked": first}, {"summed": last}, 7),
+            Engine({"summed": divide == 0}, {"divided": divide == steps - 1}, 1),
+            Engine({"divided": first}, {"y": every, "free": last}, 3),
+        )
+
+    def buffers(self) -> dict[str, int]:
+        """A place for each row under way."""
+        return dict.fromkeys(("free", "peaked", "summed", "divided"), self._banks)
+
+    def primed(self) -> dict[str, int]:
+        """All places are free at the start."""
+        return {"free": self._banks}
+
+    def area(self) -> Area:
+        """Fitted to synthesis in verilog/area."""
+        return Area()
