@@ -36,10 +36,9 @@ def parallelize(graph: Graph, options: ParallelizeOptions, context: Context) -> 
         for title, size in zip(("inputs", "outputs", "tokens"), able[node.id], strict=True):
             if size % getattr(wanted, title):
                 fits = ", ".join(map(str, divisors(size)))
-                text = (
-                    f"{node.id} has {size} {'rows' if title == 'tokens' else title}; {getattr(wanted, title)} do not "
-                )
-                raise PassError(text + "divide them.", f"Choose one of {fits}.", node.id)
+                what = "rows" if title == "tokens" else title
+                text = f"{node.id} has {size} {what}; {getattr(wanted, title)} at once do not divide them."
+                raise PassError(text, f"Choose one of {fits}.", node.id)
     after = graph.replace(*(replace(n, parallel=wanted) for n in found))
     rows = tuple({"node": n.id, "parallel": wanted.label} for n in found)
     return after, Report("parallelize", rows, {"nodes": len(rows)})

@@ -1,0 +1,98 @@
+"""`emit` in this process: the files, the proof in a simulator, and what is told of mistakes."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.cli import main
+
+Capture = pytest.CaptureFixture[str]
+MLP = "demo:digits-mlp"
+RECIPE = """
+[[steps]]
+pass = "quantize"
+[[steps.options.rules]]
+select = {by = "type", values = ["linear"]}
+formats = {data_in = "integer(8,4)", weight = "integer(8,6)", bias = "integer(12,8)"}
+"""
+BALANCED = """
+[[steps]]
+pass = "balance_parallelism"
+options = {multipliers = 64}
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path, capsys: Capture) -> Path:
+    """The MLP with integer formats, 64 products a cycle."""
+    return made(tmp_path, RECIPE + BALANCED, capsys)
+
+
+def made(folder: Path, recipe: str, capsys: Capture) -> Path:
+    (folder / "r.toml").write_text(recipe)
+    target = folder / "p.espalier"
+    assert main(["run", MLP, str(folder / "r.toml"), "-o", str(target)]) == 0, capsys.readouterr().err
+    capsys.readouterr()
+    return target
+
+
+def answer(capsys: Capture, *words: object) -> dict[str, Any]:
+    assert main([*map(str, words), "--json"]) == 0, capsys.readouterr().err
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return found
+
+
+def test_writes_a_design_that_is_equal_each_time(capsys: Capture, project: Path, tmp_path: Path) -> None:
+    found = answer(capsys, "emit", project, "-o", tmp_path / "a")
+    assert {"modules", "lint", "cycles", "interval"} <= set(found) and not found["lint"]["findings"]
+    assert found["interval"] == 128 == max(r["cycles"] for r in found["rows"])
+    answer(capsys, "emit", project, "-o", tmp_path / "b")
+    for name in found["files"]:
+        assert (tmp_path / "a" / name).read_text() == (tmp_path / "b" / name).read_text()
+    top = (tmp_path / "a" / "top.sv").read_text()
+    assert "module top" in top and "// fc1:" in top and ".PAR_IN(" in top
+    assert main(["emit", str(project), "-o", str(tmp_path / "a")]) == 0
+    assert "a sample every 128 cycles" in capsys.readouterr().out
+
+
+@pytest.mark.rtl
+@pytest.mark.skipif(shutil.which("iverilog") is None, reason="iverilog is not installed")
+def test_simulates_without_a_mismatch(capsys: Capture, project: Path, tmp_path: Path) -> None:
+    words = ("emit", project, "-o", tmp_path / "a", "--simulate", "--simulator", "icarus", "--samples", 12)
+    found = answer(capsys, *words)
+    assert found["mismatches"] == 0 and not found["stuck"] and found["samples"] == 12
+    exact = answer(capsys, "evaluate", project, "--data", MLP, "--limit", 12)
+    assert found["rtl_accuracy"] == pytest.approx(exact["accuracy"])
+
+
+def test_what_has_no_format_is_named(capsys: Capture, tmp_path: Path) -> None:
+    assert main(["emit", MLP, "-o", str(tmp_path / "a")]) == 2
+    error = capsys.readouterr().err
+    assert "computed on the host" in error or "no format" in error
+    assert not (tmp_path / "a").exists()
+
+
+def test_a_foreign_folder_is_left_alone(capsys: Capture, project: Path, tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "letter.txt").write_text("dear")
+    assert main(["emit", str(project), "-o", str(tmp_path / "mine")]) == 2
+    assert "holds other files" in capsys.readouterr().err
+    assert [p.name for p in (tmp_path / "mine").iterdir()] == ["letter.txt"]
+
+
+def test_parallelism_must_divide(capsys: Capture, tmp_path: Path) -> None:
+    step = '[[steps]]\npass = "parallelize"\noptions = {select = {by = "name", values = ["fc1"]}, inputs = 5}\n'
+    (tmp_path / "r.toml").write_text(RECIPE + step)
+    assert main(["run", MLP, str(tmp_path / "r.toml")]) == 2
+    error = capsys.readouterr().err
+    assert "fc1 has 64 inputs; 5 at once" in error and "1, 2, 4, 8, 16, 32, 64" in error
+
+
+def test_sizes_are_numbers(capsys: Capture, project: Path, tmp_path: Path) -> None:
+    assert main(["emit", str(project), "-o", str(tmp_path / "a"), "--sizes", "seq=many"]) == 2
+    assert "--sizes" in capsys.readouterr().err
