@@ -6,12 +6,13 @@ Counting what everything costs takes some tenths of a second and happens on a th
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from PySide6.QtCore import QObject, Qt, Signal
+from PySide6.QtCore import QObject, Signal
 
+from app.allocation_held import Answer, Holding
+from app.latest import Latest
 from app.sensitivities import sensitivities_of
 from model.errors import EspalierError, OptionsError
 from model.graph import Graph, Node
@@ -66,12 +67,8 @@ def build(graph: Graph, table: Sequence[Sensitivity], figure: str, competing: Co
     return Built(problem, hulls, tuple(hulls.front(POINTS)))
 
 
-class Allocations(QObject):
-    """`built`: the front is another, or there is none. `moved`: the allocation that is tried is another, or none."""
-
-    built = Signal()
-    moved = Signal()
-    _done = Signal(object)
+class Competition(QObject):
+    """What an allocation is laid on, and who competes in it."""
 
     def __init__(self, session: Session) -> None:
         super().__init__(session)
@@ -80,37 +77,8 @@ class Allocations(QObject):
         self.figure = FIRST
         self.ports: tuple[str, ...] = ()
         self.columns: tuple[Column, ...] | None = None
-        self.now: Built | None = None
-        self.error = ""
-        self.wanted: float | None = None  # the signed amount that is aimed at
-        self.found: Solution | None = None
         self._ground: Ground | None = None
         self._applied: tuple[Recipe, Ground] | None = None
-        self._nodes: dict[str, tuple[tuple[Candidate, ...], Node, Node]] = {}
-        self._key: object = None
-        self._on: Ground | None = None  # kept alive, since the key names it by its id
-        self._pool: ThreadPoolExecutor | None = None
-        self._future: Future[Built] | None = None
-        self._looking = False
-        self._done.connect(self._take, Qt.ConnectionType.QueuedConnection)
-        self.known.changed.connect(self.refresh)
-        session.opened.connect(self._opened)
-        session.changed.connect(lambda _: self._changed())
-        self.destroyed.connect(self._end_pool)
-
-    # -- what it is laid on
-
-    def _opened(self) -> None:
-        self._applied, self._ground, self.columns, self.ports, self._key = None, None, None, (), None
-        self.reset()
-        self.refresh()
-
-    def _changed(self) -> None:
-        """Another state of the document: what was tried is over; what was applied is laid on what it was laid on."""
-        self.reset()
-        self.refresh()
-        if self._looking:
-            self.moved.emit()
 
     @property
     def ground(self) -> Ground | None:
@@ -123,8 +91,6 @@ class Allocations(QObject):
         if self._ground is None or self._ground.graph is not document.graph or self._ground.recipe != document.recipe:
             self._ground = Ground(document.recipe, document.graph)
         return self._ground
-
-    # -- who competes
 
     def offered(self) -> tuple[Candidate, ...]:
         """One candidate for each column of the table, float first."""
@@ -143,6 +109,46 @@ class Allocations(QObject):
         looked = [r.port for r in rows if shares.node and r.port in shares.ports]
         held = [r.port for r in rows if shares.weight and weight_at(ground.graph[r.node], r.port, ground.graph)]
         return tuple(dict.fromkeys(sorted((*looked, *held), key=lambda p: p != "weight")))
+
+
+class Allocations(Competition):
+    """`built`: the front is another, or there is none. `moved`: the allocation that is tried is another, or none."""
+
+    built = Signal()
+    moved = Signal()
+
+    def __init__(self, session: Session) -> None:
+        super().__init__(session)
+        self.now: Built | None = None
+        self.error = ""
+        self.wanted: float | None = None  # the signed amount that is aimed at
+        self.found: Solution | None = None
+        self.reached: float | None = None  # the cost of what is tried: as it adds up in a drag, and then the true one
+        self.beyond = ""  # why what is tried cannot be held
+        self._settled = self._applying = False
+        self._nodes: dict[str, tuple[tuple[Candidate, ...], Node, Node]] = {}
+        self._key: object = None
+        self._on: Ground | None = None  # kept alive, since the key names it by its id
+        self._counting = Latest(self, lambda done: self._take_from(done.result))
+        self._holding = Holding(self, self._settle)
+        self._looking = False
+        self.known.changed.connect(self.refresh)
+        session.opened.connect(self._opened)
+        session.changed.connect(lambda _: self._changed())
+
+    # -- what it is laid on
+
+    def _opened(self) -> None:
+        self._applied, self._ground, self.columns, self.ports, self._key = None, None, None, (), None
+        self.reset()
+        self.refresh()
+
+    def _changed(self) -> None:
+        """Another state of the document: what was tried is over; what was applied is laid on what it was laid on."""
+        self.reset()
+        self.refresh()
+        if self._looking:
+            self.moved.emit()
 
     def choose(
         self, figure: str = "", ports: tuple[str, ...] | None = None, columns: tuple[Column, ...] | None = None
@@ -165,7 +171,7 @@ class Allocations(QObject):
     @property
     def counting(self) -> bool:
         """Whether the front is on its way."""
-        return self._future is not None
+        return self._counting.busy
 
     def refresh(self) -> None:
         """Count again, where anything has changed that the front hangs on."""
@@ -178,22 +184,25 @@ class Allocations(QObject):
         if key == self._key:
             return
         self._key, self._on = key, ground
-        self._future = None
+        self._counting.drop()
         self.now, self.error = None, ""
         if ground is None or not table:
             self.built.emit()
-        elif sum(len(r.candidates) for r in table) <= QUICK:
+        elif self._small:
             self._take_from(lambda: build(ground.graph, table, self.figure, who))
         else:
-            self._pool = self._pool or ThreadPoolExecutor(1, "allocation")
-            future = self._future = self._pool.submit(build, ground.graph, table, self.figure, who)
-            future.add_done_callback(self._done.emit)
+            self._counting.ask(build, ground.graph, table, self.figure, who)
             self.built.emit()
 
-    def _take(self, future: Future[Built]) -> None:
-        if future is self._future:  # else something has changed since
-            self._future = None
-            self._take_from(future.result)
+    def recount(self) -> None:
+        """What a cost hangs on was found: count again."""
+        self._key = None
+        self.refresh()
+
+    @property
+    def _small(self) -> bool:
+        """Whether nobody would notice that the window works it out itself."""
+        return sum(len(r.candidates) for r in self.known.table) <= QUICK
 
     def _take_from(self, result: Any) -> None:
         try:
@@ -202,10 +211,6 @@ class Allocations(QObject):
             self.error = f"{error.message} {error.hint}"
         self.built.emit()
         self.moved.emit()
-
-    def _end_pool(self) -> None:
-        if self._pool is not None:
-            self._pool.shutdown(wait=False, cancel_futures=True)
 
     # -- a budget that is tried
 
@@ -221,7 +226,21 @@ class Allocations(QObject):
         low, high = self.now.hulls.ends
         self.wanted = min(max(amount, low), high)
         self.found = self.now.hulls.solve(self.wanted)
+        self.reached = self.now.figure(self.found) if self.found else None
+        self.beyond, self._applying, self._settled = "", False, self.wanted <= low  # nothing is cheaper than the least
+        self._holding.drop() if self._settled else self._holding.rest(self.now.problem, self.wanted)
         self.moved.emit()
+
+    def _settle(self, answer: Answer) -> None:
+        """What is tried rests: the best that truly holds it takes the quick one's place."""
+        self.beyond, self._settled, applies = answer.error, answer.held is not None, self._applying
+        if answer.held is not None:
+            self.found, self.reached = answer.held.solution, answer.held.made.figures[self.figure]
+        self._applying = False
+        if applies and self._settled:
+            self._apply()
+        else:
+            self.moved.emit()
 
     def aim_at(self, figure: float) -> None:
         """Try a budget as the cost's figure; raises OptionsError where it is less than possible."""
@@ -238,8 +257,10 @@ class Allocations(QObject):
     def reset(self) -> None:
         """Nothing is tried any more."""
         self._nodes.clear()
+        self._holding.drop()
+        self.beyond, self._applying = "", False
         if self.found is not None or self.wanted is not None:
-            self.found = self.wanted = None
+            self.found = self.wanted = self.reached = None
             self.moved.emit()
 
     @property
@@ -306,12 +327,20 @@ class Allocations(QObject):
         return ground.recipe.append(*steps(ground.graph, self.chosen, data))
 
     def apply(self) -> None:
-        """Make what is tried the recipe: one undo step, in place of one that was applied before."""
-        recipe, ground, now, found = self.made_recipe(), self.ground, self.now, self.found
-        if recipe is None or ground is None or now is None or found is None:
+        """Make what is tried the recipe, once it is known to hold its budget."""
+        if self._settled:
+            self._apply()
+        elif self.found is not None:
+            self._applying = True
+            self._holding.at_once(self._small)
+
+    def _apply(self) -> None:
+        """One undo step, in place of one that was applied before."""
+        recipe, ground, now = self.made_recipe(), self.ground, self.now
+        if recipe is None or ground is None or now is None or self.reached is None:
             return
         self._applied = recipe, ground
-        self._session.set_recipe(recipe, f"Allocate {now.cost.title.lower()} {now.figure(found):.4g}")
+        self._session.set_recipe(recipe, f"Allocate {now.cost.title.lower()} {self.reached:.4g}")
 
 
 def _present(row: Sensitivity, node: Node) -> Candidate:

@@ -27,6 +27,7 @@ from passes.analysis.sensitivity import SensitivityOptions
 from passes.base import run_step
 from passes.config import recipe_to_dict
 from passes.costs.base import cost, separable
+from passes.costs.finding import finding
 from passes.costs.limits import Limit, parse_budget
 from passes.export.recipe import to_toml
 from passes.replay import replay
@@ -72,8 +73,9 @@ def _run(found: Arguments, console: Console) -> Answer:
         who = _competing(found, options)
         data: dict[str, Any] = {"sensitivity": {**summary, "seconds": round(spent, 3)}}
         graph = target.project.graph
+        name = found.cost or (limits[0].figure if limits else FIRST)
+        _find({*(x.figure for x in limits), *((name,) if found.front else ())}, rows, options, target)
         if found.front:
-            name = found.cost or (limits[0].figure if limits else FIRST)
             data |= {"cost": name, "front": [_point(p, name) for p in front(graph, rows, name, found.front, who)]}
         if limits:
             data |= _allocated(allocate(graph, rows, limits, who), rows, limits, options, target, found)
@@ -134,6 +136,15 @@ def _sensitivities(options: SensitivityOptions, target: Target) -> tuple[tuple[S
     context = replace(target.context, found=hear)
     report = run_step(target.project.graph, Step("sensitivity", options, context.seed), context).report
     return tuple(rows.values()), {k: v for k, v in report.summary.items() if k != "evidence"}
+
+
+def _find(names: Iterable[str], rows: Sequence[Sensitivity], options: SensitivityOptions, target: Target) -> None:
+    """What costs need to know beforehand, of what competes: times of layers, or what a plug-in looks up."""
+    formats = tuple(dict.fromkeys(c.format for r in rows for c in r.candidates if c.format is not None))
+    for name in sorted(names):
+        if finder := cost(name).finder:
+            step = finding(finder, options, formats)
+            run_step(target.project.graph, step, target.context)
 
 
 def _competing(found: Arguments, options: SensitivityOptions) -> Competing:

@@ -11,6 +11,7 @@ from PySide6.QtCore import QSignalBlocker, Signal
 from PySide6.QtGui import QHideEvent, QShowEvent
 
 from app.allocation import Allocations
+from app.allocation_finding import Finding
 from app.allocation_truth import Truth, Wanted
 from app.curve_picture import figure_words
 from app.panels.allocate_parts import ABOUT, STEPS, WORDS, AllocateParts
@@ -38,7 +39,7 @@ class AllocatePanel(AllocateParts):
     def __init__(self, session: Session) -> None:
         super().__init__()
         self._session = session
-        self.allocations, self.truth = Allocations(session), Truth(session)
+        self.allocations, self.truth, self.finding = Allocations(session), Truth(session), Finding(session)
         self._lost: dict[Place, dict[int, float]] = {}  # place → candidate's id → what it costs
         self._connect()
         self.refresh()
@@ -52,6 +53,8 @@ class AllocatePanel(AllocateParts):
         self.chart.themed.connect(self._name_colours)
         self.apply.clicked.connect(self.allocations.apply)
         self.finder.clicked.connect(self._find)
+        self.choices.wanted.connect(lambda: self.finding.begin(self.allocations))
+        self.finding.changed.connect(self.refresh)
         self.table.node_wanted.connect(self.node_wanted)
         self.allocations.built.connect(self.refresh)
         self.allocations.moved.connect(self._moved)
@@ -84,7 +87,8 @@ class AllocatePanel(AllocateParts):
         if not filled or document is None:
             return
         self.choices.offer(held.offered(), held.offered_ports())
-        self.choices.tell("Counting what everything costs …" if held.counting else held.error)
+        words = held.error or self.finding.words or _single(held)
+        self.choices.tell("Counting what everything costs …" if held.counting else words, self.finding.can(held))
         places = [p for g in held.now.problem.groups for s in g.slots for p in s.places] if held.now else []
         order = {name: i for i, name in enumerate(document.graph.nodes)}
         places.sort(key=lambda p: order.get(p[0], len(order)))
@@ -137,9 +141,9 @@ class AllocatePanel(AllocateParts):
         chosen = held.chosen
         kl: dict[Place, float | None] = {p: self._lost.get(p, {}).get(id(c), 0.0) for p, c in chosen.items()}
         self.table.rows.show_choices(chosen, kl)
-        assert held.wanted is not None
+        assert held.wanted is not None and held.reached is not None
         aimed = now.problem.figure(0, held.wanted)
-        self.chart.show_budget((aimed, now.figure(found), found.kl))
+        self.chart.show_budget((aimed, held.reached, found.kl))
         with QSignalBlocker(self.slider):
             self.slider.setValue(self._place(held.wanted))
         if not self.number.hasFocus():
@@ -168,7 +172,7 @@ class AllocatePanel(AllocateParts):
     def _say(self) -> None:
         """What is reached in a line, and what went wrong."""
         held, truth = self.allocations, self.truth
-        wrong = truth.error
+        wrong = held.beyond or truth.error
         self.wrong.setText(wrong)
         self.wrong.setVisible(bool(wrong))
         self.measure.setText("Stop measuring" if truth.running else "Measure")
@@ -225,10 +229,10 @@ class AllocatePanel(AllocateParts):
             self._say()
             return
         recipe, ground = held.made_recipe(), held.ground
-        if recipe is None or ground is None or held.now is None or held.found is None:
+        if recipe is None or ground is None or held.reached is None or held.found is None:
             return
         try:
-            self.truth.measure(Wanted(recipe, held.figure, held.now.figure(held.found), held.found.kl), ground)
+            self.truth.measure(Wanted(recipe, held.figure, held.reached, held.found.kl), ground)
         except EspalierError as error:
             self._session.problem.emit(error)
 
@@ -244,3 +248,10 @@ class AllocatePanel(AllocateParts):
     def export(self, path: Path) -> None:
         """Write the chart to a .png, .svg or .csv file; raises OSError."""
         self.chart.export(path)
+
+
+def _single(held: Allocations) -> str:
+    """Said where there is nothing to trade: one choice is both the cheapest and the best."""
+    if held.now is None or len(held.now.front) > 1:
+        return ""
+    return f"One allocation is the best at every budget. {held.now.cost.title} is {held.now.cost.about}."

@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QVBoxLayout, QWidget
 from app.allocation import FIRST, title_of
 from app.chips import Chips
 from app.fields import Choice
-from app.panels.heading import muted
+from app.panels.heading import link, muted
 from app.panels.sweep_axis import caption
 from app.words import percent
 from passes.allocation.places import Column, column
@@ -25,6 +25,7 @@ class AllocateChoices(QWidget):
     """`edited`: something else competes, or along another cost."""
 
     edited = Signal()
+    wanted = Signal()  # what the cost has to know is to be found
 
     def __init__(self) -> None:
         super().__init__()
@@ -42,7 +43,9 @@ class AllocateChoices(QWidget):
             box.addWidget(words)
             box.addWidget(part)
         self._none = muted("")
+        self.find = link("Measure them", self.wanted.emit)
         box.addWidget(self._none)
+        box.addWidget(self.find)
         box.addStretch(1)
         self.offer_costs()
         for part in parts:
@@ -89,8 +92,9 @@ class AllocateChoices(QWidget):
         formats, shares = set(self.formats.get()), set(self.sparsities.get())
         return tuple(c for c, (name, share) in self._columns.items() if name in formats and share in shares)
 
-    def tell(self, words: str) -> None:
-        """What stands in the way."""
+    def tell(self, words: str, find: bool = False) -> None:
+        """What stands in the way; `find`: it can be found out."""
+        self.find.setVisible(find)
         self._none.setText(words)
         self._none.setVisible(bool(words))
 

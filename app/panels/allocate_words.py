@@ -20,9 +20,9 @@ GAP = 5e-4  # share above the best from which it is told
 
 def summary(held: Allocations, truth: Truth) -> str:
     """What is reached, what was measured, and how near it is to the best."""
-    if held.now is None or held.found is None:
+    if held.now is None or held.found is None or held.reached is None:
         return _present(held, truth)
-    words = [_reached(held.figure, held.now.figure(held.found)), f"predicted KL {figure(held.found.kl)}"]
+    words = [_reached(held.figure, held.reached), f"predicted KL {figure(held.found.kl)}"]
     words += _measured(truth, held.made_recipe())
     if held.found.gap > GAP:
         words.append(f"≤ {percent(held.found.gap)} above the best")

@@ -43,6 +43,14 @@ class Point:
     chosen: dict[Place, Candidate]
 
 
+@dataclass(frozen=True, slots=True)
+class Held:
+    """An allocation that holds its limits by the true costs, and the solution of the knapsack that it came from."""
+
+    made: Allocation
+    solution: Solution
+
+
 def problem_of(
     graph: Graph, table: Sequence[Sensitivity], costs: Iterable[str], competing: Competing | None = None
 ) -> Problem:
@@ -76,7 +84,7 @@ def allocate(
     limits = [min((x for x in limits if x.figure == n), key=lambda x: problem.amount(names.index(n), x.value))
               for n in names]  # fmt: skip
     check_possible(problem, limits)
-    return _held(problem, limits)
+    return held(problem, limits).made
 
 
 def check_possible(problem: Problem, limits: Sequence[Limit]) -> None:
@@ -96,8 +104,11 @@ def _beyond(problem: Problem, limits: Sequence[Limit], number: int, figure: floa
     return OptionsError(f"{text}.", WIDER)
 
 
-def _held(problem: Problem, limits: Sequence[Limit]) -> Allocation:
-    """Solve, look at the true costs, and correct the budgets by how far the shares were off; the best that holds."""
+def held(problem: Problem, limits: Sequence[Limit]) -> Held:
+    """Solve, look at the true costs, and correct the budgets by how far the shares were off; the best that holds.
+
+    Raises OptionsError where none does.
+    """
     wanted = np.array([problem.amount(i, limit.value) for i, limit in enumerate(limits)])
     budgets, scorer, best = wanted.copy(), Scorer(), None
     seen: set[bytes] = set()
@@ -109,7 +120,7 @@ def _held(problem: Problem, limits: Sequence[Limit]) -> Allocation:
         seen.add(found.picks.tobytes())
         made, true = _true(problem, found, scorer)
         if all(limit.violation(made.figures[limit.figure]) <= HELD for limit in limits):
-            best = made if best is None or made.predicted < best.predicted else best
+            best = Held(made, found) if best is None or made.predicted < best.made.predicted else best
             if np.allclose(true, found.amounts, rtol=1e-9):
                 break  # the shares are exact, so this is the best
         over = np.maximum(true - wanted, 0)
@@ -125,7 +136,7 @@ def _true(problem: Problem, found: Solution, scorer: Scorer) -> tuple[Allocation
     chosen = problem.chosen(found.picks)
     graph = configured(problem.graph, chosen)
     known = figures(graph, scorer.score(graph))
-    amounts = np.array([problem.amount(i, known[c.name]) for i, c in enumerate(problem.costs)])
+    amounts = np.array([problem.amount(i, known.get(c.name, np.nan)) for i, c in enumerate(problem.costs)])
     return Allocation(chosen, found.kl, known, found.gap), amounts
 
 

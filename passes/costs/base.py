@@ -55,6 +55,7 @@ class Cost:
 
     Where `of` is None it has to be measured: `measure` runs the graph on the data that `options` (an EvaluateOptions)
     name. `shares`: how it is a sum of parts; None where only a whole configuration has it.
+    `finder`: the analysis that finds what the shares are made of, given `formats` and data; empty: nothing is needed.
     """
 
     name: str
@@ -65,6 +66,7 @@ class Cost:
     of: Callable[[Graph, Score], float] | None
     shares: Shares | None = None
     measure: Callable[[Graph, Any, Context], float] | None = None
+    finder: str = ""
 
     @property
     def sign(self) -> int:
@@ -83,8 +85,9 @@ def separable() -> tuple[Cost, ...]:
 
 
 def figures(graph: Graph, score: Score) -> dict[str, float]:
-    """All costs that need no run."""
-    return {name: c.of(graph, score) for name, c in COSTS.items() if c.of is not None}
+    """All costs that need no run; one that is not known of this graph is left out."""
+    found = {name: c.of(graph, score) for name, c in COSTS.items() if c.of is not None}
+    return {name: value for name, value in found.items() if value == value}
 
 
 def with_candidate(node: Node, port: str, candidate: Candidate) -> Node:

@@ -87,7 +87,7 @@ def check_limits(space: Space, graph: Graph, want: Wanted) -> None:
         return
     told = [figures(g, Scorer().score(g)) for g in _cheapest(space, graph)]
     slack = SLACK if _rough(space) else SUMS
-    for limit in limits:
+    for limit in (x for x in limits if all(x.figure in t for t in told)):
         value = min((t[limit.figure] for t in told), key=limit.violation)
         if limit.violation(value) > slack:
             raise OptionsError(_beyond(limit, value, slack == SLACK), LOOSEN)

@@ -178,6 +178,7 @@ def test_it_works_or_says_why_not(name: str, graph: str) -> None:
 NEED_DATA = (
     "activations", "allocated", "data", "data_rows", "divergence", "predictions", "evaluate", "finetune",
     "finetune_estimate", "gptq", "smoothquant", "bias_correction", "load_adapter", "sensitivity",
+    "layer_latency",
 )  # fmt: skip
 
 

@@ -1,0 +1,25 @@
+"""The step by which a cost finds what its shares are made of: its finder, with the data and the formats at hand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import fields
+from typing import Any
+
+from model.formats.base import Format
+from model.recipe import Step
+from model.registry import PASSES
+from passes.allocation.places import bare
+from passes.analysis.evaluate import EvaluateOptions
+
+SAME = ("data", "split", "text", "label", "tokenizer", "max_length")  # taken over from the options at hand
+
+
+def finding(name: str, data: EvaluateOptions, formats: Sequence[Format]) -> Step:
+    """Formats that differ in what is fitted to each layer alone are asked for once."""
+    options: Any = PASSES.get(name).options
+    known = {f.name for f in fields(options)}
+    given: dict[str, Any] = {n: getattr(data, n) for n in SAME if n in known}
+    if "formats" in known:
+        given["formats"] = tuple({bare(f): f for f in formats}.values())
+    return Step(name, options(**given))
