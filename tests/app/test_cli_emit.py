@@ -18,7 +18,10 @@ RECIPE = """
 pass = "quantize"
 [[steps.options.rules]]
 select = {by = "type", values = ["linear"]}
-formats = {data_in = "integer(8,4)", weight = "integer(8,6)", bias = "integer(12,8)"}
+[steps.options.rules.formats]
+data_in = "integer(width=8,frac_width=4)"
+weight = "integer(width=8,frac_width=6)"
+bias = "integer(width=12,frac_width=8)"
 """
 BALANCED = """
 [[steps]]
