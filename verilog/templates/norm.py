@@ -1,0 +1,147 @@
+"""LayerNorm and RMS norm over rows: exact sums, an inverse root by table and Newton, scale and shift."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from verilog.fixed import Codes, Fixed, Rounding, covering, requantise
+from verilog.templates.base import Area, Engine, Memory, Template
+
+ROOT = 18  # fraction bits of the inverse root
+PLACES = 22  # fraction bits of what it is taken of
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Norm(Template):
+    """`gamma` and `beta` [size] are codes, in the order in which a row's elements come; beta has `shift`'s fraction.
+
+    `eps` is in units of (size · step of x)².
+    """
+
+    centered: bool
+    eps: int
+    gamma: Codes
+    gamma_format: Fixed
+    beta: Codes
+    beta_frac: int
+    rounding: Rounding = "nearest_even"
+
+    @property
+    def module(self) -> str:
+        """The SystemVerilog module."""
+        return "norm"
+
+    def uses(self) -> tuple[str, ...]:
+        """Modules below it."""
+        return "inverse_root", "requant"
+
+    @property
+    def _size(self) -> int:
+        return self.inputs[0].size
+
+    @property
+    def _places(self) -> int:
+        """Fraction bits of the normalised value."""
+        return min(max(self.outputs[0].fixed.frac + 6, 12), ROOT)
+
+    @property
+    def _normal(self) -> int:
+        """Bits of the normalised value: its magnitude is at most the root of the size."""
+        return self._places + ((self._size - 1).bit_length() + 1) // 2 + 2
+
+    @property
+    def _sum(self) -> Fixed:
+        """In which t·gamma + beta is exact."""
+        frac = max(self._places + self.gamma_format.frac, self.beta_frac)
+        most = (int(np.abs(self.gamma).max()) << (self._normal - 1)) << (frac - self._places - self.gamma_format.frac)
+        most += int(np.abs(self.beta).max()) << (frac - self.beta_frac)
+        return covering(-most - 1, most, frac)
+
+    def _variance(self) -> int:
+        """Bits of size²·(variance + eps)."""
+        x = self.inputs[0].fixed
+        return (self._size**2 * max(x.low**2, x.high**2) + self.eps).bit_length()
+
+    @property
+    def _banks(self) -> int:
+        """Rows under way at once when none waits."""
+        beats = self._size // self.inputs[0].par
+        return -(-(2 * beats + 24) // beats) + 1
+
+    def parameters(self) -> dict[str, int]:
+        """Sizes and formats."""
+        x, y, total = self.inputs[0], self.outputs[0], self._sum
+        high, low = divmod(self.eps, 1 << 30)
+        return {
+            "SIZE": x.size, "PAR": x.par, "BANKS": self._banks, "CENTER": int(self.centered),
+            "X_W": x.fixed.width, "X_S": int(x.fixed.signed), "EPS_HIGH": high, "EPS_LOW": low,
+            "V_W": self._variance(), "R_F": ROOT, "T_F": self._places, "T_W": self._normal,
+            "G_W": self.gamma_format.width, "G_SHIFT": total.frac - self._places - self.gamma_format.frac,
+            "ACC_W": total.width, "ACC_F": total.frac, "Y_W": y.fixed.width, "Y_F": y.fixed.frac,
+            "Y_S": int(y.fixed.signed), "MODE": int(self.rounding == "nearest_even"),
+        }  # fmt: skip
+
+    def memories(self) -> tuple[Memory, ...]:
+        """The table of roots; gamma and beta by beat."""
+        par, total = self.inputs[0].par, self._sum
+        beta = self.beta << np.int64(total.frac - self.beta_frac)
+        return (
+            Memory("R_FILE", self._table()[:, None], ROOT + 1),
+            Memory("G_FILE", self.gamma.reshape(-1, par), self.gamma_format.width),
+            Memory("B_FILE", beta.reshape(-1, par), total.width),
+        )
+
+    def _table(self) -> Codes:
+        """1/√u by the 8 top bits of u in [1, 4); the first 64 entries are never read."""
+        middle = (np.maximum(np.arange(256), 64) + 0.5) / 64
+        return np.rint(2.0**ROOT / np.sqrt(middle)).astype(np.int64)
+
+    def reference(self, *codes: Codes) -> tuple[Codes, ...]:
+        """Sums, inverse root, product, shift: all integers."""
+        x, size = codes[0], self._size
+        s1 = x.sum(-1, keepdims=True) if self.centered else np.zeros((*x.shape[:-1], 1), np.int64)
+        v = np.maximum(size * (x * x).sum(-1, keepdims=True) - s1 * s1 + self.eps, 1)
+        root, exponent = self._root(v)
+        t = ((size * x - s1) * root) >> (ROOT - self._places + exponent)
+        total = self._sum
+        scaled = (t * self.gamma) << np.int64(total.frac - self._places - self.gamma_format.frac)
+        sums = scaled + (self.beta << np.int64(total.frac - self.beta_frac))
+        return (requantise(sums, total.frac, self.outputs[0].fixed, self.rounding),)
+
+    def _root(self, v: Codes) -> tuple[Codes, Codes]:
+        """(r, j): 1/√v = r·2^−ROOT·2^−j."""
+        exponent = np.zeros_like(v)
+        for bit in range(2, 62, 2):
+            exponent = np.where(v >> bit > 0, bit // 2, exponent)
+        right = 2 * exponent - PLACES
+        u = np.where(right >= 0, v >> np.maximum(right, 0), v << np.maximum(-right, 0))
+        r = self._table()[u >> (PLACES - 6)]
+        error = (u * ((r * r) >> ROOT)) >> PLACES
+        return (r * ((3 << ROOT) - error)) >> (ROOT + 1), exponent
+
+    def engines(self) -> tuple[Engine, ...]:
+        """Rows are written, their roots found, and read again."""
+        x = self.inputs[0]
+        beats = x.size // x.par
+        step = np.tile(np.arange(beats), x.rows)
+        every, first, last = step >= 0, step == 0, step == beats - 1
+        rows = np.ones(x.rows, bool)
+        return (
+            Engine({"x": every, "free": first}, {"added": last}, 4),
+            Engine({"added": rows}, {"rooted": rows}, 9),
+            Engine({"rooted": first}, {"y": every, "free": last}, 7),
+        )
+
+    def buffers(self) -> dict[str, int]:
+        """A place for each row under way."""
+        return dict.fromkeys(("free", "added", "rooted"), self._banks)
+
+    def primed(self) -> dict[str, int]:
+        """All places are free at the start."""
+        return {"free": self._banks}
+
+    def area(self) -> Area:
+        """Fitted to synthesis in verilog/area."""
+        return Area()
