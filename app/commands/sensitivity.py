@@ -15,7 +15,6 @@ from model.codec import encode
 from model.errors import DataError, OptionsError
 from model.formats.base import Format, parse_format
 from model.recipe import Step
-from passes.analysis.evaluate import EvaluateOptions
 from passes.analysis.sensitivity import SensitivityOptions
 from passes.base import Report, run_step
 
@@ -32,10 +31,10 @@ def _arguments(parser: Parser) -> None:
     parser.add_argument("--formats", metavar="A,B", help="formats, such as integer(width=4), mxint (default all)")
     parser.add_argument("--ports", metavar="a,b", help="of weight, bias, data_in, data_out (default all)")
     parser.add_argument("--sparsities", metavar="0.5,0.8", help="shares of weights and layers' inputs to prune as well")
-    parser.add_argument("--measure", type=int, metavar="N", help="true measurements that correct the rest (default 24)")
-    parser.add_argument("--exact", action="store_true", default=None, help="measure every candidate, one at a time")
+    parser.add_argument("--exact", "--true", action="store_true", default=None,
+                        help="measure every candidate, one at a time; stopped and begun again, it goes on")  # fmt: skip
     parser.add_argument("-o", "--output", metavar="FILE", help="write a .csv, .html or .json file")
-    add_options(parser, EvaluateOptions)
+    add_options(parser, SensitivityOptions, skip=("formats", "ports", "sparsities", "select", "exact"))
 
 
 def _run(found: Arguments, console: Console) -> Answer:

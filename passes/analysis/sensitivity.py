@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from model.errors import DataError, OptionsError, PassError, nearest
 from model.formats.base import Format
@@ -116,17 +116,23 @@ class _Work:
         """From the file of these weights and samples, or gathered now: always of all places."""
         from model.graph_json import fingerprint
         from passes.sensitivity.collect import collect
-        from passes.sensitivity.evidence import evidence_path, key_of, load, save
+        from passes.sensitivity.evidence import evidence_path, load, save
 
         name = fingerprint(self.run)
-        key = key_of(name, self.context.seed, *(v for kv in sorted(self.split.inputs.items()) for v in kv))
-        path = evidence_path(key)
+        path = evidence_path(self._key(self.split, self.context.seed))
         if path.is_file():
             return str(path), load(path)
         every = places(self.base, self.run, self.parts)
         found = replace(collect(self.run, every, self.split, self.context), reference=name)
         save(found, path)
         return str(path), load(path)
+
+    def _key(self, split: Split, *more: Any) -> str:
+        """The name of what is found with these weights on these samples."""
+        from model.graph_json import fingerprint
+        from passes.sensitivity.evidence import key_of
+
+        return key_of(fingerprint(self.run), *more, *(v for kv in sorted(split.inputs.items()) for v in kv))
 
     def rows(self) -> list[Sensitivity]:
         """All rows, handed on as they come, and again once some were measured and all are corrected."""
@@ -148,6 +154,7 @@ class _Work:
     def _measured(self, rows: list[Sensitivity]) -> list[Sensitivity]:
         """Rows with true divergences, of all candidates or of some, and predictions corrected by them."""
         from passes.sensitivity import truth
+        from passes.sensitivity.kept import Kept
 
         count = self.options.measure
         cells = truth.every(rows) if self.options.exact else truth.picked(rows, count, self.context.seed)
@@ -164,8 +171,11 @@ class _Work:
 
         at = {(p.node, p.port): p for p in self.places}
         size = self.options.batch_size
-        baseline = truth.measured(rows, cells, at, self.run, self.further, size, self.context, heard)
-        self.baseline = {"baseline_accuracy": baseline.accuracy(), "measured_samples": baseline.samples}
+        kept = Kept(self._key(self.further, size, self.further.labels))
+        before = sum(kept.get(rows[r].node, rows[r].port, rows[r].candidates[c]) is not None for r, c in cells)
+        self.baseline = {"measured_before": before} if before else {}
+        baseline = truth.measured(rows, cells, at, self.run, self.further, size, self.context, heard, kept)
+        self.baseline |= {"measured_samples": baseline.samples, "accuracy_of_measured_samples": baseline.accuracy()}
         rows = [truth.told(row, known.get(i, {})) for i, row in enumerate(rows)]
         self.correction = truth.correction(rows)
         rows = [truth.corrected(row, self.correction) for row in rows]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,6 +30,7 @@ SMALL = 2048  # elements up to which gradients are kept whole
 BYTES = 24 << 20  # that rows of activations may take together
 ROWS = (8, 1024)  # fewest and most of a tensor
 ELEMENTS = (1 << 12, 1 << 16)
+_PLAIN = 32  # samples of a batch without gradients
 _HALF = 256.0  # gradients of float16 are so many times larger on their way
 
 
@@ -41,6 +43,8 @@ def collect(graph: Graph, places: tuple[Place, ...], split: Split, context: Cont
     work = _Collection(graph, places, context)
     size = max(1, -(-len(split) // PASSES))
     seen = 0
+    if work.outputs.kind == "values":
+        work.outputs.learn(work.outputs_of(split))
     for inputs, labels in batches(split, graph, size):
         with fit_error(inputs):
             work.step(inputs)
@@ -66,6 +70,12 @@ class _Collection:
         self._weights: dict[tuple[str, str], _Weight] = {}
         self._through: dict[tuple[str, str], str] = {}
         self._begun = self._batch = 0  # samples before this batch, and in it
+
+    def outputs_of(self, split: Split) -> Iterator[Tensor]:
+        """What the model gives, without gradients."""
+        for inputs, _ in batches(split, self.graph, _PLAIN):
+            with fit_error(inputs), torch.no_grad():
+                yield self.outputs.of(self._run.module(**inputs))
 
     def step(self, inputs: dict[str, Tensor]) -> None:
         """One batch forward and backward."""

@@ -21,7 +21,7 @@ from model.data.cache import cache_folder
 from model.errors import ProjectError
 from model.weights import Location, Tensor, read_header, write
 
-VERSION = 3  # raise it when the same key would hold something else
+VERSION = 4  # raise it when the same key would hold something else
 KEEP = 16  # files; the oldest beyond it are removed
 PASSES = 32  # backward passes, each over samples/PASSES samples: so many gradients are known of each weight
 Floats = NDArray[np.float32]

@@ -70,6 +70,7 @@ class Baseline:
             after = self.outputs.of(values.pop(RESULT))
             self._batches.append(_Batch(inputs, labels, after, values))
             context.progress(self.samples, len(split), "the baseline's outputs")
+        self.outputs.learn(b.outputs for b in self._batches)
 
     @property
     def samples(self) -> int:

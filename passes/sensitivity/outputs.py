@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 from model.errors import GraphError
@@ -26,7 +26,7 @@ class Outputs:
 
     `classes`: one distribution a sample. `distributions`: logits of any rank, such as a language model's; rows that an
     attention mask hides do not count. `values`: all other models; then the divergence is that of normal distributions
-    around the values, as wide as the baseline's own spread.
+    around the values, as wide as the baseline's own spread (`learn`).
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -34,7 +34,9 @@ class Outputs:
         meta = _meta(graph, self.place)
         told = self.name == "logits" or (graph.structure != "dict" and meta is not None and len(meta.shape) == 2)
         ranked = len(meta.shape) if meta else 2
-        self.kind: Kind = "values" if not told else "classes" if ranked == 2 else "distributions"
+        single = meta is not None and meta.shape[-1] == 1  # one number a row: a regression, or a single score
+        self.kind: Kind = "values" if not told or single else "classes" if ranked == 2 else "distributions"
+        self._spread: float | None = None
 
     @property
     def classes(self) -> bool:
@@ -54,10 +56,23 @@ class Outputs:
             result = result[self.place]
         return result if result.dtype.itemsize == 8 else result.float()
 
+    def learn(self, values: Iterable[Tensor]) -> None:
+        """Take the spread of values from all that the baseline gives: a batch of few has none of its own."""
+        if self.kind != "values":
+            return
+        count, total, squares = 0, 0.0, 0.0
+        for x in values:
+            count, total = count + x.numel(), total + float(x.double().sum())
+            squares += float(x.double().square().sum())
+        self._spread = max(squares / max(count, 1) - (total / max(count, 1)) ** 2, 1e-12)
+
+    def _variance(self, x: Tensor) -> float:
+        return self._spread or float(x.var(unbiased=False).clamp(min=1e-12))
+
     def divergence(self, before: Tensor, after: Tensor, inputs: Mapping[str, Tensor]) -> float:
         """The sum over the samples of a batch of how far `after` is from `before`."""
         if self.kind == "values":
-            return float((after - before).square().mean() / (2 * _variance(before))) * len(before)
+            return float((after - before).square().mean() / (2 * self._variance(before))) * len(before)
         p, q = before.double().log_softmax(-1), after.double().log_softmax(-1)
         lost = (p.exp() * (p - q)).sum(-1).clamp(min=0)
         weights = self.rows(before, inputs)
@@ -85,7 +100,7 @@ class Outputs:
             torch.randint(0, 2, before.shape, dtype=torch.float32, generator=random).mul_(2).sub_(1).to(before.dtype)
         )
         if self.kind == "values":
-            return signs / (_variance(before) * before[0].numel()).sqrt()
+            return signs / (self._variance(before) * before[0].numel()) ** 0.5
         root = before.softmax(-1).sqrt()
         signs[..., -1] = 0
         mirror = root.clone()
@@ -94,10 +109,6 @@ class Outputs:
         weights = self.rows(before, inputs)
         share = (weights / (weights.sum() / len(before)).clamp(min=1)).sqrt()
         return root * turned * share.unsqueeze(-1)
-
-
-def _variance(x: Tensor) -> Tensor:
-    return x.var(unbiased=False).clamp(min=1e-12)
 
 
 def _meta(graph: Graph, place: int) -> Any:

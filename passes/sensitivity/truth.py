@@ -21,6 +21,7 @@ from passes.sensitivity.table import Candidate, Sensitivity
 
 if TYPE_CHECKING:
     from model.data.base import Split
+    from passes.sensitivity.kept import Kept
 
 Cell = tuple[int, int]  # row of the table, candidate
 LEAST = 1e-5  # divergence from which candidates are measured for a correction
@@ -44,9 +45,10 @@ def every(rows: Sequence[Sensitivity]) -> list[Cell]:
 
 def measured(
     rows: Sequence[Sensitivity], cells: Sequence[Cell], places: Mapping[tuple[str, str], Place], run: Graph,
-    split: Split, batch_size: int, context: Context, heard: Callable[[Cell, Measured], None],
+    split: Split, batch_size: int, context: Context, heard: Callable[[Cell, Measured], None], kept: Kept | None = None,
 ) -> Baseline:  # fmt: skip
-    """Measure cells, in the order of the nodes that they change, so that each runs only what comes after it."""
+    """Measure cells, in the order of the nodes that they change, so that each runs only what comes after it; those that
+    are `kept` are told at once."""
     baseline = Baseline(run, split, batch_size, context)
     order = {name: i for i, name in enumerate(run.nodes)}
 
@@ -54,12 +56,22 @@ def measured(
         row = rows[cell[0]]
         return min(order[n] for n, _ in places[row.node, row.port].tensors)
 
-    ordered = sorted(cells, key=lambda c: (first(c), c))
+    known = {c: m for c in cells if kept is not None and (m := kept.get(*_asked(rows, c))) is not None}
+    for cell, found in known.items():
+        heard(cell, found)
+    ordered = sorted((c for c in cells if c not in known), key=lambda c: (first(c), c))
     graphs = (given(run, places[rows[r].node, rows[r].port], rows[r].candidates[c], context) for r, c in ordered)
     for i, (cell, found) in enumerate(zip(ordered, baseline.walk(graphs), strict=True)):
+        if kept is not None:
+            kept.put(*_asked(rows, cell), found)
         context.progress(i + 1, len(ordered), f"measuring {rows[cell[0]].node}")
         heard(cell, found)
     return baseline
+
+
+def _asked(rows: Sequence[Sensitivity], cell: Cell) -> tuple[str, str, Candidate]:
+    row = rows[cell[0]]
+    return row.node, row.port, row.candidates[cell[1]]
 
 
 def given(run: Graph, place: Place, candidate: Candidate, context: Context) -> Graph:
