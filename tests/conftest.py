@@ -128,15 +128,6 @@ def _settle() -> None:
     gc.collect()
 
 
-def _freeze(module: object, frozen: list[object] = []) -> None:  # noqa: B006
-    """Once a module: what has been imported until now is not looked through after every test of it."""
-    if frozen != [module]:
-        frozen[:] = [module]
-        gc.unfreeze()
-        gc.collect()
-        gc.freeze()
-
-
 def _left(before: tuple[set[object], set[int], set[int]]) -> list[str]:
     threads, children, running = before
     left = [f"thread {thread}, at {_where(thread)}" for thread in _threads() - threads]
@@ -149,9 +140,13 @@ def _left(before: tuple[set[object], set[int], set[int]]) -> list[str]:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None, object, object]:
-    """Remember what ran before a GUI test, ahead of all its fixtures."""
+    """Remember what ran before a GUI test, ahead of all its fixtures.
+
+    What is there already (all of torch) is not looked through for garbage in each test, which took half their time.
+    """
+    gc.collect()
+    gc.freeze()
     if item.get_closest_marker("gui"):
-        _freeze(item.getparent(pytest.Module))
         item.stash[BEFORE] = (_threads(), set(_children()), set(_qt_running()))
     return (yield)
 
