@@ -297,6 +297,8 @@ class Allocations(Competition):
         if document is None or now is None or of is None:
             return None
         figure = of(document.graph, self._session.score)
+        if figure != figure:  # it is not known of this graph
+            return None
         lost = [_lost(r, document.graph.nodes[r.node]) for r in self.known.table if r.node in document.graph.nodes]
         known = [kl for kl in lost if kl is not None]
         return figure, sum(known) if len(known) == len(lost) else None

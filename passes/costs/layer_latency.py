@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 PORTS = ("data_in", "weight")
 FILE = "layer_latency.json"
-MEASURE = "Measure it: --what layer_latency --data … of report, or the link in Allocate."
+MEASURE = "Allocate has a link that measures; elsewhere it is report --what layer_latency --data …"
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +128,7 @@ def of_node(node: Node, graph: Graph) -> float:
     times = known()
     found = times.of(node) if times is not None else None
     if found is None:
-        raise OptionsError(f"How long {node.id} takes on this machine has not been measured.", MEASURE, node.id)
+        raise OptionsError("How long these layers take on this machine has not been measured.", MEASURE, node.id)
     return found
 
 

@@ -135,7 +135,7 @@ def test_the_times_of_layers_add_up(mlp: Opened, tmp_path: Path, monkeypatch: py
     assert math.isnan(wish.of(graph, static_score(graph))) and "layer_latency" not in figures(
         graph, static_score(graph)
     )
-    with pytest.raises(OptionsError, match="fc1 takes on this machine has not been measured"):
+    with pytest.raises(OptionsError, match="take on this machine has not been measured"):
         wish.shares.node(graph["fc1"], graph)
     formats = tuple(map(parse_format, ("integer(width=4)", "mxint(width=8)")))
     step = Step("layer_latency", LayerLatencyOptions(MLP, batch_size=8, formats=formats))

@@ -10,6 +10,7 @@ import pytest
 from model.opening import open_any
 from model.recipe import Recipe
 from passes.base import Context
+from passes.config import read_file
 from passes.search.search import Search
 from passes.search.spec_file import filled, load_search, read_search, search_to_dict
 from passes.search.study import Plan, begin
@@ -28,6 +29,8 @@ def test_it_is_read_and_written_again(path: Path) -> None:
     again = read_search({**search_to_dict(spec), "study": spec.study}, path.parent)
     assert again == (Recipe(), spec)
     assert not recipe.steps or recipe.active
+    about = read_file(path)["about"]
+    assert "demo" in about and any(w in about for w in ("second", "minute")), "it says how long it takes"
 
 
 @pytest.mark.slow
@@ -40,10 +43,10 @@ def test_it_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     project = opened.project
     score = replace(spec.score, data=model, limit=40)
     short = {"max_steps": 2, "train_limit": 64, "warm_up": 0} if spec.train != "none" else {}
-    spec = replace(spec, trials=2, warm=0, score=score, finetune={**spec.finetune, **short})
+    spec = replace(spec, trials=3, warm=0, score=score, finetune={**spec.finetune, **short})
     search = Search(spec, filled(recipe, score), project.base, project.source)
     context = Context(opened.store, tokenizer=project.source.tokenizer, callables=opened.callables, base=project.base)
     running = begin(Plan(search, context, f"journal://{tmp_path}/s.journal"))
     ended = [t for t in running.trials() if t.state not in ("running", "waiting")]
-    assert len(ended) == 2 and all(t.state in ("complete", "pruned") for t in ended), [t.error for t in ended]
+    assert len(ended) == 3 and all(t.state in ("complete", "pruned") for t in ended), [t.error for t in ended]
     assert all(t.figures for t in ended if t.state == "complete")
