@@ -65,8 +65,9 @@ class StudyBoard(QWidget):
         box.setSpacing(0)
         box.addLayout(self._bar)
         box.addLayout(self._grid, 1)
-        self._wait = QTimer(self, singleShot=True, interval=PAUSE)
-        self._wait.timeout.connect(self.draw_fresh)
+        self._wait = QTimer(self, singleShot=True)
+        self._wait.timeout.connect(self._draw_next)
+        self._due: list[tuple[Tile, list[int]]] = []
         self.lay_out(2)
 
     def lay_out(self, count: int) -> None:
@@ -112,6 +113,7 @@ class StudyBoard(QWidget):
         """Draw this study; `baseline`: the score of the model without a step; `within`: the constraints as written."""
         self.study = Study(trials, goals, choices, baseline, within)
         self._fresh.clear()
+        self._due.clear()
         self._pick = None
         for tile in self.tiles:
             tile.show_study(self.study)
@@ -126,16 +128,33 @@ class StudyBoard(QWidget):
         """Take in a trial; it is drawn with those that come in the next moment."""
         self._fresh[self.study.note(trial)] = None
         if not self._wait.isActive():
-            self._wait.start()
+            self._wait.start(PAUSE)
 
     def draw_fresh(self) -> None:
-        """Draw what has come since the last drawing."""
-        if not self._fresh or not self.isVisible():
-            return
-        places = list(self._fresh)
-        self._fresh.clear()
-        for tile in self.tiles:
-            tile.append(places)
+        """Draw all that has come since the last drawing."""
+        self._gather()
+        while self._due:
+            self._draw_due()
+
+    def _gather(self) -> None:
+        """What has come is due in all charts."""
+        if self._fresh and self.isVisible():
+            places = list(self._fresh)
+            self._fresh.clear()
+            self._due += [(tile, places) for tile in self.tiles]
+
+    def _draw_due(self) -> None:
+        tile, places = self._due.pop(0)
+        tile.append(places)
+
+    def _draw_next(self) -> None:
+        """Draw what has come, one chart at a time: no turn of the loop draws them all."""
+        if not self._due:
+            self._gather()
+        if self._due:
+            self._draw_due()
+        if self._due or (self._fresh and self.isVisible()):
+            self._wait.start(PAUSE // len(self.tiles) if self._due else PAUSE)
 
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)

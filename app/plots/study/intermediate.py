@@ -73,8 +73,8 @@ class IntermediateChart(PaintedChart):
         low, high = (value_words(self.figure, v) for v in self._ends)
         stops = "".join(f'<span style="color:{self.look.sequential(k / 4)}">■</span>' for k in range(5))
         early = int((self.study.state == PRUNED).sum())
-        return (f'<span style="color:{self.look.muted}">came to {low} {stops} {high} &nbsp; '
-                f"grey: {count(early)} ended early</span> &nbsp; ━ best")  # fmt: skip
+        told = f" &nbsp; grey: {count(early)} ended early" * bool(early)
+        return f'<span style="color:{self.look.muted}">came to {low} {stops} {high}{told}</span> &nbsp; ━ best'
 
     @override
     def show_study(self, study: Study) -> None:

@@ -1,4 +1,4 @@
-"""Two figures of all trials against each other: the front as a staircase, what it beats in grey; a third as colour."""
+"""Two figures of all trials against each other: the front as a staircase; a third as colour, a fourth as size."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from model.data.base import Array
 FRONT = 9  # pixels
 BROKEN = 0  # the look of trials that break a constraint
 SHADES = 12  # colours of the third figure
+LEAST, MOST = 5.0, 17.0  # pixels of the dots that tell a figure by their size
 
 
 class ParetoChart(StudyChart):
@@ -30,7 +31,7 @@ class ParetoChart(StudyChart):
     name: ClassVar[str] = "Pareto front"
 
     def __init__(self) -> None:
-        self.shade = ""
+        self.shade = self.bulk = ""
         self.front: Array = np.zeros(0, int)
         super().__init__()
 
@@ -41,17 +42,25 @@ class ParetoChart(StudyChart):
         return [Option("across", names, texts, "Figure of the horizontal axis"),
                 Option("up", names, texts, "Figure of the vertical axis"),
                 Option("colour", ("", *names), ("no colour", *texts), "Figure told by colour"),
+                Option("size", ("", *names), ("one size", *texts), "Figure told by the size of the dots"),
                 Option("log x", hint="Logarithmic horizontal axis"),
                 Option("log y", hint="Logarithmic vertical axis")]  # fmt: skip
 
     @override
     def option(self, name: str) -> Any:
-        held = {"across": self.x_name, "up": self.y_name, "colour": self.shade, "log x": self.log_x}
+        held = {"across": self.x_name, "up": self.y_name, "colour": self.shade, "size": self.bulk, "log x": self.log_x}
         return held.get(name, self.log_y)
 
     @override
     def choose(self, name: str, value: Any) -> None:
-        field = {"across": "x_name", "up": "y_name", "colour": "shade", "log x": "log_x", "log y": "log_y"}[name]
+        field = {
+            "across": "x_name",
+            "up": "y_name",
+            "colour": "shade",
+            "size": "bulk",
+            "log x": "log_x",
+            "log y": "log_y",
+        }[name]
         setattr(self, field, value)
         self._free = False
         self.draw(self.look)
@@ -65,7 +74,7 @@ class ParetoChart(StudyChart):
             self.y_name = goals[0] if goals else ""
             other = "weight_bits" if "weight_bits" in names else "size_bytes" if "size_bytes" in names else ""
             self.x_name = goals[1] if len(goals) > 1 else other or next((n for n in names if n != self.y_name), "")
-            self.shade = goals[2] if len(goals) > 2 else ""
+            self.shade, self.bulk = (goals[i] if len(goals) > i else "" for i in (2, 3))
         super().show_study(study)
 
     @override
@@ -86,10 +95,13 @@ class ParetoChart(StudyChart):
         look = self.look
         words = [f'<span style="color:{look.bad}">╌ {w}</span>' for w in self._limits()]
         words.append(f'<span style="color:{look.accent}">━ front, {len(self.front)}</span>')
-        if self.shade and (ends := self._shades()):
+        if self.shade and (ends := self._ends_of(self.shade)) and ends[1] > ends[0]:
             low, high = (value_words(self.shade, v) for v in ends)
             stops = "".join(f'<span style="color:{look.sequential(k / 4)}">■</span>' for k in range(5))
             words.append(f'<span style="color:{look.muted}">{title(self.shade)} {low} {stops} {high}</span>')
+        if self.bulk and (ends := self._ends_of(self.bulk)) and ends[1] > ends[0]:
+            low, high = (value_words(self.bulk, v) for v in ends)
+            words.append(f'<span style="color:{look.muted}">{title(self.bulk)} {low} · ● {high}</span>')
         goals = ", ".join(self._better(n) for n in (self.y_name, self.x_name) if n)
         words.append(f'<span style="color:{look.muted}">better: {goals}</span>')
         return " &nbsp; ".join(words)
@@ -109,6 +121,9 @@ class ParetoChart(StudyChart):
         colours = [QColor(palette.sequential(k / (SHADES - 1))) for k in range(SHADES)] if self.shade else []
         plain = [tint(palette.edge, alpha)]
         self._dots = Dots(self.plot, size, (broken, *((c, None) for c in colours or plain)), above=1)
+        self._colours, self._bubbles = colours or plain, pg.ScatterPlotItem(pen=pen(palette.panel, 0.6))
+        self._bubbles.setZValue(2)
+        self.plot.addItem(self._bubbles)
         self._stairs = pg.PlotCurveItem(pen=pen(palette.accent))
         ring = pen(palette.text, 1.0) if self.shade else None
         self._best = pg.ScatterPlotItem(size=FRONT, pen=ring, brush=None if self.shade else palette.accent)
@@ -143,7 +158,9 @@ class ParetoChart(StudyChart):
         good = study.feasible[places]
         looks = np.where(good, 1 + self._looks(places), BROKEN)
         order = np.argsort(good, kind="stable")
-        (self._dots.put if again else self._dots.add)(x[places][order], y[places][order], looks[order])
+        seen = order[~good[order]] if self.bulk else order
+        (self._dots.put if again else self._dots.add)(x[places][seen], y[places][seen], looks[seen])
+        self._blow(x, y)
         self._known = len(study)
         self._drawn = study.state == COMPLETE
         self._draw_front(x, y, None if again else places[good])
@@ -151,21 +168,33 @@ class ParetoChart(StudyChart):
     _known = 0
     _drawn: Array = np.zeros(0, bool)
 
-    def _shades(self) -> tuple[float, float] | None:
-        """The ends of the third figure."""
-        values = self.study.figures[self.shade]
+    def _blow(self, x: Array, y: Array) -> None:
+        """Dots whose size tells a figure: the large ones below, so that none is hidden."""
+        if not self.bulk:
+            return
+        study, (low, high) = self.study, self._ends_of(self.bulk) or (0.0, 1.0)
+        places = np.flatnonzero((study.state == COMPLETE) & study.feasible & np.isfinite(x + y))
+        part = np.nan_to_num((study.figures[self.bulk][places] - low) / ((high - low) or 1.0))
+        order = np.argsort(-part, kind="stable")
+        sizes, looks = LEAST + (MOST - LEAST) * np.clip(part, 0, 1)[order], self._looks(places[order]).astype(int)
+        brushes = [pg.mkBrush(self._colours[k]) for k in looks.tolist()]
+        self._bubbles.setData(x=x[places][order], y=y[places][order], size=sizes, brush=brushes)
+
+    def _ends_of(self, figure: str) -> tuple[float, float] | None:
+        """The least and the most of a figure among complete trials."""
+        values = self.study.figures[figure]
         values = values[np.isfinite(values) & (self.study.state == COMPLETE)]
         return (float(values.min()), float(values.max())) if len(values) else None
 
     def _stretched(self) -> bool:
         """Whether the third figure has other ends than were drawn."""
-        return bool(self.shade) and (self._shades() or (0.0, 1.0)) != self._span
+        return bool(self.shade) and (self._ends_of(self.shade) or (0.0, 1.0)) != self._span
 
     def _looks(self, places: Array) -> Array:
         """Which colour each trial has, by the third figure."""
         if not self.shade:
             return np.zeros(len(places))
-        low, high = self._span = self._shades() or (0.0, 1.0)
+        low, high = self._span = self._ends_of(self.shade) or (0.0, 1.0)
         part = (self.study.figures[self.shade][places] - low) / ((high - low) or 1.0)
         return np.floor(np.clip(np.nan_to_num(part) * SHADES, 0, SHADES - 1))
 
@@ -210,7 +239,7 @@ class ParetoChart(StudyChart):
 
     @override
     def told(self) -> tuple[str, ...]:
-        return tuple(n for n in (*super().told(), self.x_name, self.shade) if n)
+        return tuple(n for n in (*super().told(), self.x_name, self.shade, self.bulk) if n)
 
 
 def staircase(x: Array, y: Array, sign: float) -> tuple[Array, Array]:

@@ -166,3 +166,19 @@ def test_a_pick_is_marked_in_all_charts_and_told(board: StudyBoard, qtbot: QtBot
     assert wanted.args[0].number == 7
     board.pick(9)
     assert history.pick == 9 and board.tiles[1].chart.pick == 9
+
+
+def test_charts_take_turns_in_drawing_what_has_come(board: StudyBoard, qtbot: QtBot) -> None:
+    show(board, 10)
+    board.lay_out(4)
+    told: list[tuple[int, list[int]]] = []
+    for place, tile in enumerate(board.tiles):
+        tile.append = lambda places, place=place: told.append((place, list(places)))
+    board.append(trial(10))
+    board.append(trial(11))
+    board._wait.stop()
+    board._draw_next()
+    assert told == [(0, [10, 11])]
+    board.append(trial(12))
+    qtbot.waitUntil(lambda: len(told) == 8, timeout=60_000)
+    assert told == [*((k, [10, 11]) for k in range(4)), *((k, [12]) for k in range(4))]

@@ -49,6 +49,26 @@ def test_three_goals_have_a_colour_and_a_front_of_all(board: StudyBoard) -> None
     assert chart.shade == "size_bytes" and "size" in chart.legend() and len(chart._best.data) == len(chart.front)
 
 
+def test_a_figure_is_told_by_size_and_a_hover_tells_all(board: StudyBoard) -> None:
+    board.tiles[0].show_kind("Pareto front")
+    goals = (*GOALS, Goal("size_bytes"))
+    board.show_study(trials(80, third=True), goals, choices())
+    chart = board.tiles[0].chart
+    assert not len(chart._bubbles.data), "one size, unless a figure is chosen"
+    chart.choose("size", "size_bytes")
+    shown = [t for t in board.study.trials if t.state == "complete" and t.feasible]
+    sizes, values = chart._bubbles.data["size"], sorted((t.figures["size_bytes"] for t in shown), reverse=True)
+    assert len(sizes) == len(shown) and list(sizes) == sorted(sizes, reverse=True), "large ones lie below"
+    assert sizes[0] > 2 * sizes[-1] and values[0] > values[-1] and "●" in chart.legend()
+    words = chart.words_at(int(chart.front[0])).lower()
+    assert all(w in words for w in ("accuracy", "weight bits", "size"))
+    board.append(trial(99, third=True))
+    board.draw_fresh()
+    assert len(chart._bubbles.data) in (len(shown), len(shown) + 1)
+    chart.choose("size", "")
+    assert not len(chart._bubbles.data)
+
+
 def test_a_study_of_one_goal_has_no_front_until_a_figure_is_told(board: StudyBoard) -> None:
     board.tiles[0].show_kind("Pareto front")
     board.show_study([Trial(0, "complete", {}, (0.5,))], (Goal("accuracy"),))
