@@ -1,7 +1,8 @@
 """The cycles of a network of engines: what is valid, what is ready, what moves. Compiled where numba is installed.
 
 An engine's pipeline has one clock enable: it stands while a beat at its end is not taken. A fork hands a beat through
-in the same cycle to each reader that can take it; a FIFO shows a beat in the cycle after it came.
+in the same cycle to each reader that can take it; a FIFO shows a beat in the cycle after it came, and may
+hold some at the start.
 """
 
 from __future__ import annotations
@@ -52,12 +53,12 @@ def run(work: Clockwork) -> Ran:
     count = len(work.units)
     width = max((max(len(u["ins"]), len(u["outs"])) for u in work.units), default=1)
     ins, outs = np.full((count, width), -1), np.full((count, width), -1)
-    kinds, depths, steps, loops = (np.zeros(count, np.int64) for _ in range(4))
+    kinds, depths, steps, loops, primed = (np.zeros(count, np.int64) for _ in range(5))
     masks: list[np.ndarray] = []
     starts = np.zeros(count, np.int64)
     at = 0
     for k, unit in enumerate(work.units):
-        kinds[k], depths[k] = _KINDS[unit["kind"]], unit["depth"]
+        kinds[k], depths[k], primed[k] = _KINDS[unit["kind"]], unit["depth"], unit.get("primed", 0)
         ins[k, : len(unit["ins"])], outs[k, : len(unit["outs"])] = unit["ins"], unit["outs"]
         starts[k] = at
         if unit["kind"] == "engine":
@@ -76,15 +77,17 @@ def run(work: Clockwork) -> Ran:
     per[work.sources] = work.per_frame
     sinks = np.zeros(len(work.beats), np.bool_)
     sinks[work.sinks] = True
-    state = _step((kinds, depths, steps, loops, starts), marks, ins, outs, offsets, stamps, most,
-                  np.array(work.sources, np.int64), per, sinks, work.spacing)  # fmt: skip
+    waits = np.zeros(len(work.beats), np.bool_)  # the channels before a FIFO
+    waits[ins[kinds == FIFO, 0]] = True
+    state = _step((kinds, depths, steps, loops, starts, primed), marks, ins, outs, offsets, stamps, most,
+                  np.array(work.sources, np.int64), per, sinks, waits, work.spacing)  # fmt: skip
     pieces = [stamps[offsets[c] : offsets[c + 1]] for c in range(len(work.beats))]
     return Ran(int(state), pieces, most)
 
 
 @njit(cache=True)
-def _offer(units: Any, ins: Any, outs: Any, valid: Any, pipe: Any, had: Any, held: Any) -> None:
-    """Mark the channels that have a beat to take."""
+def _offer(units: Any, ins: Any, outs: Any, valid: Any, ready: Any, pipe: Any, had: Any, held: Any) -> None:
+    """Mark the channels that have a beat to take, and those before a FIFO that has room."""
     kinds, depths = units[0], units[1]
     for u in range(len(kinds)):
         for k in range(ins.shape[1]):
@@ -97,6 +100,7 @@ def _offer(units: Any, ins: Any, outs: Any, valid: Any, pipe: Any, had: Any, hel
                 valid[c] = valid[ins[u, 0]] and not had[u, k]
             else:
                 valid[c] = held[u] > 0
+                ready[ins[u, 0]] = held[u] < depths[u]
 
 
 @njit(cache=True)
@@ -119,8 +123,10 @@ def _fed(u: int, takes: int, ins: Any, valid: Any) -> bool:
 
 
 @njit(cache=True)
-def _engine(u: int, units: Any, marks: Any, ins: Any, outs: Any, valid: Any, ready: Any, pipe: Any, at: Any) -> bool:
-    """One cycle of an engine; whether anything in it moves."""
+def _engine(
+    u: int, units: Any, marks: Any, ins: Any, outs: Any, valid: Any, ready: Any, pipe: Any, at: Any, waits: Any
+) -> bool:
+    """One cycle of an engine; whether anything in it moves. Nothing goes into a FIFO (`waits`) while it stands."""
     depth, steps, enable, runs = units[1][u], units[2][u], _enabled(u, outs, valid, ready), at[u, 1] < units[3][u]
     place = units[4][u] + at[u, 0]
     takes = marks[place, 0] if runs else 0
@@ -129,6 +135,9 @@ def _engine(u: int, units: Any, marks: Any, ins: Any, outs: Any, valid: Any, rea
         if ins[u, k] >= 0:
             ready[ins[u, k]] = go and (takes >> k) & 1
     if not enable:
+        for k in range(outs.shape[1]):
+            if outs[u, k] >= 0 and waits[outs[u, k]]:
+                valid[outs[u, k]] = False
         return False
     gives, moves = marks[place, 1] if go else 0, go
     for k in range(outs.shape[1]):
@@ -156,23 +165,24 @@ def _fork(u: int, ins: Any, outs: Any, valid: Any, ready: Any, had: Any) -> None
 
 
 @njit(cache=True)
-def _fifo(u: int, depth: int, ins: Any, outs: Any, valid: Any, ready: Any, held: Any, most: Any) -> None:
-    """One cycle of a FIFO."""
-    came, gone = ins[u, 0], outs[u, 0]
-    ready[came] = held[u] < depth
-    held[u] += (1 if valid[came] and ready[came] else 0) - (1 if valid[gone] and ready[gone] else 0)
-    most[gone] = max(most[gone], held[u])
+def _wait(kinds: Any, ins: Any, outs: Any, valid: Any, ready: Any, held: Any, most: Any) -> None:
+    """What the FIFOs hold after a cycle: all is decided by then, also where a channel leads back."""
+    for u in range(len(kinds)):
+        if kinds[u] == FIFO:
+            came, gone = ins[u, 0], outs[u, 0]
+            held[u] += (1 if valid[came] and ready[came] else 0) - (1 if valid[gone] and ready[gone] else 0)
+            most[gone] = max(most[gone], held[u])
 
 
 @njit(cache=True)
 def _step(
     units: Any, marks: Any, ins: Any, outs: Any, offsets: Any, stamps: Any, most: Any, sources: Any, per: Any,
-    sinks: Any, spacing: int,
+    sinks: Any, waits: Any, spacing: int,
 ) -> int:  # fmt: skip
-    kinds, depths = units[0], units[1]
+    kinds = units[0]
     count, channels = len(kinds), len(most)
     valid, ready, moved = np.zeros(channels, np.bool_), sinks.copy(), np.zeros(channels, np.int64)
-    at, held = np.zeros((count, 2), np.int64), np.zeros(count, np.int64)  # step and frame of each engine
+    at, held = np.zeros((count, 2), np.int64), units[5].copy()  # step and frame of each engine; beats of each FIFO
     pipe = np.zeros(ins.shape, np.int64)  # bit d: a beat that is d cycles from its step
     had = np.zeros(ins.shape, np.bool_)
     left, cycle, idle, longest = 0, 0, 0, 64 + spacing  # no pipeline is deeper
@@ -182,16 +192,15 @@ def _step(
         for c in sources:
             sent = moved[c]
             valid[c] = sent < offsets[c + 1] - offsets[c] and (spacing == 0 or cycle >= (sent // per[c]) * spacing)
-        _offer(units, ins, outs, valid, pipe, had, held)
+        _offer(units, ins, outs, valid, ready, pipe, had, held)
         moves = False
         for v in range(count):
             u = count - 1 - v
             if kinds[u] == ENGINE:
-                moves = _engine(u, units, marks, ins, outs, valid, ready, pipe, at) or moves
+                moves = _engine(u, units, marks, ins, outs, valid, ready, pipe, at, waits) or moves
             elif kinds[u] == FORK:
                 _fork(u, ins, outs, valid, ready, had)
-            else:
-                _fifo(u, depths[u], ins, outs, valid, ready, held, most)
+        _wait(kinds, ins, outs, valid, ready, held, most)
         for c in range(channels):
             if valid[c] and ready[c] and moved[c] < offsets[c + 1] - offsets[c]:
                 stamps[offsets[c] + moved[c]] = cycle

@@ -98,7 +98,7 @@ class _Plan:
         return Clockwork(units, self.beats, sources, per, [self.channels[w] for w in self.design.ends], spacing)
 
     def _engines(self, instance: Any, ins: dict[str, int], outs: dict[str, int], kind: str) -> list[dict[str, Any]]:
-        buffers, engines = instance.buffers(), instance.engines()
+        buffers, primed, engines = instance.buffers(), instance.primed(), instance.engines()
         inner: dict[str, tuple[int, int]] = {}  # a buffer's channels: where it is written, where it is read
         fifos: list[dict[str, Any]] = []
         for engine in engines:
@@ -109,7 +109,8 @@ class _Plan:
                     away = into if held == 1 else self._channel(int(gives.sum()))
                     inner[name] = into, away
                     if held > 1:
-                        fifos.append({"kind": "fifo", "ins": [into], "outs": [away], "depth": held})
+                        start = primed.get(name, 0)
+                        fifos.append({"kind": "fifo", "ins": [into], "outs": [away], "depth": held, "primed": start})
         units: list[dict[str, Any]] = []
         for engine in engines:
             units.append({

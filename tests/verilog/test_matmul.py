@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.verilog.proof import needs_icarus, proven, random_codes
+from tests.verilog.proof import needs_icarus, on_time, proven, random_codes
 from verilog.fixed import Fixed
 from verilog.stream import Stream
 from verilog.templates.matmul import MatMul
@@ -51,7 +51,9 @@ def test_equals_its_integer_model(
     tmp_path_factory: pytest.TempPathFactory, case: tuple[MatMul, np.random.Generator]
 ) -> None:
     made, rng = case
-    proven(made, tuple(random_codes(rng, s, 3) for s in made.inputs), tmp_path_factory.mktemp("builds"))
+    inputs, cache = tuple(random_codes(rng, s, 3) for s in made.inputs), tmp_path_factory.mktemp("builds")
+    proven(made, inputs, cache)
+    on_time(made, inputs, cache)
 
 
 def test_the_model_is_a_matrix_product() -> None:

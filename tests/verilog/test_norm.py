@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.verilog.proof import needs_icarus, proven, random_codes
+from tests.verilog.proof import needs_icarus, on_time, proven, random_codes
 from verilog.fixed import Fixed
 from verilog.stream import Stream
 from verilog.templates.norm import Norm
@@ -42,7 +42,9 @@ def test_equals_its_integer_model(
     made, rng = case
     codes = random_codes(rng, made.inputs[0], 3)
     codes[0, 0] = codes[0, 0, 0]  # a row without any variance
-    proven(made, (codes,), tmp_path_factory.mktemp("builds"))
+    inputs, cache = (codes,), tmp_path_factory.mktemp("builds")
+    proven(made, inputs, cache)
+    on_time(made, inputs, cache)
 
 
 @pytest.mark.parametrize("centered", [True, False])

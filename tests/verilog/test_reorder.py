@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.verilog.proof import needs_icarus, proven, random_codes
+from tests.verilog.proof import needs_icarus, on_time, proven, random_codes
 from verilog.fixed import Fixed
 from verilog.stream import Stream
 from verilog.templates.reorder import Pick, Reorder
@@ -41,7 +41,9 @@ def test_reorder(tmp_path_factory: pytest.TempPathFactory, order: np.ndarray, pa
     stream = Stream(1, len(order) * par, Fixed(5, 2), par)
     made = Reorder(name="r", node="r", inputs=(stream,), outputs=(stream,), beats=order)
     codes = random_codes(np.random.default_rng(seed), stream, 4)
-    proven(made, (codes,), tmp_path_factory.mktemp("builds"))
+    inputs, cache = (codes,), tmp_path_factory.mktemp("builds")
+    proven(made, inputs, cache)
+    on_time(made, inputs, cache)
 
 
 @needs_icarus
@@ -56,4 +58,6 @@ def test_pick(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> 
     x, y = Stream(rounds, period * par, fixed, par), Stream(rounds, count * par, fixed, par)
     made = Pick(name="p", node="p", inputs=(x,), outputs=(y,), period=period, start=start, count=count)
     codes = random_codes(np.random.default_rng(data.draw(st.integers(0, 99))), made.inputs[0], 3)
-    proven(made, (codes,), tmp_path_factory.mktemp("builds"))
+    inputs, cache = (codes,), tmp_path_factory.mktemp("builds")
+    proven(made, inputs, cache)
+    on_time(made, inputs, cache)
