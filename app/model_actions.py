@@ -33,10 +33,11 @@ SECTIONS: dict[str, tuple[str, ...]] = {
     "Adapt": ("lora", "load_adapter", "fuse_lora", "freeze", "unfreeze"),
     "Prune": ("prune", "prune_structured", "prune_activations", "remove_pruned"),
     "Simplify": ("remove_layers", "replace_linear", "remove_dropout", "fold_batch_norm", "decompose_attention"),
+    "Hardware": ("parallelize", "balance_parallelism"),
 }
 OTHER = "Other"
 PANELS = {"finetune": "training"}  # passes with a panel of their own in place of a form
-TOLD = ("Calibrate", "Recover", "Train", OTHER)  # sections whose passes' reports are shown as a table
+TOLD = ("Calibrate", "Recover", "Train", "Hardware", OTHER)  # sections whose passes' reports are shown as a table
 
 
 def sections() -> dict[str, list[PassSpec]]:

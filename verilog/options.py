@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from model.errors import OptionsError
+
 
 @dataclass(frozen=True, slots=True)
 class EmitOptions:
@@ -14,3 +16,14 @@ class EmitOptions:
         default_factory=dict,
         metadata={"help": "sizes of the symbols in shapes, such as seq=32; others as in the trace's example"},
     )  # type: ignore[assignment]
+
+
+def sizes_in(text: str) -> dict[str, int]:
+    """`seq=32, rows=8` as sizes by name; raises OptionsError."""
+    found: dict[str, int] = {}
+    for part in filter(None, (p.strip() for p in text.split(","))):
+        name, _, value = part.partition("=")
+        if not name.strip() or not value.strip().isdigit() or int(value) < 1:
+            raise OptionsError(f"sizes has {part!r}.", "Write NAME=N with N of 1 and more, such as seq=32.")
+        found[name.strip()] = int(value)
+    return found

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from app.commands.command import Answer, Arguments, Command, Parser, UsageError
+from app.commands.command import Answer, Arguments, Command, Parser
 from app.commands.console import Console, table
 from app.commands.opening import opened
 from model.recipe import Step
@@ -36,7 +36,7 @@ def _arguments(parser: Parser) -> None:
 def _run(found: Arguments, console: Console) -> Answer:
     with opened(found.target, found, console) as target:
         options = HardwareOptions(
-            folder=found.output, name=found.name, sizes=_sizes(found.sizes), simulate=found.simulate,
+            folder=found.output, name=found.name, sizes=found.sizes, simulate=found.simulate,
             simulator=found.simulator, samples=found.samples, stalls=not found.no_stalls,
             data=found.data or target.project.source.data or "", split=found.split,
         )  # fmt: skip
@@ -45,16 +45,6 @@ def _run(found: Arguments, console: Console) -> Answer:
     data = {**report.summary, "rows": list(report.rows)}
     failed = bool(data.get("mismatches") or data.get("stuck"))
     return Answer(data, lambda: _lines(data, Path(found.output)), 1 if failed else 0)
-
-
-def _sizes(text: str) -> dict[str, int]:
-    found: dict[str, int] = {}
-    for part in filter(None, text.split(",")):
-        name, _, value = part.partition("=")
-        if not value.strip().isdigit() or int(value) < 1:
-            raise UsageError(f"--sizes has {part!r}.", "Write NAME=N with N of 1 and more, such as seq=32.")
-        found[name.strip()] = int(value)
-    return found
 
 
 def _lines(data: dict[str, Any], folder: Path) -> Iterable[str]:

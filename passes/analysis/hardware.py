@@ -10,7 +10,7 @@ from model.errors import DataError
 from model.graph import Graph
 from passes.analysis.evaluate import EvaluateOptions, load_split, logits_of
 from passes.base import Context, Report, analysis
-from verilog.options import EmitOptions
+from verilog.options import EmitOptions, sizes_in
 
 if TYPE_CHECKING:
     import numpy as np
@@ -28,7 +28,7 @@ class HardwareOptions:
 
     folder: str = field(default="", metadata={"help": "where to write the design; empty: nowhere"})
     name: str = field(default="top", metadata={"help": "name of the top module"})
-    sizes: dict[str, int] = field(default_factory=dict, metadata={"help": "sizes of symbols, such as seq=32"})
+    sizes: str = field(default="", metadata={"help": "sizes of symbols in shapes, such as seq=32"})
     simulate: bool = field(default=False, metadata={"help": "compare with the integer model in a simulator"})
     simulator: Literal["", "verilator", "icarus"] = field(default="", metadata={"help": "default: what is there"})
     samples: int = field(default=32, metadata={"min": 1, "help": "samples to simulate"})
@@ -46,7 +46,7 @@ def hardware(graph: Graph, options: HardwareOptions, context: Context) -> tuple[
     from verilog.write import modules, texts, write
 
     context.progress(0, 4, "lowering")
-    design = lower(graph, context.store, EmitOptions(options.name, options.sizes))
+    design = lower(graph, context.store, EmitOptions(options.name, sizes_in(options.sizes)))
     files = texts(design)
     summary: dict[str, Any] = {"modules": list(modules(design)), "instances": len(design.instances)}
     if options.folder:

@@ -9,7 +9,7 @@ from model.graph import Graph
 from model.meta import Parallel
 from passes.base import Context, Report, transform
 from passes.select import Select, chosen
-from verilog.options import EmitOptions
+from verilog.options import EmitOptions, sizes_in
 from verilog.parallel import balanced, divisors
 
 
@@ -21,7 +21,7 @@ class ParallelizeOptions:
     inputs: int = field(default=1, metadata={"min": 1, "help": "inputs of a node in a cycle"})
     outputs: int = field(default=1, metadata={"min": 1, "help": "outputs of a node in a cycle"})
     tokens: int = field(default=1, metadata={"min": 1, "help": "rows (tokens, pixels) in a cycle"})
-    sizes: dict[str, int] = field(default_factory=dict, metadata={"help": "sizes of symbols, such as seq=32"})
+    sizes: str = field(default="", metadata={"help": "sizes of symbols in shapes, such as seq=32"})
 
 
 @transform("parallelize", "Hardware parallelism", ParallelizeOptions)
@@ -29,7 +29,7 @@ def parallelize(graph: Graph, options: ParallelizeOptions, context: Context) -> 
     """Set the parallelism of the selected nodes that hardware computes in parts."""
     from verilog.lower import sizes_of
 
-    able = sizes_of(graph, context.store, EmitOptions(sizes=options.sizes))
+    able = sizes_of(graph, context.store, EmitOptions(sizes=sizes_in(options.sizes)))
     found = chosen(graph, options.select, lambda n: n.id in able, "computed in parts by hardware")
     wanted = Parallel(options.inputs, options.outputs, options.tokens)
     for node in found:
@@ -50,7 +50,7 @@ class BalanceOptions:
 
     multipliers: int = field(default=64, metadata={"min": 1, "help": "products in a cycle that the design may compute"})
     interval: int = field(default=0, metadata={"min": 0, "help": "cycles a sample that are short enough; 0 = any"})
-    sizes: dict[str, int] = field(default_factory=dict, metadata={"help": "sizes of symbols, such as seq=32"})
+    sizes: str = field(default="", metadata={"help": "sizes of symbols in shapes, such as seq=32"})
 
 
 @transform("balance_parallelism", "Balance hardware parallelism", BalanceOptions)
@@ -58,7 +58,7 @@ def balance_parallelism(graph: Graph, options: BalanceOptions, context: Context)
     """Start with everything folded; give the slowest node the next larger parallelism, as long as the budget lasts."""
     from verilog.lower import unbuffered
 
-    emit = EmitOptions(sizes=options.sizes)
+    emit = EmitOptions(sizes=sizes_in(options.sizes))
     folded = graph.replace(*(replace(n, parallel=None) for n in graph if n.parallel))
     design, able = unbuffered(folded, context.store, emit)
     found = balanced(design, able, options.multipliers, options.interval)
