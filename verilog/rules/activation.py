@@ -1,10 +1,37 @@
-"""Activations that need no table."""
+"""Functions of one number: ReLU by itself, all others by tables that hold what torch computes in double precision."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from model.errors import EmitError
 from model.graph import Node
+from verilog.fixed import Fixed, Rounding
+from verilog.layout import argument, refused
 from verilog.lower import Lowering, lowers
+from verilog.signal import Signal
+from verilog.stream import Stream
+from verilog.templates.base import Template
+from verilog.templates.lut import WHOLE, WIDEST, Function, Lut, Pieces, fitted, tabled
 from verilog.templates.relu import Relu
+
+# op → the options that torch's function of that name takes: (our name, place among a call's arguments, default).
+OPTIONS: dict[str, tuple[tuple[str, int, Any], ...]] = {
+    "gelu": (("approximate", 1, "none"),), "leaky_relu": (("negative_slope", 1, 0.01),), "elu": (("alpha", 1, 1.0),),
+    "celu": (("alpha", 1, 1.0),), "softplus": (("beta", 1, 1.0), ("threshold", 2, 20.0)),
+    "hardtanh": (("min_val", 1, -1.0), ("max_val", 2, 1.0)), "clamp": (("min", 1, None), ("max", 2, None)),
+    "clamp_min": (("min", 1, None),), "clamp_max": (("max", 1, None),), "pow": (("exponent", 1, None),),
+}  # fmt: skip
+PLAIN = ("silu", "tanh", "sigmoid", "hardswish", "hardsigmoid", "relu6", "mish", "selu", "logsigmoid", "softsign")
+MATHS = ("exp", "log", "sqrt", "rsqrt", "reciprocal", "erf", "abs", "sin", "cos", "square", "exp2", "log2", "log1p",
+         "expm1", "sign", "floor", "ceil", "round", "neg")  # fmt: skip
+# Their results stay within what their operand's format holds, and on its steps.
+KEEP = ("abs", "neg", "sign", "floor", "ceil", "round")
 
 
 @lowers("relu")
@@ -15,3 +42,68 @@ def relu(low: Lowering, node: Node) -> None:
         made = Relu(name=node.id, node=node.id, inputs=(x.stream,), outputs=(x.stream,), shape=x.shape)
         x = type(x)(low.add(made, (x.wire,)), x.stream, x.shape, x.index)
     low.publish(node, x)
+
+
+@lowers(*OPTIONS, *PLAIN, *MATHS)
+def by_table(low: Lowering, node: Node) -> None:
+    """A word for every code of up to 10 bits, lines fitted to wider ones."""
+    x = low.operand(node, node.inputs[0], "data_in")
+    to, rounding = _result(low, node, x.fixed)
+    low.publish(node, through(low, node, x, function_of(node), to, rounding))
+
+
+def through(low: Lowering, node: Node, x: Signal, function: Function, to: Fixed, rounding: Rounding) -> Signal:
+    """A signal through a function, as a table."""
+    if x.fixed.width > WIDEST:
+        text = f"{node.id} ({node.op}) reads {x.fixed.width} bits; tables are made for {WIDEST}."
+        raise EmitError(text, "Choose a narrower format for its data_in.", node.id)
+    out = replace(x.stream, fixed=to)
+    made = _table(low.free(node.id), node.id, x, out, function, rounding)
+    return replace(x, wire=low.add(made, (x.wire,)), stream=out)
+
+
+def _table(name: str, node: str, x: Signal, out: Stream, function: Function, rounding: Rounding) -> Template:
+    if x.fixed.width <= WHOLE:
+        return Lut(name=name, node=node, inputs=(x.stream,), outputs=(out,), shape=x.shape,
+                   table=tabled(function, x.fixed, out.fixed, rounding))  # fmt: skip
+    return Pieces(name=name, node=node, inputs=(x.stream,), outputs=(out,), shape=x.shape,
+                  lines=fitted(function, x.fixed, out.fixed), rounding=rounding)  # fmt: skip
+
+
+def _result(low: Lowering, node: Node, x: Fixed) -> tuple[Fixed, Rounding]:
+    """The chosen format; for ops that keep to their operand's steps its own, one bit wider for −(lowest)."""
+    exact = Fixed(x.width + 1, x.frac) if node.op in KEEP else None
+    found = low.result(node, exact or Fixed(1, 0))
+    if exact is None and low.chosen(node, "data_out") is None and found == (Fixed(1, 0), "nearest_even"):
+        text = f"data_out of {node.id} has no format."
+        raise EmitError(text, "Quantise it with `integer` (pass quantize), or give all who read it one.", node.id)
+    return found
+
+
+def function_of(node: Node) -> Function:
+    """What torch computes for a node, on numpy's doubles."""
+    import torch
+
+    names = [(name, argument(node, name, place, default)) for name, place, default in OPTIONS.get(node.op, ())]
+    if any(not isinstance(value, int | float | str | None) for _, value in names):
+        raise refused(node, "an option that is computed", "Use a constant.")
+    found: Callable[..., Any] | None = _torch(node.op)
+    if found is None:
+        raise refused(node, "no such function in torch", "Please report this.")
+    given = {name: value for name, value in names if value is not None}
+
+    def function(x: NDArray[Any]) -> NDArray[Any]:
+        values = torch.from_numpy(np.asarray(x, np.float64))
+        return np.asarray(found(values, **given).detach())
+
+    return function
+
+
+def _torch(op: str) -> Callable[..., Any] | None:
+    import torch
+    from torch.nn import functional
+
+    places: tuple[Any, ...] = (functional, torch)
+    if op in MATHS or op.startswith(("clamp", "pow")):
+        places = (torch,)
+    return next((getattr(p, op) for p in places if hasattr(p, op)), None)

@@ -1,0 +1,73 @@
+"""Tables, lines and pairs: any widths, parallelism and rounding, bit for bit; and how far tables are off."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.verilog.proof import needs_icarus
+from tests.verilog.test_fold import FORMATS, ROUNDINGS, checked
+from verilog.fixed import Fixed
+from verilog.stream import Stream
+from verilog.templates.base import Template
+from verilog.templates.lut import Lut, Pieces, all_codes, fitted, tabled
+from verilog.templates.pair import KINDS, Pair, exact_format
+
+
+@st.composite
+def tables(draw: st.DrawFn) -> Template:
+    """A table or lines."""
+    par, tokens = draw(st.integers(1, 3)), draw(st.integers(1, 2))
+    wide = draw(st.booleans())
+    form = Fixed(draw(st.integers(11, 13)), draw(st.integers(4, 10)), draw(st.booleans())) if wide else draw(FORMATS)
+    x = Stream(2 * tokens, 2 * par, form, par, tokens)
+    y = Stream(2 * tokens, 2 * par, draw(FORMATS), par, tokens)
+    function, rounding = draw(st.sampled_from((np.tanh, np.exp, np.abs, np.sin))), draw(ROUNDINGS)
+    if wide:
+        lines = fitted(function, form, y.fixed)
+        return Pieces(name="table", node="f", inputs=(x,), outputs=(y,), lines=lines, rounding=rounding)
+    table = tabled(function, form, y.fixed, rounding)
+    return Lut(name="table", node="f", inputs=(x,), outputs=(y,), table=table)
+
+
+@needs_icarus
+@pytest.mark.rtl
+@settings(max_examples=12)
+@given(tables(), st.integers(0, 2**32 - 1))
+def test_tables_equal_their_integer_models(tmp_path_factory: pytest.TempPathFactory, made: Template, seed: int) -> None:
+    checked(made, seed, tmp_path_factory.mktemp("builds"))
+
+
+@st.composite
+def pairs(draw: st.DrawFn) -> Pair:
+    """Two streams of any formats."""
+    par, tokens = draw(st.integers(1, 3)), draw(st.integers(1, 2))
+    x, x1, y = (Stream(2 * tokens, 2 * par, draw(FORMATS), par, tokens) for _ in range(3))
+    kind = draw(st.sampled_from(KINDS))
+    return Pair(name="pair", node="add", inputs=(x, x1), outputs=(y,), kind=kind, rounding=draw(ROUNDINGS),
+                total=exact_format(kind, x.fixed, x1.fixed))  # fmt: skip
+
+
+@needs_icarus
+@pytest.mark.rtl
+@settings(max_examples=12)
+@given(pairs(), st.integers(0, 2**32 - 1))
+def test_pairs_equal_their_integer_model(tmp_path_factory: pytest.TempPathFactory, made: Pair, seed: int) -> None:
+    checked(made, seed, tmp_path_factory.mktemp("builds"))
+
+
+@pytest.mark.parametrize("name", ["gelu", "silu", "tanh", "sigmoid"])
+def test_lines_of_16_bits_stay_within_a_step_of_torch(name: str) -> None:
+    function = getattr(torch.nn.functional, name)
+    x, y = Fixed(16, 11), Fixed(8, 4)
+    values = torch.from_numpy(x.values(all_codes(x)))
+    lines = fitted(lambda v: function(torch.from_numpy(v)).numpy(), x, y)
+    stream = Stream(1, 1 << 16, x)
+    made = Pieces(name="f", node="f", inputs=(stream,), outputs=(Stream(1, 1 << 16, y),), lines=lines)
+    (got,) = made.reference(all_codes(x)[None, None])
+    off = np.abs(y.values(got[0, 0]) - np.clip(function(values).numpy(), y.low / 16, y.high / 16)).max() * 16
+    assert off <= lines.worst + 1e-9
+    assert lines.worst <= 1

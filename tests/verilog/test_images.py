@@ -1,0 +1,158 @@
+"""Image networks, node by node: hardware's integers equal the fake-quantised model in double precision, and the RTL."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from textwrap import indent
+
+import numpy as np
+import pytest
+import torch
+from numpy.testing import assert_array_equal
+
+from model.build import build
+from model.errors import EmitError
+from model.formats.integer import Integer
+from model.graph import Graph
+from model.meta import Precision
+from model.opening import Opened, open_any
+from model.ops import quantisable
+from tests.verilog.proof import needs_icarus
+from verilog.exact import Exact
+from verilog.lower import lower
+from verilog.netlist import Design
+from verilog.options import EmitOptions
+from verilog.simulate import build as build_simulation
+from verilog.simulate import run
+
+HEAD = """
+import torch
+from torch import nn
+import torch.nn.functional as F
+
+class Made(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.m = {module}
+
+    def forward(self, x):
+{body}
+
+def make():
+    torch.manual_seed(0)
+    return Made().eval(), {{"x": torch.randn(2, {shape})}}
+"""
+FORMATS = {"weight": Integer(6, 4), "bias": Integer(9, 6), "data_in": Integer(7, 4), "data_out": Integer(9, 4)}
+
+
+def opened(folder: Path, module: str, body: str, shape: str) -> Opened:
+    """A model made from source."""
+    path = folder / "made.py"
+    path.write_text(HEAD.format(module=module, body=indent(body, " " * 8), shape=shape))
+    return open_any(f"{path}:make", folder)
+
+
+def quantised(found: Opened) -> Graph:
+    """All that can have formats has them."""
+    graph = found.project.base
+    chosen = (replace(n, precision={p: Precision(FORMATS[p]) for p in quantisable(n)}) for n in graph
+              if n.call in ("call_module", "call_function"))  # fmt: skip
+    return graph.replace(*chosen)
+
+
+def equal(found: Opened, graph: Graph, frames: int = 8) -> Design:
+    """The design, whose integers equal the model."""
+    design = lower(graph, found.store, EmitOptions())
+    sizes = graph.nodes["x"].ports["data_out"].sizes({**graph.symbols, "batch": frames})
+    x = torch.randn(sizes, generator=torch.Generator().manual_seed(1)) * 2
+    got, want = Exact(graph, found.store, design)(x=x), build(graph, found.store).double()(x=x.double())
+    for a, b in zip(*(v if isinstance(v, tuple) else (v,) for v in (got, want)), strict=True):
+        torch.testing.assert_close(a, b, rtol=0, atol=0)
+    return design
+
+
+LAST = "nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(16, 3))"
+CHAIN = "nn.Sequential(nn.Conv2d(2, 4, 1), nn.LeakyReLU(0.25), nn.Hardswish(), nn.ReLU6(), nn.Hardtanh(), nn.ELU())"
+SELF = "return self.m(x)"
+NETS = [
+    ("nn.Conv2d(3, 4, 3, padding=1)", SELF, "3, 5, 6"),
+    ("nn.Conv2d(2, 4, (3, 2), stride=(2, 1), dilation=(1, 2), padding=(0, 1), bias=False)", SELF, "2, 6, 5"),
+    ("nn.Conv2d(4, 6, 3, padding='same', groups=2)", SELF, "4, 4, 5"),
+    ("nn.Conv2d(4, 4, 3, padding=1, groups=4)", SELF, "4, 4, 5"),
+    ("nn.Conv1d(3, 4, 3, stride=2, padding=1)", SELF, "3, 9"),
+    ("nn.Conv2d(1, 3, 3)", "return self.m(torch.relu(x * 0.5 + 1.25))", "1, 5, 5"),
+    ("nn.MaxPool2d(3, 2, 1)", SELF, "3, 6, 7"),
+    ("nn.MaxPool2d(3, 2, ceil_mode=True)", SELF, "2, 6, 6"),
+    ("nn.MaxPool1d(2)", SELF, "3, 8"),
+    ("nn.AvgPool2d(2)", SELF, "3, 6, 4"),
+    ("nn.AvgPool2d(4, 2, 1)", SELF, "3, 6, 4"),
+    ("nn.AdaptiveAvgPool2d(1)", "return self.m(x).flatten(1)", "3, 4, 4"),
+    ("nn.AdaptiveAvgPool2d(2)", SELF, "3, 4, 8"),
+    ("nn.Conv2d(2, 4, 3, padding=1)", "y = self.m(x)\nreturn y + torch.relu(y)", "2, 4, 4"),
+    ("nn.Conv2d(2, 4, 3, padding=1)", "y = self.m(x)\nreturn 2 - y * F.gelu(y) - torch.tanh(y)", "2, 4, 4"),
+    ("nn.Linear(6, 5)", "return torch.sigmoid(F.silu(self.m(x)) / 4)", "3, 6"),
+    (LAST, SELF, "1, 6, 6"),
+    (CHAIN, SELF, "2, 3, 3"),
+]
+
+
+@pytest.mark.parametrize(("module", "body", "shape"), NETS)
+def test_integers_equal_the_fake_quantised_model(tmp_path: Path, module: str, body: str, shape: str) -> None:
+    found = opened(tmp_path, module, body, shape)
+    equal(found, quantised(found))
+
+
+@needs_icarus
+@pytest.mark.rtl
+@pytest.mark.slow
+@pytest.mark.parametrize(("module", "body", "shape"), NETS)
+def test_every_stream_equals_its_integers(tmp_path: Path, module: str, body: str, shape: str) -> None:
+    found = opened(tmp_path, module, body, shape)
+    design = lower(quantised(found), found.store, EmitOptions())
+    rng = np.random.default_rng(0)
+    inputs = tuple(
+        rng.integers(b.stream.fixed.low, b.stream.fixed.high + 1, (3, b.stream.rows, b.stream.size))
+        for b in design.inputs
+    )
+    simulation = build_simulation(design, 3, tmp_path / "builds", "icarus")
+    for stall in range(4):
+        done = run(design, simulation, inputs, stall, limit=1_000_000)
+        assert not done.stuck
+        assert not done.mismatches, (stall, done.mismatches)
+
+
+def test_a_batch_norm_is_near_its_model(tmp_path: Path) -> None:
+    body = "return self.m(x)"
+    found = opened(tmp_path, "nn.Sequential(nn.Conv2d(2, 4, 3), nn.BatchNorm2d(4))", body, "2, 5, 5")
+    graph = quantised(found)
+    design = lower(graph, found.store, EmitOptions())
+    x = torch.randn(8, 2, 5, 5, generator=torch.Generator().manual_seed(1))
+    got, want = Exact(graph, found.store, design)(x=x), build(graph, found.store).double()(x=x.double())
+    assert (got - want).abs().max() <= 2.0**-4  # a step of its result: 16 bits of scale
+    assert_array_equal((got != want).float().mean() < 0.02, True)
+
+
+@pytest.mark.parametrize(
+    ("module", "body", "shape", "words"),
+    [
+        ("nn.Conv2d(2, 2, 3, padding=1, padding_mode='reflect')", SELF, "2, 5, 5", "padding that is no zeros"),
+        ("nn.AvgPool2d(3, 2, 1, count_include_pad=False)", SELF, "2, 5, 5", "windows of several sizes"),
+        ("nn.AdaptiveAvgPool2d(2)", SELF, "2, 5, 5", "parts of several sizes"),
+        ("nn.Identity()", "return x / torch.relu(x)", "2, 5, 5", "a computed divisor"),
+    ],
+)
+def test_what_has_no_hardware_names_its_node(tmp_path: Path, module: str, body: str, shape: str, words: str) -> None:
+    found = opened(tmp_path, module, body, shape)
+    with pytest.raises(EmitError, match=words) as caught:
+        lower(quantised(found), found.store, EmitOptions())
+    assert caught.value.node in found.project.base.nodes
+    assert caught.value.hint
+
+
+def test_a_table_without_a_format_says_so(tmp_path: Path) -> None:
+    found = opened(tmp_path, "nn.Identity()", "return torch.tanh(x)", "3, 4")
+    graph = found.project.base
+    node = graph.nodes["tanh"]
+    with pytest.raises(EmitError, match="data_out of tanh has no format"):
+        lower(graph.replace(replace(node, precision={"data_in": Precision(Integer(6, 4))})), found.store, EmitOptions())

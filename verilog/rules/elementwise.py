@@ -1,0 +1,113 @@
+"""Sums, differences and products of two tensors, or of a tensor and a constant."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from model.errors import EmitError
+from model.graph import Node, Ref
+from verilog.fixed import Fixed
+from verilog.layout import cut, refused, reordered
+from verilog.lower import Lowering, lowers, operand_ports
+from verilog.rules.norm import affine, scaled
+from verilog.signal import Signal
+from verilog.templates.pair import Kind, Pair, exact_format
+
+ONE = Fixed(2, 0)
+
+
+@lowers("add", "sub", "rsub", "mul", "div")
+def combine(low: Lowering, node: Node) -> None:
+    """Two streams meet in `pair`; constants go into `scale_shift`."""
+    alpha = node.kwargs.get("alpha", node.args[2] if node.op == "rsub" and len(node.args) > 2 else 1)
+    if len(node.args) < 2:
+        raise refused(node, "named operands", "Write it with two operands.")
+    first, second = (node.args[k] for k in ((1, 0) if node.op == "rsub" else (0, 1)))
+    if alpha != 1:
+        raise refused(node, f"alpha={alpha}", "Multiply by itself.")
+    kind: Kind = "sub" if node.op == "rsub" else node.op  # type: ignore[assignment]
+    fixed = [_constant(low, node, value) for value in (first, second)]
+    if isinstance(first, Ref) and isinstance(second, Ref) and fixed == [None, None]:
+        _streams(low, node, kind, first, second)
+    else:
+        _with_constant(low, node, kind, (first, second), fixed)
+
+
+def _constant(low: Lowering, node: Node, value: Any) -> Any:
+    """The number or stored tensor that an operand is, None for one that is computed."""
+    if not isinstance(value, Ref):
+        return np.asarray(float(value))
+    source = low.graph.nodes[value.node]
+    if source.call != "get_attr":
+        return None
+    from model.trace.tensors import to_torch
+
+    key = low.graph.weights[source.weights["value"]].key
+    if key is None:
+        raise EmitError("The model was opened without weights.", "Open it with weights.", node.id)
+    return to_torch(low.store.get(key)).double().numpy()
+
+
+def _with_constant(low: Lowering, node: Node, kind: str, values: tuple[Any, Any], fixed: list[Any]) -> None:
+    """x·m + b: constants in their port's format where one is chosen, else a scale in 16 bits and a shift exactly."""
+    k = 0 if fixed[0] is None else 1
+    if kind == "div" and k == 1:
+        raise refused(node, "a constant over a tensor", "Multiply by its reciprocal.")
+    x = low.operand(node, values[k], _port(low, node, values[k]))
+    form = low.chosen(node, _port(low, node, values[1 - k])) if isinstance(values[1 - k], Ref) else None
+    constant = fixed[1 - k] if fixed[1 - k].ndim <= len(x.shape) else fixed[1 - k][0]
+    placed = np.broadcast_to(constant, x.shape).reshape(-1)[x.index].reshape(x.stream.rows, x.stream.size)
+    placed = placed if form is None else form.values(form.encode(placed))
+    zero = np.zeros_like(placed)
+    if kind == "mul":
+        if form is not None:
+            low.publish(node, scaled(low, node, x, (form.encode(placed), form), zero.astype(np.int64), x.fixed.frac))
+        else:
+            low.publish(node, affine(low, node, x, placed, zero))
+    elif kind == "div":
+        low.publish(node, affine(low, node, x, 1 / placed, zero))
+    else:
+        sign = -1 if kind == "sub" and k == 1 else 1
+        shift = -placed if kind == "sub" and k == 0 else placed
+        frac = max(form.frac if form else _fraction(placed, x.fixed.frac), x.fixed.frac)
+        codes = np.rint(np.ldexp(shift, frac)).astype(np.int64)
+        low.publish(node, scaled(low, node, x, (np.full(placed.shape, sign), ONE), codes, frac))
+
+
+def _fraction(values: np.ndarray, least: int) -> int:
+    """The places in which all values are exact, at most 16 beyond `least`."""
+    return next((f for f in range(least, least + 16) if (np.ldexp(values, f) % 1 == 0).all()), least + 16)
+
+
+def _port(low: Lowering, node: Node, ref: Ref) -> str:
+    return next(name for source, name in operand_ports(node, low.graph) if source == ref)
+
+
+def _streams(low: Lowering, node: Node, kind: Kind, first: Ref, second: Ref) -> None:
+    if node.op == "div":
+        raise refused(node, "a computed divisor", "Multiply by its reciprocal.")
+    ports = [name for _, name in operand_ports(node, low.graph)]
+    ports = ports[::-1] if node.op == "rsub" else ports
+    a, b = (low.operand(node, ref, port) for ref, port in zip((first, second), ports, strict=True))
+    if a.shape != b.shape:
+        raise refused(node, f"operands of {a.shape} and {b.shape}", "Give both the same shape.")
+    b = like(low, node, b, a)
+    total = exact_format(kind, a.fixed, b.fixed)
+    to, rounding = low.result(node, total)
+    out = replace(a.stream, fixed=to)
+    made = Pair(name=node.id, node=node.id, inputs=(a.stream, b.stream), outputs=(out,), shape=a.shape, kind=kind,
+                total=total, rounding=rounding)  # fmt: skip
+    low.publish(node, replace(a, wire=low.add(made, (a.wire, b.wire)), stream=out))
+
+
+def like(low: Lowering, node: Node, signal: Signal, other: Signal) -> Signal:
+    """The signal in the order and in the beats of another one of its shape."""
+    want = other.stream
+    if (signal.index != other.index).any():
+        signal = reordered(low, node, signal, other.index, want.size)
+    if (signal.stream.rows, signal.stream.size) != (want.rows, want.size):
+        signal = cut(low, node, signal, want.size)
+    return low.resize(node, signal, want.par, want.tokens)

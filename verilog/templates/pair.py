@@ -1,0 +1,75 @@
+"""Two streams element by element: sum, difference, product."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from verilog.fixed import Codes, Fixed, Rounding, covering, requantise
+from verilog.templates.base import Area, Engine, Template
+
+Kind = Literal["add", "sub", "mul"]
+KINDS: tuple[Kind, ...] = ("add", "sub", "mul")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Pair(Template):
+    """`total`: the format that holds every exact result."""
+
+    kind: Kind
+    total: Fixed
+    rounding: Rounding = "nearest_even"
+
+    @property
+    def module(self) -> str:
+        """The SystemVerilog module."""
+        return "pair"
+
+    def uses(self) -> tuple[str, ...]:
+        """Modules below it."""
+        return ("requant",)
+
+    def _up(self, index: int) -> int:
+        return 0 if self.kind == "mul" else self.total.frac - self.inputs[index].fixed.frac
+
+    def parameters(self) -> dict[str, int]:
+        """Lanes and all three formats."""
+        x, x1, y = self.inputs[0].fixed, self.inputs[1].fixed, self.outputs[0].fixed
+        return {
+            "OP": KINDS.index(self.kind), "LANES": self.inputs[0].lanes, "X_W": x.width, "X_S": int(x.signed),
+            "X_UP": self._up(0), "X1_W": x1.width, "X1_S": int(x1.signed), "X1_UP": self._up(1),
+            "S_W": self.total.width, "S_F": self.total.frac, "Y_W": y.width, "Y_F": y.frac, "Y_S": int(y.signed),
+            "MODE": int(self.rounding == "nearest_even"),
+        }  # fmt: skip
+
+    def reference(self, *codes: Codes) -> tuple[Codes, ...]:
+        """The exact result, one requantisation."""
+        exact = combined(self.kind, codes[0] << np.int64(self._up(0)), codes[1] << np.int64(self._up(1)))
+        return (requantise(exact, self.total.frac, self.outputs[0].fixed, self.rounding),)
+
+    def engines(self) -> tuple[Engine, ...]:
+        """A beat of each a cycle."""
+        every = np.ones(self.inputs[0].beats, bool)
+        return (Engine({"x": every, "x1": every}, {"y": every}, 2),)
+
+    def area(self) -> Area:
+        """Fitted to synthesis in verilog/area."""
+        return Area()
+
+
+def combined(kind: Kind, a: Codes, b: Codes) -> Codes:
+    """The sum, difference or product of codes."""
+    if kind == "mul":
+        return a * b
+    return a + b if kind == "add" else a - b
+
+
+def exact_format(kind: Kind, a: Fixed, b: Fixed) -> Fixed:
+    """The narrowest signed format of every result, wide enough for both operands as well."""
+    frac = a.frac + b.frac if kind == "mul" else max(a.frac, b.frac)
+    up = (0, 0) if kind == "mul" else (frac - a.frac, frac - b.frac)
+    p, q = (np.array([f.low, f.high, 0], np.int64) << np.int64(n) for f, n in zip((a, b), up, strict=True))
+    ends = np.concatenate([combined(kind, p[:, None], q[None, :]).reshape(-1), p, q])
+    return covering(min(-1, int(ends.min())), max(0, int(ends.max())), frac)
