@@ -10,7 +10,8 @@ export PYTHON
 
 PY := .venv/bin/python
 SIZE := 1600x1000
-PYTEST := QT_QPA_PLATFORM=offscreen $(PY) -m pytest -n 2 --dist loadfile
+# A process a core; tests/conftest.py brings the long files first.
+PYTEST := QT_QPA_PLATFORM=offscreen $(PY) -m pytest -n logical --maxprocesses 8 --dist loadfile --no-loadscope-reorder
 
 .PHONY: help run test check setup setup-test lint types contracts format screenshots demo-weights bench clean
 

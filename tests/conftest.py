@@ -58,6 +58,12 @@ def qtbot(qapp: object, request: pytest.FixtureRequest) -> PatientBot:
     return PatientBot(request)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files with slow tests first, so that none of them keeps one process busy while the others have ended."""
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in slow)
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip GPU tests where torch sees none, with that reason."""
     if item.get_closest_marker("gpu"):
