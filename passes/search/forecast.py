@@ -28,6 +28,7 @@ from passes.sensitivity.table import Candidate
 
 SAMPLES, TRUE = 256, 12  # samples of the pass with gradients; true measurements that correct it
 NEAR = (1.0, 0.97, 0.94, 0.9, 0.85, 0.8)  # shares of a budget, of what it leaves to decide, that a start tries
+DOUBT = 0.7  # how far predictions are off, as a logarithm: 2× is nothing unusual
 NO_CHANGE = Candidate()
 
 
@@ -44,21 +45,28 @@ class Known:
         return {c.name: chosen[c.name] for c in self.space.active(chosen)}
 
 
-def forecast(space: Space, graph: Graph, want: Wanted, context: Context, count: int) -> Iterator[dict[str, Any]]:
+def forecast(
+    space: Space, graph: Graph, want: Wanted, context: Context, count: int, seed: int = 0
+) -> Iterator[dict[str, Any]]:
     """At most `count` configurations, the most promising first; none where nothing can be predicted.
 
-    Under limits: close below them; with a cost among the goals: spread along it.
+    Under limits: close below them, then the best if predictions are somewhat off, which differ in the contested layers
+    alone; with a cost among the goals: spread along it.
     """
     costs = _costs(want)
     if not costs or any(c.when for c in space.choices) or not any(_felt(c) for c in space.choices):
         return
     known = Known(space, _problem(space, graph, costs, context))
     seen: set[tuple[int, ...]] = set()
-    for found in _solutions(known.problem, want, costs, count):
+    for found in _solutions(known.problem, want, costs, count, seed):
+        if found is None:
+            continue
         picks = tuple(int(i) for i in found.picks)
-        if picks not in seen and len(seen) < count:
+        if picks not in seen:
             seen.add(picks)
             yield known.params(found)
+        if len(seen) >= count:
+            return
 
 
 def _costs(want: Wanted) -> tuple[Cost, ...]:
@@ -68,12 +76,15 @@ def _costs(want: Wanted) -> tuple[Cost, ...]:
     return tuple(c for c in found if c.shares is not None and c.of is not None)
 
 
-def _solutions(problem: Problem, want: Wanted, costs: tuple[Cost, ...], count: int) -> Iterator[Solution]:
+def _solutions(
+    problem: Problem, want: Wanted, costs: tuple[Cost, ...], count: int, seed: int
+) -> Iterator[Solution | None]:
     names = [c.name for c in costs]
     limits = [x for x in want.limits if x.figure in names and x.side == ("<=" if _low(x.figure) else ">=")]
     wished = [g.figure for g in want.goals if g.figure in names]
     if limits and not wished:
-        yield from _below(problem, limits, names)
+        yield from (_below(problem, limits, names, share) for share in NEAR)
+        yield from _doubted(problem, limits, names, count, seed)
         return
     number = names.index(wished[0]) if wished else 0
     yield from reversed(Hulls(problem, number).front(max(count, 2)))
@@ -83,21 +94,27 @@ def _low(figure: str) -> bool:
     return COSTS.get(figure).better == "low"
 
 
-def _below(problem: Problem, limits: list[Limit], names: list[str]) -> Iterator[Solution]:
-    """The best under the limits, and under somewhat tighter ones."""
-    free = np.full(len(names), np.inf)
-    for share in NEAR:
-        budgets = free.copy()
-        for limit in limits:
-            at = names.index(limit.figure)
-            most, least = problem.amount(at, limit.value), float(problem.least[at])
-            budgets[at] = min(budgets[at], least + share * (most - least))
-        kept = np.isfinite(budgets)
-        narrowed = Problem(problem.groups, problem.rest, problem.costs, problem.graph)
-        wanted = np.where(kept, budgets, problem.rest + problem.amounts.max(axis=2, initial=0).sum(axis=1) + 1)
-        found = exact(narrowed, wanted.tolist())
-        if found is not None:
-            yield found
+def _doubted(
+    problem: Problem, limits: list[Limit], names: list[str], count: int, seed: int
+) -> Iterator[Solution | None]:
+    """The best if each prediction is off by chance: layers that are contested come out one way or the other."""
+    chance = np.random.default_rng(seed)
+    for _ in range(4 * count):
+        groups = tuple(replace(g, kl=g.kl * np.exp(chance.normal(0, DOUBT, len(g.kl)))) for g in problem.groups)
+        doubted = Problem(groups, problem.rest, problem.costs, problem.graph)
+        yield _below(doubted, limits, names, float(chance.uniform(NEAR[-1], 1)))
+
+
+def _below(problem: Problem, limits: list[Limit], names: list[str], share: float) -> Solution | None:
+    """The best under a share of what the limits leave to decide."""
+    budgets = np.full(len(names), np.inf)
+    for limit in limits:
+        at = names.index(limit.figure)
+        most, least = problem.amount(at, limit.value), float(problem.least[at])
+        budgets[at] = min(budgets[at], least + share * (most - least))
+    kept = np.isfinite(budgets)
+    wanted = np.where(kept, budgets, problem.rest + problem.amounts.max(axis=2, initial=0).sum(axis=1) + 1)
+    return exact(problem, wanted.tolist())
 
 
 # -- what is known
@@ -209,10 +226,10 @@ class _Asked:
 
 
 def promising(
-    space: Space, graph: Graph, want: Wanted, context: Context, count: int
+    space: Space, graph: Graph, want: Wanted, context: Context, count: int, seed: int = 0
 ) -> tuple[list[dict[str, Any]], str]:
     """The forecast, and why there is none: a search begins without it all the same."""
     try:
-        return list(forecast(space, graph, want, context, count)), ""
+        return list(forecast(space, graph, want, context, count, seed)), ""
     except EspalierError as error:
         return [], error.message

@@ -32,6 +32,13 @@ _LAST = b',"distribution":'
 # A study says the same few distributions in each of its trials: they are parsed once.
 _distribution = lru_cache(4096)(json_to_distribution)
 _text = lru_cache(4096)(json.loads)
+_COMPACT = (",", ":")
+
+
+@lru_cache(4096)
+def _short(distribution: str) -> str:
+    """The same without spaces."""
+    return json.dumps(json.loads(distribution), separators=_COMPACT)
 
 
 def parse_line(line: bytes) -> Log | None:
@@ -78,7 +85,8 @@ class JournalFile(BaseJournalBackend):
 
     def append_logs(self, logs: list[Log]) -> None:
         """Write operations, whole."""
-        data = "".join(json.dumps(log, separators=(",", ":")) + "\n" for log in logs).encode()
+        said = ({**log, "distribution": _short(log["distribution"])} if "distribution" in log else log for log in logs)
+        data = "".join(json.dumps(log, separators=_COMPACT) + "\n" for log in said).encode()
         with self._locked(), self.path.open("r+b") as file:
             file.truncate(_whole(file))
             file.seek(0, os.SEEK_END)
@@ -195,7 +203,7 @@ class Journal(JournalStorage):
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._worker_id_prefix = f"{uuid.uuid4()}-"
+        self._worker_id_prefix = f"{uuid.uuid4().hex[:12]}-"  # it stands in every line
         self._backend = JournalFile(path)
         self._thread_lock = threading.Lock()
         self._replay_result = _Replay(self._worker_id_prefix)  # instead of Optuna's, which its __init__ would make

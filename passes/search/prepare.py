@@ -61,14 +61,14 @@ class Prepared:
                                "Open it from its source.")  # fmt: skip
         return Trained(search.spec, self.space, search.recipe, search.base, search.info, context, self.architect)
 
-    def proposals(self, count: int, context: Context) -> Iterator[dict[str, Any]]:
+    def proposals(self, count: int, context: Context, seed: int) -> Iterator[dict[str, Any]]:
         """What a warm start tries first: the predicted front, or uniform configurations from cheap to dear."""
         from passes.search.forecast import promising
         from passes.search.warm_start import uniform
 
         context.progress(0, 0, "predicting where to begin")
         # Of architectures each would have a front of its own.
-        found = [] if self.architect else promising(self.space, self.graph, self.want, context, count)[0]
+        found = [] if self.architect else promising(self.space, self.graph, self.want, context, count, seed)[0]
         yield from found or uniform(self.space, count)
 
 

@@ -22,13 +22,19 @@ from passes.search.space import Choice, Space, values_of
 from passes.search.spec import SearchSpec
 
 NUMBERED = ("cmaes", "qmc")  # samplers of numbers: choices stand for them as the numbers of their values
+LONG = 1 << 25  # bytes of a study's values as text, beyond which they stand in it as numbers
 
 
 def coded(spec: SearchSpec, space: Space) -> dict[str, tuple[Any, ...]]:
-    """The choices that the sampler sees as numbers, with their values."""
-    if spec.sampler not in NUMBERED:
-        return {}
-    return {c.name: c.values for c in space.choices if len(c.values) > 1}
+    """The choices that stand in the storage as the numbers of their values, with these.
+
+    A storage says all values of a choice in each trial: long ones, such as formats, were nine tenths of a large study.
+    """
+    many = {c.name: c.values for c in space.choices if len(c.values) > 1}
+    if spec.sampler in NUMBERED:
+        return many
+    size = spec.trials * sum(len(str(v)) + 5 for values in many.values() for v in values)
+    return many if size > LONG and spec.sampler != "grid" else {}
 
 
 def sampler_of(spec: SearchSpec, space: Space, seed: int) -> BaseSampler:
@@ -104,26 +110,29 @@ def _pruner(spec: SearchSpec) -> optuna.pruners.BasePruner:
 # -- choices
 
 
-def distribution(choice: Choice, spec: SearchSpec) -> BaseDistribution:
+def distribution(choice: Choice, spec: SearchSpec, codes: Mapping[str, tuple[Any, ...]]) -> BaseDistribution:
     """A choice as Optuna has it."""
     made = optuna.distributions
-    if choice.values and spec.sampler in NUMBERED and len(choice.values) > 1:
+    if choice.name in codes and spec.sampler in NUMBERED:
         return made.IntDistribution(0, len(choice.values) - 1)
     if choice.values:
-        return made.CategoricalDistribution(choice.values)
+        return made.CategoricalDistribution(range(len(choice.values)) if choice.name in codes else choice.values)
     assert choice.low is not None and choice.high is not None
     if choice.whole:
         return made.IntDistribution(int(choice.low), int(choice.high), log=choice.log)
     return made.FloatDistribution(choice.low, choice.high, log=choice.log)
 
 
-def suggest(trial: optuna.Trial, space: Space, spec: SearchSpec) -> dict[str, Any]:
-    """What the sampler chooses, condition by condition."""
+def suggest(
+    trial: optuna.Trial, space: Space, spec: SearchSpec, codes: Mapping[str, tuple[Any, ...]]
+) -> dict[str, Any]:
+    """What the sampler chooses, condition by condition. `codes`: the choices whose numbers the storage holds."""
     found: dict[str, Any] = {}
     for choice in space.choices:
         if choice.when is not None and found.get(choice.when.name) not in choice.when.values:
             continue
-        found[choice.name] = _suggested(trial, choice, distribution(choice, spec))
+        value = _suggested(trial, choice, distribution(choice, spec, codes))
+        found[choice.name] = codes[choice.name][value] if choice.name in codes else value
     return found
 
 
@@ -133,8 +142,7 @@ def _suggested(trial: optuna.Trial, choice: Choice, made: BaseDistribution) -> A
         case optuna.distributions.CategoricalDistribution():
             return trial.suggest_categorical(name, made.choices)
         case optuna.distributions.IntDistribution():
-            number = trial.suggest_int(name, made.low, made.high, log=made.log)
-            return choice.values[number] if choice.values else number
+            return trial.suggest_int(name, made.low, made.high, log=made.log)
         case optuna.distributions.FloatDistribution():
             return trial.suggest_float(name, made.low, made.high, log=made.log)
         case _:

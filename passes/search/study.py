@@ -149,7 +149,8 @@ class Running:
 
     def _begin_well(self) -> None:
         if self.spec.warm and not self.told:
-            for params in self.ready.proposals(self.spec.warm, replace(self.context, base=self.plan.search.base)):
+            context = replace(self.context, base=self.plan.search.base)
+            for params in self.ready.proposals(self.spec.warm, context, self.spec.seed):
                 self._enqueue(params, "front")
         for params in self.plan.by_hand:
             self._enqueue(self.space.checked(params), "hand")
@@ -210,7 +211,7 @@ class Running:
         with beat.beating(self.study, beat.id_of(trial)):
             self._attribute(trial, origin=trial.user_attrs.get("origin", self.spec.sampler))
             try:
-                params = suggest(trial, self.space, self.spec)
+                params = suggest(trial, self.space, self.spec, self.codes)
             except (ValueError, KeyError) as error:
                 return self._ended(trial, start, TrialState.FAIL, error=f"The sampler {self.spec.sampler}: {error}")
             began = replace(self._read(trial.number), params=params)

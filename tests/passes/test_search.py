@@ -377,6 +377,19 @@ def test_a_warm_start_begins_below_the_budget(mlp: Opened, tmp_path: Path) -> No
     assert found[0].figures["weight_bits"] > 3.5
 
 
+def test_a_long_warm_start_doubts_its_predictions(mlp: Opened, tmp_path: Path) -> None:
+    """More trials than budgets are tried: contested layers come out either way, by the seed, all of it affordable."""
+    wish = spec(Vary(select=Select("all"), values="integer(width=2|3|4|5|6|8)"), within=("weight_bits<=4.5",), warm=9)
+    starts: list[list[Any]] = []
+    for seed in (0, 0, 1):
+        (tmp_path / str(len(starts))).mkdir()
+        found = searched(mlp, tmp_path / str(len(starts)), replace(wish, trials=9, seed=seed))
+        assert all(t.feasible for t in found if t.origin == "front")
+        starts.append([t.params for t in found if t.origin == "front"])
+    assert starts[0] == starts[1] != starts[2]
+    assert len({str(p) for p in starts[0]}) == len(starts[0]) > 3
+
+
 def test_the_recipe_of_a_trial_gives_its_figures(mlp: Opened, tmp_path: Path) -> None:
     """What is applied is what was measured."""
     wish = spec(BITS, Vary("sparsity", values="0, 0.5"), sampler="random", trials=3)
