@@ -12,7 +12,7 @@ from PySide6.QtSvg import QSvgGenerator
 from PySide6.QtWidgets import QFrame, QWidget
 
 from app.fields import tokens
-from app.plots.picture import Table, write_chart
+from app.plots.picture import Table, in_light, write_chart
 from app.theme import PLOT_WIDTH, SECONDARY, Palette
 
 pg.setConfigOptions(antialias=True)
@@ -61,7 +61,8 @@ class Chart(pg.PlotWidget):
 
     def export(self, path: Path) -> None:
         """Write the plot to a .png (twice the size on screen), .svg or .csv file; raises OSError."""
-        write_chart(self, path, self.table, self._paint_on)
+        with in_light(self, path):
+            write_chart(self, path, self.table, self._paint_on)
 
     outlined = False  # written to a file of vectors just now
 

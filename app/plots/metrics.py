@@ -16,7 +16,7 @@ from PySide6.QtWidgets import QApplication, QToolTip, QWidget
 
 from app.plots.chart import Chart, pen
 from app.plots.picture import Table
-from app.theme import CATEGORIES, PLOT_WIDTH, SECONDARY, Palette
+from app.theme import CATEGORIES, LIGHT, PLOT_WIDTH, SECONDARY, Palette
 from app.words import cell, count, metric, percent
 
 Series = Sequence[tuple[int, float]]
@@ -265,7 +265,7 @@ def _large(chart: MetricChart) -> MetricChart:
     made.setAttribute(Qt.WidgetAttribute.WA_DontShowOnScreen)
     made.resize(PICTURE)
     made.show()
-    made.set_theme(chart.look)
+    made.set_theme(LIGHT)
     made.show_series(chart.series, chart.others, chart.beside, chart.last)
     QApplication.sendPostedEvents()
     return made
@@ -273,7 +273,7 @@ def _large(chart: MetricChart) -> MetricChart:
 
 def _paint(charts: Sequence[MetricChart], device: QPaintDevice, size: QSize) -> None:
     painter = QPainter(device)
-    painter.fillRect(QRect(0, 0, size.width(), size.height()), QColor(charts[0].look.panel))
+    painter.fillRect(QRect(0, 0, size.width(), size.height()), QColor(LIGHT.panel))
     for place, chart in enumerate(charts):
         chart.render(painter, QRectF(place * PICTURE.width(), 0, PICTURE.width(), PICTURE.height()), chart.rect())
         chart.close()

@@ -3,15 +3,33 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from PySide6.QtCore import QRectF
 from PySide6.QtGui import QPaintDevice, QPixmap
 from PySide6.QtSvg import QSvgGenerator
 from PySide6.QtWidgets import QWidget
 
+from app.theme import LIGHT, Palette
+
 Table = tuple[tuple[str, ...], Sequence[Sequence[object]]]
+
+
+@contextmanager
+def in_light(chart: Any, path: Path) -> Iterator[None]:
+    """Pictures are for paper: they have the light theme, whatever the window has."""
+    held: Palette = chart.look
+    if not held.dark or path.suffix == ".csv":
+        yield
+        return
+    chart.set_theme(LIGHT)
+    try:
+        yield
+    finally:
+        chart.set_theme(held)
 
 
 def write_chart(widget: QWidget, path: Path, table: Callable[[], Table], paint: Callable[[QPaintDevice], None]) -> None:

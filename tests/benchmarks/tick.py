@@ -114,7 +114,7 @@ def main() -> None:
     window.resize(1600, 1000)
     window.show()
     ticks = Ticks()
-    run(application, ticks, lambda: False, 3)
+    run(application, ticks, lambda: len(ticks.held) > 300, 120)  # the first ones make the window
     ticks.take()
     run(application, ticks, lambda: False, 3)
     figures = {"idle_ms": ticks.take()}

@@ -29,6 +29,8 @@ class Dots(Kept):
     @override
     def lay(self, painter: QPainter, rows: Array, view: QTransform, area: QRectF) -> None:
         x, y, kinds = self._inside(rows, view, area)
+        if not len(x):
+            return
         ratio = ratio_of(painter)
         stamps, cell = self._stamped(ratio), (self.size + 4) * ratio
         self._fragments.resize(len(x))

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pyqtgraph as pg
+from pyqtgraph.debug import warnOnException
 from PySide6.QtCore import QRectF, Qt
 from PySide6.QtGui import QPainter, QPixmap, QTransform
 from typing_extensions import override
@@ -13,6 +14,7 @@ from typing_extensions import override
 from model.data.base import Array
 
 FIRST = 64
+LARGEST = 16_384.0  # pixels of a picture; more is a plot that has no size yet
 Key = tuple[float, ...]
 
 
@@ -77,11 +79,12 @@ class Kept(pg.GraphicsObject):
         super().viewTransformChanged()
 
     @override
+    @warnOnException  # Qt does not survive an error here
     def paint(self, painter: QPainter, *_: Any) -> None:
-        if not self._count:
-            return
         view = painter.transform()
         area = view.mapRect(self.boundingRect())
+        if not self._count or not (0 < area.width() < LARGEST and 0 < area.height() < LARGEST):
+            return
         painter.save()
         painter.resetTransform()
         try:

@@ -12,7 +12,7 @@ from PySide6.QtGui import QColor, QFont, QMouseEvent, QPaintDevice, QPainter, QP
 from PySide6.QtWidgets import QToolTip, QWidget
 
 from app.fields import tokens
-from app.plots.picture import Table, write_chart
+from app.plots.picture import Table, in_light, write_chart
 from app.plots.study.chart import MOVED, study_table
 from app.plots.study.data import Study
 from app.plots.study.face import Face
@@ -193,8 +193,9 @@ class PaintedChart(Face, QWidget):
 
     def export(self, path: Path) -> None:
         """Write the chart to a .png (twice the size on screen), .svg or .csv file; raises OSError."""
-        self.settle()
-        write_chart(self, path, self.table, self._on)
+        with in_light(self, path):
+            self.settle()
+            write_chart(self, path, self.table, self._on)
 
     def _on(self, device: QPaintDevice) -> None:
         painter = QPainter(device)

@@ -126,7 +126,9 @@ class ParetoChart(StudyChart):
         self.plot.addItem(self._bubbles)
         self._stairs = pg.PlotCurveItem(pen=pen(palette.accent))
         ring = pen(palette.text, 1.0) if self.shade else None
-        self._best = pg.ScatterPlotItem(size=FRONT, pen=ring, brush=None if self.shade else palette.accent)
+        self._best = pg.ScatterPlotItem(
+            size=FRONT, useCache=False, pen=ring, brush=None if self.shade else palette.accent
+        )
         self._stairs.setZValue(5)
         self._best.setZValue(6)
         self.plot.addItem(self._stairs)
@@ -143,7 +145,9 @@ class ParetoChart(StudyChart):
         base = [self.study.baseline.get(n) for n in (self.x_name, self.y_name)]
         if None not in base:
             x, y = self._place(np.array(base[:1], float), np.array(base[1:], float))
-            self.plot.addItem(pg.ScatterPlotItem(x, y, symbol="x", size=9, brush=palette.muted, pen=None))
+            self.plot.addItem(
+                pg.ScatterPlotItem(x, y, symbol="x", size=9, useCache=False, brush=palette.muted, pen=None)
+            )
 
     def _place(self, x: Array, y: Array) -> tuple[Array, Array]:
         return self.scaled(x, self.log_x), self.scaled(y, self.log_y)

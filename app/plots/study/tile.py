@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtGui import QResizeEvent, QShowEvent
+from PySide6.QtGui import QResizeEvent, QShowEvent, QTextDocument
 from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QLabel, QSizePolicy, QStackedWidget, QVBoxLayout, QWidget
 
 from app.fields import Check, Choice
@@ -19,6 +19,8 @@ from app.plots.study.parallel import ParallelChart
 
 FILTERS = "PNG (*.png);;SVG (*.svg);;CSV (*.csv)"
 WIDEST = 150  # pixels of a list of options
+BETWEEN, MORE = " &nbsp; ", " …"  # the parts of a legend
+LEGEND = 18  # pixels beside it
 LEAST = (160, 70)  # pixels of a chart: four of them fit a small window
 
 
@@ -45,7 +47,7 @@ class Tile(QWidget):
         self.fields: dict[str, Any] = {}
         self._offered: list[Option] = []
         self._options, self._pages, self._words = QHBoxLayout(), QStackedWidget(), empty_state("")
-        self.legend = QLabel()
+        self.legend, self._legend = QLabel(), ""
         self._build()
         self._changed()
 
@@ -155,14 +157,28 @@ class Tile(QWidget):
         self._words.setText(words)
         self._pages.setCurrentWidget(self._words if words else chart)
         legend = "" if words else chart.legend()
-        if legend != self.legend.text():
-            self.legend.setText(legend)
+        if legend != self._legend:
+            self._legend = legend
             self.legend.setToolTip(legend)
+            self._shorten()
         self.legend.setVisible(bool(legend))
         self._save.setEnabled(not words)
         self._offer([o for o in chart.options() if o.offered(not words)])
         for name, field in self.fields.items():
             field.put(chart.option(name))
+
+    def _shorten(self) -> None:
+        """Leave out the last words of the legend where there is no room: half a word tells nothing."""
+        words, room = self._legend.split(BETWEEN), self.width() - LEGEND
+        measured = QTextDocument()
+        measured.setDefaultFont(self.legend.font())
+        for many in range(len(words), 0, -1):
+            text = BETWEEN.join(words[:many]) + MORE * (many < len(words))
+            measured.setHtml(text)
+            if many == 1 or measured.idealWidth() <= room:
+                break
+        if text != self.legend.text():
+            self.legend.setText(text)
 
     def _offer(self, options: list[Option]) -> None:
         if options == self._offered:
@@ -197,6 +213,7 @@ class Tile(QWidget):
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
         self._fold()
+        self._shorten()
 
     def _fold(self) -> None:
         """Leave out the last options where the head is too narrow."""

@@ -1,4 +1,4 @@
-"""Charts of a study as files."""
+"""Charts of a study as files: light, with text that is text, and figures that a table can read."""
 
 from __future__ import annotations
 
@@ -8,13 +8,16 @@ from pathlib import Path
 
 import pytest
 from PySide6.QtGui import QImage
+from PySide6.QtWidgets import QApplication
 
 from app.plots.study.board import KINDS, StudyBoard
 from app.plots.study.comparison import Compared
+from app.style import Appearance
 from tests.gui.made_study import GOALS, trials
 from tests.gui.study_plots.shown import show
 
 pytestmark = pytest.mark.gui
+SVG = "{http://www.w3.org/2000/svg}"
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -24,7 +27,48 @@ def test_every_chart_is_written_to_a_file(board: StudyBoard, kind: str, tmp_path
     for ending in ("png", "svg", "csv"):
         board.tiles[0].export(tmp_path / f"chart.{ending}")
     assert QImage(str(tmp_path / "chart.png")).width() == 2 * board.tiles[0].chart.width()
-    assert ET.parse(tmp_path / "chart.svg").getroot().tag.endswith("svg")
+    root = ET.parse(tmp_path / "chart.svg").getroot()
+    words = ["".join(t.itertext()).strip() for t in root.iter(f"{SVG}text")]
+    assert any(len(w) > 2 for w in words)
     rows = list(csv.reader((tmp_path / "chart.csv").read_text(encoding="utf-8").splitlines()))
     assert len(rows) > 10 or kind == "Importance"
     assert kind in ("Choice map", "Comparison", "Importance") or rows[1][:2] == ["0", "complete"]
+
+
+@pytest.mark.parametrize("kind", ["History", "Pareto front", "Timeline"])
+def test_a_file_of_vectors_has_marks_and_no_pictures(board: StudyBoard, kind: str, tmp_path: Path) -> None:
+    show(board, 60, kind)
+    board.tiles[0].export(tmp_path / "chart.svg")
+    root = ET.parse(tmp_path / "chart.svg").getroot()
+    shapes = sum(1 for tag in ("circle", "ellipse", "rect", "path", "polygon") for _ in root.iter(f"{SVG}{tag}"))
+    assert shapes >= 40 and not list(root.iter(f"{SVG}image"))
+
+
+@pytest.mark.parametrize("kind", ["History", "Parallel coordinates"])
+def test_a_file_is_light_where_the_window_is_dark(
+    board: StudyBoard, kind: str, tmp_path: Path, qapp: QApplication
+) -> None:
+    chart = show(board, 40, kind)
+    appearance = Appearance(qapp, "light")
+    board.tiles[0].export(tmp_path / "light.png")
+    appearance.set_mode("dark")
+    board.tiles[0].export(tmp_path / "dark.png")
+    assert chart.look.dark
+    light, dark = (QImage(str(tmp_path / f"{n}.png")) for n in ("light", "dark"))
+    spots = [(x, y) for x in range(0, light.width(), 9) for y in range(0, light.height(), 9)]
+    differ = sum(light.pixel(*s) != dark.pixel(*s) for s in spots)
+    assert dark.pixelColor(3, 3).name() == "#ffffff" and differ < 0.01 * len(spots)
+    appearance.set_mode("light")
+    appearance.deleteLater()
+
+
+def test_a_narrow_legend_ends_with_a_whole_word(board: StudyBoard, qapp: QApplication) -> None:
+    show(board, 60)
+    qapp.processEvents()
+    whole = board.tiles[0].legend.text()
+    assert "baseline" in whole
+    board.resize(260, 300)
+    qapp.processEvents()
+    short = board.tiles[0].legend.text()
+    assert "baseline" not in short and short.endswith("…") and whole.startswith(short.removesuffix(" …"))
+    assert board.tiles[0].legend.toolTip() == whole
