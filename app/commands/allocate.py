@@ -33,6 +33,7 @@ from passes.export.recipe import to_toml
 from passes.replay import replay
 from passes.search.families import formats_of
 from passes.sensitivity.table import Candidate, Sensitivity
+from passes.sensitivity.whole import Wholes, correction_of
 
 FIRST = "weight_bits"
 KINDS = (".toml", ".json", ".espalier")
@@ -72,13 +73,17 @@ def _run(found: Arguments, console: Console) -> Answer:
         spent = time.perf_counter() - start
         who = _competing(found, options)
         data: dict[str, Any] = {"sensitivity": {**summary, "seconds": round(spent, 3)}}
-        graph = target.project.graph
+        graph, table = target.project.graph, Wholes(rows, correction_of(summary))
         name = found.cost or (limits[0].figure if limits else FIRST)
         _find({*(x.figure for x in limits), *((name,) if found.front else ())}, rows, options, target)
         if found.front:
-            data |= {"cost": name, "front": [_point(p, name) for p in front(graph, rows, name, found.front, who)]}
+            data |= {
+                "cost": name,
+                "front": [_point(p, name, table) for p in front(graph, rows, name, found.front, who)],
+            }
         if limits:
-            data |= _allocated(allocate(graph, rows, limits, who), rows, limits, options, target, found)
+            made = allocate(graph, rows, limits, who)
+            data |= {"predicted": table.of(made.chosen), **_allocated(made, rows, limits, options, target, found)}
         data["seconds"] = round(time.perf_counter() - start, 3)
     return Answer(data, lambda: _lines(data))
 
@@ -163,7 +168,7 @@ def _allocated(
 ) -> dict[str, Any]:  # fmt: skip
     recipe = Recipe(steps(target.project.graph, made.chosen, options.data))
     data: dict[str, Any] = {
-        "budgets": [limit.text for limit in limits], "predicted": made.predicted, "gap": made.gap,
+        "budgets": [limit.text for limit in limits], "summed": made.predicted, "gap": made.gap,
         "figures": made.figures, "chosen": _chosen(made, rows), "recipe": recipe_to_dict(recipe),
     }  # fmt: skip
     if found.measure or (found.output and found.output.lower().endswith(".espalier")):
@@ -206,8 +211,14 @@ def _measured(graph: Any, target: Target, found: Arguments) -> dict[str, Any]:
     return {"kl": told["kl"], **score(graph, target, options)}
 
 
-def _point(point: Point, name: str) -> dict[str, Any]:
-    return {name: point.figure, "predicted": point.predicted, "choices": _counts(point.chosen.values())}
+def _point(point: Point, name: str, table: Wholes) -> dict[str, Any]:
+    """`predicted`: of all choices together; `summed`: of each by itself, which is what was made least."""
+    return {
+        name: point.figure,
+        "predicted": table.of(point.chosen),
+        "summed": point.predicted,
+        "choices": _counts(point.chosen.values()),
+    }
 
 
 def _counts(chosen: Iterable[Candidate]) -> dict[str, int]:

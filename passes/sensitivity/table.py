@@ -45,3 +45,8 @@ class Sensitivity:
     def known(self) -> tuple[float, ...]:
         """The best that is known of each: the measured figure, else the predicted one."""
         return tuple(p if m is None else m for p, m in zip(self.predicted, self.measured, strict=True))
+
+    def known_of(self, place: int) -> float:
+        """The same of one candidate."""
+        held = self.measured[place]
+        return self.predicted[place] if held is None else held

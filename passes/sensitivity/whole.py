@@ -63,24 +63,19 @@ def correction_of(summary: Mapping[str, Any]) -> Correction:
 
 
 class Wholes:
-    """A table asked for configurations: what is unpacked stays."""
+    """A table asked for configurations."""
 
     def __init__(self, rows: Sequence[Sensitivity], by: Correction | None = None) -> None:
         self.by = by
         self._rows = {(r.node, r.port): r for r in rows}
-        self._known: dict[tuple[str, str], dict[Candidate, Part]] = {}
 
     def part(self, node: str, port: str, candidate: Candidate) -> Part | None:
         """A choice; None where the table has none such."""
         row = self._rows.get((node, port))
-        if row is None:
+        if row is None or candidate not in row.candidates:
             return None
-        if (node, port) not in self._known:
-            texts = row.along or ("",) * len(row.candidates)
-            self._known[node, port] = {
-                c: (kl, unpacked(t)) for c, kl, t in zip(row.candidates, row.known, texts, strict=True)
-            }
-        return self._known[node, port].get(candidate)
+        place = row.candidates.index(candidate)
+        return row.known_of(place), unpacked(row.along[place] if row.along else "")
 
     def of(self, chosen: Mapping[tuple[str, str], Candidate]) -> float:
         """The divergence of a configuration; what the table has not costs nothing."""

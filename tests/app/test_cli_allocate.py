@@ -52,7 +52,7 @@ def test_a_front_falls(capsys: Capture) -> None:
     found = answer(capsys, "allocate", MLP, "--formats", FORMATS, "--front", 6, "--cost", "bitops", "--limit", 64)
     rows = found["front"]
     assert 2 < len(rows) <= 6 and found["cost"] == "bitops" and rows[-1]["predicted"] == 0
-    assert all(a["bitops"] < b["bitops"] and a["predicted"] > b["predicted"] for a, b in itertools.pairwise(rows))
+    assert all(a["bitops"] < b["bitops"] and a["summed"] > b["summed"] for a, b in itertools.pairwise(rows))
     assert main(["allocate", MLP, "--formats", FORMATS, "--front", "3", "--limit", "64"]) == 0
     assert "predicted KL" in capsys.readouterr().out
 
