@@ -17,7 +17,7 @@ from model.formats.base import Array, Format
 from model.formats.blocks import Blocks
 from model.formats.scaled import ROW, TENSOR
 
-LOOPS: dict[str, Callable[..., Any]] = {
+LOOPS: dict[str, Any] = {
     "integer": elementwise.integer,
     "integer_floor": elementwise.integer_floor,
     "minifloat": elementwise.minifloat,
@@ -68,18 +68,25 @@ def words(x: Tensor) -> Array:
     return (flat if kind == x.dtype else flat.view(kind)).numpy()
 
 
+def _loop(name: str, unit: int) -> Callable[..., Any]:
+    """The loop of this name: the one made for stretches of `unit` elements, where there is one."""
+    found = LOOPS[name]
+    return (found.get(unit) or found[0]) if isinstance(found, dict) else found
+
+
 def _flat(plan: Plan, x: Tensor, gated: bool, unit: int, shared: Array = NONE) -> Found:
-    """`unit`: elements of a stretch, which a chunk must not part; `shared`: a row each, or none."""
+    """`unit`: elements of a stretch, which a chunk must not part; `shared`: a row each, one for all, or none."""
     x = x.contiguous()
     out = torch.empty_like(x)
     gate = torch.empty(x.shape, dtype=torch.bool) if gated else None
-    loop, block = LOOPS[plan.loop], np.int64(unit)
+    loop, block = _loop(plan.loop, unit), np.int64(unit)
     elements, results, gates = words(x), words(out), None if gate is None else words(gate)
 
     def run(cut: slice, units: slice) -> tuple[int, slice]:
         own_gate = None if gates is None else gates[cut]
         short = np.int64(min(block, cut.stop - cut.start))
-        return int(loop(elements[cut], results[cut], own_gate, short, shared[units], plan.table, plan.constants)), cut
+        rows = shared if len(shared) == 1 else shared[units]
+        return int(loop(elements[cut], results[cut], own_gate, short, rows, plan.table, plan.constants)), cut
 
     whole_units = elements.size - elements.size % unit
     found = spread(run, whole_units, unit)
@@ -114,7 +121,7 @@ def _scaled(plan: Plan, x: Tensor, gated: bool, scale: Tensor | None) -> Found:
     given = None if scale is None else plan.shared(scale)
     if plan.per == TENSOR:
         x = x.contiguous()
-        shared = whole.pieces(whole.scale_of(plan, words(x), given), -(-x.numel() // SPAN))
+        shared = whole.scale_of(plan, words(x), given)
         return _flat(plan, x, gated, SPAN, shared)
     shared = NONE if given is None else given
     if plan.per > 0:

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import torch
 
 from kernels.fake_quant.loops import nvfp4, scales, sums
 from kernels.fake_quant.plan import Plan
@@ -15,13 +14,8 @@ from model.formats.base import Array
 from model.formats.nvfp4 import TINY
 
 
-def pieces(row: Array, count: int) -> Array:
-    """One row for each of `count` stretches."""
-    return np.ascontiguousarray(np.broadcast_to(row, (count, row.shape[1])))
-
-
 def scale_of(plan: Plan, x: Array, given: Array | None) -> Array:
-    """What the loop of `plan` shares over all of `x`: its own scale, or the given one with what belongs to it."""
+    """The row that all of `x` shares in the loop of `plan`, from its own scale or the given one."""
     return OWN[plan.loop](plan, x, given)
 
 
@@ -29,13 +23,16 @@ def _integers(plan: Plan, x: Array, given: Array | None) -> Array:
     assert plan.shared is not None
     if given is not None:
         return given
-    most, top, symmetric, _ = plan.constants
+    most, _, symmetric, _ = plan.constants
     if symmetric:
-        reach = max(float(v) for v in chunks(scales.whole_largest, x, most))
-        return plan.shared(torch.tensor(reach / float(top), dtype=torch.float64).float())
-    ends = chunks(scales.whole_extremes, x, most)
-    low, high = min(float(v[0]) for v in ends), max(float(v[1]) for v in ends)
-    return plan.shared(torch.tensor([(high - low) / float(top), low], dtype=torch.float64).float())
+        high = max(float(v) for v in chunks(scales.whole_largest, x, most))
+        low = -high
+    else:
+        ends = chunks(scales.whole_extremes, x, most)
+        low, high = min(float(v[0]) for v in ends), max(float(v[1]) for v in ends)
+    row = np.empty((1, 3), np.float32)
+    scales.whole_steps(row, low, high, plan.constants)
+    return row
 
 
 def _mean(loop: Callable[..., Any], x: Array, *constants: np.float32) -> float:

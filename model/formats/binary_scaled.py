@@ -24,6 +24,7 @@ from model.formats.scaled import (
     spread,
     summed,
 )
+from model.formats.small_float import narrowed
 from model.formats.stored_scale import scale_pattern, scale_value
 from model.registry import FORMATS
 
@@ -88,7 +89,7 @@ class BinaryScaled(ScaledFormat):
         """γ·sign(x)."""
         import torch
 
-        return torch.where(torch.isnan(x), x, (self._spread(scale, x) * sign(x)).to(x.dtype))
+        return torch.where(torch.isnan(x), x, narrowed(self._spread(scale, x) * sign(x), x.dtype))
 
     def inside_with(self, x: Tensor, scale: Tensor) -> Tensor:
         """|x| ≤ 1, whatever the scale."""

@@ -24,6 +24,7 @@ from model.formats.scaled import (
     spread,
     summed,
 )
+from model.formats.small_float import narrowed
 from model.formats.stored_scale import scale_pattern, scale_value
 from model.registry import FORMATS
 
@@ -115,7 +116,7 @@ class Ternary(ScaledFormat):
         import torch
 
         value = self._signs(x) * spread(scale.detach().float(), self._per, tuple(x.shape))
-        return torch.where(torch.isnan(x), x, value.to(x.dtype))
+        return torch.where(torch.isnan(x), x, narrowed(value, x.dtype))
 
     def inside_with(self, x: Tensor, scale: Tensor) -> Tensor:
         """Everywhere."""

@@ -15,6 +15,7 @@ from kernels.fake_quant.loops.stretches import stretched
 from kernels.fake_quant.loops.words import INFINITY, bits, cut, magnitude, real, signed, widen
 
 _MANTISSA = np.int32(23)
+SIZES = (0, 16, 32)  # of blocks that have a loop of their own: no rest to look for; 0: all others
 
 
 @register_jitable
@@ -89,6 +90,6 @@ def _power(x: Any, p: Any, c: Any) -> Any:
     return cut(power(widen(x), c[1], least, highest), x)
 
 
-fixed_blocks = stretched(_scale, _fixed)
-float_blocks = stretched(_scale, _float)
-power_blocks = stretched(_limits, _power, tiny=True)
+fixed_blocks = {n: stretched(_scale, _fixed, fixed=n) for n in SIZES}
+float_blocks = {n: stretched(_scale, _float, fixed=n) for n in SIZES}
+power_blocks = {n: stretched(_limits, _power, tiny=True, fixed=n) for n in SIZES}

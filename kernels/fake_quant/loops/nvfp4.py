@@ -82,4 +82,4 @@ def _careful(x: Any, p: Any, c: Any) -> Any:
     return narrow(signed(bits(MOST if v > MOST else v), widen(x)), x)
 
 
-nvfp4 = stretched(_scales, _lean, _careful, tops=False)
+nvfp4 = {n: stretched(_scales, _lean, _careful, tops=False, fixed=n) for n in (0, 16)}

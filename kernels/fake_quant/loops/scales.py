@@ -21,11 +21,17 @@ from kernels.fake_quant.loops.words import (
     bits,
     cut,
     from_half,
+    holds,
     magnitude,
     narrow,
+    nearest,
     real,
+    signed,
     to_half,
+    unsigned,
+    value_of,
     widen,
+    word,
 )
 
 _ONE, _FULL = np.float32(1), np.float32(np.inf)
@@ -54,21 +60,28 @@ def stored(scale: Any, kind: Any) -> Any:
 
 
 @register_jitable
-def _key(v: Any) -> Any:
-    """An integer that orders floats: patterns of negative ones are turned round."""
-    u = bits(v)
-    return np.int32(u ^ np.int32((u >> np.int32(31)) & MAGNITUDE))
+def extremes(x: Any, start: Any, count: Any) -> Any:
+    """The least and the largest finite number, and 0: as signed integers patterns of positive numbers rise with them,
+    as unsigned ones negative numbers lie above all others."""
+    own = x[start : start + count]
+    high, low = word(own[0]), unsigned(word(own[0]))
+    for i in range(own.size):
+        k, u = word(own[i]), unsigned(word(own[i]))
+        high, low = (k if k > high else high), (u if u > low else low)
+    most, least = value_of(high, x[0]), value_of(low, x[0])
+    if magnitude(most) >= INFINITY or magnitude(least) >= INFINITY:
+        return _finite_extremes(own)
+    return min(least, np.float32(0)), max(most, np.float32(0))
 
 
 @register_jitable
-def extremes(x: Any, start: Any, count: Any) -> Any:
-    """The least and the largest finite number, and 0."""
-    low = high = np.int32(0)
-    for i in range(count):
-        v = widen(x[start + i])
-        k = _key(v) if magnitude(v) < INFINITY else np.int32(0)
-        low, high = (k if k < low else low), (k if k > high else high)
-    return real(low ^ np.int32((low >> np.int32(31)) & MAGNITUDE)), real(high)
+def _finite_extremes(x: Any) -> Any:
+    low = high = np.float32(0)
+    for i in range(x.size):
+        v = widen(x[i])
+        if magnitude(v) < INFINITY:
+            low, high = min(v, low), max(v, high)
+    return low, high
 
 
 @register_jitable
@@ -86,43 +99,53 @@ def _end(reach: Any, s: Any, limit: Any) -> Any:
 
 
 @register_jitable
+def _steps(least: Any, reach: Any, c: Any) -> Any:
+    """Scale, least and largest code of numbers from `least` to `reach`."""
+    _, top, symmetric, kind = c
+    if symmetric:
+        return stored(np.float64(reach) / top, kind), np.float32(-top), np.float32(top)
+    s = stored((np.float64(reach) - np.float64(least)) / top, kind)
+    zero = min(max(np.rint(-least / s), np.float32(0)), np.float32(top))
+    return s, np.float32(0) - zero, np.float32(top) - zero
+
+
+@register_jitable
 def _integer_scale(
     x: Any, start: Any, block: Any, m: Any, finite: Any, b: Any, shared: Any, table: Any, c: Any, gated: Any
 ) -> Any:
-    _, top, symmetric, kind = c
+    _, _, symmetric, kind = c
+    own, least, reach = False, -MOST, MOST
     if shared.size:
-        s, low, high, own, finite = shared[b, 0], shared[b, 1], shared[b, 2], False, False
-        least, reach = -MOST, MOST
+        row = min(b, shared.shape[0] - 1)
+        s, low, high = shared[row, 0], shared[row, 1], shared[row, 2]
     elif symmetric:
         reach = real(m)
         least, own = -reach, kind == 0
-        s, high = stored(np.float64(reach) / top, kind), np.float32(top)
-        low = -high
+        s, low, high = _steps(least, reach, c)
     else:
         least, reach = extremes(x, start, block)
-        s, own = stored((np.float64(reach) - np.float64(least)) / top, kind), False
-        zero = min(max(np.rint(-least / s), np.float32(0)), np.float32(top))
-        low, high = np.float32(0) - zero, np.float32(top) - zero
+        s, low, high = _steps(least, reach, c)
     last = first = MOST
     if gated and not own:
         last, first = _end(reach, s, high), _end(-least, s, -low)
-    ordinary = (s >= SMALL) & (s <= LARGE) & finite
-    return True, -first, last, ordinary, s, np.float32(1) / s, low, high
+    ordinary = (s >= SMALL) & (s <= LARGE) & holds(s * max(-low, high), x[0])
+    return True, -first, last, ordinary, s, np.float32(1) / s, low, high, low * s, high * s
 
 
 @register_jitable
 def _lean(x: Any, p: Any, c: Any) -> Any:
-    """An element of a finite stretch, under its own scale."""
-    _, _, _, _, s, inverse, low, high = p
-    code = np.rint(quotient(widen(x), s, inverse))
-    code = low if code < low else code
-    return narrow((high if code > high else code) * s, x)
+    """Any element under an ordinary scale: what is clipped beforehand has the last code."""
+    _, _, _, _, s, inverse, _, _, least, most = p
+    v = widen(x)
+    v = least if v < least else v
+    y = np.rint(quotient(most if v > most else v, s, inverse)) * s
+    return nearest(signed(bits(y) & MAGNITUDE, v), x)  # a quotient of −0 is 0
 
 
 @register_jitable
 def _divided(x: Any, p: Any, c: Any) -> Any:
     """Any element under any scale."""
-    _, _, _, _, s, _, low, high = p
+    _, _, _, _, s, _, low, high, _, _ = p
     code = np.rint(widen(x) / s)
     code = low if code < low else code
     v = (high if code > high else code) * s
@@ -131,6 +154,12 @@ def _divided(x: Any, p: Any, c: Any) -> Any:
 
 
 scaled_integer = stretched(_integer_scale, _lean, _divided, infinite=False)
+
+
+@loop
+def whole_steps(row: Any, least: Any, reach: Any, c: Any) -> None:
+    """Scale, least and largest code of a whole array."""
+    row[0, 0], row[0, 1], row[0, 2] = _steps(np.float32(least), np.float32(reach), c)
 
 
 @loop
@@ -161,7 +190,8 @@ def _levels(
 ) -> Any:
     levels, zero = c
     if shared.size:
-        a, second, third = shared[b, 0], shared[b, 1], shared[b, 2]
+        row = min(b, shared.shape[0] - 1)
+        a, second, third = shared[row, 0], shared[row, 1], shared[row, 2]
     else:
         a, second, third = own_levels(x[start : start + block], levels)
     like = x[0]
@@ -217,7 +247,8 @@ def _given(
     x: Any, start: Any, block: Any, m: Any, finite: Any, b: Any, shared: Any, table: Any, c: Any, gated: Any
 ) -> Any:
     if shared.size:
-        a, second, third = shared[b, 0], shared[b, 1], shared[b, 2]
+        row = min(b, shared.shape[0] - 1)
+        a, second, third = shared[row, 0], shared[row, 1], shared[row, 2]
     else:
         a, second, third = own_levels(x[start : start + block], c[0])
     return True, -_ONE, _ONE, True, a, second, third
@@ -245,13 +276,13 @@ three_signs = stretched(_given, _three_signs, tops=False)
 def _threshold(
     x: Any, start: Any, block: Any, m: Any, finite: Any, b: Any, shared: Any, table: Any, c: Any, gated: Any
 ) -> Any:
-    own = x[start : start + block]
+    own, row = x[start : start + block], min(b, shared.shape[0] - 1)
     if shared.shape[1] > 1:
-        delta, finite = shared[b, 1], False
+        delta, finite = shared[row, 1], False
     else:
         average, finite = mean(own)
         delta = np.float32(average * c[0])
-    alpha = shared[b, 0] if shared.size else np.float32(mean_kept(own, delta, finite))
+    alpha = shared[row, 0] if shared.size else np.float32(mean_kept(own, delta, finite))
     return True, -_FULL, _FULL, finite, delta, widen(narrow(alpha, x[0]))
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from numba.extending import register_jitable
 
 from kernels.fake_quant.loops.compiled import loop
-from kernels.fake_quant.loops.words import INFINITY, MOST, REDO, magnitude, real, widen
+from kernels.fake_quant.loops.words import INFINITY, MOST, REDO, bits, magnitude, pattern, real, value_of, widen
 
 PAGE = 4096  # bytes of a gate that are filled at a time
 LOOK = 64  # stretches that are searched for tiny numbers at a time
@@ -28,6 +28,7 @@ def stretched(
     infinite: bool = True,
     tiny: bool = False,
     gates: bool = True,
+    fixed: int = 0,
 ) -> Any:
     """The loop (x, out, gate, block, shared, table, constants) → result over stretches of `block` elements.
 
@@ -38,12 +39,13 @@ def stretched(
 
     `tops`: whether `find` needs m without a gate; then the first constant is the pattern that infinity counts as, if it
     is `infinite` that counts. `tiny`: whether the last constant is a pattern below which only the definition will do,
-    or 0. `gates`: whether any gradient is stopped.
+    or 0. `gates`: whether any gradient is stopped. `fixed`: the number of elements, if it is always the same.
     """
 
     @loop
     def run(x: Any, out: Any, gate: Any, block: Any, shared: Any, table: Any, c: Any) -> Any:
         filled = 0
+        block = fixed or block
         for b in range(x.size // block):
             start = b * block
             m = plain_pattern(x, start, block) if tops or (gates and gate is not None) else np.int32(0)
@@ -62,31 +64,32 @@ def stretched(
                 for i in range(block):
                     out[start + i] = careful(x[start + i], found, c)
             if gates and gate is not None and not (finite and real(m) <= found[2] and -real(m) >= found[1]):
-                filled = _stopped(x, gate, filled, start, block, found[1], found[2])
-        return _rest_passes(gate, filled)
+                filled = stopped(x, gate, filled, start, block, found[1], found[2])
+        return rest_passes(gate, filled)
 
     return run
 
 
 @register_jitable
-def _stopped(x: Any, gate: Any, filled: Any, start: Any, block: Any, first: Any, last: Any) -> Any:
+def stopped(x: Any, gate: Any, filled: Any, start: Any, block: Any, first: Any, last: Any) -> Any:
     """The gate of a stretch: 1 from `first` to `last`; how far the gate is filled."""
     if filled < start + block:
         filled = _ones_up_to(gate, filled, start + block)
-    for i in range(block):
-        v = widen(x[start + i])
-        gate[start + i] = np.uint8((v >= first) & (v <= last))
+    own, mine = x[start : start + block], gate[start : start + block]  # indices that begin at 0 vectorise
+    for i in range(own.size):
+        v = widen(own[i])
+        mine[i] = np.uint8((v >= first) & (v <= last))
     return filled
 
 
 @register_jitable(inline="always")
 def plain_pattern(x: Any, start: Any, count: Any) -> Any:
     """Pattern of the largest magnitude of a stretch, NaN above all."""
-    m = np.int32(0)
+    m = pattern(x[start])
     for i in range(count):
-        k = magnitude(widen(x[start + i]))  # numba's own int32 arithmetic is int64: half the lanes
+        k = pattern(x[start + i])  # numba's own int32 arithmetic is int64: half the lanes
         m = k if k > m else m
-    return m
+    return bits(value_of(m, x[0]))
 
 
 @register_jitable
@@ -104,11 +107,11 @@ def counted_pattern(x: Any, start: Any, count: Any, most: Any, last: Any) -> Any
 @register_jitable
 def any_below(x: Any, tiny: Any) -> Any:
     """Whether a pattern but 0 lies below `tiny`."""
-    found = np.int32(0)
+    least = np.uint32(0xFFFFFFFF)
     for i in range(x.size):
-        k = magnitude(widen(x[i]))
-        found = max(found, np.int32((k > 0) & (k < tiny)))
-    return found > 0
+        k = np.uint32(np.uint32(magnitude(widen(x[i]))) - np.uint32(1))  # 0 comes last
+        least = k if k < least else least
+    return least < np.uint32(tiny - np.int32(1))
 
 
 @register_jitable
@@ -127,7 +130,7 @@ def _ones_up_to(gate: Any, start: Any, stop: Any) -> Any:
 
 
 @register_jitable
-def _rest_passes(gate: Any, filled: Any) -> Any:
+def rest_passes(gate: Any, filled: Any) -> Any:
     """1 where no gate was needed; else 0, and the gradient passes from `filled` on."""
     if gate is not None and filled:
         _ones(gate, filled, gate.size)

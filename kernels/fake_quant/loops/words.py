@@ -15,6 +15,7 @@ from numba.extending import intrinsic, overload, register_jitable
 MAGNITUDE = np.int32(0x7FFFFFFF)
 INFINITY = np.int32(0x7F800000)
 SIGN = np.int32(-(2**31))
+_HALF_MAGNITUDE = np.int16(0x7FFF)
 REDO = np.int32(-1)  # what a loop returns where only the definition will do
 MOST = np.finfo(np.float32).max
 _MOST_BFLOAT, _MOST_HALF = np.float32((2 - 2.0**-7) * 2.0**127), np.float32(65504.0)
@@ -94,6 +95,62 @@ def _widen(v: Any) -> Any:
     return lambda v: v
 
 
+def word(v: Any) -> Any:
+    """The pattern of an element in its own width, a signed integer: without its sign it orders magnitudes."""
+    raise NotImplementedError(v)
+
+
+@overload(word, strict=False)
+def _word(v: Any) -> Any:
+    if v in (types.uint16, types.int16):
+        return lambda v: np.int16(v)
+    return lambda v: bits(v)
+
+
+@register_jitable
+def pattern(v: Any) -> Any:
+    """The magnitude's pattern in the element's own width; NaN lies above infinity."""
+    return unsigned_part(word(v))
+
+
+def unsigned_part(k: Any) -> Any:
+    """A word without its sign."""
+    raise NotImplementedError(k)
+
+
+@overload(unsigned_part, strict=False)
+def _unsigned_part(k: Any) -> Any:
+    if k == types.int16:
+        return lambda k: np.int16(k & _HALF_MAGNITUDE)
+    return lambda k: np.int32(k & MAGNITUDE)
+
+
+def unsigned(k: Any) -> Any:
+    """A word as an unsigned integer: negative numbers lie above all others, and rise with their magnitude."""
+    raise NotImplementedError(k)
+
+
+@overload(unsigned, strict=False)
+def _unsigned(k: Any) -> Any:
+    if k == types.int16:
+        return lambda k: np.uint16(k)
+    return lambda k: np.uint32(k)
+
+
+def value_of(k: Any, like: Any) -> Any:
+    """The float32 of a word of an element like `like`."""
+    raise NotImplementedError(k, like)
+
+
+@overload(value_of, strict=False)
+def _value_of(k: Any, like: Any) -> Any:
+    if like == types.uint16:
+        return lambda k, like: real(np.int32(np.int32(k) << np.int32(16)))
+    if like == types.int16:
+        return lambda k, like: from_half(np.int16(k))  # pyright: ignore[reportCallIssue]
+    return lambda k, like: real(k)
+
+
 def narrow(y: Any, like: Any) -> Any:
     """`y` (float32 or float64) rounded to the element type of `like`; what is finite stays finite."""
     raise NotImplementedError(y, like)
@@ -111,6 +168,36 @@ def _narrow(y: Any, like: Any) -> Any:
         return np.uint16((u + np.int32(0x7FFF) + ((u >> np.int32(16)) & np.int32(1))) >> np.int32(16))
 
     return to_bfloat
+
+
+def nearest(y: Any, like: Any) -> Any:
+    """As `narrow`, of what the type `holds`, or NaN."""
+    raise NotImplementedError(y, like)
+
+
+@overload(nearest, strict=False)
+def _nearest(y: Any, like: Any) -> Any:
+    if like == types.int16:
+        return lambda y, like: to_half(np.float32(y))  # pyright: ignore[reportCallIssue]
+    if like != types.uint16:
+        return lambda y, like: np.float32(y)
+
+    def to_bfloat(y: Any, like: Any) -> Any:
+        u = bits(y)
+        return np.uint16(np.uint32(u + np.int32(0x7FFF) + ((u >> np.int32(16)) & np.int32(1))) >> np.uint32(16))
+
+    return to_bfloat
+
+
+def holds(y: Any, like: Any) -> Any:
+    """Whether a magnitude stays finite as an element like `like`."""
+    raise NotImplementedError(y, like)
+
+
+@overload(holds, strict=False)
+def _holds(y: Any, like: Any) -> Any:
+    most = {types.int16: _MOST_HALF, types.uint16: _MOST_BFLOAT}.get(like, MOST)
+    return lambda y, like: y <= most
 
 
 def cut(y: Any, like: Any) -> Any:
