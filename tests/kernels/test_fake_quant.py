@@ -25,6 +25,7 @@ from model.formats.scaled_integer import ScaledInteger
 from model.formats.ternary import Ternary
 from model.registry import FORMATS
 from tests.contract.format_cases import FORMS, probes
+from tests.patience import PATIENCE
 
 cpu = pytest.importorskip("kernels.fake_quant.cpu", reason="numba is not installed")
 
@@ -198,7 +199,7 @@ def run(code: str, **environment: str) -> str:
     """What a fresh interpreter prints."""
     every = os.environ | {"PYTHONPATH": str(ROOT)} | environment
     done = subprocess.run(
-        [sys.executable, "-c", code], env=every, capture_output=True, text=True, timeout=200, check=False
+        [sys.executable, "-c", code], env=every, capture_output=True, text=True, timeout=PATIENCE, check=False
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
