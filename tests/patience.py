@@ -12,6 +12,8 @@ from PySide6.QtWidgets import QWidget
 from pytestqt.qtbot import QtBot
 
 PATIENCE = 180.0  # seconds
+ROOM = 2.0  # what a budget of time leaves beyond itself
+REFERENCE = 0.010  # seconds that 200 000 rounds of a loop take
 MILLISECONDS = int(PATIENCE * 1000)
 Found = TypeVar("Found")
 
@@ -65,3 +67,13 @@ class PatientBot(QtBot):
 
 def _patient(timeout: int, raising: bool | None) -> int:
     return timeout if raising is False else max(timeout, MILLISECONDS)
+
+
+def budget(seconds: float) -> float:
+    """Processor time that may be taken here for what takes `seconds` on a quiet machine of 2024, with room."""
+    best = 1.0
+    for _ in range(5):
+        begun = time.process_time()
+        sum(i * i for i in range(200_000))
+        best = min(best, time.process_time() - begun)
+    return seconds * max(1.0, best / REFERENCE) * ROOM

@@ -19,6 +19,7 @@ from model.formats.integer import Integer
 from tests.benchmarks.synthetic import transformer
 from tests.gui.bert import KEY, QUERY, open_bert
 from tests.gui.conftest import FakeRunner
+from tests.patience import budget
 
 pytestmark = pytest.mark.gui
 
@@ -190,7 +191,7 @@ def test_six_thousand_nodes_fill_at_once() -> None:
         start = time.process_time()
         model.load(graph)
         best = min(best, time.process_time() - start)
-    assert best < 0.1, "50 ms on a quiet machine"
+    assert best < budget(0.05)
     assert model.filter("query") > 200
 
 
@@ -270,7 +271,7 @@ def test_a_large_selection_marks_rows_at_once(qtbot: QtBot, session: Session, ru
     before = made.view.grab().toImage()
     begun = time.process_time()
     made.rows.show(chosen)
-    assert time.process_time() - begun < 1.0
+    assert time.process_time() - begun < budget(0.5)
     assert made.view.marked == {made.model.item_of(n) for n in chosen} - {None}
     assert made.view.grab().toImage() != before
     made.rows.show(chosen[:1])

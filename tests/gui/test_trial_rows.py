@@ -10,6 +10,7 @@ from PySide6.QtCore import Qt
 from app.trial_rows import TrialRows, told
 from passes.search.spec import Goal
 from tests.gui.searching import trial
+from tests.patience import budget
 
 pytestmark = pytest.mark.gui
 
@@ -20,7 +21,7 @@ def test_ten_thousand_trials_are_fluent() -> None:
     rows.sort(2, Qt.SortOrder.DescendingOrder)
     assert rows.shown[0] == 9999
     least = min(_taken(rows, i) for i in range(5))
-    assert least < 0.1 and rows.rowCount() == 10_005  # of processor time, where 20 a second have 50 ms each
+    assert least < budget(0.05) and rows.rowCount() == 10_005  # of processor time, where 20 a second have 50 ms each
     rows.sort(-1)
     assert rows.shown[-1] == 10_004
 
