@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+import re
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -34,7 +35,8 @@ Sizes = dict[str, tuple[int, int, int]]
 Rule = Callable[["Lowering", Node], None]
 RULES: dict[str, Rule] = {}
 # They give the same values before and after rounding and saturation: ops that keep the order and the zero.
-MONOTONE = ("relu", "max_pool1d", "max_pool2d")
+MONOTONE = ("relu", "max_pool1d", "max_pool2d", "where")
+LOOKS = ("sym_size", "new_ones", "new_zeros", "new_full", "new_empty", "ones_like", "zeros_like", "full_like")
 
 
 def lowers(*ops: str) -> Callable[[Rule], Rule]:
@@ -89,7 +91,7 @@ class Lowering:
         """Lower all nodes in order, then give every wire one reader."""
         known = rules()
         for node in self.graph:
-            if node.call == "output":
+            if node.call == "output" or Ref(node.id) in self.signals:  # done together with one before
                 continue
             if self._on_host(node):
                 self.host.add(node.id)
@@ -102,7 +104,7 @@ class Lowering:
 
     def _on_host(self, node: Node) -> bool:
         fed = all(ref.node in self.host for ref in node.inputs)
-        return fed and (node.op == "embedding" or not node.precision)
+        return (fed and (node.op == "embedding" or not node.precision)) or node.op in LOOKS
 
     # ---- what rules ask for
 
@@ -155,6 +157,9 @@ class Lowering:
             signal = self._from_host(node, ref, name, fixed, par or 1, tokens)
         else:
             signal = self.signals[ref]
+            if signal.repeated is not None and not (spec(node.op).moves or spec(node.op).category == "matmul"):
+                text = f"{node.id} reads values that are repeated, for which there is no hardware."
+                raise EmitError(text, "Only the second operand of a matmul may be repeated.", node.id)
             if fixed is not None and fixed != signal.fixed:
                 signal = self._cast(node, signal, fixed, self.rounding(node, name))
         return self.resize(node, signal, signal.stream.par if par is None else par, tokens)
@@ -186,7 +191,9 @@ class Lowering:
         return found
 
     def add(self, template: Template, inputs: tuple[Wire, ...]) -> Wire:
-        """Put an instance in; the wire of its first output."""
+        """Put an instance in, under a name that may stand in Verilog; the wire of its first output."""
+        if not (template.name.isascii() and template.name.isidentifier()):
+            template = replace(template, name=self.free("n" + re.sub(r"\W", "_", template.name, flags=re.ASCII)))
         self.instances.append(template)
         self.wires[template.name] = inputs
         return Wire(template.name)

@@ -156,3 +156,18 @@ def test_a_table_without_a_format_says_so(tmp_path: Path) -> None:
     node = graph.nodes["tanh"]
     with pytest.raises(EmitError, match="data_out of tanh has no format"):
         lower(graph.replace(replace(node, precision={"data_in": Precision(Integer(6, 4))})), found.store, EmitOptions())
+
+
+def test_names_that_verilog_does_not_take_are_changed(tmp_path: Path) -> None:
+    found = opened(tmp_path, "nn.Linear(3, 2)", SELF, "3")
+    graph = quantised(found)
+    node = next(n for n in graph if n.op == "linear")
+    assert lower(graph, found.store, EmitOptions()).instances[-1].name == node.id
+    path = tmp_path / "bare.py"
+    path.write_text(
+        HEAD.split("class")[0] + "def make():\n    return nn.Sequential(nn.Linear(3, 2)), torch.randn(2, 3)\n"
+    )
+    bare = open_any(f"{path}:make", tmp_path)
+    design = lower(quantised(bare), bare.store, EmitOptions())
+    assert [i.name for i in design.instances if i.module == "linear"] == ["n0"]
+    assert design.instances[-1].node == "0"
