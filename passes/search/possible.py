@@ -85,12 +85,22 @@ def check_limits(space: Space, graph: Graph, want: Wanted) -> None:
     limits = [x for x in want.limits if x.figure in COSTS and COSTS.get(x.figure).of and x.side == _good(x.figure)]
     if not limits or not all(c.kind in ("format", "sparsity") for c in space.choices):
         return
-    told = [figures(g, Scorer().score(g)) for g in _cheapest(space, graph)]
+    told = _told(space, graph)
     slack = SLACK if _rough(space) else SUMS
     for limit in (x for x in limits if all(x.figure in t for t in told)):
         value = min((t[limit.figure] for t in told), key=limit.violation)
         if limit.violation(value) > slack:
             raise OptionsError(_beyond(limit, value, slack == SLACK), LOOSEN)
+
+
+_last: list[tuple[Space, Graph, list[dict[str, float]]]] = []  # while a limit is typed, all else is the same
+
+
+def _told(space: Space, graph: Graph) -> list[dict[str, float]]:
+    """The costs of the cheapest graphs; those of the last space are kept."""
+    if not _last or _last[0][1] is not graph or _last[0][0].choices != space.choices:
+        _last[:] = [(space, graph, [figures(g, Scorer().score(g)) for g in _cheapest(space, graph)])]
+    return _last[0][2]
 
 
 def _good(figure: str) -> str:
@@ -118,9 +128,9 @@ def _cheapest(space: Space, graph: Graph) -> Iterator[Graph]:
     """
     best = {p: min(held, key=lambda c: c.format.bits if c.format else math.inf)
             for p, held in _offered(space, graph).items()}  # fmt: skip
-    for pick in (max, min):
+    shares = _shares(space)
+    for pick in (max, min) if shares else (max,):
         nodes: dict[str, Node] = {}
-        shares = _shares(space)
         for (name, port), candidate in best.items():
             nodes[name] = with_candidate(nodes.get(name, graph.nodes[name]), port, candidate)
         for name, (method, values) in shares.items():

@@ -66,7 +66,8 @@ class HistoryChart(StudyChart):
         if ((state == COMPLETE) & ~study.feasible).any():
             words.append(f'<span style="color:{look.edge}">● breaks a constraint</span>')
         if (failed := int((state == FAILED).sum())) > 0:
-            words.append(f'<span style="color:{look.bad}">┃ {failed} failed</span>')
+            lost = any(t.lost for t in study.trials)
+            words.append(f'<span style="color:{look.bad}">┃ {failed} failed{" or lost" if lost else ""}</span>')
         if self.y_name in study.baseline:
             told = value_words(self.y_name, study.baseline[self.y_name])
             words.append(f'<span style="color:{look.muted}">╌ baseline {told}</span>')
