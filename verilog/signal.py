@@ -16,12 +16,14 @@ class Signal:
     """One sample of shape `shape`; place p of the stream carries element `index[p]` of the flattened tensor.
 
     Views, transposes and slices change `shape` and `index` and cost nothing until a reader wants another order.
+    `repeated` [elements], where the tensor has elements several times: the place of each; `index` says nothing then.
     """
 
     wire: Wire
     stream: Stream
     shape: tuple[int, ...]
     index: np.ndarray
+    repeated: np.ndarray | None = None
 
     @property
     def fixed(self) -> Fixed:
@@ -29,10 +31,21 @@ class Signal:
         return self.stream.fixed
 
     def viewed(self, picked: np.ndarray) -> Signal:
-        """The tensor that holds element `picked[…]` of this one at each of its places; all of this one's, once each."""
+        """The tensor that holds element `picked[…]` of this one at each of its places; all of this one's are picked."""
+        if self.repeated is not None or picked.size > self.index.size:
+            return replace(self, shape=picked.shape, repeated=self.places[picked.reshape(-1)])
         place = np.empty(picked.size, np.int64)
         place[picked.reshape(-1)] = np.arange(picked.size)
         return replace(self, shape=picked.shape, index=place[self.index])
+
+    @property
+    def places(self) -> np.ndarray:
+        """The place in the stream of each element of the flattened tensor."""
+        if self.repeated is not None:
+            return self.repeated
+        found = np.empty(self.index.size, np.int64)
+        found[self.index] = np.arange(self.index.size)
+        return found
 
     @property
     def plain(self) -> bool:

@@ -13,5 +13,5 @@ from verilog.lower import Lowering, lowers
 def same_order(low: Lowering, node: Node) -> None:
     """Another shape for the same elements in the same order."""
     x = low.operand(node, node.inputs[0], "data_in")
-    picked = np.arange(x.stream.elements).reshape(low.shape(node))
+    picked = np.arange(int(np.prod(x.shape))).reshape(low.shape(node))
     low.publish(node, x.viewed(picked))
