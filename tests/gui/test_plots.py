@@ -72,11 +72,11 @@ def test_figures_are_drawn_at_most_twenty_times_a_second(
     monkeypatch.setattr(panel, "refresh", lambda: (drawn.append(time.monotonic()), plain()))
     panel._wait.timeout.disconnect()
     panel._wait.timeout.connect(lambda: panel.refresh())
-    end = time.monotonic() + 0.4
-    while time.monotonic() < end:
+    begun = time.monotonic()
+    while time.monotonic() < begun + 0.4 or not drawn:
         runner[-1].tell(info, Metric("training loss", 300, 0.1))
         qtbot.wait(1)
-    assert 1 <= len(drawn) <= 9
+    assert len(drawn) <= 20 * (time.monotonic() - begun) + 1
 
 
 def test_plots_are_exported_in_three_forms(opened: Window, runner: list[FakeRunner], tmp_path: Path) -> None:
