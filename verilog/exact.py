@@ -68,7 +68,12 @@ def host_part(graph: Graph, design: Design) -> Graph:
 def _codes(boundary: Boundary, values: Tensor, frames: int) -> Codes:
     flat = values.detach().to(torch.float64).numpy()
     shape = boundary.shape
-    full = np.broadcast_to(flat, (frames, *flat.shape[1:])) if flat.shape[:1] != (frames,) else flat
+    alone = flat.shape[:1] != (frames,) or flat.shape == shape  # the same for all frames
+    full = (
+        np.broadcast_to(flat, (frames, *(shape if flat.size == int(np.prod(shape)) else flat.shape[1:])))
+        if alone
+        else flat
+    )
     if full[0].size != int(np.prod(shape)):
         came, takes = ("×".join(map(str, s)) for s in (full.shape[1:], shape))
         text = f"{boundary.node} is {came} here; the design takes {takes}."

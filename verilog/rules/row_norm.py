@@ -1,0 +1,58 @@
+"""LayerNorm and RMS norm over the last axis."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from model.errors import EmitError
+from model.graph import Node
+from verilog.fixed import WIDEST, Codes, Fixed
+from verilog.layout import argument, refused
+from verilog.lower import Lowering, lowers
+from verilog.rules.attention import needed, whole_rows
+from verilog.rules.linear import columns
+from verilog.signal import arranged
+from verilog.stream import Stream
+from verilog.templates.norm import Norm
+
+ONE = Fixed(2, 0)
+FLOAT_EPS = float(np.finfo(np.float32).eps)
+
+
+@lowers("layer_norm", "rms_norm")
+def row_norm(low: Lowering, node: Node) -> None:
+    """Every row of the last axis by itself; the order in which its elements come is taken up by gamma and beta."""
+    axes = argument(node, "normalized_shape", 1, None)
+    if axes is not None and len(np.atleast_1d(axes)) > 1:
+        raise refused(node, f"normalized_shape={axes}", "Normalise over the last axis.")
+    if node.call == "call_function" and len(node.inputs) > 1:
+        raise refused(node, "weights from outside", "Trace the model from modules.")
+    size = arranged(low.shape(node))[1]
+    par, _, _ = low.parallel(node, size, 1)
+    x = whole_rows(low, node, low.operand(node, node.inputs[0], "data_in"))
+    x = low.resize(node, x, par, 1)
+    order = columns(x, node)
+    gamma, form = low.weight(node, "weight") or (np.ones(size, np.int64), ONE)
+    beta, added = low.weight(node, "bias") or (np.zeros(size, np.int64), ONE)
+    to, rounding = needed(low, node)
+    out = Stream(x.stream.rows, size, to, par)
+    made = Norm(
+        name=node.id, node=node.id, inputs=(x.stream,), outputs=(out,), shape=x.shape,
+        centered=node.op == "layer_norm", eps=round(_eps(node) * size**2 * 4.0**x.fixed.frac),
+        gamma=_one(gamma, size)[order], gamma_format=form, beta=_one(beta, size)[order], beta_frac=added.frac,
+        rounding=rounding,
+    )  # fmt: skip
+    widest = max(made.parameters()[k] for k in ("V_W", "ACC_W"))
+    if widest > WIDEST:
+        text = f"The sums of {node.id} need {widest} bits; {WIDEST} are supported."
+        raise EmitError(text, "Choose narrower formats for its data_in and weight.", node.id)
+    low.give(node, low.add(made, (x.wire,)), out, x.index)
+
+
+def _one(codes: Codes, size: int) -> Codes:
+    return np.broadcast_to(codes.reshape(-1), (size,))
+
+
+def _eps(node: Node) -> float:
+    found = argument(node, "eps", 4 if node.op == "layer_norm" else 3, None)
+    return float(found) if found is not None else 1e-5 if node.op == "layer_norm" else FLOAT_EPS
