@@ -18,7 +18,9 @@ from app.sensitivities import MEMBER, sensitivities_of
 from app.window import Window
 from model.errors import OptionsError
 from model.formats.base import Format, parse_format
+from passes.analysis.beside import BesideOptions
 from passes.analysis.divergence import DivergenceOptions, Truth
+from passes.analysis.evaluate import EvaluateOptions
 from passes.analysis.sensitivity import SensitivityOptions
 from passes.base import Report
 from passes.jobs import AnalyseJob, Failed, Found, OpenResult
@@ -250,6 +252,43 @@ def test_the_score_is_estimated_at_once_and_then_measured(
     session.undo()
     session.undo()
     assert figure.isHidden()
+
+
+def test_a_measured_divergence_is_there_after_reopening(
+    panel: SensitivityPanel, runner: list[FakeRunner], window: Window
+) -> None:
+    session, figure = window.session, window.status.score.figures["kl"]
+    session.set_format((KEY,), "weight", INT4)
+    data = EvaluateOptions(data="some.csv")
+    session.know_score(session.recipe, data, {"accuracy": 0.9, "loss": 0.3, "kl": 0.07})
+    project, store = session._snapshot(), traced()[1]
+    session.close()
+    assert figure.isHidden()
+    session.open("again")
+    runner[-1].finish(OpenResult(project, store.places(), (), {}))
+    assert figure.text == "0.07 measured"
+    session.set_format((KEY,), "weight", INT8)
+    assert "measured" not in figure.text
+    session.measures.use(EvaluateOptions(data="other.csv"))
+    session.undo()
+    assert "measured" not in figure.text, "it was of other data"
+
+
+def test_one_job_measures_score_and_divergence(
+    panel: SensitivityPanel, runner: list[FakeRunner], window: Window
+) -> None:
+    session, figure = window.session, window.status.score.figures["kl"]
+    session.set_format((KEY,), "weight", INT4)
+    session.evaluate(EvaluateOptions(data="some.csv"))
+    first, second = (j.job.step.options for j in runner[-1].waiting)  # type: ignore[union-attr]
+    assert type(first) is EvaluateOptions and isinstance(second, BesideOptions) and second.data == "some.csv"
+    runner[-1].finish(Report("evaluate", (), {"accuracy": 0.95, "loss": 0.2}))
+    runner[-1].finish(Report("evaluate", (), {"accuracy": 0.9, "loss": 0.3, "kl": 0.07}))
+    assert figure.text == "0.07 measured"
+    window.live.enabled = True
+    window.live._compare()
+    assert not runner[-1].waiting, "nothing is left to measure"
+    window.live.enabled = False
 
 
 def test_the_last_accuracy_stays_grey_until_the_next_comes(
