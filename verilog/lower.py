@@ -161,7 +161,7 @@ class Lowering:
                 text = f"{node.id} reads values that are repeated, for which there is no hardware."
                 raise EmitError(text, "Only the second operand of a matmul may be repeated.", node.id)
             if fixed is not None and fixed != signal.fixed:
-                signal = self._cast(node, signal, fixed, self.rounding(node, name))
+                signal = self.cast(node, signal, fixed, self.rounding(node, name))
         return self.resize(node, signal, signal.stream.par if par is None else par, tokens)
 
     def result(self, node: Node, exact: Fixed) -> tuple[Fixed, Rounding]:
@@ -207,7 +207,7 @@ class Lowering:
         """The node's result, in the format of its data_out where it has one."""
         own = self.chosen(node, "data_out")
         if own is not None and own != signal.fixed:
-            signal = self._cast(node, signal, own, self.rounding(node, "data_out"))
+            signal = self.cast(node, signal, own, self.rounding(node, "data_out"))
         self.signals[Ref(node.id)] = signal
 
     def parallel(self, node: Node, inputs: int, outputs: int, rows: int = 1) -> tuple[int, int, int]:
@@ -238,7 +238,8 @@ class Lowering:
 
     # ---- what lies between
 
-    def _cast(self, node: Node, signal: Signal, fixed: Fixed, rounding: Rounding) -> Signal:
+    def cast(self, node: Node, signal: Signal, fixed: Fixed, rounding: Rounding) -> Signal:
+        """A signal in another format."""
         after = replace(signal.stream, fixed=fixed)
         made = Cast(name=self.free(f"{node.id}_cast"), node=node.id, inputs=(signal.stream,), outputs=(after,),
                     rounding=rounding, shape=signal.shape)  # fmt: skip
