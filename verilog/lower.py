@@ -179,7 +179,7 @@ class Lowering:
         found: list[tuple[Fixed, Rounding] | None] = []
         for node in self.graph:
             for source, name in operand_ports(node, self.graph):
-                if source != ref:
+                if source != ref or node.op in LOOKS:
                     continue
                 chosen = self.chosen(node, name) if node.call != "output" else None
                 if chosen is not None:
