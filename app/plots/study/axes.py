@@ -71,7 +71,7 @@ class Axis:
             powers = range(int(np.floor(np.log10(self.low))), int(np.ceil(np.log10(self.high))) + 1)
             found = np.array([10.0**p for p in powers])
         else:
-            step = spacing(self.high - self.low, MANY)
+            step = step_of(self.name, self.high - self.low, MANY)
             found = np.arange(np.ceil(self.low / step), np.floor(self.high / step + 1e-9) + 1) * step
         parts = self.part(found)
         inside = (parts > -1e-9) & (parts < 1 + 1e-9)
@@ -99,6 +99,12 @@ class Axis:
                     room = 0.03 * ((high - low) or abs(low) or 1.0)
                     self.low, self.high = low - room, high + room
         return held != (self.low, self.high)
+
+
+def step_of(name: str, span: float, room: float) -> float:
+    """Between two labels of a figure: round in its unit, which for sizes counts by 1024."""
+    unit = 1024.0 ** max(int(np.log2(span) // 10), 0) if name == "size_bytes" and span > 1 else 1.0
+    return spacing(span / unit, room) * unit
 
 
 def axes_of(study: Study) -> list[Axis]:

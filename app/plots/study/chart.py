@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,8 +12,8 @@ from PySide6.QtGui import QColor, QMouseEvent, QPen
 from PySide6.QtWidgets import QToolTip, QWidget
 
 from app.plots.chart import Chart, pen, tint
-from app.plots.metrics import spacing as round_spacing
 from app.plots.picture import Table
+from app.plots.study.axes import step_of
 from app.plots.study.data import Study
 from app.plots.study.face import Face
 from app.plots.study.words import tick_words, title, trial_words
@@ -115,10 +115,7 @@ class StudyChart(Face, Chart):
         for axis, name, log, k in ((left, self.y_name, self.log_y, 0), (bottom, self.x_name, self.log_x, 1)):
             axis.enableAutoSIPrefix(False)
             axis.setStyle(hideOverlappingLabels=SPILL)
-            least = 1.0 if name in WHOLE and not log else 0.0
-            axis.tickSpacing = lambda low, high, size, k=k, least=least: [
-                (max(round_spacing(high - low, size / BETWEEN[k]), least), 0)
-            ]
+            axis.tickSpacing = _spacing("" if log else name, BETWEEN[k])
             axis.tickStrings = lambda values, scale, gap, name=name, log=log: _ticks(name, values, gap, log)
         left.setLabel(self._titled(self.y_name, self.log_y) or None, **words)
         bottom.setHeight(34 if self.x_name else 18)
@@ -269,6 +266,12 @@ class StudyChart(Face, Chart):
     def table(self) -> Table:
         """All trials: what they chose and what came of it."""
         return study_table(self.study)
+
+
+def _spacing(name: str, between: int) -> Callable[[float, float, float], list[tuple[float, int]]]:
+    """How an axis spaces its labels, so many pixels apart; what is counted has whole numbers only."""
+    least = 1.0 if name in WHOLE else 0.0
+    return lambda low, high, size: [(max(step_of(name, high - low, size / between), least), 0)]
 
 
 def _ticks(name: str, values: Sequence[float], gap: float, log: bool) -> list[str]:

@@ -10,7 +10,7 @@ from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QPainter, QPen
 from typing_extensions import override
 
-from app.plots.metrics import spacing
+from app.plots.study.axes import step_of
 from app.plots.study.data import COMPLETE, PRUNED, RUNNING, Study
 from app.plots.study.density import SHADES, Density
 from app.plots.study.face import Option
@@ -170,7 +170,7 @@ class IntermediateChart(PaintedChart):
     @override
     def paint(self, painter: QPainter) -> None:
         look = self.look
-        step = spacing(self._ends[1] - self._ends[0], (self.height() - TOP - FOOT) / 44)
+        step = step_of(self.figure, self._ends[1] - self._ends[0], (self.height() - TOP - FOOT) / 44)
         first = np.ceil(self._ends[0] / step)
         levels = [float(k * step) for k in np.arange(first, np.floor(self._ends[1] / step) + 1)]
         for level, text in zip(levels, tick_words(self.figure, levels, step), strict=True):

@@ -190,13 +190,15 @@ class ParallelChart(AxesOfTrials):
         wide = gap * self._heads - 10
         moving = self._drag and self._drag[0] == "move" and self._drag[1] is axis
         painter.setPen(QColor(look.accent if moving or axis.brushes else look.text))
-        left = min(max(x - wide / 2, 2.0), self.width() - wide - 2)
+        left, right = max(x - wide / 2, 2.0), min(x + wide / 2, self.width() - 2.0)
         middle = Qt.AlignmentFlag.AlignHCenter
         if x - wide / 2 < 2:
             middle = Qt.AlignmentFlag.AlignLeft
         elif x + wide / 2 > self.width() - 2:
             middle = Qt.AlignmentFlag.AlignRight
-        elided(painter, QRectF(left, TOP + LINE * row, wide, LINE), axis.text, middle, Qt.TextElideMode.ElideMiddle)
+        elided(
+            painter, QRectF(left, TOP + LINE * row, right - left, LINE), axis.text, middle, Qt.TextElideMode.ElideMiddle
+        )
         self._paint_ticks(painter, axis, x, gap)
 
     def _paint_brushes(self, painter: QPainter, axis: Axis, x: float) -> None:

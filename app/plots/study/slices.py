@@ -11,8 +11,7 @@ from PySide6.QtCore import QPointF, QRectF, Qt, QTimer
 from PySide6.QtGui import QColor, QPainter, QPen
 from typing_extensions import override
 
-from app.plots.metrics import spacing
-from app.plots.study.axes import ALL, Axis, axes_of
+from app.plots.study.axes import ALL, Axis, axes_of, step_of
 from app.plots.study.data import COMPLETE, Study
 from app.plots.study.face import Option
 from app.plots.study.multiples import HEAD, LEFT, Multiples
@@ -192,7 +191,7 @@ class SliceChart(Multiples):
     def _levels(self, box: QRectF) -> tuple[list[float], list[float], float]:
         """Round values with their heights, and the step between them."""
         low, high = self._ends
-        step = spacing(high - low, max(box.height() / 40, 2))
+        step = step_of(self.figure, high - low, max(box.height() / 40, 2))
         levels = [float(k * step) for k in np.arange(np.ceil(low / step), np.floor(high / step) + 1)]
         return levels, [box.top() + (1 - (v - low) / (high - low)) * (box.height() - 6) + 3 for v in levels], step
 

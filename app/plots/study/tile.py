@@ -8,7 +8,7 @@ from typing import Any
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QResizeEvent, QShowEvent, QTextDocument
-from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QLabel, QSizePolicy, QStackedWidget, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QLabel, QMenu, QSizePolicy, QStackedWidget, QVBoxLayout, QWidget
 
 from app.fields import Check, Choice
 from app.panels.heading import empty_state, link
@@ -16,6 +16,7 @@ from app.plots.study.comparison import Compared, ComparisonChart
 from app.plots.study.data import Study
 from app.plots.study.face import Option
 from app.plots.study.parallel import ParallelChart
+from app.plots.study.rest import fill
 
 FILTERS = "PNG (*.png);;SVG (*.svg);;CSV (*.csv)"
 WIDEST = 150  # pixels of a list of options
@@ -62,6 +63,10 @@ class Tile(QWidget):
         self._options.setSpacing(6)
         head.addWidget(self.kind)
         head.addLayout(self._options)
+        self.rest, self.more = QMenu(self), link("More ▾", self._open_rest)
+        self.more.setToolTip("What else can be chosen of this chart")
+        self.more.hide()
+        head.addWidget(self.more)
         head.addStretch(1)
         self._save = link("Save…", self.ask_and_save)
         self._save.setToolTip("Save this chart as PNG, SVG or CSV")
@@ -216,11 +221,24 @@ class Tile(QWidget):
         self._shorten()
 
     def _fold(self) -> None:
-        """Leave out the last options where the head is too narrow."""
+        """What the head has no room for stands in a menu."""
         room = self.width() - self.kind.sizeHint().width() - self._save.sizeHint().width() - 40
-        for field in self.fields.values():
-            room -= min(field.sizeHint().width(), WIDEST) + 6
+        widths = [min(field.sizeHint().width(), WIDEST) + 6 for field in self.fields.values()]
+        self.more.setVisible(sum(widths) > room)
+        room -= self.more.sizeHint().width() + 6 if sum(widths) > room else 0
+        for field, width in zip(self.fields.values(), widths, strict=True):
+            room -= width
             field.setVisible(room >= 0)
+
+    def _open_rest(self) -> None:
+        hidden = [o for o in self._offered if self.fields[o.name].isHidden()]
+        fill(self.rest, hidden, self.chart.option, self._take)
+        self.rest.popup(self.more.mapToGlobal(self.more.rect().bottomLeft()))
+
+    def _take(self, name: str, value: Any) -> None:
+        """Chosen in the menu."""
+        self.chart.choose(name, value)
+        self.refresh()
 
     # -- files
 

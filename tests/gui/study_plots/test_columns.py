@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.plots.study.axes import Axis
+from app.plots.study.axes import Axis, step_of
 from app.plots.study.board import StudyBoard
 from app.plots.study.data import Scale, Study
 from app.plots.study.words import bits_of, plain, short_names
@@ -59,3 +59,9 @@ def test_the_sum_of_goals_is_a_figure_of_its_own() -> None:
     study = Study([Trial(0, "complete", {}, (0.4,), {"accuracy": 0.8, "weight_bits": 4.0})], goals)
     assert study.names[0] == "sum of goals" and study.merit("sum of goals").tolist() == [0.4]
     assert study.merit("weight_bits").tolist() == [-4.0]
+
+
+def test_sizes_are_labelled_at_round_numbers_of_their_unit() -> None:
+    assert step_of("size_bytes", 1.9 * 1024**3, 4) == 0.5 * 1024**3
+    assert step_of("size_bytes", 300 * 1024**2, 4) == 100 * 1024**2
+    assert step_of("weight_bits", 1.9e9, 4) == 5e8 and step_of("size_bytes", 0.5, 4) == 0.2

@@ -7,7 +7,7 @@ import pytest
 
 from app.plots.study.board import StudyBoard
 from app.plots.study.history import GREY
-from tests.gui.made_study import trials
+from tests.gui.made_study import trial, trials
 from tests.gui.study_plots.shown import show
 
 pytestmark = pytest.mark.gui
@@ -44,3 +44,20 @@ def test_both_axes_say_what_they_are_where_the_head_has_no_room(board: StudyBoar
     assert chart.plot.getAxis("bottom").labelText.lower() in ("trial", "weight bits")
     chart.choose("log" if kind == "History" else "log y", True)
     assert chart.plot.getAxis("left").labelText.lower() == "accuracy (log)"
+
+
+def test_trials_are_counted_in_whole_numbers(board: StudyBoard) -> None:
+    chart = show(board, 2)
+    assert chart.plot.getAxis("bottom").tickSpacing(0.0, 1.0, 900) == [(1.0, 0)]
+
+
+def test_an_axis_that_grows_keeps_some_room(board: StudyBoard) -> None:
+    chart = show(board, 100)
+    ends = []
+    for number in range(100, 106):
+        board.append(trial(number))
+        board.draw_fresh()
+        ends.append(chart.plot.vb.viewRange()[0][1])
+    assert len(set(ends)) <= 3 and ends[-1] >= 105
+    chart.reset()
+    assert 105 <= chart.plot.vb.viewRange()[0][1] < 105 * 1.04

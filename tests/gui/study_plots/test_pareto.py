@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from PySide6.QtWidgets import QApplication
 
 from app.plots.study.board import StudyBoard
 from app.plots.study.data import nondominated
+from app.plots.study.rest import fill
 from passes.search.spec import Goal
 from passes.search.trial import Trial
 from tests.gui.made_study import GOALS, choices, trial, trials
@@ -67,6 +69,24 @@ def test_a_figure_is_told_by_size_and_a_hover_tells_all(board: StudyBoard) -> No
     assert len(chart._bubbles.data) in (len(shown), len(shown) + 1)
     chart.choose("size", "")
     assert not len(chart._bubbles.data)
+
+
+def test_what_the_head_has_no_room_for_is_in_a_menu(board: StudyBoard) -> None:
+    chart, tile = show(board, 30, "Pareto front"), board.tiles[0]
+    tile.setFixedWidth(1600)
+    QApplication.processEvents()
+    assert tile.more.isHidden() and not any(f.isHidden() for f in tile.fields.values())
+    tile.setFixedWidth(420)
+    QApplication.processEvents()
+    assert not tile.more.isHidden() and tile.fields["size"].isHidden()
+    hidden = [o for o in chart.options() if tile.fields[o.name].isHidden()]
+    fill(tile.rest, hidden, chart.option, tile._take)
+    texts = {a.text(): a for a in tile.rest.actions()}
+    assert "Figure told by the size of the dots" in texts and "Logarithmic vertical axis" in texts
+    sizes = texts["Figure told by the size of the dots"].menu()
+    next(a for a in sizes.actions() if a.text() == "weight bits").trigger()
+    texts["Logarithmic vertical axis"].trigger()
+    assert chart.bulk == "weight_bits" and chart.log_y and len(chart._bubbles.data)
 
 
 def test_a_study_of_one_goal_has_no_front_until_a_figure_is_told(board: StudyBoard) -> None:
