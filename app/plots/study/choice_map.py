@@ -119,7 +119,8 @@ class ChoiceMap(PaintedChart):
             return
         self._sheet = None
         kept = self._sampled()
-        ends = self._ends()
+        ends = _log_ends(self.axes)
+        self._bits = 2 ** ends[0], 2 ** ends[1]
         columns = [self._shades(a, kept, ends) for a in self.axes]
         self._shade = np.stack(columns) if columns else np.zeros((0, len(kept)))
         palette = argb([self.look.sequential(k / (SHADES - 1)) for k in range(SHADES)])
@@ -143,22 +144,10 @@ class ChoiceMap(PaintedChart):
         values = axis.values(self.study)[places]
         if axis.scale.choice.kind != "format":
             return axis.part(values)
-        bits = np.array([self._log_bits(v) for v in axis.scale.values])
+        bits = np.array([_log_bits(v) for v in axis.scale.values])
         low, high = ends
         shade = (bits - low) / ((high - low) or 1.0)
         return np.where(np.isnan(values), np.nan, shade[np.nan_to_num(values).astype(int)])
-
-    def _ends(self) -> tuple[float, float]:
-        """The least and the most bits that any format of the study has, as logarithms."""
-        scales = [a.scale for a in self.axes if a.scale and a.scale.choice.kind == "format"]
-        logs = [self._log_bits(v) for s in scales for v in s.values]
-        low, high = min(logs, default=1.0), max(logs, default=5.0)
-        self._bits = 2**low, 2**high
-        return low, high
-
-    @staticmethod
-    def _log_bits(value: Any) -> float:
-        return float(np.log2(max(bits_of(value) or 1.0, 1.0)))
 
     # -- where things lie
 
@@ -282,3 +271,14 @@ class ChoiceMap(PaintedChart):
         """A row a choice, a column a trial."""
         head = ("choice", *(f"trial {self.study.trials[p].number}" for p in self.places))
         return head, [(a.name, *(self._chosen(a, int(p)) for p in self.places)) for a in self.axes]
+
+
+def _log_ends(axes: Sequence[Axis]) -> tuple[float, float]:
+    """The least and the most bits that any format of the study has, as logarithms."""
+    scales = [a.scale for a in axes if a.scale and a.scale.choice.kind == "format"]
+    logs = [_log_bits(v) for s in scales for v in s.values]
+    return min(logs, default=1.0), max(logs, default=5.0)
+
+
+def _log_bits(value: Any) -> float:
+    return float(np.log2(max(bits_of(value) or 1.0, 1.0)))
