@@ -13,6 +13,7 @@ from tests.verilog.test_fold import FORMATS, ROUNDINGS, checked
 from verilog.fixed import Fixed
 from verilog.stream import Stream
 from verilog.templates.base import Template
+from verilog.templates.chain import Chain, Replay
 from verilog.templates.lut import Lut, Pieces, all_codes, fitted, tabled
 from verilog.templates.pair import KINDS, Pair, exact_format
 
@@ -71,3 +72,24 @@ def test_lines_of_16_bits_stay_within_a_step_of_torch(name: str) -> None:
     off = np.abs(y.values(got[0, 0]) - np.clip(function(values).numpy(), y.low / 16, y.high / 16)).max() * 16
     assert off <= lines.worst + 1e-9
     assert lines.worst <= 1
+
+
+@st.composite
+def chains(draw: st.DrawFn) -> Template:
+    """Streams in turns, or a frame again and again."""
+    par, size, turns, times = (draw(st.integers(1, 3)) for _ in range(4))
+    x = Stream(turns * draw(st.integers(1, 2)), par * size, draw(FORMATS), par)
+    if draw(st.booleans()):
+        y = Stream(x.rows * times, x.size, x.fixed, par)
+        return Replay(name="replay", node="mul", inputs=(x,), outputs=(y,), times=times)
+    other = Stream(turns * draw(st.integers(1, 2)), x.size, x.fixed, par)
+    y = Stream(x.rows + other.rows, x.size, x.fixed, par)
+    return Chain(name="chain", node="cat", inputs=(x, other), outputs=(y,), turns=turns)
+
+
+@needs_icarus
+@pytest.mark.rtl
+@settings(max_examples=12)
+@given(chains(), st.integers(0, 2**32 - 1))
+def test_chains_equal_their_integer_models(tmp_path_factory: pytest.TempPathFactory, made: Template, seed: int) -> None:
+    checked(made, seed, tmp_path_factory.mktemp("builds"))

@@ -92,6 +92,13 @@ NETS = [
     ("nn.Conv2d(2, 4, 3, padding=1)", "y = self.m(x)\nreturn y + torch.relu(y)", "2, 4, 4"),
     ("nn.Conv2d(2, 4, 3, padding=1)", "y = self.m(x)\nreturn 2 - y * F.gelu(y) - torch.tanh(y)", "2, 4, 4"),
     ("nn.Linear(6, 5)", "return torch.sigmoid(F.silu(self.m(x)) / 4)", "3, 6"),
+    ("nn.Conv2d(2, 4, 3)", "y = self.m(x)\nreturn y * torch.sigmoid(F.adaptive_avg_pool2d(y, 1))", "2, 5, 5"),
+    ("nn.Linear(6, 4)", "y = self.m(x)\nreturn torch.relu(y[:, :1]) - y", "3, 6"),
+    ("nn.Conv2d(2, 4, 3)", "y = self.m(x)\nreturn torch.cat([y, torch.relu(y), y], 1)", "2, 4, 5"),
+    ("nn.Linear(6, 4)", "y = self.m(x)\nreturn torch.cat([y, torch.relu(y)], -1), torch.cat([y, y], 1)", "3, 6"),
+    ("nn.Conv2d(2, 4, 3)", "a, b = self.m(x).chunk(2, 1)\nreturn a * torch.sigmoid(b)", "2, 4, 5"),
+    ("nn.Linear(6, 6)", "a, b, c = self.m(x).split([1, 2, 3], -1)\nreturn c, torch.tanh(b)", "3, 6"),
+    ("nn.Conv2d(2, 3, 2)", "return self.m(F.pad(x, (1, 0, 2, 1), value=0.5))", "2, 4, 5"),
     (LAST, SELF, "1, 6, 6"),
     (CHAIN, SELF, "2, 3, 3"),
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -14,6 +15,7 @@ from verilog.layout import cut, refused, reordered
 from verilog.lower import Lowering, lowers, operand_ports
 from verilog.rules.norm import affine, scaled
 from verilog.signal import Signal
+from verilog.templates.chain import Replay
 from verilog.templates.pair import Kind, Pair, exact_format
 
 ONE = Fixed(2, 0)
@@ -92,15 +94,33 @@ def _streams(low: Lowering, node: Node, kind: Kind, first: Ref, second: Ref) -> 
     ports = [name for _, name in operand_ports(node, low.graph)]
     ports = ports[::-1] if node.op == "rsub" else ports
     a, b = (low.operand(node, ref, port) for ref, port in zip((first, second), ports, strict=True))
-    if a.shape != b.shape:
-        raise refused(node, f"operands of {a.shape} and {b.shape}", "Give both the same shape.")
-    b = like(low, node, b, a)
+    if a.index.size < b.index.size:
+        a = like(low, node, repeated(low, node, a, b), b)
+    else:
+        b = like(low, node, repeated(low, node, b, a), a)
     total = exact_format(kind, a.fixed, b.fixed)
     to, rounding = low.result(node, total)
     out = replace(a.stream, fixed=to)
     made = Pair(name=node.id, node=node.id, inputs=(a.stream, b.stream), outputs=(out,), shape=a.shape, kind=kind,
                 total=total, rounding=rounding)  # fmt: skip
     low.publish(node, replace(a, wire=low.add(made, (a.wire, b.wire)), stream=out))
+
+
+def repeated(low: Lowering, node: Node, small: Signal, big: Signal) -> Signal:
+    """A signal broadcast to the shape of another one: given again for each of its rows."""
+    if small.shape == big.shape:
+        return small
+    numbers = np.arange(small.index.size).reshape(small.shape)
+    wanted = np.broadcast_to(numbers, big.shape).reshape(-1)[big.index]
+    rounds = wanted.reshape(-1, small.index.size)
+    if (rounds != rounds[0]).any() or len(np.unique(rounds[0])) < small.index.size:
+        raise refused(node, f"operands of {small.shape} and {big.shape}", "Broadcast along whole rows or pixels.")
+    par = math.gcd(big.stream.par, small.index.size)
+    small = low.resize(node, reordered(low, node, small, rounds[0], small.index.size), par, 1)
+    out = replace(small.stream, rows=small.stream.rows * len(rounds))
+    made = Replay(name=low.free(f"{node.id}_replay"), node=node.id, inputs=(small.stream,), outputs=(out,),
+                  times=len(rounds), shape=big.shape)  # fmt: skip
+    return Signal(low.add(made, (small.wire,)), out, big.shape, big.index)
 
 
 def like(low: Lowering, node: Node, signal: Signal, other: Signal) -> Signal:

@@ -1,0 +1,103 @@
+"""Tensors put together, cut apart, and given a border."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import gcd
+from typing import Any
+
+import numpy as np
+
+from model.graph import Node, Ref, out_port
+from verilog.fixed import Fixed
+from verilog.layout import argument, cut, order, pixels, refused
+from verilog.lower import Lowering, lowers
+from verilog.rules.convolution import pair, windows
+from verilog.rules.indices import taken
+from verilog.signal import Signal
+from verilog.stream import Stream
+from verilog.templates.chain import Chain
+from verilog.templates.window import Walk
+
+
+@lowers("cat")
+def concatenate(low: Lowering, node: Node) -> None:
+    """Row by row along the axis that a row holds, else frame by frame; all in one format."""
+    parts = [low.operand(node, ref, "data_in") for ref in node.inputs]
+    to, rounding = low.result(node, _common([p.fixed for p in parts]))
+    parts = [p if p.fixed == to else low.cast(node, p, to, rounding) for p in parts]
+    dim = int(argument(node, "dim", 1, 0))
+    axis = dim - 1 if dim > 0 else len(parts[0].shape) + dim
+    if axis < 0:
+        raise refused(node, "samples put together", "Put together what belongs to one sample.")
+    made = parts[0]
+    for other in parts[1:]:
+        made = _chained(low, node, made, other, axis)
+    low.publish(node, made)
+
+
+def _common(formats: list[Fixed]) -> Fixed:
+    """The narrowest format that holds the values of all."""
+    frac, signed = max(f.frac for f in formats), any(f.signed for f in formats)
+    whole = max(f.width - f.signed - f.frac for f in formats)
+    return Fixed(max(whole + frac, 1) + signed, frac, signed)
+
+
+def _chained(low: Lowering, node: Node, a: Signal, b: Signal, axis: int) -> Signal:
+    """Two signals along an axis; which element travels where tells the rest."""
+    by_row = axis == len(a.shape) - 1 or (axis == 0 and all(order(s, s.shape[0]) is not None for s in (a, b)))
+    sizes = [s.shape[axis] if by_row else s.shape[-1] for s in (a, b)]
+    par = gcd(a.stream.par, b.stream.par, *sizes)
+    a, b = (low.resize(node, cut(low, node, s, n), par, 1) for s, n in zip((a, b), sizes, strict=True))
+    turns = a.stream.rows if by_row else 1
+    size = sum(sizes) if by_row else gcd(*sizes)
+    elements = a.stream.elements + b.stream.elements
+    out = Stream(elements // size, size, a.fixed, par)
+    made = Chain(name=low.free(node.id), node=node.id, inputs=(a.stream, b.stream), outputs=(out,), turns=turns,
+                 shape=low.shape(node))  # fmt: skip
+    wire = low.add(made, (a.wire, b.wire))
+    shape = (*a.shape[:axis], a.shape[axis] + b.shape[axis], *a.shape[axis + 1 :])
+    numbers = np.split(np.arange(elements).reshape(shape), [a.shape[axis]], axis)
+    indices = [n.reshape(-1)[s.index].reshape(turns, -1) for n, s in zip(numbers, (a, b), strict=True)]
+    return Signal(wire, out, shape, np.concatenate(indices, axis=1).reshape(-1))
+
+
+@lowers("split", "split_with_sizes", "chunk", "unbind")
+def apart(low: Lowering, node: Node) -> None:
+    """The op itself tells, run on the numbers of the places; each part drops the beats of the others."""
+    import torch
+
+    from model.trace.targets import function_of
+
+    if node.call != "call_function" or any(isinstance(a, Ref) for a in node.args[1:]):
+        raise refused(node, "an argument that is computed", "Use sizes that are known.")
+    x = low.operand(node, node.inputs[0], "data_in")
+    sizes = node.ports["data_in"].sizes(low.symbols)
+    places = torch.arange(int(np.prod(sizes))).reshape(sizes)
+    rest: list[Any] = [list(a) if isinstance(a, tuple) else a for a in node.args[1:]]
+    read = {ref.output for other in low.graph for ref in other.inputs if ref.node == node.id}
+    for k, part in enumerate(function_of(node.target)(places, *rest, **node.kwargs)):
+        if k in read:
+            picked = part.numpy().reshape(low.shape(node, out_port(k)))
+            low.signals[Ref(node.id, k)] = taken(low, node, x, picked)
+
+
+@lowers("pad")
+def padded(low: Lowering, node: Node) -> None:
+    """A constant border: a window of one tap that walks beyond the image."""
+    sides = [int(n) for n in argument(node, "pad", 1, argument(node, "padding", 1, ()))]
+    value, mode = argument(node, "value", 3, 0) or 0, argument(node, "mode", 2, "constant")
+    shape = low.shape(node, "data_in")
+    if mode != "constant" or min(sides, default=0) < 0 or len(sides) // 2 > len(shape) - 1:
+        raise refused(node, "another border than a constant around height and width", "Pad with a constant.")
+    x, channels = pixels(low, node, node.inputs[0])
+    code = int(x.fixed.encode(np.asarray(float(value))))
+    if float(x.fixed.values(np.asarray(code))) != float(value):
+        raise refused(node, f"a border of {value}, which {x.fixed.label} does not hold", "Choose another format.")
+    before = [0] * (len(shape) - 1 - len(sides) // 2) + sides[-2::-2]
+    out = low.shape(node)
+    walk = Walk(pair(shape[1:]), pair(out[1:]), (1, 1), before=pair(tuple(before), 0))
+    made = windows(low, node, x, walk, 1, code)
+    index = channels[None, :] * walk.places + np.arange(walk.places)[:, None]
+    stream = replace(made.stream, rows=walk.places, size=len(channels))
+    low.publish(node, Signal(made.wire, stream, out, index.reshape(-1)))
