@@ -10,6 +10,7 @@ from typing import Any
 
 import optuna
 import pytest
+from optuna.storages.journal import JournalFileBackend
 
 from model.opening import Opened, open_any
 from model.recipe import Recipe
@@ -73,7 +74,7 @@ def test_other_programs_read_it(mlp: Opened, tmp_path: Path, monkeypatch: pytest
     """Optuna's own storage, as the dashboard opens it."""
     monkeypatch.setattr(samplers, "LONG", 1000)
     found = searched(mlp, tmp_path / "a.journal")
-    backend = optuna.storages.journal.JournalFileBackend(str(tmp_path / "a.journal"))
+    backend = JournalFileBackend(str(tmp_path / "a.journal"))
     study = optuna.load_study(study_name="s", storage=optuna.storages.JournalStorage(backend))
     assert len(study.trials) == len(found) and study.best_trial.number in {t.number for t in found}
     codes = study.user_attrs["coded"]
