@@ -59,10 +59,10 @@ def test_every_chart_draws_in_both_themes_and_small(board: StudyBoard, kind: str
         picture = board.grab().toImage()
         colours = {picture.pixel(x, y) for x in range(0, size[0], 3) for y in range(0, size[1], 3)}
         assert len(colours) > 12
-    before = board.tiles[0].legend.text()
+    before = board.tiles[0].legend.toolTip()
     appearance.set_mode("light")
     assert not chart.look.dark
-    after = board.tiles[0].legend.text()
+    after = board.tiles[0].legend.toolTip()
     assert after == chart.legend() and (before != after or "color" not in before)
     appearance.deleteLater()
 
