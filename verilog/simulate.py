@@ -153,9 +153,9 @@ def _compared(
     seen: dict[Wire, Codes] = {}
     for wire in design.all_wires():
         stream = design.stream(wire)
-        lines = [x.split() for x in (folder / f"{design.label(wire)}.log").read_text().splitlines()]
-        got = from_words([x[0] for x in lines], stream.lanes, stream.fixed.width, stream.fixed.signed)
-        cycles[wire] = np.array([int(x[1]) for x in lines], np.int64)
+        words = (folder / f"{design.label(wire)}.log").read_text().split()
+        got = from_words(words[::2], stream.lanes, stream.fixed.width, stream.fixed.signed)
+        cycles[wire] = np.array(words[1::2], np.int64)
         want = stream.pack(expected[wire])
         seen[wire] = got
         node = design.instance(wire.source).node if wire.source else design.inputs[wire.output].node

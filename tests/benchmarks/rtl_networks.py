@@ -20,15 +20,19 @@ from torch import Tensor, nn
 
 from model.build import build as build_module
 from model.opening import Opened, open_any
+from passes.analysis.evaluate import EvaluateOptions, load_split
 from passes.base import Context, run_step
 from passes.config import load_recipe
 from tests.benchmarks.record import report
 from verilog.exact import Exact, Host, structured, tensors
+from verilog.fixed import Codes
 from verilog.lower import lower
+from verilog.netlist import Design
 from verilog.options import EmitOptions
 from verilog.schedule import schedule
-from verilog.simulate import build, run
+from verilog.simulate import Built, build, run
 
+AT_ONCE = 100  # vectors of a run; it divides all numbers of vectors above it
 STALLS = (0, 1, 3)  # nobody pauses, inputs pause, both sides pause
 Inputs = tuple[dict[str, Tensor], Tensor | None]  # by name; and the labels of the first of them
 
@@ -51,9 +55,9 @@ def fixed(width: int, select: list[str], **formats: str) -> dict[str, Any]:
     return {"pass": "quantize", "options": {"rules": [{"select": {"by": "type", "values": select}, "formats": chosen}]}}
 
 
-def balance(multipliers: int) -> dict[str, Any]:
+def balance(multipliers: int, sizes: str = "") -> dict[str, Any]:
     """The step that spends products a cycle where the time goes."""
-    return {"pass": "balance_parallelism", "options": {"multipliers": multipliers}}
+    return {"pass": "balance_parallelism", "options": {"multipliers": multipliers, "sizes": sizes}}
 
 
 def digits(vectors: int) -> Inputs:
@@ -85,6 +89,82 @@ def tagger(folder: Path) -> str:
     return f"{path}:make"
 
 
+VIT = """
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+class Block(nn.Module):
+    def __init__(self, width=32, heads=4):
+        super().__init__()
+        self.heads = heads
+        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.query, self.key, self.value = (nn.Linear(width, width) for _ in range(3))
+        self.out, self.up, self.down = nn.Linear(width, width), nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+    def forward(self, x):
+        b, s, d = x.shape
+        n = self.norm1(x)
+        parts = (f(n).view(b, s, self.heads, -1).transpose(1, 2) for f in (self.query, self.key, self.value))
+        a = F.scaled_dot_product_attention(*parts).transpose(1, 2).reshape(b, s, d)
+        x = x + self.out(a)
+        return x + self.down(F.gelu(self.up(self.norm2(x))))
+
+class ViT(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.patches = nn.Conv2d(1, 32, 2, stride=2)
+        self.block, self.norm, self.head = Block(), nn.LayerNorm(32), nn.Linear(32, 10)
+
+    def forward(self, x):
+        x = self.block(self.patches(x).flatten(2).transpose(1, 2))
+        return self.head(self.norm(x[:, 0]))
+
+def make():
+    torch.manual_seed(0)
+    return ViT().eval(), {"x": torch.rand(2, 1, 8, 8)}
+"""
+
+
+def vit(folder: Path) -> str:
+    """One block of a vision transformer on the digits' patches, with random weights."""
+    path = folder / "vit.py"
+    path.write_text(VIT)
+    return f"{path}:make"
+
+
+def reviews(vectors: int) -> Inputs:
+    """The test sentences, each 24 tokens with its padding."""
+    with tempfile.TemporaryDirectory() as folder:
+        context = Context(open_any("demo:reviews", Path(folder)).store)
+        split = load_split(EvaluateOptions("demo:reviews", "test", vectors, max_length=24), context)
+    found = {name: torch.from_numpy(values) for name, values in split.inputs.items()}
+    return found, torch.from_numpy(split.labels)
+
+
+def integer(width: int, frac: int = 4) -> str:
+    """A fixed-point format as recipes write it."""
+    return f"integer(width={width}, frac_width={frac})"
+
+
+def attention(adds: str) -> tuple[dict[str, Any], ...]:
+    """8 bits for what is multiplied, 10 and 12 where rows are normalised and branches meet."""
+    wide = integer(12, 6)
+    norm = {"data_in": wide, "weight": integer(10), "bias": integer(10), "data_out": wide}
+    meet = {"select": {"by": "regex", "values": [adds]}, "formats": {"data_in": wide}}
+    return (
+        {"pass": "decompose_attention"},
+        fixed(8, ["linear", "conv2d"], bias=integer(16, 8)),
+        *({"pass": "quantize", "options": {"rules": [{"select": {"by": "type", "values": types}, "formats": formats}]}}
+          for types, formats in (
+            (["matmul"], {"data_in": integer(8), "weight": integer(8)}), (["softmax"], {"data_in": integer(10)}),
+            (["gelu"], {"data_in": integer(8)}), (["layer_norm"], norm))),
+        {"pass": "quantize", "options": {"rules": [meet]}},
+    )  # fmt: skip
+
+
+CALIBRATE_REVIEWS = {"pass": "calibrate", "options": {"data": "demo:reviews", "limit": 500}}
+TANH = {"select": {"by": "type", "values": ["tanh"]}, "formats": {"data_in": integer(8)}}
 CALIBRATE = {"pass": "calibrate", "options": {"data": "demo:digits"}}
 NETWORKS: dict[str, Network] = {
     "digits MLP": Network(
@@ -102,6 +182,13 @@ NETWORKS: dict[str, Network] = {
         tagger, (fixed(6, ["linear"]), balance(256)),
         lambda n: ({"input": torch.randn(n, 16, generator=torch.Generator().manual_seed(1))}, None), 1000,
     ),
+    "BERT-tiny, reviews": Network(
+        lambda _: "demo:reviews",
+        (*attention("add_[6-9]"), {"pass": "quantize", "options": {"rules": [TANH]}}, CALIBRATE_REVIEWS,
+         balance(1024, "seq=24")),
+        reviews, 100, "seq=24",
+    ),
+    "ViT block": Network(vit, (*attention("add.*"), CALIBRATE, balance(256)), digits, 200),
 }  # fmt: skip
 
 
@@ -118,22 +205,39 @@ def figures(network: Network, vectors: int, folder: Path) -> dict[str, Any]:
     inputs, labels = network.inputs(vectors)
     codes = Host(graph, opened.store, design, opened.callables)(**inputs)
     begin = time.perf_counter()
-    built = build(design, vectors, folder / "builds", "verilator")
+    each = min(AT_ONCE, vectors)
+    built = build(design, each, folder / "builds", "verilator")
     seconds = time.perf_counter() - begin
-    runs = [run(design, built, codes, stall) for stall in STALLS]
+    totals, outputs, ends = _simulated(design, built, codes, each)
     planned = schedule(design)
-    ends = [runs[0].cycles[w].reshape(vectors, -1)[:, -1] for w in design.ends]
-    paced = min(4, vectors - 1)
+    paced = min(4, each - 1)
     found: dict[str, Any] = {
         "vectors": vectors, "streams": len(list(design.all_wires())), "instances": len(design.instances),
-        "mismatches": sum(m.count for r in runs for m in r.mismatches), "stuck": any(r.stuck for r in runs),
-        "interval_cycles": float(np.mean([(e[-1] - e[paced - 1]) / (vectors - paced) for e in ends])),
+        "interval_cycles": float(np.mean([(e[-1] - e[paced - 1]) / (each - paced) for e in ends])), **totals,
         "interval_predicted": planned.interval, "latency_predicted": planned.latency,
         "bottleneck": planned.bottleneck, "emit_s": round(emitted, 2), "build_s": round(seconds, 1),
-        "run_s": [round(r.seconds, 1) for r in runs],
     }  # fmt: skip
-    outputs = structured(graph, tensors(design, runs[0].outputs))
-    return {**found, **_agreement(opened, graph, design, inputs, labels, outputs)}
+    values = structured(graph, tensors(design, outputs))
+    return {**found, **_agreement(opened, graph, design, inputs, labels, values)}
+
+
+def _simulated(design: Design, built: Built, codes: tuple[Codes, ...], each: int) -> Any:
+    """Counts over all runs; the outputs where nobody paused; the cycles in which frames of the first run ended."""
+    parts: list[tuple[Codes, ...]] = []
+    ends: list[np.ndarray] = []
+    totals: dict[str, Any] = {"mismatches": 0, "beats_compared": 0, "stuck": False, "run_s": dict.fromkeys(STALLS, 0.0)}
+    for first in range(0, len(codes[0]), each):
+        part = tuple(c[first : first + each] for c in codes)
+        for stall in STALLS:
+            done = run(design, built, part, stall, seed=first + 1)
+            totals["mismatches"] += sum(m.count for m in done.mismatches)
+            totals["beats_compared"] += sum(len(c) for c in done.cycles.values())
+            totals["stuck"] |= done.stuck
+            totals["run_s"][stall] = round(totals["run_s"][stall] + done.seconds, 1)
+            if stall == 0:
+                parts.append(done.outputs)
+                ends = ends or [done.cycles[w].reshape(each, -1)[:, -1] for w in design.ends]
+    return totals, tuple(np.concatenate(p) for p in zip(*parts, strict=True)), ends
 
 
 def sized(text: str) -> dict[str, int]:
