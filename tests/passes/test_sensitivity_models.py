@@ -105,13 +105,14 @@ def judge(report: Report, rows: list[Sensitivity], least: float = 1e-7) -> None:
     assert report.summary["measured"] == sum(len(r.candidates) for r in rows)
 
 
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("dtype", ["float16", pytest.param("bfloat16", marks=pytest.mark.slow)])
 def test_half_precision(dtype: str, tmp_path: Path) -> None:
     held = opened(tmp_path, dtype=dtype)
     assert {w.dtype for w in held.graph.weights.values() if w.role == "parameter"} == {dtype}
     judge(*found(held), least=1e-4 if dtype == "bfloat16" else 1e-6)  # below, the model's own rounding stands
 
 
+@pytest.mark.slow
 def test_adapters_count(tmp_path: Path) -> None:
     held = with_step(opened(tmp_path), "lora", rank=2)
     random = np.random.default_rng(1)
@@ -127,6 +128,7 @@ def test_adapters_count(tmp_path: Path) -> None:
     assert "no longer those opened" in report.summary["baseline"]
 
 
+@pytest.mark.slow
 def test_pruned_models(tmp_path: Path) -> None:
     masked = with_step(opened(tmp_path), "prune", sparsity=0.5)
     report, rows = found(masked)
@@ -138,6 +140,7 @@ def test_pruned_models(tmp_path: Path) -> None:
     assert "no longer those opened" in report.summary["baseline"]
 
 
+@pytest.mark.slow
 def test_a_recorded_program(tmp_path: Path) -> None:
     report, rows = found(opened(tmp_path, suffix="pt2"))
     judge(report, rows)
