@@ -154,8 +154,6 @@ def window(qtbot: QtBot, qapp: QApplication, runner: list[FakeRunner], settings:
     made = Window(Session(), settings, appearance)
     made.resize(1200, 800)
     made.show()
-    made.activateWindow()
-    qtbot.waitUntil(made.isActiveWindow)  # later it would take the focus to where it was before
     made.furnish()
     yield made
     made.leave()

@@ -202,6 +202,7 @@ def test_a_selection_stands_in_the_form_by_its_modules(qtbot: QtBot) -> None:
 
 
 def test_the_keyboard_goes_through_the_panels_and_back(opened: Window, qtbot: QtBot) -> None:
+    opened.activateWindow()
     opened.session.select(("fc1",))
     opened.actions_table.run("to_inspector")
     inspector = opened.docks.panels["inspector"]
@@ -400,6 +401,7 @@ def test_solved_problems_go(opened: Window, runner: list[FakeRunner]) -> None:
 
 
 def test_finding_by_keyboard_goes_to_a_node(opened: Window, qtbot: QtBot) -> None:
+    opened.activateWindow()
     opened.actions_table.run("find")
     assert opened.finder.found.isVisible()
     qtbot.keyClicks(opened.finder, "fc2")
