@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 
 from tests.verilog.proof import needs_icarus, on_time, proven, random_codes
 from verilog.fixed import Fixed
+from verilog.rules.linear import summed
 from verilog.stream import Stream
 from verilog.templates.base import Template
+from verilog.templates.depthwise import Depthwise
 from verilog.templates.fold import FoldMax, FoldSum, reciprocal
 from verilog.templates.scale_shift import ScaleShift, totalled
 
@@ -79,5 +81,30 @@ def scaled(draw: st.DrawFn) -> ScaleShift:
 @given(scaled(), st.integers(0, 2**32 - 1))
 def test_constants_equal_their_integer_model(
     tmp_path_factory: pytest.TempPathFactory, made: ScaleShift, seed: int
+) -> None:
+    checked(made, seed, tmp_path_factory.mktemp("builds"))
+
+
+@st.composite
+def depthwise(draw: st.DrawFn) -> Depthwise:
+    """Taps of channels side by side."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    lanes, blocks, taps, places = (draw(st.integers(1, n)) for n in (3, 3, 4, 2))
+    form, bias, x = Fixed(draw(st.integers(2, 9)), draw(st.integers(-2, 9))), Fixed(8, 4), draw(FORMATS)
+    weight = rng.integers(form.low, form.high + 1, (lanes * blocks, taps))
+    accumulator, biases = summed(weight, form, x, (rng.integers(bias.low, bias.high + 1, lanes * blocks), bias))
+    rows = Stream(places * blocks, taps * lanes, x, lanes)
+    return Depthwise(
+        name="conv", node="conv", inputs=(rows,), outputs=(Stream(places, lanes * blocks, draw(FORMATS), lanes),),
+        weight=weight, weight_format=form, bias=biases, accumulator=accumulator, rounding=draw(ROUNDINGS),
+    )  # fmt: skip
+
+
+@needs_icarus
+@pytest.mark.rtl
+@settings(max_examples=12)
+@given(depthwise(), st.integers(0, 2**32 - 1))
+def test_depthwise_equals_its_integer_model(
+    tmp_path_factory: pytest.TempPathFactory, made: Depthwise, seed: int
 ) -> None:
     checked(made, seed, tmp_path_factory.mktemp("builds"))

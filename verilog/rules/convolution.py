@@ -9,12 +9,13 @@ import numpy as np
 
 from model.errors import EmitError
 from model.graph import Node
-from verilog.fixed import Codes
+from verilog.fixed import Codes, Fixed
 from verilog.layout import argument, pixels, refused
 from verilog.lower import Lowering, lowers
 from verilog.rules.linear import summed
 from verilog.signal import Signal
 from verilog.stream import Stream
+from verilog.templates.depthwise import Depthwise
 from verilog.templates.linear import Linear
 from verilog.templates.window import Pair, Walk, Window
 
@@ -29,6 +30,9 @@ def convolution(low: Lowering, node: Node) -> None:
     groups = int(argument(node, "groups", 6, 1))
     out, per = weight.shape[:2]
     walk = walk_of(low, node, weight.shape[2:])
+    if groups == out and per == 1:
+        _depthwise(low, node, walk, weight.reshape(out, walk.taps), form)
+        return
     par_in, par_out, _ = low.parallel(node, per * walk.taps, out // groups)
     x, channels = pixels(low, node, node.inputs[0], math.gcd(par_in, per))
     if groups > 1 and (np.diff(channels) != 1).any():
@@ -52,6 +56,22 @@ def _product(low: Lowering, node: Node, x: Signal, walk: Walk, groups: int, weig
     stream = Stream(walk.places, len(weight), to, par_out)
     index = np.arange(stream.elements).reshape(len(weight), walk.places).T.reshape(-1)
     return Signal(low.add(made, (x.wire,)), stream, shape, index)
+
+
+def _depthwise(low: Lowering, node: Node, walk: Walk, weight: Codes, form: Fixed) -> None:
+    """One channel of the result for each of the operand: several of them side by side, tap by tap."""
+    lanes, _, _ = low.parallel(node, len(weight), 1)
+    x, channels = pixels(low, node, node.inputs[0], lanes)
+    rows = windows(low, node, x, walk, len(weight) // lanes)
+    accumulator, biases = summed(weight, form, x.fixed, low.weight(node, "bias"))
+    to, rounding = low.result(node, accumulator)
+    stream = Stream(walk.places, len(weight), to, lanes)
+    made = Depthwise(
+        name=node.id, node=node.id, inputs=(rows.stream,), outputs=(stream,), shape=low.shape(node),
+        weight=weight[channels], weight_format=form, bias=biases[channels], accumulator=accumulator, rounding=rounding,
+    )  # fmt: skip
+    index = channels[None, :] * walk.places + np.arange(walk.places)[:, None]
+    low.publish(node, Signal(low.add(made, (rows.wire,)), stream, low.shape(node), index.reshape(-1)))
 
 
 def windows(low: Lowering, node: Node, x: Signal, walk: Walk, groups: int = 1, pad: int = 0) -> Signal:
