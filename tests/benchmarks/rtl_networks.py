@@ -1,12 +1,13 @@
 """Whole networks in hardware, simulated by Verilator under three patterns of pauses, every beat of every stream
 compared; cycles against the schedule; accuracy from the RTL's own outputs beside the float model's.
 
-`--only NAME` runs one network, `--vectors N` fewer vectors.
+`--only NAME …` runs some networks and leaves the kept figures of the others, `--vectors N` fewer vectors.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import tempfile
 import time
 from collections.abc import Callable
@@ -23,7 +24,7 @@ from model.opening import Opened, open_any
 from passes.analysis.evaluate import EvaluateOptions, load_split
 from passes.base import Context, run_step
 from passes.config import load_recipe
-from tests.benchmarks.record import report
+from tests.benchmarks.record import RESULTS, report
 from verilog.exact import Exact, Host, structured, tensors
 from verilog.fixed import Codes
 from verilog.lower import lower
@@ -275,16 +276,22 @@ def _first(outputs: Any) -> Tensor:
     return outputs[0] if isinstance(outputs, tuple | list) else outputs
 
 
+def _kept() -> dict[str, Any]:
+    """The networks of the kept results, beside which new ones come."""
+    path = RESULTS / "rtl_networks.json"
+    return json.loads(path.read_text())["networks"] if path.exists() else {}
+
+
 def main() -> None:
     """Print the figures as JSON."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--only")
+    parser.add_argument("--only", nargs="+")
     parser.add_argument("--vectors", type=int)
     given = parser.parse_known_args()[0]
-    rows: dict[str, Any] = {}
+    rows = _kept() if given.only else {}
     with tempfile.TemporaryDirectory() as folder:
         for name, network in NETWORKS.items():
-            if given.only in (None, name):
+            if not given.only or name in given.only:
                 rows[name] = figures(network, given.vectors or network.vectors, Path(folder))
     report("rtl_networks", {"stalls": list(STALLS), "networks": rows})
 
