@@ -16,7 +16,7 @@ from model.graph import Graph, Node, Ref
 from model.symbols import evaluate
 from model.weights import WeightStore
 from verilog.fixed import Codes
-from verilog.netlist import Boundary, Design
+from verilog.netlist import Boundary, Design, Wire
 
 HOST = "values_for_hardware"
 
@@ -103,7 +103,12 @@ class Exact(nn.Module):
         """The model's results, in its own structure."""
         codes = self.host(**inputs)
         wires = self.design.run(*codes)
-        return structured(self.graph, tensors(self.design, tuple(wires[w] for w in self.design.ends)))
+        return structured(self.graph, tensors(self.design, self._ends(wires)))
+
+    def _ends(self, wires: Mapping[Wire, Codes]) -> tuple[Codes, ...]:
+        """The codes at the outputs, as their boundaries read them."""
+        ends = zip(self.design.outputs, self.design.ends, strict=True)
+        return tuple(b.stream.reads(self.design.stream(w), wires[w]) for b, w in ends)
 
 
 def structured(graph: Graph, found: list[Tensor]) -> Any:

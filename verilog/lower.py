@@ -10,6 +10,7 @@ import pkgutil
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -29,7 +30,9 @@ from verilog.stream import Stream
 from verilog.templates.base import Template, port
 from verilog.templates.cast import Cast
 from verilog.templates.fork import Fork
+from verilog.templates.reorder import Reorder
 from verilog.templates.resize import Resize
+from verilog.widths import changes
 
 Sizes = dict[str, tuple[int, int, int]]
 Rule = Callable[["Lowering", Node], None]
@@ -228,13 +231,13 @@ class Lowering:
         return next(n for k in range(len(taken) + 1) if (n := f"{base}_{k}" if k else base) not in taken)
 
     def resize(self, node: Node, signal: Signal, par: int, tokens: int = 1) -> Signal:
-        """The same stream with another number of elements a beat."""
-        now = signal.stream
-        if (now.par, now.tokens) == (par, tokens):
-            return signal
-        after = replace(now, par=par, tokens=tokens)
-        made = Resize(name=self.free(f"{node.id}_resize"), node=node.id, inputs=(now,), outputs=(after,))
-        return replace(signal, wire=self.add(made, (signal.wire,)), stream=after)
+        """The same stream with another number of elements, or of rows, a beat."""
+        wire = signal.wire
+        for came, leaves, order in changes(signal.stream, par, tokens):
+            kind = Resize if order is None else partial(Reorder, beats=order)
+            name = self.free(f"{node.id}_resize")
+            wire = self.add(kind(name=name, node=node.id, inputs=(came,), outputs=(leaves,)), (wire,))
+        return replace(signal, wire=wire, stream=replace(signal.stream, par=par, tokens=tokens))
 
     # ---- what lies between
 

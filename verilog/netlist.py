@@ -72,7 +72,7 @@ class Design:
         held = {Wire("", k): codes for k, codes in enumerate(inputs)}
         for instance in self.instances:
             taken = zip(instance.inputs, self.wires[instance.name], strict=True)
-            given = instance.reference(*(held[w].reshape(-1, s.rows, s.size) for s, w in taken))
+            given = instance.reference(*(s.reads(self.stream(w), held[w]) for s, w in taken))
             for k, (codes, stream) in enumerate(zip(given, instance.outputs, strict=True)):
                 if not stream.fixed.holds(codes):
                     text = f"{instance.name} gives values beyond {stream.fixed.label}: its template is wrong."

@@ -44,11 +44,12 @@ class Stream:
         return self.lanes * self.fixed.width
 
     def carries(self, other: Stream) -> bool:
-        """Whether both are the same beats: equal, or the same elements cut into other rows, a row a beat."""
-        single = self.tokens == other.tokens == 1
-        return self == other or (
-            single and (self.elements, self.par, self.fixed) == (other.elements, other.par, other.fixed)
-        )
+        """Whether both are the same beats: equal, or as many of the same size, read as other rows."""
+        return (self.elements, self.lanes, self.fixed) == (other.elements, other.lanes, other.fixed)
+
+    def reads(self, source: Stream, codes: Codes) -> Codes:
+        """Codes [frames, rows, size] of a stream that carries this one, as this one has them."""
+        return codes if self == source else self.unpack(source.pack(codes))
 
     @property
     def label(self) -> str:

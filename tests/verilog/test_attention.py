@@ -118,7 +118,8 @@ def test_every_beat_of_a_block(tmp_path: Path, name: str, par: int) -> None:
     found = opened(tmp_path, name)
     graph = quantised(found.project.base, found.store)
     wider = [n for n in graph if n.op in ("linear", "matmul") and n.id != "head"]
-    graph = graph.replace(*(replace(n, parallel=Parallel(par, par)) for n in wider))
+    rows = 1 + (name == "grouped")
+    graph = graph.replace(*(replace(n, parallel=Parallel(par, par, rows)) for n in wider))
     design = lower(graph, found.store, EmitOptions(sizes={"s": 6}))
     codes = Host(graph, found.store, design, found.callables)(**inputs(name))
     built = build(design, len(codes[0]), tmp_path / "builds", "icarus")

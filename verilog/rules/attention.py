@@ -40,8 +40,8 @@ def matmul(low: Lowering, node: Node) -> None:
         raise refused(node, "a first operand of fewer axes than its result", "Write it with as many.")
     par_in, par_out, tokens = low.parallel(node, x.shape[-1], b.shape[-1], x.shape[-2])
     x, met = _rows(low, node, x, b)
-    if met.repeat % tokens:
-        tokens = 1
+    if met.repeat % tokens:  # rows that share a beat must share their matrix: heads one after the other
+        x, met = _rows(low, node, reordered(low, node, x, np.arange(x.index.size), x.shape[-1]), b)
     x = low.resize(node, x, par_in, tokens)
     b, spots, along = _spots(low, node, b, met, columns(x, node), (par_in, par_out))
     accumulator = _accumulator(node, x, b)

@@ -14,7 +14,7 @@ from verilog.walk import Walk, walk
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Reorder(Template):
-    """`beats[q]`: which beat that came leaves as beat q. Two banks of a frame; one row a beat."""
+    """`beats[q]`: which beat that came leaves as beat q, of a frame or of each part of so many beats. Two banks."""
 
     beats: np.ndarray
 
@@ -28,8 +28,8 @@ class Reorder(Template):
         return ("walk",)
 
     def parameters(self) -> dict[str, int]:
-        """Width and number of beats, and the loops of reading."""
-        return {"W": self.inputs[0].width, "BEATS": self.inputs[0].beats, **self._walk().parameters("R")}
+        """Width and number of the beats of a bank, and the loops of reading."""
+        return {"W": self.inputs[0].width, "BEATS": len(self.beats), **self._walk().parameters("R")}
 
     def _walk(self) -> Walk:
         found = walk(self.beats)
@@ -41,13 +41,13 @@ class Reorder(Template):
     def reference(self, *codes: Codes) -> tuple[Codes, ...]:
         """Beats by their new places."""
         x, y = self.inputs[0], self.outputs[0]
-        beats = codes[0].reshape(-1, x.beats, x.par)[:, self.beats]
+        beats = codes[0].reshape(-1, len(self.beats), x.par)[:, self.beats]
         return (beats.reshape(-1, y.rows, y.size),)
 
     def engines(self) -> tuple[Engine, ...]:
-        """A frame is written, then read, in two banks."""
-        steps = np.arange(self.inputs[0].beats)
-        every, first, last = steps >= 0, steps == 0, steps == len(steps) - 1
+        """A bank is written, then read, while the other one is."""
+        steps = np.arange(self.inputs[0].beats) % len(self.beats)
+        every, first, last = steps >= 0, steps == 0, steps == len(self.beats) - 1
         return (
             Engine({"x": every, "free": first}, {"full": last}, 1),
             Engine({"full": first}, {"y": every, "free": last}, 1),
