@@ -109,7 +109,8 @@ def _declared(design: Design, wire: Wire) -> list[str]:
 
 def _instance(design: Design, instance: Template) -> list[str]:
     shape = "×".join(map(str, instance.shape)) or "scalar"
-    lines = [f"  // {instance.node}: {shape}, {instance.outputs[0].label}"]
+    remark = f"; {instance.remark()}" if instance.remark() else ""
+    lines = [f"  // {instance.node}: {shape}, {instance.outputs[0].label}{remark}"]
     values = [f".{name}({value})" for name, value in instance.parameters().items()]
     values += [f'.{m.parameter}("mem/{memory_file(instance, m.parameter)}")' for m in instance.memories()]
     lines += [f"  {instance.module} #(", ",\n".join(f"      {v}" for v in values), f"  ) u_{instance.name} ("]

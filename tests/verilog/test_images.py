@@ -25,6 +25,7 @@ from verilog.netlist import Design
 from verilog.options import EmitOptions
 from verilog.simulate import build as build_simulation
 from verilog.simulate import run
+from verilog.write import texts
 
 HEAD = """
 import torch
@@ -89,6 +90,9 @@ NETS = [
     ("nn.AvgPool2d(4, 2, 1)", SELF, "3, 6, 4"),
     ("nn.AdaptiveAvgPool2d(1)", "return self.m(x).flatten(1)", "3, 4, 4"),
     ("nn.AdaptiveAvgPool2d(2)", SELF, "3, 4, 8"),
+    ("nn.AdaptiveMaxPool2d(1)", SELF, "3, 4, 4"),
+    ("nn.Conv2d(2, 4, 1)", "y = self.m(x)\nreturn y.mean((2, 3)), y.sum((2, 3), keepdim=True)", "2, 2, 4"),
+    ("nn.Linear(3, 4)", "return self.m(x).mean(1)", "8, 3"),
     ("nn.Conv2d(2, 4, 3, padding=1)", "y = self.m(x)\nreturn y + torch.relu(y)", "2, 4, 4"),
     ("nn.Conv2d(2, 4, 3, padding=1)", "y = self.m(x)\nreturn 2 - y * F.gelu(y) - torch.tanh(y)", "2, 4, 4"),
     ("nn.Linear(6, 5)", "return torch.sigmoid(F.silu(self.m(x)) / 4)", "3, 6"),
@@ -178,3 +182,11 @@ def test_names_that_verilog_does_not_take_are_changed(tmp_path: Path) -> None:
     design = lower(quantised(bare), bare.store, EmitOptions())
     assert [i.name for i in design.instances if i.module == "linear"] == ["n0"]
     assert design.instances[-1].node == "0"
+
+
+def test_lines_say_how_far_off_they_are(tmp_path: Path) -> None:
+    found = opened(tmp_path, "nn.Identity()", "return torch.tanh(x)", "3, 4")
+    chosen = {"data_in": Precision(Integer(14, 10)), "data_out": Precision(Integer(8, 6))}
+    graph = found.project.base
+    design = lower(graph.replace(replace(graph.nodes["tanh"], precision=chosen)), found.store, EmitOptions())
+    assert "steps of the result off" in texts(design)["top.sv"]

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from model.graph import Node
-from verilog.layout import argument, pixels, refused
+from verilog.layout import argument, cut, pixels, refused, reordered
 from verilog.lower import Lowering, lowers
 from verilog.rules.convolution import axes, pair, windows
 from verilog.signal import Signal
@@ -75,13 +75,18 @@ def adaptive_max(low: Lowering, node: Node) -> None:
 
 @lowers("mean", "sum")
 def reduction(low: Lowering, node: Node) -> None:
-    """Over all axes but the channels of an image."""
+    """Over all pixels of an image, or over the rows of a sequence."""
     given = argument(node, "dim", 1, None)
     sizes = low.shape(node, "data_in")
     dims = {int(d) % (len(sizes) + 1) for d in (given if isinstance(given, tuple | list) else [given or 0])}
-    if dims != set(range(2, len(sizes) + 1)) or len(sizes) < 2:
-        raise refused(node, "axes other than those of an image", "Take it over height and width.")
-    x, channels = pixels(low, node, node.inputs[0])
+    if len(sizes) == 2 and dims == {1}:
+        x = low.operand(node, node.inputs[0], "data_in")
+        x = reordered(low, node, x, np.arange(x.index.size), sizes[1]) if not x.plain else cut(low, node, x, sizes[1])
+        channels = np.arange(sizes[1])
+    elif len(sizes) > 1 and dims == set(range(2, len(sizes) + 1)):
+        x, channels = pixels(low, node, node.inputs[0])
+    else:
+        raise refused(node, "axes other than an image's height and width", "Take it over those, or over rows.")
     mean(low, node, x, channels, x.stream.rows, x.stream.rows if node.op == "mean" else 1)
 
 

@@ -105,6 +105,10 @@ class Template(ABC):
         """Beats that such channels hold at the start: the free places that a writer takes and a reader gives back."""
         return {}
 
+    def remark(self) -> str:
+        """What a person should know of it, for the comment and the report."""
+        return ""
+
     def uses(self) -> tuple[str, ...]:
         """Modules that its module instantiates, directly or not."""
         return ()

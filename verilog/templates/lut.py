@@ -97,6 +97,10 @@ class Pieces(Template):
         """Modules below it."""
         return ("requant",)
 
+    def remark(self) -> str:
+        """How far off the lines are."""
+        return f"{len(self.lines.base)} lines, at most {self.lines.worst:.2f} steps of the result off"
+
     @property
     def _base(self) -> Fixed:
         return _holding(self.lines.base)
