@@ -275,7 +275,7 @@ class SearchSetup(QWidget):
                     raise OptionsError("Nothing varies yet.", "Add formats, a sparsity or an option above.")
                 self.counted.setText(size_words(space := self._expand(spec, document.graph, self.used)))
                 self.tell_time(spec.trials)
-                self._check(spec, space, document.graph)
+                _check(spec, space, document.graph, self.recipe, self.used)
         except EspalierError as error:
             wrong = "" if self.how.error else _words(error)
         self.score.tell()
@@ -288,13 +288,6 @@ class SearchSetup(QWidget):
         self.counted.setVisible(bool(self.counted.text()))
         self.run_button.setEnabled(document is not None and bool(self.counted.text()) and not wrong)
 
-    def _check(self, spec: SearchSpec, space: Space, graph: Graph) -> None:
-        """Raise OptionsError for what no trial can hold. A template's own recipe leads to another graph than ours."""
-        check_spec(spec, want := wanted(spec), self.used)
-        check_grid(spec, space)
-        if self.recipe is None:
-            check_limits(space, graph, want)
-
     def tell_time(self, trials: int = 0) -> None:
         """How long it will take, by the trials that ran before."""
         editor = self.how.editor("trials")
@@ -303,6 +296,14 @@ class SearchSetup(QWidget):
         except EspalierError:
             number = 0
         self.time.setText(time_words(number, self.each) if number and self.counted.text() else "")
+
+
+def _check(spec: SearchSpec, space: Space, graph: Graph, own: Recipe | None, used: Recipe) -> None:
+    """Raise OptionsError for what no trial can hold. A template's own recipe leads to another graph than ours."""
+    check_spec(spec, want := wanted(spec), used)
+    check_grid(spec, space)
+    if own is None:
+        check_limits(space, graph, want)
 
 
 def _words(error: EspalierError) -> str:

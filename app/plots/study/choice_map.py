@@ -121,7 +121,7 @@ class ChoiceMap(PaintedChart):
         kept = self._sampled()
         ends = _log_ends(self.axes)
         self._bits = 2 ** ends[0], 2 ** ends[1]
-        columns = [self._shades(a, kept, ends) for a in self.axes]
+        columns = [_shades(a, self.study, kept, ends) for a in self.axes]
         self._shade = np.stack(columns) if columns else np.zeros((0, len(kept)))
         palette = argb([self.look.sequential(k / (SHADES - 1)) for k in range(SHADES)])
         cells = palette[np.clip(np.nan_to_num(self._shade) * (SHADES - 1), 0, SHADES - 1).astype(int)]
@@ -137,17 +137,6 @@ class ChoiceMap(PaintedChart):
         if len(self.places) <= room:
             return self.places
         return self.places[np.linspace(0, len(self.places) - 1, room).astype(int)]
-
-    def _shades(self, axis: Axis, places: Array, ends: tuple[float, float]) -> Array:
-        """0 to 1 for each trial: a format's bits by their logarithm, else the place on the axis."""
-        assert axis.scale is not None
-        values = axis.values(self.study)[places]
-        if axis.scale.choice.kind != "format":
-            return axis.part(values)
-        bits = np.array([_log_bits(v) for v in axis.scale.values])
-        low, high = ends
-        shade = (bits - low) / ((high - low) or 1.0)
-        return np.where(np.isnan(values), np.nan, shade[np.nan_to_num(values).astype(int)])
 
     # -- where things lie
 
@@ -271,6 +260,18 @@ class ChoiceMap(PaintedChart):
         """A row a choice, a column a trial."""
         head = ("choice", *(f"trial {self.study.trials[p].number}" for p in self.places))
         return head, [(a.name, *(self._chosen(a, int(p)) for p in self.places)) for a in self.axes]
+
+
+def _shades(axis: Axis, study: Study, places: Array, ends: tuple[float, float]) -> Array:
+    """0 to 1 for each trial: a format's bits by their logarithm, else the place on the axis."""
+    assert axis.scale is not None
+    values = axis.values(study)[places]
+    if axis.scale.choice.kind != "format":
+        return axis.part(values)
+    bits = np.array([_log_bits(v) for v in axis.scale.values])
+    low, high = ends
+    shade = (bits - low) / ((high - low) or 1.0)
+    return np.where(np.isnan(values), np.nan, shade[np.nan_to_num(values).astype(int)])
 
 
 def _log_ends(axes: Sequence[Axis]) -> tuple[float, float]:
