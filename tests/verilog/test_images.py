@@ -15,7 +15,7 @@ from model.build import build
 from model.errors import EmitError
 from model.formats.integer import Integer
 from model.graph import Graph
-from model.meta import Precision
+from model.meta import Parallel, Precision
 from model.opening import Opened, open_any
 from model.ops import quantisable
 from tests.verilog.proof import needs_icarus
@@ -23,6 +23,7 @@ from verilog.exact import Exact
 from verilog.lower import lower
 from verilog.netlist import Design
 from verilog.options import EmitOptions
+from verilog.schedule import schedule
 from verilog.simulate import build as build_simulation
 from verilog.simulate import run
 from verilog.write import texts
@@ -105,6 +106,7 @@ NETS = [
     ("nn.Conv2d(2, 3, 2)", "return self.m(F.pad(x, (1, 0, 2, 1), value=0.5))", "2, 4, 5"),
     (LAST, SELF, "1, 6, 6"),
     (CHAIN, SELF, "2, 3, 3"),
+    ("nn.PReLU()", SELF, "2, 3, 3"),
 ]
 
 
@@ -131,6 +133,33 @@ def test_every_stream_equals_its_integers(tmp_path: Path, module: str, body: str
         done = run(design, simulation, inputs, stall, limit=1_000_000)
         assert not done.stuck
         assert not done.mismatches, (stall, done.mismatches)
+
+
+@needs_icarus
+@pytest.mark.rtl
+@pytest.mark.parametrize(
+    ("module", "shape", "parallel"),
+    [
+        ("nn.Conv2d(4, 6, 3, padding=1)", "4, 4, 5", Parallel(12, 3)),
+        ("nn.Conv2d(1, 4, 3, padding=1)", "1, 4, 5", Parallel(9, 4)),
+        ("nn.Conv2d(4, 6, 3, groups=2)", "4, 4, 5", Parallel(6, 3)),
+        ("nn.Conv2d(4, 4, 3, padding=1, groups=4)", "4, 4, 5", Parallel(2, 1)),
+    ],
+)
+def test_parallel_convolutions_equal_their_integers_to_the_cycle(
+    tmp_path: Path, module: str, shape: str, parallel: Parallel
+) -> None:
+    found = opened(tmp_path, module, SELF, shape)
+    graph = quantised(found)
+    node = next(n for n in graph if n.op == "conv2d")
+    design = equal(found, graph.replace(replace(node, parallel=parallel)))
+    stream = design.inputs[0].stream
+    inputs = (np.random.default_rng(0).integers(stream.fixed.low, stream.fixed.high, (4, stream.rows, stream.size)),)
+    done = run(design, build_simulation(design, 4, tmp_path / "builds", "icarus"), inputs)
+    assert not done.mismatches
+    planned = schedule(design, 4)
+    for wire in design.ends:
+        assert_array_equal(np.diff(done.cycles[wire]), np.diff(planned.stamps[wire]))
 
 
 def test_a_batch_norm_is_near_its_model(tmp_path: Path) -> None:

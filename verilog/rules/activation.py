@@ -52,6 +52,18 @@ def by_table(low: Lowering, node: Node) -> None:
     low.publish(node, through(low, node, x, function_of(node), to, rounding))
 
 
+@lowers("prelu")
+def prelu(low: Lowering, node: Node) -> None:
+    """With one slope for all."""
+    stored = low.weight(node, "weight")
+    if stored is None or stored[0].size != 1:
+        raise refused(node, "several slopes", "Use one slope for all channels.")
+    slope = float(stored[1].values(stored[0]).reshape(()))
+    x = low.operand(node, node.inputs[0], "data_in")
+    to, rounding = _result(low, node, x.fixed)
+    low.publish(node, through(low, node, x, lambda v: np.where(v > 0, v, v * slope), to, rounding))
+
+
 def through(low: Lowering, node: Node, x: Signal, function: Function, to: Fixed, rounding: Rounding) -> Signal:
     """A signal through a function, as a table."""
     if x.fixed.width > WIDEST:
