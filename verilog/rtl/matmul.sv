@@ -1,5 +1,5 @@
 // matmul: y = x · x1 of two streams, BATCH matrices x1 [K_SIZE, N_SIZE] a frame, fixed point, folded.
-// All of x1 is written into one of two banks, in the order that two walks give; rows of x meet it TOKENS at once, REPEAT
+// All of x1 is written into one of two banks (operand_banks); rows of x meet it TOKENS at once, REPEAT
 // blocks of rows with one matrix, then the next one. PAR_IN x PAR_OUT x TOKENS products a cycle, so a block of rows takes
 //   (K_SIZE/PAR_IN) * (N_SIZE/PAR_OUT) cycles; a result leaves 5 cycles after its last product is asked for, 6 where
 // it is multiplied by MUL. The first outputs consume x, which a buffer replays for the others.
@@ -59,101 +59,79 @@ module matmul #(
   localparam int A_W = $clog2(2 * WORDS);
   localparam int LANES = (ACROSS == 0) ? PAR_OUT : PAR_IN;
   localparam int GROUP = (ACROSS == 0) ? PAR_IN : PAR_OUT;
-  localparam int L_W = (LANES > 1) ? $clog2(LANES) : 1;
   localparam int XE_W = X_W + 1 - X_S;           // unsigned operands get a zero in front
   localparam int BE_W = B_W + 1 - B_S;
   localparam int P_W = XE_W + BE_W;
   localparam int S_W = P_W + $clog2(PAR_IN);
 
-  // ---- x1 into a bank; `free` banks may be written, `full` ones read
-  logic [1:0] free, full;
-  logic w_starts, w_last, w_bank, r_bank, take, filled, freed, to_free, from_free, from_full;
-  logic [A_W-1:0] w_at, w_word;
-  logic [L_W-1:0] w_lane;
-  assign x1_ready = ~w_starts | (free != '0);
-  assign take = x1_valid & x1_ready;
-  assign w_at = w_bank ? w_word + A_W'(WORDS) : w_word;
-  logic l_last;                                  // both walks end together
-  walk #(.A_W(A_W), .START(W_START), .C0(W_C0), .C1(W_C1), .C2(W_C2), .C3(W_C3), .C4(W_C4), .C5(W_C5),
-         .D0(W_D0), .D1(W_D1), .D2(W_D2), .D3(W_D3), .D4(W_D4), .D5(W_D5)) u_word (
-      .clk(clk), .rst(rst), .step(take), .at(w_word), .last(w_last)
-  );
-  walk #(.A_W(L_W), .START(L_START), .C0(L_C0), .C1(L_C1), .C2(L_C2), .C3(L_C3), .C4(L_C4), .C5(L_C5),
-         .D0(L_D0), .D1(L_D1), .D2(L_D2), .D3(L_D3), .D4(L_D4), .D5(L_D5)) u_lane (
-      .clk(clk), .rst(rst), .step(take), .at(w_lane), .last(l_last)
+  // ---- x1 is written into one of two banks; w1 is read from the other
+  logic whole, r_bank, starts, from_full, to_free, ce;
+  logic [A_W-1:0] addr;
+  logic [LANES*GROUP*B_W-1:0] w1;                // lane, element of its beat
+  operand_banks #(
+      .W(GROUP * B_W), .LANES(LANES), .WORDS(WORDS), .A_W(A_W),
+      .W_START(W_START), .W_C0(W_C0), .W_C1(W_C1), .W_C2(W_C2), .W_C3(W_C3), .W_C4(W_C4), .W_C5(W_C5),
+      .W_D0(W_D0), .W_D1(W_D1), .W_D2(W_D2), .W_D3(W_D3), .W_D4(W_D4), .W_D5(W_D5),
+      .L_START(L_START), .L_C0(L_C0), .L_C1(L_C1), .L_C2(L_C2), .L_C3(L_C3), .L_C4(L_C4), .L_C5(L_C5),
+      .L_D0(L_D0), .L_D1(L_D1), .L_D2(L_D2), .L_D3(L_D3), .L_D4(L_D4), .L_D5(L_D5)
+  ) u_banks (
+      .clk(clk), .rst(rst), .x_data(x1_data), .x_valid(x1_valid), .x_ready(x1_ready),
+      .whole(whole), .taken(from_full), .freed(to_free), .ce(ce), .addr(addr), .word(w1)
   );
 
   // ---- stage 0: walk (block, nf, sf)
-  logic ce, go, first_row, starts, sf_last, nf_last, rep_last, bat_last, row_last, blk_last;
+  logic go, first_row, freed, sf_last, nf_last, rep_last, bat_last, row_last, blk_last;
   logic [SF_W-1:0] sf;
   logic [NF_W-1:0] nf;
   logic [REP_W-1:0] rep;
   logic [BAT_W-1:0] bat;
   logic [BLK_W-1:0] blk;
-  logic [A_W-1:0] addr, base, begin_at, next_base;
+  logic [A_W-1:0] base, begin_at, next_base;
   assign ce = ~y_valid | y_ready;
   assign first_row = (nf == '0);
-  assign sf_last = (sf == SF_W'(SF - 1));
-  assign nf_last = (nf == NF_W'(NF - 1));
+  assign {nf_last, sf_last} = {nf == NF_W'(NF - 1), sf == SF_W'(SF - 1)};
   assign rep_last = (rep == REP_W'(REPEAT - 1));
   assign bat_last = (bat == BAT_W'(BATCH - 1));
   assign blk_last = (blk == BLK_W'(BLOCKS - 1));
   assign row_last = sf_last & nf_last;
-  assign go = ce & (~first_row | x_valid) & (~starts | (full != '0));
-  assign x_ready = ce & first_row & (~starts | (full != '0));
+  assign go = ce & (~first_row | x_valid) & (~starts | whole);
+  assign x_ready = ce & first_row & (~starts | whole);
   assign begin_at = (r_bank ^ blk_last) ? A_W'(WORDS) : '0;
   assign next_base = (blk_last | (rep_last & bat_last)) ? begin_at : rep_last ? base + A_W'(SF * NF) : base;
 
   logic [TOKENS*PAR_IN*X_W-1:0] x_buf [0:SF-1];
   always_ff @(posedge clk) if (go & first_row) x_buf[sf] <= x_data;
   assign to_free = freed & ce;
-  assign from_free = take & w_starts;
   assign from_full = go & starts;
 
   always_ff @(posedge clk) begin
     if (rst) begin
       {sf, nf, rep, bat, blk, addr, base} <= '0;
-      {w_bank, r_bank, filled} <= '0;
-      {w_starts, starts} <= 2'b11;
-      free <= 2'd2;
-      full <= 2'd0;
-    end else begin
-      if (take) w_starts <= w_last & l_last;
-      if (take & w_last) w_bank <= ~w_bank;
-      filled <= take & w_last;
-      free <= free + 2'(to_free) - 2'(from_free);
-      full <= full + 2'(filled) - 2'(from_full);
-      if (go) begin
-        sf <= sf_last ? '0 : sf + 1'b1;
-        if (sf_last) nf <= nf_last ? '0 : nf + 1'b1;
-        addr <= row_last ? next_base : addr + 1'b1;
-        starts <= row_last & blk_last;
-        if (row_last) begin
-          base <= next_base;
-          blk <= blk_last ? '0 : blk + 1'b1;
-          rep <= (rep_last | blk_last) ? '0 : rep + 1'b1;
-          if (rep_last | blk_last) bat <= (bat_last | blk_last) ? '0 : bat + 1'b1;
-          if (blk_last) r_bank <= ~r_bank;
-        end
+      r_bank <= 1'b0;
+      starts <= 1'b1;
+    end else if (go) begin
+      sf <= sf_last ? '0 : sf + 1'b1;
+      if (sf_last) nf <= nf_last ? '0 : nf + 1'b1;
+      addr <= row_last ? next_base : addr + 1'b1;
+      starts <= row_last & blk_last;
+      if (row_last) begin
+        base <= next_base;
+        blk <= blk_last ? '0 : blk + 1'b1;
+        rep <= (rep_last | blk_last) ? '0 : rep + 1'b1;
+        if (rep_last | blk_last) bat <= (bat_last | blk_last) ? '0 : bat + 1'b1;
+        if (blk_last) r_bank <= ~r_bank;
       end
     end
   end
 
   // ---- stage 1: operands
-  logic [LANES*GROUP*B_W-1:0] w1;                // lane, element of its beat
   logic [TOKENS*PAR_IN*X_W-1:0] x1;
   logic v1, v2, v3, v4, f1, f2, f3, f4, first1, first2, first3, last1, last2, last3;
-  for (genvar l = 0; l < LANES; l++) begin : g_bank
-    logic [GROUP*B_W-1:0] mem [0:2*WORDS-1];
-    always_ff @(posedge clk) if (take & (w_lane == L_W'(l))) mem[w_at] <= x1_data;
-    always_ff @(posedge clk) if (ce) w1[l*GROUP*B_W+:GROUP*B_W] <= mem[addr];
-  end
   always_ff @(posedge clk) if (ce) begin
     x1 <= first_row ? x_data : x_buf[sf];
     first1 <= (sf == '0);
     last1 <= sf_last;
-    {first2, last2} <= {first1, last1};
-    {first3, last3} <= {first2, last2};
+    {first2, last2, first3, last3} <= {first1, last1, first2, last2};
   end
 
   // ---- stages 2, 3: products, then their sum; stage 4: accumulate; 5: scale, where MUL is not 1; then requantise

@@ -53,7 +53,7 @@ module norm #(
   logic [C_W-1:0] free, added, rooted;           // rows that wait for each of the three
   logic room, w_go, r_go, o_go, ce, w_last, o_last, w_done, r_done, o_done;
   logic to_free, from_free, from_rooted;
-  logic [2:0] valid, first, last;                // stages of the sums
+  logic [2:0] valid, last;                       // stages of the sums
   logic [7:0] root;                              // stages of the root that hold a row
   logic [SF_W-1:0] w_k, o_k;
   logic [A_W-1:0] w_at, o_at;
@@ -96,35 +96,22 @@ module norm #(
   logic [PAR*X_W-1:0] mem [0:BANKS*SF-1];
   logic signed [S1_W-1:0] s1_of [0:BANKS-1];
   logic [S2_W-1:0] s2_of [0:BANKS-1];
-  logic [PAR*X_W-1:0] xa, xb;
-  logic [PAR*2*XE_W-1:0] squares;
-  logic signed [S1_W-1:0] beat1, beat1c, sum1, sum1_next;
-  logic [S2_W-1:0] beat2, beat2c, sum2, sum2_next;
-  for (genvar i = 0; i < PAR; i++) begin : g_square
-    logic signed [2*XE_W-1:0] e;
-    assign e = (2 * XE_W)'(wide(xa[i*X_W+:X_W]));
-    always_ff @(posedge clk) squares[i*2*XE_W+:2*XE_W] <= e * e;
-  end
-  always_comb begin
-    beat1 = '0;
-    beat2 = '0;
-    for (int i = 0; i < PAR; i++) begin
-      if (CENTER == 1) beat1 = beat1 + S1_W'(wide(xb[i*X_W+:X_W]));
-      beat2 = beat2 + S2_W'(squares[i*2*XE_W+:2*XE_W]);
-    end
-    sum1_next = first[2] ? beat1c : sum1 + beat1c;
-    sum2_next = first[2] ? beat2c : sum2 + beat2c;
-  end
+  logic signed [S1_W-1:0] sum1;
+  logic [S2_W-1:0] sum2;
+  row_sums #(.PAR(PAR), .CENTER(CENTER), .X_W(X_W), .X_S(X_S), .S1_W(S1_W), .S2_W(S2_W)) u_sums (
+      .clk(clk),
+      .x(x_data),
+      .first(w_k == '0),
+      .go(valid[2]),
+      .sum1(sum1),
+      .sum2(sum2)
+  );
   always_ff @(posedge clk) if (w_go) mem[w_at] <= x_data;
   always_ff @(posedge clk) begin
-    {xa, xb} <= {x_data, xa};
-    {beat1c, beat2c} <= {beat1, beat2};
-    first <= {first[1:0], w_k == '0};
     last <= {last[1:0], w_last};
-    if (valid[2]) {sum1, sum2} <= {sum1_next, sum2_next};
     if (valid[2] & last[2]) begin
-      s1_of[w_b] <= sum1_next;
-      s2_of[w_b] <= sum2_next;
+      s1_of[w_b] <= sum1;
+      s2_of[w_b] <= sum2;
     end
   end
   always_ff @(posedge clk) begin

@@ -41,14 +41,11 @@ module softmax_rows #(
   localparam int K_W = (BANKS > 1) ? $clog2(BANKS) : 1;
   localparam int N_W = $clog2(BANKS + 1);
   localparam int XE_W = X_W + 1 - X_S;           // an unsigned x gets a zero in front
-  localparam int P_W = XE_W + $clog2(LOG2E + 1) + 1;
-  localparam int Q_W = (DROP > 0) ? P_W : P_W - DROP;
   localparam int E_W = E_F + 1;
   localparam int S_W = E_W + $clog2(SIZE);
   localparam int R_W = R_F + 1;
   localparam int STEPS = R_W / BITS;
   localparam int D_W = (STEPS > 1) ? $clog2(STEPS) : 1;
-  localparam logic signed [XE_W-1:0] LOWEST = {1'b1, {(XE_W - 1) {1'b0}}};
 
   logic [N_W-1:0] free, peaked, summed, divided; // rows that wait for each of the four
   logic w_go, e_go, d_go, o_go, ce, w_done, e_done, d_done, o_done;
@@ -103,18 +100,16 @@ module softmax_rows #(
   // ---- rows come; the maximum of each
   logic [PAR*(X_W+1)-1:0] mem [0:BANKS*SF-1];    // mask bits, elements
   logic signed [XE_W-1:0] max_of [0:BANKS-1];
-  logic [PAR*X_W-1:0] xw;
-  logic [PAR-1:0] kept, kw;
-  logic vw, firstw, lastw;
-  logic signed [XE_W-1:0] most, peak;
+  logic [PAR-1:0] kept;
+  logic vw, lastw;
+  logic signed [XE_W-1:0] most;
   assign kept = (KEEP == 1) ? x1_data : ~x1_data;
-  always_ff @(posedge clk) if (w_go) mem[w_at] <= {kept, x_data};
+  row_max #(.PAR(PAR), .X_W(X_W), .X_S(X_S)) u_max (
+      .clk(clk), .x(x_data), .kept(kept), .first(w_k == '0), .go(vw), .most(most)
+  );
   always_ff @(posedge clk) begin
-    xw <= x_data;
-    kw <= kept;
-    firstw <= (w_k == '0);
+    if (w_go) mem[w_at] <= {kept, x_data};
     lastw <= w_last;
-    if (vw) peak <= most;
     if (vw & lastw) max_of[w_b] <= most;
   end
   always_ff @(posedge clk) begin
@@ -129,14 +124,8 @@ module softmax_rows #(
   function automatic logic signed [XE_W-1:0] wide(input logic [X_W-1:0] x);
     wide = (X_S == 1) ? XE_W'($signed(x)) : XE_W'({1'b0, x});
   endfunction
-  always_comb begin
-    most = firstw ? LOWEST : peak;
-    for (int i = 0; i < PAR; i++) if (kw[i] & (wide(xw[i*X_W+:X_W]) > most)) most = wide(xw[i*X_W+:X_W]);
-  end
 
   // ---- e of each element, and their sum
-  logic [E_W-1:0] table_of [0:(1<<T_BITS)-1];
-  initial $readmemh(T_FILE, table_of);
   logic [PAR*E_W-1:0] e_mem [0:BANKS*SF-1];
   logic [S_W-1:0] sum_of [0:BANKS-1];
   logic [PAR*(X_W+1)-1:0] q1;
@@ -163,25 +152,11 @@ module softmax_rows #(
     else {valid, e_done} <= {valid[4:0], e_go, valid[5] & last[5]};
   end
   for (genvar i = 0; i < PAR; i++) begin : g_exp
-    logic [XE_W-1:0] d2;
-    logic [P_W-1:0] p3;
-    logic [Q_W-1:0] t3;
-    logic [E_W-1:0] r4;
-    logic [Q_W-1:0] s4;
-    logic k2, k3, k4;
-    if (DROP > 0) begin : g_round
-      assign t3 = (p3 + (P_W'(1) << (DROP - 1))) >> DROP;
-    end else begin : g_exact
-      assign t3 = Q_W'(p3) << (-DROP);
-    end
-    always_ff @(posedge clk) begin
-      d2 <= $unsigned(max1 - wide(q1[i*X_W+:X_W]));
-      p3 <= P_W'(d2) * P_W'(LOG2E);
-      r4 <= table_of[t3[T_BITS-1:0]];
-      s4 <= t3 >> T_BITS;
-      {k2, k3, k4} <= {q1[PAR*X_W+i], k2, k3};
-      e5[i*E_W+:E_W] <= k4 ? r4 >> s4 : '0;
-    end
+    logic [XE_W-1:0] d;
+    assign d = $unsigned(max1 - wide(q1[i*X_W+:X_W]));
+    powers #(.D_W(XE_W), .LOG2E(LOG2E), .DROP(DROP), .T_BITS(T_BITS), .E_F(E_F), .T_FILE(T_FILE)) u_powers (
+        .clk(clk), .d(d), .kept(q1[PAR*X_W+i]), .e(e5[i*E_W+:E_W])
+    );
   end
   always_comb begin
     beat = '0;
@@ -189,31 +164,14 @@ module softmax_rows #(
     total = first[5] ? beat6 : total7 + beat6;
   end
 
-  // ---- the reciprocal of each sum, BITS bits a cycle
+  // ---- the reciprocal of each sum
   logic [R_W-1:0] rec_of [0:BANKS-1];
-  logic [S_W-1:0] by, by_now;
-  logic [S_W:0] rest, left;
-  logic [R_W-1:0] found, quotient;
-  assign by_now = (d_k == '0) ? sum_of[d_b] : by;
-  always_comb begin
-    left = (d_k == '0) ? (S_W + 1)'(1) << E_F : rest;
-    quotient = (d_k == '0) ? '0 : found;
-    for (int i = 0; i < BITS; i++) begin
-      quotient = quotient << 1;
-      if (left >= {1'b0, by_now}) begin
-        quotient[0] = 1'b1;
-        left = left - {1'b0, by_now};
-      end
-      left = left << 1;
-    end
-  end
+  logic [R_W-1:0] quotient;
+  reciprocal #(.S_W(S_W), .R_W(R_W), .E_F(E_F), .BITS(BITS)) u_reciprocal (
+      .clk(clk), .step(d_go), .first(d_k == '0), .by(sum_of[d_b]), .quotient(quotient)
+  );
   always_ff @(posedge clk) begin
-    if (d_go) begin
-      by <= by_now;
-      rest <= left;
-      found <= quotient;
-    end
-    if (d_go & d_last) rec_of[d_b] <= (by_now == '0) ? '0 : quotient;
+    if (d_go & d_last) rec_of[d_b] <= quotient;
     d_done <= ~rst & d_go & d_last;
   end
 

@@ -38,7 +38,7 @@ class MatMul(Template):
 
     def uses(self) -> tuple[str, ...]:
         """Modules below it."""
-        return "requant", "walk"
+        return "operand_banks", "requant", "walk"
 
     @property
     def scaled(self) -> Fixed:

@@ -35,7 +35,7 @@ class Norm(Template):
 
     def uses(self) -> tuple[str, ...]:
         """Modules below it."""
-        return "inverse_root", "requant"
+        return "inverse_root", "requant", "row_sums"
 
     @property
     def _size(self) -> int:

@@ -28,7 +28,7 @@ class Softmax(Template):
 
     def uses(self) -> tuple[str, ...]:
         """Modules below it."""
-        return "requant", "softmax_rows"
+        return "powers", "reciprocal", "requant", "row_max", "softmax_rows"
 
     @property
     def _places(self) -> int:
