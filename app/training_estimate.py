@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, QTimer, Signal
+from shiboken6 import Shiboken
 
 from app.asker import Asker
 from app.training_words import will_do
@@ -60,7 +61,9 @@ class TrainingEstimate(QObject):
         self._wait.start()
 
     def drop(self) -> None:
-        """Stop what is under way."""
+        """Stop what is under way; nothing is when the window has gone before the panel that hides."""
+        if not Shiboken.isValid(self._wait):
+            return
         self._wait.stop()
         if self._asker.job(ESTIMATE) is not None:
             self._known = None
