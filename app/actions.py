@@ -162,7 +162,7 @@ VIEW = (
     Action("casts", "Where formats change", "View", views.toggle_casts, "Ctrl+Shift+F",
            checked=lambda w: w.canvas.show_casts, group=1, help="Chips on the edges along which values are converted"),
     *(Action(f"colour_{k}", v[:1].upper() + v[1:], "View/Colour by", lambda w, k=k: views.colour(w, k),
-             f"Alt+{(i + 1) % 10}", checked=lambda w, k=k: w.canvas.mode == k, group=2)
+             f"Alt+{(i + 1) % 10}" if i < 10 else "", checked=lambda w, k=k: w.canvas.mode == k, group=2)
       for i, (k, v) in enumerate(MODES.items())),
     *(Action(f"theme_{m}", m.capitalize(), "View/Theme", lambda w, m=m: views.theme(w, m), needs=_always,
              checked=lambda w, m=m: w.appearance.mode == m, group=3) for m in ("light", "dark", "system")),

@@ -14,8 +14,10 @@ from app import file_actions as files
 from app import model_actions as models
 from app.allocate_actions import connect as connect_allocate
 from app.findings import Findings
+from app.hardware_actions import connect as connect_hardware
 from app.panels.allocate import AllocatePanel
 from app.panels.data import DataPanel
+from app.panels.hardware import HardwarePanel
 from app.panels.heading import DockHeading
 from app.panels.inspector import InspectorPanel
 from app.panels.jobs import JobsPanel
@@ -63,12 +65,13 @@ DOCKS: tuple[Spec, ...] = (
     Spec("sqnr", "SQNR", BOTTOM, SqnrPanel),
     Spec("sensitivity", "Sensitivity", BOTTOM, SensitivityPanel),
     Spec("allocate", "Allocate", BOTTOM, AllocatePanel),
+    Spec("hardware", "Hardware", BOTTOM, HardwarePanel),
     Spec("data", "Data", BOTTOM, DataPanel),
     Spec("log", "Log", BOTTOM, LogPanel),
     Spec("problems", "Problems", BOTTOM, ProblemsPanel),
 )
 SIDE, LEAST = 262, 300
-READ_HIGH = {"plots": 240, "tables": 240, "data": 300, "sweeps": 340, "search": 400, "allocate": 300}
+READ_HIGH = {"plots": 240, "tables": 240, "data": 300, "sweeps": 340, "search": 400, "allocate": 300, "hardware": 340}
 MAP_HEIGHT, MOST = 340, 0.45  # the heat map with more than eight rows; but no more than this part of the window
 WORKPLACES = ("search",)  # panels that one works in, and not beside
 SHARE = 0.33  # of the window's height that a panel takes unasked at most: the rest stays for the graph and its lists
@@ -176,7 +179,11 @@ class Docks:
         assert isinstance(sqnr, SqnrPanel)
         sqnr.begun.connect(lambda: self._lift_map("sqnr"))
         plots.save_wanted.connect(lambda: files.save_plots(window, plots))
-        self._connect_sensitivity(window, Findings(window.session, window.canvas))
+        findings = Findings(window.session, window.canvas)
+        self._connect_sensitivity(window, findings)
+        hardware = self.panels["hardware"]
+        assert isinstance(hardware, HardwarePanel)
+        connect_hardware(window, hardware, findings)
         self._connect_sweeps(window)
         search = self.panels["search"]
         assert isinstance(search, SearchPanel)

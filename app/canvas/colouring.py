@@ -24,6 +24,8 @@ MEASURED: dict[str, tuple[str, str]] = {
     "output_sqnr": ("output SQNR", "dB"),
     "saturation": ("saturation", "share"),
     "sensitivity": ("sensitivity", "log"),
+    "cycles": ("hardware cycles", ""),
+    "busy": ("hardware busy", "share"),
 }
 TRAINS = ("frozen", "trains", "adapter")  # what the figure `trains` means, by number
 MODES: dict[str, str] = {
