@@ -22,17 +22,26 @@ def pace(design: Design) -> int:
 
 
 def buffered(design: Design) -> Design:
-    """The design with a FIFO on each wire where more than one beat has to wait."""
+    """The design with a FIFO on each wire where more than one beat has to wait.
+
+    What a window gives is many times what it takes, so that beats wait before it first, and behind it if need be.
+    """
     from verilog.schedule import schedule  # it brings numba, which nobody needs before
 
     ideal = pace(design)
-    room = {w: FRAMES * design.stream(w).beats + 1 for w in design.all_wires() if _can_wait(design, w)}
-    planned = schedule(with_fifos(design, room), FRAMES, spacing=ideal)
-    depths = {w: planned.waiting[_name(design, w)] for w in room}
-    slim = with_fifos(design, {w: d for w, d in depths.items() if d > 1})
-    found = schedule(slim, FRAMES)
-    if not found.stuck and found.interval <= ideal * SLACK:
-        return slim
+    depths: dict[Wire, int] = {}
+    for spared in (("window",), ()):
+        wires = [w for w in design.all_wires() if _can_wait(design, w)]
+        wires = [w for w in wires if design.instance(w.source).module not in spared]
+        room = {w: FRAMES * design.stream(w).beats + 1 for w in wires}
+        planned = schedule(with_fifos(design, room), FRAMES, spacing=ideal)
+        depths = {w: planned.waiting[_name(design, w)] for w in room}
+        slim = with_fifos(design, {w: d for w, d in depths.items() if d > 1})
+        found = schedule(slim, FRAMES)
+        if not found.stuck and found.interval <= ideal * SLACK:
+            return slim
+        if all(i.module != "window" for i in design.instances):
+            break
     return with_fifos(design, {w: max(d, 2) for w, d in depths.items()})
 
 
