@@ -55,7 +55,7 @@ class Norm(Template):
     def _sum(self) -> Fixed:
         """In which t·gamma + beta is exact."""
         frac = max(self._places + self.gamma_format.frac, self.beta_frac)
-        most = (int(np.abs(self.gamma).max()) << (self._normal - 1)) << (frac - self._places - self.gamma_format.frac)
+        most = 1 << (self._normal + self.gamma_format.width - 2 + frac - self._places - self.gamma_format.frac)
         most += int(np.abs(self.beta).max()) << (frac - self.beta_frac)
         return covering(-most - 1, most, frac)
 
