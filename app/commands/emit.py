@@ -13,8 +13,10 @@ from model.recipe import Step
 from passes.analysis.hardware import HardwareOptions
 from passes.base import run_step
 
+AREA = ("lut", "ff", "dsp", "bram")
 DETAILS = """examples
   main.py emit P.espalier -o rtl/ --simulate
+  main.py emit P.espalier -o rtl/ --synthesize ecp5
   main.py emit P.espalier -o rtl/ --sizes seq=32 --simulate --data demo:reviews --samples 100
 Every layer needs fixed-point formats (pass quantize with integer); what is computed at once is chosen with the passes
 parallelize and balance_parallelism. An exit code of 1 says that the simulation differs from the integer model."""
@@ -27,6 +29,9 @@ def _arguments(parser: Parser) -> None:
     parser.add_argument("--sizes", default="", metavar="NAME=N,…", help="sizes of symbols in shapes, such as seq=32")
     parser.add_argument("--simulate", action="store_true", help="compare every stream with the integer model")
     parser.add_argument("--simulator", choices=("verilator", "icarus"), default="", help="default: what is there")
+    parser.add_argument(
+        "--synthesize", choices=("xilinx", "ecp5", "ice40"), default="", help="resources by Yosys, for ECP5 a clock"
+    )
     parser.add_argument("--samples", type=int, default=32, metavar="N", help="samples to simulate (default 32)")
     parser.add_argument("--no-stalls", action="store_true", help="only without random pauses of inputs and outputs")
     parser.add_argument("--data", default="", help="data to simulate (default: the demo's own, else random values)")
@@ -38,7 +43,7 @@ def _run(found: Arguments, console: Console) -> Answer:
         options = HardwareOptions(
             folder=found.output, name=found.name, sizes=found.sizes, simulate=found.simulate,
             simulator=found.simulator, samples=found.samples, stalls=not found.no_stalls,
-            data=found.data or target.project.source.data or "", split=found.split,
+            data=found.data or target.project.source.data or "", split=found.split, synthesize=found.synthesize,
         )  # fmt: skip
         step = Step("hardware", options, target.context.seed)
         report = run_step(target.project.graph, step, target.context).report
@@ -50,7 +55,8 @@ def _run(found: Arguments, console: Console) -> Answer:
 def _lines(data: dict[str, Any], folder: Path) -> Iterable[str]:
     shown = [
         {"node": r["node"], "module": r["module"], "stream": r["stream"], "cycles": r["cycles"] or "",
-         "busy": f"{r['busy']:.0%}" if r["busy"] else "", "waits": r["waits"] or ""}
+         "busy": f"{r['busy']:.0%}" if r["busy"] else "", "waits": r["waits"] or "",
+         **{k: r[k] for k in AREA}}
         for r in data["rows"]
     ]  # fmt: skip
     yield from table(shown)
@@ -58,11 +64,26 @@ def _lines(data: dict[str, Any], folder: Path) -> Iterable[str]:
     yield f"{len(data['files'])} files in {folder}"
     yield (f"a sample every {data['interval']:.0f} cycles, {data['cycles']} from its first beat to its last result; "
            f"slowest: {data['bottleneck']}")  # fmt: skip
+    yield f"estimated for a 7-series FPGA: {_resources(data['area'])}"
     tools = " and ".join(data["lint"]["tools"]) or "no tool (install verilator or pyslang)"
     yield f"checked by {tools}: {len(data['lint']['findings']) or 'no'} findings"
     yield from (f"  {f}" for f in data["lint"]["findings"][:20])
     if "simulator" in data:
         yield from _simulated(data)
+    if "synthesis" in data:
+        yield from _synthesized(data["synthesis"])
+
+
+def _resources(area: dict[str, Any]) -> str:
+    return ", ".join(f"{area[k]} {k.upper()}" for k in AREA)
+
+
+def _synthesized(found: dict[str, Any]) -> Iterable[str]:
+    yield ""
+    yield from table([{"instance": n, **{k: a[k] for k in AREA}} for n, a in found["instances"].items()])
+    clock = f", {found['fmax_mhz']:.0f} MHz after place and route" if found["fmax_mhz"] else ""
+    yield f"synthesised for {found['target']} in {found['seconds']:.0f} s: {_resources(found)}{clock}"
+    yield from found["notes"]
 
 
 def _simulated(data: dict[str, Any]) -> Iterable[str]:

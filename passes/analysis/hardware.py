@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from verilog.netlist import Design
     from verilog.schedule import Schedule
     from verilog.simulate import Simulated
+    from verilog.templates.base import Area
 
 STALLS = (0, 1, 2, 3)  # nobody pauses, inputs do, outputs do, both do
 
@@ -35,35 +36,42 @@ class HardwareOptions:
     stalls: bool = field(default=True, metadata={"help": "also with inputs and outputs that pause at random"})
     data: str = field(default="", metadata={"help": "data to simulate; empty: random values", "edit": "data"})
     split: str = field(default="", metadata={"help": "which part of the data", "edit": "split"})
+    synthesize: Literal["", "xilinx", "ecp5", "ice40"] = field(
+        default="", metadata={"help": "family for which Yosys tells the resources; empty: only estimates"}
+    )
 
 
 @analysis("hardware", "Hardware", HardwareOptions)
 def hardware(graph: Graph, options: HardwareOptions, context: Context) -> tuple[Graph, Report]:
-    """One row an instance: module, format, cycles, busy share. The summary: interval, latency, lint, mismatches."""
+    """One row an instance: module, format, cycles, area. The summary: interval, latency, area, lint, mismatches."""
+    from verilog.folder import beside
     from verilog.lint import lint
     from verilog.lower import lower
     from verilog.schedule import schedule
+    from verilog.templates.base import total
     from verilog.write import modules, texts, write
 
-    context.progress(0, 4, "lowering")
+    context.progress(0, 5, "lowering")
     design = lower(graph, context.store, EmitOptions(options.name, sizes_in(options.sizes)))
     files = texts(design)
     summary: dict[str, Any] = {"modules": list(modules(design)), "instances": len(design.instances)}
+    context.progress(1, 5, "scheduling")
+    planned = schedule(design)
+    summary |= {"first": planned.first, "cycles": planned.latency, "interval": planned.interval,
+                "bottleneck": planned.bottleneck, "area": _told_area(total(design.instances))}  # fmt: skip
     if options.folder:
-        done = write(design, Path(options.folder))
+        done = write(design, Path(options.folder), beside(design, planned))
         summary |= {"folder": str(done.folder), "files": list(done.files)}
-    context.progress(1, 4, "checking the text")
+    context.progress(2, 5, "checking the text")
     checked = lint(files, design.name)
     summary["lint"] = {
         "tools": list(checked.tools),
         "findings": [f"{f.file}:{f.line}: {f.text}" for f in checked.findings],
     }
-    context.progress(2, 4, "scheduling")
-    planned = schedule(design)
-    summary |= {"first": planned.first, "cycles": planned.latency, "interval": planned.interval,
-                "bottleneck": planned.bottleneck}  # fmt: skip
     if options.simulate:
         summary |= _simulated(graph, design, options, context)
+    if options.synthesize:
+        summary["synthesis"] = _synthesized(design, options.synthesize, context)
     return graph, Report("hardware", tuple(_rows(design, planned)), summary)
 
 
@@ -75,6 +83,7 @@ def _rows(design: Design, planned: Schedule) -> list[dict[str, Any]]:
             "node": instance.node, "instance": instance.name, "module": instance.module,
             "stream": instance.outputs[0].label, "cycles": cycles, "busy": planned.busy.get(instance.name, 0.0),
             "waits": planned.waiting.get(instance.name),
+            **_told_area(instance.area()),
         })  # fmt: skip
     return rows
 
@@ -84,11 +93,11 @@ def _simulated(graph: Graph, design: Design, options: HardwareOptions, context: 
 
     inputs, labels = _inputs(graph, design, options, context)
     frames = len(inputs[0])
-    context.progress(3, 4, "building the simulation")
+    context.progress(3, 5, "building the simulation")
     built = build(design, frames, context.store.folder / "simulations", options.simulator or None)
     found: list[Simulated] = []
     for stall in STALLS if options.stalls else STALLS[:1]:
-        context.progress(3, 4, f"simulating, pauses {stall} of {len(STALLS) - 1}")
+        context.progress(3, 5, f"simulating, pauses {stall} of {len(STALLS) - 1}")
         found.append(run(design, built, inputs, stall, seed=context.seed + stall + 1))
     summary: dict[str, Any] = {
         "simulator": built.simulator, "samples": frames, "simulated_cycles": found[0].total,
@@ -99,6 +108,21 @@ def _simulated(graph: Graph, design: Design, options: HardwareOptions, context: 
     if labels is not None and not summary["stuck"]:
         summary["rtl_accuracy"] = _accuracy(graph, design, found[0], labels)
     return summary
+
+
+def _told_area(area: Area) -> dict[str, int]:
+    return {"lut": round(area.lut), "ff": round(area.ff), "dsp": area.dsp, "bram": area.bram}
+
+
+def _synthesized(design: Design, target: str, context: Context) -> dict[str, Any]:
+    """What Yosys makes of it, whole and by instance; a clock for ECP5."""
+    from verilog.synthesize import synthesize
+
+    found = synthesize(design, target, lambda text: context.progress(4, 5, f"synthesising, {text}"))
+    return {
+        "target": target, **_told_area(found.total), "fmax_mhz": found.fmax, "notes": list(found.notes),
+        "seconds": round(found.seconds, 1), "instances": {n: _told_area(a) for n, a in found.instances.items()},
+    }  # fmt: skip
 
 
 def _told(mismatch: Any, design: Design) -> dict[str, Any]:

@@ -16,10 +16,8 @@ module resize #(
     input  logic                 y_ready
 );
   function automatic int common(input int a, input int b);
-    int m;
-    m = a;
-    while (m % b != 0) m = m + a;
-    return m;
+    common = a;
+    while (common % b != 0) common = common + a;
   endfunction
   localparam int G = common(PAR_IN, PAR_OUT);
   localparam int FILLS = G / PAR_IN;

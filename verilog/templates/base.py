@@ -6,6 +6,7 @@ Each file beside this one adds the template of an operation, with the rule that 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -89,9 +90,11 @@ class Template(ABC):
     def engines(self) -> tuple[Engine, ...]:
         """How it spends its cycles."""
 
-    @abstractmethod
     def area(self) -> Area:
-        """What it costs."""
+        """What it takes, estimated; `verilog/area` knows its module by its parameters."""
+        from verilog.area.model import estimate
+
+        return estimate(self.module, self.parameters())
 
     def memories(self) -> tuple[Memory, ...]:
         """Its constants."""
@@ -117,3 +120,8 @@ class Template(ABC):
 def port(letter: str, index: int) -> str:
     """x, x1, x2, …: the name of input (x) or output (y) number `index`."""
     return f"{letter}{index}" if index else letter
+
+
+def total(instances: Iterable[Template]) -> Area:
+    """What all of them take together."""
+    return sum((i.area() for i in instances), Area())

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from verilog.fixed import Codes
-from verilog.templates.base import Area, Engine, Template
+from verilog.templates.base import Engine, Template
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -42,10 +42,6 @@ class Chain(Template):
         which = np.tile(np.arange(first + second) >= first, self.turns)
         return (Engine({"x": ~which, "x1": which}, {"y": np.ones(len(which), bool)}, 1),)
 
-    def area(self) -> Area:
-        """Fitted to synthesis in verilog/area."""
-        return Area()
-
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Replay(Template):
@@ -70,7 +66,3 @@ class Replay(Template):
         """A beat a cycle; the first round is the one that comes."""
         steps = np.arange(self.outputs[0].beats)
         return (Engine({"x": steps < self.inputs[0].beats}, {"y": steps >= 0}, 1),)
-
-    def area(self) -> Area:
-        """Fitted to synthesis in verilog/area."""
-        return Area()

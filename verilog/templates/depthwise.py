@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from verilog.fixed import Codes, Fixed, Rounding, requantise, shifted
-from verilog.templates.base import Area, Engine, Memory, Template
+from verilog.templates.base import Engine, Memory, Template
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -76,7 +76,3 @@ class Depthwise(Template):
         """A tap a cycle."""
         tap = np.arange(self.inputs[0].beats) % self._sizes[1]
         return (Engine({"x": tap >= 0}, {"y": tap == self._sizes[1] - 1}, 4),)
-
-    def area(self) -> Area:
-        """Fitted to synthesis in verilog/area."""
-        return Area()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from verilog.fixed import Codes
-from verilog.templates.base import Area, Engine, Template
+from verilog.templates.base import Engine, Template
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -30,7 +30,3 @@ class Fifo(Template):
     def engines(self) -> tuple[Engine, ...]:
         """None: the schedule knows it as a channel that holds `depth` beats."""
         return ()
-
-    def area(self) -> Area:
-        """Fitted to synthesis in verilog/area."""
-        return Area()

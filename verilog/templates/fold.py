@@ -9,7 +9,7 @@ import numpy as np
 
 from verilog.fixed import Codes, Fixed, Rounding, requantise
 from verilog.stream import Stream
-from verilog.templates.base import Area, Engine, Template
+from verilog.templates.base import Engine, Template
 
 WIDEST_SUM = 22  # bits of a sum up to which the multiplier of a mean has as many
 
@@ -30,10 +30,6 @@ class Fold(Template):
     def _steps(self, depth: int) -> tuple[Engine, ...]:
         round_of = np.arange(self.inputs[0].beats) // self._blocks % self.count
         return (Engine({"x": round_of >= 0}, {"y": round_of == self.count - 1}, depth),)
-
-    def area(self) -> Area:
-        """Fitted to synthesis in verilog/area."""
-        return Area()
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -8,7 +8,7 @@ import numpy as np
 
 from verilog.fixed import Codes
 from verilog.stream import Stream
-from verilog.templates.base import Area, Engine, Template, port
+from verilog.templates.base import Engine, Template, port
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -36,7 +36,3 @@ class Fork(Template):
         """A beat a cycle, handed through."""
         every = np.ones(self._stream.beats, bool)
         return (Engine({"x": every}, {port("y", k): every for k in range(len(self.outputs))}, 0),)
-
-    def area(self) -> Area:
-        """Fitted to synthesis in verilog/area."""
-        return Area()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from verilog.fixed import Codes, Fixed, Rounding, product, requantise, shifted
-from verilog.templates.base import Area, Engine, Memory, Template
+from verilog.templates.base import Engine, Memory, Template
 
 DEPTH = 5  # cycles from asking for the last product to the result
 
@@ -78,7 +78,3 @@ class Linear(Template):
         takes = np.tile(np.arange(inner * outer) < inner, blocks)
         gives = np.tile(np.arange(inner * outer) % inner == inner - 1, blocks)
         return (Engine({"x": takes}, {"y": gives}, DEPTH),)
-
-    def area(self) -> Area:
-        """To be fitted to synthesis."""
-        return Area()

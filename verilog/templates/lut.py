@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from verilog.fixed import Codes, Fixed, Rounding, covering, requantise, shifted
-from verilog.templates.base import Area, Engine, Memory, Template
+from verilog.templates.base import Engine, Memory, Template
 
 WHOLE = 10  # bits of codes up to which every one has its word
 WIDEST = 20  # bits of codes that lines are fitted to
@@ -56,10 +56,6 @@ class Lut(Template):
         """A beat a cycle."""
         every = np.ones(self.inputs[0].beats, bool)
         return (Engine({"x": every}, {"y": every}, 1),)
-
-    def area(self) -> Area:
-        """Fitted to synthesis in verilog/area."""
-        return Area()
 
 
 def tabled(function: Function, x: Fixed, to: Fixed, rounding: Rounding) -> Codes:
@@ -145,10 +141,6 @@ class Pieces(Template):
         """A beat a cycle."""
         every = np.ones(self.inputs[0].beats, bool)
         return (Engine({"x": every}, {"y": every}, 4),)
-
-    def area(self) -> Area:
-        """Fitted to synthesis in verilog/area."""
-        return Area()
 
 
 def _holding(codes: Codes) -> Fixed:

@@ -9,7 +9,7 @@ import numpy as np
 
 from model.errors import EmitError
 from verilog.fixed import Codes, Fixed, Rounding, product, requantise
-from verilog.templates.base import Area, Engine, Template
+from verilog.templates.base import Engine, Template
 from verilog.walk import Walk, walk
 
 
@@ -112,7 +112,3 @@ class MatMul(Template):
     def primed(self) -> dict[str, int]:
         """Both are free at the start."""
         return {"free": 2}
-
-    def area(self) -> Area:
-        """Fitted to synthesis in verilog/area."""
-        return Area()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from verilog.fixed import Codes, Fixed, Rounding, covering, requantise
-from verilog.templates.base import Area, Engine, Memory, Template
+from verilog.templates.base import Engine, Memory, Template
 
 ROOT = 18  # fraction bits of the inverse root
 PLACES = 22  # fraction bits of what it is taken of
@@ -141,7 +141,3 @@ class Norm(Template):
     def primed(self) -> dict[str, int]:
         """All places are free at the start."""
         return {"free": self._banks}
-
-    def area(self) -> Area:
-        """Fitted to synthesis in verilog/area."""
-        return Area()

@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 
 from verilog.fixed import Codes, Fixed, Rounding, covering, requantise
-from verilog.templates.base import Area, Engine, Template
+from verilog.templates.base import Engine, Template
 
 Kind = Literal["add", "sub", "mul"]
 KINDS: tuple[Kind, ...] = ("add", "sub", "mul")
@@ -53,10 +53,6 @@ class Pair(Template):
         """A beat of each a cycle."""
         every = np.ones(self.inputs[0].beats, bool)
         return (Engine({"x": every, "x1": every}, {"y": every}, 2),)
-
-    def area(self) -> Area:
-        """Fitted to synthesis in verilog/area."""
-        return Area()
 
 
 def combined(kind: Kind, a: Codes, b: Codes) -> Codes:

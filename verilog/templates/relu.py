@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from verilog.fixed import Codes
-from verilog.templates.base import Area, Engine, Template
+from verilog.templates.base import Engine, Template
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -31,7 +31,3 @@ class Relu(Template):
         """A beat a cycle."""
         every = np.ones(self.inputs[0].beats, bool)
         return (Engine({"x": every}, {"y": every}, 1),)
-
-    def area(self) -> Area:
-        """Fitted to synthesis in verilog/area."""
-        return Area()

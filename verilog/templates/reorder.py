@@ -8,7 +8,7 @@ import numpy as np
 
 from model.errors import EmitError
 from verilog.fixed import Codes
-from verilog.templates.base import Area, Engine, Template
+from verilog.templates.base import Engine, Template
 from verilog.walk import Walk, walk
 
 
@@ -61,10 +61,6 @@ class Reorder(Template):
         """Both are free at the start."""
         return {"free": 2}
 
-    def area(self) -> Area:
-        """Fitted to synthesis in verilog/area."""
-        return Area()
-
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Pick(Template):
@@ -96,7 +92,3 @@ class Pick(Template):
         """A beat a cycle."""
         kept = self._kept()
         return (Engine({"x": np.ones(len(kept), bool)}, {"y": kept}, 1),)
-
-    def area(self) -> Area:
-        """Fitted to synthesis in verilog/area."""
-        return Area()

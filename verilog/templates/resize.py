@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from verilog.fixed import Codes
-from verilog.templates.base import Area, Engine, Template
+from verilog.templates.base import Engine, Template
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -40,7 +40,3 @@ class Resize(Template):
         )
         drain = Engine({"group": np.tile(np.arange(drains) == 0, groups)}, {"y": np.ones(drains * groups, bool)}, 1)
         return fill, drain
-
-    def area(self) -> Area:
-        """Fitted to synthesis in verilog/area."""
-        return Area()

@@ -8,7 +8,7 @@ import numpy as np
 
 from verilog.fixed import Codes, Fixed, Rounding, covering, requantise, shifted
 from verilog.stream import Stream
-from verilog.templates.base import Area, Engine, Memory, Template
+from verilog.templates.base import Engine, Memory, Template
 
 DEPTH = 4
 
@@ -76,10 +76,6 @@ class ScaleShift(Template):
         """A beat a cycle."""
         every = np.ones(self.inputs[0].beats, bool)
         return (Engine({"x": every}, {"y": every}, DEPTH),)
-
-    def area(self) -> Area:
-        """Fitted to synthesis in verilog/area."""
-        return Area()
 
 
 def totalled(x: Stream, scale: Codes, form: Fixed, shift: Codes, shift_frac: int) -> tuple[Fixed, Codes]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from verilog.fixed import Codes, Rounding, requantise
-from verilog.templates.base import Area, Engine, Memory, Template
+from verilog.templates.base import Engine, Memory, Template
 
 GUARD = 5  # bits of the exponentials beyond the result's
 BEYOND = 6  # bits of log2 e beyond the table's
@@ -126,7 +126,3 @@ class Softmax(Template):
     def primed(self) -> dict[str, int]:
         """All places are free at the start."""
         return {"free": self._banks}
-
-    def area(self) -> Area:
-        """Fitted to synthesis in verilog/area."""
-        return Area()

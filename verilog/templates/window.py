@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from verilog.fixed import Codes
-from verilog.templates.base import Area, Engine, Template
+from verilog.templates.base import Engine, Template
 
 DEPTH = 2  # cycles from the ring to the output
 Pair = tuple[int, int]
@@ -127,7 +127,3 @@ class Window(Template):
                 come += also
         steps(total - come, total - come, False)
         return (Engine({"x": np.concatenate(takes)}, {"y": np.concatenate(gives)}, DEPTH),)
-
-    def area(self) -> Area:
-        """Fitted to synthesis in verilog/area."""
-        return Area()
