@@ -1,19 +1,307 @@
-"""What modules consist of."""
+"""What modules consist of, from their parameters, each part counted in tables or registers as it would be alone.
+
+Products and memories follow Yosys' rules for 7-series parts: what becomes a DSP, a block RAM, a RAM of tables.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+P = Mapping[str, int]
+Counted = dict[str, float]
+ROM_BIT = 1 / 64  # what a bit of a constant memory costs beside a block
+HALF, WHOLE = 129, 257  # and blocks of 18 and 36 kbit
+GROUP = 8  # and a group of tables as a RAM
+
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """`lut`, `ff`: parts by name, each counted in tables or registers as a first guess; blocks exactly."""
+    """`lut`, `ff`: parts by name; blocks exactly."""
 
-    lut: dict[str, float] = field(default_factory=dict)  # type: ignore[assignment]
-    ff: dict[str, float] = field(default_factory=dict)  # type: ignore[assignment]
+    lut: Counted = field(default_factory=dict)  # type: ignore[assignment]
+    ff: Counted = field(default_factory=dict)  # type: ignore[assignment]
     dsp: int = 0
     bram: int = 0
 
 
-PARTS: dict[str, Callable[[Mapping[str, int]], Parts]] = {}
+def bits(count: int) -> int:
+    """Of a counter below `count`."""
+    return max((count - 1).bit_length(), 1)
+
+
+def up(value: int, by: int) -> int:
+    """The quotient, rounded up."""
+    return -(-value // by)
+
+
+def blocks(a: int, b: int, wide: int = 99) -> int:
+    """DSP blocks of a signed product a × b of `wide` bits: none for what is small."""
+    if min(a, b) < 2 or min(a + b, wide) < 9:
+        return 0
+    long, short = max(a, b), min(a, b)
+    return (1 if long <= 25 else 1 + up(long - 25, 24)) * (1 if short <= 18 else 1 + up(short - 18, 17))
+
+
+def stored(depth: int, width: int) -> tuple[int, int]:
+    """(cost, blocks of 18 kbit) of the cheapest shape that holds depth × width bits."""
+    halves = [up(depth, 512 << k) * up(width, w) for k, w in enumerate((36, 18, 9, 4, 2, 1))]
+    wholes = [up(depth, 512 << k) * up(width, w) for k, w in enumerate((72, 36, 18, 9, 4, 2, 1))]
+    return min((min(halves) * HALF, min(halves)), (min(wholes) * WHOLE, 2 * min(wholes)))
+
+
+def rom(depth: int, width: int) -> tuple[float, int]:
+    """(tables, blocks) of a constant memory that is read into a register."""
+    cost, count = stored(depth, width)
+    return (0.0, count) if depth * width * ROM_BIT > cost else (width * up(depth, 64), 0)
+
+
+def ram(depth: int, width: int, registered: bool = True) -> tuple[float, int]:
+    """(tables, blocks) of a memory with a writer and a reader."""
+    groups = min(up(depth, 32) * up(width, 6), up(depth, 64) * up(width, 3))
+    cost, count = stored(depth, width)
+    return (0.0, count) if registered and groups * GROUP + 2 > cost else (4.0 * groups, 0)
+
+
+def rounding(p: P, wide: int, frac: int) -> float:
+    """Tables that round and saturate one value."""
+    drop = frac - p["Y_F"]
+    kept = max(wide - drop + 1, 2) if drop > 0 else wide - drop
+    sticky = up(drop, 5) if drop > 1 and p["MODE"] else 0
+    adds = kept if drop > 0 and p["MODE"] else 0
+    saturates = p["Y_W"] + up(kept - p["Y_W"], 3) if kept > p["Y_W"] else 0
+    return adds + sticky + saturates
+
+
+def _soft(a: int, b: int, wide: int = 99) -> float:
+    return 0.0 if blocks(a, b, wide) else float(a * b)
+
+
+def _folded(
+    p: P, a: int, b: int, sizes: tuple[int, int, int, int], held: tuple[float, int], q: tuple[int, int]
+) -> Parts:
+    """A product by blocks: of linear and matmul. `sizes`: inner, outer, products, results a cycle."""
+    inner, outer, products, results = sizes
+    sums, acc = a + b + bits(p["PAR_IN"]), p["ACC_W"]
+    per = blocks(a, b, acc)
+    replay = ram(inner, p["TOKENS"] * p["PAR_IN"] * p["X_W"], False)[0] if outer > 1 else 0.0
+    lut = {
+        "soft product": products * _soft(a, b, acc), "tree": (products - results) * float(sums),
+        "accumulate": results * float(acc), "round": results * rounding(p, *q), "memory": held[0], "replay": replay,
+        "select": float(p["TOKENS"] * p["PAR_IN"] * p["X_W"]), "count": 2.0 * bits(inner * outer) + 10,
+    }  # fmt: skip
+    ff = {
+        "soft product": float(products * (a + b)) if not per else 0.0, "sum": results * float(sums),
+        "accumulate": results * float(acc), "result": results * float(p["Y_W"]),
+        "count": 2.0 * bits(inner * outer) + 15,
+    }  # fmt: skip
+    return Parts(lut, ff, products * per, held[1])
+
+
+def linear(p: P) -> Parts:
+    """Weights in a memory, a row that is replayed."""
+    inner, outer = p["IN_SIZE"] // p["PAR_IN"], p["OUT_SIZE"] // p["PAR_OUT"]
+    words, results = inner * outer * p["GROUPS"], p["TOKENS"] * p["PAR_OUT"]
+    w, b = rom(words, p["PAR_OUT"] * p["PAR_IN"] * p["W_W"]), rom(outer * p["GROUPS"], p["PAR_OUT"] * p["B_W"])
+    made = _folded(p, p["X_W"] + 1 - p["X_S"], p["W_W"], (inner, outer, results * p["PAR_IN"], results),
+                   (w[0] + b[0], w[1] + b[1]), (p["ACC_W"], p["ACC_F"]))  # fmt: skip
+    weights = p["PAR_OUT"] * (p["PAR_IN"] * p["W_W"] if made.dsp == 0 else 0) + p["PAR_OUT"] * p["B_W"]
+    return Parts(made.lut, {**made.ff, "words": float(weights)}, made.dsp, made.bram)
+
+
+def matmul(p: P) -> Parts:
+    """The second operand in two banks."""
+    inner, outer = p["K_SIZE"] // p["PAR_IN"], p["N_SIZE"] // p["PAR_OUT"]
+    results = p["TOKENS"] * p["PAR_OUT"]
+    lanes, group = (p["PAR_OUT"], p["PAR_IN"]) if p["ACROSS"] == 0 else (p["PAR_IN"], p["PAR_OUT"])
+    tables, count = ram(2 * p["BATCH"] * inner * outer, group * p["B_W"])
+    a, b = p["X_W"] + 1 - p["X_S"], p["B_W"] + 1 - p["B_S"]
+    made = _folded(p, a, b, (inner, outer, results * p["PAR_IN"], results), (lanes * tables, lanes * count),
+                   (p["Q_W"], p["Q_F"]))  # fmt: skip
+    scaling = results * blocks(p["ACC_W"], bits(p["MUL"] + 1) + 1) if p["MUL"] > 1 else 0
+    address = float(bits(2 * p["BATCH"] * inner * outer) * 6 + bits(p["BLOCKS"]) * 2)
+    return Parts({**made.lut, "address": address}, {**made.ff, "address": address}, made.dsp + scaling, made.bram)
+
+
+def _lanes(p: P, lut: Counted, ff: Counted, dsp: int = 0, bram: int = 0) -> Parts:
+    """Handshake and result of what works lane by lane."""
+    lanes = p.get("LANES", p.get("PAR", 1))
+    every = lanes * float(p.get("Y_W", p.get("W", 0)))
+    return Parts({**lut, "control": 5.0}, {**ff, "result": every, "control": 4.0}, dsp, bram)
+
+
+def depthwise(p: P) -> Parts:
+    """A product and an accumulator for each lane."""
+    a, w, lanes, acc = p["X_W"] + 1 - p["X_S"], p["W_W"], p["LANES"], p["ACC_W"]
+    weights, biases = rom(p["TAPS"] * p["BLOCKS"], lanes * w), rom(p["BLOCKS"], lanes * acc)
+    count = float(bits(p["TAPS"] * p["BLOCKS"]) + bits(p["TAPS"]) + bits(p["BLOCKS"]))
+    lut = {"soft": lanes * _soft(a, w), "accumulate": lanes * float(acc), "memory": weights[0] + biases[0],
+           "round": lanes * rounding(p, acc, p["ACC_F"]), "count": 1.5 * count}  # fmt: skip
+    ff = {"accumulate": lanes * float(acc), "count": count + 4, "words": lanes * float(acc if p["BLOCKS"] > 1 else 0)}
+    return _lanes(p, lut, ff, lanes * blocks(a, w), weights[1] + biases[1])
+
+
+def window(p: P) -> Parts:
+    """A ring of rows and its addresses."""
+    per = p["BLOCKS"]
+    ring, beat = p["RING_ROWS"] * p["IN_W"] * per, p["LANES"] * p["W"]
+    tables, count = ram(ring, beat)
+    address, number = float(bits(ring)), float(bits(p["IN_H"] * p["IN_W"] * per + ring) + 2)
+    walk = sum(bits(p[n]) for n in ("OUT_H", "OUT_W", "K_H", "K_W", "GROUPS")) + bits(per)
+    lut = {"ring": tables, "address": 8 * address, "number": 10 * number, "walk": 1.5 * walk, "pad": beat / 2.0}
+    ff = {"address": 4 * address, "number": 8 * number, "walk": float(walk), "got": float(beat)}
+    return _lanes(p, lut, ff, 0, count)
+
+
+def norm(p: P) -> Parts:
+    """Sums, an inverse root, and a product after the other."""
+    x, n = p["X_W"] + 1 - p["X_S"], (p["SIZE"]).bit_length()
+    s1, s2, d, root, par, v = x + n, 2 * x + n, x + n + 1, p["R_F"] + 2, p["PAR"], p["V_W"]
+    held, table = ram(p["BANKS"] * p["SIZE"] // par, par * p["X_W"]), rom(256, p["R_F"] + 1)
+    gamma, beta = rom(p["SIZE"] // par, par * p["G_W"]), rom(p["SIZE"] // par, par * p["ACC_W"])
+    square = p["CENTER"] * blocks(s1, s1)
+    lane = blocks(x, x) + blocks(d, root) + blocks(p["T_W"], p["G_W"])
+    lut = {"memory": held[0] + table[0] + gamma[0] + beta[0], "places": 4.0 * (up(s1, 6) * 2 + up(s2, 6) + 4),
+           "sums": par * float(s1 + s2), "root": 8.0 * v, "shift": 3.0 * par * p["T_W"],
+           "lane": par * (d + p["ACC_W"] + rounding(p, p["ACC_W"], p["ACC_F"])), "control": 90.0}  # fmt: skip
+    ff = {"sums": 2.0 * (s1 + s2), "root": 4.0 * v, "lane": par * float(p["ACC_W"] + p["T_W"] + p["Y_W"]),
+          "constants": par * 2.0 * p["ACC_W"], "control": 100.0}  # fmt: skip
+    return Parts(lut, ff, par * lane + square + 6, held[1] + table[1] + gamma[1] + beta[1])
+
+
+def softmax(p: P) -> Parts:
+    """Maximum, powers by table, a division, products."""
+    x, par, e, r = p["X_W"] + 1 - p["X_S"], p["PAR"], p["E_F"] + 1, p["R_F"] + 1
+    total, rows = e + bits(p["SIZE"]), p["BANKS"] * p["SIZE"] // par
+    held, powers, table = ram(rows, par * (p["X_W"] + 1)), ram(rows, par * e), rom(1 << p["T_BITS"], e)
+    lane = blocks(x + 1, p["LOG2E"].bit_length() + 1) + blocks(e + 1, r + 1)
+    lut = {"memory": held[0] + powers[0], "table": par * table[0], "places": 4.0 * (up(x, 6) + up(total, 6) + up(r, 6)),
+           "maximum": par * 2.0 * x, "shift": 3.0 * par * e, "sum": par * float(total),
+           "divide": 2.0 * p["BITS"] * total + r, "round": par * rounding(p, e + r + 1, e + r - 2),
+           "control": 100.0}  # fmt: skip
+    ff = {"lane": par * float(2 * e + 2 * x + p["Y_W"]), "divide": float(2 * total + r), "sum": 2.0 * total,
+          "control": 80.0}  # fmt: skip
+    return Parts(lut, ff, par * lane, held[1] + powers[1] + up(par, 2) * table[1])
+
+
+def fold_max(p: P) -> Parts:
+    """A comparison a lane."""
+    wide, kept = p["LANES"] * float(p["W"]), ram(p["BLOCKS"], p["LANES"] * p["W"], False)[0] if p["BLOCKS"] > 1 else 0.0
+    count = float(bits(p["COUNT"]) + bits(p["BLOCKS"]))
+    return _lanes(p, {"compare": 2 * wide, "kept": kept, "count": count}, {"count": count})
+
+
+def fold_sum(p: P) -> Parts:
+    """A sum and a product a lane."""
+    s = p["X_W"] + 1 - p["X_S"] + bits(p["COUNT"])
+    m = p["MUL"].bit_length() + 1 if p["MUL"] > 1 else 0
+    sums, count = p["LANES"] * float(s), float(bits(p["COUNT"]) + bits(p["BLOCKS"]))
+    kept = ram(p["BLOCKS"], p["LANES"] * s, False)[0] if p["BLOCKS"] > 1 else 0.0
+    lut = {"add": sums, "kept": kept, "count": count, "round": p["LANES"] * rounding(p, s + m, p["P_F"])}
+    ff = {"sum": 0.0 if m else 2 * sums, "kept": sums if p["BLOCKS"] == 1 else 0.0, "count": count}
+    return _lanes(p, lut, ff, p["LANES"] * blocks(s, m))
+
+
+def pair(p: P) -> Parts:
+    """A sum or a product a lane."""
+    a, b, sums = p["X_W"] + 1 - p["X_S"], p["X1_W"] + 1 - p["X1_S"], p["LANES"] * float(p["S_W"])
+    dsp = blocks(a, b, p["S_W"]) * p["LANES"] if p["OP"] == 2 else 0
+    lut = {"add": sums if p["OP"] < 2 else 0.0, "soft": p["LANES"] * float(a * b) if p["OP"] == 2 and not dsp else 0.0,
+           "round": p["LANES"] * rounding(p, p["S_W"], p["S_F"])}  # fmt: skip
+    return _lanes(p, lut, {"sum": 0.0 if dsp else sums}, dsp)
+
+
+def scale_shift(p: P) -> Parts:
+    """A product and a sum a lane."""
+    lanes, x = p["LANES"], p["X_W"] + 1 - p["X_S"]
+    m, b, count = rom(p["PERIOD"], lanes * p["M_W"]), rom(p["PERIOD"], lanes * p["S_W"]), float(bits(p["PERIOD"]))
+    lut = {"memory": m[0] + b[0], "add": lanes * float(p["S_W"]), "count": count,
+           "round": lanes * rounding(p, p["S_W"], p["S_F"])}  # fmt: skip
+    ff = {"shift": lanes * float(p["S_W"]) if p["PERIOD"] > 1 else 0.0, "sum": lanes * float(p["S_W"]), "count": count}
+    return _lanes(p, lut, ff, lanes * blocks(x, p["M_W"]), m[1] + b[1])
+
+
+def lut(p: P) -> Parts:
+    """A table for all lanes."""
+    tables, count = rom(1 << p["X_W"], p["Y_W"])
+    lanes = p["LANES"]
+    return _lanes(p, {"table": lanes * tables}, {"none": 0.0}, 0, up(lanes, 2) * count)
+
+
+def pieces(p: P) -> Parts:
+    """A table, a product and a sum a lane."""
+    lanes, word = p["LANES"], p["B_W"] + p["M_W"]
+    tables, count = rom(1 << (p["X_W"] - p["LOW"]), word)
+    lut = {"table": lanes * tables, "add": lanes * float(p["S_W"]), "round": lanes * rounding(p, p["S_W"], p["S_F"])}
+    ff = {"word": lanes * float(2 * p["B_W"]), "sum": lanes * float(p["S_W"])}
+    return _lanes(p, lut, ff, lanes * blocks(p["M_W"], p["LOW"] + 1), up(lanes, 2) * count)
+
+
+def cast(p: P) -> Parts:
+    """Rounding a lane."""
+    return _lanes(p, {"round": p["LANES"] * rounding(p, p["X_W"], p["X_F"])}, {"none": 0.0})
+
+
+def relu(p: P) -> Parts:
+    """All but the sign."""
+    wide = float(p["LANES"] * (p["W"] - 1))
+    return Parts({"and": wide, "control": 1.0}, {"result": wide, "control": 1.0})
+
+
+def fifo(p: P) -> Parts:
+    """A RAM of tables."""
+    count = float(bits(p["DEPTH"]))
+    chosen = float(p["W"] * (up(p["DEPTH"], 64) - 1))
+    return Parts({"memory": ram(p["DEPTH"], p["W"], False)[0], "choose": chosen, "count": 4 * count, "control": 3.0},
+                 {"count": 3 * count, "control": 1.0})  # fmt: skip
+
+
+def fork(p: P) -> Parts:
+    """A register a reader."""
+    return Parts({"reader": 2.0 * p["N"], "control": 2.0}, {"reader": float(p["N"])})
+
+
+def resize(p: P) -> Parts:
+    """Two registers of a common multiple, and the choices of what is written and read."""
+    from math import lcm
+
+    group = lcm(p["PAR_IN"], p["PAR_OUT"])
+    fills, drains = group // p["PAR_IN"], group // p["PAR_OUT"]
+    chosen = p["PAR_OUT"] * p["W"] * float(up(drains, 4)) if drains > 1 else 0.0
+    filled = float(group * p["W"]) if fills > 1 else 0.0
+    return Parts({"choose": chosen, "fill": filled, "control": 8.0},
+                 {"held": 2.0 * group * p["W"], "count": float(bits(fills) + bits(drains)), "control": 2.0})  # fmt: skip
+
+
+def reorder(p: P) -> Parts:
+    """Two banks and a walk."""
+    tables, count = ram(2 * p["BEATS"], p["W"])
+    address = float(bits(p["BEATS"]))
+    ff = {"read": 0.0 if count else float(p["W"]), "count": 3 * address, "control": 8.0}
+    return Parts({"memory": tables, "count": 4 * address, "control": 10.0}, ff, 0, count)
+
+
+def pick(p: P) -> Parts:
+    """A counter."""
+    return Parts({"count": 2.0 * bits(p["PERIOD"])}, {"result": float(p["W"]), "count": float(bits(p["PERIOD"]) + 1)})
+
+
+def chain(p: P) -> Parts:
+    """A choice of two."""
+    count = float(bits(p["A"]) + bits(p["B"]))
+    return Parts({"choose": float(p["W"]), "count": count}, {"result": float(p["W"]), "count": count})
+
+
+def replay(p: P) -> Parts:
+    """A frame in a RAM of tables."""
+    count = float(bits(p["BEATS"]) + bits(p["TIMES"]))
+    return Parts({"memory": ram(p["BEATS"], p["W"], False)[0], "choose": float(p["W"]), "count": 1.5 * count},
+                 {"result": float(p["W"]), "count": count + 1})  # fmt: skip
+
+
+PARTS: dict[str, Callable[[P], Parts]] = {
+    "linear": linear, "matmul": matmul, "depthwise": depthwise, "window": window, "norm": norm, "softmax": softmax,
+    "softmax_rows": softmax, "fold_max": fold_max, "fold_sum": fold_sum, "pair": pair, "scale_shift": scale_shift,
+    "lut": lut, "pieces": pieces, "cast_stream": cast, "relu": relu, "fifo": fifo, "fork_stream": fork,
+    "resize": resize, "reorder": reorder, "pick": pick, "chain": chain, "replay": replay,
+}  # fmt: skip
