@@ -8,6 +8,7 @@ from typing import Any
 
 from model.codec import decode
 from model.formats.base import Format
+from model.meta import Parallel
 from model.recipe import Recipe, Step
 from passes.select import Select
 from passes.transform.freeze import FreezeOptions
@@ -94,4 +95,17 @@ def with_training(recipe: Recipe, ids: tuple[str, ...], trains: bool) -> Recipe:
     last = recipe.steps[-1] if recipe.steps else None
     if last and last.enabled and last.pass_name in ("freeze", "unfreeze") and last.options == step.options:
         return recipe.set(len(recipe) - 1, step)
+    return recipe.append(step)
+
+
+def with_parallel(recipe: Recipe, ids: tuple[str, ...], parallel: Parallel) -> Recipe:
+    """The recipe with what hardware computes of nodes at once; it replaces the last step if that was of the same."""
+    from passes.transform.parallelize import ParallelizeOptions
+
+    select = Select("name", ids)
+    step = Step("parallelize", ParallelizeOptions(select, parallel.inputs, parallel.outputs, parallel.tokens))
+    last = recipe.steps[-1] if recipe.steps else None
+    if last and last.enabled and isinstance(last.options, ParallelizeOptions) and last.options.select == select:
+        options = replace(step.options, sizes=last.options.sizes)
+        return recipe.set(len(recipe) - 1, replace(last, options=options))
     return recipe.append(step)

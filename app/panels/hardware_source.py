@@ -254,7 +254,7 @@ class SourceView(QWidget):
         """Offer other files; the one that is shown stays where it is among them."""
         before = self.file
         self._files, self._marks = dict(files), dict(marks)
-        names = tuple(sorted(files, key=lambda n: (n.startswith("rtl/"), n)))
+        names = tuple(sorted(files, key=lambda n: ("/" in n, n)))
         self.choice.offer(names)
         if names:
             self.choice.put(before if before in files else names[0])

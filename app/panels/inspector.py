@@ -21,6 +21,7 @@ from app.panels.inspector_facts import (
     node_title,
 )
 from app.panels.inspector_format import FormatSection
+from app.panels.inspector_parallel import ParallelSection
 from app.panels.inspector_parts import ElidedLabel, FactRows
 from app.panels.inspector_pattern import PatternSection
 from app.panels.inspector_precision import PrecisionSection
@@ -62,6 +63,7 @@ class InspectorPanel(QScrollArea):
         self.inputs = ActivationPruningSection(session)
         self.adapter = AdapterSection(session)
         self.structure = StructureSection(session)
+        self.parallel = ParallelSection(session)
         self.format = FormatSection()
         self._arrange()
         self._connect()
@@ -80,7 +82,8 @@ class InspectorPanel(QScrollArea):
         column.addWidget(self.path)
         for gap, widget in ((6, self.facts), (8, self.problems), (8, self.hint), (14, self.precision),
                             (14, self.weight), (14, self.pruning), (14, self.pattern), (14, self.inputs),
-                            (14, self.adapter), (14, self.structure), (14, self.format)):  # fmt: skip
+                            (14, self.adapter), (14, self.structure), (14, self.parallel),
+                            (14, self.format)):  # fmt: skip
             widget.setContentsMargins(0, gap, 0, 0)
             column.addWidget(widget)
         column.addStretch(1)
@@ -156,6 +159,7 @@ class InspectorPanel(QScrollArea):
             self.inputs.hide()
             self.adapter.hide()
             self.structure.hide()
+            self.parallel.hide()
             self.format.show_format(None)
             return
         self.precision.show_nodes(nodes, document.graph)
@@ -163,6 +167,7 @@ class InspectorPanel(QScrollArea):
         self.pruning.show_nodes(nodes, document.graph)
         self.adapter.show_nodes(nodes, document.graph)
         self.structure.show_nodes(nodes, document.graph)
+        self.parallel.show_nodes(nodes)
         self._show_pattern()
         self.inputs.show_nodes(nodes, document.graph)
 
