@@ -8,6 +8,7 @@ from functools import partial
 
 import numpy as np
 
+from tests.benchmarks.rtl_linear import layer
 from verilog.fixed import Fixed
 from verilog.rules.linear import summed
 from verilog.stream import Stream
@@ -206,6 +207,7 @@ KINDS_OF: tuple[tuple[Callable[[Random], Template], int], ...] = (
 
 def configurations() -> Iterator[Template]:
     """All of them, kinds by turns."""
+    yield from (layer(16, 4), layer(64, 8))
     for turn in itertools.count():
         left = [(k, make) for k, (make, count) in enumerate(KINDS_OF) if turn < count]
         if not left:

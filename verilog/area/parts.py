@@ -269,8 +269,8 @@ def resize(p: P) -> Parts:
     fills, drains = group // p["PAR_IN"], group // p["PAR_OUT"]
     chosen = p["PAR_OUT"] * p["W"] * float(up(drains, 4)) if drains > 1 else 0.0
     filled = float(group * p["W"]) if fills > 1 else 0.0
-    return Parts({"choose": chosen, "fill": filled, "control": 8.0},
-                 {"held": 2.0 * group * p["W"], "count": float(bits(fills) + bits(drains)), "control": 2.0})  # fmt: skip
+    ff = {"held": 2.0 * group * p["W"], "count": float(bits(fills) + bits(drains)), "control": 2.0}
+    return Parts({"choose": chosen, "fill": filled, "control": 8.0}, ff)
 
 
 def reorder(p: P) -> Parts:
