@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QHBoxLayout, QSplitter, QStackedWidget, QTabBar, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QSplitter, QStackedWidget, QTabBar, QVBoxLayout, QWidget
 
 from app.canvas.colouring import MEASURED
+from app.flow import Flow
 from app.hardware import Made
 from app.panels.hardware_source import SourceView
 from app.panels.hardware_tree import ModuleTree
@@ -44,10 +45,9 @@ class Views(QWidget):
         self.tabs.setAccessibleName("View of the hardware")
         for page in (self.source, self.table, self.mismatches, self.lint, self._words):
             self._pages.addWidget(page)
-        bar = QHBoxLayout()
+        bar = Flow(spacing=6)  # links go on below where the tabs take the whole width
         bar.setContentsMargins(4, 0, 12, 0)
         bar.addWidget(self.tabs)
-        bar.addStretch(1)
         for column in MODULES:
             bar.addWidget(link(f"Colour by {column}", lambda c=column: self.colour.emit(c)))
         right = QWidget()
