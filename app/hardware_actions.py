@@ -61,10 +61,3 @@ def panel_of(window: Window) -> HardwarePanel:
     assert isinstance(panel, HardwarePanel)
     window.docks.bring("hardware")
     return panel
-
-
-def run(window: Window, verb: str) -> None:
-    """Check or simulate, as the panel's settings have it."""
-    panel = panel_of(window)
-    if panel.held.quantised and panel.held.job is None:
-        panel.run(verb)

@@ -102,6 +102,7 @@ class HardwarePanel(Bench):
         words.setSpacing(2)
         for part in (self._words, self._doing, self._wrong):
             words.addWidget(part)
+        words.addStretch(1)
         line.addLayout(words, 1)
         line.addWidget(self._show_node, 0, Qt.AlignmentFlag.AlignTop)
         box = QVBoxLayout(held)
