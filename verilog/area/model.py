@@ -19,7 +19,7 @@ from verilog.templates.base import Area
 FOLDER = Path(__file__).parent
 GRID, MODEL = FOLDER / "grid.json", FOLDER / "model.json"
 SMALL = 10.0  # tables or registers below which errors count as if there were so many
-RIDGE = 0.15  # how strongly coefficients are held to 1, which is what the parts are counted for
+RIDGE = 0.2  # how strongly coefficients are held to 1, which is what the parts are counted for
 Model = Mapping[str, Mapping[str, Mapping[str, float]]]  # module → lut, ff → part → coefficient
 
 
