@@ -60,7 +60,7 @@ def ram(depth: int, width: int, registered: bool = True) -> tuple[float, int]:
     """(tables, blocks) of a memory with a writer and a reader."""
     groups = min(up(depth, 32) * up(width, 6), up(depth, 64) * up(width, 3))
     cost, count = stored(depth, width)
-    return (0.0, count) if registered and groups * GROUP + 2 > cost else (4.0 * groups, 0)
+    return (0.0, count) if registered and groups * GROUP + 4 > cost else (4.0 * groups, 0)
 
 
 def rounding(p: P, wide: int, frac: int) -> float:
@@ -295,8 +295,9 @@ def chain(p: P) -> Parts:
 def replay(p: P) -> Parts:
     """A frame in a RAM of tables."""
     count = float(bits(p["BEATS"]) + bits(p["TIMES"]))
-    return Parts({"memory": ram(p["BEATS"], p["W"], False)[0], "choose": float(p["W"]), "count": 1.5 * count},
-                 {"result": float(p["W"]), "count": count + 1})  # fmt: skip
+    tables, blocked = ram(p["BEATS"], p["W"])
+    lut = {"memory": tables, "choose": float(p["W"]), "count": 1.5 * count}
+    return Parts(lut, {"result": float(p["W"]), "count": count + 1}, 0, blocked)
 
 
 PARTS: dict[str, Callable[[P], Parts]] = {
