@@ -43,9 +43,9 @@ class AllocateChoices(QWidget):
             box.addWidget(words)
             box.addWidget(part)
         self._none = muted("")
-        self.find = link("Measure them", self.wanted.emit)
+        self.measure = link("Measure them", self.wanted.emit)
         box.addWidget(self._none)
-        box.addWidget(self.find)
+        box.addWidget(self.measure)
         box.addStretch(1)
         self.offer_costs()
         for part in parts:
@@ -94,7 +94,7 @@ class AllocateChoices(QWidget):
 
     def tell(self, words: str, find: bool = False) -> None:
         """What stands in the way; `find`: it can be found out."""
-        self.find.setVisible(find)
+        self.measure.setVisible(find)
         self._none.setText(words)
         self._none.setVisible(bool(words))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import pyqtgraph as pg
+from pyqtgraph.Qt import internals
 from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QPainter, QPen, QPixmap, QTransform
 from typing_extensions import override
@@ -23,7 +23,7 @@ class Dots(Kept):
     def __init__(self, plot: Any, size: int, looks: Sequence[Look], above: float = 0) -> None:
         super().__init__(plot, 3, above)
         self.looks, self.size = tuple(looks), size
-        self._fragments = pg.Qt.internals.PrimitiveArray(QPainter.PixmapFragment, 10)
+        self._fragments: Any = internals.PrimitiveArray(QPainter.PixmapFragment, 10)
         self._stamps: dict[float, QPixmap] = {}
 
     @override
@@ -37,7 +37,8 @@ class Dots(Kept):
         made = self._fragments.ndarray()
         made[:, 0], made[:, 1], made[:, 2], made[:, 3] = x, y, kinds * cell, 0
         made[:, 4:] = cell, cell, 1 / ratio, 1 / ratio, 0, 1
-        painter.drawPixmapFragments(*self._fragments.drawargs(), stamps)
+        draw: Any = painter.drawPixmapFragments  # its stub lacks the form that takes an address and a count
+        draw(*self._fragments.drawargs(), stamps)
 
     @override
     def outline(self, painter: QPainter, rows: Array, view: QTransform, area: QRectF) -> None:

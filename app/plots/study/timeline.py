@@ -76,6 +76,7 @@ class TimelineChart(StudyChart):
         self._ended = Bars(self.plot, colours, TALL)
         self._running = pg.BarGraphItem(x0=[], x1=[], y0=[], height=TALL, brush=QColor(colours[RUNS]), pen=None)
         self.plot.addItem(self._running)
+        self._bars_drawn = 0  # bars in it
 
     @override
     def fill(self, fresh: Sequence[int] | None) -> None:
@@ -108,7 +109,8 @@ class TimelineChart(StudyChart):
     def _grow_bars(self, kinds: Array, begin: Array, end: Array) -> None:
         """Bars of those that run."""
         which = np.flatnonzero(kinds == RUNS)
-        if len(which) or len(self._running.opts["x0"]):
+        if len(which) or self._bars_drawn:
+            self._bars_drawn = len(which)
             self._running.setOpts(x0=begin[which], x1=end[which], y0=self._lane[which] - TALL / 2, height=TALL)
 
     def _spans(self) -> tuple[Array, Array]:
