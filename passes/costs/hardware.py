@@ -52,7 +52,7 @@ def area_of(node: Node, graph: Graph) -> Area:
     at_once = node.parallel or Parallel()
     x, w = (_fixed(node, port) for port in PORTS)
     held = node.precision.get("data_out")
-    y = held.format if held is not None and isinstance(held.format, Integer) else x
+    y: Integer = _fixed(node, "data_out") if held is not None else x
     wide, frac = x.width + w.width + (inputs - 1).bit_length(), x.frac_width + w.frac_width
     shared = {
         "PAR_IN": at_once.inputs, "PAR_OUT": at_once.outputs, "TOKENS": at_once.tokens, "X_W": x.width,
