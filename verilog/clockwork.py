@@ -83,7 +83,7 @@ def run(work: Clockwork) -> Ran:
     return Ran(int(state), pieces, most)
 
 
-@njit(cache=True)
+@njit(inline="always")
 def _offer(units: Any, ins: Any, outs: Any, valid: Any, ready: Any, pipe: Any, had: Any, held: Any) -> None:
     """Mark the channels that have a beat to take, and those before a FIFO that has room."""
     kinds, depths = units[0], units[1]
@@ -101,7 +101,7 @@ def _offer(units: Any, ins: Any, outs: Any, valid: Any, ready: Any, pipe: Any, h
                 ready[ins[u, 0]] = held[u] < depths[u]
 
 
-@njit(cache=True)
+@njit(inline="always")
 def _enabled(u: int, outs: Any, valid: Any, ready: Any) -> bool:
     """Whether the pipeline of an engine may move: no beat at its end is left standing."""
     for k in range(outs.shape[1]):
@@ -111,7 +111,7 @@ def _enabled(u: int, outs: Any, valid: Any, ready: Any) -> bool:
     return True
 
 
-@njit(cache=True)
+@njit(inline="always")
 def _fed(u: int, takes: int, ins: Any, valid: Any) -> bool:
     """Whether all beats that a step takes are there."""
     for k in range(ins.shape[1]):  # noqa: SIM110 - numba compiles no generators
@@ -120,7 +120,7 @@ def _fed(u: int, takes: int, ins: Any, valid: Any) -> bool:
     return True
 
 
-@njit(cache=True)
+@njit(inline="always")
 def _engine(
     u: int, units: Any, marks: Any, ins: Any, outs: Any, valid: Any, ready: Any, pipe: Any, at: Any, waits: Any
 ) -> bool:
@@ -148,7 +148,7 @@ def _engine(
     return moves
 
 
-@njit(cache=True)
+@njit(inline="always")
 def _fork(u: int, ins: Any, outs: Any, valid: Any, ready: Any, had: Any) -> None:
     """One cycle of a fork."""
     whole = True
@@ -162,7 +162,7 @@ def _fork(u: int, ins: Any, outs: Any, valid: Any, ready: Any, had: Any) -> None
                 had[u, k] = not whole and (had[u, k] or ready[outs[u, k]])
 
 
-@njit(cache=True)
+@njit(inline="always")
 def _wait(kinds: Any, ins: Any, outs: Any, valid: Any, ready: Any, held: Any, most: Any) -> None:
     """What the FIFOs hold after a cycle: all is decided by then, also where a channel leads back."""
     for u in range(len(kinds)):
