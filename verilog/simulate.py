@@ -5,10 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-import subprocess
 import tempfile
-import threading
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,15 +13,16 @@ import numpy as np
 
 from model.errors import SimulateError
 from verilog.bench import CLOCK, DRIVER, bench
+from verilog.child import Tick, quiet, watched
 from verilog.fixed import Codes
 from verilog.netlist import Design, Wire
 from verilog.stream import from_words, to_words
 from verilog.tools import Tool, simulator
 from verilog.write import texts
 
-Say = Callable[[str], None]
 BUILD_SECONDS = 900
 RUN_SECONDS = 3600
+STUCK = 3  # the driver's exit code for a design that does not end
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +61,9 @@ class Built:
     command: tuple[str, ...]
 
 
-def build(design: Design, frames: int, cache: Path, name: str | None = None, traced: bool = False) -> Built:
+def build(
+    design: Design, frames: int, cache: Path, name: str | None = None, traced: bool = False, tick: Tick = quiet
+) -> Built:
     """Compile a design for `frames` frames; an equal one that was built before is taken from `cache`.
 
     Raises SimulateError with the simulator's own message, file and line.
@@ -83,7 +83,7 @@ def build(design: Design, frames: int, cache: Path, name: str | None = None, tra
         for path, text in files.items():
             (fresh / path).parent.mkdir(parents=True, exist_ok=True)
             (fresh / path).write_text(text)
-        _compile(kind, tool, fresh, design, traced)
+        _compile(kind, tool, fresh, design, traced, tick)
         shutil.rmtree(folder, ignore_errors=True)
         os.replace(fresh, folder)
     finally:
@@ -91,7 +91,7 @@ def build(design: Design, frames: int, cache: Path, name: str | None = None, tra
     return built
 
 
-def _compile(kind: str, tool: Tool, folder: Path, design: Design, traced: bool) -> None:
+def _compile(kind: str, tool: Tool, folder: Path, design: Design, traced: bool, tick: Tick) -> None:
     sources = sorted(str(p.relative_to(folder)) for p in folder.glob("rtl/*.sv"))
     sources += [f"{design.name}.sv", "bench.sv"]
     if kind == "verilator":
@@ -100,16 +100,18 @@ def _compile(kind: str, tool: Tool, folder: Path, design: Design, traced: bool) 
                    *(["--trace-fst"] if traced else []), *sources, "main.cpp"]  # fmt: skip
     else:
         command = [*tool.command, "-g2012", "-o", "bench.vvp", "-s", "clocked", *sources, "clocked.sv"]
-    environment = {**os.environ, **tool.environment}
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=BUILD_SECONDS)
-    if done.returncode:
-        lines = [x for x in (done.stderr + done.stdout).splitlines() if "rror" in x][:5] or [done.stderr[-500:]]
+    code, said = watched(command, folder, tool.environment, BUILD_SECONDS, tick)
+    if code:
+        lines = [x for x in said.splitlines() if "rror" in x][:5] or [said[-500:]]
         raise SimulateError(f"{kind} cannot build the design: {lines[0]}", "\n".join(lines[1:]) or "See its message.")
 
 
 def run(design: Design, built: Built, inputs: tuple[Codes, ...], stall: int = 0, seed: int = 1, limit: int = 0,
-        stop: threading.Event | None = None) -> Simulated:  # fmt: skip
-    """Simulate on input codes [frames, rows, size]; `stall`: random pauses of inputs (1), outputs (2) or both (3)."""
+        tick: Tick = quiet) -> Simulated:  # fmt: skip
+    """Simulate on input codes [frames, rows, size]; `stall`: random pauses of inputs (1), outputs (2) or both (3).
+
+    What `tick` raises, which is called meanwhile, stops it.
+    """
     import time
 
     start = time.perf_counter()
@@ -120,28 +122,11 @@ def run(design: Design, built: Built, inputs: tuple[Codes, ...], stall: int = 0,
             lanes = boundary.stream.pack(codes)
             (folder / f"{boundary.name}.hex").write_text("\n".join(to_words(lanes, boundary.stream.fixed.width)) + "\n")
         command = [*built.command, f"+stall={stall}", f"+seed={seed}", f"+limit={limit or 10**9}"]
-        said = _watched(command, folder, stop)
+        code, said = watched(command, folder, {}, RUN_SECONDS, tick)
+        if code not in (0, STUCK):
+            raise SimulateError(f"The simulation failed: {said.strip()[-400:]}", "See its message.")
         stuck = "stuck" in said
         return _compared(design, built.simulator, folder, inputs, stuck, time.perf_counter() - start)
-
-
-def _watched(command: list[str], folder: Path, stop: threading.Event | None) -> str:
-    process = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    try:
-        while True:
-            try:
-                said, _ = process.communicate(timeout=0.2 if stop else RUN_SECONDS)
-                break
-            except subprocess.TimeoutExpired as error:
-                if stop is None or stop.is_set():
-                    raise SimulateError("The simulation was stopped.", "Start it again.") from error
-    finally:
-        if process.poll() is None:
-            process.kill()
-            process.wait()
-    if process.returncode not in (0, 3):
-        raise SimulateError(f"The simulation failed: {said.strip()[-400:]}", "See its message.")
-    return said
 
 
 def _compared(

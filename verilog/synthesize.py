@@ -6,9 +6,7 @@ Every instance is synthesised with its borders kept, so that what it takes is kn
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Mapping
@@ -17,6 +15,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from model.errors import SimulateError
+from verilog.child import watched
 from verilog.netlist import Design
 from verilog.templates.base import Area
 from verilog.tools import Tool, nextpnr, yosys
@@ -113,23 +112,8 @@ def _files(design: Design, folder: Path) -> None:
 
 def _started(tool: Tool, more: list[str], folder: Path, say: Say, name: str) -> str:
     """Run a tool to its end, telling what it does; killed when `say` raises."""
-    log = folder / f"{name}.log"
-    environment = {**os.environ, **tool.environment}
-    with log.open("w") as held:
-        process = subprocess.Popen([*tool.command, *more], cwd=folder, env=environment, stdout=held, stderr=held)
-        deadline = time.monotonic() + SECONDS
-        try:
-            while process.poll() is None:
-                say(_doing(log, name))
-                if time.monotonic() > deadline:
-                    raise SimulateError(f"{name} took longer than {SECONDS} s.", "Synthesise a smaller design.")
-                time.sleep(0.1)
-        finally:
-            if process.poll() is None:
-                process.kill()
-            process.wait()
-    said = log.read_text(errors="replace")
-    if process.returncode:
+    code, said = watched([*tool.command, *more], folder, tool.environment, SECONDS, lambda log: say(_doing(log, name)))
+    if code:
         wrong = [x.strip() for x in said.splitlines() if "ERROR" in x] or [said.strip()[-400:] or "no message"]
         raise SimulateError(f"{name} failed: {wrong[0]}", "\n".join(wrong[1:5]) or "See its message.")
     return said

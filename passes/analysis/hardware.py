@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -93,12 +94,12 @@ def _simulated(graph: Graph, design: Design, options: HardwareOptions, context: 
 
     inputs, labels = _inputs(graph, design, options, context)
     frames = len(inputs[0])
-    context.progress(3, 5, "building the simulation")
-    built = build(design, frames, context.store.folder / "simulations", options.simulator or None)
+    cache = context.store.folder / "simulations"
+    built = build(design, frames, cache, options.simulator or None, tick=_telling(context, "building the simulation"))
     found: list[Simulated] = []
     for stall in STALLS if options.stalls else STALLS[:1]:
-        context.progress(3, 5, f"simulating, pauses {stall} of {len(STALLS) - 1}")
-        found.append(run(design, built, inputs, stall, seed=context.seed + stall + 1))
+        tick = _telling(context, f"simulating, pauses {stall} of {len(STALLS) - 1}")
+        found.append(run(design, built, inputs, stall, seed=context.seed + stall + 1, tick=tick))
     summary: dict[str, Any] = {
         "simulator": built.simulator, "samples": frames, "simulated_cycles": found[0].total,
         "mismatches": sum(m.count for s in found for m in s.mismatches),
@@ -108,6 +109,11 @@ def _simulated(graph: Graph, design: Design, options: HardwareOptions, context: 
     if labels is not None and not summary["stuck"]:
         summary["rtl_accuracy"] = _accuracy(graph, design, found[0], labels)
     return summary
+
+
+def _telling(context: Context, text: str) -> Callable[[object], None]:
+    """Told again and again, so that a job that is cancelled ends what it started."""
+    return lambda _: context.progress(3, 5, text)
 
 
 def _told_area(area: Area) -> dict[str, int]:

@@ -1,0 +1,45 @@
+"""Programs that are started end when nobody wants them any more, with what they started."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from model.errors import SimulateError
+from verilog.child import watched
+
+
+def test_tells_the_exit_code_and_the_output(tmp_path: Path) -> None:
+    assert watched(["sh", "-c", "echo $WORD; exit 3"], tmp_path, {"WORD": "heard"}, 300) == (3, "heard\n")
+
+
+def test_what_the_tick_raises_ends_it_and_its_children(tmp_path: Path) -> None:
+    """The shell writes the number of the sleep that it starts."""
+
+    def tick(log: Path) -> None:
+        if (tmp_path / "pid").exists() and (tmp_path / "pid").read_text().strip():
+            raise InterruptedError
+
+    with pytest.raises(InterruptedError):
+        watched(["sh", "-c", "sleep 600 & echo $! > pid; wait"], tmp_path, {}, 600, tick)
+    child = int((tmp_path / "pid").read_text())
+    deadline = time.monotonic() + 60
+    while _runs(child) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not _runs(child)
+
+
+def _runs(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+        return "Z" not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+
+
+def test_takes_no_longer_than_told(tmp_path: Path) -> None:
+    with pytest.raises(SimulateError, match="took longer"):
+        watched(["sleep", "600"], tmp_path, {}, 0.3)
