@@ -54,7 +54,7 @@ def dsps(node, graph):
     return float(many(node, graph)) if spec(node.op).macs and max(widths(node, graph)) > 8 else 0.0
 
 
-def cycles(graph, score):
+def turns(graph, score):
     """Of the slowest stage of a pipeline: no sum, so no budget, but a limit of a search."""
     return max((many(n, graph) / 64.0 for n in graph if spec(n.op).macs), default=0.0)
 
@@ -66,7 +66,7 @@ def add(name, title, unit, of):
 
 add("luts", "LUTs", "LUT", luts)
 add("dsps", "DSPs", "DSP", dsps)
-COSTS.add("cycles", Cost("cycles", "Cycles", "", "low", "of the slowest layer", of=cycles))
+COSTS.add("turns", Cost("turns", "Cycles", "", "low", "of the slowest layer", of=turns))
 '''
 FORMATS = "integer(width=2|4|8|16)"
 
@@ -98,16 +98,16 @@ def test_estimates_of_hardware_are_budgets_and_limits(plugin: Path, capsys: pyte
     words = ("allocate", MLP, "--budget", "luts<=200000", "--budget", "dsps<=0", "--formats", FORMATS, *common)
     made = told(capsys, *words)
     assert 50_000 < made["figures"]["luts"] <= 200_000 and made["figures"]["dsps"] == 0
-    assert made["figures"]["cycles"] > 0, "what is no sum is told all the same"
+    assert made["figures"]["turns"] > 0, "what is no sum is told all the same"
     assert not any("width=16" in c["format"] for c in made["chosen"]), "that would take DSPs"
-    assert main(["allocate", MLP, "--budget", "cycles<=1", *map(str, common)]) == 2
+    assert main(["allocate", MLP, "--budget", "turns<=1", *map(str, common)]) == 2
     assert "no sum over layers" in capsys.readouterr().err
 
 
 def test_estimates_of_hardware_limit_a_search(plugin: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     spec_file = tmp_path / "s.toml"
     spec_file.write_text(
-        'goals = ["luts"]\nwithin = ["dsps<=0", "cycles<=1000"]\nsampler = "grid"\ntrials = 3\n[[space]]\nper = "all"\n'
+        'goals = ["luts"]\nwithin = ["dsps<=0", "turns<=1000"]\nsampler = "grid"\ntrials = 3\n[[space]]\nper = "all"\n'
         'ports = ["weight", "data_in"]\nvalues = "integer(width=4|8|16)"\n'
     )
     found = told(capsys, "search", MLP, spec_file, "--plugin", plugin)
