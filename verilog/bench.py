@@ -8,7 +8,7 @@ from __future__ import annotations
 from verilog.netlist import Design, Wire
 
 STALLS = ("none", "input", "output", "both")  # which sides pause at random
-QUIET = 64  # cycles without a beat, after which nothing more will come
+QUIET = 64  # cycles beyond a frame of the slowest engine without any beat, after which nothing more will come
 
 
 def bench(design: Design, frames: int) -> str:
@@ -98,13 +98,14 @@ def _tail(design: Design, frames: int) -> str:
     if (!rst && {name}_valid && {name}_ready) {name}_seen <= {name}_seen + 1;
   end""")
         ends.append(f"{name}_seen >= {beats}")
+    slowest = max((e.steps for i in design.instances for e in i.engines()), default=0)
     taken = [f"({at}_valid && {at}_ready)" for wire in design.all_wires() for at in (_at(design, wire),)]
     lines.append(f"""
   // what no output hangs on may still move: done is when nothing has for a while
   int quiet;
   initial quiet = 0;
   always_ff @(posedge clk) quiet <= ({" || ".join(taken)}) ? 0 : quiet + 1;
-  assign done = quiet > {QUIET} && {" && ".join(ends)};""")
+  assign done = quiet > {QUIET + slowest} && {" && ".join(ends)};""")
     return "\n".join(lines)
 
 

@@ -13,6 +13,7 @@ from verilog.netlist import Design, Wire
 from verilog.templates.fifo import Fifo
 
 FRAMES = 4  # stepped to find what waits in the steady state
+LONG = 200_000  # cycles a frame from which two have to do
 SLACK = 1.02  # of the ideal interval
 
 
@@ -29,15 +30,16 @@ def buffered(design: Design) -> Design:
     from verilog.schedule import schedule  # it brings numba, which nobody needs before
 
     ideal = pace(design)
+    frames = FRAMES if ideal < LONG else 2
     depths: dict[Wire, int] = {}
     for spared in (("window",), ()):
         wires = [w for w in design.all_wires() if _can_wait(design, w)]
         wires = [w for w in wires if design.instance(w.source).module not in spared]
-        room = {w: FRAMES * design.stream(w).beats + 1 for w in wires}
-        planned = schedule(with_fifos(design, room), FRAMES, spacing=ideal)
+        room = {w: frames * design.stream(w).beats + 1 for w in wires}
+        planned = schedule(with_fifos(design, room), frames, spacing=ideal)
         depths = {w: planned.waiting[_name(design, w)] for w in room}
         slim = with_fifos(design, {w: d for w, d in depths.items() if d > 1})
-        found = schedule(slim, FRAMES)
+        found = schedule(slim, frames)
         if not found.stuck and found.interval <= ideal * SLACK:
             return slim
         if all(i.module != "window" for i in design.instances):

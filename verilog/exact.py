@@ -61,7 +61,7 @@ def host_part(graph: Graph, design: Design) -> Graph:
                 needed.add(ref.node)
                 todo.append(ref.node)
     kept = {k: n for k, n in graph.nodes.items() if k in needed or n.call == "placeholder"}
-    out = Node(HOST, "output", "output", "output", tuple(Ref(n) for n in wanted))
+    out = Node(HOST, "output", "output", "output", tuple(Ref(b.node, b.output) for b in design.inputs))
     return replace(graph, nodes={**kept, HOST: out}, structure="tuple", output_names=())
 
 
@@ -78,7 +78,7 @@ def _codes(boundary: Boundary, values: Tensor, frames: int) -> Codes:
         came, takes = ("×".join(map(str, s)) for s in (full.shape[1:], shape))
         text = f"{boundary.node} is {came} here; the design takes {takes}."
         raise EmitError(text, "Emit it for these sizes, or pad the inputs.", boundary.node)
-    codes = boundary.stream.fixed.encode(full.reshape(frames, -1)[:, boundary.index])
+    codes = boundary.stream.fixed.encode(full.reshape(frames, -1)[:, boundary.index], boundary.rounding)
     return codes.reshape(frames, boundary.stream.rows, boundary.stream.size)
 
 

@@ -83,8 +83,10 @@ def requantise(codes: Codes, frac: int, to: Fixed, rounding: Rounding = "nearest
     """Codes of step 2^−frac in the format `to`: rounded (ties to even, or down), then saturated. Exact in int64."""
     drop = frac - to.frac
     if drop <= 0:
-        wide = np.clip(codes, to.low >> min(-drop, WIDEST), (to.high >> min(-drop, WIDEST)) + 1)  # no overflow below
-        return np.clip(wide << np.int64(min(-drop, WIDEST - to.width)), to.low, to.high)
+        up = min(-drop, WIDEST)
+        least, most = -((-to.low) >> up), to.high >> up  # what fits when it is shifted up; 0 always does
+        inside = np.clip(codes, least, most) << np.int64(up)
+        return np.where(codes < least, to.low, np.where(codes > most, to.high, inside))
     drop = min(drop, WIDEST)
     kept = codes >> np.int64(drop)
     if rounding == "nearest_even":

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from model.errors import EmitError
-from model.graph import Node, Ref
+from model.graph import Node, Ref, out_port
 from verilog.lower import Lowering
 from verilog.netlist import Boundary, Wire
 from verilog.signal import Signal
@@ -93,14 +93,16 @@ def _from_host(low: Lowering, node: Node, ref: Ref, par: int) -> Signal:
     fixed = low.chosen(node, "data_in")
     plain = low.operand(node, ref, "data_in") if fixed is None else None  # which says what is missing
     assert plain is None and fixed is not None
-    shape = low.shape(low.graph.nodes[ref.node])
-    index = by_pixel(shape)
+    shape = low.shape(low.graph.nodes[ref.node], out_port(ref.output))
+    index, rounding = by_pixel(shape), low.rounding(node, "data_in")
+    mine = ref.node, ref.output, fixed, rounding
     for k, known in enumerate(low.inputs):
-        if known.node == ref.node and known.stream.fixed == fixed and (known.index == index).all():
+        theirs = known.node, known.output, known.stream.fixed, known.rounding
+        if theirs == mine and known.index.shape == index.shape and (known.index == index).all():
             return Signal(Wire("", k), known.stream, shape, index)
     title = "x" if not low.inputs else f"x{len(low.inputs)}"
     stream = Stream(index.size // shape[0], shape[0], fixed, par)
-    low.inputs.append(Boundary(title, stream, ref.node, shape, index))
+    low.inputs.append(Boundary(title, stream, ref.node, shape, index, ref.output, rounding))
     return Signal(Wire("", len(low.inputs) - 1), stream, shape, index)
 
 

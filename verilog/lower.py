@@ -14,7 +14,7 @@ from functools import partial
 
 import numpy as np
 
-from model.errors import EmitError
+from model.errors import EmitError, nearest
 from model.formats.integer import Integer
 from model.graph import Graph, Node, Ref, out_port
 from model.meta import Parallel, Precision
@@ -22,9 +22,9 @@ from model.ops import spec
 from model.ports import choice
 from model.weights import WeightStore
 from verilog.buffering import buffered
-from verilog.fixed import Codes, Fixed, Rounding, fixed_of
+from verilog.fixed import WIDEST, Codes, Fixed, Rounding, fixed_of
 from verilog.netlist import Boundary, Design, Wire
-from verilog.options import EmitOptions
+from verilog.options import EmitOptions, check_name
 from verilog.signal import Signal, arranged
 from verilog.stream import Stream
 from verilog.templates.base import Template, port
@@ -33,6 +33,7 @@ from verilog.templates.fork import Fork
 from verilog.templates.reorder import Reorder
 from verilog.templates.resize import Resize
 from verilog.widths import changes
+from verilog.write import RTL
 
 Sizes = dict[str, tuple[int, int, int]]
 Rule = Callable[["Lowering", Node], None]
@@ -81,6 +82,10 @@ class Lowering:
     """The design while it is made: `signals` by graph node, for the rules to read and to add to."""
 
     def __init__(self, graph: Graph, store: WeightStore, options: EmitOptions) -> None:
+        check_name(options.name, {p.stem for p in RTL.glob("*.sv")} | {"bench", "clocked"})
+        for name in options.sizes:
+            if name not in graph.symbols:
+                raise EmitError(f"sizes: the model has no size {name!r}.", nearest(name, graph.symbols))
         self.graph, self.store, self.options = graph, store, options
         self.symbols = {**graph.symbols, **options.sizes, "batch": 1}
         self.host: set[str] = set()
@@ -102,7 +107,9 @@ class Lowering:
                 known[node.op](self, node)
             else:
                 text = f"{node.id} ({node.op}) has no hardware template."
-                raise EmitError(text, f"Ops that have one: {', '.join(sorted(known))}.", node.id)
+                hint = f"Ops that have one: {', '.join(sorted(known))}."
+                attention = node.op == "scaled_dot_product_attention"
+                raise EmitError(text, "Decompose it first (pass decompose_attention)." if attention else hint, node.id)
         return self._finished()
 
     def _on_host(self, node: Node) -> bool:
@@ -169,6 +176,9 @@ class Lowering:
 
     def result(self, node: Node, exact: Fixed) -> tuple[Fixed, Rounding]:
         """The format in which a node's result leaves: its own, or that in which all readers take it, or `exact`."""
+        if exact.width > WIDEST:
+            text = f"The exact result of {node.id} needs {exact.width} bits; {WIDEST} are supported."
+            raise EmitError(text, "Choose formats for its operands, or for the data_out of those before it.", node.id)
         own = self.chosen(node, "data_out")
         if own is not None:
             return own, self.rounding(node, "data_out")
@@ -188,7 +198,8 @@ class Lowering:
                 if chosen is not None:
                     found.append((chosen, self.rounding(node, name)))
                 elif (spec(node.op).moves or node.op in MONOTONE) and not node.precision:
-                    found += self._readers(Ref(node.id))
+                    outs = range(node.outputs or 1)
+                    found += [r for k in outs for r in self._readers(Ref(node.id, k))]
                 else:
                     found.append(None)
         return found
@@ -254,11 +265,18 @@ class Lowering:
             raise EmitError(text, "Quantise it with `integer` (pass quantize).", node.id)
         shape = self.shape(self.graph.nodes[ref.node], out_port(ref.output))
         rows, size = arranged(shape)
+        rounding = self.rounding(node, name)
         for k, known in enumerate(self.inputs):
-            if known.node == ref.node and known.stream.fixed == fixed:
+            if (known.node, known.output, known.stream.fixed, known.rounding) == (
+                ref.node,
+                ref.output,
+                fixed,
+                rounding,
+            ):
                 return Signal(Wire("", k), known.stream, shape, known.index)
         title = "x" if not self.inputs else f"x{len(self.inputs)}"
-        made = Boundary(title, Stream(rows, size, fixed, par, tokens), ref.node, shape, np.arange(rows * size))
+        made = Boundary(title, Stream(rows, size, fixed, par, tokens), ref.node, shape, np.arange(rows * size),
+                        ref.output, rounding)  # fmt: skip
         self.inputs.append(made)
         return Signal(Wire("", len(self.inputs) - 1), made.stream, shape, made.index)
 

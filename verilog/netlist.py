@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from model.errors import EmitError
-from verilog.fixed import Codes
+from verilog.fixed import Codes, Rounding
 from verilog.stream import Stream
 from verilog.templates.base import Template, port
 
@@ -33,6 +33,8 @@ class Boundary:
     node: str
     shape: tuple[int, ...]
     index: np.ndarray
+    output: int = 0  # of the node
+    rounding: Rounding = "nearest_even"  # how the host brings values into the stream's format
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from model.errors import OptionsError
@@ -16,6 +17,20 @@ class EmitOptions:
         default_factory=dict,
         metadata={"help": "sizes of the symbols in shapes, such as seq=32; others as in the trace's example"},
     )  # type: ignore[assignment]
+
+
+WORDS = frozenset((
+    "always", "assign", "begin", "case", "default", "do", "else", "end", "endmodule", "for", "function", "if", "import",
+    "initial", "inout", "input", "int", "integer", "logic", "module", "negedge", "output", "package", "parameter",
+    "posedge", "real", "reg", "task", "time", "type", "var", "wait", "while", "wire",
+))  # fmt: skip
+
+
+def check_name(name: str, taken: Collection[str]) -> None:
+    """Whether a module may be called so; raises OptionsError."""
+    if not (name.isascii() and name.isidentifier()) or name in WORDS or name in taken:
+        why = "is a module of the library" if name in taken else "is no name for a module"
+        raise OptionsError(f"name: {name!r} {why}.", "Use letters, digits and _, such as my_network.")
 
 
 def sizes_in(text: str) -> dict[str, int]:

@@ -27,7 +27,8 @@ STUCK = 3  # the driver's exit code for a design that does not end
 
 @dataclass(frozen=True, slots=True)
 class Mismatch:
-    """The first beat of a stream that differs, with its codes lane by lane; `got` is empty for one that never came."""
+    """The first beat of a stream that differs, with its codes lane by lane; `got` is empty for one that never
+    came, `expected` for one too many."""
 
     wire: Wire
     node: str
@@ -156,10 +157,13 @@ def _compared(
 def _first(wire: Wire, node: str, beats: int, want: Codes, got: Codes, cycles: np.ndarray) -> list[Mismatch]:
     common = min(len(want), len(got))
     differs = (want[:common] != got[:common]).any(axis=1)
-    count = int(differs.sum()) + len(want) - common
+    # A module may begin a frame that never comes, where its first beats need no input (padding); but not end it.
+    extra = len(got) - len(want) if len(got) - len(want) >= beats else 0
+    count = int(differs.sum()) + len(want) - common + extra
     if not count:
         return []
     beat = int(differs.argmax()) if differs.any() else common
     came = tuple(map(int, got[beat])) if beat < len(got) else ()
     when = int(cycles[beat]) if beat < len(cycles) else -1
-    return [Mismatch(wire, node, beat, beat // beats, tuple(map(int, want[beat])), came, when, count)]
+    expected = tuple(map(int, want[beat])) if beat < len(want) else ()
+    return [Mismatch(wire, node, beat, beat // beats, expected, came, when, count)]

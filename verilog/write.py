@@ -13,6 +13,7 @@ from verilog.netlist import Design, Wire
 from verilog.templates.base import Template, port
 
 RTL = Path(__file__).parent / "rtl"
+LIST = "files.txt"  # names all that was written, so that the next emission takes away nothing else
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,23 +50,45 @@ def write(design: Design, folder: Path, more: dict[str, str] | None = None) -> E
 
     Raises EmitError for a folder that holds something else.
     """
-    if folder.exists() and not (folder / f"{design.name}.sv").exists() and any(folder.iterdir()):
-        raise EmitError(f"The folder {folder} holds other files.", "Name an empty or a new one.")
+    folder = folder.resolve()
     files = {**texts(design), **(more or {})}
+    _check_folder(folder)
+    files[LIST] = "".join(f"{name}\n" for name in sorted((*files, LIST)))
     folder.parent.mkdir(parents=True, exist_ok=True)
     fresh = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+    old = fresh.with_name(f"{fresh.name}-old")
     try:
         for name, text in files.items():
             path = fresh / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
-        if folder.exists():
-            shutil.rmtree(folder)
         fresh.chmod(0o755)
+        if folder.exists():
+            os.replace(folder, old)
         os.replace(fresh, folder)
+    except OSError as error:
+        if old.exists() and not folder.exists():
+            os.replace(old, folder)
+        text = f"The design could not be written to {folder} ({error.strerror})."
+        raise EmitError(text, "Name a folder that can be written.") from error
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
+        shutil.rmtree(old, ignore_errors=True)
     return Emitted(folder, tuple(sorted(files)))
+
+
+def _check_folder(folder: Path) -> None:
+    """Whether all that lies there was written by an emission before; builds of its Makefile do not count."""
+    if not folder.exists():
+        return
+    if not folder.is_dir():
+        raise EmitError(f"{folder} is a file.", "Name a folder.")
+    held = {str(p.relative_to(folder)) for p in folder.rglob("*") if not p.is_dir()}
+    known = set((folder / LIST).read_text().splitlines()) if LIST in held else set[str]()
+    foreign = sorted(name for name in held - known if not name.startswith("build/"))
+    if foreign:
+        text = f"The folder {folder} holds other files, such as {foreign[0]}."
+        raise EmitError(text, "Name an empty or a new one, or move them away.")
 
 
 def _range(width: int) -> str:

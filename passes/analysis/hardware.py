@@ -50,8 +50,11 @@ def hardware(graph: Graph, options: HardwareOptions, context: Context) -> tuple[
     from verilog.lower import lower
     from verilog.schedule import schedule
     from verilog.templates.base import total
+    from verilog.tools import simulator
     from verilog.write import modules, texts, write
 
+    if options.simulate:
+        simulator(options.simulator or None)  # what is missing is told before anything is written
     context.progress(0, 5, "lowering")
     design = lower(graph, context.store, EmitOptions(options.name, sizes_in(options.sizes)))
     files = texts(design)

@@ -102,7 +102,7 @@ def test_exact_mode_is_the_model(tmp_path: Path, name: str) -> None:
     """With fine formats the hardware's function is the float model's, masks and shared heads with it."""
     found = opened(tmp_path, name)
     graph = quantised(found.project.base, found.store, more=6)
-    design = unbuffered(graph, found.store, EmitOptions(sizes={"s": 6}))[0]
+    design = unbuffered(graph, found.store, EmitOptions(sizes={"seq": 6}))[0]
     given = inputs(name)
     got = Exact(graph, found.store, design, found.callables)(**given)
     with torch.no_grad():
@@ -120,7 +120,7 @@ def test_every_beat_of_a_block(tmp_path: Path, name: str, par: int) -> None:
     wider = [n for n in graph if n.op in ("linear", "matmul") and n.id != "head"]
     rows = 1 + (name == "grouped")
     graph = graph.replace(*(replace(n, parallel=Parallel(par, par, rows)) for n in wider))
-    design = lower(graph, found.store, EmitOptions(sizes={"s": 6}))
+    design = lower(graph, found.store, EmitOptions(sizes={"seq": 6}))
     codes = Host(graph, found.store, design, found.callables)(**inputs(name))
     built = build(design, len(codes[0]), tmp_path / "builds", "icarus")
     for stall in (0, 3):
@@ -134,13 +134,13 @@ def test_a_softmax_needs_a_format(tmp_path: Path) -> None:
     context = next(n for n in graph if n.id.endswith("context"))
     graph = graph.replace(replace(context, precision={"weight": context.precision["weight"]}))
     with pytest.raises(EmitError, match=r"data_out of .*probabilities has no format"):
-        unbuffered(graph, found.store, EmitOptions(sizes={"s": 6}))
+        unbuffered(graph, found.store, EmitOptions(sizes={"seq": 6}))
 
 
 def test_the_scale_goes_into_the_product(tmp_path: Path) -> None:
     """1/√8 is no power of two: the sums are multiplied before they are rounded."""
     found = opened(tmp_path, "masked")
-    design = unbuffered(quantised(found.project.base, found.store), found.store, EmitOptions(sizes={"s": 6}))[0]
+    design = unbuffered(quantised(found.project.base, found.store), found.store, EmitOptions(sizes={"seq": 6}))[0]
     scores = next(i for i in design.instances if i.name.endswith("scores"))
     assert scores.parameters()["MUL"] == round(8**-0.5 * 2**13)
     assert not any(i.node.endswith("_scaled") for i in design.instances)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 
 from model.errors import EmitError
 from model.graph import Node
-from verilog.fixed import Fixed, Rounding
+from verilog.fixed import Fixed, Rounding, covering
 from verilog.layout import argument, refused
 from verilog.lower import Lowering, lowers
 from verilog.signal import Signal
@@ -47,6 +48,8 @@ def relu(low: Lowering, node: Node) -> None:
 @lowers(*OPTIONS, *PLAIN, *MATHS)
 def by_table(low: Lowering, node: Node) -> None:
     """A word for every code of up to 10 bits, lines fitted to wider ones."""
+    if node.op == "round" and argument(node, "decimals", 1, 0) != 0:
+        raise refused(node, f"decimals={argument(node, 'decimals', 1, 0)}", "Round to whole numbers.")
     x = low.operand(node, node.inputs[0], "data_in")
     to, rounding = _result(low, node, x.fixed)
     low.publish(node, through(low, node, x, function_of(node), to, rounding))
@@ -83,13 +86,21 @@ def _table(name: str, node: str, x: Signal, out: Stream, function: Function, rou
 
 
 def _result(low: Lowering, node: Node, x: Fixed) -> tuple[Fixed, Rounding]:
-    """The chosen format; for ops that keep to their operand's steps its own, one bit wider for −(lowest)."""
-    exact = Fixed(x.width + 1, x.frac) if node.op in KEEP else None
+    """The chosen format; for ops that keep to their operand's steps one that holds all that may come."""
+    exact = _kept(x) if node.op in KEEP else None
     found = low.result(node, exact or Fixed(1, 0))
     if exact is None and low.chosen(node, "data_out") is None and found == (Fixed(1, 0), "nearest_even"):
         text = f"data_out of {node.id} has no format."
         raise EmitError(text, "Quantise it with `integer` (pass quantize), or give all who read it one.", node.id)
     return found
+
+
+def _kept(x: Fixed) -> Fixed:
+    """Holds what operands become by rounding to whole numbers or by another sign, on their own steps."""
+    if x.frac < 0:
+        return Fixed(x.width + 1, x.frac)
+    most = math.ceil(math.ldexp(max(-x.low, x.high), -x.frac)) << x.frac
+    return covering(-most - 1, most, x.frac)
 
 
 def function_of(node: Node) -> Function:

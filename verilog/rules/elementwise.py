@@ -28,6 +28,8 @@ def combine(low: Lowering, node: Node) -> None:
     if len(node.args) < 2:
         raise refused(node, "named operands", "Write it with two operands.")
     first, second = (node.args[k] for k in ((1, 0) if node.op == "rsub" else (0, 1)))
+    if node.kwargs.get("rounding_mode") is not None:
+        raise refused(node, f"rounding_mode={node.kwargs['rounding_mode']}", "Divide without rounding.")
     if alpha != 1:
         raise refused(node, f"alpha={alpha}", "Multiply by itself.")
     kind: Kind = "sub" if node.op == "rsub" else node.op  # type: ignore[assignment]

@@ -11,7 +11,7 @@ import numpy as np
 from model.graph import Node, Ref, out_port
 from verilog.fixed import Fixed
 from verilog.layout import argument, cut, order, pixels, refused
-from verilog.lower import Lowering, lowers
+from verilog.lower import Lowering, lowers, operand_ports
 from verilog.rules.convolution import pair, windows
 from verilog.rules.indices import taken
 from verilog.signal import Signal
@@ -23,7 +23,7 @@ from verilog.templates.window import Walk
 @lowers("cat")
 def concatenate(low: Lowering, node: Node) -> None:
     """Row by row along the axis that a row holds, else frame by frame; all in one format."""
-    parts = [low.operand(node, ref, "data_in") for ref in node.inputs]
+    parts = [low.operand(node, ref, port) for ref, port in operand_ports(node, low.graph)]
     to, rounding = low.result(node, _common([p.fixed for p in parts]))
     parts = [p if p.fixed == to else low.cast(node, p, to, rounding) for p in parts]
     dim = int(argument(node, "dim", 1, 0))

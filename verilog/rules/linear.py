@@ -60,12 +60,16 @@ def narrow_enough(node: Node, x: Fixed, form: Fixed, count: int) -> None:
 
 
 def summed(weight: Codes, form: Fixed, x: Fixed, bias: tuple[Codes, Fixed] | None) -> tuple[Fixed, Codes]:
-    """The narrowest accumulator that no input overflows, and the biases in its fraction."""
+    """The narrowest accumulator that no input overflows, and the biases in its fraction.
+
+    An accumulator wider than supported is told as it is, for the caller to refuse; its biases mean nothing.
+    """
     codes, own = bias if bias is not None else (np.zeros(len(weight), np.int64), Fixed(1, -64))
     frac = max(x.frac + form.frac, own.frac) if bias is not None else x.frac + form.frac
-    scaled = codes << np.int64(frac - own.frac) if bias is not None else codes
-    up, positive, negative = frac - x.frac - form.frac, np.maximum(weight, 0).sum(1), np.minimum(weight, 0).sum(1)
-    high = ((positive * x.high + negative * x.low) << up) + np.maximum(scaled, 0)
-    low = ((positive * x.low + negative * x.high) << up) + np.minimum(scaled, 0)
-    fits = covering(min(int(low.min()), -1), max(int(high.max()), int(scaled.max()), 0), frac)
-    return fits, scaled
+    up = frac - x.frac - form.frac
+    positive, negative = (part.sum(1).astype(object) for part in (np.maximum(weight, 0), np.minimum(weight, 0)))
+    scaled = np.array([int(c) << (frac - own.frac) if bias is not None else 0 for c in codes], object)
+    high = (positive * x.high + negative * x.low) * (1 << up) + np.maximum(scaled, 0)
+    low = (positive * x.low + negative * x.high) * (1 << up) + np.minimum(scaled, 0)
+    fits = covering(min(low.min(), -1), max(high.max(), scaled.max(), 0), frac)
+    return fits, scaled.astype(np.int64) if fits.width <= WIDEST else np.zeros(len(weight), np.int64)

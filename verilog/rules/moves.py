@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from model.graph import Node
+from model.ops import floating
+from verilog.layout import refused
 from verilog.lower import Lowering, lowers
 
 
@@ -12,6 +14,8 @@ from verilog.lower import Lowering, lowers
         "detach", "alias", "to")  # fmt: skip
 def same_order(low: Lowering, node: Node) -> None:
     """Another shape for the same elements in the same order."""
+    if not floating(node.out):
+        raise refused(node, f"a result of {node.out.dtype if node.out else 'no type'}", "Keep it a floating tensor.")
     x = low.operand(node, node.inputs[0], "data_in")
     picked = np.arange(int(np.prod(x.shape))).reshape(low.shape(node))
     low.publish(node, x.viewed(picked))

@@ -66,6 +66,6 @@ def exact_format(kind: Kind, a: Fixed, b: Fixed) -> Fixed:
     """The narrowest signed format of every result, wide enough for both operands as well."""
     frac = a.frac + b.frac if kind == "mul" else max(a.frac, b.frac)
     up = (0, 0) if kind == "mul" else (frac - a.frac, frac - b.frac)
-    p, q = (np.array([f.low, f.high, 0], np.int64) << np.int64(n) for f, n in zip((a, b), up, strict=True))
+    p, q = (np.array([f.low << n, f.high << n, 0], object) for f, n in zip((a, b), up, strict=True))
     ends = np.concatenate([combined(kind, p[:, None], q[None, :]).reshape(-1), p, q])
     return covering(min(-1, int(ends.min())), max(0, int(ends.max())), frac)

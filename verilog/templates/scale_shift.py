@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from verilog.fixed import Codes, Fixed, Rounding, covering, requantise, shifted
+from verilog.fixed import WIDEST, Codes, Fixed, Rounding, covering, requantise, shifted
 from verilog.stream import Stream
 from verilog.templates.base import Engine, Memory, Template
 
@@ -81,7 +81,9 @@ class ScaleShift(Template):
 def totalled(x: Stream, scale: Codes, form: Fixed, shift: Codes, shift_frac: int) -> tuple[Fixed, Codes]:
     """The narrowest signed format of every x · scale + shift, and the shifts in its fraction."""
     frac = max(x.fixed.frac + form.frac, shift_frac)
-    added = shift << np.int64(frac - shift_frac)
-    ends = [((scale * end) << np.int64(frac - x.fixed.frac - form.frac)) + added for end in (x.fixed.low, x.fixed.high)]
+    added = shift.astype(object) * (1 << (frac - shift_frac))
+    up = 1 << (frac - x.fixed.frac - form.frac)
+    ends = [scale.astype(object) * (end * up) + added for end in (x.fixed.low, x.fixed.high)]
     every = np.stack([*ends, added])
-    return covering(min(int(every.min()), -1), max(int(every.max()), 0), frac), added
+    total = covering(min(int(every.min()), -1), max(int(every.max()), 0), frac)
+    return total, added.astype(np.int64) if total.width <= WIDEST else np.zeros_like(shift)

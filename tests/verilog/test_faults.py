@@ -1,0 +1,119 @@
+"""What users wrote that once became wrong hardware, or took something away: each is right now, or refused in words."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from model.errors import EmitError, OptionsError
+from model.formats.integer import Integer
+from model.meta import Precision
+from tests.verilog.test_images import equal, opened, quantised
+from tests.verilog.test_linear import layer
+from tests.verilog.test_schedule import chain
+from verilog.fixed import Fixed, requantise
+from verilog.lower import lower
+from verilog.netlist import Wire
+from verilog.options import EmitOptions
+from verilog.simulate import _first
+from verilog.write import write
+
+
+def test_two_parts_of_a_host_tensor_are_two_inputs(tmp_path: Path) -> None:
+    found = opened(tmp_path, "nn.Linear(3, 2)", "a, b = x.chunk(2, -1)\nreturn self.m(a) + self.m(b)", "6")
+    graph = quantised(found)
+    graph = graph.replace(*(replace(n, precision={}) for n in graph if n.op in ("chunk", "split", "getitem")))
+    assert len(equal(found, graph).inputs) == 2
+
+
+def test_the_host_rounds_as_the_format_says(tmp_path: Path) -> None:
+    found = opened(tmp_path, "nn.Linear(4, 3)", "return self.m(x)", "4")
+    graph = quantised(found)
+    node = next(n for n in graph if n.op == "linear")
+    down = Precision(Integer(8, 3, rounding="floor"))
+    equal(found, graph.replace(replace(node, precision={**node.precision, "data_in": down})))
+
+
+def test_all_parts_of_a_tensor_are_asked_how_they_are_read(tmp_path: Path) -> None:
+    body = "a, b = self.m(x).chunk(2, -1)\nreturn torch.cat([a, b * 2], -1)"
+    found = opened(tmp_path, "nn.Linear(4, 6)", body, "4")
+    graph = quantised(found)
+    graph = graph.replace(*(replace(n, precision={p: f for p, f in n.precision.items() if p != "data_out"})
+                            for n in graph if n.precision))  # fmt: skip
+    equal(found, graph)
+
+
+def test_widths_beyond_the_supported_name_the_node(tmp_path: Path) -> None:
+    found = opened(tmp_path, "nn.Linear(4, 3)", "x = self.m(x)\nfor _ in range(4):\n    x = x * x\nreturn x", "4")
+    graph = found.project.base
+    formats = {
+        "data_in": Precision(Integer(8, 4)),
+        "weight": Precision(Integer(8, 6)),
+        "bias": Precision(Integer(8, 6)),
+    }
+    graph = graph.replace(*(replace(n, precision=formats) for n in graph if n.op == "linear"))
+    with pytest.raises(EmitError, match="bits; 62 are supported") as caught:
+        lower(graph, found.store, EmitOptions())
+    assert caught.value.node in graph.nodes
+
+
+@pytest.mark.parametrize("body", [
+    'return torch.div(self.m(x), 2.0, rounding_mode="floor")',
+    "return self.m(x).to(torch.int32).to(torch.float32)",
+    "return torch.round(self.m(x), decimals=1)",
+])  # fmt: skip
+def test_options_that_change_values_are_refused(tmp_path: Path, body: str) -> None:
+    found = opened(tmp_path, "nn.Linear(4, 3)", body, "4")
+    with pytest.raises(EmitError, match="no hardware"):
+        lower(quantised(found), found.store, EmitOptions())
+
+
+def test_rounding_up_leaves_the_range_of_the_operand(tmp_path: Path) -> None:
+    found = opened(tmp_path, "nn.Identity()", "return torch.ceil(self.m(x))", "4")
+    graph = quantised(found)
+    chosen = {"data_in": Precision(Integer(8, 8))}
+    equal(found, graph.replace(*(replace(n, precision=chosen if n.op == "ceil" else {}) for n in graph if n.precision)))
+
+
+def test_codes_are_shifted_up_without_overflow() -> None:
+    up = requantise(np.array([-1, 1, 0, -3, 3]), 0, Fixed(32, 31))
+    np.testing.assert_array_equal(up, [-(1 << 31), (1 << 31) - 1, 0, -(1 << 31), (1 << 31) - 1])
+    np.testing.assert_array_equal(requantise(np.array([3, -3]), 0, Fixed(40, 30)), [3 << 30, -3 << 30])
+
+
+def test_a_frame_too_many_is_a_mismatch() -> None:
+    want, got = np.zeros((4, 1), np.int64), np.zeros((8, 1), np.int64)
+    (found,) = _first(Wire("fc"), "fc", 4, want, got, np.arange(8))
+    assert found.count == 4 and found.expected == () and found.got == (0,)
+
+
+def test_an_emission_takes_away_only_what_one_wrote(tmp_path: Path) -> None:
+    design, folder = chain(layer("a", (4, 1), (4, 1))), tmp_path / "rtl"
+    write(design, folder)
+    write(design, folder)
+    (folder / "tb_mine.sv").write_text("mine")
+    with pytest.raises(EmitError, match=r"holds other files, such as tb_mine\.sv"):
+        write(design, folder)
+    assert (folder / "tb_mine.sv").read_text() == "mine" and (folder / "top.sv").exists()
+    (tmp_path / "letter").write_text("dear")
+    with pytest.raises(EmitError, match="is a file"):
+        write(design, tmp_path / "letter")
+    (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
+    write(design, tmp_path / "link")
+    assert (tmp_path / "elsewhere" / "top.sv").exists() and not list(tmp_path.glob(".*"))
+
+
+@pytest.mark.parametrize("name", ["my top", "module", "linear", "../escaped", ""])
+def test_names_that_are_none_are_refused(tmp_path: Path, name: str) -> None:
+    found = opened(tmp_path, "nn.Linear(4, 3)", "return self.m(x)", "4")
+    with pytest.raises(OptionsError, match="name: "):
+        lower(quantised(found), found.store, EmitOptions(name))
+
+
+def test_sizes_that_the_model_has_not_are_refused(tmp_path: Path) -> None:
+    found = opened(tmp_path, "nn.Linear(4, 3)", "return self.m(x)", "4")
+    with pytest.raises(EmitError, match="no size 'rows'"):
+        lower(quantised(found), found.store, EmitOptions(sizes={"rows": 3}))
