@@ -96,18 +96,25 @@ class PaintedChart(Face, QWidget):
         self.changed.emit()
 
     def paintEvent(self, event: QPaintEvent) -> None:
-        painter = QPainter(self)
-        sheet = self._sheet
-        if sheet is None:
-            self._sheet = sheet = QPixmap(self.size() * self.devicePixelRatio())
-            sheet.setDevicePixelRatio(self.devicePixelRatio())
-            sheet.fill(Qt.GlobalColor.transparent)
-            kept = QPainter(sheet)
+        if self._sheet is None:
+            self._sheet = self._drawn_sheet()
+        painter, sheet = QPainter(self), self._sheet
+        try:
+            self._draw(painter, lambda: painter.drawPixmap(0, 0, sheet))
+        finally:
+            painter.end()  # Qt crashes on one that is left open
+
+    def _drawn_sheet(self) -> QPixmap:
+        sheet = QPixmap(self.size() * self.devicePixelRatio())
+        sheet.setDevicePixelRatio(self.devicePixelRatio())
+        sheet.fill(Qt.GlobalColor.transparent)
+        kept = QPainter(sheet)
+        try:
             kept.setFont(self.small())
             self.paint(kept)
+        finally:
             kept.end()
-        self._draw(painter, lambda: painter.drawPixmap(0, 0, sheet))
-        painter.end()
+        return sheet
 
     def _draw(self, painter: QPainter, sheet: Callable[[], None]) -> None:
         painter.fillRect(self.rect(), QColor(self.look.panel))

@@ -84,7 +84,7 @@ class ParallelChart(AxesOfTrials):
         return f"{told} &nbsp; drag on an axis to choose trials, on its title to move it</span>"
 
     def _complete(self) -> Array:
-        return np.flatnonzero(self.study.state == COMPLETE)
+        return np.flatnonzero(self.study.state[: len(self._units)] == COMPLETE)
 
     @override
     def take(self, fresh: Sequence[int] | None) -> None:
@@ -132,6 +132,7 @@ class ParallelChart(AxesOfTrials):
     def choose_lines(self) -> None:
         """What the brushes leave is to be drawn in colour; all of it in grey, where there is a brush."""
         complete = self.study.state == COMPLETE
+        complete[len(self._units) :] = False  # their turn comes
         self._wanted = complete.copy()
         for axis in self.axes:
             if axis.brushes:
@@ -170,7 +171,7 @@ class ParallelChart(AxesOfTrials):
         for place, axis in enumerate(self.axes if self._grey else ()):
             self._paint_brushes(painter, axis, self._at(axis, place))
         for place, colour in ((self.pick, self.look.text), (self.under, self.look.accent)):
-            if place is not None and self.study.state[place] == COMPLETE:
+            if place is not None and place < len(self._units) and self.study.state[place] == COMPLETE:
                 self._paint_line(painter, place, colour)
 
     def _at(self, axis: Axis, place: int) -> float:

@@ -155,8 +155,9 @@ class TimelineChart(StudyChart):
         if not len(self.study):
             return super().spots()
         begin, end = self._spans()
-        y = np.where(self.study.facts["started"] > 0, self._lane, np.nan)
-        return (begin + end) / 2, y, np.arange(len(self.study))
+        many = len(self._lane)  # later trials have not had their turn
+        y = np.where(self.study.facts["started"][:many] > 0, self._lane, np.nan)
+        return (begin + end)[:many] / 2, y, np.arange(many)
 
     def near(self, at: QPointF) -> int | None:
         """The trial whose bar lies under the pointer."""
@@ -166,7 +167,8 @@ class TimelineChart(StudyChart):
         begin, end = self._spans()
         away = np.abs(self._lane - point.y()) <= TALL / 2
         slack = self.plot.vb.viewPixelSize()[0] * 2
-        found = np.flatnonzero(away & (begin - slack <= point.x()) & (point.x() <= end + slack))
+        inside = (begin - slack <= point.x()) & (point.x() <= end + slack)
+        found = np.flatnonzero(away & inside[: len(away)])
         return int(found[-1]) if len(found) else None
 
 

@@ -182,3 +182,16 @@ def test_charts_take_turns_in_drawing_what_has_come(board: StudyBoard, qtbot: Qt
     board.append(trial(12))
     qtbot.waitUntil(lambda: len(told) == 8, timeout=60_000)
     assert told == [*((k, [10, 11]) for k in range(4)), *((k, [12]) for k in range(4))]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_study_that_grew_before_the_chart_had_its_turn_is_painted(board: StudyBoard, kind: str) -> None:
+    """Charts share the study; what a paint raises would leave Qt with an open painter."""
+    board.resize(1400, 700)
+    chart = show(board, 20, kind)
+    for number in range(20, 26):
+        chart.study.note(trial(number))
+    (chart.refresh if hasattr(type(chart), "refresh") else chart.update)()
+    chart.mark(25)
+    board.grab()
+    target(chart).grab()
