@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from model.errors import DataError
+from model.errors import DataError, OptionsError
 from model.graph import Graph
 from passes.analysis.evaluate import EvaluateOptions, load_split, logits_of
 from passes.base import Context, Report, analysis
@@ -40,6 +40,10 @@ class HardwareOptions:
     synthesize: Literal["", "xilinx", "ecp5", "ice40"] = field(
         default="", metadata={"help": "family for which Yosys tells the resources; empty: only estimates"}
     )
+
+    def __post_init__(self) -> None:
+        if self.samples < 1:
+            raise OptionsError(f"samples is {self.samples}.", "It must be 1 or more.")
 
 
 @analysis("hardware", "Hardware", HardwareOptions)

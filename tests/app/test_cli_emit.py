@@ -99,3 +99,8 @@ def test_parallelism_must_divide(capsys: Capture, tmp_path: Path) -> None:
 def test_sizes_are_numbers(capsys: Capture, project: Path, tmp_path: Path) -> None:
     assert main(["emit", str(project), "-o", str(tmp_path / "a"), "--sizes", "seq=many"]) == 2
     assert "sizes has" in capsys.readouterr().err
+
+
+def test_at_least_one_sample_is_simulated(capsys: Capture, project: Path, tmp_path: Path) -> None:
+    assert main(["emit", str(project), "-o", str(tmp_path / "a"), "--simulate", "--samples", "0"]) == 2
+    assert "samples is 0" in capsys.readouterr().err and not (tmp_path / "a").exists()
