@@ -41,7 +41,7 @@ class Boundary:
 class Design:
     """Instances in the order of the data, `wires[name]` the sources of an instance's inputs, `ends` of the outputs.
 
-    `symbols`: the sizes that it is made for.
+    `symbols`: the sizes that it is made for. `edited`: module → text that stands in the place of the library's.
     """
 
     name: str
@@ -51,6 +51,7 @@ class Design:
     wires: dict[str, tuple[Wire, ...]]
     ends: tuple[Wire, ...]
     symbols: dict[str, int] = field(default_factory=dict)  # type: ignore[assignment]
+    edited: dict[str, str] = field(default_factory=dict)  # type: ignore[assignment]
 
     def instance(self, name: str) -> Template:
         """The instance called `name`."""

@@ -41,6 +41,10 @@ class HardwareOptions:
         default="", metadata={"help": "family for which Yosys tells the resources; empty: only estimates"}
     )
 
+    modules: dict[str, str] = field(
+        default_factory=dict, metadata={"help": "library modules that were edited: name to text"}
+    )  # type: ignore[assignment]
+
     def __post_init__(self) -> None:
         if self.samples < 1:
             raise OptionsError(f"samples is {self.samples}.", "It must be 1 or more.")
@@ -61,8 +65,10 @@ def hardware(graph: Graph, options: HardwareOptions, context: Context) -> tuple[
         simulator(options.simulator or None)  # what is missing is told before anything is written
     context.progress(0, 5, "lowering")
     design = lower(graph, context.store, EmitOptions(options.name, sizes_in(options.sizes)))
+    design = replace(design, edited={m: t for m, t in options.modules.items() if m in modules(design)})
     files = texts(design)
     summary: dict[str, Any] = {"modules": list(modules(design)), "instances": len(design.instances)}
+    summary |= {"edited": sorted(design.edited)} if design.edited else {}
     context.progress(1, 5, "scheduling")
     planned = schedule(design)
     summary |= {"first": planned.first, "cycles": planned.latency, "interval": planned.interval,

@@ -1,0 +1,66 @@
+"""Modules of the library that a person edited for one project: their text, and ours that it began as.
+
+They lie in the project's file as JSON; a design takes them in the place of ours, and the bits it must give stay.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+from model.errors import OptionsError
+
+MEMBER = "hardware_modules.json"  # of the project file
+VERSION = 1
+MOST = 1 << 20  # characters of a module
+
+
+@dataclass(frozen=True, slots=True)
+class Edited:
+    """A module's text as it was edited; `original`: ours, when the copy was made."""
+
+    module: str
+    text: str
+    original: str
+
+    def outdated(self, ours: str) -> bool:
+        """Whether ours has become another since the copy was made."""
+        return self.original != ours
+
+
+def to_bytes(held: Mapping[str, Edited]) -> bytes | None:
+    """The member of the project; None where nothing is edited."""
+    if not held:
+        return None
+    modules = {e.module: {"text": e.text, "original": e.original} for e in held.values()}
+    return json.dumps({"version": VERSION, "modules": modules}, separators=(",", ":")).encode()
+
+
+def from_bytes(raw: bytes | None) -> dict[str, Edited]:
+    """What `to_bytes` gave, by module; raises OptionsError where it cannot be read."""
+    if raw is None:
+        return {}
+    try:
+        data: Any = json.loads(raw)
+        if data["version"] != VERSION:
+            raise ValueError(f"version {data['version']}")
+        found = {str(n): Edited(str(n), *_texts(n, m)) for n, m in data["modules"].items()}
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        text = "The edited modules of hardware in the project cannot be read."
+        raise OptionsError(text, "They are left out; ours are used.") from error
+    return found
+
+
+def _texts(name: Any, held: Any) -> tuple[str, str]:
+    texts = held["text"], held["original"]
+    good = isinstance(name, str) and name.isascii() and name.isidentifier()
+    if not good or not all(isinstance(t, str) and len(t) <= MOST for t in texts):
+        raise ValueError("no text of a module")
+    return cast("tuple[str, str]", texts)
+
+
+def texts_in(extras: Mapping[str, bytes]) -> dict[str, str]:
+    """Module → edited text, of what a project keeps beside its graph; raises OptionsError."""
+    return {e.module: e.text for e in from_bytes(extras.get(MEMBER)).values()}
