@@ -98,9 +98,9 @@ def _tell_json(kind: str, what: str, do: str, words: list[str], out: TextIO) -> 
 
 def _dispatch(words: list[str], window: Window | None, out: TextIO) -> int:
     words = _common_last(words)
+    if words and (command := _named(words[0])):  # without those of all others, so that it starts quickly
+        return _run(command, words[1:], out)
     known = commands()
-    if words and words[0] in known:
-        return _run(known[words[0]], words[1:], out)
     if words and words[0] in ("-h", "--help", "help"):
         print(_overview(known), file=out)
         return 0
@@ -121,12 +121,20 @@ def _common_last(words: list[str]) -> list[str]:
 
 def commands() -> dict[str, Command]:
     """All subcommands by name: every module of app.commands that holds one."""
-    found: dict[str, Command] = {}
-    for info in pkgutil.iter_modules(app.commands.__path__):
-        command = getattr(importlib.import_module(f"app.commands.{info.name}"), "COMMAND", None)
-        if isinstance(command, Command):
-            found[command.name] = command
-    return dict(sorted(found.items()))
+    held = (_command_in(info.name) for info in pkgutil.iter_modules(app.commands.__path__))
+    return {c.name: c for c in sorted(filter(None, held), key=lambda c: c.name)}
+
+
+def _named(word: str) -> Command | None:
+    """The subcommand of a name, whose module is called the same."""
+    modules = {info.name.replace("_", "-"): info.name for info in pkgutil.iter_modules(app.commands.__path__)}
+    found = _command_in(modules[word]) if word in modules else None
+    return found if found and found.name == word else None
+
+
+def _command_in(module: str) -> Command | None:
+    found = getattr(importlib.import_module(f"app.commands.{module}"), "COMMAND", None)
+    return found if isinstance(found, Command) else None
 
 
 def parser_of(command: Command) -> Parser:

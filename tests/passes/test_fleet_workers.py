@@ -37,14 +37,21 @@ values = "integer(width=2|3|4|5|6|7|8|9|10)"
 data = "demo:digits"
 limit = 60
 """
-# A cost that takes its time, so that trials can be met while they run; with a gate, until it is opened.
+# A cost that takes its time, so that trials can be met while they run; with a gate, until it is opened, but for the
+# first FREE of a process.
 NAP = """
 import os, time
 from pathlib import Path
 from passes.costs.base import COSTS, Cost
 
+CALLS = []
+
 def measure(graph, options, context):
     time.sleep(0.5)
+    CALLS.append(1)
+    if len(CALLS) <= int(os.environ.get("FREE", 0)):
+        return 1.0
+    Path(f"naps-{os.getpid()}").touch()
     while "GATE" in os.environ and not Path(os.environ["GATE"]).exists():
         time.sleep(0.05)
     return 1.0
@@ -67,11 +74,11 @@ def folder(tmp_path: Path) -> Iterator[Path]:
             process.kill()
 
 
-def start(folder: Path, *words: str, gate: bool = False) -> subprocess.Popen[str]:
+def start(folder: Path, *words: str, gate: bool = False, free: int = 0) -> subprocess.Popen[str]:
     """main.py, in a group of its own."""
     command = [sys.executable, str(ROOT / "main.py"), *words, "--plugin", str(folder / "nap.py")]
     threads = {f"{n}_NUM_THREADS": "1" for n in ("OMP", "NUMBA")}
-    own = {"ESPALIER_CACHE": str(folder / "cache"), **({"GATE": str(folder / "go")} if gate else {})}
+    own = {"ESPALIER_CACHE": str(folder / "cache"), **({"GATE": str(folder / "go"), "FREE": str(free)} if gate else {})}
     STARTED.append(subprocess.Popen(command, cwd=folder, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                     env={**os.environ, **threads, **own}, start_new_session=True))  # fmt: skip
     return STARTED[-1]
@@ -83,9 +90,11 @@ def study_at(url: str) -> optuna.Study | None:
     return load_study(storage, "nap") if storage.get_all_studies() else None
 
 
-def runs_in(study: optuna.Study, process: subprocess.Popen[str]) -> int | None:
-    """The trial that a process is at, which has just begun."""
+def runs_in(folder: Path, study: optuna.Study, process: subprocess.Popen[str]) -> int | None:
+    """The trial that a process is in the midst of: it naps."""
     assert process.poll() is None, process.communicate()
+    if not (folder / f"naps-{process.pid}").exists():
+        return None
     running = study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
     mine = (t for t in running if t.user_attrs.get(BEAT, [0, 0, 0])[2] == process.pid)
     return next((t.number for t in mine if len(t.params) == 3), None)
@@ -116,11 +125,11 @@ def test_workers_die_and_stop(kind: str, folder: Path, request: pytest.FixtureRe
     first = start(folder, "search", "demo:digits-mlp", "spec.toml", "--storage", url, "--json", gate=True)
     study = until(lambda: study_at(url))
     until(lambda: "project" in study.user_attrs)
-    workers = [start(folder, "worker", "--storage", url, "--study", "nap") for _ in range(2)]
-    killed = until(lambda: runs_in(study, workers[0]))
+    workers = [start(folder, "worker", "--storage", url, "--study", "nap", gate=True) for _ in range(2)]
+    killed = until(lambda: runs_in(folder, study, workers[0]))
     workers[0].send_signal(signal.SIGKILL)
     end(workers[0], -signal.SIGKILL)
-    stopped = until(lambda: runs_in(study, workers[1]))
+    stopped = until(lambda: runs_in(folder, study, workers[1]))
     workers[1].send_signal(signal.SIGINT)
     assert f"Trial {stopped} was given back" in end(workers[1], 130)
     (folder / "go").touch()
@@ -134,10 +143,10 @@ def test_workers_die_and_stop(kind: str, folder: Path, request: pytest.FixtureRe
 
 def test_a_killed_search_goes_on(folder: Path) -> None:
     words = ("search", "demo:digits-mlp", "spec.toml", "-o", "best.espalier")
-    first = start(folder, *words)
+    first = start(folder, *words, gate=True, free=3)
     url = journal_url(folder / "best.espalier.journal")
     study = until(lambda: (folder / "best.espalier.journal").exists() and study_at(url))
-    number = until(lambda: (n := runs_in(study, first)) and n >= 2 and n)
+    number = until(lambda: runs_in(folder, study, first))
     first.send_signal(signal.SIGKILL)
     end(first, -signal.SIGKILL)
     before = {t.number: t.values for t in study.trials if t.state == TrialState.COMPLETE}

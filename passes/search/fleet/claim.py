@@ -9,7 +9,7 @@ import contextlib
 import time
 from typing import TYPE_CHECKING
 
-from passes.search.fleet.beat import LOST, WORKER, id_of, storage_of, worker_name
+from passes.search.fleet.beat import BEAT, LOST, WORKER, id_of, signature, storage_of, worker_name
 
 if TYPE_CHECKING:
     import optuna
@@ -43,6 +43,7 @@ def claimed(study: Study, places: int) -> optuna.Trial | None:
 
 def _taken(study: Study) -> int:
     """A trial that this worker alone has: the first that waits, spares after all others, else a new one."""
+    import optuna
     from optuna.exceptions import UpdateFinishedTrialError
     from optuna.trial import TrialState
 
@@ -52,7 +53,9 @@ def _taken(study: Study) -> int:
         with contextlib.suppress(UpdateFinishedTrialError):
             if storage.set_trial_state_values(id_of(trial), TrialState.RUNNING):
                 return id_of(trial)
-    return storage.create_new_trial(study._study_id)  # pyright: ignore[reportPrivateUsage]
+    # It beats from its first moment: a worker that is killed before it has its place is known to be dead.
+    new = optuna.create_trial(state=TrialState.RUNNING, user_attrs={BEAT: signature(0)})
+    return storage.create_new_trial(study._study_id, new)  # pyright: ignore[reportPrivateUsage]
 
 
 def _has_place(study: Study, mine: int, places: int) -> bool:
@@ -81,6 +84,6 @@ def _lay_aside(study: Study, mine: int) -> None:
     from optuna.trial import TrialState
 
     storage = storage_of(study)
-    if not storage.get_trial(mine).user_attrs:  # one with choices of its own waits as what it is
+    if not storage.get_trial(mine).user_attrs.keys() - {BEAT}:  # one with choices of its own waits as what it is
         storage.set_trial_user_attr(mine, SPARE, True)
     storage.set_trial_state_values(mine, TrialState.WAITING)
