@@ -1,15 +1,23 @@
-"""Which nodes get more parallelism: greedily the slowest one, by the smallest step that helps."""
+"""Which nodes get more parallelism: greedily the slowest one, by the smallest step that helps; and what that costs."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from model.meta import Parallel
 from verilog.netlist import Design
+from verilog.templates.base import Area, total
+
+if TYPE_CHECKING:
+    from model.graph import Graph
+    from model.weights import WeightStore
+    from verilog.options import EmitOptions
 
 Sizes = Mapping[str, tuple[int, int, int]]  # inputs, outputs, rows of a node
+Heard = Callable[[int, int], None]  # points done, points in all
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +28,20 @@ class Balanced:
     cycles: dict[str, int]
     multipliers: int
     interval: int
+    bottleneck: str
+
+
+@dataclass(frozen=True, slots=True)
+class FrontPoint:
+    """A balanced design: `balance_parallelism` with so many `multipliers` gives the same parallelism.
+
+    `interval`: cycles of the slowest engine, `bottleneck` its node; `area`: estimated, less the FIFOs between nodes.
+    """
+
+    parallelism: dict[str, Parallel]
+    multipliers: int
+    interval: int
+    area: Area
     bottleneck: str
 
 
@@ -41,22 +63,78 @@ def cycles_of(design: Design) -> dict[str, int]:
 def balanced(design: Design, able: Sizes, budget: int, enough: int = 0) -> Balanced:
     """`design`: the fully folded one; a node's cycles shrink with its parallelism."""
     folded = cycles_of(design)
+    found = None
+    for each in _grown(folded, able):
+        if found is not None and each.multipliers > budget:
+            break
+        found = each
+        if found.interval <= enough:
+            break
+    assert found is not None  # the folded design comes first
+    rest = {n: 0 for n in folded if n not in found.cycles}
+    chosen = {n: p for n, p in found.chosen.items() if p != Parallel()}
+    return replace(found, chosen=chosen, cycles=found.cycles | rest)
+
+
+def _grown(folded: Mapping[str, int], able: Sizes) -> Iterator[Balanced]:
+    """The folded design, then each with the slowest node a step larger, until that cannot grow."""
     chosen = {name: Parallel() for name in able}
     spent = len(able)
     while True:
         cycles = {name: -(-folded.get(name, 0) // product(chosen[name])) for name in able}
         slowest = max(cycles, key=lambda n: cycles[n], default="")
-        if not slowest or cycles[slowest] <= enough:
-            break
-        grown = larger(chosen[slowest], able[slowest])
-        if grown is None or spent - product(chosen[slowest]) + product(grown) > budget:
-            break
+        yield Balanced(dict(chosen), cycles, spent, max(cycles.values(), default=0), slowest)
+        grown = larger(chosen[slowest], able[slowest]) if slowest else None
+        if grown is None:
+            return
         spent += product(grown) - product(chosen[slowest])
         chosen[slowest] = grown
-    rest = {n: c for n, c in folded.items() if n not in able}
-    every = {**cycles, **{n: 0 for n in rest if n not in cycles}}
-    return Balanced({n: p for n, p in chosen.items() if p != Parallel()}, every, spent,
-                    max(cycles.values(), default=0), slowest)  # fmt: skip
+
+
+def balance_front(
+    graph: Graph, store: WeightStore, options: EmitOptions, most: int = 24, heard: Heard = lambda done, count: None
+) -> list[FrontPoint]:
+    """Area against interval: at most `most` balanced designs from fully folded to as parallel as it helps.
+
+    Each is lowered, so windows, casts and changes of width count; what is no faster than a smaller one is left out.
+    """
+    from verilog.lower import unbuffered
+
+    folded = graph.replace(*(replace(n, parallel=None) for n in graph if n.parallel))
+    design, able = unbuffered(folded, store, options)
+    steps = _spread(_faster(list(_grown(cycles_of(design), able))), most)
+    found: list[FrontPoint] = []
+    for k, step in enumerate(steps):
+        heard(k, len(steps))
+        chosen = {n: p for n, p in step.chosen.items() if p != Parallel()}
+        made = unbuffered(folded.replace(*(replace(folded.nodes[n], parallel=p) for n, p in chosen.items())),
+                          store, options)[0]  # fmt: skip
+        cycles = cycles_of(made)
+        slowest = max(cycles, key=lambda n: cycles[n], default="")
+        point = FrontPoint(chosen, step.multipliers, cycles.get(slowest, 0), total(made.instances), slowest)
+        if not found or point.interval < found[-1].interval:
+            found.append(point)
+    heard(len(steps), len(steps))
+    return found
+
+
+def _faster(steps: list[Balanced]) -> list[Balanced]:
+    """Of those of one interval the smallest."""
+    kept = steps[:1]
+    for step in steps[1:]:
+        if step.interval < kept[-1].interval:
+            kept.append(step)
+    return kept
+
+
+def _spread(steps: list[Balanced], most: int) -> list[Balanced]:
+    """At most so many, both ends among them, in equal ratios of the interval."""
+    if len(steps) <= most:
+        return steps
+    low, high = math.log(max(steps[-1].interval, 1)), math.log(steps[0].interval)
+    wanted = [math.exp(high + (low - high) * k / (most - 1)) for k in range(most)]
+    picked = {min(range(len(steps)), key=lambda i: abs(math.log(max(steps[i].interval, 1) / w))) for w in wanted}
+    return [steps[i] for i in sorted(picked | {0, len(steps) - 1})][-most:]
 
 
 def product(parallel: Parallel) -> int:

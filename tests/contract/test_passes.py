@@ -181,7 +181,7 @@ NEED_DATA = (
     "layer_latency",
 )  # fmt: skip
 # Tested on models whose every layer has a fixed-point format in tests/verilog and app/test_cli_emit.py.
-NEED_FORMATS = ("hardware", "parallelize", "balance_parallelism")
+NEED_FORMATS = ("hardware", "parallelize", "balance_parallelism", "balance_front")
 
 
 @pytest.mark.parametrize("name", ALL)

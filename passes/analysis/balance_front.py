@@ -1,0 +1,33 @@
+"""What hardware gains by more parallelism, and what it costs: the designs that `balance_parallelism` can give."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from model.graph import Graph
+from passes.base import Context, Report, analysis
+from verilog.options import EmitOptions, sizes_in
+
+
+@dataclass(frozen=True, slots=True)
+class BalanceFrontOptions:
+    """How many points, at which sizes."""
+
+    points: int = field(default=24, metadata={"min": 2, "max": 200, "help": "designs to tell of at most"})
+    sizes: str = field(default="", metadata={"help": "sizes of symbols in shapes, such as seq=32"})
+
+
+@analysis("balance_front", "Area against interval", BalanceFrontOptions)
+def balance_front(graph: Graph, options: BalanceFrontOptions, context: Context) -> tuple[Graph, Report]:
+    """One row a design, from fully folded to as parallel as it helps: interval, area, and its `multipliers`."""
+    from verilog.parallel import balance_front as front_of
+
+    emit = EmitOptions(sizes=sizes_in(options.sizes))
+    found = front_of(graph, context.store, emit, options.points, lambda k, n: context.progress(k, n, "designs"))
+    rows = tuple(
+        {"multipliers": p.multipliers, "interval": p.interval, "lut": round(p.area.lut), "ff": round(p.area.ff),
+         "dsp": p.area.dsp, "bram": p.area.bram, "bottleneck": p.bottleneck,
+         "parallelism": {name: each.label for name, each in p.parallelism.items()}}
+        for p in found
+    )  # fmt: skip
+    return graph, Report("balance_front", rows, {"designs": len(rows)})
