@@ -18,13 +18,14 @@ _VERILATOR = re.compile(r"%(Warning|Error)(?:-(\w+))?: (?:([^:\s]+):(\d+):(?:(\d
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One message; `line` 0 where the tool names none."""
+    """One message; `line` and `column` count from 1, 0 where the tool names none."""
 
     tool: str
     severity: str
     file: str
     line: int
     text: str
+    column: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +94,7 @@ def slang(files: dict[str, str], top: str) -> list[Finding]:
         if level not in ("error", "fatal"):  # Verilator's warnings are the ones that we keep to
             continue
         text = engine.formatMessage(diagnostic)
-        file, line = sources.getFileName(diagnostic.location), sources.getLineNumber(diagnostic.location)
-        found.append(Finding("slang", level, file, line, text))
+        at = diagnostic.location
+        file, line, column = sources.getFileName(at), sources.getLineNumber(at), sources.getColumnNumber(at)
+        found.append(Finding("slang", level, file, line, text, column))
     return found
