@@ -15,6 +15,7 @@ def bench(design: Design, frames: int) -> str:
     """Module `bench`: clock in, `done` out after the last beat; +stall=0…3 (bits: inputs, outputs), +seed=N."""
     body = [_head(design), *(_source(design, k, frames) for k in range(len(design.inputs)))]
     body += [_log(design, wire) for wire in design.all_wires()]
+    body.append(_handshakes(design))
     return "\n".join([*body, _tail(design, frames), "endmodule", ""])
 
 
@@ -26,16 +27,18 @@ def _head(design: Design) -> str:
         "    output logic done",
         ");",
         "  int stall, seed, cycle;",
-        "  logic rst;",
+        "  logic rst, rst_before;",
         "  initial begin",
         '    if (!$value$plusargs("stall=%d", stall)) stall = 0;',
         '    if (!$value$plusargs("seed=%d", seed)) seed = 1;',
         "    cycle = 0;",
         "    rst = 1'b1;",
+        "    rst_before = 1'b1;",
         "  end",
         "  always_ff @(posedge clk) begin",
         "    cycle <= cycle + 1;",
         "    rst <= (cycle < 3);",
+        "    rst_before <= rst;",
         "  end",
         "  // a new random word each cycle (xorshift)",
         "  logic [31:0] noise, n1, n2;",
@@ -85,6 +88,28 @@ def _log(design: Design, wire: Wire) -> str:
   always_ff @(posedge clk) if (!rst && {at}_valid && {at}_ready) $fwrite(f_{name}, "%h %0d\\n", {at}_data, cycle);"""
 
 
+def _handshakes(design: Design) -> str:
+    pairs = [f"{at}_valid, {at}_ready" for wire in design.all_wires() for at in (_at(design, wire),)]
+    high = 2 * len(pairs) - 1
+    return f"""
+  // with +watch, the valid and ready of every stream, whenever one of them is another than before
+  logic [{high}:0] shakes, shakes_before;
+  logic watch;
+  int f_shakes;
+  assign shakes = {{{", ".join(reversed(pairs))}}};
+  initial begin
+    watch = 1'b0;
+    if ($test$plusargs("watch") != 0) begin
+      watch = 1'b1;
+      f_shakes = $fopen("handshakes.log", "w");
+    end
+  end
+  always_ff @(posedge clk) if (watch && !rst) begin
+    shakes_before <= shakes;
+    if (shakes !== shakes_before || rst_before) $fwrite(f_shakes, "%h %h\\n", cycle, shakes);
+  end"""
+
+
 def _tail(design: Design, frames: int) -> str:
     lines, ends = [], []
     for k, boundary in enumerate(design.outputs):
@@ -121,8 +146,14 @@ DRIVER = """// Clock of the simulation: runs until the bench is done or `limit` 
 #include <memory>
 #include "Vbench.h"
 #include "verilated.h"
-#if VM_TRACE
+#if VM_TRACE_FST
 #include "verilated_fst_c.h"
+typedef VerilatedFstC Trace;
+const char* const TRACE = "waves.fst";
+#elif VM_TRACE
+#include "verilated_vcd_c.h"
+typedef VerilatedVcdC Trace;
+const char* const TRACE = "waves.vcd";
 #endif
 
 int main(int argc, char** argv) {
@@ -136,9 +167,13 @@ int main(int argc, char** argv) {
 #endif
   auto bench = std::make_unique<Vbench>(context.get());
 #if VM_TRACE
-  VerilatedFstC trace;
-  bench->trace(&trace, 2);
-  trace.open("waves.fst");
+  Trace trace;
+  bool traced = false;
+  for (int i = 1; i < argc; i++) traced = traced || !std::strcmp(argv[i], "+watch");
+  if (traced) {
+    bench->trace(&trace, 4);  // bench, top, instances
+    trace.open(TRACE);
+  }
 #endif
   unsigned long long cycles = 0;
   bench->clk = 0;
@@ -149,7 +184,7 @@ int main(int argc, char** argv) {
       bench->eval();
       context->timeInc(1);
 #if VM_TRACE
-      trace.dump(context->time());
+      if (traced) trace.dump(context->time());
 #endif
     }
     if (++cycles % 100000 == 0) {
@@ -158,7 +193,7 @@ int main(int argc, char** argv) {
     }
   }
 #if VM_TRACE
-  trace.close();
+  if (traced) trace.close();
 #endif
   const bool done = bench->done;
   bench->final();
@@ -172,8 +207,13 @@ CLOCK = """// Clock of the simulation for Icarus Verilog: until the bench is don
 module clocked;
   logic clk, done;
   int limit;
+  reg [8*16-1:0] trace;
   bench b (.clk(clk), .done(done));
   initial begin
+    if ($value$plusargs("trace=%s", trace)) begin
+      $dumpfile(trace);
+      $dumpvars(3, b);  // bench, top, instances
+    end
     if (!$value$plusargs("limit=%d", limit)) limit = 1000000000;
     clk = 1'b0;
     while (done !== 1'b1 && b.cycle < limit) begin

@@ -6,8 +6,10 @@ import hashlib
 import os
 import shutil
 import tempfile
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
@@ -18,8 +20,11 @@ from verilog.fixed import Codes
 from verilog.netlist import Design, Wire
 from verilog.stream import from_words, to_words
 from verilog.tools import Tool, simulator
+from verilog.waves import Handshakes, keep, logged
 from verilog.write import texts
 
+Trace = Literal["", "fst", "vcd"]
+TRACING: Mapping[str, tuple[str, ...]] = {"": (), "fst": ("--trace-fst",), "vcd": ("--trace",)}
 BUILD_SECONDS = 900
 RUN_SECONDS = 3600
 STUCK = 3  # the driver's exit code for a design that does not end
@@ -51,19 +56,24 @@ class Simulated:
     total: int
     stuck: bool
     seconds: float
+    handshakes: Handshakes | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """A simulation that can be run: its folder and the command, to be started in a folder with the inputs."""
+    """A simulation that can be run: its folder and the command, to be started in a folder with the inputs.
+
+    `trace`: the kind of waveform that it writes where a record is asked for.
+    """
 
     simulator: str
     folder: Path
     command: tuple[str, ...]
+    trace: Trace = ""
 
 
 def build(
-    design: Design, frames: int, cache: Path, name: str | None = None, traced: bool = False, tick: Tick = quiet
+    design: Design, frames: int, cache: Path, name: str | None = None, trace: Trace = "", tick: Tick = quiet
 ) -> Built:
     """Compile a design for `frames` frames; an equal one that was built before is taken from `cache`.
 
@@ -71,11 +81,15 @@ def build(
     """
     kind, tool = simulator(name)
     files = {**texts(design), "bench.sv": bench(design, frames), "clocked.sv": CLOCK, "main.cpp": DRIVER}
-    parts = (kind, *tool.command, str(traced), *(f"{n}\n{t}" for n, t in sorted(files.items())))
-    folder = cache / hashlib.blake2b("\0".join(parts).encode(), digest_size=12).hexdigest()
-    built = Built(
-        kind, folder, (str(folder / "obj" / "Vbench"),) if kind == "verilator" else ("vvp", str(folder / "bench.vvp"))
+    parts = (
+        kind,
+        *tool.command,
+        trace if kind == "verilator" else "",
+        *(f"{n}\n{t}" for n, t in sorted(files.items())),
     )
+    folder = cache / hashlib.blake2b("\0".join(parts).encode(), digest_size=12).hexdigest()
+    command = (str(folder / "obj" / "Vbench"),) if kind == "verilator" else ("vvp", str(folder / "bench.vvp"))
+    built = Built(kind, folder, command, trace)
     if Path(built.command[-1]).exists():
         return built
     cache.mkdir(parents=True, exist_ok=True)
@@ -84,7 +98,7 @@ def build(
         for path, text in files.items():
             (fresh / path).parent.mkdir(parents=True, exist_ok=True)
             (fresh / path).write_text(text)
-        _compile(kind, tool, fresh, design, traced, tick)
+        _compile(kind, tool, fresh, design, trace, tick)
         shutil.rmtree(folder, ignore_errors=True)
         os.replace(fresh, folder)
     finally:
@@ -92,13 +106,13 @@ def build(
     return built
 
 
-def _compile(kind: str, tool: Tool, folder: Path, design: Design, traced: bool, tick: Tick) -> None:
+def _compile(kind: str, tool: Tool, folder: Path, design: Design, trace: Trace, tick: Tick) -> None:
     sources = sorted(str(p.relative_to(folder)) for p in folder.glob("rtl/*.sv"))
     sources += [f"{design.name}.sv", "bench.sv"]
     if kind == "verilator":
         command = [*tool.command, "--cc", "--exe", "--build", "-O3", "--x-assign", "fast", "--noassert", "-Wno-fatal",
                    "-Wno-WIDTH", "--top-module", "bench", "--Mdir", "obj", "-CFLAGS", "-O2", "-j", "2",
-                   *(["--trace-fst"] if traced else []), *sources, "main.cpp"]  # fmt: skip
+                   *TRACING[trace], *sources, "main.cpp"]  # fmt: skip
     else:
         command = [*tool.command, "-g2012", "-o", "bench.vvp", "-s", "clocked", *sources, "clocked.sv"]
     code, said = watched(command, folder, tool.environment, BUILD_SECONDS, tick)
@@ -108,10 +122,10 @@ def _compile(kind: str, tool: Tool, folder: Path, design: Design, traced: bool, 
 
 
 def run(design: Design, built: Built, inputs: tuple[Codes, ...], stall: int = 0, seed: int = 1, limit: int = 0,
-        tick: Tick = quiet) -> Simulated:  # fmt: skip
+        tick: Tick = quiet, record: Path | None = None) -> Simulated:  # fmt: skip
     """Simulate on input codes [frames, rows, size]; `stall`: random pauses of inputs (1), outputs (2) or both (3).
 
-    What `tick` raises, which is called meanwhile, stops it.
+    What `tick` raises, which is called meanwhile, stops it. `record`: the folder to keep its handshakes and trace in.
     """
     import time
 
@@ -123,11 +137,22 @@ def run(design: Design, built: Built, inputs: tuple[Codes, ...], stall: int = 0,
             lanes = boundary.stream.pack(codes)
             (folder / f"{boundary.name}.hex").write_text("\n".join(to_words(lanes, boundary.stream.fixed.width)) + "\n")
         command = [*built.command, f"+stall={stall}", f"+seed={seed}", f"+limit={limit or 10**9}"]
+        if record is not None:
+            command += _watching(built)
         code, said = watched(command, folder, {}, RUN_SECONDS, tick)
         if code not in (0, STUCK):
             raise SimulateError(f"The simulation failed: {said.strip()[-400:]}", "See its message.")
         stuck = "stuck" in said
-        return _compared(design, built.simulator, folder, inputs, stuck, time.perf_counter() - start)
+        found = _compared(design, built.simulator, folder, inputs, stuck, time.perf_counter() - start)
+        if record is None:
+            return found
+        return replace(found, handshakes=keep(logged(design, folder), record))
+
+
+def _watching(built: Built) -> list[str]:
+    if not built.trace or built.simulator == "verilator":  # whose trace is of the build's kind
+        return ["+watch"]
+    return ["+watch", f"+trace=waves.{built.trace}", f"-{built.trace}"]
 
 
 def _compared(

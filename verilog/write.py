@@ -13,6 +13,7 @@ from verilog.netlist import Design, Wire
 from verilog.templates.base import Template, port
 
 RTL = Path(__file__).parent / "rtl"
+BUILT = ("build/", "waves/")  # what is made from the design, and goes with it
 LIST = "files.txt"  # names all that was written, so that the next emission takes away nothing else
 
 
@@ -28,11 +29,16 @@ def texts(design: Design) -> dict[str, str]:
     """File name → content of everything that describes the design; equal designs give equal texts."""
     found = {f"{design.name}.sv": top(design)}
     for module in modules(design):
-        found[f"rtl/{module}.sv"] = (RTL / f"{module}.sv").read_text()
+        found[f"rtl/{module}.sv"] = design.edited.get(module) or ours(module)
     for instance in design.instances:
         for memory in instance.memories():
             found[f"mem/{memory_file(instance, memory.parameter)}"] = memory.text()
     return found
+
+
+def ours(module: str) -> str:
+    """The library's text of a module."""
+    return (RTL / f"{module}.sv").read_text()
 
 
 def modules(design: Design) -> tuple[str, ...]:
@@ -78,7 +84,7 @@ def write(design: Design, folder: Path, more: dict[str, str] | None = None) -> E
 
 
 def _check_folder(folder: Path) -> None:
-    """Whether all that lies there was written by an emission before; builds of its Makefile do not count."""
+    """Whether all that lies there was written by an emission before; what was built there does not count."""
     if not folder.exists():
         return
     if not folder.is_dir():

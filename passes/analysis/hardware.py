@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from verilog.schedule import Schedule
     from verilog.simulate import Simulated
     from verilog.templates.base import Area
+    from verilog.waves import Handshakes
 
 STALLS = (0, 1, 2, 3)  # nobody pauses, inputs do, outputs do, both do
 
@@ -35,6 +36,9 @@ class HardwareOptions:
     simulator: Literal["", "verilator", "icarus"] = field(default="", metadata={"help": "default: what is there"})
     samples: int = field(default=32, metadata={"min": 1, "help": "samples to simulate"})
     stalls: bool = field(default=True, metadata={"help": "also with inputs and outputs that pause at random"})
+    waves: Literal["", "fst", "vcd"] = field(
+        default="", metadata={"help": "also write a trace of all signals of the instances (without pauses)"}
+    )
     data: str = field(default="", metadata={"help": "data to simulate; empty: random values", "edit": "data"})
     split: str = field(default="", metadata={"help": "which part of the data", "edit": "split"})
     synthesize: Literal["", "xilinx", "ecp5", "ice40"] = field(
@@ -108,20 +112,30 @@ def _simulated(graph: Graph, design: Design, options: HardwareOptions, context: 
     inputs, labels = _inputs(graph, design, options, context)
     frames = len(inputs[0])
     cache = context.store.folder / "simulations"
-    built = build(design, frames, cache, options.simulator or None, tick=_telling(context, "building the simulation"))
+    tick = _telling(context, "building the simulation")
+    built = build(design, frames, cache, options.simulator or None, options.waves, tick)
+    record = (Path(options.folder) if options.folder else context.store.folder) / "waves"
     found: list[Simulated] = []
     for stall in STALLS if options.stalls else STALLS[:1]:
         tick = _telling(context, f"simulating, pauses {stall} of {len(STALLS) - 1}")
-        found.append(run(design, built, inputs, stall, seed=context.seed + stall + 1, tick=tick))
+        kept = None if stall else record  # who waits for whom where nobody outside pauses
+        found.append(run(design, built, inputs, stall, seed=context.seed + stall + 1, tick=tick, record=kept))
     summary: dict[str, Any] = {
         "simulator": built.simulator, "samples": frames, "simulated_cycles": found[0].total,
         "mismatches": sum(m.count for s in found for m in s.mismatches),
         "first_mismatches": [_told(m, design) for s in found for m in s.mismatches][:20],
-        "stuck": any(s.stuck for s in found),
+        "stuck": any(s.stuck for s in found), **_waits(found[0].handshakes, record),
     }  # fmt: skip
     if labels is not None and not summary["stuck"]:
         summary["rtl_accuracy"] = _accuracy(graph, design, found[0], labels)
     return summary
+
+
+def _waits(seen: Handshakes | None, folder: Path) -> dict[str, Any]:
+    """Where the handshakes lie, and by stream the share of the cycles in which it moves, is held up, is waited for."""
+    if seen is None:
+        return {}
+    return {"waves": str(folder), "trace": str(seen.trace or ""), "streams": seen.shares()}
 
 
 def _telling(context: Context, text: str) -> Callable[[object], None]:

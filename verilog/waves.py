@@ -1,0 +1,178 @@
+"""Who waits for whom: valid and ready of every stream in every cycle of a simulation, as runs of equal states.
+
+A folder holds `handshakes.json`: version, first (cycle after reset), cycles (the end of the last transfer) and, by
+stream, name, source, output, node, reader and runs (how many); and `handshakes.bin`: all runs, stream by stream, as
+little-endian 32-bit words, first cycle · 4 + state. A run lasts until the next one begins. A trace may lie beside.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from enum import IntEnum
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from model.errors import SimulateError
+from verilog.netlist import Design
+
+LOG, HEAD, RUNS = "handshakes.log", "handshakes.json", "handshakes.bin"
+TRACES = ("waves.fst", "waves.vcd")
+VERSION = 1
+LINES = 1 << 16  # of a log, read at once
+NONE = 255  # no state yet
+
+
+class State(IntEnum):
+    """2 · valid + ready."""
+
+    IDLE = 0
+    STARVED = 1  # the reader waits for a beat
+    STALLED = 2  # a beat waits for the reader
+    TRANSFER = 3
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Lane:
+    """One stream. `starts` [runs]: the cycle in which each run begins; `states` [runs]: its State.
+
+    `source` and `reader` are instances, "" at the design's ends; `output`: which of the source's; `node`: of the graph.
+    """
+
+    name: str
+    source: str
+    output: int
+    node: str
+    reader: str
+    starts: np.ndarray
+    states: np.ndarray
+
+    def counts(self, begin: int, end: int) -> np.ndarray:
+        """Cycles in each of the four states, from cycle `begin` to before `end`."""
+        edges = np.clip(np.append(self.starts, max(end, begin)), begin, max(end, begin))
+        return np.bincount(self.states, np.diff(edges), minlength=len(State)).astype(np.int64)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Handshakes:
+    """Cycles `first` … `cycles` − 1 of a simulation; the last transfer is in the last of them. `trace`: its file."""
+
+    first: int
+    cycles: int
+    lanes: tuple[Lane, ...]
+    trace: Path | None = None
+
+    def shares(self) -> list[dict[str, Any]]:
+        """By stream, the share of all cycles that it spends in each state.
+
+        The stage that holds the others up is the one whose inputs are stalled and whose outputs are not.
+        """
+        found = []
+        for lane in self.lanes:
+            counts = lane.counts(self.first, self.cycles) / max(self.cycles - self.first, 1)
+            shares = {state.name.lower(): round(float(counts[state]), 4) for state in State}
+            found.append({"stream": lane.name, "node": lane.node, "reader": lane.reader, **shares})
+        return found
+
+
+def handshakes(folder: Path) -> Handshakes:
+    """What a simulation left in its folder; raises SimulateError where nothing is, or something else."""
+    try:
+        head = json.loads((folder / HEAD).read_text())
+        words = np.fromfile(folder / RUNS, "<u4")
+        if head["version"] > VERSION:
+            raise SimulateError(f"{folder} is of a newer version.", "Simulate again.")
+        lanes, at = [], 0
+        for told in head["streams"]:
+            runs = words[at : (at := at + told.pop("runs"))]
+            lanes.append(Lane(**told, starts=(runs >> 2).astype(np.int64), states=(runs & 3).astype(np.uint8)))
+        if at != len(words):
+            raise ValueError("runs are missing")
+        trace = next((folder / n for n in TRACES if (folder / n).exists()), None)
+        return Handshakes(head["first"], head["cycles"], tuple(lanes), trace)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise SimulateError(f"There are no handshakes in {folder}.", "Simulate again.") from error
+
+
+def keep(found: Handshakes, folder: Path) -> Handshakes:
+    """Write a record that `handshakes` reads, and the trace beside it, in place of what is there."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in (*TRACES, HEAD, RUNS):
+        (folder / name).unlink(missing_ok=True)
+    if found.trace is not None:
+        found = replace(found, trace=Path(shutil.move(found.trace, folder / found.trace.name)))
+    with (folder / RUNS).open("wb") as held:
+        for lane in found.lanes:
+            held.write(((lane.starts << 2) | lane.states).astype("<u4").tobytes())
+    streams = [
+        {"name": x.name, "source": x.source, "output": x.output, "node": x.node, "reader": x.reader,
+         "runs": len(x.starts)}
+        for x in found.lanes
+    ]  # fmt: skip
+    head = {"version": VERSION, "first": found.first, "cycles": found.cycles, "streams": streams}
+    (folder / HEAD).write_text(json.dumps(head, indent=1) + "\n")
+    return found
+
+
+def logged(design: Design, folder: Path) -> Handshakes:
+    """What the bench of a design wrote into `folder`."""
+    wires = list(design.all_wires())
+    starts: list[list[np.ndarray]] = [[] for _ in wires]
+    states: list[list[np.ndarray]] = [[] for _ in wires]
+    before = np.full(len(wires), NONE, np.uint8)
+    first, last = -1, 0
+    for cycles, seen in _read(folder / LOG, len(wires)):
+        first, last = int(cycles[0]) if first < 0 else first, int(cycles[-1]) + 1
+        changed = np.concatenate([before[None], seen[:-1]]) != seen
+        for k in range(len(wires)):
+            at = np.flatnonzero(changed[:, k])
+            starts[k].append(cycles[at])
+            states[k].append(seen[at, k])
+        before = seen[-1]
+    readers = {w: name for name, ws in design.wires.items() for w in ws}
+    lanes = []
+    for wire, at, those in zip(wires, starts, states, strict=True):
+        node = design.instance(wire.source).node if wire.source else design.inputs[wire.output].node
+        runs = np.concatenate(at or [np.zeros(0, np.int64)]), np.concatenate(those or [np.zeros(0, np.uint8)])
+        lanes.append(Lane(design.label(wire), wire.source, wire.output, node, readers.get(wire, ""), *runs))
+    trace = next((folder / n for n in TRACES if (folder / n).exists()), None)
+    end = max((_last_transfer(lane, last) for lane in lanes), default=0)
+    return Handshakes(max(first, 0), end, tuple(lanes), trace)
+
+
+def _last_transfer(lane: Lane, last: int) -> int:
+    """One past the last cycle with a transfer; 0 where there is none."""
+    runs = np.flatnonzero(lane.states == State.TRANSFER)
+    return int(np.append(lane.starts, last)[runs[-1] + 1]) if len(runs) else 0
+
+
+def _read(log: Path, streams: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Lines of a log, some at a time: the cycles, and [lines, streams] the states from each of them on.
+
+    A line is the cycle and, stream 0 in the lowest two bits, all states, both hexadecimal.
+    """
+    digits = -(-streams // 2)
+    length = 8 + 1 + digits + 1
+    with log.open("rb") as held:
+        while data := held.read(length * LINES):
+            lines = np.frombuffer(data[: len(data) // length * length], np.uint8).reshape(-1, length)
+            if not len(lines):
+                return
+            cycles = _nibbles(lines[:, :8]).astype(np.int64) @ (16 ** np.arange(7, -1, -1, dtype=np.int64))
+            packed = _nibbles(lines[:, 9:-1])[:, ::-1]
+            states = np.stack([packed & 3, packed >> 2], -1).reshape(len(lines), -1)[:, :streams]
+            yield cycles, states
+
+
+def _nibbles(text: np.ndarray) -> np.ndarray:
+    """Hexadecimal digits as numbers; x and z, which nobody knows, as 0."""
+    return _DIGITS[text]
+
+
+_DIGITS = np.zeros(256, np.uint8)
+_DIGITS[48:58] = range(10)
+_DIGITS[97:103] = _DIGITS[65:71] = range(10, 16)
