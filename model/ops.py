@@ -178,7 +178,7 @@ def arg_port(op: str, position: int, index: int = 0) -> str | None:
     name = names[position] if position < len(names) else ""
     if isinstance(name, tuple):
         name, index = name[min(index, len(name) - 1)], max(index - len(name) + 1, 0)
-    return (f"{name}_{index}" if index else name) or None
+    return (f"{name}_{index}" if index and name else name) or None
 
 
 def drop_rate(node: Node) -> float | None:
