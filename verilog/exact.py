@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,13 +11,12 @@ from torch import Tensor, nn
 
 from model.build import Callables, build
 from model.errors import EmitError
-from model.graph import Graph, Node, Ref
+from model.graph import Graph, Ref
 from model.symbols import evaluate
 from model.weights import WeightStore
 from verilog.fixed import Codes
+from verilog.hosting import blank, feeding
 from verilog.netlist import Boundary, Design, Wire
-
-HOST = "values_for_hardware"
 
 
 class Host(nn.Module):
@@ -29,14 +27,17 @@ class Host(nn.Module):
         self.design = design
         self.shapes = {n.target: n.ports["data_out"].shape for n in graph.placeholders if n.out}
 
-        self.module = build(host_part(graph, design), store, callables)
+        self.part = host_part(graph, design)
+        self.module = build(self.part, store, callables)
 
     @torch.no_grad()
     def forward(self, **inputs: Tensor) -> tuple[Codes, ...]:
         """Codes [frames, rows, size] of each input of the design."""
-        values = self.module(**{name: self._padded(name, value) for name, value in inputs.items()})
-        found = list(values) if isinstance(values, tuple | list) else [values]
         frames = len(next(iter(inputs.values())))
+        given = {name: self._padded(name, value) for name, value in inputs.items()}
+        rest = [n.target for n in self.part.placeholders if n.target not in self.shapes]
+        values = self.module(**given, **blank(self.part, rest, {**self.design.symbols, "batch": frames}))
+        found = list(values) if isinstance(values, tuple | list) else [values]
         return tuple(_codes(b, v, frames) for b, v in zip(self.design.inputs, found, strict=True))
 
     def _padded(self, name: str, value: Tensor) -> Tensor:
@@ -53,16 +54,7 @@ class Host(nn.Module):
 
 def host_part(graph: Graph, design: Design) -> Graph:
     """The graph of the nodes that feed the design, with those as its outputs."""
-    wanted = [b.node for b in design.inputs]
-    needed, todo = set(wanted), list(wanted)
-    while todo:
-        for ref in graph.nodes[todo.pop()].inputs:
-            if ref.node not in needed:
-                needed.add(ref.node)
-                todo.append(ref.node)
-    kept = {k: n for k, n in graph.nodes.items() if k in needed or n.call == "placeholder"}
-    out = Node(HOST, "output", "output", "output", tuple(Ref(b.node, b.output) for b in design.inputs))
-    return replace(graph, nodes={**kept, HOST: out}, structure="tuple", output_names=())
+    return feeding(graph, (Ref(b.node, b.output) for b in design.inputs))
 
 
 def _codes(boundary: Boundary, values: Tensor, frames: int) -> Codes:

@@ -10,9 +10,7 @@ import numpy as np
 from model.errors import EmitError
 from model.graph import Node, Ref, out_port
 from verilog.lower import Lowering
-from verilog.netlist import Boundary, Wire
 from verilog.signal import Signal
-from verilog.stream import Stream
 from verilog.templates.reorder import Reorder
 
 
@@ -34,7 +32,8 @@ def by_pixel(shape: tuple[int, ...]) -> np.ndarray:
 def pixels(low: Lowering, node: Node, ref: Ref, par: int | None = None) -> tuple[Signal, np.ndarray]:
     """A [channels, …] operand as a stream of pixels, `par` channels a beat, and the channels in their order."""
     if ref.node in low.host:
-        signal = _from_host(low, node, ref, par or 1)
+        shape = low.shape(low.graph.nodes[ref.node], out_port(ref.output))
+        signal = low.from_host(node, ref, "data_in", par or 1, index=by_pixel(shape).reshape(-1, shape[0]))
     else:
         signal = low.operand(node, ref, "data_in")
     channels = signal.shape[0]
@@ -86,24 +85,6 @@ def cut(low: Lowering, node: Node, signal: Signal, size: int) -> Signal:
     par = now.par if size % now.par == 0 else int(np.gcd(now.par, size))
     signal = low.resize(node, signal, par, 1)
     return replace(signal, stream=replace(signal.stream, rows=now.elements // size, size=size))
-
-
-def _from_host(low: Lowering, node: Node, ref: Ref, par: int) -> Signal:
-    """An input of the design whose beats bring the channels of a pixel."""
-    fixed = low.chosen(node, "data_in")
-    plain = low.operand(node, ref, "data_in") if fixed is None else None  # which says what is missing
-    assert plain is None and fixed is not None
-    shape = low.shape(low.graph.nodes[ref.node], out_port(ref.output))
-    index, rounding = by_pixel(shape), low.rounding(node, "data_in")
-    mine = ref.node, ref.output, fixed, rounding
-    for k, known in enumerate(low.inputs):
-        theirs = known.node, known.output, known.stream.fixed, known.rounding
-        if theirs == mine and known.index.shape == index.shape and (known.index == index).all():
-            return Signal(Wire("", k), known.stream, shape, index)
-    title = "x" if not low.inputs else f"x{len(low.inputs)}"
-    stream = Stream(index.size // shape[0], shape[0], fixed, par)
-    low.inputs.append(Boundary(title, stream, ref.node, shape, index, ref.output, rounding))
-    return Signal(Wire("", len(low.inputs) - 1), stream, shape, index)
 
 
 def refused(node: Node, what: str, hint: str) -> EmitError:

@@ -23,6 +23,7 @@ from model.ports import choice
 from model.weights import WeightStore
 from verilog.buffering import buffered
 from verilog.fixed import WIDEST, Codes, Fixed, Rounding, fixed_of
+from verilog.hosting import LOOKS, Hosted, constants, hosted, value_of
 from verilog.netlist import Boundary, Design, Wire
 from verilog.options import EmitOptions, check_name
 from verilog.signal import Signal, arranged
@@ -40,7 +41,6 @@ Rule = Callable[["Lowering", Node], None]
 RULES: dict[str, Rule] = {}
 # They give the same values before and after rounding and saturation: ops that keep the order and the zero.
 MONOTONE = ("relu", "max_pool1d", "max_pool2d", "where")
-LOOKS = ("sym_size", "new_ones", "new_zeros", "new_full", "new_empty", "ones_like", "zeros_like", "full_like")
 
 
 def lowers(*ops: str) -> Callable[[Rule], Rule]:
@@ -89,6 +89,9 @@ class Lowering:
         self.graph, self.store, self.options = graph, store, options
         self.symbols = {**graph.symbols, **options.sizes, "batch": 1}
         self.host: set[str] = set()
+        self.constants = constants(graph)
+        self.hosted: list[Hosted] = []
+        self._values: dict[Ref, np.ndarray] = {}
         self.signals: dict[Ref, Signal] = {}
         self.sizes: Sizes = {}  # inputs, outputs, rows of the nodes that can be parallel
         self.inputs: list[Boundary] = []
@@ -103,6 +106,8 @@ class Lowering:
                 continue
             if self._on_host(node):
                 self.host.add(node.id)
+                if node.id not in self.constants and node.call != "placeholder":
+                    self.hosted.append(hosted(node, known))
             elif node.op in known:
                 known[node.op](self, node)
             else:
@@ -114,7 +119,7 @@ class Lowering:
 
     def _on_host(self, node: Node) -> bool:
         fed = all(ref.node in self.host for ref in node.inputs)
-        return (fed and (node.op == "embedding" or not node.precision)) or node.op in LOOKS
+        return node.id in self.constants or (fed and (node.op == "embedding" or not node.precision))
 
     # ---- what rules ask for
 
@@ -160,11 +165,19 @@ class Lowering:
         values = effective(kept, name, self.graph, self.store)(to_torch(self.store.get(key)).float())
         return fixed.encode(values.detach().numpy(), self.rounding(node, name)), fixed
 
+    def value(self, ref: Ref) -> np.ndarray | None:
+        """The numbers of a tensor that hangs on no input, None for others."""
+        if ref.node not in self.constants:
+            return None
+        if ref not in self._values:
+            self._values[ref] = value_of(self.graph, self.store, ref, self.symbols)
+        return self._values[ref]
+
     def operand(self, node: Node, ref: Ref, name: str, par: int | None = None, tokens: int = 1) -> Signal:
         """What a node reads from `ref` at port `name`: in the port's format, `par` elements a beat where given."""
         fixed = self.chosen(node, name)
         if ref.node in self.host:
-            signal = self._from_host(node, ref, name, fixed, par or 1, tokens)
+            signal = self.from_host(node, ref, name, par or 1, tokens)
         else:
             signal = self.signals[ref]
             if signal.repeated is not None and not (spec(node.op).moves or spec(node.op).category == "matmul"):
@@ -259,23 +272,22 @@ class Lowering:
                     rounding=rounding, shape=signal.shape)  # fmt: skip
         return replace(signal, wire=self.add(made, (signal.wire,)), stream=after)
 
-    def _from_host(self, node: Node, ref: Ref, name: str, fixed: Fixed | None, par: int, tokens: int) -> Signal:
+    def from_host(self, node: Node, ref: Ref, name: str, par: int, tokens: int = 1,
+                  index: np.ndarray | None = None) -> Signal:  # fmt: skip
+        """An input of the design in a port's format, as rows of its last axis or of `index`'; one that is there."""
+        fixed, rounding = self.chosen(node, name), self.rounding(node, name)
         if fixed is None:
             text = f"{name} of {node.id} comes from the host and has no format."
             raise EmitError(text, "Quantise it with `integer` (pass quantize).", node.id)
         shape = self.shape(self.graph.nodes[ref.node], out_port(ref.output))
-        rows, size = arranged(shape)
-        rounding = self.rounding(node, name)
+        rows, size = arranged(shape) if index is None else (index.shape[0], index.shape[1])
+        order = np.arange(rows * size) if index is None else index.reshape(-1)
+        mine = ref.node, ref.output, fixed, rounding
         for k, known in enumerate(self.inputs):
-            if (known.node, known.output, known.stream.fixed, known.rounding) == (
-                ref.node,
-                ref.output,
-                fixed,
-                rounding,
-            ):
+            same = (known.node, known.output, known.stream.fixed, known.rounding) == mine
+            if same and (index is None or np.array_equal(known.index, order)):
                 return Signal(Wire("", k), known.stream, shape, known.index)
-        title = "x" if not self.inputs else f"x{len(self.inputs)}"
-        made = Boundary(title, Stream(rows, size, fixed, par, tokens), ref.node, shape, np.arange(rows * size),
+        made = Boundary(port("x", len(self.inputs)), Stream(rows, size, fixed, par, tokens), ref.node, shape, order,
                         ref.output, rounding)  # fmt: skip
         self.inputs.append(made)
         return Signal(Wire("", len(self.inputs) - 1), made.stream, shape, made.index)
@@ -291,7 +303,7 @@ class Lowering:
             ends.append(signal.wire)
             outputs.append(Boundary(port("y", k), signal.stream, ref.node, signal.shape, signal.index))
         design = Design(self.options.name, tuple(self.inputs), tuple(outputs), tuple(self.instances),
-                        self.wires, tuple(ends), self.symbols)  # fmt: skip
+                        self.wires, tuple(ends), self.symbols, hosted=tuple(self.hosted))  # fmt: skip
         design = forked(design)
         design.check()
         return design

@@ -9,6 +9,7 @@ import numpy as np
 
 from model.errors import EmitError
 from verilog.fixed import Codes, Rounding
+from verilog.hosting import Hosted
 from verilog.stream import Stream
 from verilog.templates.base import Template, port
 
@@ -42,6 +43,7 @@ class Design:
     """Instances in the order of the data, `wires[name]` the sources of an instance's inputs, `ends` of the outputs.
 
     `symbols`: the sizes that it is made for. `edited`: module → text that stands in the place of the library's.
+    `hosted`: the nodes that the host computes.
     """
 
     name: str
@@ -52,6 +54,7 @@ class Design:
     ends: tuple[Wire, ...]
     symbols: dict[str, int] = field(default_factory=dict)  # type: ignore[assignment]
     edited: dict[str, str] = field(default_factory=dict)  # type: ignore[assignment]
+    hosted: tuple[Hosted, ...] = ()
 
     def instance(self, name: str) -> Template:
         """The instance called `name`."""
