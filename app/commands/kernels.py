@@ -1,0 +1,155 @@
+"""`kernels`: measures kernels against their references, lists them, shows their source, compares results files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from app.commands.command import Answer, Arguments, Command, Parser, UsageError
+from app.commands.console import Console, facts, table
+
+if TYPE_CHECKING:
+    from kernels.bench.results import Results, Row
+    from kernels.bench.spec import KernelInfo
+
+DETAILS = """\
+Without a name all kernels run, at a few sizes each. Every version is held to a reference in double precision in the
+same run. All versions take turns, round by round; the caches are written over before each call. ratio: how many times
+as fast as the baseline. roof: share of what the measured bandwidth and matrix rate of this machine allow."""
+
+
+def _arguments(parser: Parser) -> None:
+    parser.add_argument("names", nargs="*", metavar="NAME", help="kernels; none: all")
+    parser.add_argument("--device", choices=("cpu", "cuda"), help="default: cuda where there is one")
+    parser.add_argument("--shapes", nargs="+", default=[], metavar="SHAPE", help="such as m=4096,n=1024 or 4096x1024")
+    parser.add_argument("--sweep", action="store_true", help="the sizes of the kernel's curve instead")
+    parser.add_argument("--dtype", default="", metavar="A,B", help="float32, bfloat16, float16 (default: by device)")
+    parser.add_argument("--versions", default="", metavar="A,B", help="only these, and the baseline")
+    parser.add_argument("--seconds", type=float, default=0.2, help="of rounds for each version and shape (default 0.2)")
+    parser.add_argument("--threads", type=int, default=0, help="of the CPU; 0: as many as torch takes")
+    parser.add_argument("--list", action="store_true", help="what there is and what can run here; measures nothing")
+    parser.add_argument("--source", metavar="VERSION", help="print the text of a version; measures nothing")
+    parser.add_argument("--compare", nargs="+", default=[], metavar="FILE", help="results files beside each other")
+    parser.add_argument("-o", "--output", metavar="FILE.json", help="keep the results")
+
+
+def _run(found: Arguments, console: Console) -> Answer:
+    console.progress(0, 0, "loading")
+    if found.list or found.source:
+        return _shown(found)
+    if found.compare and not found.names and not found.output:
+        return _compared([_load(p) for p in found.compare])
+    return _measured(found, console)
+
+
+def _request(found: Arguments) -> Any:
+    import torch
+
+    from kernels.bench.run import Request
+
+    if found.threads < 0:
+        raise UsageError(f"--threads cannot be {found.threads}.", "Give 1 or more, or 0 for torch's own number.")
+    if found.seconds < 0:
+        raise UsageError(f"--seconds cannot be {found.seconds:g}.", "Give seconds such as 0.2; 0 runs three rounds.")
+    device = found.device or ("cuda" if torch.cuda.is_available() else "cpu")
+    dtypes = _words(found.dtype) or (("bfloat16",) if device == "cuda" else ("float32",))
+    return Request(tuple(found.names), device, dtypes, tuple(found.shapes), _words(found.versions), found.sweep,
+                   found.seconds, threads=found.threads, seed=found.seed)  # fmt: skip
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(filter(None, (w.strip() for w in text.split(","))))
+
+
+def _measured(found: Arguments, console: Console) -> Answer:
+    from kernels.bench import run
+    from kernels.bench.results import compared, dumped, save
+
+    others = [_load(p) for p in found.compare]
+    results = run.run(_request(found), console.progress)
+    console.clear()
+    data = dumped(results) | {"rows": [r.told() for r in results.rows]}
+    if found.output:
+        save(results, Path(found.output))
+        data["output"] = found.output
+    if others:
+        data["compared"] = compared([*others, results])
+    return Answer(data, lambda: _lines(results, data))
+
+
+def _load(path: str) -> Results:
+    from kernels.bench.results import load
+
+    return load(Path(path))
+
+
+def _compared(runs: list[Results]) -> Answer:
+    from kernels.bench.results import compared, dumped
+
+    if len(runs) == 1:
+        return Answer(dumped(runs[0]), lambda: _lines(runs[0], {}))
+    rows = compared(runs)
+    return Answer({"files": [r.label for r in runs], "compared": rows}, lambda: table(rows))
+
+
+def _lines(results: Results, data: dict[str, Any]) -> Iterable[str]:
+    yield from facts(_machine(results))
+    yield ""
+    yield from table([_row(r) for r in results.rows])
+    if "compared" in data:
+        yield ""
+        yield from table(data["compared"])
+    if "output" in data:
+        yield f"written to {data['output']}"
+
+
+def _machine(results: Results) -> dict[str, str]:
+    shown = {"machine": f"{results.machine['name']} ({results.machine['device']}), {results.date}"}
+    limits = results.ceilings
+    if limits:
+        rates = ", ".join(f"{d} {r:.3g} TFLOP/s" for d, r in limits.matmul_tflop_s.items())
+        shown["ceilings"] = f"copy {limits.copy_gb_s:.4g} GB/s, matrix product {rates}"
+    return shown
+
+
+def _row(row: Row) -> dict[str, Any]:
+    told = row.told()
+    text = {k: told[k] for k in ("name", "version", "dtype", "shape")}
+    time = None if row.seconds is None else f"{row.seconds * 1e3:.4g} ms ±{row.spread or 0:.0%}"
+    return {**text, "time": time, "GB/s": row.gb_s, "TFLOP/s": row.tflop_s, "ratio": row.ratio,
+            "roof": None if row.of_roof is None else f"{row.of_roof:.0%}", "error": row.error,
+            "": row.problem or row.note}  # fmt: skip
+
+
+def _shown(found: Arguments) -> Answer:
+    from kernels.bench.spec import KERNELS, catalogue
+
+    for name in found.names:
+        KERNELS.get(name)
+    infos = [i for i in catalogue() if not found.names or i.name in found.names]
+    if not found.source:
+        return Answer({"kernels": [_info(i) for i in infos]}, lambda: _list(infos))
+    if len(found.names) != 1:
+        raise UsageError("The source of which kernel?", "Name one: kernels softmax --source triton.")
+    text = KERNELS.get(found.names[0]).version(found.source).source
+    return Answer({"name": found.names[0], "version": found.source, "source": text}, text.splitlines)
+
+
+def _info(info: KernelInfo) -> dict[str, Any]:
+    versions = [{"name": v.name, "about": v.about, "devices": v.devices, "missing": dict(v.missing)}
+                for v in info.versions]  # fmt: skip
+    return {"name": info.name, "title": info.title, "about": info.about, "formula": info.formula, "dims": info.dims,
+            "dtypes": info.dtypes, "baseline": info.baseline, "versions": versions}  # fmt: skip
+
+
+def _list(infos: list[KernelInfo]) -> Iterable[str]:
+    for info in infos:
+        yield f"{info.name}  {info.title}: {info.about}"
+        yield f"    {info.formula}"
+        for version in info.versions:
+            why = "; ".join(f"not on {d}: {w}" for d, w in version.missing.items())
+            yield f"    {version.name}  {version.about}" + (f"  ({why})" if why else "")
+
+
+COMMAND = Command("kernels", "measures kernels against their references", _arguments, _run, DETAILS)

@@ -1,0 +1,19 @@
+"""Triton where it is installed; without it, decorators that change nothing, so that kernels import anywhere."""
+
+from __future__ import annotations
+
+import importlib
+from contextlib import suppress
+from typing import Any
+
+triton: Any = None
+tl: Any = None
+with suppress(ImportError):
+    triton, tl = importlib.import_module("triton"), importlib.import_module("triton.language")
+
+jit: Any = triton.jit if triton else lambda function: function
+
+
+def next_power_of_2(n: int) -> int:
+    """The least power of two that is not below n."""
+    return 1 << max(n - 1, 0).bit_length()

@@ -1,0 +1,178 @@
+"""Rows of measurements and the files they lie in: JSON with the machine's name, its ceilings and the date."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any, cast
+
+from kernels.bench.ceilings import Ceilings
+from kernels.bench.spec import KernelError, Shape, shape_text
+
+MARK, FORMAT = "espalier_kernels", 1
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One version of a kernel at one shape.
+
+    `seconds`: median with cold caches, `warm` with warm ones, `least` of all; `spread`: half the quartiles' distance
+    over the median; `first`: of the first call. `bytes`: what this version moves, `bytes_least` what any must; GB/s
+    count `bytes`. `ratio`: how many times as fast as the baseline, round by round in the same run. `max_error` and
+    `error`: largest difference from the reference, and its norm over that of the reference. `of_roof`: share of what
+    the ceilings allow. `problem`: why there is no time, or what is wrong with it; `note`: what to know of it.
+    """
+
+    kernel: str
+    version: str
+    device: str
+    dtype: str
+    shape: Shape
+    seconds: float | None = None
+    warm: float | None = None
+    least: float | None = None
+    spread: float | None = None
+    first: float | None = None
+    rounds: int = 0
+    flops: int = 0
+    bytes: int = 0
+    bytes_least: int = 0
+    ratio: float | None = None
+    baseline: str = ""
+    max_error: float | None = None
+    error: float | None = None
+    correct: bool | None = None
+    of_roof: float | None = None
+    problem: str = ""
+    note: str = ""
+
+    @property
+    def gb_s(self) -> float | None:
+        """10⁹ bytes a second, cold."""
+        return self.bytes / self.seconds / 1e9 if self.seconds else None
+
+    @property
+    def tflop_s(self) -> float | None:
+        """10¹² operations a second, cold."""
+        return self.flops / self.seconds / 1e12 if self.seconds else None
+
+    @property
+    def intensity(self) -> float:
+        """FLOPs for each byte that must move."""
+        return self.flops / self.bytes_least if self.bytes_least else 0.0
+
+    def told(self) -> dict[str, Any]:
+        """As a row of a table or of JSON: the names of the command line first."""
+        head = {"name": self.kernel, "version": self.version, "device": self.device, "dtype": self.dtype,
+                "shape": shape_text(self.shape)}  # fmt: skip
+        rest = {k: v for k, v in asdict(self).items() if k not in ("kernel", *head)}
+        return {**head, **rest, "gb_s": self.gb_s, "tflop_s": self.tflop_s}
+
+    @property
+    def key(self) -> tuple[str, str, str, str]:
+        """What rows of several files are matched by."""
+        return self.kernel, self.version, self.dtype, shape_text(self.shape)
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    """A run: rows in the order measured, on one device."""
+
+    machine: dict[str, Any]
+    date: str
+    ceilings: Ceilings | None = None
+    rows: tuple[Row, ...] = ()
+    settings: dict[str, Any] = field(default_factory=dict)  # type: ignore[assignment]
+
+    @property
+    def label(self) -> str:
+        """The machine and the day."""
+        return f"{self.machine.get('name', 'unknown')}, {self.date}"
+
+
+def dumped(results: Results) -> dict[str, Any]:
+    """As JSON."""
+    return {
+        MARK: FORMAT, "machine": results.machine, "date": results.date,
+        "ceilings": asdict(results.ceilings) if results.ceilings else None, "settings": results.settings,
+        "rows": [_rounded(asdict(r)) for r in results.rows],
+    }  # fmt: skip
+
+
+def _rounded(row: dict[str, Any]) -> dict[str, Any]:
+    return {k: float(f"{v:.5g}") if isinstance(v, float) and math.isfinite(v) else
+            (str(v) if isinstance(v, float) else v) for k, v in row.items()}  # fmt: skip
+
+
+def save(results: Results, path: Path) -> None:
+    """Write a file, whole or not at all; raises KernelError."""
+    text = json.dumps(dumped(results), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    beside = path.with_name(path.name + ".part")
+    try:
+        beside.write_text(text, encoding="utf-8")
+        os.replace(beside, path)
+    except OSError as error:
+        raise KernelError(f"{path} cannot be written ({error.strerror}).", "Choose another file.") from error
+
+
+def load(path: Path) -> Results:
+    """Read a file that `save` wrote; raises KernelError."""
+    hint = "Give a file that `kernels … -o FILE` wrote."
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise KernelError(f"There is no file {str(path)!r}.", hint) from error
+    except (OSError, ValueError) as error:
+        raise KernelError(f"{path.name} is not readable JSON.", hint) from error
+    if not isinstance(data, dict) or not isinstance(data.get(MARK), int):
+        raise KernelError(f"{path.name} holds no measurements of kernels.", hint)
+    if data[MARK] > FORMAT:
+        raise KernelError(f"{path.name} was written by a newer Espalier.", "Update Espalier to read it.")
+    try:
+        ceilings = Ceilings(**data["ceilings"]) if data.get("ceilings") else None
+        rows = tuple(_row(r) for r in data["rows"])
+        return Results(dict(data["machine"]), str(data["date"]), ceilings, rows, dict(data.get("settings") or {}))
+    except (KeyError, TypeError, ValueError) as error:
+        raise KernelError(f"{path.name} is damaged ({error}).", hint) from error
+
+
+_KINDS = {f.name: str(f.type) for f in fields(Row)}
+
+
+def _row(data: dict[str, Any]) -> Row:
+    """Keys that a newer version added are left out; infinities were written as words."""
+    kept = {k: float(v) if "float" in _KINDS[k] and v is not None else v for k, v in data.items() if k in _KINDS}
+    kept["shape"] = {str(k): int(v) for k, v in data["shape"].items()}
+    return Row(**cast("Any", kept))
+
+
+def compared(runs: Sequence[Results]) -> list[dict[str, Any]]:
+    """A row for each measurement that several files have: seconds of each, and how many times as fast as the first."""
+    names = _columns(runs)
+    tables = [{r.key: r for r in run.rows if r.seconds} for run in runs]
+    rows: list[dict[str, Any]] = []
+    for key in _keys(tables):
+        held = [table.get(key) for table in tables]
+        first = next(r.seconds for r in held if r and r.seconds)
+        row: dict[str, Any] = dict(zip(("name", "version", "dtype", "shape"), key, strict=True))
+        for name, found in zip(names, held, strict=True):
+            row[f"seconds {name}"] = found.seconds if found else None
+            row[f"speed {name}"] = first / found.seconds if found and found.seconds else None
+        rows.append(row)
+    return rows
+
+
+def _keys(tables: Iterable[dict[Any, Row]]) -> list[Any]:
+    """Keys of at least two tables, in the order of the first that has them."""
+    every = [key for table in tables for key in table]
+    return [k for k in dict.fromkeys(every) if every.count(k) > 1]
+
+
+def _columns(runs: Sequence[Results]) -> list[str]:
+    """Names of machines, numbered where two are the same."""
+    names = [str(run.machine.get("name", "unknown")) for run in runs]
+    return [f"{n} #{i + 1}" if names.count(n) > 1 else n for i, n in enumerate(names)]
