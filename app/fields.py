@@ -338,7 +338,7 @@ Scalar = Line | Words | Check | NumberField | Choice
 
 
 def scalar(kind: Any, metadata: Mapping[str, Any] | None = None) -> Scalar | None:
-    """The widget for a plain type (with `min`, `max`, `help` in `metadata`), or None where the type is not plain."""
+    """The widget for a plain type (`min`, `max`, `help`, `empty` of `metadata`), or None where the type is not plain."""
     known = metadata or {}
     optional = get_origin(kind) in (Union, types.UnionType) and type(None) in get_args(kind)
     if optional:
@@ -352,7 +352,8 @@ def scalar(kind: Any, metadata: Mapping[str, Any] | None = None) -> Scalar | Non
         return Line(known.get("hint", ""), optional)
     if get_origin(kind) is Literal:
         values = get_args(kind)
-        return Choice((None, *values), ("none", *map(_word, values))) if optional else Choice(values)
+        words = tuple(_word(v) or known.get("empty", "default") for v in values)
+        return Choice((None, *values), ("none", *words)) if optional else Choice(values, words)
     if get_origin(kind) is tuple and get_args(kind)[1:] == (...,) and get_args(kind)[0] in (str, int, float):
         return None if optional else Words(get_args(kind)[0], known.get("hint", ""))
     return None

@@ -63,6 +63,6 @@ def _own(found: list[Finding], file: str) -> list[Finding]:
     """Each message once: an error in a generic module comes with every instance."""
     seen: dict[tuple[int, int, str], Finding] = {}
     for each in found:
-        at = (each.line, each.column) if each.file == file else (0, 0)
-        seen.setdefault((*at, each.text), each)
+        line, column = (each.line, each.column) if each.file == file else (0, 0)
+        seen.setdefault((line, column, each.text), each)
     return list(seen.values())

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from model.errors import DataError, OptionsError
 from model.graph import Graph
 from passes.analysis.evaluate import EvaluateOptions, load_split, logits_of
+from passes.analysis.hardware_host import host_rows
 from passes.base import Context, Report, analysis
 from verilog.options import EmitOptions, sizes_in
 
@@ -33,16 +34,20 @@ class HardwareOptions:
     name: str = field(default="top", metadata={"help": "name of the top module"})
     sizes: str = field(default="", metadata={"help": "sizes of symbols in shapes, such as seq=32"})
     simulate: bool = field(default=False, metadata={"help": "compare with the integer model in a simulator"})
-    simulator: Literal["", "verilator", "icarus"] = field(default="", metadata={"help": "default: what is there"})
+    simulator: Literal["", "verilator", "icarus"] = field(
+        default="", metadata={"help": "default: what is there", "empty": "what is there"}
+    )
     samples: int = field(default=32, metadata={"min": 1, "help": "samples to simulate"})
     stalls: bool = field(default=True, metadata={"help": "also with inputs and outputs that pause at random"})
     waves: Literal["", "fst", "vcd"] = field(
-        default="", metadata={"help": "also write a trace of all signals of the instances (without pauses)"}
+        default="",
+        metadata={"help": "also write a trace of all signals of the instances (without pauses)", "empty": "no trace"},
     )
     data: str = field(default="", metadata={"help": "data to simulate; empty: random values", "edit": "data"})
     split: str = field(default="", metadata={"help": "which part of the data", "edit": "split"})
     synthesize: Literal["", "xilinx", "ecp5", "ice40"] = field(
-        default="", metadata={"help": "family for which Yosys tells the resources; empty: only estimates"}
+        default="",
+        metadata={"help": "family for which Yosys tells the resources; empty: only estimates", "empty": "estimates"},
     )
 
     modules: dict[str, str] = field(
@@ -73,6 +78,7 @@ def hardware(graph: Graph, options: HardwareOptions, context: Context) -> tuple[
     files = texts(design)
     summary: dict[str, Any] = {"modules": list(modules(design)), "instances": len(design.instances)}
     summary |= {"edited": sorted(design.edited)} if design.edited else {}
+    summary["host"] = host_rows(graph, design)
     summary["host"] = [{"node": h.node, "op": h.op, "why": h.why, "able": h.able} for h in design.hosted]
     context.progress(1, 5, "scheduling")
     planned = schedule(design)

@@ -1,0 +1,48 @@
+"""What stays on the host beside a design: what it computes for each input, and what it gets back."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from model.graph import Graph
+
+if TYPE_CHECKING:
+    from verilog.netlist import Boundary, Design
+
+
+def host_rows(graph: Graph, design: Design) -> list[dict[str, Any]]:
+    """One row a port of the design."""
+    rows = [_row(b, "in", _given(graph, b)) for b in design.inputs]
+    return rows + [_row(b, "out", f"reads {b.stream.fixed.label}, {_size(b)}") for b in design.outputs]
+
+
+def _row(boundary: Boundary, way: str, does: str) -> dict[str, Any]:
+    return {"node": boundary.node, "port": boundary.name, "way": way, "stream": boundary.stream.label,
+            "beats": boundary.stream.beats, "host": does}  # fmt: skip
+
+
+def _size(boundary: Boundary) -> str:
+    return "×".join(map(str, boundary.shape)) or "one value"
+
+
+def _given(graph: Graph, boundary: Boundary) -> str:
+    """What the host does before the first beat of an input."""
+    before = _before(graph, boundary.node)
+    ops = Counter(graph.nodes[n].op for n in before if graph.nodes[n].call not in ("placeholder", "get_attr"))
+    inputs = [n for n in before if graph.nodes[n].call == "placeholder"]
+    done = ", ".join(f"{n} × {op}" if n > 1 else op for op, n in ops.items())
+    from_ = f" from {', '.join(inputs)}" if inputs else ""
+    rounds = f"rounds to {boundary.stream.fixed.label} ({boundary.rounding.replace('_', ' ')})"
+    return f"computes {done}{from_}, then {rounds}" if done else rounds
+
+
+def _before(graph: Graph, node: str) -> list[str]:
+    """A node and all that feeds it, in the graph's order."""
+    found, todo = {node}, [node]
+    while todo:
+        for ref in graph.nodes[todo.pop()].inputs:
+            if ref.node not in found:
+                found.add(ref.node)
+                todo.append(ref.node)
+    return [n for n in graph.nodes if n in found]
