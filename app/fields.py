@@ -338,7 +338,7 @@ Scalar = Line | Words | Check | NumberField | Choice
 
 
 def scalar(kind: Any, metadata: Mapping[str, Any] | None = None) -> Scalar | None:
-    """The widget for a plain type (`min`, `max`, `help`, `empty` of `metadata`), or None where the type is not plain."""
+    """The widget for a plain type (`min`, `max`, `help`, `empty` of `metadata`); None where the type is not plain."""
     known = metadata or {}
     optional = get_origin(kind) in (Union, types.UnionType) and type(None) in get_args(kind)
     if optional:
