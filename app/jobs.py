@@ -11,6 +11,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 
@@ -27,6 +28,8 @@ from passes.jobs import (
     JobInfo,
     Pause,
     PluginJob,
+    ReplayJob,
+    ReplayResult,
     Stopped,
     Word,
 )
@@ -185,7 +188,7 @@ class JobRunner:
             return Failed(
                 f"The job cannot be sent to the worker ({error}).", "Correct the plug-in that its options are of."
             )
-        event = self._follow(info, worker)
+        event = _joined(info.job, self._follow(info, worker))
         if loads:
             self._plugins, worker.furnished = (info.job if isinstance(event, Done) else None), True
         return event
@@ -251,3 +254,18 @@ class JobRunner:
             case _:
                 info.note(event, time.monotonic())
         self._listener(JobEvent(info, event))
+
+
+def _joined(job: Job, event: Event) -> Event:
+    """What a replay gave as if it had run here: the nodes that it left alone are those of the graphs it was given.
+
+    Not in the window's thread, which then finds what changed, and counts it, by identity.
+    """
+    if not isinstance(job, ReplayJob) or not isinstance(event, Done):
+        return event
+    result: ReplayResult = event.result
+    given = [job.known[1], job.base] if job.known else [job.base]
+    graphs = {id(g): g for g in (result.graph, *(r.graph for r in result.results if r))}
+    shared = {key: graph.sharing(given) for key, graph in graphs.items()}
+    results = tuple(r and replace(r, graph=shared[id(r.graph)]) for r in result.results)
+    return Done(replace(result, graph=shared[id(result.graph)], results=results))

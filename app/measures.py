@@ -9,6 +9,7 @@ from model.graph import Graph
 from model.project import Project
 from model.recipe import Recipe
 from passes.analysis.evaluate import EvaluateOptions
+from passes.jobs import OpenResult
 from passes.replay import recipe_key
 from passes.score import Score, Scorer
 
@@ -24,6 +25,13 @@ class Measures:
         self._divergences: dict[str, float] = {}  # from the baseline, by recipe as well
         self._static: dict[int, tuple[Graph, Score]] = {}
         self._scorer = Scorer()
+
+    def begin(self, result: OpenResult) -> None:
+        """Take what was counted where the project was opened, and what the project holds."""
+        if result.scorer:
+            self._scorer = result.scorer
+            self._static = {id(graph): (graph, score) for graph, score in result.scores}
+        self.restore(result.project)
 
     def use(self, options: EvaluateOptions) -> None:
         """Measure on this data from now on; figures of other data are forgotten."""

@@ -84,7 +84,7 @@ class Session(JobQueue):
         self.document = Document(result.project, store, path)
         self.document.listeners.append(self._on_change)
         self.problems = result.problems
-        self.measures.restore(result.project)
+        self.measures.begin(result)
         self.forget_results()
         self.opened.emit()
         self.score_changed.emit()

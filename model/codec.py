@@ -20,10 +20,13 @@ from model.graph import Arg, Ref, Slice, TorchConst
 
 T = TypeVar("T")
 Json = Any
+_PLAIN = frozenset((str, int, bool, type(None)))
 
 
 def encode(value: Any) -> Json:
     """Plain JSON of a typed value; fields that hold their default are left out."""
+    if type(value) in _PLAIN:  # most of all values: in a graph, thousands
+        return value
     match value:
         case Format():
             return {"name": value.name, **{k: v for k, v in parameters(value).items()}}
@@ -36,13 +39,18 @@ def encode(value: Any) -> Json:
         case Mapping():
             return {str(k): encode(v) for k, v in cast("Mapping[Any, Any]", value).items()}
         case _ if dataclasses.is_dataclass(value):
-            return {f.name: encode(getattr(value, f.name)) for f in dataclasses.fields(value) if not _default(value, f)}
+            held = ((f, getattr(value, f.name)) for f in _fields(type(value)))
+            return {f.name: encode(v) for f, v in held if not _default(v, f)}
         case _:
             raise TypeError(f"cannot encode {type(value).__name__}")
 
 
-def _default(value: Any, field: dataclasses.Field[Any]) -> bool:
-    held = getattr(value, field.name)
+@cache
+def _fields(cls: type) -> tuple[dataclasses.Field[Any], ...]:
+    return dataclasses.fields(cls)
+
+
+def _default(held: Any, field: dataclasses.Field[Any]) -> bool:
     if field.default is not dataclasses.MISSING:
         return type(held) is type(field.default) and held == field.default
     return field.default_factory is not dataclasses.MISSING and held == field.default_factory()

@@ -224,6 +224,16 @@ class Graph:
         changed = tuple(k for k, n in new.items() if k in old and not same(old[k], n))
         return Delta(added, removed, changed)
 
+    def sharing(self, others: Iterable[Graph]) -> Graph:
+        """Equal, but with the very nodes and weights of `others` where they are the same: what looks for changes by
+        identity then finds only those."""
+        held = [n for o in others for n in o.nodes.values()]
+        known = {n.id: n for n in reversed(held)}
+        nodes = {k: old if (old := known.get(k)) and same(old, n) else n for k, n in self.nodes.items()}
+        stored = {k: w for o in others for k, w in o.weights.items()}
+        weights = {k: old if (old := stored.get(k)) == w else w for k, w in self.weights.items()}
+        return replace(self, nodes=nodes, weights=weights)
+
     def to_networkx(self) -> nx.MultiDiGraph[str]:
         """A networkx graph: node attributes op, kind, module_path; edge attributes output, shape."""
         import networkx as nx

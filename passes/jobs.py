@@ -25,6 +25,7 @@ from model.weights import Location
 from passes.base import Cancelled
 
 if TYPE_CHECKING:
+    from passes.score import Score, Scorer
     from passes.search.search import Search
     from passes.search.space import Space
     from passes.sweep.outcome import Outcome
@@ -48,12 +49,17 @@ class OpenJob:
 
 @dataclass(frozen=True, slots=True)
 class OpenResult:
-    """A project with the places of its tensors; `problems` are texts by node."""
+    """A project with the places of its tensors; `problems` are texts by node.
+
+    `scorer` has counted the graphs of `scores`, so that nobody who shows them has to.
+    """
 
     project: Project
     locations: Locations
     problems: tuple[Any, ...]
     seconds: dict[str, float]
+    scorer: Scorer | None = None
+    scores: tuple[tuple[Graph, Score], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

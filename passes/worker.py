@@ -35,6 +35,7 @@ from passes.jobs import (
 from passes.offered import PluginState
 from passes.plugins import portable, reload_plugins
 from passes.replay import Memo, replay
+from passes.score import Scorer
 from passes.sweep.run import run
 
 
@@ -86,7 +87,9 @@ def _open(job: OpenJob, channel: Channel) -> OpenResult:
     locations = opened.store.locate(keys_of(*opened.project.graphs))
     seconds = opened.traced.seconds if opened.traced else {}
     project = replace(opened.project, recipe=portable(opened.project.recipe))
-    return OpenResult(project, locations, opened.problems, seconds)
+    scorer, graphs = Scorer(), (project.base, *([project.graph] if project.graph is not project.base else []))
+    scores = tuple((graph, scorer.score(graph)) for graph in graphs)
+    return OpenResult(project, locations, opened.problems, seconds, scorer, scores)
 
 
 def _remember(opened: Opened) -> None:

@@ -20,7 +20,7 @@ from app.canvas.namespaces import build
 from app.canvas.scene import Scene
 from model.graph import Graph
 
-SYNCHRONOUS = 600  # shown items up to which a layout takes less than a frame or two
+SYNCHRONOUS = 150  # nodes up to which a layout takes less than a frame
 
 
 @dataclass(frozen=True, slots=True)

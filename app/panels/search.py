@@ -92,23 +92,28 @@ class SearchPanel(Bench):
     def _opened(self) -> None:
         document = self._session.document
         self.setup.recipe = None
-        if document:
-            self.setup.put(beginning(document.graph, self._session.measured_on))
-        else:
-            self.setup.tell()
+        self.setup.owe(self._begin_form)
         self.example_link.setVisible(document is not None)
         self.compose_link.setVisible(document is not None)
         self._pages.setCurrentIndex(1 if self.searches.studies else 0)
         self._listed()
 
+    def _begin_form(self) -> None:
+        """The form of another document."""
+        if document := self._session.document:
+            self.setup.put(beginning(document.graph, self._session.measured_on))
+        else:
+            self.setup.tell()
+
     def _edited(self) -> None:
         """The graph is another: nothing is previewed, and the space is counted again."""
         self.results.end_preview()
-        self.setup.refresh()
+        self.setup.owe(self.setup.refresh, also=True)
 
     def compose(self) -> None:
         """Show the form."""
         self._pages.setCurrentIndex(1)
+        self.setup.settle()
         self.setup.name.setFocus()
 
     def _listed(self) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QTimer, Signal
+from PySide6.QtGui import QShowEvent
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QMenu, QPushButton, QVBoxLayout, QWidget
 
 from app.fields import Line, field_style, tokens
@@ -60,7 +61,7 @@ class SearchSetup(QWidget):
         self._session, self._expand = session, expand
         self.each: float | None = None  # seconds of a trial, where that is known
         self.recipe: Recipe | None = None  # a template's own; None: the document's
-        self.cards: list[EntryCard] = []
+        self._cards: list[EntryCard] = []
         self.name = Line("a name, or none")
         self.name.setAccessibleName("Name of the study")
         self.name.setToolTip("Searches of one name go on together")
@@ -78,6 +79,7 @@ class SearchSetup(QWidget):
         self.run_button = QPushButton("Search")
         self.run_button.setProperty("primary", True)
         self._wait = QTimer(self, singleShot=True, interval=PAUSE)
+        self._owed: Callable[[], None] | None = None
         self._arrange()
         self._connect()
 
@@ -120,6 +122,25 @@ class SearchSetup(QWidget):
         self.score.edited.connect(self._wait.start)
         self.run_button.clicked.connect(self.run)
 
+    # -- only where somebody looks
+
+    def owe(self, work: Callable[[], None], also: bool = False) -> None:
+        """Do it now where the form is in sight, else when it is next looked at or read; `also`: unless more is owed."""
+        if not (also and self._owed):
+            self._owed = work
+        if self.isVisible():
+            self.settle()
+
+    def settle(self) -> None:
+        """Do what is owed."""
+        if work := self._owed:
+            self._owed = None
+            work()
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        self.settle()
+
     # -- templates
 
     def _open_menu(self) -> None:
@@ -160,13 +181,19 @@ class SearchSetup(QWidget):
 
     # -- the space
 
+    @property
+    def cards(self) -> list[EntryCard]:
+        """The entries, from the top."""
+        self.settle()
+        return self._cards
+
     def add(self, vary: Vary, edited: bool = False) -> EntryCard:
         """One more entry."""
         document = self._session.document
         card = EntryCard(vary, document.graph if document else None, self.used)
         card.edited.connect(self._wait.start)
         card.removed.connect(lambda: self._drop(card))
-        self.cards.append(card)
+        self._cards.append(card)
         self._list.addWidget(card)
         if edited:
             self.tell()
@@ -174,7 +201,7 @@ class SearchSetup(QWidget):
         return card
 
     def _drop(self, card: EntryCard) -> None:
-        self.cards.remove(card)
+        self._cards.remove(card)
         card.hide()
         card.setParent(None)
         card.deleteLater()
@@ -182,7 +209,8 @@ class SearchSetup(QWidget):
 
     def put(self, spec: SearchSpec) -> None:
         """Show a search."""
-        for card in list(self.cards):
+        self._owed = None
+        for card in list(self._cards):
             self._drop(card)
         self.name.put(spec.study)
         for vary in spec.space:
@@ -214,6 +242,7 @@ class SearchSetup(QWidget):
 
     def spec(self) -> SearchSpec:
         """What is asked for; raises OptionsError."""
+        self.settle()
         goals, within, summed = self.goals.get()
         train, finetune = self.training.get()
         return replace(
@@ -223,6 +252,7 @@ class SearchSetup(QWidget):
 
     def run(self) -> None:
         """Ask for the search, if there is one."""
+        self.settle()
         self.tell()
         if self.run_button.isEnabled():
             self.run_wanted.emit(self.spec())

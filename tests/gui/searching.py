@@ -30,6 +30,7 @@ def search_panel(window: Window, runner: list[FakeRunner]) -> SearchPanel:
     window.show_dock("search")
     made = window.docks.panels["search"]
     assert isinstance(made, SearchPanel)
+    made.setup.settle()  # the window of a test is not in sight
     return made
 
 
