@@ -24,7 +24,8 @@ from model.errors import EspalierError, nearest
 
 PROGRAM = "main.py"
 # Read when the libraries are imported: nothing of theirs belongs on the terminal.
-QUIET = {"TRANSFORMERS_VERBOSITY": "error", "HF_HUB_DISABLE_PROGRESS_BARS": "1", "TOKENIZERS_PARALLELISM": "false"}
+QUIET = {"TRANSFORMERS_VERBOSITY": "error", "HF_HUB_DISABLE_PROGRESS_BARS": "1", "TOKENIZERS_PARALLELISM": "false",
+         "TORCH_CPP_LOG_LEVEL": "ERROR", "KINETO_LOG_LEVEL": "99"}  # fmt: skip
 
 
 class Window(Protocol):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import html
 import io
 import json
@@ -18,6 +19,7 @@ from model.errors import OptionsError, nearest
 from model.recipe import Step
 from model.registry import PASSES
 from passes.analysis.evaluate import EvaluateOptions
+from passes.analysis.profile import ProfileOptions
 from passes.base import Report, run_step
 from passes.observed.options import ObserveOptions
 
@@ -30,6 +32,7 @@ def _arguments(parser: Parser) -> None:
     parser.add_argument("--what", metavar="a,b", default=DEFAULT, help=f"reports: {names} (default {DEFAULT})")
     parser.add_argument("-o", "--output", metavar="FILE", help="write a .csv, .html or .json file")
     add_options(parser, ObserveOptions)
+    add_options(parser, ProfileOptions, skip=tuple(f.name for f in dataclasses.fields(ObserveOptions)))
 
 
 def _run(found: Arguments, console: Console) -> Answer:

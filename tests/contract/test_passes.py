@@ -191,7 +191,10 @@ def test_it_can_work_on_something(name: str) -> None:
     assert any(attempt(g, name, made) for g in GRAPHS for made in options(name))
 
 
-@pytest.mark.parametrize("name", ALL)
+TIMED = ("profile", "compile")  # they tell what this machine took
+
+
+@pytest.mark.parametrize("name", [n for n in ALL if n not in TIMED])
 def test_equal_seeds_give_equal_results(name: str) -> None:
     for graph in ("image", "mlp-chosen"):
         for made in options(name):

@@ -1,0 +1,298 @@
+"""Where the time and the memory of a run go, node by node: torch's profiler around the built model."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from model.errors import ExportError, OptionsError
+from model.graph import Graph
+from model.ops import macs
+from passes.analysis.evaluate import EvaluateOptions
+from passes.base import Context, Report, Row, analysis
+
+if TYPE_CHECKING:
+    from torch import nn
+    from torch.autograd.profiler_util import FunctionEvent
+
+WARM = 2
+RUN, AT = "espalier run", "espalier "  # names of the spans; the second is followed by a node's place
+ABOUT = ("Formats are simulated: layers multiply in float, and rounding their operands takes time of its own. The "
+         "profiler itself slows small nodes; `plain` is a run without it.")  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileOptions(EvaluateOptions):
+    """What is run, and how often. Without data, on made inputs of the model's sizes."""
+
+    batch_size: int = field(default=16, metadata={"min": 1, "max": 4096, "help": "samples of the batch that is run"})
+    runs: int = field(default=5, metadata={"min": 1, "max": 100, "help": "runs that are profiled; medians are told"})
+    device: str = field(default="cpu", metadata={"help": "cpu, or cuda where there is one"})
+    trace: str = field(default="", metadata={"help": "a .json file for the Chrome trace (chrome://tracing, Perfetto)"})
+
+
+@analysis("profile", "Profile", ProfileOptions)
+def profile(graph: Graph, options: ProfileOptions, context: Context) -> tuple[Graph, Report]:
+    """Seconds, device seconds, memory and rate of each node in a run of the built model, and when it began.
+
+    Raises OptionsError for a device that is not there, ExportError where the trace cannot be written.
+    """
+    from model.build import build
+
+    _check(options)
+    inputs = _inputs(graph, options, context)
+    module = build(graph, context.store, context.callables).to(options.device)
+    spans = _Spans(module, graph)
+    try:
+        plain, found = _profiled(spans, inputs, options, context)
+    finally:
+        spans.end()
+    rows = tuple(_rows(graph, spans, found, _sizes(graph, inputs)))
+    total = statistics.median([e.time_range.elapsed_us() for e in found if e.name == RUN]) / 1e6
+    held = sum(v.numel() * v.element_size() for v in _tensors(module))
+    summary = {"seconds": total, "plain": plain, "runs": options.runs, "batch": _batch(inputs),
+               "device": options.device, "weights_bytes": held, "peak_bytes": _peak(found, options),
+               "about": ABOUT}  # fmt: skip
+    return graph, Report("profile", rows, summary | ({"trace": options.trace} if options.trace else {}))
+
+
+def _check(options: ProfileOptions) -> None:
+    import torch
+
+    kinds = ("cpu", "cuda")
+    if options.device not in kinds:
+        raise OptionsError(f"There is no device {options.device!r}.", f"Choose {' or '.join(kinds)}.")
+    if options.device == "cuda" and not torch.cuda.is_available():
+        raise OptionsError("There is no CUDA device here.", "Profile on the cpu.")
+    if options.trace and not options.trace.endswith(".json"):
+        raise ExportError(f"{options.trace} has no known kind.", "End it in .json.")
+
+
+def _inputs(graph: Graph, options: ProfileOptions, context: Context) -> dict[str, Any]:
+    """A batch of the data, or made values at the sizes of the trace with that batch; on the device."""
+    from passes.analysis.evaluate import batches, load_split
+    from passes.export.example import example_inputs
+
+    if options.data:
+        inputs = next(batches(load_split(options, context), graph, options.batch_size))[0]
+    else:
+        sizes = {s: options.batch_size for s in graph.symbols if s == "batch" or s.startswith("batch_")}
+        inputs = example_inputs(graph, sizes, context.seed)
+    return {k: v.to(options.device) for k, v in inputs.items()}
+
+
+class _Spans:
+    """Puts a named span around each node of a built module: the fx graph's, or a recorded module's own calls."""
+
+    def __init__(self, module: nn.Module, graph: Graph) -> None:
+        from torch import fx
+
+        self.names: list[tuple[str, bool]] = []  # by place: the node, and whether it is the rounding of an operand
+        self._hooks: list[Any] = []
+        self.module: Any = module
+        self.run = self._interpreted() if isinstance(module, fx.GraphModule) else self._hooked(module, graph)
+
+    def end(self) -> None:
+        """Leave the module as it was."""
+        while self._hooks:
+            self._hooks.pop().remove()
+
+    def _place(self, name: str, rounds: bool = False) -> str:
+        self.names.append((name, rounds))
+        return f"{AT}{len(self.names) - 1}"
+
+    def _interpreted(self) -> Any:
+        from torch import fx
+        from torch.profiler import record_function
+
+        from model.build import NODE, PORT
+
+        places: dict[fx.Node, str] = {}
+        for n in self.module.graph.nodes:
+            if name := n.meta.get(NODE):
+                places[n] = self._place(name)
+            elif readers := n.meta.get(PORT):
+                places[n] = self._place(readers[0][0], rounds=True)
+
+        class Noted(fx.Interpreter):
+            def run_node(self, n: fx.Node) -> Any:
+                if n not in places:
+                    return super().run_node(n)
+                with record_function(places[n]):
+                    return super().run_node(n)
+
+        noted = Noted(self.module)
+        names = [str(n.target) for n in self.module.graph.nodes if n.op == "placeholder"]
+        return lambda inputs: noted.run(*(inputs.get(n) for n in names))
+
+    def _hooked(self, module: nn.Module, graph: Graph) -> Any:
+        from torch.profiler import record_function
+
+        open_spans: list[Any] = []
+
+        def begin(place: str) -> Any:
+            def hook(*_: object) -> None:
+                span = record_function(place)
+                span.__enter__()
+                open_spans.append(span)
+
+            return hook
+
+        def close(*_: object) -> None:
+            open_spans.pop().__exit__(None, None, None)
+
+        first = {n.target: n.id for n in reversed([n for n in graph if n.call == "call_module"])}
+        for target, name in first.items():
+            leaf = module.get_submodule(target)
+            self._hooks += [leaf.register_forward_pre_hook(begin(self._place(name))), leaf.register_forward_hook(close)]
+        return lambda inputs: module(**inputs)
+
+
+def _profiled(
+    spans: _Spans, inputs: dict[str, Any], options: ProfileOptions, context: Context
+) -> tuple[float, list[FunctionEvent]]:
+    """Median seconds without the profiler and the spans, and what it saw."""
+    import torch
+    from torch.profiler import ProfilerActivity, record_function
+    from torch.profiler import profile as profiler
+
+    from passes.analysis.evaluate import fit_error
+
+    cuda = options.device == "cuda"
+    settle = torch.cuda.synchronize if cuda else _nothing
+    activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if cuda else [])]
+    plain: list[float] = []
+    with torch.no_grad(), fit_error(inputs):
+        for number in range(WARM + options.runs):
+            context.progress(number, WARM + 2 * options.runs, "timing")
+            begun = time.perf_counter()
+            spans.module(**inputs)
+            settle()
+            plain.append(time.perf_counter() - begun)
+        with profiler(activities=activities, profile_memory=True) as seen:
+            for number in range(options.runs):
+                context.progress(WARM + options.runs + number, WARM + 2 * options.runs, "profiling")
+                with record_function(RUN):
+                    spans.run(inputs)
+                    settle()
+    if options.trace:
+        _save(seen, Path(options.trace))
+    return statistics.median(plain[WARM:]), list(seen.events() or ())
+
+
+def _nothing() -> None:
+    """No device to wait for."""
+
+
+def _save(seen: Any, path: Path) -> None:
+    try:
+        with path.open("w", encoding="utf-8"):  # torch tells no reason when it cannot write
+            pass
+        seen.export_chrome_trace(str(path))
+    except OSError as error:
+        raise ExportError(f"{path} cannot be written ({error.strerror}).", "Choose another file.") from error
+
+
+# -- what was seen
+
+
+def _rows(graph: Graph, spans: _Spans, found: list[FunctionEvent], sizes: dict[str, int]) -> Iterator[Row]:
+    """A line for each node that ran, in the order of the run; times are medians over the runs."""
+    runs = [e.time_range for e in found if e.name == RUN]
+    own: dict[str, _Sums] = defaultdict(lambda: _Sums(len(runs)))
+    for event in found:
+        number = next((i for i, r in enumerate(runs) if r.start <= event.time_range.start <= r.end), None)
+        if event.name.startswith(AT) and event.name != RUN and number is not None:
+            name, rounds = spans.names[int(event.name.removeprefix(AT))]
+            own[name].add(event, number, runs[number].start, rounds)
+    whole = sum(s.seconds() for s in own.values())
+    for name, sums in sorted(own.items(), key=lambda pair: pair[1].begins()):
+        seconds, count = sums.seconds(), macs(graph.nodes[name], sizes)
+        yield {
+            "node": name, "op": graph.nodes[name].op, "begins": sums.begins(), "seconds": seconds,
+            "share": seconds / whole if whole else 0.0, "rounding": sums.rounding(), "device_seconds": sums.on_device(),
+            "allocated_bytes": sums.allocated(), "gflop_s": 2e-9 * count / seconds if count and seconds else None,
+            "largest": sums.largest(),
+        }  # fmt: skip
+
+
+class _Sums:
+    """What a node took in each run, its operands' rounding included; seconds and bytes."""
+
+    def __init__(self, runs: int) -> None:
+        self._took, self._rounds, self._device = ([0.0] * runs for _ in range(3))
+        self._begins: list[float | None] = [None] * runs
+        self._bytes = [0] * runs
+        self._ops: dict[str, float] = defaultdict(float)
+
+    def add(self, event: FunctionEvent, run: int, begun: float, rounds: bool) -> None:
+        seconds = event.time_range.elapsed_us() / 1e6
+        self._took[run] += seconds
+        self._rounds[run] += seconds if rounds else 0.0
+        self._device[run] += event.device_time_total / 1e6
+        begins = (event.time_range.start - begun) / 1e6
+        known = self._begins[run]
+        self._begins[run] = begins if known is None else min(known, begins)
+        for op in _below(event):
+            self._bytes[run] += max(op.self_cpu_memory_usage, 0) + max(op.self_device_memory_usage, 0)
+            self._ops[op.name] += op.self_cpu_time_total + op.self_device_time_total
+
+    def seconds(self) -> float:
+        return statistics.median(self._took)
+
+    def rounding(self) -> float:
+        return statistics.median(self._rounds)
+
+    def on_device(self) -> float:
+        return statistics.median(self._device)
+
+    def begins(self) -> float:
+        return statistics.median(b for b in self._begins if b is not None)
+
+    def allocated(self) -> int:
+        return round(statistics.median(self._bytes))
+
+    def largest(self) -> str:
+        """The operation of torch that took most; empty where all the time is in a kernel of ours or in Python."""
+        return max(self._ops, key=lambda n: self._ops[n], default="")
+
+
+def _below(event: FunctionEvent) -> Iterator[FunctionEvent]:
+    for child in event.cpu_children:
+        yield child
+        yield from _below(child)
+
+
+def _peak(found: list[FunctionEvent], options: ProfileOptions) -> int:
+    """Most bytes that were held at once beyond what was there before, as allocations and frees follow each other."""
+    cuda = options.device == "cuda"
+    changes = [(e.time_range.end, e.self_device_memory_usage if cuda else e.self_cpu_memory_usage) for e in found]
+    held = most = 0
+    for _, change in sorted(c for c in changes if c[1]):
+        held += change
+        most = max(most, held)
+    return most
+
+
+def _sizes(graph: Graph, inputs: dict[str, Any]) -> dict[str, int]:
+    """The symbols' values in these inputs."""
+    found = dict(graph.symbols)
+    for node in graph.placeholders:
+        value = inputs.get(node.target)
+        if node.out is not None and value is not None:
+            found |= {s: int(v) for s, v in zip(node.out.shape, value.shape, strict=False) if isinstance(s, str)
+                      and s in found}  # fmt: skip
+    return found
+
+
+def _batch(inputs: dict[str, Any]) -> int:
+    return next((int(v.shape[0]) for v in inputs.values() if v.dim()), 1)
+
+
+def _tensors(module: nn.Module) -> Iterable[Any]:
+    return {id(v): v for v in (*module.parameters(), *module.buffers())}.values()

@@ -1,0 +1,74 @@
+"""The profile: each node that runs, in its order, with what it took; of graphs, of formats, of recorded models."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from model.errors import DataError, ExportError, OptionsError
+from model.formats.integer import Integer
+from model.graph import Graph
+from model.meta import Precision
+from model.recipe import Step
+from passes.analysis.profile import ProfileOptions
+from passes.base import Context, Report, run_step
+from tests.model.zoo import Case, case
+
+
+def told(found: Case, graph: Graph, options: ProfileOptions) -> Report:
+    context = Context(found.store, callables=found.traced.callables)
+    return run_step(graph, Step("profile", options), context).report
+
+
+def test_each_node_is_told_in_the_order_of_the_run() -> None:
+    mlp = case("mlp")
+    report = told(mlp, mlp.graph, ProfileOptions(batch_size=7, runs=3))
+    ran = [n.id for n in mlp.graph if n.call not in ("placeholder", "get_attr", "output")]
+    assert [r["node"] for r in report.rows] == ran
+    assert all(r["seconds"] > 0 and r["rounding"] == 0 and r["allocated_bytes"] >= 0 for r in report.rows)
+    assert sum(r["share"] for r in report.rows) == pytest.approx(1)
+    assert 0 < sum(r["seconds"] for r in report.rows) <= 2 * report.summary["seconds"]
+    linear = next(r for r in report.rows if r["op"] == "linear")
+    out = mlp.graph.nodes[linear["node"]].out
+    assert out is not None and linear["allocated_bytes"] == 4 * out.elements(dict(mlp.graph.symbols) | {"batch": 7})
+    assert linear["largest"] == "aten::addmm" and linear["gflop_s"] > 0
+    assert report.summary["batch"] == 7 and report.summary["peak_bytes"] >= linear["allocated_bytes"]
+    assert report.summary["weights_bytes"] == 4 * sum(w.elements for w in mlp.graph.weights.values())
+
+
+def test_rounding_is_told_apart() -> None:
+    mlp = case("mlp")
+    node = next(n for n in mlp.graph if n.op == "linear")
+    graph = mlp.graph.replace(replace(node, precision={"data_in": Precision(Integer(8, 4))}))
+    report = told(mlp, graph, ProfileOptions(batch_size=4, runs=2))
+    rounds = {r["node"]: r["rounding"] for r in report.rows}
+    assert rounds.pop(node.id) > 0 and not any(rounds.values())
+
+
+def test_a_recorded_model_is_seen_by_its_modules() -> None:
+    found = case("choosy")
+    report = told(found, found.graph, ProfileOptions(batch_size=2, runs=2))
+    modules = {n.id for n in found.graph if n.call == "call_module"}
+    assert report.rows and {r["node"] for r in report.rows} <= modules
+
+
+def test_the_trace_is_a_file_of_its_own(tmp_path: Path) -> None:
+    mlp, file = case("mlp"), tmp_path / "trace.json"
+    report = told(mlp, mlp.graph, ProfileOptions(runs=1, trace=str(file)))
+    names = {e.get("name") for e in json.loads(file.read_text())["traceEvents"]}
+    assert report.summary["trace"] == str(file) and "aten::addmm" in names
+    with pytest.raises(ExportError, match="known kind"):
+        told(mlp, mlp.graph, ProfileOptions(trace="x.txt"))
+    with pytest.raises(ExportError, match="cannot be written"):
+        told(mlp, mlp.graph, ProfileOptions(runs=1, trace=str(tmp_path / "nowhere" / "x.json")))
+
+
+def test_bad_wishes() -> None:
+    mlp = case("mlp")
+    with pytest.raises(OptionsError, match="no device 'tpu'"):
+        told(mlp, mlp.graph, ProfileOptions(device="tpu"))
+    with pytest.raises(DataError, match="no"):
+        told(mlp, mlp.graph, ProfileOptions(data="nothing.csv"))
