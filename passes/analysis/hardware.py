@@ -78,7 +78,7 @@ def hardware(graph: Graph, options: HardwareOptions, context: Context) -> tuple[
     files = texts(design)
     summary: dict[str, Any] = {"modules": list(modules(design)), "instances": len(design.instances)}
     summary |= {"edited": sorted(design.edited)} if design.edited else {}
-    summary["host"] = host_rows(graph, design)
+    summary["ports"] = host_rows(graph, design)
     summary["host"] = [{"node": h.node, "op": h.op, "why": h.why, "able": h.able} for h in design.hosted]
     context.progress(1, 5, "scheduling")
     planned = schedule(design)
