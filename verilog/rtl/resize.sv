@@ -1,6 +1,6 @@
 // resize: PAR_IN elements a beat in, PAR_OUT a beat out, in the same order.
 // Beats gather in a register of lcm(PAR_IN, PAR_OUT) elements, which then moves to another one to be handed out, so
-// that a group takes max(lcm/PAR_IN, lcm/PAR_OUT) cycles.
+// that a group takes max(lcm/PAR_IN, lcm/PAR_OUT) cycles. It is filled by shifting, which takes no tables.
 module resize #(
     parameter int PAR_IN  = 2,
     parameter int PAR_OUT = 3,
@@ -25,7 +25,7 @@ module resize #(
   localparam int F_W = (FILLS > 1) ? $clog2(FILLS) : 1;
   localparam int D_W = (DRAINS > 1) ? $clog2(DRAINS) : 1;
 
-  logic [G*W-1:0] held, given;
+  logic [G*W-1:0] held, pushed, given;
   logic [F_W-1:0] fill;
   logic [D_W-1:0] drain;
   logic full, move, take, last;
@@ -34,10 +34,18 @@ module resize #(
   assign move = full & (~y_valid | (y_ready & last));
   assign x_ready = ~full | move;
   assign take = x_valid & x_ready;
-  assign y_data = given[drain*PAR_OUT*W+:PAR_OUT*W];
+  if (FILLS == 1) begin : g_whole
+    assign pushed = x_data;
+  end else begin : g_shift
+    assign pushed = {x_data, held[G*W-1:PAR_IN*W]};
+  end
+  always_comb begin
+    y_data = given[PAR_OUT*W-1:0];
+    for (int d = 1; d < DRAINS; d++) if (drain == D_W'(d)) y_data = given[d*PAR_OUT*W+:PAR_OUT*W];
+  end
 
   always_ff @(posedge clk) begin
-    if (take) held[fill*PAR_IN*W+:PAR_IN*W] <= x_data;
+    if (take) held <= pushed;
     if (move) given <= held;
   end
   always_ff @(posedge clk) begin
