@@ -10,8 +10,10 @@ import numpy as np
 from model.errors import EmitError
 from model.graph import Node, Ref, out_port
 from verilog.lower import Lowering
-from verilog.signal import Signal
+from verilog.signal import Signal, arranged
+from verilog.templates.gather import Gather
 from verilog.templates.reorder import Reorder
+from verilog.walk import walk
 
 
 def argument(node: Node, name: str, position: int, default: Any = None) -> Any:
@@ -57,16 +59,45 @@ def rows_of(low: Lowering, node: Node, ref: Ref, par: int, tokens: int = 1) -> S
 
 
 def reordered(low: Lowering, node: Node, signal: Signal, index: np.ndarray, size: int) -> Signal:
-    """The signal with its elements in the order `index`, one a beat, in rows of `size`; as it is where it is so."""
+    """The signal with its elements in the order `index`, in rows of `size`; as it is where it is so."""
     if (signal.index == index).all():
         return cut(low, node, signal, size)
-    signal = low.resize(node, signal, 1, 1)
-    place = np.empty(signal.index.size, np.int64)
-    place[signal.index] = np.arange(signal.index.size)
-    out = replace(signal.stream, rows=index.size // size, size=size)
-    made = Reorder(name=low.free(f"{node.id}_reorder"), node=node.id, inputs=(signal.stream,), outputs=(out,),
-                   beats=place[index], shape=signal.shape)  # fmt: skip
-    return Signal(low.add(made, (signal.wire,)), out, signal.shape, index)
+    return gathered(low, node, signal, signal.places[index], signal.shape, index, size)
+
+
+def gathered(low: Lowering, node: Node, signal: Signal, places: np.ndarray, shape: tuple[int, ...],
+             index: np.ndarray, size: int, pad: int = 0) -> Signal:  # fmt: skip
+    """A tensor of `shape` whose stream, in rows of `size`, holds what came at `places`; −1: the code `pad`.
+
+    As many elements a beat as come and leave together: by nested loops where there are some, else by a table.
+    """
+    now = signal.stream
+    fits = (p for p in range(now.par, 0, -1) if now.par % p == 0 and size % p == 0 and _together(places, p))
+    par = next(fits)
+    signal = low.resize(node, signal, par, 1)
+    beats = np.where(places[::par] < 0, -1, places[::par] // par)
+    out = replace(signal.stream, rows=places.size // size, size=size)
+    plain = (beats >= 0).all() and walk(beats) is not None
+    name = low.free(f"{node.id}_{'reorder' if plain else 'gather'}")
+    rest: dict[str, Any] = {"name": name, "node": node.id, "inputs": (signal.stream,), "outputs": (out,),
+                            "beats": beats, "shape": shape}  # fmt: skip
+    made = Reorder(**rest, part=signal.stream.beats) if plain else Gather(**rest, pad=pad)
+    return Signal(low.add(made, (signal.wire,)), out, shape, index)
+
+
+def _together(places: np.ndarray, par: int) -> bool:
+    """Whether beats of `par` elements come and leave as a whole."""
+    groups = places.reshape(-1, par)
+    whole = (groups[:, :1] % par == 0) & (groups == groups[:, :1] + np.arange(par))
+    return bool((whole | (groups < 0)).all() and ((groups < 0).all(1) | (groups >= 0).all(1)).all())
+
+
+def written_out(low: Lowering, node: Node, signal: Signal) -> Signal:
+    """A signal whose tensor has elements several times, with each of them in the stream."""
+    if signal.repeated is None:
+        return signal
+    size = arranged(signal.shape)[1]
+    return gathered(low, node, signal, signal.places, signal.shape, np.arange(signal.places.size), size)
 
 
 def order(signal: Signal, channels: int) -> np.ndarray | None:

@@ -8,13 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from model.errors import EmitError
 from model.graph import Node, Ref
 from verilog.fixed import Fixed
-from verilog.layout import cut, refused, reordered
+from verilog.layout import cut, gathered, refused, reordered
 from verilog.lower import Lowering, lowers, operand_ports
 from verilog.rules.norm import affine, scaled
-from verilog.signal import Signal
+from verilog.signal import Signal, arranged
 from verilog.templates.chain import Replay
 from verilog.templates.pair import Kind, Pair, exact_format
 
@@ -33,26 +32,16 @@ def combine(low: Lowering, node: Node) -> None:
     if alpha != 1:
         raise refused(node, f"alpha={alpha}", "Multiply by itself.")
     kind: Kind = "sub" if node.op == "rsub" else node.op  # type: ignore[assignment]
-    fixed = [_constant(low, node, value) for value in (first, second)]
+    fixed = [_constant(low, value) for value in (first, second)]
     if isinstance(first, Ref) and isinstance(second, Ref) and fixed == [None, None]:
         _streams(low, node, kind, first, second)
     else:
         _with_constant(low, node, kind, (first, second), fixed)
 
 
-def _constant(low: Lowering, node: Node, value: Any) -> Any:
-    """The number or stored tensor that an operand is, None for one that is computed."""
-    if not isinstance(value, Ref):
-        return np.asarray(float(value))
-    source = low.graph.nodes[value.node]
-    if source.call != "get_attr":
-        return None
-    from model.trace.tensors import to_torch
-
-    key = low.graph.weights[source.weights["value"]].key
-    if key is None:
-        raise EmitError("The model was opened without weights.", "Open it with weights.", node.id)
-    return to_torch(low.store.get(key)).double().numpy()
+def _constant(low: Lowering, value: Any) -> Any:
+    """The number or known tensor that an operand is, None for one that is computed."""
+    return low.value(value) if isinstance(value, Ref) else np.asarray(float(value))
 
 
 def _with_constant(low: Lowering, node: Node, kind: str, values: tuple[Any, Any], fixed: list[Any]) -> None:
@@ -62,7 +51,9 @@ def _with_constant(low: Lowering, node: Node, kind: str, values: tuple[Any, Any]
         raise refused(node, "a constant over a tensor", "Multiply by its reciprocal.")
     x = low.operand(node, values[k], _port(low, node, values[k]))
     form = low.chosen(node, _port(low, node, values[1 - k])) if isinstance(values[1 - k], Ref) else None
-    constant = fixed[1 - k] if fixed[1 - k].ndim <= len(x.shape) else fixed[1 - k][0]
+    constant = fixed[1 - k] if fixed[1 - k].ndim <= len(low.shape(node)) else fixed[1 - k][0]
+    if x.shape != low.shape(node):
+        x = spread(low, node, x, low.shape(node))
     placed = np.broadcast_to(constant, x.shape).reshape(-1)[x.index].reshape(x.stream.rows, x.stream.size)
     placed = placed if form is None else form.values(form.encode(placed))
     zero = np.zeros_like(placed)
@@ -116,13 +107,19 @@ def repeated(low: Lowering, node: Node, small: Signal, big: Signal) -> Signal:
     wanted = np.broadcast_to(numbers, big.shape).reshape(-1)[big.index]
     rounds = wanted.reshape(-1, small.index.size)
     if (rounds != rounds[0]).any() or len(np.unique(rounds[0])) < small.index.size:
-        raise refused(node, f"operands of {small.shape} and {big.shape}", "Broadcast along whole rows or pixels.")
+        return gathered(low, node, small, small.places[wanted], big.shape, big.index, big.stream.size)
     par = math.gcd(big.stream.par, small.index.size)
     small = low.resize(node, reordered(low, node, small, rounds[0], small.index.size), par, 1)
     out = replace(small.stream, rows=small.stream.rows * len(rounds))
     made = Replay(name=low.free(f"{node.id}_replay"), node=node.id, inputs=(small.stream,), outputs=(out,),
                   times=len(rounds), shape=big.shape)  # fmt: skip
     return Signal(low.add(made, (small.wire,)), out, big.shape, big.index)
+
+
+def spread(low: Lowering, node: Node, x: Signal, shape: tuple[int, ...]) -> Signal:
+    """A signal broadcast to a shape, each element as often as it stands there."""
+    numbers = np.broadcast_to(np.arange(math.prod(x.shape)).reshape(x.shape), shape).reshape(-1)
+    return gathered(low, node, x, x.places[numbers], shape, np.arange(numbers.size), arranged(shape)[1])
 
 
 def like(low: Lowering, node: Node, signal: Signal, other: Signal) -> Signal:

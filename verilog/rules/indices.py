@@ -7,16 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from model.errors import EmitError
 from model.graph import Node, Ref
-from verilog.layout import refused
+from verilog.layout import by_pixel, gathered, order, refused
 from verilog.lower import Lowering, lowers
-from verilog.signal import Signal
+from verilog.signal import Signal, arranged
 from verilog.templates.reorder import Pick
 
 
-@lowers("transpose", "permute", "t", "movedim", "select", "slice", "narrow", "expand", "repeat_interleave", "repeat",
-        "flip", "roll")  # fmt: skip
+@lowers("transpose", "permute", "t", "mT", "numpy_T", "movedim", "moveaxis", "swapaxes", "swapdims", "select", "slice",
+        "narrow", "expand", "expand_as", "repeat_interleave", "repeat", "tile", "flip", "roll", "rot90", "diagonal",
+        "index", "index_select", "unfold", "pixel_shuffle", "pixel_unshuffle", "channel_shuffle")  # fmt: skip
 def by_place(low: Lowering, node: Node) -> None:
     """The op itself tells, run on the numbers of the places."""
     x = low.operand(node, node.inputs[0], "data_in")
@@ -27,54 +27,79 @@ def _picked(low: Lowering, node: Node) -> np.ndarray:
     """Which element of one sample of the operand each element of the result is."""
     import torch
 
-    from model.trace.targets import function_of
-
-    if node.call != "call_function":
-        raise refused(node, "a module for it", "Write it as a function.")
     sizes = node.ports["data_in"].sizes(low.symbols)
-    places = torch.arange(int(np.prod(sizes))).reshape(sizes)
-    rest = [_number(low, node, arg) for arg in node.args[1:]]
-    named = {k: _number(low, node, arg) for k, arg in node.kwargs.items()}
-    return function_of(node.target)(places, *rest, **named).numpy().reshape(low.shape(node))
+    places = torch.arange(int(np.prod(sizes)), dtype=torch.float64).reshape(sizes)
+    if node.call == "call_module":
+        found = _module(node)(places)
+    else:
+        from model.trace.targets import function_of
+
+        rest = [_number(low, node, arg) for arg in node.args[1:]]
+        named = {k: _number(low, node, arg) for k, arg in node.kwargs.items()}
+        found = function_of(node.target)(places, *rest, **named)
+    return found.numpy().astype(np.int64).reshape(low.shape(node))
+
+
+def _module(node: Node) -> Any:
+    """A module that only moves values, made anew."""
+    from torch import nn
+
+    kinds: dict[str, Any] = {"pixel_shuffle": (nn.PixelShuffle, ("upscale_factor",)), "unfold": (nn.Unfold, ("kernel_size", "dilation",
+             "padding", "stride"))}  # fmt: skip
+    if node.op not in kinds:
+        raise refused(node, "a module for it", "Write it as a function.")
+    kind, names = kinds[node.op]
+    return kind(**{name: node.attrs[name] for name in names if name in node.attrs})
 
 
 def _number(low: Lowering, node: Node, arg: Any) -> Any:
-    """An argument with sizes in place of the nodes that look them up."""
+    """An argument with numbers in place of the nodes that look up sizes or make constants."""
+    import torch
+
     if isinstance(arg, tuple | list):
         return [_number(low, node, a) for a in arg]  # pyright: ignore[reportUnknownVariableType]
     if not isinstance(arg, Ref):
         return arg
-    source = low.graph.nodes[arg.node]
-    if source.op != "sym_size":
-        raise refused(node, f"an argument that {source.id} computes", "Use sizes that are known.")
-    of, dim = source.args[0], source.args[1]
-    assert isinstance(of, Ref) and isinstance(dim, int)
-    return low.graph.nodes[of.node].ports["data_out"].sizes(low.symbols)[dim]
+    value = low.value(arg)
+    if value is None:
+        raise refused(node, f"an argument that {arg.node} computes", "Use sizes that are known.")
+    whole = torch.from_numpy(np.asarray(value)).to(torch.int64)
+    return whole if whole.ndim else int(whole)
 
 
 def taken(low: Lowering, node: Node, x: Signal, picked: np.ndarray) -> Signal:
-    """The elements `picked` of a signal: another view of it, or what is left when the other beats are dropped."""
+    """The elements `picked` of a signal: another view of it, what is left when other beats are dropped, or a gather."""
     wanted = np.unique(picked)
     if wanted.size == x.index.size or x.repeated is not None:
         return x.viewed(picked)
     if wanted.size < picked.size:
-        raise refused(node, "some elements twice and others not at all", "Slice first, then repeat.")
+        return gathering(low, node, x, picked)
     kept = np.isin(x.index, wanted)
     par = next(p for p in range(x.stream.par, 0, -1) if x.stream.par % p == 0 and _whole(kept, p))
-    x = low.resize(node, x, par, 1)
     beats = kept[::par]
     edges = np.flatnonzero(np.diff(np.concatenate([[0], beats.astype(np.int8), [0]])))
     starts, counts = edges[::2], edges[1::2] - edges[::2]
     period, rest = divmod(len(beats), len(starts))
     if rest or (starts != starts[0] + np.arange(len(starts)) * period).any() or (counts != counts[0]).any():
-        text = f"{node.id} takes beats that do not come at regular distances."
-        raise EmitError(text, "Take one stretch of one axis.", node.id)
+        return gathering(low, node, x, picked)
+    x = low.resize(node, x, par, 1)
     out = replace(x.stream, rows=len(starts), size=int(counts[0]) * par)
     made = Pick(name=low.free(node.id), node=node.id, inputs=(x.stream,), outputs=(out,), shape=picked.shape,
                 period=period, start=int(starts[0]), count=int(counts[0]))  # fmt: skip
     place = np.full(x.index.size, -1)
     place[picked.reshape(-1)] = np.arange(picked.size)
     return Signal(low.add(made, (x.wire,)), out, picked.shape, place[x.index[kept]])
+
+
+def gathering(low: Lowering, node: Node, x: Signal, picked: np.ndarray, pad: int = 0) -> Signal:
+    """Any elements of a signal in a stream of their own, −1: the code `pad`; pixel by pixel where x comes so."""
+    channels = x.shape[0] if len(x.shape) > 1 else 0
+    by_pixels = picked.ndim > 1 and channels > 1 and x.repeated is None and order(x, channels) is not None
+    index = by_pixel(picked.shape) if by_pixels else np.arange(picked.size)
+    size = picked.shape[0] if by_pixels else arranged(picked.shape)[1]
+    flat = picked.reshape(-1)[index]
+    places = np.where(flat < 0, -1, x.places[flat])
+    return gathered(low, node, x, places, picked.shape, index, size, pad)
 
 
 def _whole(kept: np.ndarray, par: int) -> bool:

@@ -14,9 +14,17 @@ from verilog.walk import Walk, walk
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Reorder(Template):
-    """`beats[q]`: which beat that came leaves as beat q, of a frame or of each part of so many beats. Two banks."""
+    """`beats[q]`: which beat that came leaves as beat q, of a frame or of each part of it. Two banks.
+
+    A part is `part` beats, where given; else as many as leave. Beats may leave several times, or not at all.
+    """
 
     beats: np.ndarray
+    part: int = 0
+
+    @property
+    def _part(self) -> int:
+        return self.part or len(self.beats)
 
     @property
     def module(self) -> str:
@@ -29,7 +37,7 @@ class Reorder(Template):
 
     def parameters(self) -> dict[str, int]:
         """Width and number of the beats of a bank, and the loops of reading."""
-        return {"W": self.inputs[0].width, "BEATS": len(self.beats), **self._walk().parameters("R")}
+        return {"W": self.inputs[0].width, "BEATS": self._part, **self._walk().parameters("R")}
 
     def _walk(self) -> Walk:
         found = walk(self.beats)
@@ -41,17 +49,12 @@ class Reorder(Template):
     def reference(self, *codes: Codes) -> tuple[Codes, ...]:
         """Beats by their new places."""
         x, y = self.inputs[0], self.outputs[0]
-        beats = codes[0].reshape(-1, len(self.beats), x.par)[:, self.beats]
+        beats = codes[0].reshape(-1, self._part, x.par)[:, self.beats]
         return (beats.reshape(-1, y.rows, y.size),)
 
     def engines(self) -> tuple[Engine, ...]:
         """A bank is written, then read, while the other one is."""
-        steps = np.arange(self.inputs[0].beats) % len(self.beats)
-        every, first, last = steps >= 0, steps == 0, steps == len(self.beats) - 1
-        return (
-            Engine({"x": every, "free": first}, {"full": last}, 1),
-            Engine({"full": first}, {"y": every, "free": last}, 1),
-        )
+        return banked(self.inputs[0].beats, self._part, len(self.beats), 1)
 
     def buffers(self) -> dict[str, int]:
         """Both banks."""
@@ -60,6 +63,15 @@ class Reorder(Template):
     def primed(self) -> dict[str, int]:
         """Both are free at the start."""
         return {"free": 2}
+
+
+def banked(came: int, part: int, leave: int, depth: int) -> tuple[Engine, ...]:
+    """The engines of two banks: of the `came` beats of a frame each `part` become `leave`."""
+    into, out = np.arange(came) % part, np.arange(came // part * leave) % leave
+    return (
+        Engine({"x": into >= 0, "free": into == 0}, {"full": into == part - 1}, 1),
+        Engine({"full": out == 0}, {"y": out >= 0, "free": out == leave - 1}, depth),
+    )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -1,0 +1,57 @@
+"""Gather: any beats of a frame in any order, by a table of addresses; and beats of one constant between them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from verilog.fixed import Codes
+from verilog.templates.base import Engine, Memory, Template
+from verilog.templates.reorder import banked
+
+DEPTH = 2  # cycles from the table to the output
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Gather(Template):
+    """`beats[q]`: which beat of the frame leaves as beat q; −1: one whose elements all are the code `pad`."""
+
+    beats: np.ndarray
+    pad: int = 0
+
+    @property
+    def module(self) -> str:
+        """The SystemVerilog module."""
+        return "gather"
+
+    def parameters(self) -> dict[str, int]:
+        """Beats on both sides, and what a padded one holds."""
+        x = self.inputs[0]
+        code = self.pad & ((1 << x.fixed.width) - 1)
+        return {"LANES": x.par, "W": x.fixed.width, "BEATS": x.beats, "LEAVE": len(self.beats), "PAD": code}
+
+    def memories(self) -> tuple[Memory, ...]:
+        """Addresses; above them a bit for what is padded."""
+        width = max((self.inputs[0].beats - 1).bit_length(), 1)
+        words = np.where(self.beats < 0, 1 << width, self.beats)
+        return (Memory("T_FILE", words[:, None], width + 1),)
+
+    def reference(self, *codes: Codes) -> tuple[Codes, ...]:
+        """Beats by their new places."""
+        x, y = self.inputs[0], self.outputs[0]
+        beats = codes[0].reshape(-1, x.beats, x.par)
+        padded = np.concatenate([beats, np.full((len(beats), 1, x.par), self.pad)], axis=1)
+        return (padded[:, self.beats].reshape(-1, y.rows, y.size),)
+
+    def engines(self) -> tuple[Engine, ...]:
+        """A bank is written, then read, while the other one is."""
+        return banked(self.inputs[0].beats, self.inputs[0].beats, len(self.beats), DEPTH)
+
+    def buffers(self) -> dict[str, int]:
+        """Both banks."""
+        return {"full": 2, "free": 2}
+
+    def primed(self) -> dict[str, int]:
+        """Both are free at the start."""
+        return {"free": 2}
