@@ -28,8 +28,9 @@ class Emitted:
 def texts(design: Design) -> dict[str, str]:
     """File name → content of everything that describes the design; equal designs give equal texts."""
     found = {f"{design.name}.sv": top(design)}
+    made = {module: text for i in design.instances for module, text in i.texts().items()}
     for module in modules(design):
-        found[f"rtl/{module}.sv"] = design.edited.get(module) or ours(module)
+        found[f"rtl/{module}.sv"] = design.edited.get(module) or made.get(module) or ours(module)
     for instance in design.instances:
         for memory in instance.memories():
             found[f"mem/{memory_file(instance, memory.parameter)}"] = memory.text()
@@ -42,7 +43,7 @@ def ours(module: str) -> str:
 
 
 def modules(design: Design) -> tuple[str, ...]:
-    """The library modules that the design needs, sorted."""
+    """The modules that the design needs, of the library or made for it, sorted."""
     return tuple(sorted({m for i in design.instances for m in (i.module, *i.uses())}))
 
 
@@ -142,7 +143,10 @@ def _instance(design: Design, instance: Template) -> list[str]:
     lines = [f"  // {instance.node}: {shape}, {instance.outputs[0].label}{remark}"]
     values = [f".{name}({value})" for name, value in instance.parameters().items()]
     values += [f'.{m.parameter}("mem/{memory_file(instance, m.parameter)}")' for m in instance.memories()]
-    lines += [f"  {instance.module} #(", ",\n".join(f"      {v}" for v in values), f"  ) u_{instance.name} ("]
+    if values:
+        lines += [f"  {instance.module} #(", ",\n".join(f"      {v}" for v in values), f"  ) u_{instance.name} ("]
+    else:
+        lines.append(f"  {instance.module} u_{instance.name} (")
     pins = ["      .clk(clk)", "      .rst(rst)"]
     for k, wire in enumerate(design.wires[instance.name]):
         pins += [f"      .{port('x', k)}_{part}({design.label(wire)}_{part})" for part in ("data", "valid", "ready")]

@@ -116,6 +116,10 @@ class Template(ABC):
         """Modules that its module instantiates, directly or not."""
         return ()
 
+    def texts(self) -> dict[str, str]:
+        """Modules that are made for this instance, as the library has none like them."""
+        return {}
+
 
 def port(letter: str, index: int) -> str:
     """x, x1, x2, …: the name of input (x) or output (y) number `index`."""

@@ -1,0 +1,171 @@
+"""Matrix → network of adders: signed digits, columns made from each other along a tree, common pairs shared."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import product as every
+
+import numpy as np
+
+from verilog.constant.network import Adder, Form, Network, Output, Range, joined, width
+from verilog.constant.sharing import TURNED, add_up, share
+from verilog.fixed import Codes
+
+TURNS = 4  # of small matrices, whose equal pairs are ranked anew each time
+SAVED = 0.62  # what sharing leaves
+ENDLESS = 40  # adders in a row
+LARGE = 4000  # signed digits from which one turn has to do
+FORMS: dict[int, Form] = {1: "a+b", -1: "a-b", TURNED: "b-a"}
+
+
+def digits(matrix: Codes) -> Codes:
+    """Canonical signed digits [..., places]: no two neighbours are other than 0, and there are the fewest."""
+    found, rest = [], matrix.copy()
+    while rest.any():
+        odd = rest & 1
+        digit = odd * (2 - (rest & 3))
+        found.append(digit)
+        rest = (rest - digit) >> 1
+    return np.stack(found, axis=-1) if found else np.zeros((*matrix.shape, 1), np.int64)
+
+
+def count_of(matrix: Codes) -> Codes:
+    """How many signed digits each element has."""
+    size = np.abs(matrix)
+    return np.bitwise_count(size ^ (3 * size)).astype(np.int64)
+
+
+def expected(matrix: Codes, span: Range) -> int:
+    """About how many bits its adders will add, told without looking for what rows have in common."""
+    terms = count_of(matrix).sum(axis=1)
+    return int((terms * (width(span) + np.log2(terms + 1))).sum() * SAVED)
+
+
+def shared(
+    matrix: Codes, spans: Sequence[Range], depths: Sequence[int], constants: Codes, limit: int, turn: int
+) -> Network:
+    """The network of one matrix [outputs, inputs] and what is added to each output."""
+    place = digits(matrix)
+    odd, low = _odd(constants)
+    known = sorted(set(odd.tolist()) - {0})
+    rows = [_terms(place[r], len(spans), known, int(odd[r]), int(low[r])) for r in range(len(matrix))]
+    sizes = np.array([len(r) for r in rows], np.int64)
+    terms = np.zeros((len(rows), int(sizes.max(initial=1)), 3), np.int64)
+    for r, held in enumerate(rows):
+        terms[r, : len(held)] = np.array(held, np.int64).reshape(-1, 3)
+    first, most = len(spans) + len(known), len(spans) + len(known) + int(sizes.sum()) + 1
+    held = np.zeros((most, 2), np.int64)
+    held[:first] = [*spans, *((c, c) for c in known)]
+    deep, made = np.zeros(most, np.int64), np.zeros((most, 4), np.int64)
+    deep[: len(spans)] = depths
+    limit = max(limit, least_depth(terms, sizes, deep))
+    count = share(terms, sizes, held, deep, made, first, limit, turn)
+    count = add_up(terms, sizes, held, deep, made, count, limit)
+    return _network(terms, sizes, made[first:count], tuple(spans), known)
+
+
+def _odd(constants: Codes) -> tuple[Codes, Codes]:
+    """Constants as odd numbers and the places that they stand at."""
+    low = np.where(constants == 0, 0, np.bitwise_count((constants & -constants) - 1)).astype(np.int64)
+    return constants >> low, low
+
+
+def _terms(place: Codes, inputs: int, known: list[int], odd: int, low: int) -> list[tuple[int, int, int]]:
+    found = [(int(i), int(p), int(place[i, p])) for i, p in zip(*np.nonzero(place), strict=True)]
+    return [*found, (inputs + known.index(odd), low, 1)] if odd else found
+
+
+def least_depth(terms: Codes, sizes: Codes, depths: Codes) -> int:
+    """Adders in a row that no network of these sums can do without."""
+    loads = [sum(1 << int(depths[v]) for v in row[:n, 0]) for row, n in zip(terms, sizes, strict=True)]
+    return max(((load - 1).bit_length() for load in loads if load), default=0)
+
+
+def _network(terms: Codes, sizes: Codes, made: Codes, spans: tuple[Range, ...], known: list[int]) -> Network:
+    adders = [Adder(int(i), int(j), int(d), FORMS[int(s)]) for i, j, d, s in made]
+    ends = [(int(t[0, 0]), int(t[0, 1]), int(t[0, 2])) if n else (-1, 0, 1) for t, n in zip(terms, sizes, strict=True)]
+    constants = list(known)
+    if any(sign < 0 for _, _, sign in ends):  # what is only taken away: from 0
+        zero, start = len(spans) + len(constants), len(spans) + len(constants)
+        constants.append(0)
+        adders = [Adder(a.a + (a.a >= start), a.b + (a.b >= start), a.shift, a.form) for a in adders]
+        ends = [(v + (v >= start), p, s) for v, p, s in ends]
+        for k, (value, place, sign) in enumerate(ends):
+            if sign < 0:
+                adders.append(Adder(zero, value, 0, "a-b"))
+                ends[k] = (zero + len(adders), place, 1)
+    return Network(spans, tuple(constants), tuple(adders), tuple(Output(v, p) for v, p, _ in ends))
+
+
+def parts(matrix: Codes, deep: int) -> tuple[Codes, Codes]:
+    """matrix = second @ first: each row is made from another one, its difference having fewer digits than itself.
+
+    A tree from nothing to all rows, grown by the nearest row; `deep`: edges on its longest way.
+    """
+    rows = len(matrix)
+    own = count_of(matrix).sum(axis=1)
+    minus, plus = (count_of(matrix[:, None] + s * matrix[None]).sum(axis=2) + 1 for s in (-1, 1))
+    near, parent, sign = own.copy(), np.full(rows, -1), np.ones(rows, np.int64)
+    level, open_ = np.ones(rows, np.int64), np.ones(rows, bool)
+    first, second = np.zeros_like(matrix), np.zeros((rows, rows), np.int64)
+    for _ in range(rows):
+        row = int(np.argmin(np.where(open_, near, np.iinfo(np.int64).max)))
+        open_[row] = False
+        up = int(parent[row])
+        first[row] = matrix[row] - sign[row] * matrix[up] if up >= 0 else matrix[row]
+        second[row, row] = 1
+        if up >= 0:
+            second[row] += sign[row] * second[up]
+        if level[row] < deep:
+            for s, far in ((1, minus[row]), (-1, plus[row])):
+                better = open_ & (far < near)
+                near[better], parent[better], sign[better], level[better] = far[better], row, s, level[row] + 1
+    return first, second
+
+
+def solved(matrix: Codes, span: Range, constants: Codes) -> Network:
+    """As `solve`, of inputs that all keep to one range; kept for the next time."""
+    return _kept(matrix.astype("<i8").tobytes(), matrix.shape, span, constants.astype("<i8").tobytes())
+
+
+@lru_cache(maxsize=64)
+def _kept(matrix: bytes, shape: tuple[int, int], span: Range, constants: bytes) -> Network:
+    codes = np.frombuffer(matrix, "<i8").reshape(shape).astype(np.int64)
+    return solve(codes, [span] * shape[1], np.frombuffer(constants, "<i8").astype(np.int64))
+
+
+def solve(matrix: Codes, spans: Sequence[Range], constants: Codes | None = None, slack: int = 1) -> Network:
+    """The cheapest network found for matrix [outputs, inputs] · x + constants; x within `spans`.
+
+    `slack`: adders in a row more than what is least, where that saves some; below 0: any number.
+    """
+    added = np.zeros(len(matrix), np.int64) if constants is None else constants
+    terms = count_of(matrix).sum(axis=1) + (added != 0)
+    least = max(((int(n) - 1).bit_length() for n in terms if n), default=0)
+    limit = least + slack if slack >= 0 else ENDLESS
+    turns = range(TURNS if terms.sum() < LARGE else 1)
+    found = [shared(matrix, spans, [0] * len(spans), added, limit, turn) for turn in turns]
+    found += [_apart(matrix, spans, added, limit, *p) for p in every(_depths(len(matrix)), turns)]
+    fits = [n for n in found if n.depth <= limit] or found
+    return min(fits, key=lambda n: (n.bits, n.depth))
+
+
+def _apart(matrix: Codes, spans: Sequence[Range], added: Codes, limit: int, deep: int, turn: int) -> Network:
+    """By way of differences of rows."""
+    first, second = parts(matrix, deep)
+    none, early = np.zeros_like(added), max(limit - (deep - 1).bit_length(), 0)
+    begun = shared(first, spans, [0] * len(spans), none, early, turn)
+    held, down = begun.ranges(), begun.depths()
+    ends = [_times(held[o.value], o.shift) if o.value >= 0 else (0, 0) for o in begun.outputs]
+    after = [down[o.value] if o.value >= 0 else 0 for o in begun.outputs]
+    return joined(begun, shared(second, ends, after, added, limit, turn))
+
+
+def _times(span: Range, shift: int) -> Range:
+    return span[0] << shift, span[1] << shift
+
+
+def _depths(rows: int) -> tuple[int, ...]:
+    """Of the trees that are tried."""
+    return tuple(d for d in (2, 4, 8, 64) if d < 2 * rows)

@@ -1,0 +1,137 @@
+"""A constant matrix as adders, all of it at once: a row of the operand comes in a beat, a row of results leaves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from verilog.constant.layout import Laid, laid
+from verilog.constant.network import Network, Range, form_of, width
+from verilog.constant.solve import solved
+from verilog.constant.text import Settling, Written, module_text
+from verilog.fixed import Codes, Fixed, Rounding, product, requantise, shifted
+from verilog.templates.base import Area, Engine, Template
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Unrolled(Template):
+    """`weight` [outputs, inputs] and `bias` [outputs] are codes, the bias in the accumulator's fraction.
+
+    `span`: what the operand's codes keep to; `relu`: what is below 0 becomes 0; `every`: adders between registers.
+    """
+
+    weight: Codes
+    weight_format: Fixed
+    bias: Codes
+    accumulator: Fixed
+    span: Range
+    every: int
+    rounding: Rounding = "nearest_even"
+    relu: bool = False
+
+    @property
+    def module(self) -> str:
+        """A module of its own."""
+        return f"unrolled_{self.name}"
+
+    def uses(self) -> tuple[str, ...]:
+        """Modules below it."""
+        return ("adder", "settle")
+
+    def parameters(self) -> dict[str, int]:
+        """None: all is in the text."""
+        return {}
+
+    @property
+    def _shift(self) -> int:
+        """Places from a product's fraction to the accumulator's."""
+        return self.accumulator.frac - self.inputs[0].fixed.frac - self.weight_format.frac
+
+    @property
+    def _drop(self) -> int:
+        """Places from the accumulator's fraction down to the result's."""
+        return self.accumulator.frac - self.outputs[0].fixed.frac
+
+    @cached_property
+    def _rounds(self) -> NDArray[np.bool_]:
+        """The outputs whose sums have more places than their results."""
+        low = (shifted(self.weight, self._shift) | self.bias[:, None]) & ((1 << max(self._drop, 0)) - 1)
+        return np.asarray(low.any(axis=1) & self.weight.any(axis=1))
+
+    @cached_property
+    def network(self) -> Network:
+        """The adders; half a step of the result is in the constants where sums are rounded to the nearest."""
+        half = 1 << (self._drop - 1) if self._drop > 0 and self.rounding == "nearest_even" else 0
+        constants = np.where(self._rounds, self.bias + half, self.bias) * self.weight.any(axis=1)
+        return solved(shifted(self.weight, self._shift), self.span, constants)
+
+    @cached_property
+    def laid(self) -> Laid:
+        """Its registers."""
+        return laid(self.network, self.every)
+
+    @cached_property
+    def settling(self) -> tuple[Settling, ...]:
+        """What becomes of each sum."""
+        constants = self._settled(self.bias)
+        found = []
+        for k, out in enumerate(self.network.outputs):
+            if out.value < 0 or not self.weight[k].any():
+                found.append(Settling(constant=int(constants[k])))
+            else:
+                even = bool(self._rounds[k]) and self.rounding == "nearest_even"
+                found.append(Settling(self._drop - out.shift, even))
+        return tuple(found)
+
+    def _settled(self, sums: Codes) -> Codes:
+        codes = requantise(sums, self.accumulator.frac, self.outputs[0].fixed, self.rounding)
+        return np.maximum(codes, 0) if self.relu else codes
+
+    def texts(self) -> dict[str, str]:
+        """The module."""
+        x, y, net = self.inputs[0], self.outputs[0], self.network
+        about = (
+            f"{self.module}: y = x W^T + b of {self.node} by additions, generated; change the graph, not this file.",
+            f"{y.size} results of {x.size} elements: {len(net.adders)} adders, {net.bits} bits added, "
+            f"{net.depth} adders deep; a register after {self.every}.",
+            f"A row a cycle; its results leave {self.laid.stages} cycles later.",
+        )
+        written = Written(self.module, net, self.laid, self.settling, x.fixed.width, y.fixed.width, y.fixed.signed,
+                          self.relu, about)  # fmt: skip
+        return {self.module: module_text(written)}
+
+    def reference(self, *codes: Codes) -> tuple[Codes, ...]:
+        """Exact sums, one requantisation."""
+        sums = product(codes[0], self.weight.T, self.accumulator.width, self.node)
+        return (self._settled(shifted(sums, self._shift) + self.bias),)
+
+    def engines(self) -> tuple[Engine, ...]:
+        """A row a cycle."""
+        every = np.ones(self.inputs[0].beats, bool)
+        return (Engine({"x": every}, {"y": every}, self.laid.stages),)
+
+    def figures(self) -> dict[str, int]:
+        """What its area hangs on: bits that are added, kept in registers, rounded and saturated."""
+        ranges, y = self.network.ranges(), self.outputs[0].fixed
+        ends = [(ranges[o.value], s) for o, s in zip(self.network.outputs, self.settling, strict=True)
+                if s.constant is None]  # fmt: skip
+        cut = [max(width(r) - s.drop - y.width + (not form_of(r).signed), 0) for r, s in ends]
+        return {
+            "ADD": self.network.bits, "KEEP": self.laid.kept(ranges, y.width),
+            "ROUND": sum(-(-s.drop // 5) for _, s in ends if s.even),
+            "CUT": sum(y.width + -(-c // 5) for c in cut if c) + sum(y.width for c in cut if not c and self.relu),
+        }  # fmt: skip
+
+    def area(self) -> Area:
+        """By its adders."""
+        from verilog.area.model import estimate
+
+        return estimate("unrolled", self.figures())
+
+    def remark(self) -> str:
+        """How large it is."""
+        net = self.network
+        return f"{len(net.adders)} adders of {net.bits} bits, {net.depth} deep"
