@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
+from typing import Literal
 
 from model.errors import OptionsError
 
@@ -17,6 +18,15 @@ class EmitOptions:
         default_factory=dict,
         metadata={"help": "sizes of the symbols in shapes, such as seq=32; others as in the trace's example"},
     )  # type: ignore[assignment]
+    engine: Literal["folded", "unrolled"] = field(
+        default="folded",
+        metadata={"help": "folded: layers multiply in turns; unrolled: weights become adders, a row or pixel a cycle"},
+    )
+    adders: int = field(default=4, metadata={"min": 1, "help": "unrolled: adders between two registers"})
+
+    def __post_init__(self) -> None:
+        if self.adders < 1:
+            raise OptionsError(f"adders is {self.adders}.", "It must be 1 or more.")
 
 
 WORDS = frozenset((

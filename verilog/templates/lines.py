@@ -1,0 +1,80 @@
+"""Lines: the whole window at each place of a kernel in one beat, from an image that brings a pixel a beat."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from verilog.fixed import Codes
+from verilog.templates.base import Engine, Template
+from verilog.templates.window import Pair, Walk
+
+DEPTH = 1
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Lines(Template):
+    """Rows of the result are places; a row holds tap by tap the channels, and is a beat."""
+
+    walk: Walk
+    pad: int = 0  # the code outside the image
+
+    @property
+    def module(self) -> str:
+        """The SystemVerilog module."""
+        return "lines"
+
+    @property
+    def _along(self) -> Walk:
+        """The geometry; an image one pixel wide lies down, so that its rows have several."""
+        return lying(self.walk)
+
+    def parameters(self) -> dict[str, int]:
+        """The geometry, its steps, and the elements of a pixel."""
+        w, x = self._along, self.inputs[0]
+        ends = last_steps(w)
+        return {
+            "IN_H": w.image[0], "IN_W": w.image[1], "OUT_H": w.out[0], "OUT_W": w.out[1], "K_H": w.kernel[0],
+            "K_W": w.kernel[1], "STEP_H": w.step[0], "STEP_W": w.step[1], "GAP_H": w.gap[0], "GAP_W": w.gap[1],
+            "TOP": w.before[0], "LEFT": w.before[1], "STEPS": max(w.pixels, int(ends[-1]) + 1), "FIRST": int(ends[0]),
+            "LANES": x.par, "W": x.fixed.width, "PAD": self.pad % (1 << x.fixed.width),
+        }  # fmt: skip
+
+    def reference(self, *codes: Codes) -> tuple[Codes, ...]:
+        """The elements under each place, tap by tap."""
+        x = self.inputs[0]
+        padded = np.concatenate([codes[0], np.full((len(codes[0]), 1, x.size), self.pad)], axis=1)
+        return (padded[:, self.walk.under()].reshape(len(padded), self.walk.places, -1),)
+
+    def engines(self) -> tuple[Engine, ...]:
+        """A step a pixel; a window leaves with its last one."""
+        ends, pixels = last_steps(self._along), self.walk.pixels
+        steps = np.arange(max(pixels, int(ends[-1]) + 1))
+        return (Engine({"x": steps < pixels}, {"y": np.isin(steps, ends)}, DEPTH),)
+
+
+def lying(walk: Walk) -> Walk:
+    """A walk over a column as one over a row."""
+    if walk.image[1] > 1 or walk.out[1] > 1 or walk.kernel[1] > 1:
+        return walk
+
+    def turned(pair: Pair) -> Pair:
+        return pair[1], pair[0]
+
+    return Walk(turned(walk.image), turned(walk.out), turned(walk.kernel), turned(walk.step), turned(walk.gap),
+                turned(walk.before))  # fmt: skip
+
+
+def last_steps(walk: Walk) -> Codes:
+    """The step of the last pixel under each place, as rows follow each other without a gap."""
+    first = [-b + (k - 1) * g for b, k, g in zip(walk.before, walk.kernel, walk.gap, strict=True)]
+    rows, columns = (np.arange(n) * s + f for n, s, f in zip(walk.out, walk.step, first, strict=True))
+    return (rows[:, None] * walk.image[1] + columns).reshape(-1)
+
+
+def fits(walk: Walk) -> bool:
+    """Whether each window has a step of its own, after the one before it."""
+    flat = lying(walk)
+    ends = last_steps(flat)
+    return bool(ends[0] >= 0 and (np.diff(ends) > 0).all() and (flat.kernel[0] == 1 or flat.image[1] * flat.gap[0] > 1))
