@@ -16,23 +16,26 @@ import numpy as np
 
 from model.errors import EmitError, nearest
 from model.formats.integer import Integer
+from model.formats.mxint import MXInt
 from model.graph import Graph, Node, Ref, out_port
-from model.meta import Parallel, Precision
+from model.meta import Parallel
 from model.ops import spec
-from model.ports import choice
+from model.ports import choice, weight_at
 from model.weights import WeightStore
 from verilog.buffering import buffered
+from verilog.conversion import converted
 from verilog.fixed import WIDEST, Codes, Fixed, Rounding, fixed_of
 from verilog.hosting import LOOKS, Hosted, constants, hosted, value_of
 from verilog.netlist import Boundary, Design, Wire
 from verilog.options import EmitOptions, check_name
+from verilog.scaled import format_of, gives, plain, reads
 from verilog.signal import Signal, arranged
 from verilog.stream import Stream
 from verilog.templates.base import Template, port
-from verilog.templates.cast import Cast
 from verilog.templates.fork import Fork
 from verilog.templates.reorder import Reorder
 from verilog.templates.resize import Resize
+from verilog.weights import masked
 from verilog.widths import changes
 from verilog.write import RTL
 
@@ -130,15 +133,12 @@ class Lowering:
         return sizes[1:] if first == "batch" or (sizes and sizes[0] == 1) else sizes
 
     def chosen(self, node: Node, name: str) -> Fixed | None:
-        """The fixed-point format of a port, None where none is chosen; raises EmitError for other formats."""
+        """The format of what flows through a port, None where none is chosen, or one of blocks, which a layer's rule
+        makes itself; raises EmitError for others."""
         found = choice(node, name)
-        return None if found is None else self._fixed(node, name, found)
-
-    def _fixed(self, node: Node, name: str, found: Precision) -> Fixed:
-        if not isinstance(found.format, Integer):
-            text = f"{name} of {node.id} is in {found.format.label}, for which there is no hardware yet."
-            raise EmitError(text, "Choose `integer` for it.", node.id)
-        return fixed_of(found.format)
+        if found is None or (isinstance(found.format, MXInt) and node.op == "linear" and name == "data_in"):
+            return None
+        return format_of(node, name, found, self.graph, self.store)
 
     def rounding(self, node: Node, name: str) -> Rounding:
         """How values come into a port's format."""
@@ -147,23 +147,14 @@ class Lowering:
 
     def weight(self, node: Node, name: str) -> tuple[Codes, Fixed] | None:
         """The codes of a node's own tensor after mask and format, and that format; None where it has no such tensor."""
-        if name not in node.weights:
+        if weight_at(node, name, self.graph) is None:
             return None
-        if node.adapters:
-            raise EmitError(f"{node.id} has a LoRA adapter.", "Fuse it first (pass fuse_lora).", node.id)
-        fixed = self.chosen(node, name)
-        if fixed is None:
-            text = f"{name} of {node.id} has no format."
+        chosen = choice(node, name)
+        if chosen is None or not isinstance(chosen.format, Integer):
+            text = f"{name} of {node.id} {f'is in {chosen.label}, not in integers' if chosen else 'has no format'}."
             raise EmitError(text, "Quantise it with `integer` (pass quantize).", node.id)
-        from model.build import effective
-        from model.trace.tensors import to_torch
-
-        key = self.graph.weights[node.weights[name]].key
-        if key is None:
-            raise EmitError("The model was opened without weights.", "Open it with weights.", node.id)
-        kept = replace(node, precision={})
-        values = effective(kept, name, self.graph, self.store)(to_torch(self.store.get(key)).float())
-        return fixed.encode(values.detach().numpy(), self.rounding(node, name)), fixed
+        fixed = fixed_of(chosen.format)
+        return fixed.encode(masked(self, node, name)[0], self.rounding(node, name)), fixed
 
     def value(self, ref: Ref) -> np.ndarray | None:
         """The numbers of a tensor that hangs on no input, None for others."""
@@ -185,6 +176,9 @@ class Lowering:
                 raise EmitError(text, "Only the second operand of a matmul may be repeated.", node.id)
             if fixed is not None and fixed != signal.fixed:
                 signal = self.cast(node, signal, fixed, self.rounding(node, name))
+        if not (plain(signal.fixed) or spec(node.op).moves or reads(node.op, signal.fixed)):
+            text = f"{name} of {node.id} ({node.op}) comes in {signal.fixed.label}, which only layers compute with."
+            raise EmitError(text, "Choose `integer` for it.", node.id)
         return self.resize(node, signal, signal.stream.par if par is None else par, tokens)
 
     def result(self, node: Node, exact: Fixed) -> tuple[Fixed, Rounding]:
@@ -194,10 +188,10 @@ class Lowering:
             raise EmitError(text, "Choose formats for its operands, or for the data_out of those before it.", node.id)
         own = self.chosen(node, "data_out")
         if own is not None:
-            return own, self.rounding(node, "data_out")
+            return (own, self.rounding(node, "data_out")) if gives(node.op, own) else (exact, "nearest_even")
         wanted = set(self._readers(Ref(node.id)))
-        if len(wanted) == 1 and None not in wanted:
-            return next(iter(wanted))  # type: ignore[return-value]
+        if len(wanted) == 1 and (only := next(iter(wanted))) is not None and gives(node.op, only[0]):
+            return only
         return exact, "nearest_even"
 
     def _readers(self, ref: Ref) -> list[tuple[Fixed, Rounding] | None]:
@@ -212,7 +206,9 @@ class Lowering:
                     found.append((chosen, self.rounding(node, name)))
                 elif (spec(node.op).moves or node.op in MONOTONE) and not node.precision:
                     outs = range(node.outputs or 1)
-                    found += [r for k in outs for r in self._readers(Ref(node.id, k))]
+                    through = [r for k in outs for r in self._readers(Ref(node.id, k))]
+                    same = all(r is None or spec(node.op).moves or reads(node.op, r[0]) for r in through)
+                    found += through if same else [None]
                 else:
                     found.append(None)
         return found
@@ -228,7 +224,7 @@ class Lowering:
     def give(self, node: Node, wire: Wire, stream: Stream, index: np.ndarray | None = None) -> None:
         """The node's result: what travels on `wire`, in its own order unless `index` says otherwise."""
         order = np.arange(stream.elements) if index is None else index
-        self.signals[Ref(node.id)] = Signal(wire, stream, self.shape(node), order)
+        self.publish(node, Signal(wire, stream, self.shape(node), order))
 
     def publish(self, node: Node, signal: Signal) -> None:
         """The node's result, in the format of its data_out where it has one."""
@@ -267,10 +263,8 @@ class Lowering:
 
     def cast(self, node: Node, signal: Signal, fixed: Fixed, rounding: Rounding) -> Signal:
         """A signal in another format."""
-        after = replace(signal.stream, fixed=fixed)
-        made = Cast(name=self.free(f"{node.id}_cast"), node=node.id, inputs=(signal.stream,), outputs=(after,),
-                    rounding=rounding, shape=signal.shape)  # fmt: skip
-        return replace(signal, wire=self.add(made, (signal.wire,)), stream=after)
+        made = converted(self.free(f"{node.id}_cast"), node.id, signal.stream, fixed, rounding, signal.shape)
+        return replace(signal, wire=self.add(made, (signal.wire,)), stream=made.outputs[0])
 
     def from_host(self, node: Node, ref: Ref, name: str, par: int, tokens: int = 1,
                   index: np.ndarray | None = None) -> Signal:  # fmt: skip

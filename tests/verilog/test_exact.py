@@ -10,7 +10,7 @@ import torch
 from model.build import build
 from model.errors import EmitError
 from model.formats.integer import Integer
-from model.formats.mxint import MXInt
+from model.formats.mxfp import MXFP
 from model.graph import Graph
 from model.meta import Precision
 from model.opening import Opened, open_any
@@ -40,7 +40,7 @@ def test_equals_the_fake_quantised_model_in_doubles(opened: Opened) -> None:
 
 
 def test_a_format_without_hardware_names_the_node(opened: Opened) -> None:
-    graph = quantised(opened, weight=MXInt(8, 16))
+    graph = quantised(opened, weight=MXFP("e4m3", 16))
     with pytest.raises(EmitError, match="weight of fc1 is in") as caught:
         lower(graph, opened.store, EmitOptions())
     assert caught.value.node == "fc1"

@@ -1,12 +1,14 @@
 // requant: one fixed-point value, (IN_W, IN_F) signed -> (OUT_W, OUT_F), combinational.
 // MODE 0 = floor, 1 = nearest, ties to even. Always saturates. OUT_S 0: the result is unsigned.
+// EVEN 1: the smallest code of a signed result is left out, so that both ends are as far from 0.
 module requant #(
     parameter int IN_W  = 24,
     parameter int IN_F  = 10,
     parameter int OUT_W = 8,
     parameter int OUT_F = 4,
     parameter int OUT_S = 1,
-    parameter int MODE  = 1
+    parameter int MODE  = 1,
+    parameter int EVEN  = 0
 ) (
     input  logic signed [IN_W-1:0] x,
     output logic [OUT_W-1:0] y
@@ -17,6 +19,8 @@ module requant #(
   localparam int E_W = (SH > IN_W) ? SH : IN_W;  // wide enough to find the dropped bits in
 
   logic signed [R_W-1:0] r;
+  logic [OUT_W-1:0] kept;
+  localparam logic [OUT_W-1:0] TOP = OUT_W'(1) << (OUT_W - 1);
   if (SH <= 0) begin : g_up
     assign r = R_W'(x) <<< (-SH);
   end else begin : g_down
@@ -34,17 +38,17 @@ module requant #(
   end
 
   if (R_W > L_W) begin : g_sat
-    localparam logic [OUT_W-1:0] TOP = OUT_W'(1) << (OUT_W - 1);
     logic fits;                                  // all dropped bits equal the kept sign
     assign fits = (&r[R_W-1:L_W-1]) | ~(|r[R_W-1:L_W-1]);
     if (OUT_S == 1) begin : g_signed
-      assign y = fits ? r[OUT_W-1:0] : (r[R_W-1] ? TOP : ~TOP);
+      assign kept = fits ? r[OUT_W-1:0] : (r[R_W-1] ? TOP : ~TOP);
     end else begin : g_unsigned
-      assign y = r[R_W-1] ? '0 : (fits ? r[OUT_W-1:0] : '1);
+      assign kept = r[R_W-1] ? '0 : (fits ? r[OUT_W-1:0] : '1);
     end
   end else if (OUT_S == 1) begin : g_ext
-    assign y = OUT_W'(r);
+    assign kept = OUT_W'(r);
   end else begin : g_pos
-    assign y = r[R_W-1] ? '0 : OUT_W'($unsigned(r));
+    assign kept = r[R_W-1] ? '0 : OUT_W'($unsigned(r));
   end
+  assign y = (EVEN == 1 && kept == TOP) ? TOP + 1'b1 : kept;
 endmodule

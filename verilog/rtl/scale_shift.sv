@@ -12,6 +12,7 @@ module scale_shift #(
     parameter int Y_F = 4,
     parameter int Y_S = 1,
     parameter int MODE = 1,
+    parameter int EVEN = 0,                      // 1: the smallest code is left out
     parameter M_FILE = "m.mem",
     parameter B_FILE = "b.mem"
 ) (
@@ -70,7 +71,9 @@ module scale_shift #(
       p <= x * m;
       s <= (S_W'(p) <<< P_SHIFT) + $signed(b2[i*S_W+:S_W]);
     end
-    requant #(.IN_W(S_W), .IN_F(S_F), .OUT_W(Y_W), .OUT_F(Y_F), .OUT_S(Y_S), .MODE(MODE)) u_requant (
+    requant #(
+        .IN_W(S_W), .IN_F(S_F), .OUT_W(Y_W), .OUT_F(Y_F), .OUT_S(Y_S), .MODE(MODE), .EVEN(EVEN)
+    ) u_requant (
         .x(s),
         .y(y)
     );

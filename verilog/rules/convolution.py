@@ -3,75 +3,104 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from model.errors import EmitError
 from model.graph import Node
-from verilog.fixed import Codes, Fixed
 from verilog.layout import argument, pixels, refused
 from verilog.lower import Lowering, lowers
-from verilog.rules.linear import summed
+from verilog.scaled import Signs, zero_of
 from verilog.signal import Signal
 from verilog.stream import Stream
+from verilog.sums import finished, summing
 from verilog.templates.depthwise import Depthwise
 from verilog.templates.linear import Linear
+from verilog.templates.linear_signs import LinearSigns
+from verilog.templates.lines import fits
 from verilog.templates.window import Pair, Walk, Window
+from verilog.weights import Weights, weights
 
 
 @lowers("conv1d", "conv2d")
 def convolution(low: Lowering, node: Node) -> None:
     """Each place of the kernel is a row of taps × channels; the columns of the weight are put into that order."""
-    stored = low.weight(node, "weight")
-    if stored is None:
+    held = weights(low, node)
+    if held is None:
         raise EmitError(f"{node.id} convolves two computed tensors.", "Trace the model from modules.", node.id)
-    weight, form = stored
+    if held.block:
+        raise refused(node, "a weight in blocks", "Choose `integer`, `scaled_integer` or one of signs.")
     groups = int(argument(node, "groups", 6, 1))
-    out, per = weight.shape[:2]
-    walk = walk_of(low, node, weight.shape[2:])
+    out, per = node.ports["weight"].sizes(low.symbols)[:2]
+    walk = walk_of(low, node, node.ports["weight"].sizes(low.symbols)[2:])
+    if low.options.engine == "unrolled" and fits(walk):
+        _as_adders(low, node, walk, groups, held)
+        return
     if groups == out and per == 1:
-        _depthwise(low, node, walk, weight.reshape(out, walk.taps), form)
+        _depthwise(low, node, walk, held)
         return
     par_in, par_out, _ = low.parallel(node, per * walk.taps, out // groups)
     x, channels = pixels(low, node, node.inputs[0], math.gcd(par_in, per))
     if groups > 1 and (np.diff(channels) != 1).any():
         raise refused(node, "groups of channels that do not come together", "Keep the order of the channels.")
-    weight = weight.reshape(out, per, walk.taps)[:, channels if groups == 1 else slice(None)]
-    weight = weight.transpose(0, 2, 1).reshape(out, -1)
-    rows = low.resize(node, windows(low, node, x, walk, groups), par_in)
-    low.publish(node, _product(low, node, rows, walk, groups, weight, (form, par_out)))
+    places = np.arange(per * walk.taps).reshape(per, walk.taps)[channels if groups == 1 else slice(None)]
+    rows = low.resize(node, windows(low, node, x, walk, groups, border(node, x, walk)), par_in)
+    low.publish(node, _product(low, node, rows, walk, groups, held.picked(places.T.reshape(-1)), par_out))
 
 
-def _product(low: Lowering, node: Node, x: Signal, walk: Walk, groups: int, weight: Codes, how: Any) -> Signal:
-    form, par_out = how
-    accumulator, biases = summed(weight, form, x.fixed, low.weight(node, "bias"))
-    to, rounding = low.result(node, accumulator)
-    shape = low.shape(node)
-    made = Linear(
-        name=node.id, node=node.id, inputs=(x.stream,), shape=shape, weight=weight, weight_format=form, bias=biases,
-        accumulator=accumulator, rounding=rounding, groups=groups,
-        outputs=(Stream(x.stream.rows, len(weight) // groups, to, par_out),),
+def _as_adders(low: Lowering, node: Node, walk: Walk, groups: int, held: Weights) -> None:
+    """All products of a place at once, from windows that come a pixel a cycle."""
+    from verilog.unrolling import lined, passed_on, unrolled, whole
+
+    held = whole(groups, held)
+    size = held.codes.shape[1] // walk.taps
+    x, channels = pixels(low, node, node.inputs[0], size)
+    columns = np.arange(size * walk.taps).reshape(size, walk.taps)[channels].T.reshape(-1)
+    rows, held = lined(low, node, x, walk, border(node, x, walk)), held.picked(columns)
+    wire, stream = unrolled(low, node, rows, held, summing(low, node, x.fixed, held))
+    index = np.arange(stream.elements).reshape(stream.size, walk.places).T.reshape(-1)
+    low.publish(node, Signal(wire, stream, low.shape(node), index))
+    passed_on(low, node, wire)
+
+
+def border(node: Node, x: Signal, walk: Walk) -> int:
+    """The code of a zero, which lies around the image."""
+    if isinstance(x.fixed, Signs) and x.fixed.bipolar and (walk.under() < 0).any():
+        raise refused(node, "a border of zeros around signs", "Use padding=0, or another format for its data_in.")
+    return zero_of(x.fixed)
+
+
+def _product(low: Lowering, node: Node, x: Signal, walk: Walk, groups: int, held: Weights, par_out: int) -> Signal:
+    sums = summing(low, node, x.fixed, held)
+    shape, out = low.shape(node), len(held.codes)
+    make = partial(
+        LinearSigns if held.signs else Linear, name=node.id, node=node.id, inputs=(x.stream,), shape=shape,
+        weight=held.codes, weight_format=held.form, bias=sums.biases, accumulator=sums.accumulator, groups=groups,
     )  # fmt: skip
-    stream = Stream(walk.places, len(weight), to, par_out)
-    index = np.arange(stream.elements).reshape(len(weight), walk.places).T.reshape(-1)
-    return Signal(low.add(made, (x.wire,)), stream, shape, index)
+    first = Stream(x.stream.rows, out // groups, sums.accumulator, par_out)
+    wire, last = finished(low, node, make, (x.wire,), first, sums, groups, x.stream.size // x.stream.par)
+    stream = replace(last, rows=walk.places, size=out)
+    index = np.arange(stream.elements).reshape(out, walk.places).T.reshape(-1)
+    return Signal(wire, stream, shape, index)
 
 
-def _depthwise(low: Lowering, node: Node, walk: Walk, weight: Codes, form: Fixed) -> None:
+def _depthwise(low: Lowering, node: Node, walk: Walk, held: Weights) -> None:
     """One channel of the result for each of the operand: several of them side by side, tap by tap."""
-    lanes, _, _ = low.parallel(node, len(weight), 1)
+    lanes, _, _ = low.parallel(node, len(held.codes), 1)
     x, channels = pixels(low, node, node.inputs[0], lanes)
-    rows = windows(low, node, x, walk, len(weight) // lanes)
-    accumulator, biases = summed(weight, form, x.fixed, low.weight(node, "bias"))
-    to, rounding = low.result(node, accumulator)
-    stream = Stream(walk.places, len(weight), to, lanes)
-    made = Depthwise(
-        name=node.id, node=node.id, inputs=(rows.stream,), outputs=(stream,), shape=low.shape(node),
-        weight=weight[channels], weight_format=form, bias=biases[channels], accumulator=accumulator, rounding=rounding,
+    rows = windows(low, node, x, walk, len(held.codes) // lanes, border(node, x, walk))
+    sums = summing(low, node, x.fixed, held).picked(channels)
+    make = partial(
+        Depthwise, name=node.id, node=node.id, inputs=(rows.stream,), shape=low.shape(node), bias=sums.biases,
+        weight=held.codes[channels], weight_format=held.form, accumulator=sums.accumulator,
     )  # fmt: skip
+    first = Stream(walk.places, len(held.codes), sums.accumulator, lanes)
+    wire, stream = finished(low, node, make, (rows.wire,), first, sums, pace=walk.taps)
     index = channels[None, :] * walk.places + np.arange(walk.places)[:, None]
-    low.publish(node, Signal(low.add(made, (rows.wire,)), stream, low.shape(node), index.reshape(-1)))
+    low.publish(node, Signal(wire, stream, low.shape(node), index.reshape(-1)))
 
 
 def windows(low: Lowering, node: Node, x: Signal, walk: Walk, groups: int = 1, pad: int = 0) -> Signal:

@@ -59,7 +59,7 @@ class ScaleShift(Template):
             "LANES": x.lanes, "PERIOD": len(self._words()[0]), "X_W": x.fixed.width, "X_S": int(x.fixed.signed),
             "M_W": self._signed.width, "S_W": self.total.width, "S_F": self.total.frac, "P_SHIFT": self._places,
             "Y_W": y.fixed.width, "Y_F": y.fixed.frac, "Y_S": int(y.fixed.signed),
-            "MODE": int(self.rounding == "nearest_even"),
+            "MODE": int(self.rounding == "nearest_even"), **({"EVEN": 1} if y.fixed.low + y.fixed.high == 0 else {}),
         }  # fmt: skip
 
     def memories(self) -> tuple[Memory, ...]:

@@ -1,0 +1,36 @@
+"""Threshold: one bit for each element, whether its code reaches a constant; signs are made so."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from verilog.fixed import Codes
+from verilog.templates.base import Engine, Template
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Threshold(Template):
+    """1 where code ≥ `least`."""
+
+    least: int = 0
+
+    @property
+    def module(self) -> str:
+        """The SystemVerilog module."""
+        return "threshold"
+
+    def parameters(self) -> dict[str, int]:
+        """Lanes, format and constant."""
+        x = self.inputs[0]
+        return {"LANES": x.lanes, "X_W": x.fixed.width, "X_S": int(x.fixed.signed), "T": self.least}
+
+    def reference(self, *codes: Codes) -> tuple[Codes, ...]:
+        """A comparison."""
+        return ((codes[0] >= self.least).astype(np.int64),)
+
+    def engines(self) -> tuple[Engine, ...]:
+        """A beat a cycle."""
+        every = np.ones(self.inputs[0].beats, bool)
+        return (Engine({"x": every}, {"y": every}, 1),)
