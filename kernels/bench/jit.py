@@ -6,12 +6,19 @@ import importlib
 from contextlib import suppress
 from typing import Any
 
+import torch
+
 triton: Any = None
 tl: Any = None
 with suppress(ImportError):
     triton, tl = importlib.import_module("triton"), importlib.import_module("triton.language")
 
 jit: Any = triton.jit if triton else lambda function: function
+
+
+def in_float32(dtype: torch.dtype, device: str) -> bool:
+    """Whether products are to be computed in float32: the interpreter cannot multiply bfloat16."""
+    return dtype == torch.float32 or device == "cpu"
 
 
 def next_power_of_2(n: int) -> int:

@@ -1,0 +1,270 @@
+"""Products with MX weights: y = x·Wᵀ + b where W stays in codes and exponents until it is in registers.
+
+One row of x reads the weight once, at half the bytes of bfloat16; many rows are limited by arithmetic, where a product
+over dequantised values wins.
+"""
+
+# pyright: reportInvalidTypeForm=false, reportMissingParameterType=false
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from kernels.bench.jit import in_float32, jit, tl
+from kernels.bench.spec import Inputs, Kernel, Shape, Version, add
+from kernels.bench.tuned import Config, bucket, tuned
+from kernels.fake_quant.threads import spread
+from kernels.lab.mx_dequantize import BLOCK, DTYPES, by_numba, by_triton, made, power, values
+from model.mx_weights import MXWeight, plain
+
+FEW = 128  # rows of x that one program takes at once
+MANY = 512  # rows of x from which on values are made first, where nothing was tried
+
+
+@jit
+def _vector(
+    x, codes, exponents, bias, out, n, k, groups, across, x_row, x_step, out_row,
+    BLOCK: tl.constexpr, N: tl.constexpr, G: tl.constexpr, NIBBLES: tl.constexpr, WHOLE: tl.constexpr,
+    BIASED: tl.constexpr,
+):  # fmt: skip
+    """N results of one row of x: G blocks of each weight row at a time, summed at the end."""
+    row = (tl.program_id(0) * N + tl.arange(0, N)).to(tl.int64)
+    at_x = x + tl.program_id(1).to(tl.int64) * x_row
+    per: tl.constexpr = BLOCK // 2 if NIBBLES else BLOCK
+    inner = tl.arange(0, per)[None, None, :]
+    step: tl.constexpr = 2 if NIBBLES else 1
+    unit: tl.constexpr = 0.25 if NIBBLES else 0.015625
+    total = tl.zeros((N, G, per), tl.float32)
+    for first in range(0, groups, G):
+        group = first + tl.arange(0, G)
+        held = (row[:, None] < n) & (group[None, :] < groups)
+        e = tl.load(exponents + row[:, None] * groups + group[None, :], mask=held, other=0)
+        scale = (power(e) * unit)[:, :, None]
+        column = group[None, :, None] * BLOCK + step * inner
+        there = held[:, :, None] if WHOLE else held[:, :, None] & (column < k)
+        code = tl.load(codes + row[:, None, None] * across + group[None, :, None] * per + inner, mask=there, other=0)
+        v = tl.load(at_x + column * x_step, mask=column < k, other=0).to(tl.float32)
+        if NIBBLES:
+            byte = code.to(tl.int32)
+            w = tl.load(at_x + (column + 1) * x_step, mask=column + 1 < k, other=0).to(tl.float32)
+            part = ((byte << 28) >> 28).to(tl.float32) * v + ((byte << 24) >> 28).to(tl.float32) * w
+        else:
+            part = code.to(tl.float32) * v
+        total += part * scale
+    y = tl.sum(tl.reshape(total, (N, G * per)), 1)
+    if BIASED:
+        y += tl.load(bias + row, mask=row < n, other=0).to(tl.float32)
+    tl.store(out + tl.program_id(1).to(tl.int64) * out_row + row, y.to(out.dtype.element_ty), mask=row < n)
+
+
+@jit
+def _tile(
+    x, codes, exponents, bias, out, m, n, k, groups, across, x_row, x_step, out_row,
+    BLOCK: tl.constexpr, M: tl.constexpr, N: tl.constexpr, G: tl.constexpr, NIBBLES: tl.constexpr,
+    WHOLE: tl.constexpr, BIASED: tl.constexpr, EXACT: tl.constexpr,
+):  # fmt: skip
+    """N × M results: the weight is the first operand, so that its values go from registers into the product."""
+    tiles = tl.cdiv(n, N)
+    row = ((tl.program_id(0) % tiles) * N + tl.arange(0, N)).to(tl.int64)
+    token = ((tl.program_id(0) // tiles) * M + tl.arange(0, M)).to(tl.int64)
+    per: tl.constexpr = BLOCK // 2 if NIBBLES else BLOCK
+    inner = tl.arange(0, per)[None, None, :]
+    column = tl.arange(0, G * BLOCK)
+    unit: tl.constexpr = 0.25 if NIBBLES else 0.015625
+    total = tl.zeros((N, M), tl.float32)
+    for first in range(0, groups, G):
+        group = first + tl.arange(0, G)
+        held = (row[:, None] < n) & (group[None, :] < groups)
+        e = tl.load(exponents + row[:, None] * groups + group[None, :], mask=held, other=0)
+        place = group[None, :, None] * per + inner
+        there = held[:, :, None] if WHOLE else held[:, :, None] & (place < across)
+        code = tl.load(codes + row[:, None, None] * across + place, mask=there, other=0)
+        if NIBBLES:
+            byte = code.to(tl.int32)
+            code = tl.interleave((byte << 28) >> 28, (byte << 24) >> 28)
+        w = tl.reshape(code.to(tl.float32) * (power(e) * unit)[:, :, None], (N, G * BLOCK))
+        at = first * BLOCK + column
+        v = tl.load(x + token[None, :] * x_row + at[:, None] * x_step, mask=(token[None, :] < m) & (at[:, None] < k),
+                    other=0)  # fmt: skip
+        if EXACT:
+            total = tl.dot(w, v.to(tl.float32), total, input_precision="ieee")
+        else:
+            total = tl.dot(w.to(v.dtype), v, total)
+    if BIASED:
+        total += tl.load(bias + row, mask=row < n, other=0).to(tl.float32)[:, None]
+    valid = (row[:, None] < n) & (token[None, :] < m)
+    tl.store(out + token[None, :] * out_row + row[:, None], total.to(out.dtype.element_ty), mask=valid)
+
+
+# way 0: a row of x at a time; 1: tiles; 2: dequantised, then torch's product.
+VECTOR: list[Config] = [
+    {"way": 0, "n": n, "g": g, "num_warps": w}
+    for n, g, w in ((4, 32, 4), (2, 64, 4), (8, 16, 4), (1, 128, 4), (4, 64, 8), (8, 32, 8), (2, 32, 2), (16, 16, 8))
+]
+VALUES: Config = {"way": 2}
+
+
+def _tiles(m: int) -> list[Config]:
+    """Tiles for `m` rows of x."""
+    held = 16 if m <= 16 else 32 if m <= 32 else 64 if m <= 64 else 128
+    few = ((64, 4, 4, 4), (64, 4, 4, 3), (64, 2, 4, 4), (128, 4, 8, 3), (64, 8, 4, 3))
+    many = ((128, 2, 8, 3), (128, 2, 4, 3), (128, 4, 8, 3), (64, 4, 4, 3))
+    sizes = few if held <= 64 else many
+    return [{"way": 1, "m": held, "n": n, "g": g, "num_warps": w, "num_stages": s} for n, g, w, s in sizes]
+
+
+def _candidates(m: int, device: str) -> list[Config]:
+    if device != "cuda":
+        return VECTOR[:1] if m == 1 else [{**_tiles(m)[0], "n": 16, "m": 16, "g": 2}]
+    found = VECTOR if m == 1 else [] if m > 4096 else _tiles(m)
+    return [*(VECTOR[:2] if 1 < m <= 4 else []), *found, *([VALUES] if m > FEW else [])]
+
+
+def linear_triton(x: Tensor, weight: MXWeight, bias: Tensor | None = None) -> Tensor:
+    """x·Wᵀ + b by Triton; any leading shape and strides of x. Blocks are powers of two from 16 on."""
+    rows = x.reshape(-1, x.shape[-1])
+    m, n, k = rows.shape[0], weight.rows, weight.columns
+    if not m or not n:
+        return F.linear(x, plain(weight, x.dtype), bias)
+    out = torch.empty(m, n, dtype=x.dtype, device=x.device)
+    nibbles = weight.width == 4
+    groups, across = weight.exponents.shape[1], weight.codes.shape[1]
+    held = bias if bias is not None else x
+    fixed: dict[str, Any] = {"BLOCK": weight.block, "NIBBLES": nibbles, "WHOLE": k % weight.block == 0,
+                             "BIASED": bias is not None}  # fmt: skip
+
+    def launch(c: Config) -> Tensor:
+        if c["way"] == 2:
+            return F.linear(rows, by_triton(weight, x.dtype), bias)
+        common = (n, k, groups, across, *rows.stride(), out.stride(0))
+        if c["way"] == 0:
+            _vector[(-(-n // c["n"]), m)](rows, weight.codes, weight.exponents, held, out, *common, **fixed,
+                                          N=c["n"], G=c["g"], num_warps=c["num_warps"])  # fmt: skip
+            return out
+        grid = (-(-n // c["n"]) * -(-m // c["m"]),)
+        g = max(c["g"] * 32 // weight.block, 1)
+        _tile[grid](rows, weight.codes, weight.exponents, held, out, m, *common, **fixed, M=c["m"], N=c["n"], G=g,
+                    EXACT=in_float32(x.dtype, x.device.type), num_warps=c["num_warps"],
+                    num_stages=c["num_stages"])  # fmt: skip
+        return out
+
+    key = f"mx_linear{weight.width}|{x.dtype}|{bucket(m=m, n=n, k=k, block=weight.block)}"
+    found = launch(tuned(key, x.device.type, _candidates(m, x.device.type), launch))
+    return found.reshape(*x.shape[:-1], n)
+
+
+def linear_values(x: Tensor, weight: MXWeight, bias: Tensor | None = None) -> Tensor:
+    """Dequantised, then torch's product."""
+    return F.linear(x, values(weight, x.dtype) if x.is_cuda else by_numba(weight, x.dtype), bias)
+
+
+def linear_numba(x: Tensor, weight: MXWeight, bias: Tensor | None = None) -> Tensor:
+    """One row of float32 straight from the codes, on the CPU; sums in another order than torch's."""
+    from kernels.fake_quant.loops import mx
+
+    if x.numel() != weight.columns or weight.width != 8 or x.dtype != torch.float32:
+        return linear_values(x, weight, bias)
+    codes, exponents, row = weight.codes.numpy(), weight.exponents.numpy(), x.detach().contiguous().view(-1).numpy()
+    out = torch.empty(weight.rows)
+    into = out.numpy()
+    spread(lambda _, rows: mx.vector8(codes[rows], exponents[rows], row, into[rows], weight.block),
+           codes.size, max(weight.columns, 1))  # fmt: skip
+    found = out if bias is None else out + bias
+    return found.reshape(*x.shape[:-1], weight.rows)
+
+
+def product_cuda(x: Tensor, weight: MXWeight, bias: Tensor | None) -> Tensor:
+    """The product of an MXLinear on a GPU."""
+    power_of_two = weight.block & (weight.block - 1) == 0 and weight.block >= 16
+    if power_of_two and x.dtype in DTYPES and not torch.is_grad_enabled():
+        return linear_triton(x, weight, bias)
+    return F.linear(x, values(weight, x.dtype), bias)
+
+
+def linear_torch(x: Tensor, weight: MXWeight, dense: Tensor) -> Tensor:
+    """torch's product with the same weight in the dtype of x: what the packed weight takes the place of."""
+    return F.linear(x, dense)
+
+
+def _inputs(width: int) -> Any:
+    def make(shape: Shape, dtype: torch.dtype, device: str, seed: int) -> Inputs:
+        weight = made(shape["n"], shape["k"], width, device, seed)
+        generator = torch.Generator(device).manual_seed(seed + 1)
+        x = torch.randn(shape["m"], shape["k"], generator=generator, device=device).to(dtype)
+        return x, weight, values(weight, dtype) if device == "cuda" else plain(weight, dtype)
+
+    return make
+
+
+SAMPLED = 256  # rows of x that are held to the reference
+
+
+def _reference(x: Tensor, weight: MXWeight, dense: Tensor) -> Tensor:
+    """In double precision, slice by slice of the weight; the first rows of x."""
+    some = x[:SAMPLED].double()
+    parts = dense.split(max((1 << 26) // max(dense.shape[1], 1), 1))
+    return torch.cat([some @ part.double().t() for part in parts], 1)
+
+
+def _sampled(out: Tensor, *inputs: Any) -> Tensor:
+    return out[:SAMPLED]
+
+
+def _bytes(width: int) -> Any:
+    def traffic(shape: Shape, size: int) -> int:
+        m, n, k = shape["m"], shape["n"], shape["k"]
+        return n * k * width // 8 + n * -(-k // BLOCK) + (m * k + m * n) * size
+
+    return traffic
+
+
+def _dense_bytes(shape: Shape, size: int) -> int:
+    m, n, k = shape["m"], shape["n"], shape["k"]
+    return (n * k + m * k + m * n) * size
+
+
+def _one_row(shape: Shape, dtype: str, device: str) -> str:
+    return "" if shape["m"] == 1 and dtype == "float32" else "for one row of float32"
+
+
+def _versions(width: int) -> tuple[Version, ...]:
+    loops = Version("numba", lambda x, w, dense: linear_numba(x, w), "one row straight from the codes", ("cpu",),
+                    ("numba",), refuses=_one_row, shows=(linear_numba,))  # fmt: skip
+    return (
+        Version("torch", linear_torch, "the same weight in the dtype of x", traffic=_dense_bytes),
+        Version("triton", lambda x, w, dense: linear_triton(x, w), "values made in registers, or first where rows are "
+                "many", ("cuda",), ("triton",), shows=(linear_triton, _vector, _tile)),
+        Version("dequantised", lambda x, w, dense: linear_values(x, w), "values in memory, then torch's product",
+                shows=(linear_values,)),
+        *((loops,) if width == 8 else ()),
+    )  # fmt: skip
+
+
+def _kernel(width: int) -> Kernel:
+    return Kernel(
+        name=f"mxint{width}_linear",
+        title=f"Linear with MXINT{width} weights",
+        about=f"x·Wᵀ with W of {width} bits and x in float (W{width}A16). One row reads the weight once.",
+        formula="y = x·Wᵀ",
+        dims=("m", "n", "k"),
+        inputs=_inputs(width),
+        reference=_reference,
+        versions=_versions(width),
+        flops=lambda s: 2 * s["m"] * s["n"] * s["k"],
+        traffic=_bytes(width),
+        shapes={
+            "cpu": ({"m": 1, "n": 3072, "k": 768}, {"m": 64, "n": 768, "k": 768}),
+            "cuda": tuple({"m": m, "n": 16384, "k": 16384} for m in (1, 16, 256, 4096)),
+        },
+        sweep={
+            "cpu": tuple({"m": m, "n": 1024, "k": 1024} for m in (1, 2, 4, 8, 16, 32, 64)),
+            "cuda": tuple({"m": m, "n": 8192, "k": 8192} for m in (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 4096)),
+        },
+        sampled=_sampled,
+    )
+
+
+KERNELS = [add(_kernel(width)) for width in (8, 4)]

@@ -1,0 +1,127 @@
+"""Both operands in MXINT8: whole numbers are multiplied and added within a block, then scaled by 2^(e + f).
+
+The sums within a block are exact; only those over blocks are rounded, in float32.
+"""
+
+# pyright: reportInvalidTypeForm=false, reportMissingParameterType=false
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from kernels.bench.jit import jit, tl
+from kernels.bench.spec import Inputs, Kernel, Shape, Version, add
+from kernels.bench.tuned import Config, bucket, tuned
+from kernels.lab.mx_dequantize import BLOCK, by_numba, made, power, values
+from model.mx_weights import MXWeight
+
+
+@jit
+def _tile(
+    a, a_exponents, b, b_exponents, out, m, n, k, groups, out_row,
+    BLOCK: tl.constexpr, M: tl.constexpr, N: tl.constexpr, WHOLE: tl.constexpr,
+):  # fmt: skip
+    """M × N results, block by block of the contraction."""
+    across = tl.cdiv(n, N)
+    row = ((tl.program_id(0) // across) * M + tl.arange(0, M)).to(tl.int64)
+    column = ((tl.program_id(0) % across) * N + tl.arange(0, N)).to(tl.int64)
+    inner = tl.arange(0, BLOCK)
+    total = tl.zeros((M, N), tl.float32)
+    for group in range(0, groups):
+        at = group * BLOCK + inner
+        there = at < k if not WHOLE else at >= 0
+        left = tl.load(a + row[:, None] * k + at[None, :], mask=(row[:, None] < m) & there[None, :], other=0)
+        right = tl.load(b + column[None, :] * k + at[:, None], mask=(column[None, :] < n) & there[:, None], other=0)
+        e = power(tl.load(a_exponents + row * groups + group, mask=row < m, other=0)) * 0.015625
+        f = power(tl.load(b_exponents + column * groups + group, mask=column < n, other=0)) * 0.015625
+        total += tl.dot(left, right).to(tl.float32) * e[:, None] * f[None, :]
+    valid = (row[:, None] < m) & (column[None, :] < n)
+    tl.store(out + row[:, None] * out_row + column[None, :], total.to(out.dtype.element_ty), mask=valid)
+
+
+CONFIGS: list[Config] = [
+    {"m": m, "n": n, "num_warps": w, "num_stages": s}
+    for m, n, w, s in ((128, 128, 8, 4), (128, 128, 4, 4), (64, 128, 4, 4), (128, 64, 4, 4), (64, 64, 4, 4))
+]  # fmt: skip
+
+
+def matmul_triton(a: MXWeight, b: MXWeight, dtype: torch.dtype = torch.float32) -> Tensor:
+    """A·Bᵀ in whole numbers by Triton; both of 8 bits, in blocks of 32, 64 or 128."""
+    m, n, k = a.rows, b.rows, a.columns
+    out = torch.empty(m, n, dtype=dtype, device=a.codes.device)
+    held = (a.codes, a.exponents, b.codes, b.exponents, out, m, n, k, a.exponents.shape[1], out.stride(0))
+
+    def launch(c: Config) -> None:
+        grid = (-(-m // c["m"]) * -(-n // c["n"]),)
+        _tile[grid](*held, BLOCK=a.block, M=c["m"], N=c["n"], WHOLE=k % a.block == 0, num_warps=c["num_warps"],
+                    num_stages=c["num_stages"])  # fmt: skip
+
+    configs = CONFIGS if a.codes.is_cuda else [{"m": 32, "n": 32, "num_warps": 4, "num_stages": 1}]
+    launch(tuned(f"mx_matmul|{dtype}|{bucket(m=m, n=n, k=k, block=a.block)}", a.codes.device.type, configs, launch))
+    return out
+
+
+def matmul_values(a: MXWeight, b: MXWeight, dtype: torch.dtype) -> Tensor:
+    """Both dequantised, then torch's product."""
+    made_by = values if a.codes.is_cuda else by_numba
+    return made_by(a, dtype) @ made_by(b, dtype).t()
+
+
+def matmul_dense(a: Tensor, b: Tensor) -> Tensor:
+    """torch's product of the same matrices in float."""
+    return a @ b.t()
+
+
+SAMPLED = 256
+
+
+def _inputs(shape: Shape, dtype: torch.dtype, device: str, seed: int) -> Inputs:
+    a, b = (made(shape[name], shape["k"], 8, device, seed + i) for i, name in enumerate(("m", "n")))
+    return a, b, values(a, dtype), values(b, dtype)
+
+
+def _reference(a: MXWeight, b: MXWeight, left: Tensor, right: Tensor) -> Tensor:
+    parts = right.split(max((1 << 26) // max(right.shape[1], 1), 1))
+    return torch.cat([left[:SAMPLED].double() @ part.double().t() for part in parts], 1)
+
+
+def _bytes(shape: Shape, size: int) -> int:
+    m, n, k = shape["m"], shape["n"], shape["k"]
+    return (m + n) * (k + -(-k // BLOCK)) + m * n * size
+
+
+def _dense_bytes(shape: Shape, size: int) -> int:
+    m, n, k = shape["m"], shape["n"], shape["k"]
+    return ((m + n) * k + m * n) * size
+
+
+KERNEL = add(
+    Kernel(
+        name="mxint8_matmul",
+        title="MXINT8 × MXINT8",
+        about="A product of two matrices in MXINT8: whole numbers within a block, scaled by a power of two.",
+        formula="c = Σ over blocks 2^(e + f)·Σ aᵢ·bᵢ",
+        dims=("m", "n", "k"),
+        inputs=_inputs,
+        reference=_reference,
+        versions=(
+            Version("torch", lambda a, b, left, right: matmul_dense(left, right), "the same matrices in float",
+                    traffic=_dense_bytes, shows=(matmul_dense,)),
+            Version("triton", lambda a, b, left, right: matmul_triton(a, b, left.dtype), "int8 products, scaled block "
+                    "by block", ("cuda",), ("triton",), shows=(matmul_triton, _tile)),
+            Version("dequantised", lambda a, b, left, right: matmul_values(a, b, left.dtype), "both made float first",
+                    shows=(matmul_values,)),
+        ),
+        flops=lambda s: 2 * s["m"] * s["n"] * s["k"],
+        traffic=_bytes,
+        shapes={
+            "cpu": ({"m": 64, "n": 256, "k": 768},),
+            "cuda": ({"m": 16, "n": 8192, "k": 8192}, {"m": 8192, "n": 8192, "k": 8192}),
+        },
+        sweep={
+            "cpu": tuple({"m": m, "n": 512, "k": 512} for m in (1, 4, 16, 64, 256)),
+            "cuda": tuple({"m": s, "n": s, "k": s} for s in (512, 1024, 2048, 4096, 8192)),
+        },
+        sampled=lambda out, *inputs: out[:SAMPLED],
+    )
+)  # fmt: skip

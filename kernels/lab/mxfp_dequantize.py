@@ -1,0 +1,210 @@
+"""MX floats back to floats: small floats of 8, 6 or 4 bits times a power of two for each block, one pass.
+
+A small float's bits moved to their place in a float32 are its value, off by a constant power of two; subnormals too.
+"""
+
+# pyright: reportInvalidTypeForm=false, reportMissingParameterType=false
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from kernels.bench.jit import jit, tl
+from kernels.bench.spec import Inputs, Kernel, Shape, Version, add
+from kernels.bench.tuned import Config, bucket, tuned
+from kernels.fake_quant.threads import spread
+from kernels.lab.mx_dequantize import power
+from model.formats.base import Encoded, Shared
+from model.formats.mxfp import ELEMENTS, MXFP
+
+BLOCK = 32
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MXFloats:
+    """A matrix in MXFP: uint8 codes one by one, of 4 bits two in a byte (the even column in the low half), and a uint8
+    exponent for each block of 32 in a row."""
+
+    codes: Tensor
+    exponents: Tensor
+    columns: int
+    element: str
+
+    @property
+    def bits(self) -> int:
+        """Of an element."""
+        return 1 + sum(ELEMENTS[self.element][:2])
+
+    @property
+    def halves(self) -> bool:
+        """Whether two elements share a byte."""
+        return self.bits == 4
+
+
+@lru_cache
+def table(element: str) -> Tensor:
+    """The value of every code, float32, by the format's own definition."""
+    exponent, mantissa, *_ = ELEMENTS[element]
+    codes = np.arange(1 << (1 + exponent + mantissa))
+    scale = Shared("scale", np.full((1, codes.size), 127), 8)
+    return torch.from_numpy(MXFP(element, 1).decode(Encoded(codes, (scale,))))  # type: ignore[arg-type]
+
+
+def whole(held: MXFloats) -> Tensor:
+    """The codes one by one."""
+    if not held.halves:
+        return held.codes
+    both = torch.stack((held.codes & 15, held.codes >> 4), -1)
+    return both.reshape(held.codes.shape[0], -1)[:, : held.columns]
+
+
+def plain(held: MXFloats, dtype: torch.dtype) -> Tensor:
+    """The values, by a table and torch ops."""
+    rows, groups = held.exponents.shape
+    values = table(held.element).to(held.codes.device)[whole(held).int()]
+    wide = torch.nn.functional.pad(values, (0, groups * BLOCK - held.columns)).reshape(rows, groups, BLOCK)
+    scale = torch.where(held.exponents == 0, 0x00400000, held.exponents.int() << 23).view(torch.float32)
+    found = (wide * scale[..., None]).reshape(rows, -1)[:, : held.columns]
+    most = torch.finfo(dtype).max
+    return found.clamp(-most, most).to(dtype)
+
+
+@jit
+def _value(code, SIGN: tl.constexpr, LEFT: tl.constexpr, FACTOR: tl.constexpr):
+    """The small float of a code."""
+    size = ((code & (SIGN - 1)) << LEFT).to(tl.float32, bitcast=True) * FACTOR
+    return tl.where((code & SIGN) != 0, -size, size)
+
+
+@jit
+def _values(
+    codes, exponents, out, rows, columns, groups, across, most,
+    BLOCK: tl.constexpr, COUNT: tl.constexpr, HALVES: tl.constexpr, SIGN: tl.constexpr, LEFT: tl.constexpr,
+    FACTOR: tl.constexpr,
+):  # fmt: skip
+    """COUNT blocks of 32."""
+    group = (tl.program_id(0) * COUNT + tl.arange(0, COUNT)[:, None]).to(tl.int64)
+    held = group < rows * groups
+    row, start = group // groups, (group % groups) * BLOCK
+    scale = power(tl.load(exponents + group, mask=held, other=127))
+    inner = tl.arange(0, BLOCK)[None, :]
+    if HALVES:
+        half = tl.arange(0, BLOCK // 2)[None, :]
+        there = held & (start // 2 + half < across)
+        byte = tl.load(codes + row * across + start // 2 + half, mask=there, other=0).to(tl.int32)
+        value = tl.interleave(_value(byte & 15, SIGN, LEFT, FACTOR), _value(byte >> 4, SIGN, LEFT, FACTOR))
+    else:
+        code = tl.load(codes + row * across + start + inner, mask=held & (start + inner < columns), other=0)
+        value = _value(code.to(tl.int32), SIGN, LEFT, FACTOR)
+    value = value * scale
+    value = tl.minimum(tl.maximum(value, -most), most)
+    tl.store(out + row * columns + start + inner, value.to(out.dtype.element_ty), mask=held & (start + inner < columns))
+
+
+CONFIGS: list[Config] = [{"count": c, "num_warps": w} for c, w in ((64, 4), (128, 4), (128, 8), (32, 4), (32, 2))]
+
+
+def by_triton(held: MXFloats, dtype: torch.dtype) -> Tensor:
+    """The values by Triton."""
+    exponent, mantissa, *_ = ELEMENTS[held.element]
+    rows, groups = held.exponents.shape
+    out = torch.empty(rows, held.columns, dtype=dtype, device=held.codes.device)
+    fixed: dict[str, Any] = {"BLOCK": BLOCK, "HALVES": held.halves, "SIGN": 1 << (held.bits - 1), "LEFT": 23 - mantissa,
+                             "FACTOR": 2.0 ** (128 - 2 ** (exponent - 1))}  # fmt: skip
+
+    def launch(c: Config) -> None:
+        _values[(-(-rows * groups // c["count"]),)](
+            held.codes, held.exponents, out, rows, held.columns, groups, held.codes.shape[1], torch.finfo(dtype).max,
+            COUNT=c["count"], num_warps=c["num_warps"], **fixed,
+        )  # fmt: skip
+
+    if out.numel():
+        key = f"mxfp_{held.element}|{dtype}|{bucket(n=rows * groups)}"
+        launch(tuned(key, held.codes.device.type, CONFIGS, launch))
+    return out
+
+
+def by_numba(held: MXFloats, dtype: torch.dtype) -> Tensor:
+    """The values by a loop on the CPU, in one pass."""
+    from kernels.fake_quant.cpu import words
+    from kernels.fake_quant.loops import mx
+
+    out = torch.empty(held.codes.shape[0], held.columns, dtype=dtype)
+    codes, exponents, into = held.codes.numpy(), held.exponents.numpy(), words(out).reshape(out.shape)
+    known, halves = table(held.element).numpy(), held.halves
+    spread(lambda _, rows: mx.looked_up(codes[rows], exponents[rows], into[rows], known, halves, np.int64(BLOCK)),
+           out.numel(), max(held.columns, 1))  # fmt: skip
+    return out
+
+
+def made(rows: int, columns: int, element: str, device: str, seed: int) -> MXFloats:
+    """Random codes that are numbers, under exponents from 2^−27 to 2^3."""
+    generator = torch.Generator(device).manual_seed(seed)
+    known = torch.from_numpy(np.flatnonzero(np.isfinite(table(element).numpy()))).to(device, torch.uint8)
+    allowed = known[(known & (len(table(element)) // 2 - 1)) <= MXFP(element).grid.top]
+    step = max((1 << 24) // max(columns, 1), 1)
+    parts = [
+        allowed[torch.randint(len(allowed), (min(step, rows - i), columns), generator=generator, device=device)]
+        for i in range(0, rows, step)
+    ]
+    codes = torch.cat(parts)
+    exponents = torch.randint(100, 131, (rows, -(-columns // BLOCK)), generator=generator, device=device)
+    if element == "e2m1":
+        wide = torch.nn.functional.pad(codes, (0, columns % 2))
+        codes = wide[:, 0::2] | (wide[:, 1::2] << 4)
+    return MXFloats(codes, exponents.to(torch.uint8), columns, element)
+
+
+def _inputs(element: str) -> Any:
+    def make(shape: Shape, dtype: torch.dtype, device: str, seed: int) -> Inputs:
+        return made(shape["rows"], shape["columns"], element, device, seed), dtype
+
+    return make
+
+
+def _bytes(element: str) -> Any:
+    half = 2 if element == "e2m1" else 1
+
+    def traffic(shape: Shape, size: int) -> int:
+        rows, columns = shape["rows"], shape["columns"]
+        return rows * (-(-columns // half) + -(-columns // BLOCK) + columns * size)
+
+    return traffic
+
+
+def _kernel(element: str) -> Kernel:
+    bits = 1 + sum(ELEMENTS[element][:2])
+    return Kernel(
+        name=f"mxfp{bits}_{element}_dequantize",
+        title=f"MXFP{bits} {element.upper()} to float",
+        about="Small floats with a byte of exponent for 32 back to floats. Limited by memory.",
+        formula="y = minifloat(code)·2^(s − 127)",
+        dims=("rows", "columns"),
+        inputs=_inputs(element),
+        reference=plain,
+        versions=(
+            Version("torch", plain, "a table and torch ops"),
+            Version("triton", by_triton, "bits moved into a float32, one pass", ("cuda",), ("triton",),
+                    shows=(_value, _values)),
+            Version("numba", by_numba, "a table, one pass on the CPU", ("cpu",), ("numba",)),
+        ),
+        flops=lambda s: s["rows"] * s["columns"],
+        traffic=_bytes(element),
+        shapes={
+            "cpu": ({"rows": 768, "columns": 3072},),
+            "cuda": ({"rows": 16384, "columns": 16384},),
+        },
+        sweep={
+            "cpu": tuple({"rows": r, "columns": 1024} for r in (16, 64, 256, 1024)),
+            "cuda": tuple({"rows": r, "columns": 8192} for r in (64, 256, 1024, 4096, 16384)),
+        },
+        tolerance={"float32": 0.0, "bfloat16": 0.0, "float16": 0.0},
+    )  # fmt: skip
+
+
+KERNELS = [add(_kernel(element)) for element in ELEMENTS]
