@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 from PySide6.QtCore import QObject, Signal
 
 from app.allocation_held import Answer, Holding
+from app.allocation_whole import Told, lost, present
+from app.estimate import estimate_of
 from app.latest import Latest
 from app.sensitivities import sensitivities_of
 from model.errors import EspalierError, OptionsError
@@ -25,6 +27,7 @@ from passes.allocation.problem import Problem
 from passes.allocation.solve import Competing, problem_of
 from passes.costs.base import Cost, cost, with_candidate
 from passes.sensitivity.table import Candidate, Sensitivity
+from passes.sensitivity.whole import Wholes
 
 if TYPE_CHECKING:
     from app.session import Session
@@ -44,11 +47,13 @@ class Ground:
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """A problem along one cost, its hulls and its front."""
+    """A problem along one cost, its hulls and its front, of which `kls` tells what each is predicted to cost."""
 
     problem: Problem
     hulls: Hulls
     front: tuple[Solution, ...]
+    told: Told
+    kls: tuple[float, ...]
 
     @property
     def cost(self) -> Cost:
@@ -60,11 +65,12 @@ class Built:
         return self.problem.figure(0, float(of.amounts[0]))
 
 
-def build(graph: Graph, table: Sequence[Sensitivity], figure: str, competing: Competing) -> Built:
+def build(graph: Graph, table: Sequence[Sensitivity], figure: str, competing: Competing, wholes: Wholes) -> Built:
     """Count what everything costs, and find the front."""
     problem = problem_of(graph, table, [figure], competing)
-    hulls = Hulls(problem)
-    return Built(problem, hulls, tuple(hulls.front(POINTS)))
+    hulls, told = Hulls(problem), Told(wholes, table, graph)
+    front = tuple(hulls.front(POINTS))
+    return Built(problem, hulls, front, told, tuple(told.of(problem.chosen(s.picks)) for s in front))
 
 
 class Competition(QObject):
@@ -73,7 +79,7 @@ class Competition(QObject):
     def __init__(self, session: Session) -> None:
         super().__init__(session)
         self._session = session
-        self.known = sensitivities_of(session)
+        self.known, self.estimate = sensitivities_of(session), estimate_of(session)
         self.figure = FIRST
         self.ports: tuple[str, ...] = ()
         self.columns: tuple[Column, ...] | None = None
@@ -124,6 +130,7 @@ class Allocations(Competition):
         self.wanted: float | None = None  # the signed amount that is aimed at
         self.found: Solution | None = None
         self.reached: float | None = None  # the cost of what is tried: as it adds up in a drag, and then the true one
+        self.kl: float | None = None  # what it is predicted to cost
         self.beyond = ""  # why what is tried cannot be held
         self._settled = self._applying = False
         self._nodes: dict[str, tuple[tuple[Candidate, ...], Node, Node]] = {}
@@ -189,9 +196,9 @@ class Allocations(Competition):
         if ground is None or not table:
             self.built.emit()
         elif self._small:
-            self._take_from(lambda: build(ground.graph, table, self.figure, who))
+            self._take_from(lambda: build(ground.graph, table, self.figure, who, self.known.wholes))
         else:
-            self._counting.ask(build, ground.graph, table, self.figure, who)
+            self._counting.ask(build, ground.graph, table, self.figure, who, self.known.wholes)
             self.built.emit()
 
     def recount(self) -> None:
@@ -227,6 +234,7 @@ class Allocations(Competition):
         self.wanted = min(max(amount, low), high)
         self.found = self.now.hulls.solve(self.wanted)
         self.reached = self.now.figure(self.found) if self.found else None
+        self.kl = self.now.told.of(self.chosen) if self.found else None
         self.beyond, self._applying, self._settled = "", False, self.wanted <= low  # nothing is cheaper than the least
         self._holding.drop() if self._settled else self._holding.rest(self.now.problem, self.wanted)
         self.moved.emit()
@@ -236,6 +244,7 @@ class Allocations(Competition):
         self.beyond, self._settled, applies = answer.error, answer.held is not None, self._applying
         if answer.held is not None:
             self.found, self.reached = answer.held.solution, answer.held.made.figures[self.figure]
+            self.kl = self.now.told.of(self.chosen) if self.now else None
         self._applying = False
         if applies and self._settled:
             self._apply()
@@ -260,7 +269,7 @@ class Allocations(Competition):
         self._holding.drop()
         self.beyond, self._applying = "", False
         if self.found is not None or self.wanted is not None:
-            self.found = self.wanted = self.reached = None
+            self.found = self.wanted = self.reached = self.kl = None
             self.moved.emit()
 
     @property
@@ -291,17 +300,13 @@ class Allocations(Competition):
         return known[2]
 
     def present(self) -> tuple[float, float | None] | None:
-        """The present configuration: its cost, and its predicted divergence where the table has all of its choices."""
+        """The present configuration: its cost, and its divergence as the score tells it, where that is known."""
         document, now = self._session.document, self.now
         of = cost(self.figure).of
         if document is None or now is None or of is None:
             return None
         figure = of(document.graph, self._session.score)
-        if figure != figure:  # it is not known of this graph
-            return None
-        lost = [_lost(r, document.graph.nodes[r.node]) for r in self.known.table if r.node in document.graph.nodes]
-        known = [kl for kl in lost if kl is not None]
-        return figure, sum(known) if len(known) == len(lost) else None
+        return None if figure != figure else (figure, self.estimate.kl)  # not a number: not known of this graph
 
     def present_choices(self) -> dict[Place, tuple[Candidate, float | None]]:
         """What the ports have now, and what it costs as the table has it."""
@@ -311,7 +316,7 @@ class Allocations(Competition):
         places = {p for g in now.problem.groups for s in g.slots for p in s.places}
         nodes = document.graph.nodes
         rows = [r for r in self.known.table if (r.node, r.port) in places and r.node in nodes]
-        return {(r.node, r.port): (_present(r, nodes[r.node]), _lost(r, nodes[r.node])) for r in rows}
+        return {(r.node, r.port): (present(r, nodes[r.node]), lost(r, nodes[r.node])) for r in rows}
 
     # -- using it
 
@@ -343,21 +348,6 @@ class Allocations(Competition):
             return
         self._applied = recipe, ground
         self._session.set_recipe(recipe, f"Allocate {now.cost.title.lower()} {self.reached:.4g}")
-
-
-def _present(row: Sensitivity, node: Node) -> Candidate:
-    """What a row's port has now."""
-    precision, sparsity = node.precision.get(row.port), node.sparsity.get(row.port)
-    return Candidate(precision.format if precision else None, sparsity.ratio if sparsity else 0.0,
-                     sparsity.method if sparsity else "l1")  # fmt: skip
-
-
-def _lost(row: Sensitivity, node: Node) -> float | None:
-    """What the present choice at a row's port costs, as the table has it; None where it is not in it."""
-    now = _present(row, node)
-    if now == FLOAT:
-        return 0.0
-    return next((kl for c, kl in zip(row.candidates, row.known, strict=True) if c == now), None)
 
 
 def title_of(candidate: Candidate) -> str:

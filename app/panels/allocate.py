@@ -61,6 +61,7 @@ class AllocatePanel(AllocateParts):
         self.truth.changed.connect(self._measured)
         known.changed.connect(self.refresh)
         self._session.score_changed.connect(self._scored)
+        self.allocations.estimate.changed.connect(self._scored)
 
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
@@ -111,15 +112,17 @@ class AllocatePanel(AllocateParts):
     def _mark(self) -> None:
         """Draw the front, the present configuration and what was measured."""
         held = self.allocations
-        points = [(held.now.figure(s), s.kl) for s in held.now.front] if held.now else []
+        points = (
+            [(held.now.figure(s), k) for s, k in zip(held.now.front, held.now.kls, strict=True)] if held.now else []
+        )
         marks: list[Mark] = []
         if present := held.present():
             words = f"present: {figure_words(held.figure, present[0])}"
-            more = "" if present[1] is None else f"\npredicted KL {figure(present[1])}"
+            more = "" if present[1] is None else f"\nKL {figure(present[1])}, {held.estimate.how}"
             marks.append(Mark(present[0], present[1], "present", words + more))
         for found in self.truth.along(held.figure):
             accuracy = "" if found.accuracy is None else f"\naccuracy {percent(found.accuracy)}"
-            words = f"measured: {figure_words(held.figure, found.of.at)}\nKL {figure(found.kl)}, predicted "
+            words = f"measured: {figure_words(held.figure, found.of.at)}\nKL {figure(found.kl)}, measured; estimated "
             marks.append(Mark(found.of.at, found.kl, "measured", f"{words}{figure(found.of.predicted)}{accuracy}"))
         self.chart.show_front(held.figure, points, marks)
         self._name_colours()
@@ -143,7 +146,7 @@ class AllocatePanel(AllocateParts):
         self.table.rows.show_choices(chosen, kl)
         assert held.wanted is not None and held.reached is not None
         aimed = now.problem.figure(0, held.wanted)
-        self.chart.show_budget((aimed, held.reached, found.kl))
+        self.chart.show_budget((aimed, held.reached, held.kl or 0.0))
         with QSignalBlocker(self.slider):
             self.slider.setValue(self._place(held.wanted))
         if not self.number.hasFocus():
@@ -229,10 +232,10 @@ class AllocatePanel(AllocateParts):
             self._say()
             return
         recipe, ground = held.made_recipe(), held.ground
-        if recipe is None or ground is None or held.reached is None or held.found is None:
+        if recipe is None or ground is None or held.reached is None or held.kl is None:
             return
         try:
-            self.truth.measure(Wanted(recipe, held.figure, held.reached, held.found.kl), ground)
+            self.truth.measure(Wanted(recipe, held.figure, held.reached, held.kl), ground)
         except EspalierError as error:
             self._session.problem.emit(error)
 

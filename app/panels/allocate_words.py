@@ -20,12 +20,12 @@ GAP = 5e-4  # share above the best from which it is told
 
 def summary(held: Allocations, truth: Truth) -> str:
     """What is reached, what was measured, and how near it is to the best."""
-    if held.now is None or held.found is None or held.reached is None:
+    if held.now is None or held.found is None or held.reached is None or held.kl is None:
         return _present(held, truth)
-    words = [_reached(held.figure, held.reached), f"predicted KL {figure(held.found.kl)}"]
+    words = [_reached(held.figure, held.reached), f"KL {figure(held.kl)} estimated"]
     words += _measured(truth, held.made_recipe())
     if held.found.gap > GAP:
-        words.append(f"≤ {percent(held.found.gap)} above the best")
+        words.append(f"sum of layers ≤ {percent(held.found.gap)} above the least")
     return " · ".join(words)
 
 
@@ -44,8 +44,10 @@ def _present(held: Allocations, truth: Truth) -> str:
     if present is None:
         return "Drag the budget." if held.now else ""
     words = [_reached(held.figure, present[0])]
-    words.append("predicted KL not known" if present[1] is None else f"predicted KL {figure(present[1])}")
-    words += _measured(truth, held.recipe)
+    how = held.estimate.how
+    words.append("KL not known" if present[1] is None else f"KL {figure(present[1])} {how}")
+    known = _measured(truth, held.recipe)
+    words += known[1:] if how == "measured" else known  # the divergence stands there already
     return f"Now {' · '.join(words)}. Drag the budget."
 
 

@@ -123,7 +123,7 @@ class FrontChart(Chart):
         left.setTicks([[(float(y), _power(y)) for y in rows]])
         bottom.setTicks([[(self._x(v), figure_words(self.figure, v)) for v in self._values()]])
         words = {"color": palette.muted, "font-size": "11px"}
-        left.setLabel("predicted KL (nats)", **words)
+        left.setLabel("estimated KL (nats)", **words)
         bottom.setLabel(figure_title(self.figure) if self.figure else "", **words)
 
     def _values(self) -> list[float]:
@@ -199,7 +199,7 @@ class FrontChart(Chart):
     def words_at(self, at: QPointF) -> str:
         """What the nearest point says of itself; empty where none is near."""
         named = [(m.at, m.kl if m.kl is not None else LEAST, m.words) for m in self.marks]
-        named += [(c, k, f"{figure_title(self.figure)} {figure_words(self.figure, c)}\npredicted KL {short(k)}")
+        named += [(c, k, f"{figure_title(self.figure)} {figure_words(self.figure, c)}\nKL {short(k)} estimated")
                   for c, k in self.points]  # fmt: skip
         best: tuple[float, str] | None = None
         for cost, kl, words in named:

@@ -68,14 +68,19 @@ class Wholes:
     def __init__(self, rows: Sequence[Sensitivity], by: Correction | None = None) -> None:
         self.by = by
         self._rows = {(r.node, r.port): r for r in rows}
+        self._parts: dict[tuple[str, str, Candidate], Part] = {}
 
     def part(self, node: str, port: str, candidate: Candidate) -> Part | None:
         """A choice; None where the table has none such."""
+        if known := self._parts.get((node, port, candidate)):
+            return known
         row = self._rows.get((node, port))
         if row is None or candidate not in row.candidates:
             return None
         place = row.candidates.index(candidate)
-        return row.known_of(place), unpacked(row.along[place] if row.along else "")
+        found = row.known_of(place), unpacked(row.along[place] if row.along else "")
+        self._parts[node, port, candidate] = found
+        return found
 
     def of(self, chosen: Mapping[tuple[str, str], Candidate]) -> float:
         """The divergence of a configuration; what the table has not costs nothing."""

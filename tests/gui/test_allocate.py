@@ -118,7 +118,7 @@ def test_the_chart_can_be_dragged(panel: AllocatePanel, runner: list[FakeRunner]
     chart = panel.chart
     at, kl = chart.points[len(chart.points) // 2]
     spot = chart.spot(at, kl)
-    assert "predicted KL" in chart.words_at(spot) and chart.words_at(QPointF(-90, -90)) == ""
+    assert "estimated" in chart.words_at(spot) and chart.words_at(QPointF(-90, -90)) == ""
     for kind, buttons in ((QEvent.Type.MouseButtonPress, Qt.MouseButton.LeftButton),
                           (QEvent.Type.MouseMove, Qt.MouseButton.LeftButton)):  # fmt: skip
         event = QMouseEvent(kind, spot, chart.mapToGlobal(spot), Qt.MouseButton.LeftButton, buttons,
@@ -281,7 +281,7 @@ def test_names_are_read_in_a_narrow_table_and_tab_leaves_it(
     panel.slider.setValue(200)
     QApplication.processEvents()
     assert panel.table.columnWidth(0) >= 110
-    assert panel.told.text() == panel.told.toolTip() and "predicted KL" in panel.told.text(), "nothing is left out"
+    assert panel.told.text() == panel.told.toolTip() and "estimated" in panel.told.text(), "nothing is left out"
     qtbot.focus(panel.table)
     QTest.keyClick(panel.table, Qt.Key.Key_Tab)
     assert not panel.table.hasFocus()
