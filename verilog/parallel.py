@@ -158,5 +158,13 @@ def larger(now: Parallel, sizes: tuple[int, int, int]) -> Parallel | None:
     return Parallel(**given)
 
 
+def at_most(sizes: tuple[int, int, int], products: int) -> Parallel:
+    """The parallelism of a node with at most so many products a cycle, grown by the smallest steps."""
+    now = Parallel()
+    while (grown := larger(now, sizes)) is not None and product(grown) <= products:
+        now = grown
+    return now
+
+
 def _next(now: int, size: int) -> tuple[int, ...]:
     return tuple(n for n in divisors(size) if n > now and n % now == 0)[:1]

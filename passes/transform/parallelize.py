@@ -10,18 +10,40 @@ from model.meta import Parallel
 from passes.base import Context, Report, transform
 from passes.select import Select, chosen
 from verilog.options import EmitOptions, sizes_in
-from verilog.parallel import balanced, divisors
+from verilog.parallel import at_most, balanced, divisors
 
 
 @dataclass(frozen=True, slots=True)
-class ParallelizeOptions:
-    """How much of the selected nodes at once; each number must divide the node's inputs, outputs or rows."""
+class ParallelRule:
+    """How much of some nodes at once: inputs, outputs and rows, or a number of products that is split by itself."""
 
     select: Select = field(default_factory=Select, metadata={"help": "the nodes"})
     inputs: int = field(default=1, metadata={"min": 1, "help": "inputs of a node in a cycle"})
     outputs: int = field(default=1, metadata={"min": 1, "help": "outputs of a node in a cycle"})
     tokens: int = field(default=1, metadata={"min": 1, "help": "rows (tokens, pixels) in a cycle"})
+    products: int = field(default=0, metadata={"min": 0, "help": "at most so many products a cycle; 0: as above"})
+
+    def of(self, sizes: tuple[int, int, int], node: str) -> Parallel:
+        """For a node of these inputs, outputs and rows; raises PassError where numbers do not divide them."""
+        if self.products:
+            return at_most(sizes, self.products)
+        for title, size in zip(("inputs", "outputs", "tokens"), sizes, strict=True):
+            if size % getattr(self, title):
+                fits = ", ".join(map(str, divisors(size)))
+                what = "rows" if title == "tokens" else title
+                text = f"{node} has {size} {what}; {getattr(self, title)} at once do not divide them."
+                raise PassError(text, f"Choose one of {fits}.", node)
+        return Parallel(self.inputs, self.outputs, self.tokens)
+
+
+@dataclass(frozen=True, slots=True)
+class ParallelizeOptions(ParallelRule):
+    """How much of the selected nodes at once; each number must divide the node's inputs, outputs or rows."""
+
     sizes: str = field(default="", metadata={"help": "sizes of symbols in shapes, such as seq=32"})
+    rules: tuple[ParallelRule, ...] = field(
+        default=(), metadata={"help": "instead: several groups of nodes, each with its own; the last one holds"}
+    )
 
 
 @transform("parallelize", "Hardware parallelism", ParallelizeOptions)
@@ -30,17 +52,12 @@ def parallelize(graph: Graph, options: ParallelizeOptions, context: Context) -> 
     from verilog.lower import sizes_of
 
     able = sizes_of(graph, context.store, EmitOptions(sizes=sizes_in(options.sizes)))
-    found = chosen(graph, options.select, lambda n: n.id in able, "computed in parts by hardware")
-    wanted = Parallel(options.inputs, options.outputs, options.tokens)
-    for node in found:
-        for title, size in zip(("inputs", "outputs", "tokens"), able[node.id], strict=True):
-            if size % getattr(wanted, title):
-                fits = ", ".join(map(str, divisors(size)))
-                what = "rows" if title == "tokens" else title
-                text = f"{node.id} has {size} {what}; {getattr(wanted, title)} at once do not divide them."
-                raise PassError(text, f"Choose one of {fits}.", node.id)
-    after = graph.replace(*(replace(n, parallel=wanted) for n in found))
-    rows = tuple({"node": n.id, "parallel": wanted.label} for n in found)
+    wanted: dict[str, Parallel] = {}
+    for rule in options.rules or (options,):
+        for node in chosen(graph, rule.select, lambda n: n.id in able, "computed in parts by hardware"):
+            wanted[node.id] = rule.of(able[node.id], node.id)
+    after = graph.replace(*(replace(graph.nodes[name], parallel=p) for name, p in wanted.items()))
+    rows = tuple({"node": name, "parallel": p.label} for name, p in wanted.items())
     return after, Report("parallelize", rows, {"nodes": len(rows)})
 
 
