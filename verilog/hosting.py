@@ -102,4 +102,4 @@ def value_of(graph: Graph, store: WeightStore, ref: Ref, symbols: Mapping[str, i
     with torch.no_grad():
         found: Any = build(part, store, callables)(**given)
     value = found[0] if isinstance(found, tuple | list) else found
-    return torch.as_tensor(value).double().numpy()
+    return torch.as_tensor(value).detach().double().numpy()

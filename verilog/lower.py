@@ -25,6 +25,7 @@ from model.weights import WeightStore
 from verilog.buffering import buffered
 from verilog.conversion import converted
 from verilog.fixed import WIDEST, Codes, Fixed, Rounding, fixed_of
+from verilog.fusing import Fused, fused
 from verilog.hosting import LOOKS, Hosted, constants, hosted, value_of
 from verilog.netlist import Boundary, Design, Wire
 from verilog.options import EmitOptions, check_name
@@ -95,6 +96,7 @@ class Lowering:
         self.constants = constants(graph)
         self.hosted: list[Hosted] = []
         self._values: dict[Ref, np.ndarray] = {}
+        self.fused: dict[str, Fused] = {}
         self.signals: dict[Ref, Signal] = {}
         self.sizes: Sizes = {}  # inputs, outputs, rows of the nodes that can be parallel
         self.inputs: list[Boundary] = []
@@ -104,8 +106,15 @@ class Lowering:
     def design(self) -> Design:
         """Lower all nodes in order, then give every wire one reader."""
         known = rules()
+        self.fused = fused(self.graph, known, self.constants)
+        inner = {n: last for last, f in self.fused.items() for n in f.nodes}
         for node in self.graph:
             if node.call == "output" or Ref(node.id) in self.signals:  # done together with one before
+                continue
+            steps = self.fused.get(inner.get(node.id, ""))
+            if steps is not None and not self._by_host(steps):
+                if inner[node.id] == node.id:
+                    known["_steps"](self, node)
                 continue
             if self._on_host(node):
                 self.host.add(node.id)
@@ -115,10 +124,15 @@ class Lowering:
                 known[node.op](self, node)
             else:
                 text = f"{node.id} ({node.op}) has no hardware template."
-                hint = f"Ops that have one: {', '.join(sorted(known))}."
+                hint = f"Ops that have one: {', '.join(sorted(k for k in known if k[0] != '_'))}."
                 attention = node.op == "scaled_dot_product_attention"
                 raise EmitError(text, "Decompose it first (pass decompose_attention)." if attention else hint, node.id)
         return self._finished()
+
+    def _by_host(self, steps: Fused) -> bool:
+        """Whether nobody wants what is done as one in hardware."""
+        chosen = any(self.graph.nodes[n].precision for n in steps.nodes)
+        return steps.source.node in self.host and not chosen
 
     def _on_host(self, node: Node) -> bool:
         fed = all(ref.node in self.host for ref in node.inputs)
@@ -172,8 +186,7 @@ class Lowering:
         else:
             signal = self.signals[ref]
             if signal.repeated is not None and not (spec(node.op).moves or spec(node.op).category == "matmul"):
-                text = f"{node.id} reads values that are repeated, for which there is no hardware."
-                raise EmitError(text, "Only the second operand of a matmul may be repeated.", node.id)
+                signal = self._written_out(node, signal)
             if fixed is not None and fixed != signal.fixed:
                 signal = self.cast(node, signal, fixed, self.rounding(node, name))
         if not (plain(signal.fixed) or spec(node.op).moves or reads(node.op, signal.fixed)):
@@ -286,6 +299,11 @@ class Lowering:
         self.inputs.append(made)
         return Signal(Wire("", len(self.inputs) - 1), made.stream, shape, made.index)
 
+    def _written_out(self, node: Node, signal: Signal) -> Signal:
+        from verilog.layout import written_out  # which needs this module
+
+        return written_out(self, node, signal)
+
     def _finished(self) -> Design:
         ends, outputs = [], []
         for k, ref in enumerate(self.graph.output.inputs):
@@ -293,7 +311,7 @@ class Lowering:
                 raise EmitError(
                     f"The output {ref.node} is computed on the host.", "Quantise the model first.", ref.node
                 )
-            signal = self.signals[ref]
+            signal = self._written_out(self.graph.nodes[ref.node], self.signals[ref])
             ends.append(signal.wire)
             outputs.append(Boundary(port("y", k), signal.stream, ref.node, signal.shape, signal.index))
         design = Design(self.options.name, tuple(self.inputs), tuple(outputs), tuple(self.instances),

@@ -15,6 +15,7 @@ from model.graph import Node
 from verilog.fixed import Fixed, Rounding, covering
 from verilog.layout import argument, refused
 from verilog.lower import Lowering, lowers
+from verilog.rules.norm import scaled
 from verilog.signal import Signal
 from verilog.stream import Stream
 from verilog.templates.base import Template
@@ -51,6 +52,10 @@ def by_table(low: Lowering, node: Node) -> None:
     if node.op == "round" and argument(node, "decimals", 1, 0) != 0:
         raise refused(node, f"decimals={argument(node, 'decimals', 1, 0)}", "Round to whole numbers.")
     x = low.operand(node, node.inputs[0], "data_in")
+    if node.op == "neg" and x.fixed.width > WHOLE:
+        ones = np.ones((x.stream.rows, x.stream.size), np.int64)
+        low.publish(node, scaled(low, node, x, (-ones, Fixed(2, 0)), 0 * ones, x.fixed.frac))
+        return
     to, rounding = _result(low, node, x.fixed)
     low.publish(node, through(low, node, x, function_of(node), to, rounding))
 

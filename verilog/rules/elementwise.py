@@ -33,7 +33,7 @@ def combine(low: Lowering, node: Node) -> None:
         raise refused(node, f"alpha={alpha}", "Multiply by itself.")
     kind: Kind = "sub" if node.op == "rsub" else node.op  # type: ignore[assignment]
     fixed = [_constant(low, value) for value in (first, second)]
-    if isinstance(first, Ref) and isinstance(second, Ref) and fixed == [None, None]:
+    if isinstance(first, Ref) and isinstance(second, Ref) and all(f is None for f in fixed):
         _streams(low, node, kind, first, second)
     else:
         _with_constant(low, node, kind, (first, second), fixed)

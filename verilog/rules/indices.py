@@ -44,12 +44,9 @@ def _module(node: Node) -> Any:
     """A module that only moves values, made anew."""
     from torch import nn
 
-    kinds: dict[str, Any] = {"pixel_shuffle": (nn.PixelShuffle, ("upscale_factor",)), "unfold": (nn.Unfold, ("kernel_size", "dilation",
-             "padding", "stride"))}  # fmt: skip
-    if node.op not in kinds:
+    if node.op != "pixel_shuffle":
         raise refused(node, "a module for it", "Write it as a function.")
-    kind, names = kinds[node.op]
-    return kind(**{name: node.attrs[name] for name in names if name in node.attrs})
+    return nn.PixelShuffle(node.attrs["upscale_factor"])  # type: ignore[arg-type]
 
 
 def _number(low: Lowering, node: Node, arg: Any) -> Any:

@@ -11,7 +11,7 @@ from verilog.layout import argument, refused
 from verilog.lower import Lowering, lowers
 from verilog.rules.attention import needed, whole_rows
 from verilog.rules.linear import columns
-from verilog.signal import arranged
+from verilog.signal import Signal, arranged
 from verilog.stream import Stream
 from verilog.templates.norm import Norm
 
@@ -27,20 +27,26 @@ def row_norm(low: Lowering, node: Node) -> None:
         raise refused(node, f"normalized_shape={axes}", "Normalise over the last axis.")
     if node.call == "call_function" and node.inputs[1:]:
         raise refused(node, "weights from outside", "Trace the model from modules.")
+    gamma, beta = (low.weight(node, name) for name in ("weight", "bias"))
+    x = low.operand(node, node.inputs[0], "data_in")
+    normalised(low, node, x, node.op == "layer_norm", _eps(node), gamma, beta)
+
+
+def normalised(low: Lowering, node: Node, x: Signal, centered: bool, eps: float,
+               gamma: tuple[Codes, Fixed] | None, beta: tuple[Codes, Fixed] | None = None) -> None:  # fmt: skip
+    """The rows of x, normalised, as the node's result."""
     size = arranged(low.shape(node))[1]
     par, _, _ = low.parallel(node, size, 1)
-    x = whole_rows(low, node, low.operand(node, node.inputs[0], "data_in"))
-    x = low.resize(node, x, par, 1)
+    x = low.resize(node, whole_rows(low, node, x), par, 1)
     order = columns(x, node)
-    gamma, form = low.weight(node, "weight") or (np.ones(size, np.int64), ONE)
-    beta, added = low.weight(node, "bias") or (np.zeros(size, np.int64), ONE)
+    scale, form = gamma or (np.ones(size, np.int64), ONE)
+    shift, added = beta or (np.zeros(size, np.int64), ONE)
     to, rounding = needed(low, node)
     out = Stream(x.stream.rows, size, to, par)
     made = Norm(
-        name=node.id, node=node.id, inputs=(x.stream,), outputs=(out,), shape=x.shape,
-        centered=node.op == "layer_norm", eps=round(_eps(node) * size**2 * 4.0**x.fixed.frac),
-        gamma=_one(gamma, size)[order], gamma_format=form, beta=_one(beta, size)[order], beta_frac=added.frac,
-        rounding=rounding,
+        name=node.id, node=node.id, inputs=(x.stream,), outputs=(out,), shape=x.shape, centered=centered,
+        eps=round(eps * size**2 * 4.0**x.fixed.frac), gamma=_one(scale, size)[order], gamma_format=form,
+        beta=_one(shift, size)[order], beta_frac=added.frac, rounding=rounding,
     )  # fmt: skip
     widest = max(made.parameters()[k] for k in ("V_W", "ACC_W"))
     if widest > WIDEST:
