@@ -1,7 +1,9 @@
 """The cycles of a network of engines: what is valid, what is ready, what moves. Compiled where numba is installed.
 
 An engine's pipeline has one clock enable: it stands while a beat at its end is not taken. A fork hands a beat through
-in the same cycle to each reader that can take it; a FIFO shows a beat a cycle after it came, and may begin full."""
+in the same cycle to each reader that can take it; a FIFO shows a beat a cycle after it came, and may begin full. Only
+units that something happens to are looked at (they are hot), so that long stretches without any beat cost nothing.
+"""
 
 from __future__ import annotations
 
@@ -23,6 +25,14 @@ except ImportError:  # the same functions, some hundred times slower
 DONE, STUCK = 0, 1
 ENGINE, FORK, FIFO = 0, 1, 2
 _KINDS = {"engine": ENGINE, "fork": FORK, "fifo": FIFO}
+RUNS, DRAINS, STANDS = 0, 1, 2  # what a sleeping engine does each cycle: step and shift; shift; nothing
+NEVER = 1 << 62
+IN, OUT = 0, 1
+
+# columns of a unit: what it is, then how it stands
+KIND, DEPTH, STEPS, FRAMES, FIRST, HELD, STEP, FRAME, MODE, LAST, ALARM = range(11)
+# columns of a channel: beats in all, a frame's, where its stamps begin, its ends, whether it leads into a FIFO, out
+BEATS, PER, STAMPS, WRITER, READER, WAITS, SINK, VALID, READY, MOVED, WHEN, OPENS, MOST = range(13)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,166 +57,299 @@ class Ran:
 
 
 def run(work: Clockwork) -> Ran:
-    """Step until every beat has reached a sink, or nothing moves any more."""
-    count = len(work.units)
-    width = max((max(len(u["ins"]), len(u["outs"])) for u in work.units), default=1)
-    ins, outs = np.full((count, width), -1), np.full((count, width), -1)
-    kinds, depths, steps, loops, primed = (np.zeros(count, np.int64) for _ in range(5))
-    masks: list[np.ndarray] = []
-    starts = np.zeros(count, np.int64)
+    """Go on until every beat has reached a sink, or nothing moves any more."""
+    count, width = len(work.units), max((max(len(u["ins"]), len(u["outs"])) for u in work.units), default=1)
+    units, links = np.zeros((count, 11), np.int64), np.full((count, 2, width), -1)
+    channels = _channels(work)
     at = 0
     for k, unit in enumerate(work.units):
-        kinds[k], depths[k], primed[k] = _KINDS[unit["kind"]], unit["depth"], unit.get("primed", 0)
-        ins[k, : len(unit["ins"])], outs[k, : len(unit["outs"])] = unit["ins"], unit["outs"]
-        starts[k] = at
-        if unit["kind"] == "engine":
-            steps[k], loops[k] = unit["steps"], unit["frames"]
-            packed = np.zeros((unit["steps"], 2), np.int64)
-            for side, marks in enumerate((unit["takes"], unit["gives"])):
-                for slot, mark in enumerate(marks):
-                    packed[:, side] |= np.asarray(mark, np.int64) << slot
-            masks.append(packed)
+        units[k, [KIND, DEPTH, HELD, FIRST]] = _KINDS[unit["kind"]], unit["depth"], unit.get("primed", 0), at
+        units[k, [MODE, ALARM]] = STANDS, NEVER
+        links[k, IN, : len(unit["ins"])], links[k, OUT, : len(unit["outs"])] = unit["ins"], unit["outs"]
+        channels[unit["outs"], WRITER], channels[unit["ins"], READER] = k, k
+        if unit["kind"] == "fifo":
+            channels[unit["ins"], WAITS] = 1
+        elif unit["kind"] == "engine":
+            units[k, [STEPS, FRAMES]] = unit["steps"], unit["frames"]
             at += unit["steps"]
-    marks = np.concatenate(masks) if masks else np.zeros((1, 2), np.int64)
-    offsets = np.concatenate([[0], np.cumsum(work.beats)]).astype(np.int64)
-    stamps = np.full(int(offsets[-1]) + 1, -1, np.int64)
-    most = np.zeros(len(work.beats), np.int64)
-    per = np.zeros(len(work.beats), np.int64)
-    per[work.sources] = work.per_frame
-    sinks = np.zeros(len(work.beats), np.bool_)
-    sinks[work.sinks] = True
-    waits = np.zeros(len(work.beats), np.bool_)  # the channels before a FIFO
-    waits[ins[kinds == FIFO, 0]] = True
-    state = _step((kinds, depths, steps, loops, starts, primed), marks, ins, outs, offsets, stamps, most,
-                  np.array(work.sources, np.int64), per, sinks, waits, work.spacing)  # fmt: skip
-    pieces = [stamps[offsets[c] : offsets[c + 1]] for c in range(len(work.beats))]
-    return Ran(int(state), pieces, most)
+    marks, quiet = _marks([u for u in work.units if u["kind"] == "engine"], at)
+    stamps = np.full(sum(work.beats) + 1, -1, np.int64)
+    state = _run(units, channels, links, marks, quiet, stamps, np.array(work.sources, np.int64), work.spacing)
+    ends = channels[:, STAMPS] + channels[:, BEATS]
+    pieces = [stamps[a:b] for a, b in zip(channels[:, STAMPS], ends, strict=True)]
+    return Ran(int(state), pieces, channels[:, MOST])
 
 
-@njit(inline="always")
-def _offer(units: Any, ins: Any, outs: Any, valid: Any, ready: Any, pipe: Any, had: Any, held: Any) -> None:
-    """Mark the channels that have a beat to take, and those before a FIFO that has room."""
-    kinds, depths = units[0], units[1]
-    for u in range(len(kinds)):
-        for k in range(ins.shape[1]):
-            c = outs[u, k]
-            if c < 0:
-                continue
-            if kinds[u] == ENGINE:
-                valid[c] = (pipe[u, k] >> (depths[u] - 1)) & 1
-            elif kinds[u] == FORK:
-                valid[c] = valid[ins[u, 0]] and not had[u, k]
-            else:
-                valid[c] = held[u] > 0
-                ready[ins[u, 0]] = held[u] < depths[u]
+def _channels(work: Clockwork) -> np.ndarray:
+    channels = np.zeros((len(work.beats), 13), np.int64)
+    channels[:, BEATS] = work.beats
+    channels[1:, STAMPS] = np.cumsum(work.beats)[:-1]
+    channels[:, [WRITER, READER, WHEN]] = -1
+    channels[work.sources, PER] = work.per_frame
+    channels[work.sinks, SINK] = channels[work.sinks, READY] = 1
+    return channels
 
 
-@njit(inline="always")
-def _enabled(u: int, outs: Any, valid: Any, ready: Any) -> bool:
+def _marks(engines: list[dict[str, Any]], total: int) -> tuple[np.ndarray, np.ndarray]:
+    """Of all steps of all engines: the channels taken from and given to as bits; the steps before the next with any."""
+    marks, quiet = np.zeros((max(total, 1), 2), np.uint16), np.zeros(max(total, 1), np.int64)
+    at = 0
+    for unit in engines:
+        steps = unit["steps"]
+        mine = marks[at : at + steps]
+        for side, those in enumerate((unit["takes"], unit["gives"])):
+            for slot, mark in enumerate(those):
+                mine[:, side] |= np.asarray(mark, np.uint16) << np.uint16(slot)
+        busy = np.append(np.where(mine.any(axis=1), np.arange(steps), steps), steps)  # a frame's end is an event
+        quiet[at : at + steps] = np.minimum.accumulate(busy[::-1])[::-1][:-1] - np.arange(steps)
+        at += steps
+    return marks, quiet
+
+
+@njit()
+def _advance(u: int, cycle: int, units: Any, pipe: Any) -> None:
+    """Bring an engine that slept up to the start of a cycle."""
+    gone = cycle - units[u, LAST]
+    units[u, LAST] = cycle
+    if gone <= 0 or units[u, KIND] != ENGINE or units[u, MODE] == STANDS:
+        return
+    mask = (1 << units[u, DEPTH]) - 1
+    for k in range(pipe.shape[1]):
+        pipe[u, k] = ((pipe[u, k] << gone) & mask) if gone < 63 else 0
+    if units[u, MODE] == RUNS:
+        units[u, STEP] += gone
+        if units[u, STEP] >= units[u, STEPS]:
+            units[u, STEP] -= units[u, STEPS]
+            units[u, FRAME] += 1
+
+
+@njit()
+def _offer(u: int, units: Any, links: Any, pipe: Any, channels: Any, hot: Any) -> None:
+    """Which channels a unit has a beat for, and whether a FIFO has room; those whom a change concerns become hot."""
+    for k in range(links.shape[2]):
+        c = links[u, OUT, k]
+        if c < 0:
+            break
+        if units[u, KIND] == ENGINE:
+            now = (pipe[u, k] >> (units[u, DEPTH] - 1)) & 1
+        elif units[u, KIND] == FORK:
+            now = channels[links[u, IN, 0], VALID] & (1 - pipe[u, k])
+        else:
+            now = 1 if units[u, HELD] > 0 else 0
+        if now != channels[c, VALID]:
+            channels[c, VALID] = now
+            if channels[c, READER] >= 0:
+                hot[channels[c, READER]] = True
+    if units[u, KIND] == FIFO:
+        channels[links[u, OUT, 0], MOST] = max(channels[links[u, OUT, 0], MOST], units[u, HELD])
+        _answer(links[u, IN, 0], 1 if units[u, HELD] < units[u, DEPTH] else 0, len(hot), channels, hot, hot)
+
+
+@njit()
+def _answer(c: int, now: int, by: int, channels: Any, hot: Any, later: Any) -> None:
+    """Whether unit `by` takes a beat; a change concerns the channel's writer, in the next cycle if it had its turn."""
+    if now != channels[c, READY]:
+        channels[c, READY] = now
+        writer = channels[c, WRITER]
+        if writer >= by:
+            later[writer] = True
+        elif writer >= 0:
+            hot[writer] = True
+
+
+@njit()
+def _enabled(u: int, links: Any, channels: Any) -> bool:
     """Whether the pipeline of an engine may move: no beat at its end is left standing."""
-    for k in range(outs.shape[1]):
-        c = outs[u, k]
-        if c >= 0 and valid[c] and not ready[c]:
+    for k in range(links.shape[2]):
+        c = links[u, OUT, k]
+        if c >= 0 and channels[c, VALID] and not channels[c, READY]:
             return False
     return True
 
 
-@njit(inline="always")
-def _fed(u: int, takes: int, ins: Any, valid: Any) -> bool:
+@njit()
+def _fed(u: int, takes: int, links: Any, channels: Any) -> bool:
     """Whether all beats that a step takes are there."""
-    for k in range(ins.shape[1]):  # noqa: SIM110 - numba compiles no generators
-        if ins[u, k] >= 0 and (takes >> k) & 1 and not valid[ins[u, k]]:
+    for k in range(links.shape[2]):
+        if links[u, IN, k] >= 0 and (takes >> k) & 1 and not channels[links[u, IN, k], VALID]:
             return False
     return True
 
 
-@njit(inline="always")
+@njit()
 def _engine(
-    u: int, units: Any, marks: Any, ins: Any, outs: Any, valid: Any, ready: Any, pipe: Any, at: Any, waits: Any
-) -> bool:
-    """One cycle of an engine; whether anything in it moves. Nothing goes into a FIFO (`waits`) while it stands."""
-    depth, steps, enable, runs = units[1][u], units[2][u], _enabled(u, outs, valid, ready), at[u, 1] < units[3][u]
-    place = units[4][u] + at[u, 0]
-    takes = marks[place, 0] if runs else 0
-    go = enable and runs and _fed(u, takes, ins, valid)
-    for k in range(ins.shape[1]):
-        if ins[u, k] >= 0:
-            ready[ins[u, k]] = go and (takes >> k) & 1
+    u: int, cycle: int, units: Any, links: Any, pipe: Any, channels: Any, marks: Any, quiet: Any, hot: Any, later: Any
+) -> None:
+    """One cycle of an engine, and until when it may sleep then, unless it is woken."""
+    enable, runs = _enabled(u, links, channels), units[u, FRAME] < units[u, FRAMES]
+    place = units[u, FIRST] + units[u, STEP]
+    takes = int(marks[place, IN]) if runs else 0
+    go = enable and runs and _fed(u, takes, links, channels)
+    for k in range(links.shape[2]):
+        if links[u, IN, k] < 0:
+            break
+        _answer(links[u, IN, k], (takes >> k) & 1 if go else 0, u, channels, hot, later)
+    units[u, LAST] = cycle + 1
+    units[u, MODE] = DRAINS if enable else STANDS
     if not enable:
-        for k in range(outs.shape[1]):
-            if outs[u, k] >= 0 and waits[outs[u, k]]:
-                valid[outs[u, k]] = False
-        return False
-    gives, moves = marks[place, 1] if go else 0, go
-    for k in range(outs.shape[1]):
-        if outs[u, k] >= 0:
-            pipe[u, k] = ((pipe[u, k] << 1) & ((1 << depth) - 1)) | ((gives >> k) & 1)
-            moves = moves or pipe[u, k] != 0
+        return
+    gives, asleep = int(marks[place, OUT]) if go else 0, NEVER
+    for k in range(links.shape[2]):
+        if links[u, OUT, k] < 0:
+            break
+        pipe[u, k] = ((pipe[u, k] << 1) & ((1 << units[u, DEPTH]) - 1)) | ((gives >> k) & 1)
+        asleep = 0 if channels[links[u, OUT, k], VALID] else min(asleep, _ahead(pipe[u, k], units[u, DEPTH]))
     if go:
-        at[u, 0] = (at[u, 0] + 1) % steps
-        at[u, 1] += 1 if at[u, 0] == 0 else 0
-    return moves
+        units[u, STEP] = (units[u, STEP] + 1) % units[u, STEPS]
+        units[u, FRAME] += 1 if units[u, STEP] == 0 else 0
+        if units[u, FRAME] < units[u, FRAMES]:
+            units[u, MODE] = RUNS
+            asleep = min(asleep, quiet[units[u, FIRST] + units[u, STEP]])
+    if asleep == 0 or (go and (takes != 0 or units[u, MODE] == DRAINS)):  # its inputs are answered once more
+        later[u] = True
+    elif asleep < NEVER:
+        units[u, ALARM] = cycle + 1 + asleep
 
 
-@njit(inline="always")
-def _fork(u: int, ins: Any, outs: Any, valid: Any, ready: Any, had: Any) -> None:
+@njit()
+def _ahead(pipe: int, depth: int) -> int:
+    """Cycles until the first beat of a pipeline is at its end."""
+    if pipe == 0:
+        return NEVER
+    found = 0
+    while (pipe >> (depth - 1 - found)) & 1 == 0:
+        found += 1
+    return found
+
+
+@njit()
+def _fork(u: int, links: Any, had: Any, channels: Any, hot: Any, later: Any) -> None:
     """One cycle of a fork."""
     whole = True
-    for k in range(ins.shape[1]):
-        if outs[u, k] >= 0 and not (had[u, k] or ready[outs[u, k]]):
+    for k in range(links.shape[2]):
+        if links[u, OUT, k] >= 0 and not (had[u, k] or channels[links[u, OUT, k], READY]):
             whole = False
-    ready[ins[u, 0]] = whole
-    if valid[ins[u, 0]]:
-        for k in range(ins.shape[1]):
-            if outs[u, k] >= 0:
-                had[u, k] = not whole and (had[u, k] or ready[outs[u, k]])
+    _answer(links[u, IN, 0], 1 if whole else 0, u, channels, hot, later)
+    if channels[links[u, IN, 0], VALID]:
+        for k in range(links.shape[2]):
+            if links[u, OUT, k] >= 0:
+                had[u, k] = 1 if not whole and (had[u, k] or channels[links[u, OUT, k], READY]) else 0
 
 
-@njit(inline="always")
-def _wait(kinds: Any, ins: Any, outs: Any, valid: Any, ready: Any, held: Any, most: Any) -> None:
-    """What the FIFOs hold after a cycle: all is decided by then, also where a channel leads back."""
-    for u in range(len(kinds)):
-        if kinds[u] == FIFO:
-            came, gone = ins[u, 0], outs[u, 0]
-            held[u] += (1 if valid[came] and ready[came] else 0) - (1 if valid[gone] and ready[gone] else 0)
-            most[gone] = max(most[gone], held[u])
+@njit()
+def _open(cycle: int, sources: Any, spacing: int, channels: Any, hot: Any) -> None:
+    """The beats that the design's inputs bring."""
+    for c in sources:
+        if channels[c, OPENS] > cycle:
+            continue
+        now = 1 if channels[c, MOVED] < channels[c, BEATS] else 0
+        start = (channels[c, MOVED] // channels[c, PER]) * spacing if now else 0
+        channels[c, OPENS] = start if cycle < start else NEVER
+        now = now if cycle >= start else 0
+        if now != channels[c, VALID]:
+            channels[c, VALID] = now
+            if channels[c, READER] >= 0:
+                hot[channels[c, READER]] = True
+
+
+@njit()
+def _transfer(c: int, cycle: int, units: Any, channels: Any, stamps: Any, later: Any) -> int:
+    """Move a beat that is valid and ready, once a cycle; its ends are looked at again in the next one.
+
+    How many came to a sink. An engine that stands gives nothing, so that nothing goes into a FIFO twice."""
+    if not (channels[c, VALID] and channels[c, READY]) or channels[c, WHEN] == cycle:
+        return 0
+    writer, reader = channels[c, WRITER], channels[c, READER]
+    if channels[c, WAITS] and writer >= 0 and units[writer, KIND] == ENGINE and units[writer, MODE] == STANDS:
+        return 0
+    channels[c, WHEN] = cycle
+    if writer >= 0:
+        later[writer] = True
+        units[writer, HELD] -= 1
+    else:
+        channels[c, OPENS] = cycle + 1
+    if reader >= 0:
+        later[reader] = True
+        units[reader, HELD] += 1
+    if channels[c, MOVED] == channels[c, BEATS]:
+        return 0
+    stamps[channels[c, STAMPS] + channels[c, MOVED]] = cycle
+    channels[c, MOVED] += 1
+    return channels[c, SINK]
+
+
+@njit()
+def _next(cycle: int, soon: int, sources: Any, channels: Any, later: Any) -> int:
+    """The next cycle in which something can happen."""
+    for u in range(len(later)):
+        if later[u]:
+            return cycle + 1
+    for c in sources:
+        soon = min(soon, channels[c, OPENS])
+    return soon
+
+
+@njit()
+def _wake(cycle: int, units: Any, hot: Any) -> int:
+    """Those whose time has come are hot; when the next one's comes."""
+    soon = NEVER
+    for u in range(len(units)):
+        if units[u, ALARM] <= cycle:
+            hot[u] = True
+        else:
+            soon = min(soon, units[u, ALARM])
+    return soon
+
+
+@njit()
+def _cycle(
+    cycle: int, units: Any, channels: Any, links: Any, pipe: Any, marks: Any, quiet: Any, hot: Any, later: Any,
+    looked: Any,
+) -> int:  # fmt: skip
+    """One cycle of all that is hot; how many that was, of `looked`."""
+    count, many = len(units), 0
+    for u in range(count):  # what is there, in the order of the data
+        if hot[u]:
+            _advance(u, cycle, units, pipe)
+            _offer(u, units, links, pipe, channels, hot)
+    for v in range(count):  # what is taken, against it
+        u = count - 1 - v
+        if not hot[u]:
+            continue
+        hot[u], units[u, ALARM], looked[many] = False, NEVER, u
+        many += 1
+        if units[u, KIND] == ENGINE:
+            _advance(u, cycle, units, pipe)
+            _engine(u, cycle, units, links, pipe, channels, marks, quiet, hot, later)
+        elif units[u, KIND] == FORK:
+            _fork(u, links, pipe, channels, hot, later)
+    return many
 
 
 @njit(cache=True)
-def _step(
-    units: Any, marks: Any, ins: Any, outs: Any, offsets: Any, stamps: Any, most: Any, sources: Any, per: Any,
-    sinks: Any, waits: Any, spacing: int,
-) -> int:  # fmt: skip
-    kinds = units[0]
-    count, channels = len(kinds), len(most)
-    valid, ready, moved = np.zeros(channels, np.bool_), sinks.copy(), np.zeros(channels, np.int64)
-    at, held = np.zeros((count, 2), np.int64), units[5].copy()  # step and frame of each engine; beats of each FIFO
-    pipe = np.zeros(ins.shape, np.int64)  # bit d: a beat that is d cycles from its step
-    had = np.zeros(ins.shape, np.bool_)
-    left, cycle, idle, longest = 0, 0, 0, 64 + spacing  # no pipeline is deeper
-    for c in range(channels):
-        left += offsets[c + 1] - offsets[c] if sinks[c] else 0
+def _run(units: Any, channels: Any, links: Any, marks: Any, quiet: Any, stamps: Any, sources: Any, spacing: int) -> int:
+    count = len(units)
+    pipe = np.zeros((count, links.shape[2]), np.int64)  # of an engine, bit d: a beat d cycles from its step; of a fork
+    hot, later, looked = np.ones(count, np.bool_), np.zeros(count, np.bool_), np.zeros(count, np.int64)
+    left, cycle, soon = np.sum(channels[:, BEATS] * channels[:, SINK]), 0, NEVER
     while left > 0:
+        if soon <= cycle:
+            soon = _wake(cycle, units, hot)
+        _open(cycle, sources, spacing, channels, hot)
+        many = _cycle(cycle, units, channels, links, pipe, marks, quiet, hot, later, looked)
         for c in sources:
-            sent = moved[c]
-            valid[c] = sent < offsets[c + 1] - offsets[c] and (spacing == 0 or cycle >= (sent // per[c]) * spacing)
-        _offer(units, ins, outs, valid, ready, pipe, had, held)
-        moves = False
-        for v in range(count):
-            u = count - 1 - v
-            if kinds[u] == ENGINE:
-                moves = _engine(u, units, marks, ins, outs, valid, ready, pipe, at, waits) or moves
-            elif kinds[u] == FORK:
-                _fork(u, ins, outs, valid, ready, had)
-        _wait(kinds, ins, outs, valid, ready, held, most)
-        for c in range(channels):
-            if valid[c] and ready[c] and moved[c] < offsets[c + 1] - offsets[c]:
-                stamps[offsets[c] + moved[c]] = cycle
-                moved[c] += 1
-                moves = True
-                left -= 1 if sinks[c] else 0
-        cycle += 1
-        idle = 0 if moves else idle + 1
-        if idle > longest:
+            left -= _transfer(c, cycle, units, channels, stamps, later)
+        for n in range(many):
+            soon = min(soon, units[looked[n], ALARM])
+            for k in range(2 * links.shape[2]):
+                c = links[looked[n], k & 1, k >> 1]
+                if c >= 0:
+                    left -= _transfer(c, cycle, units, channels, stamps, later)
+        hot, later = later, hot
+        cycle = _next(cycle, soon, sources, channels, hot)
+        if cycle == NEVER and left > 0:
             return STUCK
+    for u in range(count):
+        if units[u, KIND] == FIFO:
+            channels[links[u, OUT, 0], MOST] = max(channels[links[u, OUT, 0], MOST], units[u, HELD])
     return DONE

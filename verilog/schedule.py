@@ -6,6 +6,7 @@ It gives latency, interval, the busy share of each instance and the beats that w
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -42,6 +43,11 @@ class Schedule:
 
 def schedule(design: Design, frames: int = 4, spacing: int = 0) -> Schedule:
     """Step `frames` frames; `spacing`: cycles between the starts of frames at the inputs (0: as fast as they go)."""
+    return _scheduled(design, frames, spacing)
+
+
+@lru_cache(maxsize=1)  # the last one that FIFOs are sized with is that of the design
+def _scheduled(design: Design, frames: int, spacing: int) -> Schedule:
     made = _Plan(design, frames)
     found = run(made.clockwork(spacing))
     stamps = {wire: found.stamps[c] for wire, c in made.channels.items()}
