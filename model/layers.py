@@ -75,7 +75,8 @@ class Effective(nn.Module):
         """Any shape → the same shape and dtype."""
         learns = torch.is_grad_enabled() and (x.requires_grad or (self.scale is not None and self.scale.requires_grad))
         random = self.format is not None and self.format.stochastic
-        if type(x) is not nn.Parameter or random or (learns and self.format is None):
+        computed = type(x) is not nn.Parameter or random or torch.compiler.is_compiling()
+        if computed or (learns and self.format is None):
             return self._back(self._fresh(x), x)
         kept = self._keep(x, learns)
         if not learns:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from model.formats.base import FAST, Format
+from model.formats.base import Format, fast_for
 
 if TYPE_CHECKING:
     from model.formats.scaled import ScaledFormat
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 def gated(fmt: Format, x: Tensor) -> tuple[Tensor, Tensor | None]:
     """The value of `x` and what its gradient needs: a fast version's gate, or the bool tensor `inside`."""
-    fast = FAST.get((type(fmt), x.device.type))
+    fast = fast_for(fmt, x)
     return fast.masked(fmt, x) if fast else (fmt.define(x), fmt.inside(x))
 
 
 def _passed(fmt: Format, grad: Tensor, gate: Tensor | None) -> Tensor:
     if gate is None:
         return grad
-    fast = FAST.get((type(fmt), grad.device.type))
+    fast = fast_for(fmt, grad)
     return fast.gradient(grad, gate) if fast else grad * gate
 
 

@@ -74,6 +74,13 @@ class Fast:
 FAST: dict[tuple[type[Format], str], Fast] = {}
 
 
+def fast_for(fmt: Format, x: Tensor) -> Fast | None:
+    """The fast version of a format for x's device; none while torch.compile looks on: it fuses the definition."""
+    import torch
+
+    return None if torch.compiler.is_compiling() else FAST.get((type(fmt), x.device.type))
+
+
 @dataclass(frozen=True, slots=True)
 class Format:
     """Base of all formats. Fields of a subclass are its parameters; NaN in → NaN out, ±inf saturates."""
@@ -144,7 +151,7 @@ class Format:
 
     def forward(self, x: Tensor) -> Tensor:
         """`x` in this format without gradient: the fast version for x's device, or else `define`."""
-        fast = FAST.get((type(self), x.device.type))
+        fast = fast_for(self, x)
         return fast.value(self, x, None) if fast else self.define(x)
 
     def quantize(self, x: Tensor) -> Tensor:

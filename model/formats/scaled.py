@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 
 from model.errors import FormatError
-from model.formats.base import FAST, Array, Encoded, Format
+from model.formats.base import Array, Encoded, Format, fast_for
 from model.formats.stored_scale import scale_value
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ class ScaledFormat(Format):
         if tuple(scale.shape) != want:
             text = f"{self.name}: a scale of shape {list(scale.shape)} does not fit a tensor of {list(x.shape)}."
             raise FormatError(text, f"It must have the shape {list(want)}; scales of one tensor fit any batch.")
-        fast = FAST.get((type(self), x.device.type))
+        fast = fast_for(self, x)
         return fast.value(self, x, scale) if fast else self.with_scale(x, scale)
 
     def learned(self, x: Tensor, scale: Tensor, identity: bool = False) -> Tensor:

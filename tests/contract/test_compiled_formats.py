@@ -1,0 +1,46 @@
+"""torch.compile sees through every format: one graph without breaks, equal values, equal gradients."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor
+
+from model.formats.base import Format
+from model.meta import Precision
+from model.registry import FORMATS
+from tests.model.zoo import case, tensors
+
+ALL = [n for n in FORMATS if not FORMATS.get(n)().stochastic]
+
+
+def built(fmt: Format) -> torch.nn.Module:
+    found = case("mlp")
+    chosen = {"weight": Precision(fmt), "data_in": Precision(fmt)}
+    return found.build(found.graph.replace(*(replace(n, precision=chosen) for n in found.graph if n.op == "linear")))
+
+
+def gradients(module: torch.nn.Module, result: Tensor) -> list[Tensor]:
+    result.sum().backward()
+    found = [p.grad.clone() for p in module.parameters() if p.grad is not None]
+    module.zero_grad()
+    return found
+
+
+@pytest.fixture(autouse=True)
+def forgotten() -> None:
+    torch._dynamo.reset()
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated")  # the compiler does
+@pytest.mark.parametrize("name", ALL)
+def test_it_compiles_whole(name: str) -> None:
+    module, inputs = built(FORMATS.get(name)()), case("mlp").fresh(4, 1)
+    compiled = torch.compile(module, backend="aot_eager", fullgraph=True)
+    with torch.no_grad():
+        assert torch.equal(*(tensors(m(**inputs))[0] for m in (module, compiled)))
+    one, other = (gradients(module, tensors(m(**inputs))[0]) for m in (module, compiled))
+    assert one and all(torch.equal(a, b) for a, b in zip(one, other, strict=True))
