@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from app.panels.sensitivity import SensitivityPanel
     from app.panels.sweeps import SweepsPanel
     from app.panels.table import Table
+    from app.plots.chart import Chart
     from app.window import Window
     from passes.export import Exported
 
@@ -246,7 +247,7 @@ def export_picture(window: Window) -> None:
 
 def save_plots(
     window: Window,
-    plots: PlotsPanel | SweepsPanel | SensitivityPanel | AllocatePanel,
+    plots: PlotsPanel | SweepsPanel | SensitivityPanel | AllocatePanel | Chart,
     title: str = "Save the plots",
     suggestion: str = "training.png",
 ) -> None:

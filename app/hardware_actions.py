@@ -16,6 +16,7 @@ from app.words import plural
 
 if TYPE_CHECKING:
     from app.findings import Findings
+    from app.panels.table import Table
     from app.window import Window
 
 
@@ -32,6 +33,10 @@ def connect(window: Window, panel: HardwarePanel, findings: Findings) -> None:
     panel.node_wanted.connect(window.go_to)
     panel.mode_wanted.connect(window.canvas.set_mode)
     panel.overlay_changed.connect(colours)
+    panel.save_wanted.connect(lambda table: save(window, panel, table))
+    panel.held.kept.connect(colours)
+    panel.held.kept.connect(window.refresh)
+    panel.held.kept.connect(window.recovery.look)
     window.session.changed.connect(lambda _: colours())
     panel.held.arrived.connect(lambda: _emitted(window, panel))
 
@@ -43,6 +48,14 @@ def emit(window: Window, panel: HardwarePanel) -> None:
         panel.run("emit", str(path))
 
     files.ask_path(window, "Emit the hardware", write, folder=True)
+
+
+def save(window: Window, panel: HardwarePanel, table: Table | None) -> None:
+    """Ask for a file and write a table into it, or the chart."""
+    if table is None:
+        files.save_plots(window, panel.views.front.chart, "Save the chart", "area.png")
+    else:
+        files.save_table(window, table)
 
 
 def _emitted(window: Window, panel: HardwarePanel) -> None:

@@ -26,6 +26,9 @@ MEASURED: dict[str, tuple[str, str]] = {
     "sensitivity": ("sensitivity", "log"),
     "cycles": ("hardware cycles", ""),
     "busy": ("hardware busy", "share"),
+    "lut": ("hardware LUT", ""),
+    "dsp": ("hardware DSP", ""),
+    "bram": ("hardware BRAM", ""),
 }
 TRAINS = ("frozen", "trains", "adapter")  # what the figure `trains` means, by number
 MODES: dict[str, str] = {

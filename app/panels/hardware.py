@@ -14,16 +14,17 @@ from app.fields import tokens
 from app.forms import Form
 from app.hardware import Hardware
 from app.panels.bench import Bench, invitation
-from app.panels.hardware_views import MODULES, Views
+from app.panels.hardware_views import MODULES, SOURCE, SUMMED, Views
 from app.panels.hardware_words import ABOUT, FIRST, NO_FORMATS, NO_MODEL, doing, told
 from app.panels.heading import link, muted, warning
 from model.errors import EspalierError
+from passes.analysis.balance_front import BalanceFrontOptions
 from passes.analysis.hardware import HardwareOptions
 
 if TYPE_CHECKING:
     from app.session import Session
 
-FIELDS = ("samples", "data", "split", "simulator", "stalls", "sizes", "name")
+FIELDS = ("samples", "data", "split", "simulator", "stalls", "waves", "synthesize", "sizes", "name")
 WORDS = 520
 _INSTANCE = re.compile(r"\) u_(\w+) \(")
 
@@ -37,13 +38,14 @@ class HardwarePanel(Bench):
     node_wanted = Signal(str)
     overlay_changed = Signal()
     mode_wanted = Signal(str)
+    save_wanted = Signal(object)
 
     def __init__(self, session: Session) -> None:
         super().__init__()
         self._session = session
         self.held = Hardware(session)
         self.form = Form(HardwareOptions, only=FIELDS, brief=True)
-        self.views = Views()
+        self.views = Views(session, self.held)
         self._following = False
         self._about, self._words = muted(NO_MODEL), QLabel(wordWrap=True)
         self._quantise = link("Quantise…", lambda: self.pass_wanted.emit("quantize"))
@@ -123,7 +125,9 @@ class HardwarePanel(Bench):
         views.source.text.clicked.connect(self._clicked)
         views.source.choice.edited.connect(self._file_chosen)
         views.colour.connect(self.mode_wanted)
-        for table in (views.table, views.mismatches):
+        views.save_wanted.connect(self.save_wanted)
+        views.front.wanted.connect(self.find_front)
+        for table in (*views.tables.values(), views.waves):
             table.node_chosen.connect(lambda node: session.select((node,)))
             table.node_wanted.connect(self.node_wanted)
 
@@ -139,6 +143,13 @@ class HardwarePanel(Bench):
             return
         self.begun.emit()
 
+    def find_front(self) -> None:
+        """Compute the area against the interval, for the sizes of the form."""
+        try:
+            self.held.find_front(BalanceFrontOptions(sizes=self.form.value().sizes))
+        except EspalierError as error:
+            self._session.problem.emit(error)
+
     @property
     def _wrong_node(self) -> str:
         return (self.held.error.node if self.held.error else None) or ""
@@ -146,11 +157,10 @@ class HardwarePanel(Bench):
     # -- what is shown
 
     def _opened(self) -> None:
-        """Another document: its data, and nothing made yet."""
-        document = self._session.document
-        self.form.put(HardwareOptions(data=(document.project.source.data or "") if document else ""))
-        self.views.show_design(None)
-        self.overlay_changed.emit()
+        """Another document: its data, or the settings of its last run."""
+        document, made = self._session.document, self.held.made
+        plain = HardwareOptions(data=(document.project.source.data or "") if document else "")
+        self.form.put(replace(made.options, folder="", modules={}) if made else plain)
         self.refresh()
 
     def refresh(self) -> None:
@@ -167,6 +177,7 @@ class HardwarePanel(Bench):
         self._words.setText(told(held.made, tokens(self), held.stale) if held.made else FIRST)
         self._doing.setText(doing(held))
         self._doing.setVisible(bool(self._doing.text()))
+        self.views.front.refresh(rows=False)
         error = held.error
         self._wrong.setText(f"{error.message} {error.hint}".strip() if error else "")
         self._wrong.setVisible(error is not None)
@@ -178,21 +189,25 @@ class HardwarePanel(Bench):
         self._selected(self._session.selection)
 
     def overlay(self, column: str) -> Overlay:
-        """Values of the nodes for the colours of the graph: the most of a node's instances."""
+        """Values of the nodes for the colours of the graph: the most, or the sum, of a node's instances."""
         title, unit = MODULES[column]
         found: dict[str, float] = {}
         for row in self.held.made.rows if self.held.made else ():
             value = row.get(column)
-            if isinstance(value, int | float) and value:
-                found[row["node"]] = max(found.get(row["node"], 0.0), float(value))
+            if isinstance(value, int | float) and (value or column in SUMMED):
+                before = found.get(row["node"], 0.0)
+                found[row["node"]] = before + value if column in SUMMED else max(before, float(value))
         note = "" if found and not self.held.stale else "of an earlier state" if found else "check the hardware first"
         return Overlay(title, found, unit, note)
 
     # -- node ↔ instance ↔ text
 
     def _selected(self, ids: tuple[str, ...]) -> None:
-        """The graph's selection: mark its instances, and show the module of a single node."""
-        if self._following or self.held.made is None:
+        """The graph's selection: mark it in all tables, and show the module of a single node."""
+        if self.held.made is None:
+            return
+        self.views.select_nodes(ids)
+        if self._following:
             return
         rows = self.views.tree.select_where("node", ids)
         if len(ids) == 1 and rows:
@@ -213,7 +228,7 @@ class HardwarePanel(Bench):
     def _find_instance(self, name: str) -> None:
         """Show where the top has an instance."""
         if made := self.held.made:
-            self.views.tabs.setCurrentIndex(0)
+            self.views.tabs.setCurrentIndex(SOURCE)
             self.views.source.show_file(made.file_of(made.name), f") u_{name} (")
 
     def _clicked(self, paragraph: str) -> None:

@@ -1,237 +1,83 @@
-"""SystemVerilog as it is read: coloured by the theme, with numbers of lines, marks of findings, and a search."""
+"""The text of the modules: to be read, and, as a copy that the project keeps, to be edited and checked while typing."""
 
 from __future__ import annotations
 
-import re
+import difflib
 from collections.abc import Mapping
 
-from PySide6.QtCore import QEvent, QRect, QSize, Qt, Signal
-from PySide6.QtGui import (
-    QColor,
-    QFont,
-    QFontDatabase,
-    QKeyEvent,
-    QKeySequence,
-    QMouseEvent,
-    QPainter,
-    QPaintEvent,
-    QResizeEvent,
-    QSyntaxHighlighter,
-    QTextCharFormat,
-    QTextCursor,
-    QTextDocument,
-)
-from PySide6.QtWidgets import QHBoxLayout, QLabel, QLineEdit, QPlainTextEdit, QTextEdit, QVBoxLayout, QWidget
+from PySide6.QtCore import QEvent, QSignalBlocker, QTimer, Signal
+from PySide6.QtGui import QKeyEvent, QKeySequence
+from PySide6.QtWidgets import QLabel, QVBoxLayout, QWidget
 
-from app.fields import Choice, tokens
+from app.fields import Choice
+from app.flow import Flow
+from app.hardware_copies import Copies, ours
+from app.panels.hardware_find import Find
+from app.panels.hardware_findings import Findings
+from app.panels.hardware_text import Mark, SourceText
 from app.panels.heading import link
-from app.theme import Palette
+from app.previews import Previews
+from app.words import plural
+from verilog.edited import Edited
+from verilog.lint import Finding
+from verilog.live import can_check, check, uses
 
-KEYWORDS = (
-    "always|always_comb|always_ff|assign|automatic|begin|bit|break|case|casez|continue|default|else|end|endcase|"
-    "endfunction|endgenerate|endmodule|endpackage|endtask|enum|for|function|generate|genvar|if|import|initial|"
-    "inout|input|int|integer|localparam|logic|module|negedge|output|package|packed|parameter|posedge|real|reg|"
-    "return|signed|string|struct|task|typedef|unique|unsigned|void|while|wire"
-)
-GUTTER = 10
 FIND = QKeySequence.StandardKey.Find
-# Later ones win: what stands in a comment or a string is neither keyword nor number.
-RULES: tuple[tuple[str, re.Pattern[str]], ...] = (
-    ("number", re.compile(r"\b\d*'s?[bodhBODH][0-9a-fA-FxzXZ_?]+|'[01]\b|\b\d[\d_]*\b")),
-    ("keyword", re.compile(rf"\b(?:{KEYWORDS})\b")),
-    ("system", re.compile(r"[$`]\w+")),
-    ("string", re.compile(r'"(?:[^"\\]|\\.)*"')),
-    ("comment", re.compile(r"//.*|/\*.*?\*/")),
-)
-
-
-class Highlighter(QSyntaxHighlighter):
-    """Colours of one theme; `use` takes another."""
-
-    def __init__(self, document: QTextDocument, palette: Palette) -> None:
-        super().__init__(document)
-        self._formats: dict[str, QTextCharFormat] = {}
-        self.use(palette)
-
-    def use(self, palette: Palette) -> None:
-        """Colour again, for `palette`."""
-        colours = {
-            "keyword": palette.accent, "number": palette.bad, "string": palette.good, "comment": palette.muted,
-            "system": palette.scale[1],
-        }  # fmt: skip
-        for name, colour in colours.items():
-            made = self._formats[name] = QTextCharFormat()
-            made.setForeground(QColor(colour))
-            made.setFontItalic(name == "comment")
-        self._formats["keyword"].setFontWeight(QFont.Weight.DemiBold)
-        self.rehighlight()
-
-    def highlightBlock(self, text: str) -> None:
-        for name, pattern in RULES:
-            for found in pattern.finditer(text):
-                if name != "comment" or text[: found.start()].count('"') % 2 == 0:
-                    self.setFormat(found.start(), found.end() - found.start(), self._formats[name])
-
-
-class Numbers(QWidget):
-    """The strip beside the text; lines with a finding are red and begin with a mark."""
-
-    def __init__(self, text: SourceText) -> None:
-        super().__init__(text)
-        self._text = text
-
-    def sizeHint(self) -> QSize:
-        return QSize(self._text.strip_width(), 0)
-
-    def paintEvent(self, event: QPaintEvent) -> None:
-        self._text.paint_numbers(self, event)
-
-
-class SourceText(QPlainTextEdit):
-    """Read only, in a fixed font. `marks`: line → what a tool found there. `clicked`: the paragraph under the mouse."""
-
-    clicked = Signal(str)
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.setReadOnly(True)
-        self.setTextInteractionFlags(
-            Qt.TextInteractionFlag.TextSelectableByMouse | Qt.TextInteractionFlag.TextSelectableByKeyboard
-        )
-        self.setProperty("bare", True)
-        self.setLineWrapMode(QPlainTextEdit.LineWrapMode.NoWrap)
-        font = QFontDatabase.systemFont(QFontDatabase.SystemFont.FixedFont)
-        font.setPixelSize(12)
-        self.setFont(font)
-        self.setStyleSheet("font-size: 12px;")
-        self.setAccessibleName("SystemVerilog")
-        self.marks: dict[int, str] = {}
-        self._strip = Numbers(self)
-        self._colours = Highlighter(self.document(), tokens(self))
-        self._look = tokens(self)
-        self.blockCountChanged.connect(lambda _: self._fit())
-        self.updateRequest.connect(self._scrolled)
-        self._fit()
-
-    def show_text(self, text: str, marks: Mapping[int, str]) -> None:
-        """Show another file, from its beginning."""
-        self.marks = dict(marks)
-        self.setPlainText(text)
-        self.setExtraSelections([])
-        self._strip.update()
-
-    def go_to(self, line: int) -> None:
-        """Bring a line (from 1) into the middle and mark it."""
-        block = self.document().findBlockByNumber(max(line - 1, 0))
-        cursor = QTextCursor(block)
-        self.setTextCursor(cursor)
-        self.centerCursor()
-        mark = QTextEdit.ExtraSelection()
-        mark.format.setBackground(QColor(self._look.accent_ground))  # type: ignore[attr-defined]
-        mark.format.setProperty(QTextCharFormat.Property.FullWidthSelection, True)  # type: ignore[attr-defined]
-        mark.cursor = cursor  # type: ignore[attr-defined]
-        self.setExtraSelections([mark])
-
-    def line_of(self, text: str) -> int:
-        """The first line (from 1) that holds `text`; 0 where none does."""
-        lines = self.toPlainText().splitlines()
-        return next((i for i, line in enumerate(lines, 1) if text in line), 0)
-
-    def mouseReleaseEvent(self, event: QMouseEvent) -> None:
-        super().mouseReleaseEvent(event)
-        if event.button() == Qt.MouseButton.LeftButton and not self.textCursor().hasSelection():
-            self.clicked.emit(self.paragraph(self.cursorForPosition(event.position().toPoint()).blockNumber()))
-
-    def paragraph(self, line: int) -> str:
-        """The lines around one (from 0) up to empty ones."""
-        lines = self.toPlainText().split("\n")
-        if not lines[line].strip():
-            return ""
-        first = next((i + 1 for i in range(line, -1, -1) if not lines[i].strip()), 0)
-        last = next((i for i in range(line, len(lines)) if not lines[i].strip()), len(lines))
-        return "\n".join(lines[first:last])
-
-    def strip_width(self) -> int:
-        """Pixels that the numbers need."""
-        return self.fontMetrics().horizontalAdvance("9" * len(str(self.blockCount()))) + 2 * GUTTER
-
-    def _fit(self) -> None:
-        self.setViewportMargins(self.strip_width(), 0, 0, 0)
-
-    def _scrolled(self, rect: QRect, by: int) -> None:
-        if by:
-            self._strip.scroll(0, by)
-        else:
-            self._strip.update(0, rect.y(), self._strip.width(), rect.height())
-
-    def resizeEvent(self, event: QResizeEvent) -> None:
-        super().resizeEvent(event)
-        inside = self.contentsRect()
-        self._strip.setGeometry(QRect(inside.left(), inside.top(), self.strip_width(), inside.height()))
-
-    def paint_numbers(self, strip: QWidget, event: QPaintEvent) -> None:
-        """Draw the numbers of the lines that are seen."""
-        painter = QPainter(strip)
-        painter.fillRect(event.rect(), QColor(self._look.group))
-        painter.setFont(self.font())
-        block = self.firstVisibleBlock()
-        top = self.blockBoundingGeometry(block).translated(self.contentOffset()).top()
-        high = self.fontMetrics().height()
-        while block.isValid() and top <= event.rect().bottom():
-            number = block.blockNumber() + 1
-            painter.setPen(QColor(self._look.bad if number in self.marks else self._look.muted))
-            box = QRect(0, round(top), strip.width() - GUTTER, high)
-            painter.drawText(box, Qt.AlignmentFlag.AlignRight, f"{'✗' if number in self.marks else ''}{number}")
-            top += self.blockBoundingRect(block).height()
-            block = block.next()
-        painter.end()
-
-    def changeEvent(self, event: QEvent) -> None:
-        super().changeEvent(event)
-        if event.type() in (QEvent.Type.PaletteChange, QEvent.Type.StyleChange) and hasattr(self, "_look"):
-            look = tokens(self)
-            if look is not self._look:
-                self._look = look
-                self._colours.use(look)
-                self._strip.update()
-
-    def event(self, event: QEvent) -> bool:
-        """A tool tip tells what was found in the line under the mouse."""
-        if event.type() == QEvent.Type.ToolTip and self.marks:
-            line = self.cursorForPosition(self.viewport().mapFromGlobal(event.globalPos())).blockNumber() + 1  # type: ignore[attr-defined]
-            self.setToolTip(self.marks.get(line, ""))
-        return super().event(event)
+PAUSE = 250  # milliseconds without a key before the text is looked at
+SLOT = "diagnostics"
+NO_TOOL = "Errors are not shown while you type: slang is missing (pip install espalier[rtl])."
+GENERATED = "The top is generated from the graph: change that."
 
 
 class SourceView(QWidget):
-    """A choice of files, the text, and a line to search in it (Ctrl+F). `file_shown` tells which is in front."""
+    """A choice of files and the text. `file_shown` tells which is in front; `changes` are shown as a diff."""
 
     file_shown = Signal(str)
 
-    def __init__(self) -> None:
+    def __init__(self, copies: Copies) -> None:
         super().__init__()
         self._files: dict[str, str] = {}
         self._marks: dict[str, dict[int, str]] = {}
+        self._copies = copies
+        self._gone: Edited | None = None
         self.choice, self.text = Choice(), SourceText()
-        self.wish, self._found = _Find(), QLabel()
-        self._found.setProperty("role", "muted")
+        self.finder, self.findings = Find(self.text), Findings()
+        self.state = QLabel()
+        self.state.setProperty("role", "muted")
+        self.edit = link("Edit a copy", self._begin)
+        self.compare = link("Show changes", lambda: self._show_changes(not self._comparing))
+        self.settle = link("Keep mine", lambda: copies.settle(self.module))
+        self.revert = link("Revert to ours", self._revert)
+        self.bring_back = link("Bring my copy back", self._bring_back)
+        self._comparing = False
+        self._previews = Previews(self)
+        self._wait = QTimer(self, singleShot=True, interval=PAUSE)
+        self._build()
+        self._connect()
+
+    def _build(self) -> None:
         self.choice.setAccessibleName("File")
-        bar = QHBoxLayout()
+        self.edit.setToolTip("The project keeps the copy; it is used in the place of ours")
+        bar = Flow(spacing=8)
         bar.setContentsMargins(12, 4, 12, 4)
-        bar.setSpacing(8)
-        for part in (self.choice, self.wish, self._found):
+        tools = (self.edit, self.compare, self.settle, self.revert, self.bring_back)
+        for part in (self.choice, self.finder, self.state, *tools, link("Find", self.finder.begin)):
             bar.addWidget(part)
-        bar.addStretch(1)
-        bar.addWidget(link("Find", self.wish.setFocus))
         box = QVBoxLayout(self)
         box.setContentsMargins(0, 0, 0, 0)
         box.setSpacing(0)
         box.addLayout(bar)
         box.addWidget(self.text, 1)
+        box.addWidget(self.findings)
+
+    def _connect(self) -> None:
         self.choice.edited.connect(lambda: self._show(self.choice.get()))
-        self.wish.textChanged.connect(lambda _: self.find(again=True))
-        self.wish.forward.connect(self.find)
-        self.wish.left.connect(self.text.setFocus)
+        self.text.typed.connect(self._typed)
+        self._wait.timeout.connect(self._look)
+        self._previews.ready.connect(lambda slot, key, found: self._looked(key, found))
+        self._previews.failed.connect(lambda slot, error: self.findings.tell(f"slang failed: {error}"))
+        self.findings.chosen.connect(self._go_to)
+        self._copies.changed.connect(self._copied)
 
     def event(self, event: QEvent) -> bool:
         """Take Ctrl+F before the window does: in here it searches the file, not the graph."""
@@ -241,81 +87,184 @@ class SourceView(QWidget):
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         if event.matches(FIND):
-            self.wish.begin()
+            self.finder.begin()
         else:
             super().keyPressEvent(event)
+
+    # -- files
 
     @property
     def file(self) -> str:
         """The file that is shown."""
         return self.choice.get() if self.choice.currentIndex() >= 0 else ""
 
+    @property
+    def module(self) -> str:
+        """The module of the file that is shown."""
+        return module_of(self.file)
+
     def show_files(self, files: Mapping[str, str], marks: Mapping[str, dict[int, str]]) -> None:
         """Offer other files; the one that is shown stays where it is among them."""
         before = self.file
         self._files, self._marks = dict(files), dict(marks)
-        names = tuple(sorted(files, key=lambda n: ("/" in n, n)))
-        self.choice.offer(names)
-        if names:
-            self.choice.put(before if before in files else names[0])
+        self._offer()
+        if self.choice.values:
+            self.choice.put(before if before in self.choice.values else self.choice.values[0])
             self._show(self.file)
         else:
             self.text.show_text("", {})
+
+    def _offer(self) -> None:
+        names = tuple(sorted(self._files, key=lambda n: ("/" in n, n)))
+        texts = tuple(f"{n} · yours" if module_of(n) in self._copies.held else n for n in names)
+        with QSignalBlocker(self.choice):
+            self.choice.offer(names, texts)
 
     def show_file(self, name: str, text: str = "") -> None:
         """Show a file; at the first line that holds `text`."""
         if name not in self._files:
             return
-        if name != self.file or self.text.toPlainText() != self._files[name]:
+        if name != self.file or self._comparing:
             self.choice.put(name)
             self._show(name)
         if text and (line := self.text.line_of(text)):
             self.text.go_to(line)
 
     def _show(self, name: str) -> None:
-        self.text.show_text(self._files.get(name, ""), self._marks.get(name, {}))
+        self._comparing = False
+        self._previews.forget(SLOT)
+        copy = self._copies.held.get(module_of(name))
+        if copy:
+            self.text.show_editable(name, copy.text)
+            self._look()
+        else:
+            self.text.show_text(self._files.get(name, ""), self._marks.get(name, {}))
+            self._refresh()
         self.file_shown.emit(name)
 
-    def find(self, back: bool = False, again: bool = False) -> None:
-        """Go to the next place that holds what is sought; round at the end. `again`: from where the last one began."""
-        wish, cursor = self.wish.text(), self.text.textCursor()
-        if again:
-            cursor.setPosition(cursor.selectionStart())
-            self.text.setTextCursor(cursor)
-        self._found.setText("")
-        if not wish:
+    def go_to(self, name: str, line: int) -> None:
+        """Show a line of a file."""
+        self.show_file(name)
+        if name == self.file:
+            self.text.go_to(line)
+
+    # -- the copy
+
+    def _begin(self) -> None:
+        """Edit the file in front: its text becomes the project's own."""
+        module = self.module
+        if self.file.startswith("rtl/"):
+            self._gone = None
+            self._copies.begin(module, ours(module) or self._files[self.file])
+            self.text.setFocus()
+
+    def _revert(self) -> None:
+        self._gone = self._copies.held.get(self.module)
+        self._copies.revert(self.module)
+
+    def _bring_back(self) -> None:
+        """Take the copy that was let go last."""
+        if copy := self._gone:
+            self._gone = None
+            self._copies.begin(copy.module, copy.original)
+            self._copies.edit(copy.module, copy.text)
+            self.show_file(f"rtl/{copy.module}.sv")
+
+    def _typed(self) -> None:
+        if self.module in self._copies.held and not self._comparing:
+            self._wait.start()
+            self._copies.edit(self.module, self.text.toPlainText())
+
+    def _copied(self, module: str) -> None:
+        """A copy began, changed or went."""
+        if not module:  # another document
+            self.text.forget()
+            self._gone = None
             return
-        flag = QTextDocument.FindFlag.FindBackward if back else QTextDocument.FindFlag(0)
-        if self.text.find(wish, flag):
+        shown = self.text.editable if module == self.module else None
+        held = module in self._copies.held
+        if shown is not None and shown != held and not self._comparing:
+            self._offer()
+            if not held:
+                self.text.forget(self.file)
+                self._files[self.file] = ours(module) or (self._gone.original if self._gone else "")
+                self._marks.pop(self.file, None)
+            self._show(self.file)
+        elif not self._wait.isActive():  # else once it has been looked at
+            self._refresh()
+
+    def _show_changes(self, wanted: bool) -> None:
+        """The copy's differences from ours, to be read; or the copy again."""
+        copy, name = self._copies.held.get(self.module), self.file
+        if not wanted or copy is None:
+            self._show(name)
             return
-        edge = QTextCursor.MoveOperation.End if back else QTextCursor.MoveOperation.Start
-        self.text.moveCursor(edge)
-        self._found.setText("" if self.text.find(wish, flag) else "not found")
+        lines = difflib.unified_diff((ours(copy.module) or copy.original).splitlines(), copy.text.splitlines(),
+                                     "ours", "yours", lineterm="")  # fmt: skip
+        self._comparing = True
+        self.text.show_text("\n".join(lines) or "// The copy is as ours.", {})
+        self.findings.clear()
+        self._refresh()
+
+    def _refresh(self) -> None:
+        """What can be done with the file in front, and how its copy stands."""
+        copy, module = self._copies.held.get(self.module), self.module
+        library = self.file.startswith("rtl/")
+        self.edit.setVisible(bool(self.file) and copy is None)
+        self.edit.setEnabled(library)
+        self.edit.setToolTip("The project keeps the copy; it takes the place of ours" if library else GENERATED)
+        old = copy is not None and self._copies.outdated(module)
+        self.compare.setVisible(copy is not None)
+        self.compare.setText("Back to the text" if self._comparing else "Show changes")
+        self.settle.setVisible(old)
+        self.revert.setVisible(copy is not None)
+        self.bring_back.setVisible(self._gone is not None and copy is None and self._gone.module == module)
+        self.state.setText("" if copy is None else copy_words(copy, old))
+        self.state.setVisible(copy is not None)
+        if copy is None:
+            self.findings.clear()
+
+    # -- what is wrong while somebody types
+
+    def _look(self) -> None:
+        """Ask slang, in a pool thread; the latest text alone."""
+        name, module = self.file, self.module
+        if module not in self._copies.held or self._comparing:
+            return
+        self._refresh()
+        if not can_check():
+            self.findings.tell(NO_TOOL)
+            return
+        copied = {f"rtl/{m}.sv": e.text for m, e in self._copies.held.items()}
+        files = {n: t for n, t in {**self._files, **copied}.items() if n.startswith("rtl/")}
+        top = next((t for n, t in self._files.items() if "/" not in n), "")
+        key = name, files[name], hash(top)
+        found = self._previews.ask(
+            SLOT, key, lambda stop: tuple(check(name, module, files, uses(module, top), stop)))  # fmt: skip
+        if found is not None:
+            self._looked(key, found)
+
+    def _looked(self, key: tuple[str, str, int], found: tuple[Finding, ...]) -> None:
+        if key[0] == self.file and self.text.editable and not self._comparing:
+            own = [Mark(f.line, f.text, f.column) if f.file == self.file else Mark(0, f.text) for f in found]
+            self.text.show_marks(own)
+            self.findings.show_marks(own)
+
+    def _go_to(self, mark: Mark) -> None:
+        self.text.go_to(mark.line, mark.column)
+        self.text.setFocus()
 
 
-class _Find(QLineEdit):
-    """Return goes on, with Shift back, Escape to the text."""
+def module_of(file: str) -> str:
+    """The module that a file holds."""
+    return file.rpartition("/")[2].removesuffix(".sv")
 
-    forward = Signal(bool)
-    left = Signal()
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.setPlaceholderText("Find in the file")
-        self.setClearButtonEnabled(True)
-        self.setMaximumWidth(200)
-        self.setFixedHeight(25)
-        self.setAccessibleName("Find in the file")
-
-    def begin(self) -> None:
-        """Take the keyboard."""
-        self.setFocus(Qt.FocusReason.ShortcutFocusReason)
-        self.selectAll()
-
-    def keyPressEvent(self, event: QKeyEvent) -> None:
-        if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
-            self.forward.emit(bool(event.modifiers() & Qt.KeyboardModifier.ShiftModifier))
-        elif event.key() == Qt.Key.Key_Escape:
-            self.left.emit()
-        else:
-            super().keyPressEvent(event)
+def copy_words(copy: Edited, outdated: bool) -> str:
+    """How a copy stands to ours."""
+    now = (ours(copy.module) or copy.original).splitlines()
+    steps = difflib.SequenceMatcher(None, now, copy.text.splitlines(), autojunk=False).get_opcodes()
+    different = sum(max(b - a, d - c) for kind, a, b, c, d in steps if kind != "equal")
+    words = "your copy, as ours" if copy.text.splitlines() == now else "your copy"
+    words += f", {plural(different, 'line')} changed" if different else ""
+    return f"{words} · ours has changed since" if outdated else words

@@ -9,7 +9,8 @@ from app.theme import Palette
 from app.words import count, percent, plural
 
 if TYPE_CHECKING:
-    from app.hardware import Hardware, Made
+    from app.hardware import Hardware
+    from app.hardware_kept import Made
 
 ABOUT = (
     "The model as SystemVerilog: a module an operation, checked by Verilator and slang, scheduled cycle by cycle, and "
@@ -29,6 +30,10 @@ def figures(made: Made) -> str:
     busy = next((r["busy"] for r in made.rows if r["instance"] == slow), 0.0)
     words = [f"a sample every {count(round(found['interval']))} cycles", f"latency {count(found['cycles'])} cycles"]
     words += [f"slowest: {slow} ({percent(busy, 0)} busy)"] if slow else []
+    area = found.get("area") or {}
+    words += (
+        [", ".join(f"{count(area[k])} {k.upper()}" for k in ("lut", "ff", "dsp", "bram") if k in area)] if area else []
+    )
     return " · ".join([*words, plural(found["instances"], "instance")])
 
 
@@ -50,6 +55,8 @@ def verdicts(made: Made) -> list[tuple[str, str]]:
         said.append(("good", f"✓ matches in every beat, {ran}"))
     if "rtl_accuracy" in found:
         said.append(("same", f"its accuracy {percent(found['rtl_accuracy'])}"))
+    if own := made.used(made.copies):
+        said.append(("same", f"with your {', '.join(sorted(own))}"))
     return said
 
 
@@ -58,7 +65,16 @@ def told(made: Made, look: Palette, stale: bool) -> str:
     colours = {"good": look.good, "bad": look.bad, "same": look.muted}
     parts = [f'<span style="color:{colours[tone]}">{escape(words)}</span>' for tone, words in verdicts(made)]
     parts += [f'<span style="color:{look.muted}">of an earlier state: run it again</span>'] if stale else []
+    if found := made.summary.get("synthesis"):
+        parts.append(escape(synthesised(found)))
     return " · ".join([escape(figures(made)), *parts])
+
+
+def synthesised(found: dict[str, Any]) -> str:
+    """What Yosys made of it."""
+    areas = ", ".join(f"{count(found[k])} {k.upper()}" for k in ("lut", "ff", "dsp", "bram"))
+    clock = f", {found['fmax_mhz']:.0f} MHz" if found.get("fmax_mhz") else ""
+    return f"Yosys for {found['target']}: {areas}{clock}"
 
 
 def doing(held: Hardware) -> str:
@@ -89,3 +105,12 @@ def lint_rows(made: Made) -> list[dict[str, Any]]:
         line, _, words = rest.partition(":")
         rows.append({"file": file, "line": int(line) if line.isdigit() else 0, "finding": words.strip()})
     return rows
+
+
+def host_rows(made: Made) -> list[dict[str, Any]]:
+    """What the host computes and hands over, and what it gets back."""
+    ports = [{"node": r["node"], "where": f"{'gives' if r['way'] == 'in' else 'takes'} {r['port']}", "host": r["host"],
+              "stream": r["stream"], "beats": r["beats"]} for r in made.summary.get("ports", ())]  # fmt: skip
+    nodes = [{"node": h["node"], "where": f"computes {h['op']}", "host": h["why"], "stream": None, "beats": None}
+             for h in made.summary.get("host", ())]  # fmt: skip
+    return ports + nodes

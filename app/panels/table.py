@@ -8,7 +8,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from PySide6.QtCore import QAbstractTableModel, QModelIndex, QPersistentModelIndex, Qt, Signal
+from PySide6.QtCore import (
+    QAbstractTableModel,
+    QItemSelection,
+    QItemSelectionModel,
+    QModelIndex,
+    QPersistentModelIndex,
+    QSignalBlocker,
+    Qt,
+    Signal,
+)
 from PySide6.QtGui import QGuiApplication, QKeySequence, QShortcut
 from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QTableView, QWidget
 
@@ -191,6 +200,23 @@ class Table(QTableView):
         """Ask for the node of the current row to be shown."""
         if self.node:
             self.node_wanted.emit(self.node)
+
+    def mark_nodes(self, nodes: Sequence[str]) -> None:
+        """Select the rows of nodes, telling nobody; the first comes into view."""
+        chosen = QItemSelection()
+        wanted = set(nodes)
+        for at, row in enumerate(self.rows.shown if wanted else ()):
+            if row.get("node") in wanted:
+                index = self.rows.index(at, 0)
+                chosen.select(index, self.rows.index(at, len(self.rows.columns) - 1))
+        held = self.node
+        if held in wanted and len(wanted) == 1:
+            return  # the row that this came from stays
+        with QSignalBlocker(self.selectionModel()):
+            self.selectionModel().select(chosen, QItemSelectionModel.SelectionFlag.ClearAndSelect)
+        if first := chosen.indexes():
+            self.scrollTo(first[0])
+        self.viewport().update()
 
     def picked(self) -> list[Row]:
         """The selected rows, or all."""
