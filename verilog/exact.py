@@ -15,7 +15,7 @@ from model.graph import Graph, Ref
 from model.symbols import evaluate
 from model.weights import WeightStore
 from verilog.fixed import Codes
-from verilog.hosting import blank, feeding
+from verilog.hosting import ENOUGH, blank, feeding
 from verilog.netlist import Boundary, Design, Wire
 
 
@@ -70,8 +70,20 @@ def _codes(boundary: Boundary, values: Tensor, frames: int) -> Codes:
         came, takes = ("×".join(map(str, s)) for s in (full.shape[1:], shape))
         text = f"{boundary.node} is {came} here; the design takes {takes}."
         raise EmitError(text, "Emit it for these sizes, or pad the inputs.", boundary.node)
-    codes = boundary.stream.fixed.encode(full.reshape(frames, -1)[:, boundary.index], boundary.rounding)
+    placed = full.reshape(frames, -1)[:, boundary.index]
+    if boundary.mask:
+        placed = _blocked(boundary, placed)
+    codes = boundary.stream.fixed.encode(placed, boundary.rounding)
     return codes.reshape(frames, boundary.stream.rows, boundary.stream.size)
+
+
+def _blocked(boundary: Boundary, values: np.ndarray) -> np.ndarray:
+    """1 where a mask that is added lets nothing through, 0 where it changes nothing."""
+    low = values <= ENOUGH
+    if (values[~low] != 0).any():
+        text = f"{boundary.node} adds {float(values[~low].min()):g} to scores, which is neither 0 nor a mask."
+        raise EmitError(text, "Use masks of 0 and -inf (or below -10 000).", boundary.node)
+    return low.astype(np.float64)
 
 
 def tensors(design: Design, outputs: tuple[Codes, ...]) -> list[Tensor]:

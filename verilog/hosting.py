@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from model.build import Callables
 
 HOST = "values_for_hardware"
+ENOUGH = -1e4  # what is added or filled in below this is a mask
 LOOKS = ("sym_size", "new_ones", "new_zeros", "new_full", "new_empty", "ones_like", "zeros_like", "full_like")
 CHANCE = ("rand", "dropout", "bernoulli", "multinomial")  # begin the names of ops that give other values each time
 
@@ -103,3 +104,27 @@ def value_of(graph: Graph, store: WeightStore, ref: Ref, symbols: Mapping[str, i
         found: Any = build(part, store, callables)(**given)
     value = found[0] if isinstance(found, tuple | list) else found
     return torch.as_tensor(value).detach().double().numpy()
+
+
+def masks(graph: Graph, store: WeightStore, ref: Ref, symbols: Mapping[str, int]) -> bool:
+    """Whether a tensor that the host computes is 0 or so low that nothing is left, as far as two samples tell."""
+    import torch
+
+    from model.build import build
+    from model.errors import EspalierError
+
+    part, rng = feeding(graph, (ref,)), torch.Generator().manual_seed(0)
+    for _ in range(2):
+        given = blank(part, (n.target for n in part.placeholders if "data_out" in n.ports), symbols)
+        for name, held in given.items():
+            drawn = torch.rand(held.shape, generator=rng)
+            given[name] = drawn if held.is_floating_point() else (drawn < 0.7).to(held.dtype)
+        try:
+            with torch.no_grad():
+                found: Any = build(part, store)(**given)
+        except (RuntimeError, EspalierError):
+            return False
+        value = torch.as_tensor(found[0] if isinstance(found, tuple | list) else found).double()
+        if not bool(((value == 0) | (value <= ENOUGH)).all()):
+            return False
+    return True

@@ -11,6 +11,7 @@ import numpy as np
 from model.errors import EmitError
 from model.graph import Node, Ref, out_port
 from verilog.fixed import WIDEST, Fixed, Rounding, covering
+from verilog.hosting import ENOUGH, masks
 from verilog.layout import argument, cut, refused, reordered
 from verilog.lower import Lowering, lowers, operand_ports
 from verilog.netlist import Boundary, Wire
@@ -22,7 +23,6 @@ from verilog.templates.softmax import Softmax
 
 BIT = Fixed(1, 0, False)
 SCALE_BITS = 12  # of a scale that is no power of two
-ENOUGH = -1e4  # what is filled in below this is a mask
 SAME = ("dropout", "identity", "clone", "contiguous")  # between a mask and its softmax
 
 
@@ -212,23 +212,39 @@ def _only_softmax(low: Lowering, node: Node) -> bool:
     return bool(readers) and all(n.op == "softmax" or (n.op in SAME and _only_softmax(low, n)) for n in readers)
 
 
-def _mask_before(low: Lowering, ref: Ref) -> tuple[Ref, int] | None:
-    """The mask behind a softmax's operand, and the bit of what counts."""
+def added(low: Lowering, node: Node) -> tuple[Ref, Ref] | None:
+    """(mask, scores) of a sum whose one operand the host computes, 0 or something like −∞, in front of a softmax."""
+    refs = node.args
+    if len(refs) != 2 or node.kwargs or not all(isinstance(r, Ref) for r in refs) or not _only_softmax(low, node):
+        return None
+    by_host = [r for r in refs if isinstance(r, Ref) and r.node in low.host]
+    if len(by_host) != 1 or not masks(low.graph, low.store, by_host[0], low.symbols):
+        return None
+    return by_host[0], next(r for r in refs if isinstance(r, Ref) and r != by_host[0])
+
+
+def _mask_before(low: Lowering, ref: Ref) -> tuple[Ref, int, bool] | None:
+    """The mask behind a softmax's operand, the bit of what counts, and whether it was added."""
     node = low.graph.nodes[ref.node]
     while node.op in SAME:
         node = low.graph.nodes[node.inputs[0].node]
-    found = _mask(low, node) if node.op in ("where", "masked_fill") and node.id not in low.host else None
-    return None if found is None else (found[0], found[2])
+    if node.id in low.host:
+        return None
+    if node.op == "add":
+        sum_of = added(low, node)
+        return None if sum_of is None else (sum_of[0], 0, True)
+    found = _mask(low, node) if node.op in ("where", "masked_fill") else None
+    return None if found is None else (found[0], found[2], False)
 
 
-def _sent(low: Lowering, mask: Ref, scores: Signal) -> Wire:
+def _sent(low: Lowering, mask: Ref, scores: Signal, added: bool) -> Wire:
     """An input of the design that brings the bit of each score, when and as often as the scores come."""
     shape = low.shape(low.graph.nodes[mask.node], out_port(mask.output))
     places = np.broadcast_to(np.arange(math.prod(shape)).reshape(shape), scores.shape).reshape(-1)
     now = scores.stream
     stream = Stream(now.rows, now.size, BIT, now.par, now.tokens)
     title = f"x{len(low.inputs)}" if low.inputs else "x"
-    low.inputs.append(Boundary(title, stream, mask.node, shape, places[scores.index]))
+    low.inputs.append(Boundary(title, stream, mask.node, shape, places[scores.index], mask.output, mask=added))
     return Wire("", len(low.inputs) - 1)
 
 
@@ -247,7 +263,7 @@ def softmax(low: Lowering, node: Node) -> None:
     x = low.resize(node, whole_rows(low, node, x), par, 1)
     mask = _mask_before(low, node.inputs[0])
     to, rounding = needed(low, node)
-    bits = () if mask is None else (_sent(low, mask[0], x),)
+    bits = () if mask is None else (_sent(low, mask[0], x, mask[2]),)
     inputs = (x.stream, *(low.inputs[w.output].stream for w in bits))
     out = Stream(x.stream.rows, size, to, par)
     made = Softmax(name=node.id, node=node.id, inputs=inputs, outputs=(out,), shape=x.shape,

@@ -12,6 +12,7 @@ from model.graph import Node, Ref
 from verilog.fixed import Fixed
 from verilog.layout import cut, gathered, refused, reordered
 from verilog.lower import Lowering, lowers, operand_ports
+from verilog.rules.attention import added
 from verilog.rules.norm import affine, scaled
 from verilog.signal import Signal, arranged
 from verilog.templates.chain import Replay
@@ -22,7 +23,11 @@ ONE = Fixed(2, 0)
 
 @lowers("add", "sub", "rsub", "mul", "div")
 def combine(low: Lowering, node: Node) -> None:
-    """Two streams meet in `pair`; constants go into `scale_shift`."""
+    """Two streams meet in `pair`; constants go into `scale_shift`; a mask in front of a softmax is left to that."""
+    masking = added(low, node) if node.op == "add" else None
+    if masking is not None:
+        low.publish(node, low.operand(node, masking[1], _port(low, node, masking[1])))
+        return
     alpha = node.kwargs.get("alpha", node.args[2] if node.op == "rsub" and len(node.args) > 2 else 1)
     if len(node.args) < 2:
         raise refused(node, "named operands", "Write it with two operands.")
