@@ -98,14 +98,15 @@ def _readme(design: Design, planned: Schedule) -> str:
         "| port | way | node | rows × size, format |", "|---|---|---|---|",
         *(f"| {b.name} | in | {b.node} | {b.stream.label} |" for b in design.inputs),
         *(f"| {b.name} | out | {b.node} | {b.stream.label} |" for b in design.outputs), "",
-        "| instance | module | node | gives | cycles | LUT | FF | DSP | BRAM |", "|---" * 9 + "|",
-        *(_row(design, i.name) for i in design.instances), "",
+        "`cycles`: of a sample in the instance; `delay`: from its first beat in to its first out.", "",
+        "| instance | module | node | gives | cycles | delay | LUT | FF | DSP | BRAM |", "|---" * 10 + "|",
+        *(_row(design, i.name, planned) for i in design.instances), "",
     ])  # fmt: skip
 
 
-def _row(design: Design, name: str) -> str:
+def _row(design: Design, name: str, planned: Schedule) -> str:
     made = design.instance(name)
     area, cycles = made.area(), max((e.steps for e in made.engines()), default=0)
-    gives = design.stream(Wire(name)).label
-    return (f"| {name} | {made.module} | {made.node} | {gives} | {cycles or ''} | {area.lut:.0f} | {area.ff:.0f} | "
-            f"{area.dsp} | {area.bram} |")  # fmt: skip
+    gives, delay = design.stream(Wire(name)).label, planned.delay(design, made)
+    return (f"| {name} | {made.module} | {made.node} | {gives} | {cycles or ''} | {'' if delay is None else delay} | "
+            f"{area.lut:.0f} | {area.ff:.0f} | {area.dsp} | {area.bram} |")  # fmt: skip

@@ -13,7 +13,7 @@ import numpy as np
 
 from verilog.clockwork import STUCK, Clockwork, run
 from verilog.netlist import Design, Wire
-from verilog.templates.base import port
+from verilog.templates.base import Template, port
 from verilog.templates.fifo import Fifo
 from verilog.templates.fork import Fork
 
@@ -39,6 +39,20 @@ class Schedule:
     def bottleneck(self) -> str:
         """The busiest instance."""
         return max(self.busy, key=lambda name: self.busy[name], default="")
+
+    def delay(self, design: Design, instance: Template) -> int | None:
+        """Cycles from the first beat that goes into an instance to the first that comes out; None if none does."""
+        came = [self.stamps[w][0] for w in design.wires[instance.name]]
+        gone = self.stamps[Wire(instance.name)][0]
+        return None if gone < 0 or min(came, default=-1) < 0 else int(gone - min(came))
+
+    def told(self, design: Design, instance: Template) -> str:
+        """`128 cycles a sample (100 %), first beat after 12`: how long an instance works and takes."""
+        steps, delay = max((e.steps for e in instance.engines()), default=0), self.delay(design, instance)
+        busy = f" ({self.busy[instance.name]:.0%})" if self.busy.get(instance.name) else ""
+        words = [f"{steps} cycles a sample{busy}"] if steps and not isinstance(instance, Fork | Fifo) else []
+        words += [f"{self.waiting[instance.name]} beats wait at most"] if instance.name in self.waiting else []
+        return ", ".join([*words, *([f"first beat after {delay}"] if delay is not None else [])])
 
 
 def schedule(design: Design, frames: int = 4, spacing: int = 0) -> Schedule:

@@ -7,10 +7,14 @@ import shutil
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from model.errors import EmitError
 from verilog.netlist import Design, Wire
 from verilog.templates.base import Template, port
+
+if TYPE_CHECKING:
+    from verilog.schedule import Schedule  # it brings numba, which nobody needs before
 
 RTL = Path(__file__).parent / "rtl"
 BUILT = ("build/", "waves/")  # what is made from the design, and goes with it
@@ -25,9 +29,12 @@ class Emitted:
     files: tuple[str, ...]
 
 
-def texts(design: Design) -> dict[str, str]:
-    """File name → content of everything that describes the design; equal designs give equal texts."""
-    found = {f"{design.name}.sv": top(design)}
+def texts(design: Design, planned: Schedule | None = None) -> dict[str, str]:
+    """File name → content of everything that describes the design; equal designs give equal texts.
+
+    The schedule adds to the comments, to nothing else.
+    """
+    found = {f"{design.name}.sv": top(design, planned)}
     made = {module: text for i in design.instances for module, text in i.texts().items()}
     for module in modules(design):
         found[f"rtl/{module}.sv"] = design.edited.get(module) or made.get(module) or ours(module)
@@ -52,13 +59,13 @@ def memory_file(instance: Template, parameter: str) -> str:
     return f"{instance.name}_{parameter.removesuffix('_FILE').lower()}.mem"
 
 
-def write(design: Design, folder: Path, more: dict[str, str] | None = None) -> Emitted:
+def write(design: Design, folder: Path, more: dict[str, str] | None = None, planned: Schedule | None = None) -> Emitted:
     """All files at once: a folder that is there already is replaced when the new one is whole, or left as it was.
 
     Raises EmitError for a folder that holds something else.
     """
     folder = folder.resolve()
-    files = {**texts(design), **(more or {})}
+    files = {**texts(design, planned), **(more or {})}
     _check_folder(folder)
     files[LIST] = "".join(f"{name}\n" for name in sorted((*files, LIST)))
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -92,7 +99,7 @@ def _check_folder(folder: Path) -> None:
         raise EmitError(f"{folder} is a file.", "Name a folder.")
     held = {str(p.relative_to(folder)) for p in folder.rglob("*") if not p.is_dir()}
     known = set((folder / LIST).read_text().splitlines()) if LIST in held else set[str]()
-    foreign = sorted(name for name in held - known if not name.startswith("build/"))
+    foreign = sorted(name for name in held - known if not known or not name.startswith(BUILT))
     if foreign:
         text = f"The folder {folder} holds other files, such as {foreign[0]}."
         raise EmitError(text, "Name an empty or a new one, or move them away.")
@@ -102,9 +109,12 @@ def _range(width: int) -> str:
     return f"[{width - 1}:0]"
 
 
-def top(design: Design) -> str:
+def top(design: Design, planned: Schedule | None = None) -> str:
     """The top module: instances and wires only."""
-    lines = [f"// {design.name}: generated; change the graph, not this file.", f"module {design.name} ("]
+    lines = [
+        f"// {design.name}: generated; change the graph, not this file.{_pace(planned)}",
+        f"module {design.name} (",
+    ]
     ports = ["    input  logic clk", "    input  logic rst"]
     for boundary, way in [*((b, "in") for b in design.inputs), *((b, "out") for b in design.outputs)]:
         data, back = ("input ", "output") if way == "in" else ("output", "input ")
@@ -120,7 +130,7 @@ def top(design: Design) -> str:
         if wire.source:
             lines += _declared(design, wire)
     for instance in design.instances:
-        lines += ["", *_instance(design, instance)]
+        lines += ["", *_instance(design, instance, planned)]
     lines.append("")
     for boundary, wire in zip(design.outputs, design.ends, strict=True):
         name = design.label(wire)
@@ -137,10 +147,17 @@ def _declared(design: Design, wire: Wire) -> list[str]:
     return [f"  logic {_range(design.stream(wire).width)} {name}_data;", f"  logic {name}_valid, {name}_ready;"]
 
 
-def _instance(design: Design, instance: Template) -> list[str]:
+def _pace(planned: Schedule | None) -> str:
+    if planned is None or planned.stuck:
+        return ""
+    return f" A sample every {planned.interval:.0f} cycles, its last result after {planned.latency}."
+
+
+def _instance(design: Design, instance: Template, planned: Schedule | None) -> list[str]:
     shape = "×".join(map(str, instance.shape)) or "scalar"
     remark = f"; {instance.remark()}" if instance.remark() else ""
-    lines = [f"  // {instance.node}: {shape}, {instance.outputs[0].label}{remark}"]
+    when = planned.told(design, instance) if planned else ""
+    lines = [f"  // {instance.node}: {shape}, {instance.outputs[0].label}{remark}{when and f'; {when}'}"]
     values = [f".{name}({value})" for name, value in instance.parameters().items()]
     values += [f'.{m.parameter}("mem/{memory_file(instance, m.parameter)}")' for m in instance.memories()]
     if values:

@@ -13,6 +13,7 @@ from model.recipe import Step
 from passes.analysis.hardware import HardwareOptions
 from passes.base import run_step
 
+LITTLE = 0.01  # of the cycles, which nobody needs to know of
 AREA = ("lut", "ff", "dsp", "bram")
 DETAILS = """examples
   main.py emit P.espalier -o rtl/ --simulate
@@ -34,6 +35,10 @@ def _arguments(parser: Parser) -> None:
     )
     parser.add_argument("--samples", type=int, default=32, metavar="N", help="samples to simulate (default 32)")
     parser.add_argument("--no-stalls", action="store_true", help="only without random pauses of inputs and outputs")
+    parser.add_argument(
+        "--waves", nargs="?", choices=("fst", "vcd"), const="fst", default="",
+        help="with --simulate: a trace of the signals too, in DIR/waves (default: fst)",
+    )  # fmt: skip
     parser.add_argument("--data", default="", help="data to simulate (default: the demo's own, else random values)")
     parser.add_argument("--split", default="", help="which part of the data")
 
@@ -42,7 +47,7 @@ def _run(found: Arguments, console: Console) -> Answer:
     with opened(found.target, found, console) as target:
         options = HardwareOptions(
             folder=found.output, name=found.name, sizes=found.sizes, simulate=found.simulate,
-            simulator=found.simulator, samples=found.samples, stalls=not found.no_stalls,
+            simulator=found.simulator, waves=found.waves, samples=found.samples, stalls=not found.no_stalls,
             data=found.data or target.project.source.data or "", split=found.split, synthesize=found.synthesize,
         )  # fmt: skip
         step = Step("hardware", options, target.context.seed)
@@ -103,8 +108,21 @@ def _simulated(data: dict[str, Any]) -> Iterable[str]:
     for m in data["first_mismatches"]:
         yield (f"  {m['stream']} ({m['node']}): sample {m['sample']}, beat {m['beat']}, cycle {m['cycle']}: "
                f"expected {m['expected']}, got {m['got'] or 'nothing'}")  # fmt: skip
+    yield from _waiting(data)
     if "rtl_accuracy" in data:
         yield f"accuracy of the simulated hardware: {data['rtl_accuracy']:.4f}"
+
+
+def _waiting(data: dict[str, Any]) -> Iterable[str]:
+    """Which stages keep others waiting, the longest first."""
+    held = sorted((r for r in data["streams"] if r["stalled"] >= LITTLE), key=lambda r: -r["stalled"])
+    for row in held[:5]:
+        yield f"  {row['reader'] or 'the outside'} keeps {row['stream']} waiting in {row['stalled']:.0%} of the cycles"
+    yield (
+        f"handshakes of {len(data['streams'])} streams"
+        + (" and a trace" if data["trace"] else "")
+        + f" in {data['waves']}"
+    )
 
 
 COMMAND = Command("emit", "writes a model as SystemVerilog, and proves it in a simulator", _arguments, _run, DETAILS)

@@ -75,17 +75,17 @@ def hardware(graph: Graph, options: HardwareOptions, context: Context) -> tuple[
     context.progress(0, 5, "lowering")
     design = lower(graph, context.store, EmitOptions(options.name, sizes_in(options.sizes)))
     design = replace(design, edited={m: t for m, t in options.modules.items() if m in modules(design)})
-    files = texts(design)
     summary: dict[str, Any] = {"modules": list(modules(design)), "instances": len(design.instances)}
     summary |= {"edited": sorted(design.edited)} if design.edited else {}
     summary["ports"] = host_rows(graph, design)
     summary["host"] = [{"node": h.node, "op": h.op, "why": h.why, "able": h.able} for h in design.hosted]
     context.progress(1, 5, "scheduling")
     planned = schedule(design)
+    files = texts(design, planned)
     summary |= {"first": planned.first, "cycles": planned.latency, "interval": planned.interval,
                 "bottleneck": planned.bottleneck, "area": _told_area(total(design.instances))}  # fmt: skip
     if options.folder:
-        done = write(design, Path(options.folder), beside(design, planned))
+        done = write(design, Path(options.folder), beside(design, planned), planned)
         summary |= {"folder": str(done.folder), "files": list(done.files)}
     context.progress(2, 5, "checking the text")
     checked = lint(files, design.name)
