@@ -9,10 +9,10 @@ import numpy as np
 
 from model.errors import EmitError
 from model.graph import Node
-from model.ports import choice
-from verilog.layout import refused, rows_of
+from verilog.layout import rows_of
 from verilog.lower import Lowering, lowers
 from verilog.netlist import Wire
+from verilog.rules.blocks import blocks_of, by_blocks
 from verilog.signal import Signal
 from verilog.stream import Stream
 from verilog.sums import finished, summing
@@ -28,8 +28,9 @@ def linear(low: Lowering, node: Node) -> None:
     held = weights(low, node)
     if held is None:
         raise EmitError(f"{node.id} multiplies two computed tensors.", "Trace the model from modules.", node.id)
-    if held.block or (choice(node, "data_in") is not None and low.chosen(node, "data_in") is None):
-        raise refused(node, "numbers in blocks", "Choose `integer` or `scaled_integer`.")
+    if held.block or blocks_of(node):
+        published(low, node, *by_blocks(low, node, held))
+        return
     rows, (outputs, inputs) = math.prod(low.shape(node)[:-1]), held.codes.shape
     if low.options.engine == "unrolled" and not held.block:
         _as_adders(low, node, held)

@@ -1,0 +1,94 @@
+"""nn.Linear on numbers in blocks (MXINT): exponents beside mantissas, sums in fixed point."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+
+from model.errors import EmitError
+from model.formats.mxint import MXInt
+from model.graph import Node
+from model.ports import choice
+from verilog.fixed import WIDEST, Codes, Fixed
+from verilog.layout import refused, rows_of
+from verilog.lower import Lowering
+from verilog.netlist import Wire
+from verilog.scaled import plain
+from verilog.signal import Signal
+from verilog.stream import Stream
+from verilog.sums import Sums, finished, narrow_enough, summed
+from verilog.templates.blocks import EXPONENT, BlockExponent, BlockMantissa, Cut, base
+from verilog.templates.linear_blocks import LinearBlocks
+from verilog.weights import Weights
+
+
+def blocks_of(node: Node) -> MXInt | None:
+    """The format of what flows into a layer, where it has blocks."""
+    found = choice(node, "data_in")
+    return found.format if found is not None and isinstance(found.format, MXInt) else None
+
+
+def by_blocks(low: Lowering, node: Node, held: Weights) -> tuple[Signal, Wire, Stream]:
+    """The operand, and the result's wire and stream: blocks are made of the fixed point that comes, then multiplied."""
+    form = blocks_of(node)
+    if held.scale is not None or (form is not None and form.rows > 1):
+        text = f"{node.id} multiplies numbers in blocks by {'scaled ones' if held.scale is not None else 'tiles'}."
+        raise EmitError(text, "Choose `mxint` with rows=1 or `integer` for both operands.", node.id)
+    if form is not None and node.inputs[0].node in low.host:
+        text = f"data_in of {node.id} is in {form.label} and comes from the host, which sends fixed point."
+        raise EmitError(text, "Choose `integer` for data_in of the first layer.", node.id)
+    outputs, inputs = held.codes.shape
+    sizes = [min(b, inputs) for b in (held.block, form.block if form else 0) if b]
+    par_in, par_out, _ = low.parallel(node, math.gcd(inputs, *sizes), outputs)
+    x = rows_of(low, node, node.inputs[0], par_in)
+    if not plain(x.fixed) or (x.index.reshape(-1, inputs) % inputs != np.arange(inputs)).any():
+        raise refused(node, "an operand whose blocks are not of elements in a row", "Choose `integer` for its data_in.")
+    out, rows = low.shape(node), x.stream.rows
+    exponents, least = lowest(held)
+    weight = replace(held.form, frac=held.form.frac - least)
+    wide = Fixed(x.fixed.width + x.fixed.signed, x.fixed.frac, x.fixed.signed)
+    of_w = held.block or inputs
+    narrow_enough(node, wide, Fixed(weight.width + int(exponents.max()), weight.frac), inputs)
+    sums = Sums(*summed(placed(held.codes, exponents, of_w), weight, wide, low.weight(node, "bias")))
+    streams, wires = made(low, node, x, form) if form else ((x.stream,), (x.wire,))
+
+    def make(**rest: object) -> LinearBlocks:
+        return LinearBlocks(
+            name=node.id, node=node.id, inputs=streams, shape=out, weight=held.codes, weight_format=weight,
+            exponents=exponents, weight_block=of_w, bias=sums.biases, accumulator=sums.accumulator,
+            block=form.block if form else 0, base=base(x.stream), source=x.fixed, **rest,  # type: ignore[arg-type]
+        )  # fmt: skip
+
+    exact = Stream(rows, outputs, sums.accumulator, par_out)
+    return x, *finished(low, node, make, wires, exact, sums, pace=inputs // par_in)
+
+
+def made(low: Lowering, node: Node, x: Signal, form: MXInt) -> tuple[tuple[Stream, ...], tuple[Wire, ...]]:
+    """Mantissas and exponents of a fixed-point operand."""
+    per = Cut(x.stream.size, x.stream.par, form.block)
+    exponents = Stream(x.stream.rows, per.blocks, EXPONENT)
+    first = BlockExponent(name=low.free(f"{node.id}_exponents"), node=node.id, inputs=(x.stream,), block=form.block,
+                          outputs=(exponents,), shape=x.shape)  # fmt: skip
+    wire = low.add(first, (x.wire,))
+    elements = replace(x.stream, fixed=Fixed(form.width, form.width - 2))
+    second = BlockMantissa(name=low.free(f"{node.id}_mantissas"), node=node.id, inputs=(x.stream, exponents),
+                           outputs=(elements,), block=form.block, shape=x.shape)  # fmt: skip
+    return (elements, exponents), (low.add(second, (x.wire, wire)), wire)
+
+
+def lowest(held: Weights) -> tuple[Codes, int]:
+    """Exponents counted from the lowest one, and that; blocks of zeros have the lowest."""
+    if held.exponents is None:
+        return np.zeros((len(held.codes), 1), np.int64), 0
+    firsts = np.arange(held.exponents.shape[1]) * held.block
+    used = np.maximum.reduceat(np.abs(held.codes), firsts, axis=1) > 0
+    least = int(held.exponents[used].min()) if used.any() else 0
+    return np.where(used, held.exponents - least, 0), least
+
+
+def placed(weight: Codes, exponents: Codes, block: int) -> Codes:
+    """Weights times the power of two of their block."""
+    each = np.repeat(exponents, block, axis=1)[:, : weight.shape[1]]
+    return weight << np.minimum(each, WIDEST)

@@ -1,0 +1,113 @@
+"""Linear with block exponents: of its operand, of its weights, or of both; sums in fixed point, in any order exact."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from verilog.fixed import Codes, Fixed, Rounding, requantise
+from verilog.templates.base import Engine, Memory, Template
+from verilog.templates.blocks import Cut
+
+DEPTH = 6  # cycles from asking for the last product to the result
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LinearBlocks(Template):
+    """`weight` [outputs, inputs] is multiplied by 2^`exponents` [outputs, blocks], none below 0; `bias` is in the
+    accumulator's fraction. With a second input, x are mantissas of blocks of `block`, and x1 their exponents:
+    `base` is the one that stands for the step `source` of the fixed-point operand that they were made of.
+    """
+
+    weight: Codes
+    weight_format: Fixed
+    exponents: Codes
+    weight_block: int
+    bias: Codes
+    accumulator: Fixed
+    rounding: Rounding = "nearest_even"
+    block: int = 0
+    base: int = 0
+    source: Fixed = field(default=Fixed(8, 0))
+
+    @property
+    def module(self) -> str:
+        """The SystemVerilog module."""
+        return "linear_blocks" if self._mantissas else "linear_block_weights"
+
+    def uses(self) -> tuple[str, ...]:
+        """Modules below it."""
+        return ("requant",) if self._mantissas else ("linear_blocks", "requant")
+
+    @property
+    def _mantissas(self) -> bool:
+        return len(self.inputs) > 1
+
+    @property
+    def _drop(self) -> int:
+        """Places of a mantissa behind its point."""
+        return self.inputs[0].fixed.frac if self._mantissas else 0
+
+    @property
+    def _shift(self) -> int:
+        """Places from a product's fraction to the accumulator's."""
+        frac = self.source.frac if self._mantissas else self.inputs[0].fixed.frac
+        return self.accumulator.frac - frac - self.weight_format.frac
+
+    @property
+    def cuts(self) -> tuple[Cut, Cut]:
+        """How rows of x and of weights are cut."""
+        x = self.inputs[0]
+        return Cut(x.size, x.par, self.block or x.size), Cut(x.size, x.par, self.weight_block)
+
+    def parameters(self) -> dict[str, int]:
+        """Sizes, parallelism, blocks, formats."""
+        x, y = self.inputs[0], self.outputs[0]
+        of_x, of_w = self.cuts
+        found = {
+            "IN_SIZE": x.size, "OUT_SIZE": y.size, "PAR_IN": x.par, "PAR_OUT": y.par, "X_W": x.fixed.width,
+            "X_S": int(x.fixed.signed), "W_W": self.weight_format.width, "W_STEPS": of_w.steps,
+            "W_MOST": int(self.exponents.max()), "ACC_W": self.accumulator.width, "ACC_F": self.accumulator.frac,
+            "P_SHIFT": self._shift, "Y_W": y.fixed.width, "Y_F": y.fixed.frac, "Y_S": int(y.fixed.signed),
+            "MODE": int(self.rounding == "nearest_even"),
+        }  # fmt: skip
+        if self._mantissas:
+            found |= {"X_STEPS": of_x.steps, "X_MOST": self.source.width - 1, "BASE": self.base, "DROP": self._drop}
+        return found
+
+    def memories(self) -> tuple[Memory, ...]:
+        """Weights by (out block, in block), exponents by (out block, block of weights), biases by out block."""
+        x, y = self.inputs[0], self.outputs[0]
+        blocks = self.weight.reshape(y.size // y.par, y.par, x.size // x.par, x.par).transpose(0, 2, 1, 3)
+        each = self.exponents.reshape(y.size // y.par, y.par, -1).transpose(0, 2, 1)
+        return (
+            Memory("W_FILE", blocks.reshape(-1, y.par * x.par), self.weight_format.width),
+            Memory("E_FILE", each.reshape(-1, y.par), int(self.exponents.max() + 1).bit_length()),
+            Memory("B_FILE", self.bias.reshape(-1, y.par), self.accumulator.width),
+        )
+
+    def reference(self, *codes: Codes) -> tuple[Codes, ...]:
+        """Products beat by beat, put in their place by both exponents; exact sums, one requantisation."""
+        x, y = self.inputs[0], self.outputs[0]
+        (of_x, of_w), beats = self.cuts, x.size // x.par
+        rows = codes[0].reshape(-1, beats, x.par)
+        parts = np.einsum("nbp,obp->nob", rows, self.weight.reshape(y.size, beats, x.par))
+        places = of_w.spread(self.exponents)[:, :: x.par] + self._shift
+        if self._mantissas:
+            own = of_x.spread(codes[1].reshape(len(rows), -1))[:, :: x.par] - self.base
+            parts = (parts << (places + own[:, None])) >> self._drop
+        else:
+            parts = parts << places
+        sums = (parts.sum(-1) + self.bias).reshape(-1, y.rows, y.size)
+        return (requantise(sums, self.accumulator.frac, y.fixed, self.rounding),)
+
+    def engines(self) -> tuple[Engine, ...]:
+        """(in blocks · out blocks) steps a row; the first out block takes the input and its exponents."""
+        x, y = self.inputs[0], self.outputs[0]
+        inner, outer = x.size // x.par, y.size // y.par
+        steps = np.arange(inner * outer)
+        takes = {"x": np.tile(steps < inner, x.rows)}
+        if self._mantissas:
+            takes["x1"] = np.tile((steps < inner) & (steps % self.cuts[0].steps == 0), x.rows)
+        return (Engine(takes, {"y": np.tile(steps % inner == inner - 1, x.rows)}, DEPTH),)
