@@ -18,6 +18,7 @@ AREA = ("lut", "ff", "dsp", "bram")
 DETAILS = """examples
   main.py emit P.espalier -o rtl/ --simulate
   main.py emit P.espalier -o rtl/ --synthesize ecp5
+  main.py emit P.espalier -o rtl/ --engine unrolled --simulate --simulator icarus
   main.py emit P.espalier -o rtl/ --sizes seq=32 --simulate --data demo:reviews --samples 100
 Every layer needs fixed-point formats (pass quantize with integer); what is computed at once is chosen with the passes
 parallelize and balance_parallelism. An exit code of 1 says that the simulation differs from the integer model."""
@@ -28,6 +29,11 @@ def _arguments(parser: Parser) -> None:
     parser.add_argument("-o", "--output", required=True, metavar="DIR", help="the folder to write")
     parser.add_argument("--name", default="top", help="name of the top module")
     parser.add_argument("--sizes", default="", metavar="NAME=N,…", help="sizes of symbols in shapes, such as seq=32")
+    parser.add_argument(
+        "--engine", choices=("folded", "unrolled"), default="folded",
+        help="unrolled: weights become adders, a row or pixel a cycle; for small networks",
+    )  # fmt: skip
+    parser.add_argument("--adders", type=int, default=4, metavar="N", help="unrolled: adders between two registers")
     parser.add_argument("--simulate", action="store_true", help="compare every stream with the integer model")
     parser.add_argument("--simulator", choices=("verilator", "icarus"), default="", help="default: what is there")
     parser.add_argument(
@@ -46,7 +52,8 @@ def _arguments(parser: Parser) -> None:
 def _run(found: Arguments, console: Console) -> Answer:
     with opened(found.target, found, console) as target:
         options = HardwareOptions(
-            folder=found.output, name=found.name, sizes=found.sizes, simulate=found.simulate,
+            folder=found.output, name=found.name, sizes=found.sizes, engine=found.engine, adders=found.adders,
+            simulate=found.simulate,
             simulator=found.simulator, waves=found.waves, samples=found.samples, stalls=not found.no_stalls,
             data=found.data or target.project.source.data or "", split=found.split, synthesize=found.synthesize,
         )  # fmt: skip
@@ -70,6 +77,7 @@ def _lines(data: dict[str, Any], folder: Path) -> Iterable[str]:
     yield (f"a sample every {data['interval']:.0f} cycles, {data['cycles']} from its first beat to its last result; "
            f"slowest: {data['bottleneck']}")  # fmt: skip
     yield f"estimated for a 7-series FPGA: {_resources(data['area'])}"
+    yield from (f"{r['instance']}: {r['remark']}" for r in data["rows"] if r["remark"])
     yield from _hosted(data["host"])
     tools = " and ".join(data["lint"]["tools"]) or "no tool (install verilator or pyslang)"
     yield f"checked by {tools}: {len(data['lint']['findings']) or 'no'} findings"

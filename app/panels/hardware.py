@@ -24,7 +24,7 @@ from passes.analysis.hardware import HardwareOptions
 if TYPE_CHECKING:
     from app.session import Session
 
-FIELDS = ("samples", "data", "split", "simulator", "stalls", "waves", "synthesize", "sizes", "name")
+FIELDS = ("samples", "data", "split", "simulator", "stalls", "waves", "synthesize", "engine", "adders", "sizes", "name")
 WORDS = 520
 _INSTANCE = re.compile(r"\) u_(\w+) \(")
 

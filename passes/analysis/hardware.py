@@ -33,6 +33,11 @@ class HardwareOptions:
     folder: str = field(default="", metadata={"help": "where to write the design; empty: nowhere"})
     name: str = field(default="top", metadata={"help": "name of the top module"})
     sizes: str = field(default="", metadata={"help": "sizes of symbols in shapes, such as seq=32"})
+    engine: Literal["folded", "unrolled"] = field(
+        default="folded",
+        metadata={"help": "folded: layers multiply in turns; unrolled: weights become adders, a row or pixel a cycle"},
+    )
+    adders: int = field(default=4, metadata={"min": 1, "help": "unrolled: adders between two registers"})
     simulate: bool = field(default=False, metadata={"help": "compare with the integer model in a simulator"})
     simulator: Literal["", "verilator", "icarus"] = field(
         default="", metadata={"help": "default: what is there", "empty": "what is there"}
@@ -57,6 +62,13 @@ class HardwareOptions:
     def __post_init__(self) -> None:
         if self.samples < 1:
             raise OptionsError(f"samples is {self.samples}.", "It must be 1 or more.")
+        if self.adders < 1:
+            raise OptionsError(f"adders is {self.adders}.", "It must be 1 or more.")
+
+
+def emitting(options: HardwareOptions) -> EmitOptions:
+    """What of it concerns the design itself."""
+    return EmitOptions(options.name, sizes_in(options.sizes), options.engine, options.adders)
 
 
 @analysis("hardware", "Hardware", HardwareOptions)
@@ -73,7 +85,7 @@ def hardware(graph: Graph, options: HardwareOptions, context: Context) -> tuple[
     if options.simulate:
         simulator(options.simulator or None)  # what is missing is told before anything is written
     context.progress(0, 5, "lowering")
-    design = lower(graph, context.store, EmitOptions(options.name, sizes_in(options.sizes)))
+    design = lower(graph, context.store, emitting(options))
     design = replace(design, edited={m: t for m, t in options.modules.items() if m in modules(design)})
     summary: dict[str, Any] = {"modules": list(modules(design)), "instances": len(design.instances)}
     summary |= {"edited": sorted(design.edited)} if design.edited else {}
@@ -107,7 +119,7 @@ def _rows(design: Design, planned: Schedule) -> list[dict[str, Any]]:
         rows.append({
             "node": instance.node, "instance": instance.name, "module": instance.module,
             "stream": instance.outputs[0].label, "cycles": cycles, "busy": planned.busy.get(instance.name, 0.0),
-            "waits": planned.waiting.get(instance.name),
+            "waits": planned.waiting.get(instance.name), "remark": instance.remark(),
             **_told_area(instance.area()),
         })  # fmt: skip
     return rows
