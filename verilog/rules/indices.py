@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from model.graph import Node, Ref
-from verilog.layout import by_pixel, gathered, order, refused
+from verilog.layout import argument, by_pixel, gathered, order, refused
 from verilog.lower import Lowering, lowers
 from verilog.signal import Signal, arranged
 from verilog.templates.reorder import Pick
@@ -21,6 +21,34 @@ def by_place(low: Lowering, node: Node) -> None:
     """The op itself tells, run on the numbers of the places."""
     x = low.operand(node, node.inputs[0], "data_in")
     low.publish(node, taken(low, node, x, _picked(low, node)))
+
+
+@lowers("interpolate")
+def resized(low: Lowering, node: Node) -> None:
+    """The nearest pixel, several times; nothing is computed."""
+    if argument(node, "mode", 99, "nearest") != "nearest" or "linear" in node.target or "cubic" in node.target:
+        raise refused(node, "values between pixels", "Use mode='nearest'.")
+    x = low.operand(node, node.inputs[0], "data_in")
+    low.publish(node, gathering(low, node, x, _picked(low, node)))
+
+
+def bordered(low: Lowering, node: Node) -> None:
+    """A border of a constant, or of the tensor's own values."""
+    sides = [int(n) for n in argument(node, "pad", 1, argument(node, "padding", 1, ()))]
+    value, mode = argument(node, "value", 3, 0) or 0, str(argument(node, "mode", 2, "constant"))
+    if min(sides, default=0) < 0:
+        raise refused(node, "a border that cuts", "Slice instead.")
+    x = low.operand(node, node.inputs[0], "data_in")
+    code = int(x.fixed.encode(np.asarray(float(value))))
+    if mode == "constant" and float(x.fixed.values(np.asarray(code))) != float(value):
+        raise refused(node, f"a border of {value}, which {x.fixed.label} does not hold", "Choose another format.")
+    import torch
+
+    sizes = node.ports["data_in"].sizes(low.symbols)
+    places = torch.arange(int(np.prod(sizes)), dtype=torch.float64).reshape(sizes)
+    more = {"value": -1.0} if mode == "constant" else {}
+    made = torch.nn.functional.pad(places, sides, mode=mode, **more).numpy().astype(np.int64)
+    low.publish(node, gathering(low, node, x, made.reshape(low.shape(node)), code))
 
 
 def _picked(low: Lowering, node: Node) -> np.ndarray:
@@ -44,6 +72,8 @@ def _module(node: Node) -> Any:
     """A module that only moves values, made anew."""
     from torch import nn
 
+    if node.op == "interpolate":
+        return nn.Upsample(node.attrs.get("size"), node.attrs.get("scale_factor"))  # type: ignore[arg-type]
     if node.op != "pixel_shuffle":
         raise refused(node, "a module for it", "Write it as a function.")
     return nn.PixelShuffle(node.attrs["upscale_factor"])  # type: ignore[arg-type]

@@ -13,23 +13,25 @@ from verilog.fixed import Fixed
 from verilog.layout import argument, cut, order, pixels, refused
 from verilog.lower import Lowering, lowers, operand_ports
 from verilog.rules.convolution import pair, windows
-from verilog.rules.indices import taken
+from verilog.rules.indices import bordered, taken
 from verilog.signal import Signal
 from verilog.stream import Stream
 from verilog.templates.chain import Chain
 from verilog.templates.window import Walk
 
 
-@lowers("cat")
+@lowers("cat", "stack")
 def concatenate(low: Lowering, node: Node) -> None:
     """Row by row along the axis that a row holds, else frame by frame; all in one format."""
     parts = [low.operand(node, ref, port) for ref, port in operand_ports(node, low.graph)]
     to, rounding = low.result(node, _common([p.fixed for p in parts]))
     parts = [p if p.fixed == to else low.cast(node, p, to, rounding) for p in parts]
-    dim = int(argument(node, "dim", 1, 0))
-    axis = dim - 1 if dim > 0 else len(parts[0].shape) + dim
-    if axis < 0:
+    dim, rank = int(argument(node, "dim", 1, 0)), len(low.shape(node))
+    axis = dim - 1 if dim > 0 else rank + dim
+    if axis < 0 or axis == rank:
         raise refused(node, "samples put together", "Put together what belongs to one sample.")
+    if node.op == "stack":
+        parts = [p.viewed(np.expand_dims(np.arange(p.index.size).reshape(p.shape), axis)) for p in parts]
     made = parts[0]
     for other in parts[1:]:
         made = _chained(low, node, made, other, axis)
@@ -84,12 +86,13 @@ def apart(low: Lowering, node: Node) -> None:
 
 @lowers("pad")
 def padded(low: Lowering, node: Node) -> None:
-    """A constant border: a window of one tap that walks beyond the image."""
+    """A constant border around an image: a window of one tap that walks beyond it; others are gathered."""
     sides = [int(n) for n in argument(node, "pad", 1, argument(node, "padding", 1, ()))]
     value, mode = argument(node, "value", 3, 0) or 0, argument(node, "mode", 2, "constant")
     shape = low.shape(node, "data_in")
     if mode != "constant" or min(sides, default=0) < 0 or len(sides) // 2 > len(shape) - 1:
-        raise refused(node, "another border than a constant around height and width", "Pad with a constant.")
+        bordered(low, node)
+        return
     x, channels = pixels(low, node, node.inputs[0])
     code = int(x.fixed.encode(np.asarray(float(value))))
     if float(x.fixed.values(np.asarray(code))) != float(value):
