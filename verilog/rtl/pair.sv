@@ -1,4 +1,5 @@
-// pair: two streams element by element: the sum (OP 0), the difference (1) or the product (2), in another format.
+// pair: two streams element by element, in another format: the sum (OP 0), the difference (1), the product (2), the
+// larger (3) or the smaller (4) of both.
 // LANES elements a beat; both streams move together; 2 cycles.
 module pair #(
     parameter int OP = 0,
@@ -57,6 +58,16 @@ module pair #(
       always_ff @(posedge clk) if (ce) s <= (S_W'(a) <<< X_UP) + (S_W'(b) <<< X1_UP);
     end else if (OP == 1) begin : g_difference
       always_ff @(posedge clk) if (ce) s <= (S_W'(a) <<< X_UP) - (S_W'(b) <<< X1_UP);
+    end else if (OP == 3) begin : g_larger
+      logic signed [S_W-1:0] p, q;
+      assign p = S_W'(a) <<< X_UP;
+      assign q = S_W'(b) <<< X1_UP;
+      always_ff @(posedge clk) if (ce) s <= (p > q) ? p : q;
+    end else if (OP == 4) begin : g_smaller
+      logic signed [S_W-1:0] p, q;
+      assign p = S_W'(a) <<< X_UP;
+      assign q = S_W'(b) <<< X1_UP;
+      always_ff @(posedge clk) if (ce) s <= (p < q) ? p : q;
     end else begin : g_product
       always_ff @(posedge clk) if (ce) s <= S_W'(a) * S_W'(b);
     end

@@ -9,19 +9,20 @@ from typing import Any
 import numpy as np
 
 from model.graph import Node, Ref
-from verilog.fixed import Fixed
+from verilog.fixed import WIDEST, Fixed
 from verilog.layout import cut, gathered, refused, reordered
 from verilog.lower import Lowering, lowers, operand_ports
-from verilog.rules.attention import added
-from verilog.rules.norm import affine, scaled
+from verilog.rules.attention import added, needed
+from verilog.rules.norm import affine, multiplier_format, scaled
 from verilog.signal import Signal, arranged
 from verilog.templates.chain import Replay
-from verilog.templates.pair import Kind, Pair, exact_format
+from verilog.templates.divide import Divide
+from verilog.templates.pair import Pair, exact_format
 
 ONE = Fixed(2, 0)
 
 
-@lowers("add", "sub", "rsub", "mul", "div")
+@lowers("add", "sub", "rsub", "mul", "div", "maximum", "minimum")
 def combine(low: Lowering, node: Node) -> None:
     """Two streams meet in `pair`; constants go into `scale_shift`; a mask in front of a softmax is left to that."""
     masking = added(low, node) if node.op == "add" else None
@@ -34,14 +35,19 @@ def combine(low: Lowering, node: Node) -> None:
     first, second = (node.args[k] for k in ((1, 0) if node.op == "rsub" else (0, 1)))
     if node.kwargs.get("rounding_mode") is not None:
         raise refused(node, f"rounding_mode={node.kwargs['rounding_mode']}", "Divide without rounding.")
-    if alpha != 1:
-        raise refused(node, f"alpha={alpha}", "Multiply by itself.")
-    kind: Kind = "sub" if node.op == "rsub" else node.op  # type: ignore[assignment]
+    kind: Any = {"rsub": "sub", "maximum": "max", "minimum": "min"}.get(node.op, node.op)
     fixed = [_constant(low, value) for value in (first, second)]
-    if isinstance(first, Ref) and isinstance(second, Ref) and all(f is None for f in fixed):
-        _streams(low, node, kind, first, second)
+    if isinstance(first, Ref) and isinstance(second, Ref) and (_both(fixed) or kind in ("max", "min")):
+        _streams(low, node, kind, (first, second), float(alpha))  # type: ignore[arg-type]
+    elif alpha != 1:
+        raise refused(node, f"alpha={alpha} with a constant", "Multiply the constant by it.")
     else:
         _with_constant(low, node, kind, (first, second), fixed)
+
+
+def _both(fixed: list[Any]) -> bool:
+    """Whether both operands are computed."""
+    return all(f is None for f in fixed)
 
 
 def _constant(low: Lowering, value: Any) -> Any:
@@ -86,22 +92,43 @@ def _port(low: Lowering, node: Node, ref: Ref) -> str:
     return next(name for source, name in operand_ports(node, low.graph) if source == ref)
 
 
-def _streams(low: Lowering, node: Node, kind: Kind, first: Ref, second: Ref) -> None:
-    if node.op == "div":
-        raise refused(node, "a computed divisor", "Multiply by its reciprocal.")
+def _streams(low: Lowering, node: Node, kind: Any, refs: tuple[Ref, Ref], alpha: float) -> None:
     ports = [name for _, name in operand_ports(node, low.graph)]
     ports = ports[::-1] if node.op == "rsub" else ports
-    a, b = (low.operand(node, ref, port) for ref, port in zip((first, second), ports, strict=True))
+    a, b = (low.operand(node, ref, port) for ref, port in zip(refs, ports, strict=True))
+    if alpha != 1:
+        b = times(low, node, b, alpha)
+    low.publish(node, met(low, node, kind, a, b))
+
+
+def times(low: Lowering, node: Node, x: Signal, factor: float) -> Signal:
+    """A signal times a number of up to 16 bits, exactly."""
+    form = multiplier_format(np.asarray(factor))
+    code = int(form.encode(np.asarray(factor)))
+    places = np.full((x.stream.rows, x.stream.size), code, np.int64)
+    return scaled(low, node, x, (places, form), 0 * places, x.fixed.frac + form.frac, exactly=True)
+
+
+def met(low: Lowering, node: Node, kind: Any, a: Signal, b: Signal, exactly: bool = False) -> Signal:
+    """Two signals element by element, the smaller broadcast; in the format of the node's result, or exact."""
     if a.index.size < b.index.size:
         a = like(low, node, repeated(low, node, a, b), b)
     else:
         b = like(low, node, repeated(low, node, b, a), a)
+    name = low.free(node.id)
+    if kind == "div":
+        to, rounding = needed(low, node)
+        quotient = Divide(name=name, node=node.id, inputs=(a.stream, b.stream), shape=a.shape, rounding=rounding,
+                          outputs=(replace(a.stream, fixed=to),))  # fmt: skip
+        if quotient.bits > WIDEST:
+            raise refused(node, f"a quotient of {quotient.bits} bits", "Choose narrower formats for its operands.")
+        return replace(a, wire=low.add(quotient, (a.wire, b.wire)), stream=quotient.outputs[0])
     total = exact_format(kind, a.fixed, b.fixed)
-    to, rounding = low.result(node, total)
+    to, rounding = (total, "nearest_even") if exactly else low.result(node, total)
     out = replace(a.stream, fixed=to)
-    made = Pair(name=node.id, node=node.id, inputs=(a.stream, b.stream), outputs=(out,), shape=a.shape, kind=kind,
+    made = Pair(name=name, node=node.id, inputs=(a.stream, b.stream), outputs=(out,), shape=a.shape, kind=kind,
                 total=total, rounding=rounding)  # fmt: skip
-    low.publish(node, replace(a, wire=low.add(made, (a.wire, b.wire)), stream=out))
+    return replace(a, wire=low.add(made, (a.wire, b.wire)), stream=out)
 
 
 def repeated(low: Lowering, node: Node, small: Signal, big: Signal) -> Signal:

@@ -40,11 +40,12 @@ def affine(low: Lowering, node: Node, x: Signal, scale: np.ndarray, shift: np.nd
     return scaled(low, node, x, (form.encode(scale), form), added, frac)
 
 
-def scaled(low: Lowering, node: Node, x: Signal, scale: tuple[Codes, Fixed], shift: Codes, frac: int) -> Signal:
-    """x · scale + shift, codes for each place."""
+def scaled(low: Lowering, node: Node, x: Signal, scale: tuple[Codes, Fixed], shift: Codes, frac: int,
+           exactly: bool = False) -> Signal:  # fmt: skip
+    """x · scale + shift, codes for each place; in the format of the node's result, or exact."""
     codes, form = scale
     total, added = totalled(x.stream, codes, form, shift, frac)
-    to, rounding = low.result(node, total)
+    to, rounding = (total, "nearest_even") if exactly else low.result(node, total)
     out = replace(x.stream, fixed=to)
     made = ScaleShift(
         name=low.free(node.id), node=node.id, inputs=(x.stream,), outputs=(out,), shape=x.shape, scale=codes,

@@ -1,4 +1,4 @@
-"""Two streams element by element: sum, difference, product."""
+"""Two streams element by element: sum, difference, product, the larger, the smaller."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import numpy as np
 from verilog.fixed import Codes, Fixed, Rounding, covering, requantise
 from verilog.templates.base import Engine, Template
 
-Kind = Literal["add", "sub", "mul"]
-KINDS: tuple[Kind, ...] = ("add", "sub", "mul")
+Kind = Literal["add", "sub", "mul", "max", "min"]
+KINDS: tuple[Kind, ...] = ("add", "sub", "mul", "max", "min")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -56,10 +56,18 @@ class Pair(Template):
 
 
 def combined(kind: Kind, a: Codes, b: Codes) -> Codes:
-    """The sum, difference or product of codes."""
-    if kind == "mul":
-        return a * b
-    return a + b if kind == "add" else a - b
+    """The sum, difference, product, larger or smaller of codes."""
+    match kind:
+        case "add":
+            return a + b
+        case "sub":
+            return a - b
+        case "mul":
+            return a * b
+        case "max":
+            return np.maximum(a, b)
+        case "min":
+            return np.minimum(a, b)
 
 
 def exact_format(kind: Kind, a: Fixed, b: Fixed) -> Fixed:
