@@ -1,0 +1,134 @@
+"""The digits' MLP in each family of formats: near the fake-quantised model, and simulated bit for bit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from model.build import build as build_module
+from model.data.digits import load_digits
+from model.errors import EmitError
+from model.graph import Graph
+from model.opening import Opened, open_any
+from passes.base import Context, run_step
+from passes.config import load_recipe
+from tests.verilog.proof import needs_icarus
+from verilog.exact import Exact, Host
+from verilog.lower import lower
+from verilog.netlist import Design
+from verilog.options import EmitOptions
+from verilog.simulate import build, run
+
+FIXED = "integer(width=8, frac_width=4)"
+SCALED = "scaled_integer(width=8, granularity=tensor"
+ROWS = "scaled_integer(width=8, granularity=channel)"
+BIAS = {"bias": "integer(width=16, frac_width=10)"}
+MX = "mxint(width=6, block=16)"
+# formats of all layers; those of the first one besides; the modules that come of it
+CASES: dict[str, tuple[dict[str, str], dict[str, str], set[str]]] = {
+    "scales": ({"data_in": f"{SCALED})", "weight": ROWS}, {}, {"linear", "scale_shift"}),
+    "zero points": ({"data_in": f"{SCALED}, symmetric=false)", "weight": ROWS}, {}, {"linear", "scale_shift"}),
+    "fixed point by scales": ({"data_in": FIXED, "weight": ROWS, **BIAS}, {}, {"linear", "scale_shift"}),
+    "scales with data_out": (
+        {"data_in": f"{SCALED})", "weight": ROWS, "data_out": FIXED}, {}, {"linear", "scale_shift"}
+    ),
+    "ternary": ({"data_in": FIXED, "weight": "ternary()"}, {}, {"linear_signs", "scale_shift"}),
+    "signs": (
+        {"data_in": "binary(bipolar=false)", "weight": "binary_scaled()"}, {"data_in": FIXED},
+        {"linear_signs", "scale_shift", "threshold"},
+    ),
+    "signs of both": ({"data_in": "binary()", "weight": "binary()", **BIAS}, {}, {"linear_signs", "threshold"}),
+    "blocks of weights": ({"data_in": FIXED, "weight": MX, **BIAS}, {}, {"linear_block_weights"}),
+    "blocks": (
+        {"data_in": MX, "weight": MX, **BIAS}, {"data_in": FIXED},
+        {"linear_blocks", "block_exponent", "block_mantissa"},
+    ),
+    "blocks by fixed point": (
+        {"data_in": MX, "weight": FIXED, **BIAS}, {"data_in": FIXED},
+        {"linear", "linear_blocks", "block_exponent", "block_mantissa"},
+    ),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def opened(tmp_path_factory: pytest.TempPathFactory) -> Opened:
+    return open_any("demo:digits-mlp", tmp_path_factory.mktemp("work"))
+
+
+def stepped(opened: Opened, *steps: dict[str, Any]) -> Graph:
+    """The demo after some steps."""
+    graph = opened.project.base
+    for step in load_recipe({"steps": list(steps)}).steps:
+        graph = run_step(graph, step, Context(opened.store)).graph
+    return graph
+
+
+def quantised(opened: Opened, name: str) -> Graph:
+    """In the formats of a case, calibrated, with some parallelism."""
+    layers, first, _ = CASES[name]
+    rules = [{"select": {"by": "type", "values": ["linear"]}, "formats": layers}]
+    if first:
+        rules.append({"select": {"by": "name", "values": ["fc1"]}, "formats": first})
+    return stepped(
+        opened,
+        {"pass": "quantize", "options": {"rules": rules}},
+        {"pass": "calibrate", "options": {"data": "demo:digits", "limit": 200}},
+        {"pass": "balance_parallelism", "options": {"multipliers": 48}},
+    )
+
+
+def emitted(opened: Opened, name: str) -> tuple[Graph, Design]:
+    graph = quantised(opened, name)
+    return graph, lower(graph, opened.store, EmitOptions())
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_integers_are_near_the_fake_quantised_model(opened: Opened, name: str) -> None:
+    graph, design = emitted(opened, name)
+    assert {i.module for i in design.instances} >= CASES[name][2]
+    x = torch.from_numpy(load_digits()["test"].inputs["x"])
+    got = Exact(graph, opened.store, design)(x=x)
+    with torch.no_grad():
+        want = build_module(graph, opened.store).double()(x=x.double())
+    exact = not {"scale_shift"} & {i.module for i in design.instances}
+    torch.testing.assert_close(got, want, rtol=0, atol=0 if exact else 0.02 * float(want.abs().max()))
+    assert float((got.argmax(-1) == want.argmax(-1)).double().mean()) > 0.98
+
+
+@needs_icarus
+@pytest.mark.rtl
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CASES)
+def test_every_stream_equals_its_integers(opened: Opened, tmp_path: Path, name: str) -> None:
+    graph, design = emitted(opened, name)
+    codes = Host(graph, opened.store, design)(x=torch.from_numpy(load_digits()["test"].inputs["x"][:3]))
+    built = build(design, 3, tmp_path / "builds", "icarus")
+    for stall in range(4):
+        done = run(design, built, codes, stall, limit=1_000_000)
+        assert not done.stuck
+        assert not done.mismatches, (stall, done.mismatches)
+
+
+@pytest.mark.parametrize(
+    ("formats", "says"),
+    [
+        ({"data_in": f"{SCALED})", "weight": ROWS}, "scale from each sample"),
+        ({"data_in": ROWS, "weight": ROWS}, "one scale"),
+        ({"data_in": MX, "weight": MX}, "comes from the host"),
+        ({"data_in": FIXED, "weight": "mxfp()"}, "weight of fc1 is in"),
+        ({"data_in": "mxfp()", "weight": FIXED}, "data_in of fc1 is in"),
+        ({"data_in": FIXED, "weight": "scaled_integer(granularity=group, group=16)"}, "weight of fc1 is in"),
+        ({"data_in": FIXED, "weight": "binary(stochastic=true)"}, "weight of fc1 is in"),
+        ({"data_in": f"{SCALED})", "weight": MX}, "scale from each sample"),
+    ],
+)  # fmt: skip
+def test_what_has_no_hardware_names_the_node(opened: Opened, formats: dict[str, str], says: str) -> None:
+    rules = [{"select": {"by": "type", "values": ["linear"]}, "formats": formats}]
+    graph = stepped(opened, {"pass": "quantize", "options": {"rules": rules}})
+    with pytest.raises(EmitError, match=says) as caught:
+        lower(graph, opened.store, EmitOptions())
+    assert caught.value.node == "fc1"
+    assert caught.value.hint
