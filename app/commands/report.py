@@ -18,6 +18,7 @@ from app.commands.option_flags import add_options, read_options
 from model.errors import OptionsError, nearest
 from model.recipe import Step
 from model.registry import PASSES
+from passes.analysis.compile import CompileOptions
 from passes.analysis.evaluate import EvaluateOptions
 from passes.analysis.profile import ProfileOptions
 from passes.base import Report, run_step
@@ -32,7 +33,10 @@ def _arguments(parser: Parser) -> None:
     parser.add_argument("--what", metavar="a,b", default=DEFAULT, help=f"reports: {names} (default {DEFAULT})")
     parser.add_argument("-o", "--output", metavar="FILE", help="write a .csv, .html or .json file")
     add_options(parser, ObserveOptions)
-    add_options(parser, ProfileOptions, skip=tuple(f.name for f in dataclasses.fields(ObserveOptions)))
+    known = {f.name for f in dataclasses.fields(ObserveOptions)}
+    for timed in (ProfileOptions, CompileOptions):
+        add_options(parser, timed, skip=tuple(known))
+        known |= {f.name for f in dataclasses.fields(timed)}
 
 
 def _run(found: Arguments, console: Console) -> Answer:

@@ -10,11 +10,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from model.errors import ExportError, OptionsError
+from model.errors import ExportError
 from model.graph import Graph
 from model.ops import macs
 from passes.analysis.evaluate import EvaluateOptions
 from passes.base import Context, Report, Row, analysis
+from passes.timed.inputs import check_device, inputs_on
 
 if TYPE_CHECKING:
     from torch import nn
@@ -45,7 +46,7 @@ def profile(graph: Graph, options: ProfileOptions, context: Context) -> tuple[Gr
     from model.build import build
 
     _check(options)
-    inputs = _inputs(graph, options, context)
+    inputs = inputs_on(options.device, graph, options, context)
     module = build(graph, context.store, context.callables).to(options.device)
     spans = _Spans(module, graph)
     try:
@@ -62,28 +63,9 @@ def profile(graph: Graph, options: ProfileOptions, context: Context) -> tuple[Gr
 
 
 def _check(options: ProfileOptions) -> None:
-    import torch
-
-    kinds = ("cpu", "cuda")
-    if options.device not in kinds:
-        raise OptionsError(f"There is no device {options.device!r}.", f"Choose {' or '.join(kinds)}.")
-    if options.device == "cuda" and not torch.cuda.is_available():
-        raise OptionsError("There is no CUDA device here.", "Profile on the cpu.")
+    check_device(options.device)
     if options.trace and not options.trace.endswith(".json"):
         raise ExportError(f"{options.trace} has no known kind.", "End it in .json.")
-
-
-def _inputs(graph: Graph, options: ProfileOptions, context: Context) -> dict[str, Any]:
-    """A batch of the data, or made values at the sizes of the trace with that batch; on the device."""
-    from passes.analysis.evaluate import batches, load_split
-    from passes.export.example import example_inputs
-
-    if options.data:
-        inputs = next(batches(load_split(options, context), graph, options.batch_size))[0]
-    else:
-        sizes = {s: options.batch_size for s in graph.symbols if s == "batch" or s.startswith("batch_")}
-        inputs = example_inputs(graph, sizes, context.seed)
-    return {k: v.to(options.device) for k, v in inputs.items()}
 
 
 class _Spans:

@@ -1,0 +1,228 @@
+"""What torch.compile is worth to a model on this machine: the first call, later ones, and after how many it pays."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import shutil
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from model.errors import OptionsError, PassError
+from model.graph import Graph
+from passes.analysis.evaluate import EvaluateOptions
+from passes.base import Context, Report, Row, analysis
+from passes.timed.inputs import check_device, inputs_on
+from passes.timed.part import part_of
+from passes.timed.settled import settle
+from passes.timed.why import Facts, reasons
+
+WARM, LEAST, SECONDS = 3, 5, 2.0  # untimed calls; timed rounds at least, and seconds after which no further begins
+PRODUCTS = ("addmm", "bmm", "aten::mm", "conv", "attention")  # in names of operations that multiply matrices
+Backend = Literal["inductor", "aot_eager", "eager"]
+Mode = Literal["default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"]
+COMPILER = "torch.compile with inductor needs a C++ compiler on the CPU, and there is none."
+
+
+@dataclass(frozen=True, slots=True)
+class CompileOptions(EvaluateOptions):
+    """How it is compiled, and on what it runs; without data on made inputs of the model's sizes."""
+
+    batch_size: int = field(default=16, metadata={"min": 1, "max": 4096, "help": "samples of the batch that is run"})
+    backend: Backend = field(default="inductor", metadata={"help": "what compiles the graphs that are found"})
+    mode: Mode = field(default="default", metadata={"help": "of inductor: how much it tries"})
+    dynamic: bool = field(default=False, metadata={"help": "one program for all sizes, instead of one for each"})
+    device: str = field(default="cpu", metadata={"help": "cpu, or cuda where there is one"})
+    runs: int = field(default=50, metadata={"min": 5, "max": 1000, "help": "rounds at most, each eager and compiled"})
+    part: str = field(default="", metadata={"help": "a module's path, such as encoder.layer.0, or a node; none: all"})
+
+
+@analysis("compile", "Compile", CompileOptions)
+def compiled(graph: Graph, options: CompileOptions, context: Context) -> tuple[Graph, Report]:
+    """Eager against compiled: seconds of the first call apart from later ones, calls until it pays, graph breaks.
+
+    Rows: one for each of eager, captured (the graphs as found, run by torch) and compiled; ratios are of the least
+    times, since other work only adds. Weights are rounded to their formats beforehand. Raises OptionsError for what is
+    not there, PassError where the compiler fails.
+    """
+    import torch
+
+    from model.build import build
+
+    _check(options)
+    dynamo = _dynamo()
+    whole = settle(build(graph, context.store, context.callables)).to(options.device)
+    inputs = inputs_on(options.device, graph, options, context)
+    dynamo.reset()
+    try:
+        with torch.no_grad():
+            call = part_of(whole, graph, options.part, inputs)
+            found = _measured(call, options, context)
+    finally:
+        dynamo.reset()
+    return graph, Report("compile", *_told(found, options))
+
+
+@dataclass(slots=True)
+class Found:
+    """Seconds of the first call and of later ones, by version; graphs and why the compiler began another."""
+
+    first: dict[str, float]
+    later: dict[str, list[float]]
+    graphs: int
+    breaks: list[str]
+    facts: Facts
+    difference: float
+
+
+def _check(options: CompileOptions) -> None:
+    check_device(options.device)
+    if options.device == "cpu" and options.backend == "inductor" and not _has_compiler():
+        raise OptionsError(COMPILER, "Install one (apt install g++), or choose the backend aot_eager.")
+
+
+def _dynamo() -> Any:
+    """What finds graphs; torch documents it, under a private name."""
+    import torch
+
+    held: Any = torch
+    return held._dynamo
+
+
+def _has_compiler() -> bool:
+    return any(shutil.which(n) for n in (os.environ.get("CXX", "g++"), "g++", "clang++"))
+
+
+def _measured(call: Callable[[], Any], options: CompileOptions, context: Context) -> Found:
+    inductor: Any = importlib.import_module("torch._inductor.config")
+    compiler: Any = importlib.import_module("torch")
+    context.progress(0, 0, "eager")
+    first, later = {"eager": _seconds(call, options)}, dict[str, list[float]]()
+    graphs, breaks = _breaks(call)
+    versions: dict[str, Callable[[], Any]] = {"eager": call}
+    settings: dict[str, Any] = {"dynamic": options.dynamic or None}
+    if options.backend == "inductor" and options.mode != "default":
+        settings["mode"] = options.mode
+    # Nothing from earlier runs, so that the first call is one; no processes of its own that outlive this one.
+    with inductor.patch(force_disable_caches=True, compile_threads=1):
+        for name, how in (("captured", {"backend": "eager"}), ("compiled", {"backend": options.backend, **settings})):
+            _dynamo().reset()
+            context.progress(0, 0, f"first call, {name}")
+            versions[name] = compiler.compile(call, **how)
+            first[name] = _first(versions[name], options)
+            later[name] = _rounds({n: versions[n] for n in ("eager", name)}, options, context)[name]
+        later |= _rounds({"eager": call, "compiled": versions["compiled"]}, options, context)
+        difference = _difference(call(), versions["compiled"]())
+    least = {n: min(times) for n, times in later.items()}
+    products, operations = _shares(call, options)
+    facts = Facts(least["eager"], least["compiled"], least["captured"], graphs, products, operations)
+    return Found(first, later, graphs, breaks, facts, difference)
+
+
+def _seconds(call: Callable[[], Any], options: CompileOptions) -> float:
+    import torch
+
+    begun = time.perf_counter()
+    call()
+    if options.device == "cuda":
+        torch.cuda.synchronize()
+    return time.perf_counter() - begun
+
+
+def _first(call: Callable[[], Any], options: CompileOptions) -> float:
+    try:
+        return _seconds(call, options)
+    # Dynamo and inductor fail in any way that Python and a C++ compiler can.
+    except Exception as error:
+        text = " ".join(str(error).split())[:300]
+        raise PassError(f"The model could not be compiled: {type(error).__name__}: {text}",
+                        "Choose the backend aot_eager, or a part of the model.") from error  # fmt: skip
+
+
+def _rounds(
+    versions: dict[str, Callable[[], Any]], options: CompileOptions, context: Context
+) -> dict[str, list[float]]:
+    """Seconds of later calls, in turns, so that other work on the machine meets all alike."""
+    found: dict[str, list[float]] = {n: [] for n in versions}
+    for _ in range(WARM):
+        for call in versions.values():
+            _seconds(call, options)
+    begun = time.perf_counter()
+    for number in range(options.runs):
+        if number >= LEAST and time.perf_counter() - begun > SECONDS:
+            break
+        context.progress(number, options.runs, " and ".join(versions))
+        for name, call in versions.items():
+            found[name].append(_seconds(call, options))
+    return found
+
+
+def _breaks(call: Callable[[], Any]) -> tuple[int, list[str]]:
+    """How many graphs are found, and why each began anew."""
+    _dynamo().reset()
+    told = _dynamo().explain(call)()
+    return int(told.graph_count), [_line(r) for r in told.break_reasons]
+
+
+def _line(reason: Any) -> str:
+    place = reason.user_stack[-1] if reason.user_stack else None
+    where = f" ({place.name}, line {place.lineno})" if place is not None else ""
+    return " ".join(str(reason.reason).split())[:200] + where
+
+
+def _shares(call: Callable[[], Any], options: CompileOptions) -> tuple[float, int]:
+    """The share of matrix products and convolutions in the operations' time, and how many operations a call has."""
+    from torch.profiler import ProfilerActivity, profile
+
+    with profile(
+        activities=[ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if options.device == "cuda" else [])]
+    ) as p:
+        call()
+    device = options.device == "cuda"
+    own = {e: (e.self_device_time_total if device else e.self_cpu_time_total) for e in p.events() or ()}
+    whole = sum(own.values())
+    heavy = sum(
+        t for e, t in own.items() if any(w in e.name for w in ("addmm", "bmm", "aten::mm", "conv", "attention"))
+    )
+    leaves = sum(e.name.startswith("aten::") and not e.cpu_children for e in own)
+    return heavy / whole if whole else 0.0, leaves
+
+
+def _difference(one: Any, other: Any) -> float:
+    """The largest difference between two results; those that are no tensors aside."""
+    import torch
+    import torch.utils._pytree as pytree
+
+    pairs = zip(pytree.tree_leaves(one), pytree.tree_leaves(other), strict=True)
+    found = [(a.double() - b.double()).abs().max() for a, b in pairs if isinstance(a, torch.Tensor) and a.numel()]
+    return float(max(found)) if found else 0.0
+
+
+def _told(found: Found, options: CompileOptions) -> tuple[tuple[Row, ...], Row]:
+    rows = tuple(_row(name, found) for name in ("eager", "captured", "compiled"))
+    saved = rows[0]["least"] - rows[-1]["least"]
+    cost = found.first["compiled"] - found.first["eager"]
+    return rows, {
+        "graphs": found.graphs, "breaks": found.breaks, "break_even_calls": _calls(cost, saved),
+        "ratio": rows[-1]["ratio"], "compile_seconds": cost, "max_error": found.difference,
+        "products_share": found.facts.products, "operations": found.facts.operations, "backend": options.backend,
+        "mode": options.mode, "device": options.device, "part": options.part, "why": reasons(found.facts),
+        "calls": {n: [*times] for n, times in found.later.items()},
+    }  # fmt: skip
+
+
+def _row(name: str, found: Found) -> Row:
+    later = found.later[name]
+    seconds = statistics.median(later)
+    low, _, high = statistics.quantiles(later, n=4)
+    return {"version": name, "first": found.first[name], "seconds": seconds, "least": min(later),
+            "spread": (high - low) / 2 / seconds, "calls": len(later),
+            "ratio": min(found.later["eager"]) / min(later)}  # fmt: skip
+
+
+def _calls(cost: float, saved: float) -> int | None:
+    """After how many calls the time of compiling is back; None: never."""
+    return max(1, round(cost / saved)) if saved > 0 else None

@@ -1,0 +1,53 @@
+"""Why a compiled model is faster or slower than an eager one, in words that follow from what was measured."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+CLOSE = 0.05  # of the time: no difference worth a word
+HEAVY, SMALL = 0.6, 20e-6  # share of products above which they rule; seconds of an operation below which calls rule
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Seconds of a call; `captured`: the graphs as found, run by torch without compiling. `products`: the share of
+    matrix products and convolutions in the operations' time. `operations`: torch's calls in one of the model.
+    """
+
+    eager: float
+    compiled: float
+    captured: float
+    graphs: int
+    products: float
+    operations: int
+
+
+def reasons(facts: Facts) -> list[str]:
+    """Sentences, the weightiest first."""
+    each = facts.eager / max(facts.operations, 1)
+    guards = facts.captured - facts.eager
+    gain = (facts.eager - facts.compiled) / facts.eager
+    found: list[str] = []
+    if gain > CLOSE:
+        found.append(f"Compiled code takes {1 - gain:.0%} of the eager time.")
+        if each < SMALL:
+            found.append(f"An operation takes {1e6 * each:.0f} µs on average: calling it is much of that, and fused "
+                         "code calls less.")  # fmt: skip
+        if facts.products < HEAVY:
+            found.append(f"{1 - facts.products:.0%} of the operations' time are elementwise operations and copies, "
+                         "which are fused into fewer passes over memory.")  # fmt: skip
+    elif gain < -CLOSE:
+        found.append(f"Compiled code takes {1 - gain:.2f} times the eager time.")
+    else:
+        found.append("Compiled and eager take the same time.")
+    if gain <= CLOSE and facts.products >= HEAVY:
+        found.append(f"{facts.products:.0%} of the operations' time are matrix products and convolutions: both call "
+                     "the same library for them, and little is left to fuse.")  # fmt: skip
+    if guards > CLOSE * facts.eager:
+        found.append(f"Checking that the compiled program still applies, and entering it, takes {1e6 * guards:.0f} µs "
+                     f"a call, {guards / facts.eager:.0%} of an eager one.")  # fmt: skip
+    if facts.graphs > 1:
+        found.append(
+            f"The model falls into {facts.graphs} graphs: between them Python runs, and nothing is fused across."
+        )
+    return found

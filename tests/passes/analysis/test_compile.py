@@ -1,0 +1,122 @@
+"""Eager against compiled: whole models, formats, parts, recorded models; words that follow from the figures."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+
+from model.errors import OptionsError, PassError
+from model.formats.integer import Integer
+from model.graph import Graph
+from model.meta import Precision
+from model.recipe import Step
+from passes.analysis import compile as module
+from passes.analysis.compile import CompileOptions
+from passes.base import Context, Report, run_step
+from passes.timed.part import part_of
+from passes.timed.settled import settle
+from passes.timed.why import Facts, reasons
+from tests.model.zoo import Case, case, tensors
+
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
+
+
+@pytest.fixture(autouse=True)
+def forgotten() -> Iterator[None]:
+    yield
+    torch._dynamo.reset()
+
+
+def told(found: Case, graph: Graph | None = None, **options: Any) -> Report:
+    context = Context(found.store, callables=found.traced.callables)
+    wish = CompileOptions(**{"backend": "aot_eager", "runs": 5, "batch_size": 4, **options})
+    return run_step(graph or found.graph, Step("compile", wish), context).report
+
+
+def with_formats(found: Case) -> Graph:
+    chosen = {"weight": Precision(Integer(8, 6)), "data_in": Precision(Integer(8, 4))}
+    return found.graph.replace(*(replace(n, precision=chosen) for n in found.graph if n.op == "linear"))
+
+
+def test_first_and_later_calls_are_told_apart() -> None:
+    mlp = case("mlp")
+    report = told(mlp, with_formats(mlp))
+    assert [r["version"] for r in report.rows] == ["eager", "captured", "compiled"]
+    assert all(r["first"] > 0 and r["least"] <= r["seconds"] and r["calls"] >= 5 for r in report.rows)
+    found = report.summary
+    assert found["graphs"] == 1 and found["breaks"] == [] and found["max_error"] == 0
+    assert found["compile_seconds"] == pytest.approx(report.rows[2]["first"] - report.rows[0]["first"])
+    saved = report.rows[0]["least"] - report.rows[2]["least"]
+    assert found["break_even_calls"] == (max(1, round(found["compile_seconds"] / saved)) if saved > 0 else None)
+    assert found["why"] and 0 < found["products_share"] <= 1 and found["operations"] > 0
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="inductor needs a C++ compiler on the CPU")
+def test_inductor_computes_the_same() -> None:
+    mlp = case("mlp")
+    assert told(mlp, with_formats(mlp), backend="inductor").summary["max_error"] < 1e-5
+
+
+def test_a_model_that_breaks_says_where() -> None:
+    report = told(case("choosy"))
+    assert report.summary["graphs"] >= 2 and report.summary["breaks"]
+    assert any("graphs" in w for w in report.summary["why"])
+
+
+def test_a_part_runs_on_what_reaches_it() -> None:
+    bert = case("bert")
+    graph, inputs = with_formats(bert), bert.fresh(2, 9)
+    whole = bert.build(graph)
+    node = next(n for n in graph if n.op == "linear" and "query" in n.target)
+    part = node.target.rpartition(".attention.")[0]
+    with torch.no_grad():
+        found = tensors(part_of(whole, graph, part, inputs)())
+        linear = tensors(part_of(whole, graph, node.id, inputs)())
+        seen: list[torch.Tensor] = []
+        hook = whole.get_submodule(node.target).register_forward_hook(lambda m, i, o: seen.append(o))
+        whole(**inputs)
+        hook.remove()
+    assert torch.equal(linear[0], seen[0]) and found and found[0].shape == (2, 9, 16)
+    with pytest.raises(OptionsError, match="No part"):
+        part_of(whole, graph, "nowhere", inputs)
+
+
+def test_settled_weights_compute_the_same() -> None:
+    mlp = case("mlp")
+    graph, inputs = with_formats(mlp), mlp.fresh(3, 1)
+    with torch.no_grad():
+        want = tensors(mlp.build(graph)(**inputs))[0]
+        assert torch.equal(tensors(settle(mlp.build(graph))(**inputs))[0], want)
+
+
+def test_what_is_not_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(OptionsError, match="no device"):
+        told(case("mlp"), device="tpu")
+    monkeypatch.setattr(module, "_has_compiler", lambda: False)
+    with pytest.raises(OptionsError, match=r"C\+\+ compiler"):
+        told(case("mlp"), backend="inductor")
+
+    def failing(*_: Any, **__: Any) -> Any:
+        def fails() -> None:
+            raise RuntimeError("no such thing")
+
+        return fails
+
+    monkeypatch.setattr(torch, "compile", failing)
+    with pytest.raises(PassError, match="could not be compiled: RuntimeError: no such thing"):
+        told(case("mlp"))
+
+
+def test_words_follow_from_figures() -> None:
+    slower = reasons(Facts(1e-4, 2e-4, 1.5e-4, 1, 0.9, 10))
+    assert slower[0] == "Compiled code takes 2.00 times the eager time."
+    assert any("90%" in w for w in slower) and any("50 µs a call" in w for w in slower)
+    faster = reasons(Facts(2e-4, 1e-4, 2e-4, 3, 0.2, 100))
+    assert faster[0] == "Compiled code takes 50% of the eager time." and any("3 graphs" in w for w in faster)
+    assert any("2 µs" in w for w in faster) and any("80%" in w for w in faster)
+    assert reasons(Facts(1e-4, 1e-4, 1e-4, 1, 0.2, 1)) == ["Compiled and eager take the same time."]
