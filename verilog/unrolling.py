@@ -26,7 +26,7 @@ from verilog.templates.unrolled import Unrolled
 from verilog.templates.window import Walk
 from verilog.weights import Weights
 
-MOST = 300_000  # bits that the adders of a layer may add: about as many look-up tables
+MOST = 200_000  # bits that the adders of a layer may add: about as many look-up tables
 
 
 def unrolled(low: Lowering, node: Node, x: Signal, held: Weights, sums: Sums) -> tuple[Wire, Stream]:
@@ -61,6 +61,8 @@ def relu_behind(low: Lowering, node: Node) -> Node | None:
 def passed_on(low: Lowering, node: Node, wire: Wire) -> None:
     """The ReLU that is done with a node gives what the node gives."""
     made = next(i for i in low.instances if i.name == wire.source)
+    if made.module == low.options.name:
+        raise EmitError(f"The module of {node.id} has the name of the top, {made.module}.", "Choose another name.")
     if isinstance(made, Unrolled) and made.relu and (behind := relu_behind(low, node)) is not None:
         low.publish(behind, low.signals[Ref(node.id)])
 

@@ -13,9 +13,9 @@ from verilog.constant.sharing import TURNED, add_up, share
 from verilog.fixed import Codes
 
 TURNS = 4  # of small matrices, whose equal pairs are ranked anew each time
-SAVED = 0.62  # what sharing leaves
+SAVED = 0.42  # what sharing leaves
 ENDLESS = 40  # adders in a row
-LARGE = 4000  # signed digits from which one turn has to do
+LARGE, HUGE = 4000, 12000  # signed digits from which one turn has to do, and from which no tree is tried
 FORMS: dict[int, Form] = {1: "a+b", -1: "a-b", TURNED: "b-a"}
 
 
@@ -85,17 +85,41 @@ def least_depth(terms: Codes, sizes: Codes, depths: Codes) -> int:
 def _network(terms: Codes, sizes: Codes, made: Codes, spans: tuple[Range, ...], known: list[int]) -> Network:
     adders = [Adder(int(i), int(j), int(d), FORMS[int(s)]) for i, j, d, s in made]
     ends = [(int(t[0, 0]), int(t[0, 1]), int(t[0, 2])) if n else (-1, 0, 1) for t, n in zip(terms, sizes, strict=True)]
-    constants = list(known)
-    if any(sign < 0 for _, _, sign in ends):  # what is only taken away: from 0
-        zero, start = len(spans) + len(constants), len(spans) + len(constants)
+    constants, first = list(known), len(spans) + len(known)
+    negative = {v for v, _, sign in ends if sign < 0}
+    if any(v < first or adders[v - first].form != "a-b" for v in negative):  # what is only taken away: from 0
         constants.append(0)
-        adders = [Adder(a.a + (a.a >= start), a.b + (a.b >= start), a.shift, a.form) for a in adders]
-        ends = [(v + (v >= start), p, s) for v, p, s in ends]
-        for k, (value, place, sign) in enumerate(ends):
-            if sign < 0:
-                adders.append(Adder(zero, value, 0, "a-b"))
-                ends[k] = (zero + len(adders), place, 1)
-    return Network(spans, tuple(constants), tuple(adders), tuple(Output(v, p) for v, p, _ in ends))
+        adders = [Adder(a.a + (a.a >= first), a.b + (a.b >= first), a.shift, a.form) for a in adders]
+        ends = [(v + (v >= first), p, s) for v, p, s in ends]
+        negative = {v + (v >= first) for v in negative}
+        first += 1
+    other = {v: first + len(adders) + k for k, v in enumerate(sorted(negative))}
+    adders += [_negated(v, first, adders) for v in sorted(negative)]
+    outputs = tuple(Output(other[v] if s < 0 else v, p) for v, p, s in ends)
+    return used(Network(spans, tuple(constants), tuple(adders), outputs))
+
+
+def _negated(value: int, first: int, adders: list[Adder]) -> Adder:
+    """What gives a value with the other sign: a difference the other way round, or 0 less the value."""
+    made = adders[value - first] if value >= first else None
+    if made is not None and made.form == "a-b":
+        return Adder(made.a, made.b, made.shift, "b-a")
+    return Adder(first - 1, value, 0, "a-b")
+
+
+def used(network: Network) -> Network:
+    """Without the adders that nothing reads."""
+    wanted = {o.value for o in network.outputs}
+    for k in range(len(network.adders) - 1, -1, -1):
+        if network.first + k in wanted:
+            wanted |= {network.adders[k].a, network.adders[k].b}
+    number, kept = {v: v for v in range(-1, network.first)}, list[Adder]()
+    for k, adder in enumerate(network.adders):
+        if network.first + k in wanted:
+            number[network.first + k] = network.first + len(kept)
+            kept.append(Adder(number[adder.a], number[adder.b], adder.shift, adder.form))
+    outputs = tuple(Output(number[o.value], o.shift) for o in network.outputs)
+    return Network(network.inputs, network.constants, tuple(kept), outputs)
 
 
 def parts(matrix: Codes, deep: int) -> tuple[Codes, Codes]:
@@ -146,9 +170,10 @@ def solve(matrix: Codes, spans: Sequence[Range], constants: Codes | None = None,
     limit = least + slack if slack >= 0 else ENDLESS
     turns = range(TURNS if terms.sum() < LARGE else 1)
     found = [shared(matrix, spans, [0] * len(spans), added, limit, turn) for turn in turns]
-    found += [_apart(matrix, spans, added, limit, *p) for p in every(_depths(len(matrix)), turns)]
-    fits = [n for n in found if n.depth <= limit] or found
-    return min(fits, key=lambda n: (n.bits, n.depth))
+    if terms.sum() < HUGE:
+        found += [_apart(matrix, spans, added, limit, *p) for p in every(_depths(len(matrix)), turns)]
+    most = max(limit, min(n.depth for n in found))  # a row that is only taken away needs one more
+    return min((n for n in found if n.depth <= most), key=lambda n: (n.bits, n.depth))
 
 
 def _apart(matrix: Codes, spans: Sequence[Range], added: Codes, limit: int, deep: int, turn: int) -> Network:

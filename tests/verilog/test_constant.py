@@ -1,0 +1,125 @@
+"""Networks of adders for constant matrices: exact, as deep as they may be, and cheaper than without sharing."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_array_equal
+
+from verilog.constant.layout import laid
+from verilog.constant.network import Network, width
+from verilog.constant.solve import count_of, digits, expected, parts, shared, solve, solved
+
+Case = tuple[np.ndarray, list[tuple[int, int]], np.ndarray, np.random.Generator]
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> Case:
+    """A matrix, the ranges of its inputs, what is added to its outputs."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    outputs, inputs, bits = draw(st.integers(1, 8)), draw(st.integers(1, 8)), draw(st.integers(1, 8))
+    matrix = rng.integers(-(1 << bits), (1 << bits) + 1, (outputs, inputs))
+    matrix = matrix * (rng.random(matrix.shape) < draw(st.sampled_from((0.2, 0.6, 1.0))))
+    lows = rng.integers(-200, 100, inputs)
+    spans = [(int(low), int(low + rng.integers(1, 300))) for low in lows]
+    return matrix, spans, rng.integers(-500, 500, outputs) * draw(st.integers(0, 1)), rng
+
+
+def inside(spans: list[tuple[int, int]], rng: np.random.Generator) -> np.ndarray:
+    """Inputs within their ranges, the ends among them."""
+    low, high = np.array(spans).T
+    return np.concatenate([low[None], high[None], rng.integers(low, high + 1, (20, len(spans)))])
+
+
+def plain(matrix: np.ndarray) -> int:
+    """Adders where every signed digit is added."""
+    return int(np.maximum(count_of(matrix).sum(axis=1) - 1, 0).sum())
+
+
+@settings(max_examples=60)
+@given(cases(), st.sampled_from((0, 1, -1)))
+def test_computes_the_matrix(case: Case, slack: int) -> None:
+    matrix, spans, constants, rng = case
+    made = solve(matrix, spans, constants, slack)
+    x = inside(spans, rng)
+    assert_array_equal(made.run(x), x @ matrix.T + constants)
+    low, high = (np.array([r[k] for r in made.ranges()]) for k in (0, 1))
+    for k, out in enumerate(made.outputs):
+        if out.value >= 0:
+            values = made.run(x)[:, k] >> out.shift
+            assert low[out.value] <= values.min()
+            assert values.max() <= high[out.value]
+
+
+@settings(max_examples=30)
+@given(cases())
+def test_no_way_is_longer_than_it_may_be(case: Case) -> None:
+    matrix, spans, _, _ = case
+    least = max(((int(n) - 1).bit_length() for n in count_of(matrix).sum(axis=1) if n), default=0)
+    made = solve(matrix, spans, slack=0)
+    negated = any(a.form == "a-b" and a.a == len(spans) and made.constants == (0,) for a in made.adders)
+    assert made.depth <= least + negated
+
+
+@given(st.integers(-(2**40), 2**40))
+def test_digits_are_the_fewest(number: int) -> None:
+    found = digits(np.array([number]))[0]
+    assert sum(int(d) << k for k, d in enumerate(found)) == number
+    assert not (found[1:] * found[:-1]).any()
+    assert (found != 0).sum() == count_of(np.array([number]))[0]
+
+
+@settings(max_examples=30)
+@given(cases(), st.sampled_from((1, 2, 4, 64)))
+def test_rows_are_made_from_each_other(case: Case, deep: int) -> None:
+    matrix = case[0]
+    first, second = parts(matrix, deep)
+    assert_array_equal(second @ first, matrix)
+    assert (np.abs(second).sum(axis=1) <= deep).all()
+    assert plain(first) + (np.abs(second).sum(axis=1) > 1).sum() <= plain(matrix) + len(matrix)
+
+
+def test_sharing_saves() -> None:
+    rng = np.random.default_rng(0)
+    matrix, spans = rng.integers(-128, 128, (16, 16)), [(-128, 127)] * 16
+    made = solve(matrix, spans)
+    assert len(made.adders) < 0.65 * plain(matrix)
+    assert made.bits < 4700  # da4ml's network takes 4577 by this measure, for another matrix of this size
+    assert abs(expected(matrix, (-128, 127)) - made.bits) < 0.3 * made.bits
+
+
+def test_equal_rows_are_made_once() -> None:
+    matrix = np.array([[3, 5, 7], [3, 5, 7], [6, 10, 14], [-3, -5, -7]])
+    one = solve(matrix[:1], [(0, 15)] * 3)
+    made = solve(matrix, [(0, 15)] * 3)
+    assert len(made.adders) <= len(one.adders) + 1  # the negative row
+    x = inside([(0, 15)] * 3, np.random.default_rng(0))
+    assert_array_equal(made.run(x), x @ matrix.T)
+
+
+def test_what_lies_side_by_side_costs_nothing() -> None:
+    made = solve(np.array([[1, 16]]), [(0, 15)] * 2)
+    assert (len(made.adders), made.bits) == (1, 0)
+
+
+def test_equal_matrices_give_equal_networks() -> None:
+    rng = np.random.default_rng(3)
+    matrix, none = rng.integers(-31, 32, (12, 9)), np.zeros(12, np.int64)
+    assert solved(matrix, (-16, 15), none) is solved(matrix.copy(), (-16, 15), none.copy())
+    assert solve(matrix, [(-16, 15)] * 9) == solve(matrix, [(-16, 15)] * 9)
+
+
+@pytest.mark.parametrize("every", [1, 2, 5])
+def test_registers_are_never_further_apart(every: int) -> None:
+    rng = np.random.default_rng(4)
+    made: Network = shared(rng.integers(-31, 32, (6, 7)), [(-8, 7)] * 7, [0] * 7, np.zeros(6, np.int64), 9, 0)
+    where, depths = laid(made, every), made.depths()
+    levels = {v: depths[v] - every * where.stage[v] for v in range(len(depths))}
+    assert max(levels.values()) <= every
+    for k, adder in enumerate(made.adders):
+        for value in {adder.a, adder.b} - set(range(len(made.inputs), made.first)):  # constants are everywhere
+            assert where.stage[value] <= where.stage[made.first + k] <= where.last[value]
+    assert where.stages == made.depth // every + 1
+    assert width((-8, 7)) == 4
