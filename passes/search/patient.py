@@ -10,12 +10,38 @@ from optuna.storages import GrpcStorageProxy
 from optuna.storages._grpc.auto_generated import api_pb2_grpc
 from optuna.storages._grpc.client import GrpcClientCache
 
+from passes.search.outage import OUTAGE
+
 WAIT = 300  # seconds
 _CONFIG = {"methodConfig": [{
     "name": [{}], "waitForReady": True, "timeout": f"{WAIT}s",
     "retryPolicy": {"maxAttempts": 5, "initialBackoff": "0.5s", "maxBackoff": "10s", "backoffMultiplier": 2,
                     "retryableStatusCodes": ["UNAVAILABLE"]},
 }]}  # fmt: skip
+
+
+def _heard(state: grpc.ChannelConnectivity, name: str) -> None:
+    """A connection that breaks is told at once, also while no call is under way."""
+    if state is grpc.ChannelConnectivity.TRANSIENT_FAILURE:
+        OUTAGE.away(name, "the connection broke")
+    elif state is grpc.ChannelConnectivity.READY:
+        OUTAGE.back(name)
+
+
+class _Watched:
+    """A stub whose calls are known while they wait."""
+
+    def __init__(self, stub: Any, name: str) -> None:
+        self._stub, self._name = stub, name
+
+    def __getattr__(self, method: str) -> Any:
+        call = getattr(self._stub, method)
+
+        def watched(*args: Any, **more: Any) -> Any:
+            with OUTAGE.calling(self._name):
+                return call(*args, **more)
+
+        return watched
 
 
 class PatientProxy(GrpcStorageProxy):
@@ -26,5 +52,8 @@ class PatientProxy(GrpcStorageProxy):
         options = [("grpc.max_receive_message_length", -1), ("grpc.service_config", json.dumps(_CONFIG)),
                    ("grpc.initial_reconnect_backoff_ms", 500), ("grpc.max_reconnect_backoff_ms", 5000)]  # fmt: skip
         held._channel = grpc.insecure_channel(f"{held._host}:{held._port}", options=options)
-        held._stub = api_pb2_grpc.StorageServiceStub(held._channel)  # type: ignore[no-untyped-call]
-        held._cache = GrpcClientCache(held._stub)
+        name = f"grpc://{held._host}:{held._port}"
+        held._channel.subscribe(lambda state: _heard(state, name))
+        stub: Any = _Watched(api_pb2_grpc.StorageServiceStub(held._channel), name)  # type: ignore[no-untyped-call]
+        held._stub = stub
+        held._cache = GrpcClientCache(stub)

@@ -244,11 +244,15 @@ def outages() -> tuple[type[BaseException], ...]:
     return tuple(found)
 
 
+def reason(error: BaseException) -> str:
+    """What a library says of an outage, in a line."""
+    details = getattr(error, "details", None)
+    return str(details() if callable(details) else error.__cause__ or error).strip().partition("\n")[0][:160]
+
+
 def broken_off(url: str, error: BaseException) -> StorageError:
     """The error of a storage that was there and is not any more."""
-    details = getattr(error, "details", None)
-    why = str(details() if callable(details) else error.__cause__ or error).strip().partition("\n")[0][:160]
-    return StorageError(f"{shown(url)} broke off: {why.rstrip('. ')}.",
+    return StorageError(f"{shown(url)} broke off: {reason(error).rstrip('. ')}.",
                         "Start it again, and then this: what has ended is in it.")  # fmt: skip
 
 

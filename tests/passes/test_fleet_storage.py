@@ -19,6 +19,7 @@ from model.errors import StorageError
 from passes.search import kept
 from passes.search.fleet.serve import serve
 from passes.search.journal_file import Journal, JournalFile
+from passes.search.outage import OUTAGE
 from passes.search.storage import (
     journal_url,
     load_study,
@@ -30,6 +31,7 @@ from passes.search.storage import (
     study_names,
 )
 from tests.passes.fleet_cases import postgres, server
+from tests.patience import until
 
 FORMATS = ["integer(width=8, frac_width=4)", "mxint(width=4)", "float"]
 __all__ = ["postgres", "server"]
@@ -312,12 +314,16 @@ def test_a_server_that_is_started_again_was_only_away(tmp_path: Path) -> None:
     again: list[object] = []
 
     def restart() -> None:
-        time.sleep(1)
+        time.sleep(4)  # longer than a call takes that is answered
         again.append(serve(f"journal:{tmp_path}/served.journal", "127.0.0.1", port)[0])
 
+    told: list[str] = []
     thread = threading.Thread(target=restart)
     thread.start()
-    study.tell(trial, 1.0)  # waits
+    with OUTAGE.told(told.append):
+        study.tell(trial, 1.0)  # waits
+        until(lambda: len(told) > 1)
     thread.join()
+    assert f"127.0.0.1:{port} is away since" in told[0] and "is back after" in told[1] and len(told) == 2
     assert again and study.trials[0].value == 1.0
     again[0].stop(None).wait()  # type: ignore[attr-defined]

@@ -16,6 +16,9 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from passes.search.outage import OUTAGE, STORAGE
+from passes.search.storage import outages, reason
+
 if TYPE_CHECKING:
     from optuna.storages import BaseStorage
     from optuna.study import Study
@@ -91,9 +94,14 @@ def beating(study: Study, trial_id: int, interval: float = INTERVAL) -> Generato
         count = 0
         while not end.wait(interval):
             count += 1
-            # Thread boundary: whatever a storage raises, the trial goes on; silence is what others see.
-            with contextlib.suppress(Exception):
+            try:
                 storage.set_trial_user_attr(trial_id, BEAT, signature(count))
+            # Thread boundary: whatever a storage raises, the trial goes on; silence is what others see.
+            except Exception as error:  # noqa: BLE001
+                if isinstance(error, outages()):
+                    OUTAGE.away(STORAGE, reason(error))
+            else:
+                OUTAGE.back(STORAGE)
 
     thread = threading.Thread(target=beat, name="heartbeat", daemon=True)
     thread.start()

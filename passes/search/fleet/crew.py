@@ -7,15 +7,18 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Generator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from model.errors import StorageError
 from passes.search.fleet.beat import worker_name
 from passes.search.fleet.memory import Room, free, resident
-from passes.search.fleet.work import ENDED, PARENT, wait_for_others
-from passes.search.storage import broken_off, outages
+from passes.search.fleet.work import ENDED, OUTAGE_LIMIT, PARENT, wait_for_others
+from passes.search.outage import OUTAGE
+from passes.search.storage import broken_off, outages, reason, shown
 from passes.search.trial import Trial
 
 if TYPE_CHECKING:
@@ -92,22 +95,49 @@ class Crew:
 
 def together(running: Running, crew: Crew) -> Generator[Trial, None, str]:
     """The trials of all workers of a study, until none runs any more; returns why the search ended."""
+    with OUTAGE.told(crew.tell):
+        try:
+            return (yield from _patiently(running, crew))
+        except outages() as error:
+            raise broken_off(crew.storage, error) from error
+        finally:
+            crew.stop()
+
+
+def _patiently(running: Running, crew: Crew) -> Generator[Trial, None, str]:
+    """The same, while the storage may be away for some minutes: then the search is begun again where it was."""
+    from passes.search.study import begin
+
+    since, name = 0.0, shown(crew.storage)
+    while True:
+        try:
+            if since:
+                running = begin(replace(running.plan, resume=True))
+                OUTAGE.back(name)
+                since = 0.0
+            return (yield from _all(running, crew))
+        except (StorageError, *outages()) as error:
+            if isinstance(error, StorageError) and not since:
+                raise
+            since = since or time.monotonic()
+            if time.monotonic() - since > OUTAGE_LIMIT:
+                raise
+            OUTAGE.away(name, reason(error))
+            time.sleep(min(10.0, 1 + (time.monotonic() - since) / 4))
+
+
+def _all(running: Running, crew: Crew) -> Generator[Trial, None, str]:
     from optuna.exceptions import UpdateFinishedTrialError
 
-    try:
-        while True:
-            try:
-                why = yield from _watched(running.trials(), crew)
-                again = wait_for_others(running.study, running.context.enough, crew.tell, crew.look)
-                if not again:
-                    yield from running.trials()  # what others told last
-                    return why
-            except UpdateFinishedTrialError:
-                crew.tell("A trial was given to another worker, as this one was silent for too long.")
-    except outages() as error:
-        raise broken_off(crew.storage, error) from error
-    finally:
-        crew.stop()
+    while True:
+        try:
+            why = yield from _watched(running.trials(), crew)
+            again = wait_for_others(running.study, running.context.enough, crew.tell, crew.look)
+            if not again:
+                yield from running.trials()  # what others told last
+                return why
+        except UpdateFinishedTrialError:
+            crew.tell("A trial was given to another worker, as this one was silent for too long.")
 
 
 def _watched(trials: Generator[Trial, None, str], crew: Crew) -> Generator[Trial, None, str]:

@@ -18,10 +18,11 @@ from model.project import recipe_from_json
 from passes.base import Context, Progress
 from passes.search.fleet.beat import INTERVAL, Watch, worker_name
 from passes.search.fleet.handing import Received, elsewhere, receive
+from passes.search.outage import OUTAGE
 from passes.search.records import ABOUT, VERSION
 from passes.search.search import Search
 from passes.search.spec import SearchSpec
-from passes.search.storage import broken_off, load_study, open_storage, outages
+from passes.search.storage import broken_off, load_study, open_storage, outages, reason, shown
 from passes.search.trial import Trial
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from passes.search.study import Plan
 
 PARENT = "ESPALIER_PARENT"  # the process that a worker was started for, and does not outlive
-OUTAGE = 300.0  # seconds that a storage may be away
+OUTAGE_LIMIT = 300.0  # seconds that a storage may be away
 ENDED = ("complete", "pruned", "failed")
 
 
@@ -106,12 +107,18 @@ def _search(study: Study, about: Mapping[str, Any], received: Received, wish: Wi
 
 def work(plan: Plan, part: Part, tell: Callable[[str], None]) -> Generator[Trial]:
     """Trials as they begin and end here. Ends when the study has, also the trials of workers that die meanwhile."""
+    with OUTAGE.told(tell):
+        yield from _worked(plan, part, tell)
+
+
+def _worked(plan: Plan, part: Part, tell: Callable[[str], None]) -> Generator[Trial]:
     from optuna.exceptions import UpdateFinishedTrialError
 
-    study, since = None, 0.0
+    study, since, name = None, 0.0, shown(plan.storage)
     while True:
         try:
             for trial in _trials(plan, part):
+                OUTAGE.back(name)
                 since = 0.0
                 yield trial
             if part.enough():
@@ -126,9 +133,9 @@ def work(plan: Plan, part: Part, tell: Callable[[str], None]) -> Generator[Trial
                 raise  # it was there a moment ago, or this is no outage
             since = since or time.monotonic()
             told = error if isinstance(error, StorageError) else broken_off(plan.storage, error)
-            if time.monotonic() - since > OUTAGE:
+            if time.monotonic() - since > OUTAGE_LIMIT:
                 raise told from error
-            tell(f"{told.message} Trying again.")
+            OUTAGE.away(name, reason(error))
             time.sleep(min(10.0, 1 + (time.monotonic() - since) / 4))
 
 

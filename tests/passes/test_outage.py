@@ -1,0 +1,91 @@
+"""A storage that goes away is told once, and so is its return; nobody waits in silence."""
+
+from __future__ import annotations
+
+import time
+
+import optuna
+import pytest
+
+from passes.search import outage
+from passes.search.fleet import beat
+from passes.search.fleet.beat import beating, id_of
+from passes.search.fleet.crew import Crew, together
+from passes.search.outage import Outage
+from tests.patience import until
+
+
+def test_each_is_told_once() -> None:
+    told: list[str] = []
+    held = Outage()
+    held.away("s", "nobody hears it yet")
+    with held.told(told.append):
+        held.back("s")
+        assert not told, "it was there when the telling began"
+        held.away("s", "refused.")
+        held.away("s", "again")
+        assert len(told) == 1 and told[0].startswith("s is away since ") and "refused. Trying" in told[0]
+        held.back("s")
+        held.back("s")
+    assert len(told) == 2 and told[1] == "s is back after 0 s."
+
+
+def test_a_call_that_hangs_is_told_while_it_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outage, "SLOW", 0.05)
+    monkeypatch.setattr(outage, "LOOK", 0.01)
+    told: list[str] = []
+    held = Outage()
+    with held.told(told.append):
+        with held.calling("s"):
+            until(lambda: bool(told))
+            assert "it does not answer" in told[0]
+        assert "is back" in told[1]
+        with pytest.raises(ValueError, match="x"), held.calling("s"):
+            until(lambda: len(told) == 3)
+            raise ValueError("x")
+        assert len(told) == 3, "a call that fails is no answer"
+
+
+def test_a_beat_that_fails_tells_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    study = optuna.create_study()
+    trial, told, storage = study.ask(), [], beat.storage_of(study)
+    with outage.OUTAGE.told(told.append), beating(study, id_of(trial), interval=0.02):
+
+        def broken(*_: object) -> None:
+            raise optuna.exceptions.StorageInternalError("connection refused")
+
+        monkeypatch.setattr(storage, "set_trial_user_attr", broken)
+        until(lambda: len(told) == 1)
+        assert "connection refused" in told[0]
+        monkeypatch.undo()
+        until(lambda: len(told) == 2)
+
+
+class Search:
+    """A running search whose storage breaks off once."""
+
+    def __init__(self, breaks: bool) -> None:
+        self.breaks, self.study, self.plan = breaks, optuna.create_study(), self
+        self.context = type("Context", (), {"enough": staticmethod(lambda: False)})
+
+    def trials(self):  # type: ignore[no-untyped-def]
+        """One trial, or an outage."""
+        if self.breaks:
+            raise optuna.exceptions.StorageInternalError("gone")
+        yield from ()
+        return "all trials have run"
+
+
+def test_a_search_goes_on_when_its_storage_is_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    from passes.search import study
+    from passes.search.fleet import crew
+
+    told: list[str] = []
+    monkeypatch.setattr(crew, "replace", lambda plan, **_: plan)
+    monkeypatch.setattr(study, "begin", lambda _: Search(breaks=False))
+    monkeypatch.setattr(time, "sleep", lambda _: None)
+    trials = together(Search(breaks=True), Crew(0, "journal:x.journal", "s", told.append))  # type: ignore[arg-type]
+    with pytest.raises(StopIteration) as end:
+        next(trials)
+    assert end.value.value == "all trials have run"
+    assert len(told) == 2 and "gone" in told[0] and "is back" in told[1]
