@@ -147,6 +147,8 @@ def _norm(graph: Graph, last: Node, constants: frozenset[str]) -> RmsNorm | None
     square = back(mean.args[0], "pow", "mul") if mean is not None else None
     if root is None or total is None or mean is None or square is None or len(scaled.args) != 2:
         return None
+    if mean.precision or root.precision:  # then each step is computed by itself
+        return None
     source, eps = square.args[0], total.args[1]
     squared = square.args[1] == 2 if square.op == "pow" else square.args[1] == source
     whole = mean.args[1:] in (((-1,), True), (-1, True))

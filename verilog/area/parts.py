@@ -206,8 +206,8 @@ def pair(p: P) -> Parts:
     """A sum or a product a lane."""
     a, b, sums = p["X_W"] + 1 - p["X_S"], p["X1_W"] + 1 - p["X1_S"], p["LANES"] * float(p["S_W"])
     dsp = blocks(a, b, p["S_W"]) * p["LANES"] if p["OP"] == 2 else 0
-    lut = {"add": 0.0 if p["OP"] == 2 else sums * (1 if p["OP"] < 2 else 2), "soft": p["LANES"] * float(a * b) if p["OP"] == 2 and not dsp else 0.0,
-           "round": p["LANES"] * rounding(p, p["S_W"], p["S_F"])}  # fmt: skip
+    lut = {"add": (1, 1, 0, 2, 2)[p["OP"]] * sums,
+           "soft": p["LANES"] * float(a * b) if p["OP"] == 2 and not dsp else 0.0, "round": p["LANES"] * rounding(p, p["S_W"], p["S_F"])}  # fmt: skip
     return _lanes(p, lut, {"sum": 0.0 if dsp else sums}, dsp)
 
 
@@ -295,8 +295,9 @@ def gather(p: P) -> Parts:
 def divide(p: P) -> Parts:
     """A step of a long division a lane, and the rounding of its end."""
     lanes, top, bottom = p["LANES"], max(p["X_W"] + p["UP"], 2), p["X1_W"] + p["DOWN"]
+    sizes = p["X_W"] * p["X_S"] + p["X1_W"] * p["X1_S"]
     lut = {"step": lanes * (2.0 * bottom + top), "round": lanes * (2.0 * max(top, p["Y_W"]) + bottom),
-           "size": float(lanes * (p["X_W"] * p["X_S"] + p["X1_W"] * p["X1_S"])), "count": float(bits(top + 1))}  # fmt: skip
+           "size": float(lanes * sizes), "count": float(bits(top + 1))}  # fmt: skip
     return _lanes(p, lut, {"step": lanes * (top + 2.0 * bottom + 3), "count": float(bits(top + 1))})
 
 
@@ -323,5 +324,6 @@ PARTS: dict[str, Callable[[P], Parts]] = {
     "linear": linear, "matmul": matmul, "depthwise": depthwise, "window": window, "norm": norm, "softmax": softmax,
     "softmax_rows": softmax, "fold_max": fold_max, "fold_sum": fold_sum, "pair": pair, "scale_shift": scale_shift,
     "lut": lut, "pieces": pieces, "cast_stream": cast, "relu": relu, "fifo": fifo, "fork_stream": fork,
-    "resize": resize, "reorder": reorder, "gather": gather, "divide": divide, "pick": pick, "chain": chain, "replay": replay,
+    "resize": resize, "reorder": reorder, "gather": gather, "divide": divide, "pick": pick, "chain": chain,
+    "replay": replay,
 }  # fmt: skip

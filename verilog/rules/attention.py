@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -253,22 +253,28 @@ def _sent(low: Lowering, mask: Ref, scores: Signal, added: bool) -> Wire:
 
 @lowers("softmax")
 def softmax(low: Lowering, node: Node) -> None:
-    """Over the last axis."""
-    axis = argument(node, "dim", 1, -1)
-    if axis not in (-1, len(node.ports["data_in"].shape) - 1):
-        raise refused(node, f"dim={axis}", "Take it over the last axis.")
+    """Over any axis of a sample, which is made the last one."""
+    rank, sizes = len(low.shape(node)), node.ports["data_in"].shape
+    axis = int(argument(node, "dim", 1, -1)) % len(sizes) + rank - len(sizes)
+    if axis < 0:
+        raise refused(node, "samples put together", "Take it over an axis of one sample.")
     x = low.operand(node, node.inputs[0], "data_in")
+    turned = np.moveaxis(np.arange(x.index.size).reshape(x.shape), axis, -1)
+    mask = _mask_before(low, node.inputs[0])
+    if mask is not None and axis != rank - 1:
+        raise refused(node, "a mask over another axis than the last", "Transpose the scores.")
+    x = x.viewed(turned)
     size = x.shape[-1]
     par, _, _ = low.parallel(node, size, 1)
     x = low.resize(node, whole_rows(low, node, x), par, 1)
-    mask = _mask_before(low, node.inputs[0])
     to, rounding = needed(low, node)
     bits = () if mask is None else (_sent(low, mask[0], x, mask[2]),)
     inputs = (x.stream, *(low.inputs[w.output].stream for w in bits))
     out = Stream(x.stream.rows, size, to, par)
     made = Softmax(name=node.id, node=node.id, inputs=inputs, outputs=(out,), shape=x.shape,
                    keep=1 if mask is None else mask[1], rounding=rounding)  # fmt: skip
-    low.give(node, low.add(made, (x.wire, *bits)), out, x.index)
+    back = np.argsort(turned.reshape(-1)).reshape(low.shape(node))
+    low.publish(node, replace(x, wire=low.add(made, (x.wire, *bits)), stream=out).viewed(back))
 
 
 def whole_rows(low: Lowering, node: Node, x: Signal) -> Signal:

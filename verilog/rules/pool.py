@@ -13,7 +13,7 @@ from verilog.rules.convolution import axes, pair, windows
 from verilog.signal import Signal
 from verilog.stream import Stream
 from verilog.templates.fold import FoldMax, FoldSum, reciprocal, summed_format
-from verilog.templates.window import Walk
+from verilog.templates.window import Pair, Walk
 
 
 @lowers("max_pool1d", "max_pool2d")
@@ -24,10 +24,7 @@ def max_pool(low: Lowering, node: Node) -> None:
     x, channels = pixels(low, node, node.inputs[0])
     walk = pool_walk(low, node, gap=argument(node, "dilation", 4, 1))
     rows = _by_group(windows(low, node, x, walk, x.stream.size // x.stream.par, x.fixed.low))
-    out = replace(rows.stream, rows=rows.stream.rows // walk.taps)
-    made = FoldMax(name=node.id, node=node.id, inputs=(rows.stream,), outputs=(out,), shape=low.shape(node),
-                   count=walk.taps)  # fmt: skip
-    low.publish(node, _image(low, node, made, rows, channels))
+    low.publish(node, _image(low, node, _largest(low, node, rows, walk), rows, channels))
 
 
 @lowers("avg_pool1d", "avg_pool2d")
@@ -54,31 +51,50 @@ def adaptive_pool(low: Lowering, node: Node) -> None:
     if out == (1, 1):
         mean(low, node, x, channels, x.stream.rows, x.stream.rows)
         return
+    rows, walk = _parts(low, node, x, image, out)
+    mean(low, node, rows, channels, walk.taps, walk.taps)
+
+
+def _parts(low: Lowering, node: Node, x: Signal, image: Pair, out: Pair) -> tuple[Signal, Walk]:
+    """The pixels of each part of an image."""
     if image[0] % out[0] or image[1] % out[1]:
         raise refused(node, "parts of several sizes", "Choose an output size that divides the image.")
     kernel = image[0] // out[0], image[1] // out[1]
     walk = Walk(image, out, kernel, kernel)
-    rows = _by_group(windows(low, node, x, walk, x.stream.size // x.stream.par))
-    mean(low, node, rows, channels, walk.taps, walk.taps)
+    return _by_group(windows(low, node, x, walk, x.stream.size // x.stream.par)), walk
+
+
+def _largest(low: Lowering, node: Node, rows: Signal, walk: Walk) -> FoldMax:
+    out = replace(rows.stream, rows=rows.stream.rows // walk.taps)
+    return FoldMax(name=node.id, node=node.id, inputs=(rows.stream,), outputs=(out,), shape=low.shape(node),
+                   count=walk.taps)  # fmt: skip
 
 
 @lowers("adaptive_max_pool1d", "adaptive_max_pool2d")
 def adaptive_max(low: Lowering, node: Node) -> None:
-    """The largest of the whole image."""
-    if argument(node, "return_indices", 99, False) or any(n != 1 for n in low.shape(node)[1:]):
-        raise refused(node, "another output than one value", "Use output_size=1.")
+    """The largest of the whole image, or of equal parts of it."""
+    if argument(node, "return_indices", 99, False):
+        raise refused(node, "return_indices", "Take the values alone.")
+    image, parts = (pair(low.shape(node, p)[1:]) for p in ("data_in", "data_out"))
     x, channels = pixels(low, node, node.inputs[0])
+    if parts != (1, 1):
+        rows, walk = _parts(low, node, x, image, parts)
+        low.publish(node, _image(low, node, _largest(low, node, rows, walk), rows, channels))
+        return
     made = FoldMax(name=node.id, node=node.id, inputs=(x.stream,), outputs=(replace(x.stream, rows=1),),
                    shape=low.shape(node), count=x.stream.rows)  # fmt: skip
     low.publish(node, _image(low, node, made, x, channels))
 
 
-@lowers("mean", "sum")
+@lowers("mean", "sum", "amax")
 def reduction(low: Lowering, node: Node) -> None:
-    """Over all pixels of an image, or over the rows of a sequence."""
+    """Over any axes of a sample: an image's or the rows of a sequence as they come, others put together first."""
     given = argument(node, "dim", 1, None)
     sizes = low.shape(node, "data_in")
-    dims = {int(d) % (len(sizes) + 1) for d in (given if isinstance(given, tuple | list) else [given or 0])}
+    many = given if isinstance(given, tuple | list) else [given or 0] if given is not None else range(1, len(sizes) + 1)
+    dims = {int(d) % (len(sizes) + 1) for d in (many or range(1, len(sizes) + 1))}
+    if 0 in dims:
+        raise refused(node, "samples put together", "Take it over axes of one sample.")
     if len(sizes) == 2 and dims == {1}:
         x = low.operand(node, node.inputs[0], "data_in")
         x = reordered(low, node, x, np.arange(x.index.size), sizes[1]) if not x.plain else cut(low, node, x, sizes[1])
@@ -86,8 +102,29 @@ def reduction(low: Lowering, node: Node) -> None:
     elif len(sizes) > 1 and dims == set(range(2, len(sizes) + 1)):
         x, channels = pixels(low, node, node.inputs[0])
     else:
-        raise refused(node, "axes other than an image's height and width", "Take it over those, or over rows.")
-    mean(low, node, x, channels, x.stream.rows, x.stream.rows if node.op == "mean" else 1)
+        _along(low, node, {d - 1 for d in dims})
+        return
+    _reduced(low, node, x, channels, x.stream.rows)
+
+
+def _along(low: Lowering, node: Node, dims: set[int]) -> None:
+    """Elements that become one come one after the other, each a row."""
+    x = low.operand(node, node.inputs[0], "data_in")
+    kept = [d for d in range(len(x.shape)) if d not in dims]
+    numbers = np.arange(x.index.size).reshape(x.shape).transpose(*kept, *sorted(dims)).reshape(-1)
+    count = int(np.prod([x.shape[d] for d in dims]))
+    x = low.resize(node, reordered(low, node, x, numbers, count), 1, 1)
+    x = replace(x, stream=replace(x.stream, rows=x.stream.elements, size=1))
+    _reduced(low, node, x, np.zeros(1, np.int64), count)
+
+
+def _reduced(low: Lowering, node: Node, x: Signal, channels: np.ndarray, count: int) -> None:
+    if node.op != "amax":
+        mean(low, node, x, channels, count, count if node.op == "mean" else 1)
+        return
+    made = FoldMax(name=low.free(node.id), node=node.id, inputs=(x.stream,), count=count, shape=low.shape(node),
+                   outputs=(replace(x.stream, rows=x.stream.rows // count),))  # fmt: skip
+    low.publish(node, _image(low, node, made, x, channels))
 
 
 def mean(low: Lowering, node: Node, x: Signal, channels: np.ndarray, count: int, divisor: int) -> None:
