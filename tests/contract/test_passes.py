@@ -178,7 +178,7 @@ def test_it_works_or_says_why_not(name: str, graph: str) -> None:
 NEED_DATA = (
     "activations", "allocated", "data", "data_rows", "divergence", "predictions", "evaluate", "finetune",
     "finetune_estimate", "gptq", "smoothquant", "bias_correction", "load_adapter", "sensitivity",
-    "layer_latency",
+    "layer_latency", "compile",
 )  # fmt: skip
 # Tested on models whose every layer has a fixed-point format in tests/verilog and app/test_cli_emit.py.
 NEED_FORMATS = ("hardware", "parallelize", "balance_parallelism", "balance_front")
