@@ -1,0 +1,200 @@
+"""The unrolled engine: a row or a pixel a cycle, bit for bit, alone and in whole networks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from model.build import build as build_module
+from model.data.digits import load_digits
+from model.errors import EmitError, OptionsError
+from model.opening import open_any
+from passes.base import Context, run_step
+from passes.config import load_recipe
+from tests.verilog.proof import alone, needs_icarus, on_time, proven, random_codes
+from tests.verilog.test_images import opened, quantised
+from verilog import unrolling
+from verilog.exact import Exact, Host
+from verilog.fixed import Fixed
+from verilog.lint import lint
+from verilog.lower import lower
+from verilog.netlist import Design
+from verilog.options import EmitOptions
+from verilog.schedule import schedule
+from verilog.simulate import build, run
+from verilog.stream import Stream
+from verilog.sums import summed
+from verilog.templates.lines import Lines, fits
+from verilog.templates.unrolled import Unrolled
+from verilog.templates.window import Walk
+from verilog.write import texts
+
+UNROLLED = EmitOptions(engine="unrolled")
+SELF = "return self.m(x)"
+
+
+@st.composite
+def layers(draw: st.DrawFn) -> tuple[Unrolled, np.random.Generator]:
+    """A small layer of any formats."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    size_in, size_out, rows = draw(st.integers(1, 8)), draw(st.integers(1, 8)), draw(st.integers(1, 2))
+    x = Fixed(draw(st.integers(1, 9)), draw(st.integers(-2, 8)), draw(st.booleans()))
+    form, bias = Fixed(draw(st.integers(2, 9)), draw(st.integers(-2, 9))), Fixed(8, draw(st.integers(-2, 12)))
+    weight = rng.integers(form.low, form.high + 1, (size_out, size_in))
+    weight *= rng.random(weight.shape) < draw(st.sampled_from((0.3, 1.0)))
+    given_bias = (rng.integers(bias.low, bias.high + 1, size_out), bias) if draw(st.booleans()) else None
+    accumulator, biases = summed(weight, form, x, given_bias)
+    y = Fixed(draw(st.integers(1, 12)), draw(st.integers(-4, 12)), draw(st.booleans()))
+    made = Unrolled(
+        name="fc", node="fc", inputs=(Stream(rows, size_in, x, size_in),),
+        outputs=(Stream(rows, size_out, y, size_out),), weight=weight, weight_format=form, bias=biases,
+        accumulator=accumulator, span=(x.low, x.high), every=draw(st.integers(1, 5)),
+        rounding=draw(st.sampled_from(("nearest_even", "floor"))), relu=draw(st.booleans()),
+    )  # fmt: skip
+    return made, rng
+
+
+@needs_icarus
+@pytest.mark.rtl
+@settings(max_examples=12)
+@given(layers())
+def test_a_layer_equals_its_integer_model(
+    tmp_path_factory: pytest.TempPathFactory, case: tuple[Unrolled, np.random.Generator]
+) -> None:
+    made, rng = case
+    codes = (random_codes(rng, made.inputs[0], 4),)
+    proven(made, codes, tmp_path_factory.mktemp("builds"))
+    on_time(made, codes, tmp_path_factory.mktemp("builds"))
+    assert not lint(texts(alone(made)), "top").findings
+
+
+@st.composite
+def walks(draw: st.DrawFn) -> Lines:
+    """An image and a kernel, mostly such that each window has a step of its own."""
+
+    def pair(low: int, high: int) -> tuple[int, int]:
+        return draw(st.integers(low, high)), draw(st.integers(low, high))
+
+    image, kernel, step, gap = pair(3, 7), pair(1, 3), pair(1, 3), pair(1, 2)
+    if draw(st.booleans()):  # a sequence
+        image, kernel, step, gap = ((p[0], 1) for p in (image, kernel, step, gap))
+    reach = [(k - 1) * g for k, g in zip(kernel, gap, strict=True)]
+    before = tuple(draw(st.integers(0, r)) for r in reach)
+    out = tuple((i + b - r - 1) // s + 1 for i, b, r, s in zip(image, before, reach, step, strict=True))
+    walk = Walk(image, (max(out[0], 1), max(out[1], 1)), kernel, step, gap, (before[0], before[1]))
+    channels, x = draw(st.integers(1, 3)), Fixed(draw(st.integers(1, 5)), 0, draw(st.booleans()))
+    size = walk.taps * channels
+    return Lines(
+        name="l", node="l", inputs=(Stream(walk.pixels, channels, x, channels),), walk=walk,
+        outputs=(Stream(walk.places, size, x, size),), pad=draw(st.integers(x.low, x.high)),
+    )  # fmt: skip
+
+
+@needs_icarus
+@pytest.mark.rtl
+@settings(max_examples=12)
+@given(walks().filter(lambda made: fits(made.walk)))
+def test_windows_come_whole(tmp_path_factory: pytest.TempPathFactory, made: Lines) -> None:
+    codes = (random_codes(np.random.default_rng(0), made.inputs[0], 4),)
+    proven(made, codes, tmp_path_factory.mktemp("builds"))
+    on_time(made, codes, tmp_path_factory.mktemp("builds"))
+    assert not lint(texts(alone(made)), "top").findings
+
+
+def simulated(design: Design, codes: tuple[np.ndarray, ...], folder: Path) -> None:
+    """Equal under every pattern of pauses, in the cycles of the schedule where nobody pauses."""
+    built = build(design, len(codes[0]), folder / "builds", "icarus")
+    for stall in range(4):
+        done = run(design, built, codes, stall, limit=1_000_000)
+        assert not done.stuck
+        assert not done.mismatches, (stall, done.mismatches)
+        if stall == 0:
+            planned = schedule(design, len(codes[0]))
+            for wire in design.ends:
+                np.testing.assert_array_equal(np.diff(done.cycles[wire]), np.diff(planned.stamps[wire]))
+
+
+@needs_icarus
+@pytest.mark.rtl
+@pytest.mark.slow
+def test_the_digits_run_a_picture_a_cycle(tmp_path: Path) -> None:
+    found = open_any("demo:digits-mlp", tmp_path)
+    formats = {"data_in": "integer(width=6, frac_width=4)", "weight": "integer(width=4, frac_width=3)",
+               "bias": "integer(width=8, frac_width=6)"}  # fmt: skip
+    rules = [{"select": {"by": "type", "values": ["linear"]}, "formats": formats}]
+    step = load_recipe({"steps": [{"pass": "quantize", "options": {"rules": rules}}]}).steps[0]
+    graph = run_step(found.project.base, step, Context(found.store)).graph
+    design = lower(graph, found.store, UNROLLED)
+    assert [i.module for i in design.instances] == ["unrolled_fc1", "unrolled_fc2", "unrolled_fc3"]
+    planned = schedule(design)
+    assert planned.interval == 1
+    assert planned.latency <= 11
+    assert all(i.area().dsp == 0 for i in design.instances)
+    codes = Host(graph, found.store, design)(x=torch.from_numpy(load_digits()["test"].inputs["x"][:6]))
+    simulated(design, codes, tmp_path)
+
+
+NETS = [
+    ("nn.Linear(6, 5)", "return torch.relu(self.m(x))", "3, 6", {"linear", "relu"}),
+    ("nn.Conv2d(2, 4, 3, stride=2, padding=1)", SELF, "2, 5, 6", {"conv2d"}),
+    ("nn.Conv2d(4, 6, 3, padding='same', groups=2)", SELF, "4, 4, 5", {"conv2d"}),
+    ("nn.Conv2d(4, 4, 3, padding=1, groups=4)", SELF, "4, 4, 5", {"conv2d"}),
+    ("nn.Conv1d(3, 4, 3, stride=2, padding=1)", SELF, "3, 9", {"conv1d"}),
+    ("nn.Conv2d(2, 4, 3, padding=1)", "y = self.m(x)\nreturn y + torch.relu(y)", "2, 4, 4", {"conv2d"}),
+    ("nn.Sequential(nn.Conv2d(1, 3, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(3, 4, 2), nn.ReLU(), "
+     "nn.Flatten(), nn.Linear(16, 3))", SELF, "1, 6, 6", {"conv2d", "linear"}),
+]  # fmt: skip
+
+
+@needs_icarus
+@pytest.mark.rtl
+@pytest.mark.parametrize(("module", "body", "shape", "ops"), NETS)
+def test_networks_equal_the_model(tmp_path: Path, module: str, body: str, shape: str, ops: set[str]) -> None:
+    found = opened(tmp_path, module, body, shape)
+    graph = quantised(found)
+    graph = graph.replace(*(replace(n, precision={}) for n in graph if n.op in ("relu", "max_pool2d", "flatten")))
+    design = lower(graph, found.store, UNROLLED)
+    assert {graph.nodes[i.node].op for i in design.instances if isinstance(i, Unrolled)} == ops - {"relu"}
+    assert not any(i.area().dsp for i in design.instances)
+    assert ("relu" in ops) <= all(i.module != "relu" for i in design.instances)
+    x = torch.randn((5, *graph.nodes["x"].ports["data_out"].sizes({**graph.symbols, "batch": 1})[1:])) * 2
+    got, want = Exact(graph, found.store, design)(x=x), build_module(graph, found.store).double()(x=x.double())
+    torch.testing.assert_close(got, want, rtol=0, atol=0)
+    simulated(design, Host(graph, found.store, design)(x=x), tmp_path)
+    assert not lint(texts(design), "top").findings
+
+
+def test_a_picture_takes_a_cycle_a_pixel(tmp_path: Path) -> None:
+    found = opened(
+        tmp_path, "nn.Sequential(nn.Conv2d(1, 3, 3, padding=1), nn.ReLU(), nn.Conv2d(3, 2, 3))", SELF, "1, 8, 8"
+    )
+    design = lower(quantised(found), found.store, UNROLLED)
+    assert schedule(design).interval <= 64 + 9  # and the row and pixel below the last one's kernel
+
+
+def test_what_is_too_large_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unrolling, "MOST", 100)
+    found = opened(tmp_path, "nn.Linear(12, 9)", SELF, "12")
+    with pytest.raises(EmitError, match="is too large to unroll") as caught:
+        lower(quantised(found), found.store, UNROLLED)
+    assert found.project.base.nodes[caught.value.node or ""].op == "linear"
+    assert "folded" in caught.value.hint
+    assert lower(quantised(found), found.store, EmitOptions()).instances
+
+
+def test_settings_are_looked_at() -> None:
+    with pytest.raises(OptionsError, match="adders is 0"):
+        EmitOptions(engine="unrolled", adders=0)
+
+
+def test_a_top_cannot_be_called_like_a_layer(tmp_path: Path) -> None:
+    found = opened(tmp_path, "nn.Linear(3, 2)", SELF, "3")
+    name = next(n.id for n in found.project.base if n.op == "linear")
+    with pytest.raises(EmitError, match="name"):
+        lower(quantised(found), found.store, EmitOptions(f"unrolled_{name}", engine="unrolled"))
