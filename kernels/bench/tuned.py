@@ -19,6 +19,7 @@ from model.data.cache import cache_folder
 Config = dict[str, int]
 TRIES = 7
 _known: dict[str, Config] = {}
+_quick: dict[str, Config] = {}  # of this process and card, without the file
 _read: set[str] = set()
 
 
@@ -34,7 +35,10 @@ def tuned(key: str, device: str, candidates: Sequence[Config], call: Callable[[C
     """
     if device != "cuda" or len(candidates) == 1:
         return candidates[0]
-    card = f"{torch.cuda.get_device_name()}, triton {_version()}"
+    known = _quick.get(key)
+    if known is not None:
+        return known
+    card = f"{torch.cuda.get_device_name()}, triton {version('triton')}"
     if card not in _read:
         _read.add(card)
         _known.update({f"{card}|{k}": v for k, v in _stored(card).items()})
@@ -42,11 +46,8 @@ def tuned(key: str, device: str, candidates: Sequence[Config], call: Callable[[C
     if _known.get(full) not in candidates:
         _known[full] = _quickest(candidates, call)
         _keep(card)
+    _quick[key] = _known[full]
     return _known[full]
-
-
-def _version() -> str:
-    return version("triton")
 
 
 def _quickest(candidates: Sequence[Config], call: Callable[[Config], Any]) -> Config:

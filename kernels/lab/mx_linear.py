@@ -25,10 +25,54 @@ MANY = 512  # rows of x from which on values are made first, where nothing was t
 
 
 @jit
+def _to_float32(code, ASM: tl.constexpr):
+    """int8 to float32; four bytes at a time put below the bits of 2^23, from which 2^23 + 128 is taken off."""
+    if ASM:
+        return tl.inline_asm_elementwise(
+            """
+            {
+            .reg .b32 t;
+            .reg .f32 a;
+            xor.b32 t, $4, 0x80808080;
+            prmt.b32 $0, t, 0x4B000000, 0x7650;
+            prmt.b32 $1, t, 0x4B000000, 0x7651;
+            prmt.b32 $2, t, 0x4B000000, 0x7652;
+            prmt.b32 $3, t, 0x4B000000, 0x7653;
+            }
+            """,
+            "=r,=r,=r,=r,r", [code], dtype=tl.float32, is_pure=True, pack=4) - 8388736.0  # fmt: skip
+    else:
+        return code.to(tl.float32)
+
+
+@jit
+def _to_bfloat16(code, ASM: tl.constexpr):
+    """int8 to bfloat16, two at a time: 128 + seven bits, less 128 or 256 by the sign bit."""
+    if ASM:
+        return tl.inline_asm_elementwise(
+            """
+            {
+            .reg .b32 a, b;
+            prmt.b32 a, $2, 0x43434343, 0x4140;
+            and.b32 b, a, 0xFF80FF80;
+            and.b32 a, a, 0xFF7FFF7F;
+            sub.bf16x2 $0, a, b;
+            prmt.b32 a, $2, 0x43434343, 0x4342;
+            and.b32 b, a, 0xFF80FF80;
+            and.b32 a, a, 0xFF7FFF7F;
+            sub.bf16x2 $1, a, b;
+            }
+            """,
+            "=r,=r,r", [code], dtype=tl.bfloat16, is_pure=True, pack=4)  # fmt: skip
+    else:
+        return code.to(tl.float32)
+
+
+@jit
 def _vector(
     x, codes, exponents, bias, out, n, k, groups, across, x_row, x_step, out_row,
     BLOCK: tl.constexpr, N: tl.constexpr, G: tl.constexpr, NIBBLES: tl.constexpr, WHOLE: tl.constexpr,
-    BIASED: tl.constexpr,
+    BIASED: tl.constexpr, ASM: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
     """N results of one row of x: G blocks of each weight row at a time, summed at the end."""
     row = (tl.program_id(0) * N + tl.arange(0, N)).to(tl.int64)
@@ -37,24 +81,28 @@ def _vector(
     inner = tl.arange(0, per)[None, None, :]
     step: tl.constexpr = 2 if NIBBLES else 1
     unit: tl.constexpr = 0.25 if NIBBLES else 0.015625
-    total = tl.zeros((N, G, per), tl.float32)
-    for first in range(0, groups, G):
+    total = tl.zeros((N, G), tl.float32)
+    for first in tl.range(0, groups, G, num_stages=STAGES):
         group = first + tl.arange(0, G)
         held = (row[:, None] < n) & (group[None, :] < groups)
         e = tl.load(exponents + row[:, None] * groups + group[None, :], mask=held, other=0)
-        scale = (power(e) * unit)[:, :, None]
         column = group[None, :, None] * BLOCK + step * inner
         there = held[:, :, None] if WHOLE else held[:, :, None] & (column < k)
-        code = tl.load(codes + row[:, None, None] * across + group[None, :, None] * per + inner, mask=there, other=0)
+        code = tl.load(
+            codes + row[:, None, None] * across + group[None, :, None] * per + inner,
+            mask=there,
+            other=0,
+            eviction_policy="evict_first",
+        )
         v = tl.load(at_x + column * x_step, mask=column < k, other=0).to(tl.float32)
         if NIBBLES:
             byte = code.to(tl.int32)
             w = tl.load(at_x + (column + 1) * x_step, mask=column + 1 < k, other=0).to(tl.float32)
             part = ((byte << 28) >> 28).to(tl.float32) * v + ((byte << 24) >> 28).to(tl.float32) * w
         else:
-            part = code.to(tl.float32) * v
-        total += part * scale
-    y = tl.sum(tl.reshape(total, (N, G * per)), 1)
+            part = _to_float32(code, ASM) * v
+        total += tl.sum(part, 2) * (power(e) * unit)
+    y = tl.sum(total, 1)
     if BIASED:
         y += tl.load(bias + row, mask=row < n, other=0).to(tl.float32)
     tl.store(out + tl.program_id(1).to(tl.int64) * out_row + row, y.to(out.dtype.element_ty), mask=row < n)
@@ -64,7 +112,8 @@ def _vector(
 def _tile(
     x, codes, exponents, bias, out, m, n, k, groups, across, x_row, x_step, out_row,
     BLOCK: tl.constexpr, M: tl.constexpr, N: tl.constexpr, G: tl.constexpr, NIBBLES: tl.constexpr,
-    WHOLE: tl.constexpr, BIASED: tl.constexpr, EXACT: tl.constexpr,
+    WHOLE: tl.constexpr, BIASED: tl.constexpr, EXACT: tl.constexpr, ASM: tl.constexpr,
+    SPLIT: tl.constexpr,
 ):  # fmt: skip
     """N × M results: the weight is the first operand, so that its values go from registers into the product."""
     tiles = tl.cdiv(n, N)
@@ -75,17 +124,28 @@ def _tile(
     column = tl.arange(0, G * BLOCK)
     unit: tl.constexpr = 0.25 if NIBBLES else 0.015625
     total = tl.zeros((N, M), tl.float32)
-    for first in range(0, groups, G):
-        group = first + tl.arange(0, G)
+    each = tl.cdiv(tl.cdiv(groups, G), SPLIT) * G  # of the contraction; parts of it are added afterwards
+    begin = tl.program_id(1) * each
+    end = tl.minimum(begin + each, groups)
+    group = begin + tl.arange(0, G)
+    held = (row[:, None] < n) & (group[None, :] < groups)
+    following = tl.load(exponents + row[:, None] * groups + group[None, :], mask=held, other=0)
+    for first in range(begin, end, G):
+        e, group = following, first + tl.arange(0, G)
         held = (row[:, None] < n) & (group[None, :] < groups)
-        e = tl.load(exponents + row[:, None] * groups + group[None, :], mask=held, other=0)
+        ahead = (row[:, None] < n) & (group[None, :] + G < groups)  # too small to be fetched by the pipeline
+        following = tl.load(exponents + row[:, None] * groups + group[None, :] + G, mask=ahead, other=0)
         place = group[None, :, None] * per + inner
         there = held[:, :, None] if WHOLE else held[:, :, None] & (place < across)
         code = tl.load(codes + row[:, None, None] * across + place, mask=there, other=0)
         if NIBBLES:
             byte = code.to(tl.int32)
             code = tl.interleave((byte << 28) >> 28, (byte << 24) >> 28)
-        w = tl.reshape(code.to(tl.float32) * (power(e) * unit)[:, :, None], (N, G * BLOCK))
+        if ASM:  # of bfloat16 the product with a power of two is exact, but for weights below 2^-120
+            scale = (tl.maximum(e.to(tl.int32) - 6, 0) << 7).to(tl.int16).to(tl.bfloat16, bitcast=True)
+            w = tl.reshape(_to_bfloat16(code, ASM) * scale[:, :, None], (N, G * BLOCK))
+        else:
+            w = tl.reshape(code.to(tl.float32) * (power(e) * unit)[:, :, None], (N, G * BLOCK))
         at = first * BLOCK + column
         v = tl.load(x + token[None, :] * x_row + at[:, None] * x_step, mask=(token[None, :] < m) & (at[:, None] < k),
                     other=0)  # fmt: skip
@@ -93,32 +153,46 @@ def _tile(
             total = tl.dot(w, v.to(tl.float32), total, input_precision="ieee")
         else:
             total = tl.dot(w.to(v.dtype), v, total)
-    if BIASED:
+    if BIASED and tl.program_id(1) == 0:
         total += tl.load(bias + row, mask=row < n, other=0).to(tl.float32)[:, None]
     valid = (row[:, None] < n) & (token[None, :] < m)
+    out += tl.program_id(1).to(tl.int64) * m * n
     tl.store(out + token[None, :] * out_row + row[:, None], total.to(out.dtype.element_ty), mask=valid)
 
 
 # way 0: a row of x at a time; 1: tiles; 2: dequantised, then torch's product.
 VECTOR: list[Config] = [
-    {"way": 0, "n": n, "g": g, "num_warps": w}
-    for n, g, w in ((4, 32, 4), (2, 64, 4), (8, 16, 4), (1, 128, 4), (4, 64, 8), (8, 32, 8), (2, 32, 2), (16, 16, 8))
-]
+    {"way": 0, "n": n, "g": g, "num_warps": w, "stages": s}
+    for n, g, w, s in ((4, 32, 4, 3), (2, 64, 4, 1), (2, 64, 4, 3), (1, 128, 4, 1), (1, 128, 2, 1), (1, 64, 2, 1),
+                       (1, 128, 4, 3), (2, 32, 2, 1), (4, 16, 2, 1), (1, 256, 4, 1), (2, 128, 4, 1))
+]  # fmt: skip
 VALUES: Config = {"way": 2}
 
 
 def _tiles(m: int) -> list[Config]:
     """Tiles for `m` rows of x."""
     held = 16 if m <= 16 else 32 if m <= 32 else 64 if m <= 64 else 128
-    few = ((64, 4, 4, 4), (64, 4, 4, 3), (64, 2, 4, 4), (128, 4, 8, 3), (64, 8, 4, 3))
-    many = ((128, 2, 8, 3), (128, 2, 4, 3), (128, 4, 8, 3), (64, 4, 4, 3))
-    sizes = few if held <= 64 else many
-    return [{"way": 1, "m": held, "n": n, "g": g, "num_warps": w, "num_stages": s} for n, g, w, s in sizes]
+    few = (
+        (64, 4, 4, 4, 1),
+        (64, 4, 4, 4, 4),
+        (64, 2, 4, 5, 4),
+        (64, 4, 4, 3, 8),
+        (64, 8, 4, 3, 4),
+        (128, 4, 4, 3, 8),
+        (64, 2, 4, 4, 8),
+        (128, 2, 8, 4, 4),
+    )
+    many = ((128, 2, 8, 4, 1), (128, 2, 8, 3, 2), (128, 4, 8, 3, 1), (64, 4, 4, 3, 1))
+    sizes = [(held, *size) for size in (few if held <= 64 else many)]
+    if m > 128:
+        sizes += [(256, 128, 2, 8, 3, 1), (256, 64, 2, 4, 3, 1), (256, 128, 2, 8, 3, 2), (256, 128, 4, 8, 2, 1)]
+    names = ("m", "n", "g", "num_warps", "num_stages", "split")
+    return [{"way": 1, **dict(zip(names, size, strict=True))} for size in sizes]
 
 
 def _candidates(m: int, device: str) -> list[Config]:
     if device != "cuda":
-        return VECTOR[:1] if m == 1 else [{**_tiles(m)[0], "n": 16, "m": 16, "g": 2}]
+        return VECTOR[:1] if m == 1 else [{**_tiles(m)[0], "n": 16, "m": 16, "g": 2, "split": 2}]
     found = VECTOR if m == 1 else [] if m > 4096 else _tiles(m)
     return [*(VECTOR[:2] if 1 < m <= 4 else []), *found, *([VALUES] if m > FEW else [])]
 
@@ -131,6 +205,7 @@ def linear_triton(x: Tensor, weight: MXWeight, bias: Tensor | None = None) -> Te
         return F.linear(x, plain(weight, x.dtype), bias)
     out = torch.empty(m, n, dtype=x.dtype, device=x.device)
     nibbles = weight.width == 4
+    fast = x.is_cuda and x.dtype == torch.bfloat16 and not nibbles
     groups, across = weight.exponents.shape[1], weight.codes.shape[1]
     held = bias if bias is not None else x
     fixed: dict[str, Any] = {"BLOCK": weight.block, "NIBBLES": nibbles, "WHOLE": k % weight.block == 0,
@@ -142,14 +217,17 @@ def linear_triton(x: Tensor, weight: MXWeight, bias: Tensor | None = None) -> Te
         common = (n, k, groups, across, *rows.stride(), out.stride(0))
         if c["way"] == 0:
             _vector[(-(-n // c["n"]), m)](rows, weight.codes, weight.exponents, held, out, *common, **fixed,
-                                          N=c["n"], G=c["g"], num_warps=c["num_warps"])  # fmt: skip
+                                          N=c["n"], G=c["g"], ASM=x.is_cuda, STAGES=c["stages"],
+                                          num_warps=c["num_warps"])  # fmt: skip
             return out
-        grid = (-(-n // c["n"]) * -(-m // c["m"]),)
+        split = c["split"]
+        grid = (-(-n // c["n"]) * -(-m // c["m"]), split)
+        into = out if split == 1 else torch.empty(split, m, n, device=x.device)
         g = max(c["g"] * 32 // weight.block, 1)
-        _tile[grid](rows, weight.codes, weight.exponents, held, out, m, *common, **fixed, M=c["m"], N=c["n"], G=g,
-                    EXACT=in_float32(x.dtype, x.device.type), num_warps=c["num_warps"],
-                    num_stages=c["num_stages"])  # fmt: skip
-        return out
+        _tile[grid](rows, weight.codes, weight.exponents, held, into, m, *common, **fixed, M=c["m"], N=c["n"], G=g,
+                    EXACT=in_float32(x.dtype, x.device.type), ASM=fast, num_warps=c["num_warps"],
+                    num_stages=c["num_stages"], SPLIT=split)  # fmt: skip
+        return out if split == 1 else torch.sum(into, 0).to(x.dtype)
 
     key = f"mx_linear{weight.width}|{x.dtype}|{bucket(m=m, n=n, k=k, block=weight.block)}"
     found = launch(tuned(key, x.device.type, _candidates(m, x.device.type), launch))
@@ -236,7 +314,7 @@ def _versions(width: int) -> tuple[Version, ...]:
     return (
         Version("torch", linear_torch, "the same weight in the dtype of x", traffic=_dense_bytes),
         Version("triton", lambda x, w, dense: linear_triton(x, w), "values made in registers, or first where rows are "
-                "many", ("cuda",), ("triton",), shows=(linear_triton, _vector, _tile)),
+                "many", ("cuda",), ("triton",), shows=(linear_triton, _vector, _tile, _to_float32, _to_bfloat16)),
         Version("dequantised", lambda x, w, dense: linear_values(x, w), "values in memory, then torch's product",
                 shows=(linear_values,)),
         *((loops,) if width == 8 else ()),
