@@ -11,6 +11,11 @@ STALLS = ("none", "input", "output", "both")  # which sides pause at random
 QUIET = 64  # cycles beyond a frame of the slowest engine without any beat, after which nothing more will come
 
 
+def quiet(design: Design) -> int:
+    """Cycles without any beat after which nothing more will come: longer than the slowest engine's frame."""
+    return QUIET + max((e.steps for i in design.instances for e in i.engines()), default=0)
+
+
 def bench(design: Design, frames: int) -> str:
     """Module `bench`: clock in, `done` out after the last beat; +stall=0…3 (bits: inputs, outputs), +seed=N."""
     body = [_head(design), *(_source(design, k, frames) for k in range(len(design.inputs)))]
@@ -123,14 +128,13 @@ def _tail(design: Design, frames: int) -> str:
     if (!rst && {name}_valid && {name}_ready) {name}_seen <= {name}_seen + 1;
   end""")
         ends.append(f"{name}_seen >= {beats}")
-    slowest = max((e.steps for i in design.instances for e in i.engines()), default=0)
     taken = [f"({at}_valid && {at}_ready)" for wire in design.all_wires() for at in (_at(design, wire),)]
     lines.append(f"""
   // what no output hangs on may still move: done is when nothing has for a while
   int quiet;
   initial quiet = 0;
   always_ff @(posedge clk) quiet <= ({" || ".join(taken)}) ? 0 : quiet + 1;
-  assign done = quiet > {QUIET + slowest} && {" && ".join(ends)};""")
+  assign done = quiet > {quiet(design)} && {" && ".join(ends)};""")
     return "\n".join(lines)
 
 

