@@ -206,11 +206,10 @@ def _told(found: Found, options: CompileOptions) -> tuple[tuple[Row, ...], Row]:
     saved = rows[0]["least"] - rows[-1]["least"]
     cost = found.first["compiled"] - found.first["eager"]
     return rows, {
-        "graphs": found.graphs, "breaks": found.breaks, "break_even_calls": _calls(cost, saved),
+        "graphs": found.graphs, "breaks": "; ".join(found.breaks), "break_even_calls": _calls(cost, saved),
         "ratio": rows[-1]["ratio"], "compile_seconds": cost, "max_error": found.difference,
         "products_share": found.facts.products, "operations": found.facts.operations, "backend": options.backend,
-        "mode": options.mode, "device": options.device, "part": options.part, "why": reasons(found.facts),
-        "calls": {n: [*times] for n, times in found.later.items()},
+        "mode": options.mode, "device": options.device, "part": options.part, "why": " ".join(reasons(found.facts)),
     }  # fmt: skip
 
 

@@ -49,7 +49,7 @@ def test_first_and_later_calls_are_told_apart() -> None:
     assert [r["version"] for r in report.rows] == ["eager", "captured", "compiled"]
     assert all(r["first"] > 0 and r["least"] <= r["seconds"] and r["calls"] >= 5 for r in report.rows)
     found = report.summary
-    assert found["graphs"] == 1 and found["breaks"] == [] and found["max_error"] == 0
+    assert found["graphs"] == 1 and found["breaks"] == "" and found["max_error"] == 0
     assert found["compile_seconds"] == pytest.approx(report.rows[2]["first"] - report.rows[0]["first"])
     saved = report.rows[0]["least"] - report.rows[2]["least"]
     assert found["break_even_calls"] == (max(1, round(found["compile_seconds"] / saved)) if saved > 0 else None)
@@ -65,7 +65,7 @@ def test_inductor_computes_the_same() -> None:
 def test_a_model_that_breaks_says_where() -> None:
     report = told(case("choosy"))
     assert report.summary["graphs"] >= 2 and report.summary["breaks"]
-    assert any("graphs" in w for w in report.summary["why"])
+    assert "graphs" in report.summary["why"]
 
 
 def test_a_part_runs_on_what_reaches_it() -> None:
