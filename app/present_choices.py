@@ -7,7 +7,9 @@ from typing import Any
 
 from model.errors import EspalierError, OptionsError
 from model.graph import Graph, Node
+from model.meta import Parallel
 from model.recipe import Recipe
+from passes.parallel import with_products
 from passes.search.families import FLOAT, unfitted
 from passes.search.space import Choice, Space, fit_key
 from passes.sweep.places import find
@@ -42,10 +44,16 @@ def _value(choice: Choice, space: Space, graph: Graph, recipe: Recipe) -> Any:
             return _near(_same(shares, choice), choice)
         case "identity":
             return "linear" if len(nodes) == len(choice.nodes) and all(n.op == "linear" for n in nodes) else "identity"
+        case "parallel":
+            return next((v for v in choice.values if all(_computes(n, graph, v) for n in nodes)), None)
         case "option":
             return _option(choice, recipe)
         case _:
             raise OptionsError(f"{choice.name} is of the model itself: it makes another.", "Search it without it.")
+
+
+def _computes(node: Node, graph: Graph, products: Any) -> bool:
+    return with_products(node, graph, int(products)).parallel == (node.parallel or Parallel())
 
 
 def _same(values: set[Any], choice: Choice) -> Any:

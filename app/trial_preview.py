@@ -12,6 +12,7 @@ from model.errors import EspalierError
 from model.graph import Graph, Node
 from model.ops import offered
 from passes.costs.base import with_candidate
+from passes.parallel import with_products
 from passes.search.families import format_of
 from passes.search.space import Space, fit_key
 from passes.search.trial import Trial
@@ -45,6 +46,8 @@ def trial_graph(graph: Graph, space: Space, params: Mapping[str, Any]) -> Graph:
             elif choice.kind == "sparsity":
                 held = wishes.setdefault((node, "weight"), _Wish())
                 held.sparsity, held.method = float(value), choice.method
+            elif choice.kind == "parallel" and node in graph.nodes:
+                graph = graph.replace(with_products(graph.nodes[node], graph, int(value)))
     nodes: dict[str, Node] = {}
     for (name, port), wish in wishes.items():
         node = nodes.get(name) or graph.nodes.get(name)

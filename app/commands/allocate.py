@@ -20,7 +20,7 @@ from model.formats.base import parse_format
 from model.recipe import Recipe, Step
 from passes.allocation.places import column_title
 from passes.allocation.plan import Allocation, steps
-from passes.allocation.solve import Competing, Point, allocate, front
+from passes.allocation.solve import Competing, Point, allocate, front, settled
 from passes.analysis.divergence import DivergenceOptions
 from passes.analysis.evaluate import EvaluateOptions
 from passes.analysis.sensitivity import SensitivityOptions
@@ -41,8 +41,10 @@ DETAILS = """examples
   main.py allocate demo:reviews --budget "weight_bits<=4.5" --formats "integer(width=2|3|4|6|8), float" -o recipe.toml
   main.py allocate P.espalier --budget "size_bytes<=300KiB" --budget "activation_bits<=8" --measure -o P.espalier
   main.py allocate demo:reviews --front 16 --cost bitops
+  main.py allocate demo:digits-mlp --budget "cycles<=64" --budget "lut<=3000" --formats "integer(width=4|6|8)"
 Budgets are costs that are sums over layers, on their good side: weight_bits, activation_bits, size_bytes, bitops,
-memory_density, sparsity, and those of plug-ins. What no budget looks at stays as it is."""
+memory_density, sparsity, hardware's lut, ff, dsp, bram, and those of plug-ins. cycles<=N gives each node the least
+parallelism that is so fast. What no budget looks at stays as it is."""
 
 
 def _arguments(parser: Parser) -> None:
@@ -73,17 +75,21 @@ def _run(found: Arguments, console: Console) -> Answer:
         spent = time.perf_counter() - start
         who = _competing(found, options)
         data: dict[str, Any] = {"sensitivity": {**summary, "seconds": round(spent, 3)}}
-        graph, table = target.project.graph, Wholes(rows, correction_of(summary))
-        name = found.cost or (limits[0].figure if limits else FIRST)
-        _find({*(x.figure for x in limits), *((name,) if found.front else ())}, rows, options, target)
+        table = Wholes(rows, correction_of(summary))
+        graph, before, rest = settled(target.project.graph, limits)
+        name = found.cost or (rest[0].figure if rest else FIRST)
+        _find({*(x.figure for x in rest), *((name,) if found.front else ())}, rows, options, target)
         if found.front:
             data |= {
                 "cost": name,
                 "front": [_point(p, name, table) for p in front(graph, rows, name, found.front, who)],
             }
         if limits:
-            made = allocate(graph, rows, limits, who)
-            data |= {"predicted": table.of(made.chosen), **_allocated(made, rows, limits, options, target, found)}
+            made = allocate(graph, rows, rest, who)
+            recipe = Recipe((*steps(graph, made.chosen, options.data), *before))
+            told = _allocated(made, recipe, target, found)
+            data |= {"predicted": table.of(made.chosen), "budgets": [limit.text for limit in limits],
+                     "chosen": _chosen(made, rows), **told}  # fmt: skip
         data["seconds"] = round(time.perf_counter() - start, 3)
     return Answer(data, lambda: _lines(data))
 
@@ -162,14 +168,9 @@ def _competing(found: Arguments, options: SensitivityOptions) -> Competing:
 # -- the answer
 
 
-def _allocated(
-    made: Allocation, rows: Sequence[Sensitivity], limits: Sequence[Limit], options: SensitivityOptions,
-    target: Target, found: Arguments,
-) -> dict[str, Any]:  # fmt: skip
-    recipe = Recipe(steps(target.project.graph, made.chosen, options.data))
+def _allocated(made: Allocation, recipe: Recipe, target: Target, found: Arguments) -> dict[str, Any]:
     data: dict[str, Any] = {
-        "budgets": [limit.text for limit in limits], "summed": made.predicted, "gap": made.gap,
-        "figures": made.figures, "chosen": _chosen(made, rows), "recipe": recipe_to_dict(recipe),
+        "summed": made.predicted, "gap": made.gap, "figures": made.figures, "recipe": recipe_to_dict(recipe),
     }  # fmt: skip
     if found.measure or (found.output and found.output.lower().endswith(".espalier")):
         done = replay(target.project.graph, recipe, replace(target.context))
@@ -240,6 +241,9 @@ def _lines(data: dict[str, Any]) -> Iterable[str]:
         yield f"predicted KL {cell(data['predicted'])}, at most {data['gap']:.2%} above the best"
         yield ", ".join(f"{k} {v}" for k, v in figures({"accuracy": None, "loss": None, **data["figures"]}).items()
                         if k not in ("accuracy", "loss"))  # fmt: skip
+        limited = {text.partition("=")[0].rstrip("<>") for text in data["budgets"]} - {"weight_bits", "size_bytes"}
+        if told := [f"{n} {cell(data['figures'][n])}" for n in sorted(limited) if n in data["figures"]]:
+            yield "budgets: " + ", ".join(told)
         if "measured" in data:
             m = data["measured"]
             yield f"measured KL {cell(m['kl'])}, accuracy {m['accuracy']:.4f}, loss {m['loss']:.4f}"

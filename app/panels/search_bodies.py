@@ -153,6 +153,24 @@ class SparsityBody(Body):
         self.method.put(vary.method)
 
 
+class ParallelBody(Body):
+    """Layers, and how many products hardware computes of each in a cycle."""
+
+    def __init__(self, graph: Graph | None, recipe: Recipe) -> None:
+        super().__init__(graph, recipe)
+        self.select = self.row("layers", SelectEditor(graph))
+        self.share = self.row("products", Range("1, 4, 16, 64"))
+
+    def get(self) -> dict[str, Any]:
+        """Layers and numbers."""
+        return {"select": self.select.get(), **self.share.get()}
+
+    def put(self, vary: Vary) -> None:
+        """Show an entry."""
+        self.select.put(vary.select)
+        self.share.put(vary)
+
+
 class OptionBody(Body):
     """An option of a step of the recipe, chosen as sweeps do; without steps, written by its path."""
 
@@ -237,11 +255,11 @@ class IdentityBody(Body):
 
 BODIES: dict[str, type[Body]] = {
     "format": FormatBody, "sparsity": SparsityBody, "option": OptionBody, "config": ConfigBody,
-    "identity": IdentityBody,
+    "identity": IdentityBody, "parallel": ParallelBody,
 }  # fmt: skip
 TITLES: dict[str, str] = {
     "format": "Formats", "sparsity": "Sparsity", "option": "Option of a step", "config": "Configuration",
-    "identity": "Linear or Identity",
+    "identity": "Linear or Identity", "parallel": "Hardware parallelism",
 }  # fmt: skip
 BEGINNINGS: dict[str, Vary] = {
     "format": Vary("format", values="integer(width=2|3|4|5|6|8)"),
@@ -249,4 +267,5 @@ BEGINNINGS: dict[str, Vary] = {
     "option": Vary("option"),
     "config": Vary("config", key="num_hidden_layers", values="2, 4", per="all"),
     "identity": Vary("identity"),
+    "parallel": Vary("parallel", values="1, 4, 16, 64"),
 }

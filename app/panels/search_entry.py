@@ -25,7 +25,7 @@ TIED = {
     "module": "each module its own",
     "all": "one for all",
 }
-OVER_LAYERS = ("format", "sparsity", "identity")
+OVER_LAYERS = ("format", "sparsity", "identity", "parallel")
 ALWAYS = "always"
 
 

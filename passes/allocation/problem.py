@@ -121,12 +121,17 @@ class _Counting:
         return Problem(tuple(groups), rest, self.costs, self.graph)
 
     def _rest(self, each: Cost, score: Score) -> float:
-        """What stays, whatever is chosen: all that the true cost has beyond the parts that are decided on."""
+        """What stays, whatever is chosen: all that the true cost has beyond the parts that are decided on.
+
+        A cost that the graph has not yet, since what is decided on is lacking, is the sum of the other nodes.
+        """
         shares = each.shares
         assert shares is not None and each.of is not None
         total = shares.amount(each.of(self.graph, score), self.graph)
+        looked = {n for s in self._slots for n, p in s.places if p in shares.ports}
+        if total != total and shares.node and not shares.weight:
+            return each.sign * sum(shares.node(n, self.graph) for n in self.graph if n.id not in looked)
         if shares.node:
-            looked = {n for s in self._slots for n, p in s.places if p in shares.ports}
             total -= sum(shares.node(self.graph.nodes[n], self.graph) for n in looked)
         if shares.weight:
             names = {name for s in self._slots for name in s.weights}

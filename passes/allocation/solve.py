@@ -9,6 +9,7 @@ import numpy as np
 
 from model.errors import OptionsError
 from model.graph import Graph
+from model.recipe import Step
 from passes.allocation.exact import exact, least_under
 from passes.allocation.hulls import Hulls, Solution
 from passes.allocation.places import Column, Place, Slot, slots
@@ -85,6 +86,22 @@ def allocate(
               for n in names]  # fmt: skip
     check_possible(problem, limits)
     return held(problem, limits).made
+
+
+def settled(graph: Graph, limits: Sequence[Limit]) -> tuple[Graph, tuple[Step, ...], list[Limit]]:
+    """Limits that each node holds by itself, whatever its formats, held: the graph, its steps, and the other limits.
+
+    Raises OptionsError where they cannot be, or where no other is left to decide formats.
+    """
+    steps: list[Step] = []
+    for limit in limits:
+        if settle := cost(limit.figure).settle:
+            graph, step = settle(graph, limit.value)
+            steps.append(step)
+    rest = [x for x in limits if cost(x.figure).settle is None]
+    if limits and not rest:
+        raise OptionsError(f"{limits[0].text} alone decides no format.", "Add a budget that does, such as lut<=20000.")
+    return graph, tuple(steps), rest
 
 
 def check_possible(problem: Problem, limits: Sequence[Limit]) -> None:

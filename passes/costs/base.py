@@ -18,6 +18,7 @@ from model.graph import Graph, Node
 from model.meta import Precision, Sparsity, Weight
 from model.ops import category
 from model.packing import Use
+from model.recipe import Step
 from model.registry import Registry
 from passes.score import Score
 from passes.sensitivity.table import Candidate
@@ -56,6 +57,8 @@ class Cost:
     Where `of` is None it has to be measured: `measure` runs the graph on the data that `options` (an EvaluateOptions)
     name. `shares`: how it is a sum of parts; None where only a whole configuration has it.
     `finder`: the analysis that finds what the shares are made of, given `formats` and data; empty: nothing is needed.
+    `settle`: of a cost that is no sum but the worst of its parts: the graph in which each part holds a limit, whatever
+    its formats, and the step that leads there.
     """
 
     name: str
@@ -67,6 +70,7 @@ class Cost:
     shares: Shares | None = None
     measure: Callable[[Graph, Any, Context], float] | None = None
     finder: str = ""
+    settle: Callable[[Graph, float], tuple[Graph, Step]] | None = None
 
     @property
     def sign(self) -> int:

@@ -1,128 +1,187 @@
-"""What layers take as hardware: tables, DSP blocks and cycles, from the formats and the parallelism of each node.
+"""What layers take as hardware: tables, registers, DSP blocks, block RAMs and cycles, from formats and parallelism.
 
-A closed form of the estimates that `emit` tells of whole designs, for Linear layers, convolutions and matmuls; what
-lies between them (FIFOs, windows, functions) comes on top.
+A closed form of the estimates that `emit` tells of whole designs: products with their windows, norms and softmax; what
+lies between them (FIFOs, functions, changes of width) comes on top.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 from model.errors import OptionsError
 from model.formats.integer import Integer
+from model.formats.scaled_integer import ScaledInteger
 from model.graph import Graph, Node
-from model.meta import Parallel
+from model.meta import Parallel, Precision
 from model.ops import spec
+from model.recipe import Step
 from passes.costs.base import COSTS, Cost, Shares
-from passes.score import one_sample
+from passes.parallel import LAYERS, ROWS, Product, paced, product_of, step_of
 
 if TYPE_CHECKING:
     from verilog.templates.base import Area
 
-PORTS = ("data_in", "weight")
-LAYERS = ("linear", "conv1d", "conv2d", "matmul")
+PORTS = ("data_in", "weight", "data_out")
+SIGNS = {"binary": 1, "binary_scaled": 1, "ternary": 2}  # weights that are added, and the bits of one
+USUAL = Precision(Integer(8, 4))  # what a port counts as that has no format yet
+Form = tuple[int, int, bool, bool, bool]  # width, fraction, signed, rounds to the nearest, is a sign
 
 
-def folded(node: Node, sizes: dict[str, int]) -> tuple[int, int, int, int]:
-    """(rows, inputs, outputs, matrices) of a node's product in one sample."""
-    x, w = node.ports["data_in"].sizes(sizes), node.ports["weight"].sizes(sizes)
-    if node.op == "linear":
-        return math.prod(x[:-1]), w[1], w[0], 1
-    if node.op == "matmul":
-        matrices = math.prod(w[:-2])
-        return math.prod(x[:-1]), w[-2], w[-1], matrices
-    groups = x[1] // w[1]
-    return math.prod(node.ports["data_out"].sizes(sizes)[2:]) * groups, math.prod(w[1:]), w[0] // groups, groups
+def layers(graph: Graph) -> list[Node]:
+    """The layers and matmuls, which must have formats."""
+    return [n for n in graph if n.op in LAYERS and spec(n.op).macs and {"data_in", "weight"} <= set(n.ports)]
+
+
+def counted(graph: Graph) -> list[Node]:
+    """All nodes that count: rows by themselves only where they have formats."""
+    return [*layers(graph), *(n for n in graph if n.op in ROWS and _fits(n))]
+
+
+def _fits(node: Node) -> bool:
+    held = node.precision.get("data_in")
+    return "data_in" in node.ports and held is not None and isinstance(held.format, Integer)
 
 
 def cycles_of(node: Node, graph: Graph) -> float:
     """Cycles of a sample."""
-    rows, inputs, outputs, _ = folded(node, one_sample(graph))
-    at_once = node.parallel or Parallel()
-    return math.ceil(rows / at_once.tokens) * math.ceil(inputs / at_once.inputs) * math.ceil(outputs / at_once.outputs)
+    work = product_of(node, graph)
+    return float(work.cycles(node.parallel or Parallel())) if work else 0.0
 
 
 def area_of(node: Node, graph: Graph) -> Area:
-    """What its product takes; raises OptionsError where a format is not fixed point."""
+    """What it takes; raises OptionsError where a format is none of hardware's."""
+    work = product_of(node, graph)
+    assert work is not None
+    x = _form(node, "data_in")
+    y = _form(node, "data_out") if "data_out" in node.precision else x
+    w = x if node.op in ROWS else _form(node, "weight")
+    return _area(node.op, work, node.parallel or Parallel(), x, w, y)
+
+
+@cache
+def _area(op: str, work: Product, at_once: Parallel, x: Form, w: Form, y: Form) -> Area:
+    """Equal nodes are worked out once; what competes are some dozens of formats at some dozens of sizes."""
+    if op in ROWS:
+        return _row_area(op, work, at_once, x, y)
     from verilog.area.model import estimate
 
-    rows, inputs, outputs, many = folded(node, one_sample(graph))
-    at_once = node.parallel or Parallel()
-    x, w = (_fixed(node, port) for port in PORTS)
-    held = node.precision.get("data_out")
-    y: Integer = _fixed(node, "data_out") if held is not None else x
-    wide, frac = x.width + w.width + (inputs - 1).bit_length(), x.frac_width + w.frac_width
+    wide, frac = x[0] + w[0] + (work.inputs - 1).bit_length(), x[1] + w[1]
     shared = {
-        "PAR_IN": at_once.inputs, "PAR_OUT": at_once.outputs, "TOKENS": at_once.tokens, "X_W": x.width,
-        "X_S": int(x.signed), "B_W": wide, "ACC_W": wide, "ACC_F": frac, "Y_W": y.width, "Y_F": y.frac_width,
-        "Y_S": int(y.signed), "MODE": int(x.rounding == "nearest_even"),
+        "PAR_IN": at_once.inputs, "PAR_OUT": at_once.outputs, "TOKENS": at_once.tokens, "X_W": x[0], "X_S": int(x[2]),
+        "B_W": wide, "ACC_W": wide, "ACC_F": frac, "Y_W": y[0], "Y_F": y[1], "Y_S": int(y[2]), "MODE": int(x[3]),
     }  # fmt: skip
-    if node.op == "matmul":
-        more = {"K_SIZE": inputs, "N_SIZE": outputs, "BATCH": many, "BLOCKS": rows // at_once.tokens, "B_W": w.width,
-                "B_S": int(w.signed), "ACROSS": 0, "MUL": 1, "Q_W": wide, "Q_F": frac}  # fmt: skip
+    if op == "matmul":
+        more = {"K_SIZE": work.inputs, "N_SIZE": work.outputs, "BATCH": work.matrices, "B_W": w[0], "B_S": int(w[2]),
+                "BLOCKS": work.rows // at_once.tokens, "ACROSS": 0, "MUL": 1, "Q_W": wide, "Q_F": frac}  # fmt: skip
         return estimate("matmul", shared | more)
-    return estimate("linear", shared | {"IN_SIZE": inputs, "OUT_SIZE": outputs, "GROUPS": many, "W_W": w.width})
+    more = {"IN_SIZE": work.inputs, "OUT_SIZE": work.outputs, "GROUPS": work.matrices, "W_W": w[0]}
+    found = estimate("linear_signs" if w[4] else "linear", shared | more)
+    return found + _window_area(work, at_once, x) if work.window else found
 
 
-def _fixed(node: Node, port: str) -> Integer:
+def _window_area(work: Product, at_once: Parallel, x: Form) -> Area:
+    """A square image and kernel stand for those of the node."""
+    from verilog.area.model import estimate
+
+    lanes = math.gcd(at_once.inputs, work.channels)
+    side, taps = max(math.isqrt(work.rows // work.matrices), 1), max(work.inputs // work.channels, 1)
+    kernel, blocks = math.isqrt(taps), work.channels * work.matrices // lanes
+    return estimate("window", {
+        "IN_H": side, "IN_W": side, "OUT_H": side, "OUT_W": side, "BLOCKS": blocks, "GROUPS": work.matrices,
+        "K_H": kernel, "K_W": kernel, "RING_ROWS": min(kernel + 1, side), "LANES": lanes, "W": x[0],
+        "STEP_H": 1, "STEP_W": 1, "GAP_H": 1, "GAP_W": 1, "TOP": kernel // 2, "LEFT": kernel // 2, "PAD": 0,
+    })  # fmt: skip
+
+
+def _row_area(op: str, work: Product, at_once: Parallel, x: Form, y: Form) -> Area:
+    """By the template itself, with constants over their whole range."""
+    import numpy as np
+
+    from verilog.fixed import Fixed
+    from verilog.stream import Stream
+    from verilog.templates.norm import Norm
+    from verilog.templates.softmax import Softmax
+
+    ins, outs = (Stream(work.rows, work.inputs, Fixed(f[0], f[1], f[2]), at_once.inputs) for f in (x, y))
+    if op == "softmax":
+        return Softmax(name="i", node="i", inputs=(ins,), outputs=(outs,)).area()
+    ones = np.full(work.inputs, 127)
+    return Norm(name="i", node="i", inputs=(ins,), outputs=(outs,), centered=op == "layer_norm", eps=1, gamma=ones,
+                gamma_format=Fixed(8, 6), beta=ones, beta_frac=6).area()  # fmt: skip
+
+
+def _form(node: Node, port: str) -> Form:
     held = node.precision.get(port)
-    if held is None or not isinstance(held.format, Integer):
+    found = _known(held.format) if held is not None else None
+    if found is None:
         label = held.format.label if held is not None else "float"
         hint = "Let only integer formats compete, such as integer(width=8, frac_width=4)."
         raise OptionsError(f"{port} of {node.id} in {label} cannot become hardware.", hint, node.id)
-    return held.format
+    return found
 
 
-def layers(graph: Graph) -> list[Node]:
-    """The nodes that count."""
-    return [n for n in graph if n.op in LAYERS and spec(n.op).macs and set(PORTS) <= set(n.ports)]
+def _known(fmt: Any) -> Form | None:
+    if isinstance(fmt, Integer):
+        return fmt.width, fmt.frac_width, fmt.signed, fmt.rounding == "nearest_even", False
+    if isinstance(fmt, ScaledInteger):
+        return fmt.width, 0, fmt.symmetric, True, False
+    return (SIGNS[fmt.name], 0, True, True, True) if fmt.name in SIGNS else None
 
 
-def tables(node: Node, graph: Graph) -> float:
-    """Look-up tables of a node."""
-    return area_of(node, graph).lut if node.op in LAYERS else 0.0
+def _share(of: Callable[[Area], float]) -> Callable[[Node, Graph], float]:
+    """What a node adds."""
+
+    def share(node: Node, graph: Graph) -> float:
+        if node.op not in LAYERS and not (node.op in ROWS and _fits(node)):
+            return 0.0
+        return float(of(area_of(node, graph)))
+
+    return share
 
 
-def blocks(node: Node, graph: Graph) -> float:
-    """DSP blocks of a node."""
-    return float(area_of(node, graph).dsp) if node.op in LAYERS else 0.0
+def _sum(of: Callable[[Node, Graph], float]) -> Callable[[Graph, object], float]:
+    """Of all nodes; no number where a layer has no format of hardware."""
 
+    def figure(graph: Graph, score: object) -> float:
+        try:
+            return sum(of(n, graph) for n in counted(graph)) if layers(graph) else math.nan
+        except OptionsError:
+            return math.nan
 
-def lut(graph: Graph) -> float:
-    """Look-up tables of all layers; no number where one has no integer formats."""
-    return _sum(graph, tables)
-
-
-def dsp(graph: Graph) -> float:
-    """DSP blocks of all layers; no number where one has no integer formats."""
-    return _sum(graph, blocks)
-
-
-def _sum(graph: Graph, of: Callable[[Node, Graph], float]) -> float:
-    try:
-        return sum(of(n, graph) for n in layers(graph)) if layers(graph) else math.nan
-    except OptionsError:
-        return math.nan
+    return figure
 
 
 def cycles(graph: Graph) -> float:
-    """Cycles between samples: those of the slowest layer."""
-    return max((cycles_of(n, graph) for n in layers(graph)), default=math.nan)
+    """Cycles between samples: those of the slowest node."""
+    return max((cycles_of(n, graph) for n in graph if n.op in (*LAYERS, *ROWS)), default=math.nan)
 
 
-COSTS.add("lut", Cost(
-    "lut", "LUT", "", "low", "estimated look-up tables of layers and matmuls on a 7-series FPGA, at their parallelism",
-    of=lambda graph, score: lut(graph),
-    shares=Shares(node=tables, ports=PORTS),
-))  # fmt: skip
-COSTS.add("dsp", Cost(
-    "dsp", "DSP", "", "low", "DSP blocks of layers and matmuls on a 7-series FPGA, at their parallelism",
-    of=lambda graph, score: dsp(graph),
-    shares=Shares(node=blocks, ports=PORTS),
-))  # fmt: skip
+def settled(graph: Graph, limit: float) -> tuple[Graph, Step]:
+    """The graph with the least parallelism that keeps a number of cycles, and the step that gives it."""
+    found = paced(graph, limit, _price)
+    return graph.replace(*(replace(graph.nodes[name], parallel=p) for name, p in found.items())), step_of(found)
+
+
+def _price(node: Node, graph: Graph) -> float:
+    held = {p: c for p, c in node.precision.items() if _known(c.format) is not None}
+    area = area_of(replace(node, precision={p: USUAL for p in PORTS[:2]} | held), graph)
+    return area.lut + 100 * area.bram  # a block RAM holds about what so many tables do
+
+
+ON = "on a 7-series FPGA, at their parallelism; what lies between them comes on top"
+for _name, _title, _about, _of in (
+    ("lut", "LUT", f"estimated look-up tables of layers, matmuls, norms and softmax {ON}", _share(lambda a: a.lut)),
+    ("ff", "FF", f"estimated registers of layers, matmuls, norms and softmax {ON}", _share(lambda a: a.ff)),
+    ("dsp", "DSP", f"DSP blocks of layers, matmuls, norms and softmax {ON}", _share(lambda a: a.dsp)),
+    ("bram", "BRAM", f"block RAMs of 18 kbit of layers, matmuls, norms and softmax {ON}", _share(lambda a: a.bram)),
+):
+    COSTS.add(_name, Cost(_name, _title, "", "low", _about, _sum(_of), Shares(node=_of, ports=PORTS)))
 COSTS.add("cycles", Cost(
-    "cycles", "Cycles", "", "low", "cycles between samples in hardware: those of the slowest layer or matmul",
+    "cycles", "Cycles", "", "low", "cycles between samples in hardware: those of the slowest layer, norm or softmax",
     of=lambda graph, score: cycles(graph),
+    settle=settled,
 ))  # fmt: skip

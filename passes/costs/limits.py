@@ -65,8 +65,8 @@ def parse_limit(text: str, figures: Iterable[str] | None = None) -> Limit:
 
 
 def parse_budget(text: str) -> Limit:
-    """A limit of a cost that can be shared out among layers, on its good side; raises OptionsError."""
-    names = [name for name, c in COSTS.items() if c.shares is not None]
+    """A limit of a cost that can be shared out among layers, or held by each, on its good side; raises OptionsError."""
+    names = [name for name, c in COSTS.items() if c.shares is not None or c.settle is not None]
     limit = parse_limit(text)
     if limit.figure not in names:
         hint = f"An allocation takes {', '.join(names)}; a search can take it as a constraint."

@@ -12,6 +12,7 @@ from model.graph import Graph, Node
 from model.ops import offered
 from model.ports import weight_at
 from model.recipe import Recipe
+from passes.parallel import product_of
 from passes.pruning.choice import Method
 from passes.search.families import FLOAT, formats_of
 from passes.search.space import IDENTITY, LINEAR, Choice, Plain, Space
@@ -101,6 +102,19 @@ def _identities(entry: Vary, graph: Graph, recipe: Recipe, where: str) -> Iterat
         yield Choice(label, "identity", (IDENTITY, LINEAR), ordered=True, nodes=_ids(nodes))
 
 
+def _parallel(entry: Vary, graph: Graph, recipe: Recipe, where: str) -> Iterator[Choice]:
+    plain = _numbers(entry, where)
+    bounds = [v for v in (*plain.values, plain.low, plain.high) if v is not None]
+    for value in bounds:
+        if not isinstance(value, int | float) or isinstance(value, bool) or value < 1 or value % 1:
+            raise OptionsError(f"{where}.values: {value!r} is no number of products.", "Write 1, 4, 16, 64.")
+    purpose = "computed in parts by hardware"
+    for name, nodes in _groups(entry, graph, lambda n: product_of(n, graph) is not None, purpose, where).items():
+        label = name if entry.name else ".".join(filter(None, (name, "products")))
+        yield replace(plain, name=label, nodes=_ids(nodes), whole=not plain.values, ordered=bool(plain.values),
+                      values=tuple(sorted(int(v) for v in plain.values if v is not None)))  # fmt: skip
+
+
 def _square(node: Node, graph: Graph) -> bool:
     name = weight_at(node, "weight", graph) if node.op == "linear" else None
     return name is not None and len(set(graph.weights[name].shape)) == 1
@@ -174,7 +188,7 @@ def _configurations(entry: Vary, graph: Graph, recipe: Recipe, where: str) -> It
 
 _MAKERS: dict[str, Any] = {
     "format": _formats, "sparsity": _sparsities, "identity": _identities, "option": _options,
-    "config": _configurations,
+    "config": _configurations, "parallel": _parallel,
 }  # fmt: skip
 
 

@@ -12,6 +12,7 @@ from model.graph import Graph, Node
 from model.recipe import Recipe
 from passes.costs.base import COSTS, figures, with_candidate
 from passes.costs.limits import Limit
+from passes.parallel import with_products
 from passes.score import Scorer
 from passes.search.families import FLOAT, format_of
 from passes.search.goals import MEASURED, Wanted
@@ -83,7 +84,7 @@ def check_grid(spec: SearchSpec, space: Space) -> None:
 def check_limits(space: Space, graph: Graph, want: Wanted) -> None:
     """Raise OptionsError for a limit that not even the cheapest of everything holds, with the least possible."""
     limits = [x for x in want.limits if x.figure in COSTS and COSTS.get(x.figure).of and x.side == _good(x.figure)]
-    if not limits or not all(c.kind in ("format", "sparsity") for c in space.choices):
+    if not limits or not all(c.kind in ("format", "sparsity", "parallel") for c in space.choices):
         return
     told = _told(space, graph)
     slack = SLACK if _rough(space) else SUMS
@@ -138,7 +139,19 @@ def _cheapest(space: Space, graph: Graph) -> Iterator[Graph]:
             held = node.precision.get("weight")
             pruned = Candidate(held.format if held else None, pick(values), method)
             nodes[name] = replace(with_candidate(node, "weight", pruned), precision=node.precision)
-        yield graph.replace(*nodes.values())
+        yield from _at_ends(space, graph.replace(*nodes.values()))
+
+
+def _at_ends(space: Space, graph: Graph) -> Iterator[Graph]:
+    """With the least and with the most computed at once: one is the smallest, the other the fastest."""
+    free = {n: _whole_values(c) for c in space.choices if c.kind == "parallel" for n in c.nodes if n in graph.nodes}
+    for pick in (min, max) if free else (min,):
+        yield graph.replace(*(with_products(graph.nodes[n], graph, pick(held)) for n, held in free.items()))
+
+
+def _whole_values(choice: Choice) -> list[int]:
+    there = [1] if choice.when else []
+    return there + [int(v) for v in (choice.values or (choice.low, choice.high)) if v is not None]
 
 
 def _offered(space: Space, graph: Graph) -> dict[tuple[str, str], list[Candidate]]:

@@ -19,6 +19,7 @@ from passes.search.spec import Kind, When
 from passes.select import Select
 from passes.sweep.sweep import Setting, with_settings
 from passes.sweep.text import parse_place
+from passes.transform.parallelize import ParallelizeOptions, ParallelRule
 from passes.transform.prune import Budget, PruneOptions
 from passes.transform.quantize import QuantizeOptions, Rule
 from passes.transform.replace_linear import ReplaceLinearOptions
@@ -95,14 +96,19 @@ class Space:
         return found
 
     def apply(self, recipe: Recipe, params: Mapping[str, Any]) -> Recipe:
-        """The recipe of a trial: its own steps with their options set, then identities, formats, pruning.
+        """The recipe of a trial: its own steps with their options set, then identities, formats, pruning, parallelism.
 
         Choices of a configuration are not in it: they make another model. Raises OptionsError.
         """
         made = [(c, params[c.name]) for c in self.active(self.checked(params))]
         settings = [Setting(*parse_place(recipe, c.key), v) for c, v in made if c.kind == "option"]
         gone = {n for c, v in made if c.kind == "identity" and v == IDENTITY for n in c.nodes}
-        steps = [*_identities(gone), *_formats(self, made, gone), *_pruning(self, made, gone, recipe)]
+        steps = [
+            *_identities(gone),
+            *_formats(self, made, gone),
+            *_pruning(self, made, gone, recipe),
+            *_parallel(made, gone),
+        ]
         return with_settings(recipe, settings).append(*steps)
 
     def configurations(self) -> float:
@@ -190,6 +196,16 @@ def _pruning(space: Space, made: Made, gone: set[str], recipe: Recipe) -> list[S
             shares.setdefault(choice.method, {}).update({n: float(value) for n in choice.nodes if n not in gone})
     before = any(s.pass_name.startswith("prune") for s in recipe.active)
     return [_pruned(space, m, held) for m, held in shares.items() if held and (before or any(held.values()))]
+
+
+def _parallel(made: Made, gone: set[str]) -> list[Step]:
+    """One step; nodes with as many products a cycle share a rule."""
+    names: dict[int, list[str]] = {}
+    for choice, value in made:
+        if choice.kind == "parallel":
+            names.setdefault(int(value), []).extend(n for n in choice.nodes if n not in gone)
+    rules = tuple(ParallelRule(Select("name", tuple(n)), products=p) for p, n in names.items() if n)
+    return [Step("parallelize", ParallelizeOptions(rules=rules))] if rules else []
 
 
 def _pruned(space: Space, method: Any, shares: dict[str, float]) -> Step:

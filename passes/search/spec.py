@@ -8,7 +8,7 @@ from typing import Any, Literal
 from passes.analysis.evaluate import EvaluateOptions
 from passes.select import Select
 
-Kind = Literal["format", "sparsity", "option", "config", "identity"]
+Kind = Literal["format", "sparsity", "option", "config", "identity", "parallel"]
 Sampler = Literal["tpe", "random", "grid", "nsga2", "nsga3", "gp", "cmaes", "qmc"]
 Pruner = Literal["none", "rungs", "median", "percentile", "halving", "hyperband", "patient", "threshold", "wilcoxon"]
 Training = Literal["none", "before", "after", "both"]
@@ -29,7 +29,8 @@ class Vary:
 
     format: number formats of `ports` of the selected nodes; sparsity: the share that is pruned of their weights, by
     `method`; option: an option of a step of the recipe by its path (`lora.rank`, `finetune=on,off`); config: a key of a
-    Hugging Face configuration (`num_hidden_layers`); identity: Linear or Identity where inputs and outputs are as many.
+    Hugging Face configuration (`num_hidden_layers`); identity: Linear or Identity where inputs and outputs are as many;
+    parallel: products that hardware computes of a node in a cycle, split among inputs, outputs and rows by itself.
     `values` as sweeps write them; of formats `integer(width=4|8, frac_width=2|4)` stands for all four, `all` for every
     format at its usual widths. `low`…`high` instead: a number between them. `per`: one choice a layer, a type of layer,
     a module path of `depth` parts, or one for all: what shares a choice is tied.

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from model.errors import PassError
+from model.errors import EmitError, PassError
 from model.graph import Graph
 from model.meta import Parallel
 from passes.base import Context, Report, transform
 from passes.select import Select, chosen
 from verilog.options import EmitOptions, sizes_in
-from verilog.parallel import at_most, balanced, divisors
+from verilog.parallel import Sizes, at_most, balanced, divisors
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +49,7 @@ class ParallelizeOptions(ParallelRule):
 @transform("parallelize", "Hardware parallelism", ParallelizeOptions)
 def parallelize(graph: Graph, options: ParallelizeOptions, context: Context) -> tuple[Graph, Report]:
     """Set the parallelism of the selected nodes that hardware computes in parts."""
-    from verilog.lower import sizes_of
-
-    able = sizes_of(graph, context.store, EmitOptions(sizes=sizes_in(options.sizes)))
+    able = _able(graph, EmitOptions(sizes=sizes_in(options.sizes)), context)
     wanted: dict[str, Parallel] = {}
     for rule in options.rules or (options,):
         for node in chosen(graph, rule.select, lambda n: n.id in able, "computed in parts by hardware"):
@@ -59,6 +57,18 @@ def parallelize(graph: Graph, options: ParallelizeOptions, context: Context) -> 
     after = graph.replace(*(replace(graph.nodes[name], parallel=p) for name, p in wanted.items()))
     rows = tuple({"node": name, "parallel": p.label} for name, p in wanted.items())
     return after, Report("parallelize", rows, {"nodes": len(rows)})
+
+
+def _able(graph: Graph, options: EmitOptions, context: Context) -> Sizes:
+    """Inputs, outputs and rows of the nodes that are computed in parts; from shapes alone while formats are lacking."""
+    from passes.parallel import product_of
+    from verilog.lower import sizes_of
+
+    try:
+        return sizes_of(graph, context.store, options)
+    except EmitError:
+        found = {n.id: product_of(n, graph) for n in graph}
+        return {name: each.sizes for name, each in found.items() if each is not None}
 
 
 @dataclass(frozen=True, slots=True)
