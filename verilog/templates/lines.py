@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from verilog.fixed import Codes
-from verilog.templates.base import Engine, Template
+from verilog.templates.base import Area, Engine, Template
 from verilog.templates.window import Pair, Walk
 
 DEPTH = 1
@@ -40,6 +40,12 @@ class Lines(Template):
             "TOP": w.before[0], "LEFT": w.before[1], "STEPS": max(w.pixels, int(ends[-1]) + 1), "FIRST": int(ends[0]),
             "LANES": x.par, "W": x.fixed.width, "PAD": self.pad % (1 << x.fixed.width),
         }  # fmt: skip
+
+    def area(self) -> Area:
+        """By its taps."""
+        from verilog.area.unrolled import lines
+
+        return lines(self.parameters())
 
     def reference(self, *codes: Codes) -> tuple[Codes, ...]:
         """The elements under each place, tap by tap."""

@@ -127,9 +127,9 @@ class Unrolled(Template):
 
     def area(self) -> Area:
         """By its adders."""
-        from verilog.area.model import estimate
+        from verilog.area.unrolled import adders
 
-        return estimate("unrolled", self.figures())
+        return adders(self.figures())
 
     def remark(self) -> str:
         """How large it is."""
