@@ -90,7 +90,7 @@ def _script(design: Design, target: str) -> str:
     return "\n".join([
         f"read_verilog -sv -defer {' '.join(sources(design))}", f"read_verilog -sv {design.name}.sv",
         f"hierarchy -check -top {design.name}", f"{COMMANDS[target]} -top {design.name}", "stat",
-        f"write_json build/{target}.json", "",
+        "setattr -mod -unset keep_hierarchy", "flatten", f"write_json build/{target}.json", "",
     ])  # fmt: skip
 
 

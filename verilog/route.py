@@ -48,7 +48,8 @@ def netlist_script(design: Design, sources: tuple[str, ...], target: str) -> str
     """Commands for Yosys that make a flat netlist with the harness around it."""
     return "\n".join([
         f"read_verilog -sv -defer {' '.join(sources)}", f"read_verilog -sv {design.name}.sv synth/{HARNESS}.sv",
-        f"hierarchy -check -top {HARNESS}", f"synth_ice40 -dsp -top {HARNESS}", f"write_json {target}", "",
+        f"hierarchy -check -top {HARNESS}", f"synth_ice40 -dsp -top {HARNESS}",
+        "setattr -mod -unset keep_hierarchy", "flatten", f"write_json {target}", "",
     ])  # fmt: skip
 
 
