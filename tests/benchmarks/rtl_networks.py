@@ -11,7 +11,7 @@ import json
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,7 @@ from verilog.netlist import Design
 from verilog.options import EmitOptions
 from verilog.schedule import schedule
 from verilog.simulate import Built, build, run
+from verilog.templates.base import total
 
 AT_ONCE = 100  # vectors of a run; it divides all numbers of vectors above it
 STALLS = (0, 1, 3)  # nobody pauses, inputs pause, both sides pause
@@ -167,6 +168,38 @@ def attention(adds: str) -> tuple[dict[str, Any], ...]:
 CALIBRATE_REVIEWS = {"pass": "calibrate", "options": {"data": "demo:reviews", "limit": 500}}
 TANH = {"select": {"by": "type", "values": ["tanh"]}, "formats": {"data_in": integer(8)}}
 CALIBRATE = {"pass": "calibrate", "options": {"data": "demo:digits"}}
+
+
+def layers(formats: dict[str, str], first: dict[str, str] | None = None, *steps: dict[str, Any]) -> Network:
+    """The digits' MLP in some formats, the first layer in others where they are given."""
+    rules = [{"select": {"by": "type", "values": ["linear"]}, "formats": formats}]
+    if first:
+        rules.append({"select": {"by": "name", "values": ["fc1"]}, "formats": first})
+    chosen = {"pass": "quantize", "options": {"rules": rules}}
+    return Network(lambda _: "demo:digits-mlp", (chosen, CALIBRATE, *steps, balance(64)), digits, 1000)
+
+
+TENSOR, CHANNEL = (f"scaled_integer(width=8, granularity={g}" for g in ("tensor", "channel"))
+MX, BIAS = "mxint(width=6, block=16)", {"bias": integer(16, 10)}
+TRAIN = {"pass": "finetune", "options": {"data": "demo:digits", "epochs": 8}}
+BYTES = {"data_in": integer(8)}
+FORMATS: dict[str, Network] = {
+    f"digits MLP, {name}": network
+    for name, network in {
+        "int8 with scales by channel": layers({"data_in": f"{TENSOR})", "weight": f"{CHANNEL})"}),
+        "int8 with scales by channel, zero points": layers(
+            {"data_in": f"{TENSOR}, symmetric=false)", "weight": f"{CHANNEL})"}
+        ),
+        "int4 weights with scales by channel": layers({**BYTES, "weight": "scaled_integer(width=4)"}),
+        "ternary weights, trained": layers({**BYTES, "weight": "ternary()"}, None, TRAIN),
+        "binary weights with scales, trained": layers({**BYTES, "weight": "binary_scaled()"}, None, TRAIN),
+        "binary weights, binary activations, trained": layers(
+            {"data_in": "binary(bipolar=false)", "weight": "binary_scaled()"}, BYTES, TRAIN
+        ),
+        "MXINT6 weights": layers({**BYTES, "weight": MX, **BIAS}),
+        "MXINT6 weights and activations": layers({"data_in": MX, "weight": MX, **BIAS}, BYTES),
+    }.items()
+}
 NETWORKS: dict[str, Network] = {
     "digits MLP": Network(
         lambda _: "demo:digits-mlp", (fixed(8, ["linear"]), CALIBRATE, balance(64)), digits, 1000
@@ -190,6 +223,7 @@ NETWORKS: dict[str, Network] = {
         reviews, 100, "seq=24",
     ),
     "ViT block": Network(vit, (*attention("add.*"), CALIBRATE, balance(256)), digits, 200),
+    **FORMATS,
 }  # fmt: skip
 
 
@@ -216,7 +250,8 @@ def figures(network: Network, vectors: int, folder: Path) -> dict[str, Any]:
         "vectors": vectors, "streams": len(list(design.all_wires())), "instances": len(design.instances),
         "interval_cycles": float(np.mean([(e[-1] - e[paced - 1]) / (each - paced) for e in ends])), **totals,
         "interval_predicted": planned.interval, "latency_predicted": planned.latency,
-        "bottleneck": planned.bottleneck, "emit_s": round(emitted, 2), "build_s": round(seconds, 1),
+        "bottleneck": planned.bottleneck, "area_estimate": asdict(total(design.instances)),
+        "emit_s": round(emitted, 2), "build_s": round(seconds, 1),
     }  # fmt: skip
     values = structured(graph, tensors(design, outputs))
     return {**found, **_agreement(opened, graph, design, inputs, labels, values)}
