@@ -17,6 +17,8 @@ from app.style import Appearance
 from app.window import Window
 from model.errors import EspalierError, ExportError, OptionsError, nearest
 
+SWITCH = 0.001  # seconds that a thread which computes may keep the window's waiting; Python's own are 5 ms
+
 
 def make_application(arguments: Sequence[str] = ()) -> QApplication:
     """The one QApplication, named so that settings find their place."""
@@ -27,6 +29,7 @@ def make_application(arguments: Sequence[str] = ()) -> QApplication:
     app.setApplicationName("Espalier")
     app.setApplicationDisplayName("")
     app.setOrganizationName("Espalier")
+    sys.setswitchinterval(SWITCH)
     return app
 
 

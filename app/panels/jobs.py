@@ -12,7 +12,6 @@ from PySide6.QtWidgets import (
     QHBoxLayout,
     QLabel,
     QPlainTextEdit,
-    QProgressBar,
     QScrollArea,
     QSizePolicy,
     QSplitter,
@@ -21,6 +20,7 @@ from PySide6.QtWidgets import (
 )
 
 from app.panels.heading import Elided, empty_state, link, warning
+from app.panels.progress import Bar
 from app.recovery import is_copy
 from app.words import count, duration, left, metric
 from passes.base import is_lasting
@@ -28,11 +28,13 @@ from passes.jobs import (
     AnalyseJob,
     Done,
     Failed,
+    Found,
     Job,
     JobEvent,
     JobInfo,
     LogLine,
     Metric,
+    Progress,
     ReplayJob,
     SearchJob,
     Stopped,
@@ -135,7 +137,7 @@ class JobRow(QFrame):
         self._keep.setAccessibleName(f"Stop {job.title} and keep what it has")
         self._keep.setToolTip("End the training now and keep the best weights so far")
         self._session = session
-        self._bar = QProgressBar(textVisible=False)
+        self._bar = Bar()
         self._note = warning()
         line = QHBoxLayout()
         line.addWidget(self._title)
@@ -162,9 +164,7 @@ class JobRow(QFrame):
         p = self.job.progress
         known = p is not None and p.total > 1
         busy = self.job.state == "running" and not known
-        self._bar.setRange(0, 0 if busy else (p.total if p and known else 1))
-        if not busy:
-            self._bar.setValue(p.done if p and known else 0)
+        self._bar.show_done(p.done if p and known else 0, 0 if busy else (p.total if p and known else 1))
 
     def _finish(self) -> None:
         """Ask once: the job ends after the step that it is in."""
@@ -202,7 +202,7 @@ class JobsPanel(QWidget):
         self._log.setProperty("bare", True)
         self._log.setPlaceholderText("The log of the chosen job.")
         self._build()
-        self._clock = QTimer(self, interval=500)
+        self._clock = QTimer(self, interval=250)
         self._clock.timeout.connect(self._tick)
         session.job_event.connect(self.hear)
 
@@ -227,8 +227,8 @@ class JobsPanel(QWidget):
         if is_quiet(job):
             return
         row = self._rows.get(job.id) or self._add(job)
-        if isinstance(event, Metric):  # too many to show each; the clock does
-            return
+        if isinstance(event, Metric) or (isinstance(event, Progress | Found) and self._clock.isActive()):
+            return  # too many to show each; the clock does
         match event:
             case LogLine(text) if job.id == self._chosen:
                 self._log.appendPlainText(text)

@@ -34,6 +34,7 @@ ABOUT = (
 )
 SETUP, RESULTS, WORDS = 330, 1130, 560
 SEEDS = 2  # further seeds that a repetition suggests: three in all
+SOON = 120  # milliseconds after a trial until the head tells of it, and of those that came meanwhile
 CLOCK = 1000  # milliseconds between two looks at how long it still takes
 
 
@@ -52,11 +53,14 @@ class SearchPanel(Bench):
         self.results = SearchResults()
         self.head, self.trials, self.board = self.results.head, self.results.trials, self.results.board
         self._build()
+        self._soon = QTimer(self, singleShot=True, interval=SOON)
+        self._soon.timeout.connect(self._tell)
         self._clock = QTimer(self, interval=CLOCK)
         self._clock.timeout.connect(self._tell)
         self._clock.timeout.connect(lambda: self.compare())
         self._connect()
         self._opened()
+        self._listed()
 
     # -- building
 
@@ -96,7 +100,6 @@ class SearchPanel(Bench):
         self.example_link.setVisible(document is not None)
         self.compose_link.setVisible(document is not None)
         self._pages.setCurrentIndex(1 if self.searches.studies else 0)
-        self._listed()
 
     def _begin_form(self) -> None:
         """The form of another document."""
@@ -131,7 +134,10 @@ class SearchPanel(Bench):
     def _came(self, study: Study, news: Sequence[Trial]) -> None:
         if study is self.results.study:
             self.results.take(news)
-            self._tell()
+            if not study.running or not self.isVisible():
+                self._tell()
+            elif not self._soon.isActive():
+                self._soon.start()
         if not study.running:
             self.compare()  # a last time, also where another study is shown
 

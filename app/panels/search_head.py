@@ -6,11 +6,12 @@ import time
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import Signal
-from PySide6.QtWidgets import QHBoxLayout, QLabel, QMenu, QProgressBar, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QLabel, QMenu, QPushButton, QVBoxLayout, QWidget
 
 from app.fields import Choice
 from app.flow import Flow
 from app.panels.heading import Elided, link, warning
+from app.panels.progress import Bar
 from app.search_words import best_words, pace_words
 from app.study import ASKED
 from app.words import count, duration, left, plural
@@ -49,7 +50,7 @@ class SearchHead(QWidget):
         self.studies.setMinimumWidth(110)
         self.studies.setMaximumWidth(NAME)
         self.status, self.best, self.wrong = Elided("", "muted", 40), QLabel(), warning()
-        self.bar = QProgressBar(textVisible=False)
+        self.bar = Bar()
         self.links: dict[str, QPushButton] = {}
         words = {
             "pause": ("Pause", "Wait after the trial that runs"), "again": ("Continue", "Go on with the search"),
@@ -149,8 +150,7 @@ class SearchHead(QWidget):
         self.best.setText(best_words(study.spec, leader, study.baseline, len(study.best)) if leader else _none(study))
         kept = " The trials so far are kept." if study.done else ""
         self.wrong.setText(f"{study.error}{kept}" if study.error else "")
-        self.bar.setRange(0, max(study.spec.trials, 1))
-        self.bar.setValue(min(study.done, study.spec.trials))
+        self.bar.show_done(min(study.done, study.spec.trials), max(study.spec.trials, 1))
 
 
 def _none(study: Study) -> str:

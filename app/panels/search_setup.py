@@ -80,6 +80,7 @@ class SearchSetup(QWidget):
         self.run_button.setProperty("primary", True)
         self._wait = QTimer(self, singleShot=True, interval=PAUSE)
         self._owed: Callable[[], None] | None = None
+        self._next = QTimer(self, singleShot=True, interval=0)
         self._arrange()
         self._connect()
 
@@ -115,6 +116,7 @@ class SearchSetup(QWidget):
 
     def _connect(self) -> None:
         self._wait.timeout.connect(self.tell)
+        self._next.timeout.connect(self.settle)
         self.goals.edited.connect(self._wait.start)
         self.how.changed.connect(self._wait.start)
         self.name.edited.connect(self._wait.start)
@@ -125,11 +127,12 @@ class SearchSetup(QWidget):
     # -- only where somebody looks
 
     def owe(self, work: Callable[[], None], also: bool = False) -> None:
-        """Do it now where the form is in sight, else when it is next looked at or read; `also`: unless more is owed."""
+        """Do it in the next turn where the form is in sight, else when it is next looked at or read; `also`: unless
+        more is owed."""
         if not (also and self._owed):
             self._owed = work
         if self.isVisible():
-            self.settle()
+            self._next.start()
 
     def settle(self) -> None:
         """Do what is owed."""

@@ -6,9 +6,10 @@ import time
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QTimer
-from PySide6.QtWidgets import QHBoxLayout, QLabel, QProgressBar, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
 
 from app.panels.heading import Elided
+from app.panels.progress import Bar
 from app.words import count, duration, left, metric
 from passes.jobs import TERMINAL, JobEvent, JobInfo
 
@@ -41,7 +42,7 @@ class TrainingRun(QWidget):
         self.status, self.times = Elided("", "strong"), QLabel()
         self.times.setProperty("role", "muted")
         self.figures = [Elided("", "muted") for _ in FIGURES]
-        self.bar = QProgressBar(textVisible=False)
+        self.bar = Bar()
         self.pause = QPushButton("Pause")
         self.keep = QPushButton("Stop and keep")
         self.cancel = QPushButton("Cancel")
@@ -95,9 +96,8 @@ class TrainingRun(QWidget):
         now, done = time.monotonic(), job.progress
         self.status.show_text(stage(job))
         known = done is not None and done.total > 1
-        self.bar.setRange(0, done.total if done and known else 0 if job.state == "running" else 1)
-        if done and known:
-            self.bar.setValue(done.done)
+        unknown = 0 if job.state == "running" else 1
+        self.bar.show_done(*((done.done, done.total) if done and known else (0, unknown)))
         rest = job.remaining(now)
         self.times.setText(f"{duration(max(job.worked(now), 0.01))} so far" + (f" · {left(rest)}" if rest else ""))
         for line, (on, names) in zip(self.figures, FIGURES.items(), strict=True):

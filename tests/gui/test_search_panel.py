@@ -49,6 +49,7 @@ def test_trials_come_and_the_best_is_told(panel: SearchPanel, runner: list[FakeR
     feed(runner, info, [trial(0, 0.7), trial(1, 0.8, 5.0), trial(2, 0.75), trial(3, state="running", seconds=None)])
     qtbot.waitUntil(lambda: len(panel.trials.table.rows.shown) == 4)
     assert study.leader and study.leader.number == 2  # trial 1 is over the limit
+    qtbot.waitUntil(lambda: panel.head.best.text().startswith("Best:"))
     assert panel.head.best.text().replace("\u2009", " ").startswith("Best: accuracy 75.0 %, weight bits 4")
     assert "trial 2" in panel.head.best.text() and "3 of 30 trials" in panel.head.status._whole
     assert len(panel.board.study.trials) == 4

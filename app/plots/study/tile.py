@@ -130,7 +130,7 @@ class Tile(QWidget):
         for chart in self.charts.values():
             if isinstance(chart, ComparisonChart):
                 chart.show_others(self._others)
-        self.refresh()
+                self.refresh()
 
     def append(self, places: Sequence[int]) -> None:
         """More trials of the same study, or more about them."""
