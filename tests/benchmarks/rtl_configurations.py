@@ -8,6 +8,7 @@ from functools import partial
 
 import numpy as np
 
+from tests.benchmarks.rtl_configurations_formats import blocks, linear_blocks, signs, threshold
 from tests.benchmarks.rtl_linear import layer
 from verilog.fixed import Fixed
 from verilog.rules.linear import summed
@@ -202,6 +203,8 @@ KINDS_OF: tuple[tuple[Callable[[Random], Template], int], ...] = (
     *((partial(fold, largest=f), 7) for f in (True, False)), *((partial(table, whole=f), 7) for f in (True, False)),
     *((partial(moved, kind=k), n) for k, n in enumerate((6, 4, 4, 6, 8))),
     *((partial(plain, kind=k), n) for k, n in enumerate((9, 4, 7, 3))),
+    (signs, 9), (threshold, 4), *((partial(blocks, mantissas=m), 5) for m in (False, True)),
+    *((partial(linear_blocks, both=b), n) for b, n in ((False, 5), (True, 6))),
 )  # fmt: skip
 
 

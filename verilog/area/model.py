@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from verilog.area import parts_formats as parts_formats  # whose modules are counted too
 from verilog.area.parts import PARTS, Parts
 from verilog.templates.base import Area
 
