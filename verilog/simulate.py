@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Mapping
@@ -25,6 +26,8 @@ from verilog.write import texts
 
 Trace = Literal["", "fst", "vcd"]
 TRACING: Mapping[str, tuple[str, ...]] = {"": (), "fst": ("--trace-fst",), "vcd": ("--trace",)}
+_MARK = re.compile(r"^%Error(-\w+)?: ")
+_COUNTS = re.compile(r"error\(s\)|Cannot continue|^make(\[\d+\])?:")
 BUILD_SECONDS = 900
 RUN_SECONDS = 3600
 STUCK = 3  # the driver's exit code for a design that does not end
@@ -117,8 +120,16 @@ def _compile(kind: str, tool: Tool, folder: Path, design: Design, trace: Trace, 
         command = [*tool.command, "-g2012", "-o", "bench.vvp", "-s", "clocked", *sources, "clocked.sv"]
     code, said = watched(command, folder, tool.environment, BUILD_SECONDS, tick)
     if code:
-        lines = [x for x in said.splitlines() if "rror" in x][:5] or [said[-500:]]
-        raise SimulateError(f"{kind} cannot build the design: {lines[0]}", "\n".join(lines[1:]) or "See its message.")
+        first, *more = complaints(said)[:5] or [said.strip()[-500:]]
+        raise SimulateError(
+            f"{kind.capitalize()} cannot build the design: {first}", "\n".join(more) or "Repair it there."
+        )
+
+
+def complaints(said: str) -> list[str]:
+    """The errors among a simulator's words, each with file and line, without those that only count or end them."""
+    lines = [_MARK.sub("", x).strip() for x in said.splitlines() if "error" in x.lower()]
+    return [x for x in dict.fromkeys(lines) if not _COUNTS.search(x)]
 
 
 def run(design: Design, built: Built, inputs: tuple[Codes, ...], stall: int = 0, seed: int = 1, limit: int = 0,

@@ -68,7 +68,17 @@ def write(design: Design, folder: Path, more: dict[str, str] | None = None, plan
     files = {**texts(design, planned), **(more or {})}
     _check_folder(folder)
     files[LIST] = "".join(f"{name}\n" for name in sorted((*files, LIST)))
-    folder.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        _replace(folder, files)
+    except OSError as error:
+        text = f"The design could not be written to {folder} ({error.strerror})."
+        raise EmitError(text, "Name a folder that can be written.") from error
+    return Emitted(folder, tuple(sorted(files)))
+
+
+def _replace(folder: Path, files: dict[str, str]) -> None:
+    """A folder with these files in the place of what is there, which comes back if that fails."""
     fresh = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
     old = fresh.with_name(f"{fresh.name}-old")
     try:
@@ -80,15 +90,11 @@ def write(design: Design, folder: Path, more: dict[str, str] | None = None, plan
         if folder.exists():
             os.replace(folder, old)
         os.replace(fresh, folder)
-    except OSError as error:
+    finally:
         if old.exists() and not folder.exists():
             os.replace(old, folder)
-        text = f"The design could not be written to {folder} ({error.strerror})."
-        raise EmitError(text, "Name a folder that can be written.") from error
-    finally:
         shutil.rmtree(fresh, ignore_errors=True)
         shutil.rmtree(old, ignore_errors=True)
-    return Emitted(folder, tuple(sorted(files)))
 
 
 def _check_folder(folder: Path) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 from app.commands.command import Answer, Arguments, Command, Parser
 from app.commands.console import Console, table
 from app.commands.opening import opened
+from model.errors import OptionsError
 from model.recipe import Step
 from passes.analysis.hardware import HardwareOptions
 from passes.base import run_step
@@ -44,7 +45,7 @@ def _arguments(parser: Parser) -> None:
     parser.add_argument("--no-stalls", action="store_true", help="only without random pauses of inputs and outputs")
     parser.add_argument(
         "--waves", nargs="?", choices=("fst", "vcd"), const="fst", default="",
-        help="with --simulate: a trace of the signals too, in DIR/waves (default: fst)",
+        help="simulate, and keep a trace of the signals in DIR/waves (default: fst)",
     )  # fmt: skip
     parser.add_argument("--cocotb", action="store_true", help="also write a test bench in Python (make cocotb)")
     parser.add_argument("--data", default="", help="data to simulate (default: the demo's own, else random values)")
@@ -52,11 +53,13 @@ def _arguments(parser: Parser) -> None:
 
 
 def _run(found: Arguments, console: Console) -> Answer:
+    if found.route and not found.synthesize:
+        raise OptionsError("There is nothing to route without a synthesis.", "Add --synthesize ecp5 or ice40.")
     with opened(found.target, found, console) as target:
         options = HardwareOptions(
             folder=found.output, name=found.name, sizes=found.sizes, engine=found.engine, adders=found.adders,
-            simulate=found.simulate, simulator=found.simulator, waves=found.waves, cocotb=found.cocotb,
-            samples=found.samples, stalls=not found.no_stalls,
+            simulate=found.simulate or bool(found.waves), simulator=found.simulator, waves=found.waves,
+            cocotb=found.cocotb, samples=found.samples, stalls=not found.no_stalls,
             data=found.data or target.project.source.data or "", split=found.split,
             synthesize=found.synthesize, route=found.route,
         )  # fmt: skip

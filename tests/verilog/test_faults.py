@@ -8,9 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from model.errors import EmitError, OptionsError
+from model.errors import EmitError, OptionsError, SimulateError
 from model.formats.integer import Integer
 from model.meta import Precision
+from tests.verilog.proof import needs_icarus
 from tests.verilog.test_images import equal, opened, quantised
 from tests.verilog.test_linear import layer
 from tests.verilog.test_schedule import chain
@@ -18,8 +19,8 @@ from verilog.fixed import Fixed, requantise
 from verilog.lower import lower
 from verilog.netlist import Wire
 from verilog.options import EmitOptions
-from verilog.simulate import _first
-from verilog.write import write
+from verilog.simulate import _first, build, complaints
+from verilog.write import ours, write
 
 
 def test_two_parts_of_a_host_tensor_are_two_inputs(tmp_path: Path) -> None:
@@ -117,3 +118,43 @@ def test_sizes_that_the_model_has_not_are_refused(tmp_path: Path) -> None:
     found = opened(tmp_path, "nn.Linear(4, 3)", "return self.m(x)", "4")
     with pytest.raises(EmitError, match="no size 'rows'"):
         lower(quantised(found), found.store, EmitOptions(sizes={"rows": 3}))
+
+
+BROKEN = {  # what is done to linear.sv, and what is told then
+    "syntax": ("always_ff", "always_fff", "linear.sv:"),
+    "port": ("x_ready", "x_redy", "top.sv:"),
+    "name": ("module linear", "module liner", "linear"),
+}
+
+
+@needs_icarus
+@pytest.mark.rtl
+@pytest.mark.parametrize("fault", sorted(BROKEN))
+def test_a_module_that_does_not_build_is_told_with_its_line(tmp_path: Path, fault: str) -> None:
+    before, after, told = BROKEN[fault]
+    design = replace(chain(layer("a", (4, 1), (4, 1))), edited={"linear": ours("linear").replace(before, after)})
+    with pytest.raises(SimulateError) as caught:
+        build(design, 1, tmp_path, "icarus")
+    said = f"{caught.value.message} {caught.value.hint}"
+    assert told in said and "error(s)" not in said and not list(tmp_path.iterdir())
+
+
+def test_what_only_counts_errors_is_left_out() -> None:
+    said = """%Warning-WIDTH: a.sv:1:2: wide
+%Error-PINNOTFOUND: top.sv:42:8: Pin not found: 'x_ready'
+%Error: rtl/a.sv:7:1: syntax error, unexpected '@'
+%Error: Exiting due to 2 error(s)
+make: *** [Makefile:3] Error 1
+"""
+    assert complaints(said) == ["top.sv:42:8: Pin not found: 'x_ready'", "rtl/a.sv:7:1: syntax error, unexpected '@'"]
+
+
+@needs_icarus
+@pytest.mark.rtl
+def test_a_build_that_is_stopped_leaves_nothing(tmp_path: Path) -> None:
+    def stop(log: Path) -> None:
+        raise InterruptedError
+
+    with pytest.raises(InterruptedError):
+        build(chain(layer("a", (4, 1), (4, 1))), 1, tmp_path, "icarus", tick=stop)
+    assert not list(tmp_path.iterdir())

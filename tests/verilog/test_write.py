@@ -65,3 +65,10 @@ def test_a_folder_is_whole_or_as_it_was(tmp_path: Path, monkeypatch: pytest.Monk
         write(replace(design, name="other"), folder)
     assert {p.relative_to(folder): p.read_bytes() for p in folder.rglob("*") if p.is_file()} == before
     assert [p.name for p in tmp_path.iterdir()] == ["rtl"]
+
+
+def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(EmitError, match="could not be written"):
+        write(two_layers(), tmp_path / "file" / "deep" / "rtl")
+    assert [p.name for p in tmp_path.iterdir()] == ["file"]
