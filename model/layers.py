@@ -89,6 +89,12 @@ class Effective(nn.Module):
             known = reused(self.format, self._seen(x), kept.value, kept.gate, mask)
         return self._back(known, x)
 
+    @property
+    def kept_bytes(self) -> int:
+        """What the value that is kept of a parameter takes in memory, with its gate."""
+        kept = self._kept
+        return 0 if kept is None else sum(t.nbytes for t in (kept.value, kept.gate) if t is not None)
+
     def remask(self, mask: Tensor) -> None:
         """Another mask from now on."""
         self.mask, self._kept = mask, None

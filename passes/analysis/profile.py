@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import statistics
-import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from model.errors import ExportError
@@ -16,13 +14,11 @@ from model.ops import macs
 from passes.analysis.evaluate import EvaluateOptions
 from passes.base import Context, Report, Row, analysis
 from passes.timed.inputs import check_device, inputs_on
+from passes.timed.spans import AT, RUN, Seen, peak, profiled, tensors_of
 
 if TYPE_CHECKING:
-    from torch import nn
     from torch.autograd.profiler_util import FunctionEvent
 
-WARM = 2
-RUN, AT = "espalier run", "espalier "  # names of the spans; the second is followed by a node's place
 ABOUT = ("Formats are simulated: layers multiply in float, and rounding their operands takes time of its own. The "
          "profiler itself slows small nodes; `plain` is a run without it.")  # fmt: skip
 
@@ -48,17 +44,13 @@ def profile(graph: Graph, options: ProfileOptions, context: Context) -> tuple[Gr
     _check(options)
     inputs = inputs_on(options.device, graph, options, context)
     module = build(graph, context.store, context.callables).to(options.device)
-    spans = _Spans(module, graph)
-    try:
-        plain, found = _profiled(spans, inputs, options, context)
-    finally:
-        spans.end()
-    rows = tuple(_rows(graph, spans, found, _sizes(graph, inputs)))
-    total = statistics.median([e.time_range.elapsed_us() for e in found if e.name == RUN]) / 1e6
-    held = sum(v.numel() * v.element_size() for v in _tensors(module))
-    summary = {"seconds": total, "plain": plain, "runs": options.runs, "batch": _batch(inputs),
-               "device": options.device, "weights_bytes": held, "peak_bytes": _peak(found, options),
-               "about": ABOUT}  # fmt: skip
+    seen = profiled(module, graph, inputs, options.runs, context, options.trace)
+    rows = tuple(_rows(graph, seen, _sizes(graph, inputs)))
+    total = statistics.median([e.time_range.elapsed_us() for e in seen.events if e.name == RUN]) / 1e6
+    held = sum(v.numel() * v.element_size() for v in tensors_of(module))
+    most = peak(seen.events, options.device == "cuda")
+    summary = {"seconds": total, "plain": seen.plain, "runs": options.runs, "batch": _batch(inputs),
+               "device": options.device, "weights_bytes": held, "peak_bytes": most, "about": ABOUT}  # fmt: skip
     return graph, Report("profile", rows, summary | ({"trace": options.trace} if options.trace else {}))
 
 
@@ -68,129 +60,17 @@ def _check(options: ProfileOptions) -> None:
         raise ExportError(f"{options.trace} has no known kind.", "End it in .json.")
 
 
-class _Spans:
-    """Puts a named span around each node of a built module: the fx graph's, or a recorded module's own calls."""
-
-    def __init__(self, module: nn.Module, graph: Graph) -> None:
-        from torch import fx
-
-        self.names: list[tuple[str, bool]] = []  # by place: the node, and whether it is the rounding of an operand
-        self._hooks: list[Any] = []
-        self.module: Any = module
-        self.run = self._interpreted() if isinstance(module, fx.GraphModule) else self._hooked(module, graph)
-
-    def end(self) -> None:
-        """Leave the module as it was."""
-        while self._hooks:
-            self._hooks.pop().remove()
-
-    def _place(self, name: str, rounds: bool = False) -> str:
-        self.names.append((name, rounds))
-        return f"{AT}{len(self.names) - 1}"
-
-    def _interpreted(self) -> Any:
-        from torch import fx
-        from torch.profiler import record_function
-
-        from model.build import NODE, PORT
-
-        places: dict[fx.Node, str] = {}
-        for n in self.module.graph.nodes:
-            if name := n.meta.get(NODE):
-                places[n] = self._place(name)
-            elif readers := n.meta.get(PORT):
-                places[n] = self._place(readers[0][0], rounds=True)
-
-        class Noted(fx.Interpreter):
-            def run_node(self, n: fx.Node) -> Any:
-                if n not in places:
-                    return super().run_node(n)
-                with record_function(places[n]):
-                    return super().run_node(n)
-
-        noted = Noted(self.module)
-        names = [str(n.target) for n in self.module.graph.nodes if n.op == "placeholder"]
-        return lambda inputs: noted.run(*(inputs.get(n) for n in names))
-
-    def _hooked(self, module: nn.Module, graph: Graph) -> Any:
-        from torch.profiler import record_function
-
-        open_spans: list[Any] = []
-
-        def begin(place: str) -> Any:
-            def hook(*_: object) -> None:
-                span = record_function(place)
-                span.__enter__()
-                open_spans.append(span)
-
-            return hook
-
-        def close(*_: object) -> None:
-            open_spans.pop().__exit__(None, None, None)
-
-        first = {n.target: n.id for n in reversed([n for n in graph if n.call == "call_module"])}
-        for target, name in first.items():
-            leaf = module.get_submodule(target)
-            self._hooks += [leaf.register_forward_pre_hook(begin(self._place(name))), leaf.register_forward_hook(close)]
-        return lambda inputs: module(**inputs)
-
-
-def _profiled(
-    spans: _Spans, inputs: dict[str, Any], options: ProfileOptions, context: Context
-) -> tuple[float, list[FunctionEvent]]:
-    """Median seconds without the profiler and the spans, and what it saw."""
-    import torch
-    from torch.profiler import ProfilerActivity, record_function
-    from torch.profiler import profile as profiler
-
-    from passes.analysis.evaluate import fit_error
-
-    cuda = options.device == "cuda"
-    settle = torch.cuda.synchronize if cuda else _nothing
-    activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if cuda else [])]
-    plain: list[float] = []
-    with torch.no_grad(), fit_error(inputs):
-        for number in range(WARM + options.runs):
-            context.progress(number, WARM + 2 * options.runs, "timing")
-            begun = time.perf_counter()
-            spans.module(**inputs)
-            settle()
-            plain.append(time.perf_counter() - begun)
-        with profiler(activities=activities, profile_memory=True) as seen:
-            for number in range(options.runs):
-                context.progress(WARM + options.runs + number, WARM + 2 * options.runs, "profiling")
-                with record_function(RUN):
-                    spans.run(inputs)
-                    settle()
-    if options.trace:
-        _save(seen, Path(options.trace))
-    return statistics.median(plain[WARM:]), list(seen.events() or ())
-
-
-def _nothing() -> None:
-    """No device to wait for."""
-
-
-def _save(seen: Any, path: Path) -> None:
-    try:
-        with path.open("w", encoding="utf-8"):  # torch tells no reason when it cannot write
-            pass
-        seen.export_chrome_trace(str(path))
-    except OSError as error:
-        raise ExportError(f"{path} cannot be written ({error.strerror}).", "Choose another file.") from error
-
-
 # -- what was seen
 
 
-def _rows(graph: Graph, spans: _Spans, found: list[FunctionEvent], sizes: dict[str, int]) -> Iterator[Row]:
+def _rows(graph: Graph, seen: Seen, sizes: dict[str, int]) -> Iterator[Row]:
     """A line for each node that ran, in the order of the run; times are medians over the runs."""
-    runs = [e.time_range for e in found if e.name == RUN]
+    runs = [e.time_range for e in seen.events if e.name == RUN]
     own: dict[str, _Sums] = defaultdict(lambda: _Sums(len(runs)))
-    for event in found:
+    for event in seen.events:
         number = next((i for i, r in enumerate(runs) if r.start <= event.time_range.start <= r.end), None)
         if event.name.startswith(AT) and event.name != RUN and number is not None:
-            name, rounds = spans.names[int(event.name.removeprefix(AT))]
+            name, rounds = seen.places[int(event.name.removeprefix(AT))]
             own[name].add(event, number, runs[number].start, rounds)
     whole = sum(s.seconds() for s in own.values())
     for name, sums in sorted(own.items(), key=lambda pair: pair[1].begins()):
@@ -250,17 +130,6 @@ def _below(event: FunctionEvent) -> Iterator[FunctionEvent]:
         yield from _below(child)
 
 
-def _peak(found: list[FunctionEvent], options: ProfileOptions) -> int:
-    """Most bytes that were held at once beyond what was there before, as allocations and frees follow each other."""
-    cuda = options.device == "cuda"
-    changes = [(e.time_range.end, e.self_device_memory_usage if cuda else e.self_cpu_memory_usage) for e in found]
-    held = most = 0
-    for _, change in sorted(c for c in changes if c[1]):
-        held += change
-        most = max(most, held)
-    return most
-
-
 def _sizes(graph: Graph, inputs: dict[str, Any]) -> dict[str, int]:
     """The symbols' values in these inputs."""
     found = dict(graph.symbols)
@@ -274,7 +143,3 @@ def _sizes(graph: Graph, inputs: dict[str, Any]) -> dict[str, int]:
 
 def _batch(inputs: dict[str, Any]) -> int:
     return next((int(v.shape[0]) for v in inputs.values() if v.dim()), 1)
-
-
-def _tensors(module: nn.Module) -> Iterable[Any]:
-    return {id(v): v for v in (*module.parameters(), *module.buffers())}.values()

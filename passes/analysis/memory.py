@@ -1,0 +1,143 @@
+"""The memory ledger: what formats save in the packed file, ideally and in fact, line by line; and what a run takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from model.graph import Graph
+from model.ops import category
+from model.packing import Packed, packed_size, plan
+from model.ports import weights_of
+from passes.analysis.evaluate import EvaluateOptions
+from passes.base import Context, Report, Row, analysis
+from passes.timed.inputs import check_device, inputs_on
+from passes.timed.spans import peak, profiled, tensors_of
+
+FLOAT = 4  # bytes of a float32
+ABOUT = (
+    "In the file each tensor takes the bits of its format. In memory a simulated model holds its weights in float, and "
+    "rounded copies beside them; only weights that are packed there too (pack_mx) take less."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryOptions(EvaluateOptions):
+    """What is run to measure the memory that it takes; without data on made inputs of the model's sizes."""
+
+    batch_size: int = field(default=16, metadata={"min": 1, "max": 4096, "help": "samples of the batch that is run"})
+    device: str = field(default="cpu", metadata={"help": "cpu, or cuda where there is one"})
+
+
+@analysis("memory", "Memory ledger", MemoryOptions)
+def memory(graph: Graph, options: MemoryOptions, context: Context) -> tuple[Graph, Report]:
+    """Bytes of the packed file by what they are for, which add up to its size; then measured bytes of a run.
+
+    `ideal`: bytes if all elements of a line took the bits of their codes alone. `saving`: against float32. Raises
+    OptionsError for a device that is not there.
+    """
+    check_device(options.device)
+    parts = plan(graph)
+    stored = [*_values(parts), *_floats(parts, graph), *_rest(parts, graph)]
+    measured = list(_run(graph, options, context))
+    total = sum(r["bytes"] for r in stored)
+    floats = FLOAT * sum(w.elements for w in graph.weights.values())
+    return graph, Report("memory", tuple(stored + measured), {
+        "float_bytes": floats, "file_bytes": total, "saving": 1 - total / floats if floats else 0.0,
+        **_ideal(parts), **{r["line"].replace(" ", "_"): r["bytes"] for r in measured}, "about": ABOUT,
+    })  # fmt: skip
+
+
+def _line(line: str, kind: str, elements: int, ideal: float, found: int) -> Row:
+    """A line of the ledger; what holds no elements saves nothing, it costs."""
+    return {"line": line, "kind": kind, "elements": elements, "float_bytes": FLOAT * elements, "ideal": ideal,
+            "bytes": found, "saving": 1 - found / (FLOAT * elements) if elements else None}  # fmt: skip
+
+
+def _in_format(parts: list[Packed]) -> dict[str, list[Packed]]:
+    """Tensors that are stored in codes of a format, by the format."""
+    found: dict[str, list[Packed]] = {}
+    for part in parts:
+        if part.use.format is not None and part.format == str(part.use.format):
+            found.setdefault(part.use.format.label, []).append(part)
+    return found
+
+
+def _values(parts: list[Packed]) -> Iterator[Row]:
+    """Of each format its codes, and what its blocks, rows or tensors share."""
+    for label, held in _in_format(parts).items():
+        elements, codes = sum(p.elements for p in held), sum(p.code_bits for p in held)
+        yield _line(f"codes of {label}", "codes", elements, elements * held[0].element_bits / 8, codes // 8)
+        if shared := sum(p.shared for p in held):
+            yield _line(f"exponents and scales of {label}", "shared", 0, 0.0, shared // 8)
+
+
+def _floats(parts: list[Packed], graph: Graph) -> Iterator[Row]:
+    """What stays in float, by the kind of layer that reads it."""
+    readers: dict[str, str] = {}
+    for node in graph:
+        for port, name in weights_of(node, graph):
+            readers.setdefault(name, "biases" if port == "bias" and category(node) != "norm" else _plural(node.op))
+    coded = {id(p) for held in _in_format(parts).values() for p in held}
+    found: dict[str, list[Packed]] = {}
+    for part in parts:
+        if id(part) not in coded:
+            what = "masks" if part.format == "mask" else readers.get(part.weight, "tensors that nobody reads")
+            what = what if part.role == "parameter" or what == "masks" else "buffers"
+            found.setdefault(what, []).append(part)
+    for what, held in found.items():
+        elements, bits = sum(p.elements for p in held), sum(p.code_bits for p in held)
+        masks = what == "masks"
+        text = "masks that uses do not share" if masks else f"float: {what}"
+        yield _line(text, "masks" if masks else "float", 0 if masks else elements, bits / 8, bits // 8)
+
+
+def _plural(op: str) -> str:
+    return {"embedding": "embeddings", "layer_norm": "layer norms", "linear": "linear layers"}.get(op, f"{op} weights")
+
+
+def _rest(parts: list[Packed], graph: Graph) -> Iterator[Row]:
+    """Masks beside kept values, whole bytes, and what tells a reader what the bytes mean."""
+    if masks := sum(p.mask_bits for p in parts):
+        yield _line("masks of pruned weights", "masks", 0, masks / 8, masks // 8)
+    whole, told = packed_size(graph), sum(p.size for p in parts)
+    lines = sum(r["bytes"] for r in (*_values(parts), *_floats(parts, graph))) + masks // 8
+    if told > lines:
+        yield _line("padding to whole bytes", "padding", 0, 0.0, told - lines)
+    yield _line("header, graph and source", "file", 0, 0.0, whole - told)
+
+
+def _ideal(parts: list[Packed]) -> dict[str, float]:
+    """What the formats save of their own layers, with what their blocks share: 74.2 % for MXINT8 in blocks of 32."""
+    held = [p for each in _in_format(parts).values() for p in each]
+    elements = sum(p.elements for p in held)
+    if not elements:
+        return {}
+    bits = sum(p.elements * p.element_bits + p.shared for p in held)
+    every = sum(p.elements for p in parts if p.format != "mask")
+    return {"saving_of_formats": 1 - bits / (32 * elements), "share_in_formats": elements / every}
+
+
+def _run(graph: Graph, options: MemoryOptions, context: Context) -> Iterator[Row]:
+    """Measured: the tensors of the built model, rounded copies that it keeps, and the most that a run takes beside."""
+    from model.build import build
+    from model.layers import Effective
+
+    if any(w.key is None for w in graph.weights.values()):
+        return
+    inputs = inputs_on(options.device, graph, options, context)
+    module = build(graph, context.store, context.callables).to(options.device)
+    seen = profiled(module, graph, inputs, 1, context)
+    copies = [m.kept_bytes for m in module.modules() if isinstance(m, Effective)]
+    elements = sum(w.elements for w in graph.weights.values())
+    yield _line("model in memory", "measured", elements, 0.0, _bytes(tensors_of(module)))
+    if any(copies):
+        yield _line("rounded copies in memory", "measured", 0, 0.0, sum(copies))
+    yield _line("most in a run beside", "measured", 0, 0.0, peak(seen.events, options.device == "cuda"))
+
+
+def _bytes(tensors: Any) -> int:
+    """Of storages, each once: views and ties share one."""
+    held = {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in tensors}
+    return sum(held.values())

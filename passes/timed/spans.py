@@ -1,0 +1,168 @@
+"""A span of torch's profiler around each node of a built model, so that what it sees can be told node by node."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from model.errors import ExportError
+from model.graph import Graph
+from passes.base import Context
+
+if TYPE_CHECKING:
+    from torch import nn
+    from torch.autograd.profiler_util import FunctionEvent
+
+WARM = 2
+RUN, AT = "espalier run", "espalier "  # names of the spans; the second is followed by a node's place
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """Median seconds of a run without the profiler, what it saw of those with it, and which node each place is."""
+
+    plain: float
+    events: list[FunctionEvent]
+    places: list[tuple[str, bool]]
+
+
+class Spans:
+    """Puts a named span around each node of a built module: the fx graph's, or a recorded module's own calls."""
+
+    def __init__(self, module: nn.Module, graph: Graph) -> None:
+        from torch import fx
+
+        self.names: list[tuple[str, bool]] = []  # by place: the node, and whether it is the rounding of an operand
+        self._hooks: list[Any] = []
+        self.module: Any = module
+        self.run = self._interpreted() if isinstance(module, fx.GraphModule) else self._hooked(module, graph)
+
+    def end(self) -> None:
+        """Leave the module as it was."""
+        while self._hooks:
+            self._hooks.pop().remove()
+
+    def _place(self, name: str, rounds: bool = False) -> str:
+        self.names.append((name, rounds))
+        return f"{AT}{len(self.names) - 1}"
+
+    def _interpreted(self) -> Any:
+        from torch import fx
+        from torch.profiler import record_function
+
+        from model.build import NODE, PORT
+
+        places: dict[fx.Node, str] = {}
+        for n in self.module.graph.nodes:
+            if name := n.meta.get(NODE):
+                places[n] = self._place(name)
+            elif readers := n.meta.get(PORT):
+                places[n] = self._place(readers[0][0], rounds=True)
+
+        class Noted(fx.Interpreter):
+            def run_node(self, n: fx.Node) -> Any:
+                if n not in places:
+                    return super().run_node(n)
+                with record_function(places[n]):
+                    return super().run_node(n)
+
+        noted = Noted(self.module)
+        names = [str(n.target) for n in self.module.graph.nodes if n.op == "placeholder"]
+        return lambda inputs: noted.run(*(inputs.get(n) for n in names))
+
+    def _hooked(self, module: nn.Module, graph: Graph) -> Any:
+        from torch.profiler import record_function
+
+        open_spans: list[Any] = []
+
+        def begin(place: str) -> Any:
+            def hook(*_: object) -> None:
+                span = record_function(place)
+                span.__enter__()
+                open_spans.append(span)
+
+            return hook
+
+        def close(*_: object) -> None:
+            open_spans.pop().__exit__(None, None, None)
+
+        first = {n.target: n.id for n in reversed([n for n in graph if n.call == "call_module"])}
+        for target, name in first.items():
+            leaf = module.get_submodule(target)
+            self._hooks += [leaf.register_forward_pre_hook(begin(self._place(name))), leaf.register_forward_hook(close)]
+        return lambda inputs: module(**inputs)
+
+
+def profiled(
+    module: nn.Module, graph: Graph, inputs: dict[str, Any], runs: int, context: Context, trace: str = ""
+) -> Seen:
+    """Runs a built module as often without the profiler as with it; `trace`: a file for its Chrome trace.
+
+    Raises DataError for inputs that do not fit, ExportError where the trace cannot be written.
+    """
+    spans = Spans(module, graph)
+    try:
+        return _seen(spans, inputs, runs, context, trace)
+    finally:
+        spans.end()
+
+
+def _seen(spans: Spans, inputs: dict[str, Any], runs: int, context: Context, trace: str) -> Seen:
+    import torch
+    from torch.profiler import ProfilerActivity, record_function
+    from torch.profiler import profile as profiler
+
+    from passes.analysis.evaluate import fit_error
+
+    cuda = any(v.is_cuda for v in inputs.values())
+    settle = torch.cuda.synchronize if cuda else _nothing
+    activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if cuda else [])]
+    plain: list[float] = []
+    with torch.no_grad(), fit_error(inputs):
+        for number in range(WARM + runs):
+            context.progress(number, WARM + 2 * runs, "timing")
+            begun = time.perf_counter()
+            spans.module(**inputs)
+            settle()
+            plain.append(time.perf_counter() - begun)
+        with profiler(activities=activities, profile_memory=True) as seen:
+            for number in range(runs):
+                context.progress(WARM + runs + number, WARM + 2 * runs, "profiling")
+                with record_function(RUN):
+                    spans.run(inputs)
+                    settle()
+    if trace:
+        _save(seen, Path(trace))
+    return Seen(statistics.median(plain[WARM:]), list(seen.events() or ()), spans.names)
+
+
+def _nothing() -> None:
+    """No device to wait for."""
+
+
+def _save(seen: Any, path: Path) -> None:
+    try:
+        with path.open("w", encoding="utf-8"):  # torch tells no reason when it cannot write
+            pass
+        seen.export_chrome_trace(str(path))
+    except OSError as error:
+        raise ExportError(f"{path} cannot be written ({error.strerror}).", "Choose another file.") from error
+
+
+def peak(found: list[FunctionEvent], cuda: bool) -> int:
+    """Most bytes that were held at once beyond what was there before, as allocations and frees follow each other."""
+    changes = [(e.time_range.end, e.self_device_memory_usage if cuda else e.self_cpu_memory_usage) for e in found]
+    held = most = 0
+    for _, change in sorted(c for c in changes if c[1]):
+        held += change
+        most = max(most, held)
+    return most
+
+
+def tensors_of(module: nn.Module) -> Iterable[Any]:
+    """Parameters and buffers, each once."""
+    return {id(v): v for v in (*module.parameters(), *module.buffers())}.values()
