@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QKeySequence, QShortcut
-from PySide6.QtWidgets import QDockWidget, QTabWidget, QWidget
+from PySide6.QtWidgets import QDockWidget, QTabBar, QTabWidget, QWidget
 
 from app import file_actions as files
 from app import model_actions as models
@@ -73,7 +73,7 @@ DOCKS: tuple[Spec, ...] = (
 SIDE, LEAST = 262, 300
 READ_HIGH = {"plots": 240, "tables": 240, "data": 300, "sweeps": 340, "search": 400, "allocate": 300, "hardware": 340}
 MAP_HEIGHT, MOST = 340, 0.45  # the heat map with more than eight rows; but no more than this part of the window
-WORKPLACES = ("search",)  # panels that one works in, and not beside
+WORKPLACES = ("search", "hardware")  # panels that one works in, and not beside
 SHARE = 0.33  # of the window's height that a panel takes unasked at most: the rest stays for the graph and its lists
 
 
@@ -133,6 +133,14 @@ class Docks:
         window.resizeDocks([held["outline"], held["inspector"]], [SIDE, 320], across)
         window.resizeDocks([held["outline"], held["recipe"]], [380, 250], down)
         window.resizeDocks([held["jobs"]], [160], down)
+
+    def tidy(self) -> None:
+        """Hide bars of tabs that a layout restored twice leaves behind: Qt makes new ones and paints both."""
+        bars = [b for b in self._window.findChildren(QTabBar, options=Qt.FindChildOption.FindDirectChildrenOnly)]
+        newest = {tuple(b.tabText(k) for k in range(b.count())): b for b in bars}
+        for bar in bars:
+            if bar not in newest.values():
+                bar.hide()
 
     def hide_all(self) -> None:
         """Hide them all, as the welcome page wants it."""

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from app.actions import Actions
     from app.session import Session
 
+JOB_SHARE, AROUND = 0.28, 30  # of the status line that what runs takes at most; pixels round its words
 TOOLS = ("open", "save", "|", "undo", "redo", "|", "evaluate", "Model/Report", "prune", "quantise")
 
 
@@ -116,15 +117,15 @@ class StatusLine(QStatusBar):
         self._job.setObjectName("job")
         self._job.setProperty("flat", True)
         self._job.setAccessibleName("What runs now")
-        self._job.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
+        self._job.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Fixed)
         self._job.clicked.connect(self.pressed)
         self._text = ""
         host = QWidget()
         row = QHBoxLayout(host)
         row.setContentsMargins(0, 0, 8, 0)
         row.addWidget(self._nothing)
-        row.addWidget(self.score, 5)
-        row.addWidget(self._job, 2)
+        row.addWidget(self.score, 1)
+        row.addWidget(self._job)
         self.addWidget(host, 1)
         self.setMinimumHeight(46)
         session.opened.connect(lambda: self._place(session.document is not None))
@@ -141,8 +142,11 @@ class StatusLine(QStatusBar):
         self._elide()
 
     def _elide(self) -> None:
+        """As wide as the words are, up to a part of the line: the figures have the rest."""
         metrics = self._job.fontMetrics()
-        self._job.setText(metrics.elidedText(self._text, Qt.TextElideMode.ElideRight, max(self._job.width() - 30, 0)))
+        wide = min(metrics.horizontalAdvance(self._text) + AROUND, int(JOB_SHARE * self.width()))
+        self._job.setFixedWidth(wide)
+        self._job.setText(metrics.elidedText(self._text, Qt.TextElideMode.ElideRight, wide - AROUND))
         self._job.setToolTip(self._text)
         self._job.setVisible(bool(self._text))
 

@@ -230,6 +230,7 @@ class Window(QMainWindow):
         if wanted and self._layout is not None:
             self.restoreState(self._layout)
             self._layout = None
+            QTimer.singleShot(0, self, self.docks.tidy)
         elif not wanted and self._layout is None:
             self._layout = self.saveState()
             self.docks.hide_all()

@@ -85,6 +85,7 @@ class HardwarePanel(Bench):
         for title, name in (("Balance…", "balance_parallelism"), ("Parallelism…", "parallelize")):
             links.addWidget(link(title, lambda n=name: self.pass_wanted.emit(n)))
         links.addStretch(1)
+        links.addWidget(self.views.colours)
         box = QVBoxLayout(foot)
         box.setContentsMargins(12, 4, 12, 6)
         box.setSpacing(2)

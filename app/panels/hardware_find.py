@@ -20,6 +20,7 @@ class Find(QWidget):
         row.setSpacing(8)
         row.addWidget(self.wish)
         row.addWidget(self.found)
+        self.found.hide()
         self.wish.textChanged.connect(lambda _: self.find(again=True))
         self.wish.forward.connect(self.find)
         self.wish.left.connect(text.setFocus)
@@ -38,7 +39,7 @@ class Find(QWidget):
         if again:
             cursor.setPosition(cursor.selectionStart())
             self._text.setTextCursor(cursor)
-        self.found.setText("")
+        self._tell("")
         if not wish:
             return
         flag = QTextDocument.FindFlag.FindBackward if back else QTextDocument.FindFlag(0)
@@ -46,7 +47,11 @@ class Find(QWidget):
             return
         edge = QTextCursor.MoveOperation.End if back else QTextCursor.MoveOperation.Start
         self._text.moveCursor(edge)
-        self.found.setText("" if self._text.find(wish, flag) else "not found")
+        self._tell("" if self._text.find(wish, flag) else "not found")
+
+    def _tell(self, words: str) -> None:
+        self.found.setText(words)
+        self.found.setVisible(bool(words))
 
 
 class _Wish(QLineEdit):
@@ -55,9 +60,9 @@ class _Wish(QLineEdit):
 
     def __init__(self) -> None:
         super().__init__()
-        self.setPlaceholderText("Find in the file")
+        self.setPlaceholderText("Find (Ctrl+F)")
         self.setClearButtonEnabled(True)
-        self.setMaximumWidth(160)
+        self.setMaximumWidth(104)
         self.setFixedHeight(25)
         self.setAccessibleName("Find in the file")
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping
 
-from PySide6.QtCore import QEvent, QSignalBlocker, QTimer, Signal
+from PySide6.QtCore import QEvent, QSignalBlocker, Qt, QTimer, Signal
 from PySide6.QtGui import QKeyEvent, QKeySequence
 from PySide6.QtWidgets import QLabel, QVBoxLayout, QWidget
 
-from app.fields import Choice
+from app.fields import Choice, tokens
 from app.flow import Flow
 from app.hardware_copies import Copies, ours
 from app.panels.hardware_find import Find
@@ -25,7 +25,7 @@ from verilog.live import can_check, check, uses
 FIND = QKeySequence.StandardKey.Find
 PAUSE = 250  # milliseconds without a key before the text is looked at
 SLOT = "diagnostics"
-NO_TOOL = "Errors are not shown while you type: slang is missing (pip install espalier[rtl])."
+NO_TOOL = "no errors while you type: slang is missing (pip install espalier[rtl])"
 GENERATED = "The top is generated from the graph: change that."
 
 
@@ -43,12 +43,16 @@ class SourceView(QWidget):
         self.choice, self.text = Choice(), SourceText()
         self.finder, self.findings = Find(self.text), Findings()
         self.state = QLabel()
-        self.state.setProperty("role", "muted")
+        self.state.setTextFormat(Qt.TextFormat.RichText)
+        self._checked = ""
         self.edit = link("Edit a copy", self._begin)
-        self.compare = link("Show changes", lambda: self._show_changes(not self._comparing))
+        self.compare = link("Changes", lambda: self._show_changes(not self._comparing))
         self.settle = link("Keep mine", lambda: copies.settle(self.module))
-        self.revert = link("Revert to ours", self._revert)
+        self.revert = link("Revert", self._revert)
         self.bring_back = link("Bring my copy back", self._bring_back)
+        self.compare.setToolTip("What differs from ours")
+        self.revert.setToolTip("Let the copy go and use ours")
+        self.settle.setToolTip("Ours has become another since this copy was made; keep the copy as it is")
         self._comparing = False
         self._previews = Previews(self)
         self._wait = QTimer(self, singleShot=True, interval=PAUSE)
@@ -57,11 +61,12 @@ class SourceView(QWidget):
 
     def _build(self) -> None:
         self.choice.setAccessibleName("File")
+        self.choice.setMinimumWidth(128)
         self.edit.setToolTip("The project keeps the copy; it is used in the place of ours")
         bar = Flow(spacing=8)
         bar.setContentsMargins(12, 4, 12, 4)
         tools = (self.edit, self.compare, self.settle, self.revert, self.bring_back)
-        for part in (self.choice, self.finder, self.state, *tools, link("Find", self.finder.begin)):
+        for part in (self.choice, self.finder, self.state, *tools):
             bar.addWidget(part)
         box = QVBoxLayout(self)
         box.setContentsMargins(0, 0, 0, 0)
@@ -75,7 +80,7 @@ class SourceView(QWidget):
         self.text.typed.connect(self._typed)
         self._wait.timeout.connect(self._look)
         self._previews.ready.connect(lambda slot, key, found: self._looked(key, found))
-        self._previews.failed.connect(lambda slot, error: self.findings.tell(f"slang failed: {error}"))
+        self._previews.failed.connect(lambda slot, error: self._told(f"slang failed: {error}"))
         self.findings.chosen.connect(self._go_to)
         self._copies.changed.connect(self._copied)
 
@@ -116,7 +121,8 @@ class SourceView(QWidget):
 
     def _offer(self) -> None:
         names = tuple(sorted(self._files, key=lambda n: ("/" in n, n)))
-        texts = tuple(f"{n} · yours" if module_of(n) in self._copies.held else n for n in names)
+        files = (n.removeprefix("rtl/") for n in names)
+        texts = tuple(f"{f} · yours" if module_of(f) in self._copies.held else f for f in files)
         with QSignalBlocker(self.choice):
             self.choice.offer(names, texts)
 
@@ -131,7 +137,7 @@ class SourceView(QWidget):
             self.text.go_to(line)
 
     def _show(self, name: str) -> None:
-        self._comparing = False
+        self._comparing, self._checked = False, ""
         self._previews.forget(SLOT)
         copy = self._copies.held.get(module_of(name))
         if copy:
@@ -203,7 +209,7 @@ class SourceView(QWidget):
                                      "ours", "yours", lineterm="")  # fmt: skip
         self._comparing = True
         self.text.show_text("\n".join(lines) or "// The copy is as ours.", {})
-        self.findings.clear()
+        self.findings.show_marks([])
         self._refresh()
 
     def _refresh(self) -> None:
@@ -215,14 +221,14 @@ class SourceView(QWidget):
         self.edit.setToolTip("The project keeps the copy; it takes the place of ours" if library else GENERATED)
         old = copy is not None and self._copies.outdated(module)
         self.compare.setVisible(copy is not None)
-        self.compare.setText("Back to the text" if self._comparing else "Show changes")
+        self.compare.setText("Back" if self._comparing else "Changes")
         self.settle.setVisible(old)
         self.revert.setVisible(copy is not None)
         self.bring_back.setVisible(self._gone is not None and copy is None and self._gone.module == module)
-        self.state.setText("" if copy is None else copy_words(copy, old))
+        self.state.setText("" if copy is None else " · ".join(filter(None, (copy_words(copy, old), self._checked))))
         self.state.setVisible(copy is not None)
         if copy is None:
-            self.findings.clear()
+            self.findings.show_marks([])
 
     # -- what is wrong while somebody types
 
@@ -233,7 +239,7 @@ class SourceView(QWidget):
             return
         self._refresh()
         if not can_check():
-            self.findings.tell(NO_TOOL)
+            self._told(NO_TOOL)
             return
         copied = {f"rtl/{m}.sv": e.text for m, e in self._copies.held.items()}
         files = {n: t for n, t in {**self._files, **copied}.items() if n.startswith("rtl/")}
@@ -249,6 +255,14 @@ class SourceView(QWidget):
             own = [Mark(f.line, f.text, f.column) if f.file == self.file else Mark(0, f.text) for f in found]
             self.text.show_marks(own)
             self.findings.show_marks(own)
+            look = tokens(self)
+            good = f'<span style="color:{look.good}">✓ slang</span>'
+            self._told(f'<span style="color:{look.bad}">✗ {plural(len(own), "error")}</span>' if own else good)
+
+    def _told(self, words: str) -> None:
+        """What slang said, beside how the copy stands."""
+        self._checked = words
+        self._refresh()
 
     def _go_to(self, mark: Mark) -> None:
         self.text.go_to(mark.line, mark.column)
@@ -265,6 +279,5 @@ def copy_words(copy: Edited, outdated: bool) -> str:
     now = (ours(copy.module) or copy.original).splitlines()
     steps = difflib.SequenceMatcher(None, now, copy.text.splitlines(), autojunk=False).get_opcodes()
     different = sum(max(b - a, d - c) for kind, a, b, c, d in steps if kind != "equal")
-    words = "your copy, as ours" if copy.text.splitlines() == now else "your copy"
-    words += f", {plural(different, 'line')} changed" if different else ""
+    words = f"{plural(different, 'line')} changed" if different else "as ours"
     return f"{words} · ours has changed since" if outdated else words

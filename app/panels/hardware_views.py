@@ -78,7 +78,7 @@ class Views(QWidget):
             self._pages.addWidget(page)
         bar = Flow(spacing=6)  # what does not fit goes on below
         bar.setContentsMargins(4, 0, 12, 2)
-        for part in (self.tabs, self.colours, *self._tools):
+        for part in (self.tabs, *self._tools):
             bar.addWidget(part)
         right = QWidget()
         box = QVBoxLayout(right)
@@ -92,7 +92,7 @@ class Views(QWidget):
             split.addWidget(part)
         split.setStretchFactor(0, 2)
         split.setStretchFactor(1, 3)
-        split.setSizes([456, 604])
+        split.setSizes([400, 660])
         whole = QVBoxLayout(self)
         whole.setContentsMargins(0, 0, 0, 0)
         whole.addWidget(split)
@@ -126,12 +126,14 @@ class Views(QWidget):
     def _show_tab(self) -> None:
         at = self.tabs.currentIndex()
         empty = self._empty(at)
+        inside = self.focusWidget()
+        if inside and self._pages.isAncestorOf(inside):  # a table that gets the focus by itself would choose a node
+            self.tabs.setFocus()
         self._words.setText(empty)
         self._pages.setCurrentIndex(len(TABS) if empty else at)
         for tool in self._tools:
             tool.setVisible(at in self.tables and not empty)
         self._tools[0].setVisible(at in (TABLE, MISMATCHES, HOST) and not empty)
-        self.colours.setVisible(self._made is not None)
 
     def _empty(self, at: int) -> str:
         """What is said in the place of a tab that has nothing."""

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from PySide6.QtCore import QUrl, Signal
+from PySide6.QtCore import Qt, QUrl, Signal
 from PySide6.QtGui import QDesktopServices
 from PySide6.QtWidgets import QLabel, QStackedWidget, QVBoxLayout, QWidget
 
 from app.fields import Choice
 from app.flow import Flow
+from app.panels.hardware_wave_canvas import COLOURS
 from app.panels.hardware_wave_view import WaveView
 from app.panels.heading import empty_state, link
-from app.plots.wave_rows import Rows
+from app.plots.wave_rows import STATES, Rows
 from app.previews import Previews
 from app.words import plural
 from verilog.waves import State, handshakes
 
 SLOT = "waves"
+LEGEND = (State.TRANSFER, State.STALLED, State.STARVED)
 NOT_RUN = "Simulate records who waits for whom: every stream in every cycle."
 GONE = "The cycles are not kept with the project, only what they come to. Simulate again to see them."
 READING = "The handshakes are being read."
@@ -45,6 +47,8 @@ class WavesView(QWidget):
         self.told = QLabel()
         self.told.setProperty("role", "muted")
         self.told.setToolTip(HELP)
+        self.legend = QLabel()
+        self.legend.setTextFormat(Qt.TextFormat.RichText)
         self.show_file = link("Show file", self._show_file)
         self._pages, self._words = QStackedWidget(), empty_state(NOT_RUN)
         self._folder: Path | None = None
@@ -60,7 +64,10 @@ class WavesView(QWidget):
     def _build(self) -> None:
         bar = Flow(spacing=8)
         bar.setContentsMargins(12, 4, 12, 4)
-        parts = (self.order, link("Whole", self.view.fit), self.show_file, self.told)
+        dots = (f'<span style="color:{COLOURS[s]}">■</span> {STATES[s]}' for s in LEGEND)
+        self.legend.setText(" &nbsp;".join(dots))
+        self.legend.setToolTip(HELP)
+        parts = (self.order, self.legend, link("Whole", self.view.fit), self.show_file, self.told)
         for part in parts:
             bar.addWidget(part)
         page = QWidget()
