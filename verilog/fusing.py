@@ -117,46 +117,44 @@ def _open(graph: Graph, node: Node, ref: Ref) -> bool:
 
 def _norm(graph: Graph, last: Node, constants: frozenset[str]) -> RmsNorm | None:
     """`last` is γ·(x·rsqrt(mean(x²) + ε)), or that without γ."""
-    used: list[str] = []
-
-    def back(value: Any, *ops: str) -> Node | None:
-        """The node behind a value, through those that hand it on, where it is one of `ops`."""
-        while isinstance(value, Ref):
-            node = graph.nodes[value.node]
-            used.append(node.id)
-            if node.op in ops:
-                return node
-            if node.op not in PASSES:
-                return None
-            value = node.inputs[0]
-        return None
-
     if last.op != "mul" or len(last.args) != 2:
         return None
-    gamma, scaled = None, last
     known = [a for a in last.args if isinstance(a, Ref) and a.node in constants]
-    if len(known) == 1:
-        gamma = known[0]
-        inner = back(next(a for a in last.args if a != gamma), "mul")
-        if inner is None:
-            return None
-        scaled = inner
-    root = next((r for a in scaled.args if (r := back(a, "rsqrt")) is not None), None)
-    total = back(root.args[0], "add") if root is not None else None
-    mean = back(total.args[0], "mean") if total is not None else None
-    square = back(mean.args[0], "pow", "mul") if mean is not None else None
-    if root is None or total is None or mean is None or square is None or len(scaled.args) != 2:
+    gamma = known[0] if len(known) == 1 else None
+    scaled = last if gamma is None else _behind(graph, next(a for a in last.args if a != gamma), "mul")
+    if scaled is None or len(scaled.args) != 2:
         return None
-    if mean.precision or root.precision:  # then each step is computed by itself
+    root = next((r for a in scaled.args if (r := _behind(graph, a, "rsqrt")) is not None), None)
+    total = _behind(graph, root.args[0], "add") if root is not None else None
+    mean = _behind(graph, total.args[0], "mean") if total is not None else None
+    square = _behind(graph, mean.args[0], "pow", "mul") if mean is not None else None
+    if root is None or total is None or mean is None or square is None:
         return None
     source, eps = square.args[0], total.args[1]
-    squared = square.args[1] == 2 if square.op == "pow" else square.args[1] == source
-    whole = mean.args[1:] in (((-1,), True), (-1, True))
-    if not (squared and whole and isinstance(source, Ref) and isinstance(eps, int | float) and source in scaled.args):
+    if not (_squares(square, mean) and isinstance(source, Ref) and isinstance(eps, int | float)):
         return None
-    names = {last.id, scaled.id, root.id, total.id, mean.id, square.id}
-    steps = _between(graph, names, source)
+    if mean.precision or root.precision or source not in scaled.args:  # then each step is computed by itself
+        return None
+    steps = _between(graph, {last.id, scaled.id, root.id, total.id, mean.id, square.id}, source)
     return RmsNorm(source, square.id, tuple(n for n in graph.nodes if n in steps), float(eps), gamma)
+
+
+def _behind(graph: Graph, value: Any, *ops: str) -> Node | None:
+    """The node behind a value, through those that hand it on, where it is one of `ops`."""
+    while isinstance(value, Ref):
+        node = graph.nodes[value.node]
+        if node.op in ops:
+            return node
+        if node.op not in PASSES:
+            return None
+        value = node.inputs[0]
+    return None
+
+
+def _squares(square: Node, mean: Node) -> bool:
+    """Whether it is the mean of squares over the last axis."""
+    squared = square.args[1] == 2 if square.op == "pow" else square.args[1] == square.args[0]
+    return squared and mean.args[1:] in (((-1,), True), (-1, True))
 
 
 def _between(graph: Graph, names: set[str], source: Ref) -> set[str]:

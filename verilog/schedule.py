@@ -108,14 +108,25 @@ class _Plan:
             ins = {port("x", k): self.channels[w] for k, w in enumerate(self.design.wires[instance.name])}
             outs = {port("y", k): self.channels[Wire(instance.name, k)] for k in range(len(instance.outputs))}
             if isinstance(instance, Fifo):
-                self.fifos[instance.name] = outs["y"]
-                units.append({"kind": "fifo", "ins": [ins["x"]], "outs": [outs["y"]], "depth": instance.depth})
+                units += self._fifo(instance, ins["x"], outs["y"])
                 continue
             kind = "fork" if isinstance(instance, Fork) else "engine"
             units += self._engines(instance, ins, outs, kind)
         sources = [self.channels[Wire("", k)] for k in range(len(self.design.inputs))]
         per = [b.stream.beats for b in self.design.inputs]
         return Clockwork(units, self.beats, sources, per, [self.channels[w] for w in self.design.ends], spacing)
+
+    def _fifo(self, instance: Fifo, came: int, gone: int) -> list[dict[str, Any]]:
+        """A FIFO, and behind it the register where it has one."""
+        beats = instance.inputs[0].beats
+        held = self._channel(beats) if instance.registered else gone
+        self.fifos[instance.name] = held
+        made: list[dict[str, Any]] = [{"kind": "fifo", "ins": [came], "outs": [held], "depth": instance.depth}]
+        if instance.registered:
+            each = [np.ones(1, bool)]
+            made.append({"kind": "engine", "depth": 1, "steps": 1, "frames": beats * self.frames, "ins": [held],
+                         "outs": [gone], "takes": each, "gives": each})  # fmt: skip
+        return made
 
     def _engines(self, instance: Any, ins: dict[str, int], outs: dict[str, int], kind: str) -> list[dict[str, Any]]:
         buffers, primed, engines = instance.buffers(), instance.primed(), instance.engines()

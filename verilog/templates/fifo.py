@@ -7,17 +7,23 @@ from dataclasses import dataclass
 from verilog.fixed import Codes
 from verilog.templates.base import Engine, Template
 
+DEEP = 64  # beats from which a FIFO is a block RAM, which is read into a register
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Fifo(Template):
-    """Holds `depth` beats; one can be read in the cycle after it was written."""
+    """Holds `depth` beats; one can be read in the cycle after it was written.
+
+    Where `registered`, its memory is read into a register, which is a cycle later and holds one beat more.
+    """
 
     depth: int
+    registered: bool = False
 
     @property
     def module(self) -> str:
         """The SystemVerilog module."""
-        return "fifo"
+        return "fifo_ram" if self.registered else "fifo"
 
     def parameters(self) -> dict[str, int]:
         """Width of a beat and depth."""
