@@ -1,7 +1,7 @@
 """What templates take on a 7-series FPGA, by Yosys, over a grid of small configurations; and the estimate's fit to it.
 
-`--synthesize` fills verilog/area/grid.json (`--only MODULE` a part, `--jobs N`); `--fit` finds verilog/area/model.json.
-Without either: how far estimates are off, also with each configuration in turn left out of the fit.
+`--synthesize` fills verilog/area/held_out.json and grid.json (`--only MODULE` a part, `--again` what is known too,
+`--jobs N`); `--fit` finds verilog/area/model.json from the grid. Without either: how far estimates are off.
 """
 
 from __future__ import annotations
@@ -9,36 +9,39 @@ from __future__ import annotations
 import argparse
 import json
 import threading
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from model.errors import SimulateError
 from tests.benchmarks.record import report
-from tests.benchmarks.rtl_configurations import configurations
+from tests.benchmarks.rtl_configurations import configurations, held_out
 from tests.verilog.proof import alone
-from verilog.area.model import GRID, MODEL, estimated, fitted, rows_of
+from verilog.area.model import GRID, HELD_OUT, MODEL, Model, apart, estimated, fitted, rows_of
 from verilog.synthesize import synthesize
 from verilog.templates.base import Template
 
 _writing = threading.Lock()
 
 
-def grid() -> list[dict[str, Any]]:
-    """What is known."""
-    return json.loads(GRID.read_text()) if GRID.exists() else []
+def known(path: Path = GRID) -> list[dict[str, Any]]:
+    """What has been synthesised."""
+    return json.loads(path.read_text()) if path.exists() else []
 
 
-def fill(only: str, jobs: int) -> None:
+def fill(path: Path, wanted: Iterable[Template], only: str, again: bool, jobs: int) -> None:
     """Synthesise what is not known yet; each figure is kept as soon as it is there."""
-    known = [(r["module"], r["parameters"]) for r in grid()]
-    wanted = [t for t in configurations() if only in ("", t.module) and (t.module, t.parameters()) not in known]
+    held = [(r["module"], r["parameters"]) for r in known(path)]
+    left = [t for t in wanted if only in ("", t.module) and (again or (t.module, t.parameters()) not in held)]
     with ThreadPoolExecutor(jobs) as pool:
-        list(pool.map(_one, wanted))
+        list(pool.map(partial(_one, path), left))
 
 
-def _one(template: Template) -> None:
+def _one(path: Path, template: Template) -> None:
     try:
         found = synthesize(alone(template), "xilinx").instances[template.name]
     except SimulateError as error:
@@ -47,20 +50,19 @@ def _one(template: Template) -> None:
     row = {"module": template.module, "parameters": template.parameters(), "lut": found.lut, "ff": found.ff,
            "dsp": found.dsp, "bram": found.bram}  # fmt: skip
     with _writing:
-        rows = sorted([*grid(), row], key=lambda r: (r["module"], json.dumps(r["parameters"], sort_keys=True)))
+        others = [r for r in known(path) if (r["module"], r["parameters"]) != (row["module"], row["parameters"])]
+        rows = sorted([*others, row], key=lambda r: (r["module"], json.dumps(r["parameters"], sort_keys=True)))
         text = ",\n".join(json.dumps(r) for r in rows)
-        GRID.write_text(f"[\n{text}\n]\n")
+        path.write_text(f"[\n{text}\n]\n")
         print(json.dumps(row), flush=True)
 
 
-def errors(rows: list[dict[str, Any]], held_out: bool) -> dict[str, Any]:
-    """Relative errors of tables and registers, and how many counts of blocks are right."""
+def errors(rows: Sequence[Mapping[str, Any]], by: Model) -> dict[str, Any]:
+    """Relative errors of tables and registers (fewer than 20 count as 20), and how many blocks are right."""
     found: dict[str, list[float]] = {"lut": [], "ff": []}
     exact = {"dsp": 0, "bram": 0}
-    whole = fitted(rows)
-    for k, row in enumerate(rows):
-        model = fitted(rows[:k] + rows[k + 1 :], row["module"]) if held_out else whole
-        guess = estimated(row["module"], row["parameters"], model)
+    for row in rows:
+        guess = estimated(row["module"], row["parameters"], by)
         for name, off in found.items():
             off.append(abs(getattr(guess, name) - row[name]) / max(row[name], 20))
         for name in exact:
@@ -76,20 +78,23 @@ def main() -> None:
     """Print the figures as JSON."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--synthesize", action="store_true")
+    parser.add_argument("--again", action="store_true")
     parser.add_argument("--fit", action="store_true")
     parser.add_argument("--only", default="")
     parser.add_argument("--jobs", type=int, default=2)
     given = parser.parse_known_args()[0]
     if given.synthesize:
-        fill(given.only, given.jobs)
+        fill(HELD_OUT, held_out(), given.only, given.again, given.jobs)
+        fill(GRID, configurations(), given.only, given.again, given.jobs)
         return
-    rows = grid()
+    others = known(HELD_OUT)
+    rows = apart(known(), others)
     if given.fit:
         MODEL.write_text(json.dumps(fitted(rows), indent=1) + "\n")
-    modules = sorted({r["module"] for r in rows})
+    by = fitted(rows)
     report("rtl_area", {
-        "all": errors(rows, False), "each left out in turn": errors(rows, True),
-        "modules": {m: errors(rows_of(rows, m), True) for m in modules},
+        "fitted to": errors(rows, by), "held out": errors(others, by),
+        "held out, by module": {m: errors(rows_of(others, m), by) for m in sorted({r["module"] for r in others})},
     })  # fmt: skip
 
 

@@ -1,4 +1,7 @@
-"""Configurations of every template, as they come in networks, for the grid of areas: drawn once, from a fixed seed."""
+"""Configurations of every template, as they come in networks, for the grid of areas: drawn once, from a fixed seed.
+
+`configurations` are those that the estimate is fitted to; `held_out` others, which no fit sees, with the extremes.
+"""
 
 from __future__ import annotations
 
@@ -217,3 +220,23 @@ def configurations() -> Iterator[Template]:
             return
         for k, make in left:
             yield make(np.random.default_rng([turn, k]))
+
+
+def held_out() -> Iterator[Template]:
+    """Of each kind the largest and the smallest of thirty, and two at random; more of what there is most of."""
+    drawn = [[make(np.random.default_rng([turn, k, 1])) for turn in range(30)] for k, (make, _) in enumerate(KINDS_OF)]
+    ordered = [sorted(those, key=weight) for those in drawn]
+    yield from (those[-1] for those in ordered)
+    yield from (those[0] for those in drawn)
+    yield from (those[0] for those in ordered)
+    yield from (
+        those[k] for k in range(1, 4) for those, (_, count) in zip(drawn, KINDS_OF, strict=True) if count >= 6 * k
+    )
+
+
+def weight(template: Template) -> float:
+    """About how large an instance is: bits of its streams, memories, and what it does at once."""
+    held = template.memories()
+    streams = sum(s.width for s in (*template.inputs, *template.outputs))
+    products = template.inputs[0].lanes * template.outputs[0].lanes
+    return streams + 4 * products + sum(m.words.size * m.width for m in held) / 64

@@ -6,18 +6,19 @@ import json
 
 from tests.benchmarks.rtl_area import errors
 from tests.benchmarks.rtl_linear import layer
-from verilog.area.model import GRID, estimate, fitted, model
+from verilog.area.model import GRID, HELD_OUT, apart, estimate, fitted, model
 from verilog.area.parts import PARTS, blocks, ram, rom
 from verilog.templates.base import total
 
 
 def test_estimates_are_near_the_grid() -> None:
-    rows = json.loads(GRID.read_text())
-    assert len(rows) >= 30 and {r["module"] for r in rows} == set(PARTS)
-    assert fitted(rows) == model(), "fit again: tests/benchmarks/rtl_area.py --fit"
-    found = errors(rows, held_out=True)
-    assert found["lut"]["median"] < 0.15 and found["ff"]["median"] < 0.15
-    assert found["dsp"] == f"{len(rows)} of {len(rows)} exact"
+    rows, others = json.loads(GRID.read_text()), json.loads(HELD_OUT.read_text())
+    assert len(others) >= 60 and {r["module"] for r in rows + others} <= set(PARTS)
+    assert fitted(apart(rows, others)) == model(), "fit again: tests/benchmarks/rtl_area.py --fit"
+    found = errors(others, model())
+    assert found["lut"]["median"] < 0.1 and found["lut"]["p90"] < 0.3
+    assert found["ff"]["median"] < 0.05 and found["ff"]["p90"] < 0.2
+    assert min(int(found[n].split()[0]) for n in ("dsp", "bram")) >= len(others) - 2
 
 
 def test_what_becomes_a_block() -> None:

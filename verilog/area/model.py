@@ -18,7 +18,7 @@ from verilog.area.parts import PARTS, Parts
 from verilog.templates.base import Area
 
 FOLDER = Path(__file__).parent
-GRID, MODEL = FOLDER / "grid.json", FOLDER / "model.json"
+GRID, HELD_OUT, MODEL = (FOLDER / f"{name}.json" for name in ("grid", "held_out", "model"))
 SMALL = 10.0  # tables or registers below which errors count as if there were so many
 RIDGE = 0.2  # how strongly coefficients are held to 1, which is what the parts are counted for
 Model = Mapping[str, Mapping[str, Mapping[str, float]]]  # module → lut, ff → part → coefficient
@@ -57,6 +57,11 @@ def model() -> Model:
 def rows_of(rows: Sequence[Mapping[str, Any]], module: str) -> list[Mapping[str, Any]]:
     """Those of a module."""
     return [r for r in rows if r["module"] == module]
+
+
+def apart(rows: Sequence[Mapping[str, Any]], others: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Those that are none of the others: what is fitted to, without what is held out and happens to come again."""
+    return [r for r in rows if all((r["module"], r["parameters"]) != (x["module"], x["parameters"]) for x in others)]
 
 
 def fitted(rows: Sequence[Mapping[str, Any]], only: str = "") -> dict[str, dict[str, dict[str, float]]]:

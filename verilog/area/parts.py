@@ -12,6 +12,8 @@ P = Mapping[str, int]
 Counted = dict[str, float]
 ROM_BIT = 1 / 64  # what a bit of a constant memory costs beside a block
 HALF, WHOLE = 129, 257  # and blocks of 18 and 36 kbit
+CARRIED = 0.2  # tables of a carry chain that adds one, a bit: most of it lies in the chain
+FEW = 4  # words of a constant memory up to which it melts into the logic behind it
 GROUP = 8  # and a group of tables as a RAM
 
 
@@ -56,6 +58,14 @@ def rom(depth: int, width: int) -> tuple[float, int]:
     return (0.0, count) if depth * width * ROM_BIT > cost else (width * up(depth, 64), 0)
 
 
+def read_by(lanes: int, depth: int, width: int) -> tuple[float, int]:
+    """(tables, blocks) of a constant memory that some lanes read at once: a block has two ports."""
+    tables, count = rom(depth, width)
+    if count and lanes <= 2:
+        return 0.0, count
+    return float(lanes * (tables or width * up(depth, 64))), 0
+
+
 def ram(depth: int, width: int, registered: bool = True) -> tuple[float, int]:
     """(tables, blocks) of a memory with a writer and a reader."""
     groups = min(up(depth, 32) * up(width, 6), up(depth, 64) * up(width, 3))
@@ -70,7 +80,7 @@ def rounding(p: P, wide: int, frac: int) -> float:
     sticky = up(drop, 5) if drop > 1 and p["MODE"] else 0
     adds = kept if drop > 0 and p["MODE"] else 0
     saturates = p["Y_W"] + up(kept - p["Y_W"], 3) if kept > p["Y_W"] else 0
-    return adds + sticky + saturates
+    return CARRIED * adds + sticky + saturates
 
 
 def _soft(a: int, b: int, wide: int = 99) -> float:
@@ -91,7 +101,9 @@ def _folded(
         "select": float(p["TOKENS"] * p["PAR_IN"] * p["X_W"]), "count": 2.0 * bits(inner * outer) + 10,
     }  # fmt: skip
     ff = {
-        "soft product": float(products * (a + b)) if not per else 0.0, "sum": results * float(sums),
+        "soft product": float(products * (a + b)) if not per else 0.0,
+        "sum": results * float(sums) if not per or p["PAR_IN"] > 2 else 0.0,  # two products add within the blocks
+        "wide": 24.0 * p["PAR_OUT"] if per and p["PAR_IN"] >= 8 else 0.0,
         "accumulate": results * float(acc), "result": results * float(p["Y_W"]),
         "count": 2.0 * bits(inner * outer) + 15,
     }  # fmt: skip
@@ -135,9 +147,11 @@ def depthwise(p: P) -> Parts:
     a, w, lanes, acc = p["X_W"] + 1 - p["X_S"], p["W_W"], p["LANES"], p["ACC_W"]
     weights, biases = rom(p["TAPS"] * p["BLOCKS"], lanes * w), rom(p["BLOCKS"], lanes * acc)
     count = float(bits(p["TAPS"] * p["BLOCKS"]) + bits(p["TAPS"]) + bits(p["BLOCKS"]))
-    lut = {"soft": lanes * _soft(a, w), "accumulate": lanes * float(acc), "memory": weights[0] + biases[0],
+    many, several = p["TAPS"] * p["BLOCKS"] > FEW, p["BLOCKS"] > 1
+    lut = {"soft": lanes * _soft(a, w), "weights": weights[0] if many else 0.0, "biases": biases[0] if several else 0.0,
            "round": lanes * rounding(p, acc, p["ACC_F"]), "count": 1.5 * count}  # fmt: skip
-    ff = {"accumulate": lanes * float(acc), "count": count + 4, "words": lanes * float(acc if p["BLOCKS"] > 1 else 0)}
+    ff = {"count": count + 4, "weights": lanes * float(w if many else 0), "words": lanes * float(acc if several else 0),
+          "accumulate": lanes * float(acc)}  # fmt: skip
     return _lanes(p, lut, ff, lanes * blocks(a, w), weights[1] + biases[1])
 
 
@@ -188,7 +202,9 @@ def fold_max(p: P) -> Parts:
     """A comparison a lane."""
     wide, kept = p["LANES"] * float(p["W"]), ram(p["BLOCKS"], p["LANES"] * p["W"], False)[0] if p["BLOCKS"] > 1 else 0.0
     count = float(bits(p["COUNT"]) + bits(p["BLOCKS"]))
-    return _lanes(p, {"compare": 2 * wide, "kept": kept, "count": count}, {"count": count})
+    single = wide if p["BLOCKS"] == 1 else 0.0
+    lut = {"compare": 2 * wide, "kept": kept, "begin": single / 2, "count": count}
+    return _lanes(p, lut, {"kept": single, "count": count})
 
 
 def fold_sum(p: P) -> Parts:
@@ -206,8 +222,9 @@ def pair(p: P) -> Parts:
     """A sum or a product a lane."""
     a, b, sums = p["X_W"] + 1 - p["X_S"], p["X1_W"] + 1 - p["X1_S"], p["LANES"] * float(p["S_W"])
     dsp = blocks(a, b, p["S_W"]) * p["LANES"] if p["OP"] == 2 else 0
-    lut = {"add": (1, 1, 0, 2, 2)[p["OP"]] * sums,
-           "soft": p["LANES"] * float(a * b) if p["OP"] == 2 and not dsp else 0.0, "round": p["LANES"] * rounding(p, p["S_W"], p["S_F"])}  # fmt: skip
+    soft = p["LANES"] * float(a * b) if p["OP"] == 2 and not dsp else 0.0
+    rounds = p["LANES"] * rounding(p, p["S_W"], p["S_F"])
+    lut = {"add": (1, 1, 0, 2, 2)[p["OP"]] * sums, "soft": soft, "round": rounds}
     return _lanes(p, lut, {"sum": 0.0 if dsp else sums}, dsp)
 
 
@@ -215,31 +232,36 @@ def scale_shift(p: P) -> Parts:
     """A product and a sum a lane."""
     lanes, x = p["LANES"], p["X_W"] + 1 - p["X_S"]
     m, b, count = rom(p["PERIOD"], lanes * p["M_W"]), rom(p["PERIOD"], lanes * p["S_W"]), float(bits(p["PERIOD"]))
-    lut = {"memory": m[0] + b[0], "add": lanes * float(p["S_W"]), "count": count,
-           "round": lanes * rounding(p, p["S_W"], p["S_F"])}  # fmt: skip
-    ff = {"shift": lanes * float(p["S_W"]) if p["PERIOD"] > 1 else 0.0, "sum": lanes * float(p["S_W"]), "count": count}
-    return _lanes(p, lut, ff, lanes * blocks(x, p["M_W"]), m[1] + b[1])
+    many, dsp, sums = p["PERIOD"] > FEW, blocks(x, p["M_W"]), lanes * float(p["S_W"])
+    lut = {"scale": m[0] if many else 0.0, "shift": b[0] if many else 0.0, "count": count,
+           "add": 0.0 if dsp else sums, "round": lanes * rounding(p, p["S_W"], p["S_F"])}  # fmt: skip
+    ff = {"scale": lanes * float(p["M_W"]) if many else 0.0, "shift": sums if many else 0.0, "count": count,
+          "sum": 0.0 if dsp else sums, "few": 0.0 if many else 5.0 * lanes}  # fmt: skip
+    return _lanes(p, lut, ff, lanes * dsp, m[1] + b[1])
 
 
 def lut(p: P) -> Parts:
     """A table for all lanes."""
-    tables, count = rom(1 << p["X_W"], p["Y_W"])
-    lanes = p["LANES"]
-    return _lanes(p, {"table": lanes * tables}, {"none": 0.0}, 0, up(lanes, 2) * count)
+    tables, count = read_by(p["LANES"], 1 << p["X_W"], p["Y_W"])
+    return _lanes(p, {"table": tables}, {"none": 0.0}, 0, count)
 
 
 def pieces(p: P) -> Parts:
     """A table, a product and a sum a lane."""
     lanes, word = p["LANES"], p["B_W"] + p["M_W"]
-    tables, count = rom(1 << (p["X_W"] - p["LOW"]), word)
-    lut = {"table": lanes * tables, "add": lanes * float(p["S_W"]), "round": lanes * rounding(p, p["S_W"], p["S_F"])}
-    ff = {"word": lanes * float(2 * p["B_W"]), "sum": lanes * float(p["S_W"])}
-    return _lanes(p, lut, ff, lanes * blocks(p["M_W"], p["LOW"] + 1), up(lanes, 2) * count)
+    tables, count = read_by(lanes, 1 << (p["X_W"] - p["LOW"]), word)
+    held = lanes * float(2 * p["B_W"] if not count else p["B_W"])
+    lut = {"table": tables, "add": lanes * float(p["S_W"]), "round": lanes * rounding(p, p["S_W"], p["S_F"])}
+    ff = {"word": held, "sum": lanes * float(p["S_W"]), "low": lanes * float(p["LOW"])}
+    return _lanes(p, lut, ff, lanes * blocks(p["M_W"], p["LOW"] + 1), count)
 
 
 def cast(p: P) -> Parts:
     """Rounding a lane."""
-    return _lanes(p, {"round": p["LANES"] * rounding(p, p["X_W"], p["X_F"])}, {"none": 0.0})
+    drop = p["X_F"] - p["Y_F"]
+    varies = min(p["Y_W"], p["X_W"] - drop + 1 if drop > 0 else p["X_W"])  # the other bits are constant or copies
+    round_off = p["LANES"] * rounding(p, p["X_W"], p["X_F"])
+    return Parts({"round": round_off, "control": 1.0}, {"result": float(p["LANES"] * varies), "control": 1.0})
 
 
 def relu(p: P) -> Parts:
@@ -251,9 +273,18 @@ def relu(p: P) -> Parts:
 def fifo(p: P) -> Parts:
     """A RAM of tables."""
     count = float(bits(p["DEPTH"]))
-    chosen = float(p["W"] * (up(p["DEPTH"], 64) - 1))
-    return Parts({"memory": ram(p["DEPTH"], p["W"], False)[0], "choose": chosen, "count": 4 * count, "control": 3.0},
-                 {"count": 3 * count, "control": 1.0})  # fmt: skip
+    tables, blocked = ram(p["DEPTH"], p["W"])
+    chosen = float(p["W"] if blocked else p["W"] * (up(p["DEPTH"], 64) - 1))
+    ff = {"count": 3 * count, "first": float(p["W"] if blocked else 0), "control": 1.0}
+    return Parts({"memory": tables, "choose": chosen, "count": 4 * count, "control": 3.0}, ff, 0, blocked)
+
+
+def fifo_ram(p: P) -> Parts:
+    """A RAM that is read into a register."""
+    count = float(bits(p["DEPTH"]))
+    tables, blocked = ram(p["DEPTH"], p["W"])
+    ff = {"read": 0.0 if blocked else float(p["W"]), "count": 3 * count, "control": 2.0}
+    return Parts({"memory": tables, "count": 4 * count, "control": 4.0}, ff, 0, blocked)
 
 
 def fork(p: P) -> Parts:
@@ -262,15 +293,14 @@ def fork(p: P) -> Parts:
 
 
 def resize(p: P) -> Parts:
-    """Two registers of a common multiple, and the choices of what is written and read."""
+    """Two registers of a common multiple, and the choice of what is read."""
     from math import lcm
 
     group = lcm(p["PAR_IN"], p["PAR_OUT"])
     fills, drains = group // p["PAR_IN"], group // p["PAR_OUT"]
     chosen = p["PAR_OUT"] * p["W"] * float(up(drains, 4)) if drains > 1 else 0.0
-    filled = float(group * p["W"]) if fills > 1 else 0.0
     ff = {"held": 2.0 * group * p["W"], "count": float(bits(fills) + bits(drains)), "control": 2.0}
-    return Parts({"choose": chosen, "fill": filled, "control": 8.0}, ff)
+    return Parts({"choose": chosen, "control": 8.0}, ff)
 
 
 def reorder(p: P) -> Parts:
@@ -317,13 +347,14 @@ def replay(p: P) -> Parts:
     count = float(bits(p["BEATS"]) + bits(p["TIMES"]))
     tables, blocked = ram(p["BEATS"], p["W"])
     lut = {"memory": tables, "choose": float(p["W"]), "count": 1.5 * count}
-    return Parts(lut, {"result": float(p["W"]), "count": count + 1}, 0, blocked)
+    result = float(p["W"] * (2 if blocked else 1))
+    return Parts(lut, {"result": result, "count": count + 1}, 0, blocked)
 
 
 PARTS: dict[str, Callable[[P], Parts]] = {
     "linear": linear, "matmul": matmul, "depthwise": depthwise, "window": window, "norm": norm, "softmax": softmax,
     "softmax_rows": softmax, "fold_max": fold_max, "fold_sum": fold_sum, "pair": pair, "scale_shift": scale_shift,
-    "lut": lut, "pieces": pieces, "cast_stream": cast, "relu": relu, "fifo": fifo, "fork_stream": fork,
-    "resize": resize, "reorder": reorder, "gather": gather, "divide": divide, "pick": pick, "chain": chain,
-    "replay": replay,
+    "lut": lut, "pieces": pieces, "cast_stream": cast, "relu": relu, "fifo": fifo, "fifo_ram": fifo_ram,
+    "fork_stream": fork, "resize": resize, "reorder": reorder, "gather": gather, "divide": divide, "pick": pick,
+    "chain": chain, "replay": replay,
 }  # fmt: skip
