@@ -119,7 +119,7 @@ class StatusLine(QStatusBar):
         self._job.setAccessibleName("What runs now")
         self._job.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Fixed)
         self._job.clicked.connect(self.pressed)
-        self._text = ""
+        self._text, self._need = "", 0
         host = QWidget()
         row = QHBoxLayout(host)
         row.setContentsMargins(0, 0, 8, 0)
@@ -144,7 +144,9 @@ class StatusLine(QStatusBar):
     def _elide(self) -> None:
         """As wide as the words are, up to a part of the line: the figures have the rest."""
         metrics = self._job.fontMetrics()
-        wide = min(metrics.horizontalAdvance(self._text) + AROUND, int(JOB_SHARE * self.width()))
+        need = metrics.horizontalAdvance(self._text) + AROUND
+        self._need = max(self._need, need) if self._text else 0  # while it runs the figures stay where they are
+        wide = min(self._need, int(JOB_SHARE * self.width()))
         self._job.setFixedWidth(wide)
         self._job.setText(metrics.elidedText(self._text, Qt.TextElideMode.ElideRight, wide - AROUND))
         self._job.setToolTip(self._text)

@@ -53,3 +53,21 @@ def test_no_figure_of_the_score_is_lost_silently(opened: Window) -> None:
         hidden = [f.told for f in figures.values() if not f.isVisible()]
         assert panel.more.toolTip().splitlines() == hidden and panel.more.isVisible() == bool(hidden)
         assert (len(shown) == len(ENTRIES) - 1) == (width >= 760)
+
+
+def test_what_runs_stands_whole_beside_the_figures(opened: Window) -> None:
+    line = opened.status
+    for width in (1600, 1100, 1000):
+        opened.resize(width, 700)
+        line.tell("Simulate the hardware: building the simulation, 23 % (2 waiting)")
+        QApplication.processEvents()
+        job, figures = line._job, [f for f in line.score.figures.values() if f.isVisible()]
+        assert job.text().startswith("Simulate the hardware"), "elided at its end"
+        assert job.fontMetrics().horizontalAdvance(job.text()) < job.width()
+        assert line.score.geometry().right() < job.geometry().left()
+        assert figures and all(f.geometry().right() <= line.score.width() for f in figures)
+        at = job.width()
+        line.tell("Simulate")
+        assert job.width() == at, "the figures keep their places while it runs"
+        line.tell("")
+        assert not job.isVisible()
