@@ -45,7 +45,7 @@ GROUPS = (
 )
 WITHOUT = ("study", "space", "goals", "within", "summed", "train", "finetune", "inherit", "score")
 ADDS = {"format": "+ formats", "sparsity": "+ sparsity", "option": "+ option of a step",
-        "config": "+ configuration", "identity": "+ identity"}  # fmt: skip
+        "config": "+ configuration", "identity": "+ identity", "parallel": "+ hardware parallelism"}  # fmt: skip
 PAUSE = 60  # milliseconds after the last key before the space is counted
 FEW = 8  # choices of an entry up to which each can be named by a condition
 
