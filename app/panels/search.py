@@ -80,6 +80,7 @@ class SearchPanel(Bench):
         self.results.used.connect(self.use)
         self.head.compared.connect(lambda _: self.compare(show=True))
         searches.changed.connect(self._came)
+        searches.stood.connect(self._tell)
         searches.listed.connect(self._listed)
         session.opened.connect(self._opened)
         session.changed.connect(self._edited)

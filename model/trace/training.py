@@ -52,13 +52,14 @@ def with_training(graph: Graph, model: nn.Module, example: dict[str, Any]) -> tu
     why = ""
     for values in (False, True):
         try:
-            calls = [c for c in training_calls(model, example, values) if c.path not in own]
-            after, problems = _matched(graph, calls)
-            return after, [*problems, *_always(after)]
+            heard = training_calls(model, example, values)
         # Boundary to foreign code: a model may refuse training, or ask for values, in any way.
         except Exception as error:  # noqa: BLE001
             lines = str(error).strip().splitlines() or [type(error).__name__]
             why = f"The model does not run in training mode ({lines[0][:120]})"
+        else:
+            after, problems = _matched(graph, [c for c in heard if c.path not in own])
+            return after, [*problems, *_always(after)]
     return graph, _unknown(graph, why)
 
 
