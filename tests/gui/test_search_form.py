@@ -110,6 +110,7 @@ def test_entries_of_all_kinds_keep_what_they_are_given(panel: SearchPanel) -> No
             Vary("option", key="prune.sparsity", values="0.25, 0.5", when=When("how", ("float",))),
             Vary("config", key="hidden_size", values="64, 128", per="all"),
             Vary("identity", Select("name", ("fc1",)), per="module", depth=2, fit=False),
+            Vary("parallel", Select("name", ("fc1",)), values="1, 4, 16", per="all"),
         ),
         goals=(Goal("loss", "low", 2.0), Goal("weight_bits")), within=("size_bytes<=1.5MiB", "accuracy>=90%"),
         summed=True, sampler="random", pruner="median", trials=7, patience=3, seed=5, warm=2, score=DATA,
@@ -118,7 +119,7 @@ def test_entries_of_all_kinds_keep_what_they_are_given(panel: SearchPanel) -> No
     got = panel.setup.spec()
     assert got.space[0] == quiet_spec.space[0] and got.space[1] == quiet_spec.space[1]
     assert got.space[2].key == "prune.sparsity" and got.space[2].when == quiet_spec.space[2].when
-    assert got.space[3:] == (quiet_spec.space[3], replace(quiet_spec.space[4], fit=False))
+    assert got.space[3:] == (quiet_spec.space[3], replace(quiet_spec.space[4], fit=False), quiet_spec.space[5])
     assert (got.goals, got.within, got.summed) == (quiet_spec.goals, quiet_spec.within, True)
     assert (got.sampler, got.pruner, got.trials, got.patience, got.seed, got.warm) == ("random", "median", 7, 3, 5, 2)
 
