@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,7 +14,8 @@ from app.plots.picture import Table
 from app.plots.study.axes import Axis, axes_of
 from app.plots.study.data import COMPLETE, Scale, Study
 from app.plots.study.face import Option
-from app.plots.study.painted import PaintedChart, elided
+from app.plots.study.of_figure import OfFigure
+from app.plots.study.painted import elided
 from app.plots.study.stamp import argb
 from app.plots.study.words import bits_of, plain, title, value_words
 from app.words import figure, plural
@@ -27,13 +28,14 @@ WORDS = 46  # pixels of a cell that holds its format's label
 RIGHT = Qt.AlignmentFlag.AlignRight
 
 
-class ChoiceMap(PaintedChart):
+class ChoiceMap(OfFigure):
     """Cells by choice and trial; the strip above tells the goal."""
 
     name: ClassVar[str] = "Choice map"
+    fields: ClassVar[Mapping[str, str]] = {"trials": "which", "figure": "figure"}
 
     def __init__(self) -> None:
-        self.which, self.figure = "best 30", ""
+        self.which = "best 30"
         self.axes: list[Axis] = []
         self.places: Array = np.zeros(0, int)
         self._image: QImage | None = None
@@ -47,32 +49,9 @@ class ChoiceMap(PaintedChart):
         return [Option("trials", tuple(SHOWN)), Option("figure", names, tuple(f"by {title(n)}" for n in names))]
 
     @override
-    def option(self, name: str) -> Any:
-        return self.which if name == "trials" else self.figure
-
-    @override
-    def choose(self, name: str, value: Any) -> None:
-        if name == "trials":
-            self.which = value
-        else:
-            self.figure = value
-        self.take(None)
-        self.refresh()
-
-    @override
-    def show_study(self, study: Study) -> None:
-        if self.figure not in study.names:
-            self.figure = study.names[0] if study.names else ""
-        super().show_study(study)
-
-    @override
     def empty(self) -> str:
-        if not len(self.study):
-            return super().empty()
-        if not self.study.params.names:
-            return "The trials chose nothing."
-        if not (self.study.state == COMPLETE).any():
-            return "No trial is complete yet."
+        if words := super().empty():
+            return words
         return "" if self._any() else "No trial holds the constraints yet: there is no front, and none is best."
 
     @override

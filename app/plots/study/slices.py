@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -15,6 +15,7 @@ from app.plots.study.axes import ALL, Axis, axes_of, step_of
 from app.plots.study.data import COMPLETE, Study
 from app.plots.study.face import Option
 from app.plots.study.multiples import HEAD, LEFT, Multiples
+from app.plots.study.of_figure import OfFigure
 from app.plots.study.painted import elided
 from app.plots.study.stamp import Stamps, argb
 from app.plots.study.words import tick_words, title
@@ -26,13 +27,14 @@ OFTEN = 1.02  # medians are drawn anew when there are so many times more trials
 MIDDLES = 5  # trials of a category from which its median is drawn
 
 
-class SliceChart(Multiples):
+class SliceChart(OfFigure, Multiples):
     """Dots by trial number, early ones dark; a bar is the median of a category."""
 
     name: ClassVar[str] = "Slices"
+    fields: ClassVar[Mapping[str, str]] = {"figure": "figure", "choice": "only"}
 
     def __init__(self) -> None:
-        self.figure, self.only = "", ""
+        self.only = ""
         self._all: list[Axis] = []
         self._ends = (0.0, 1.0)
         self._stamps: list[Stamps] = []
@@ -51,33 +53,14 @@ class SliceChart(Multiples):
         return [figures, Option("choice", ("", *(a.name for a in choices)), texts)]
 
     @override
-    def option(self, name: str) -> Any:
-        return self.figure if name == "figure" else self.only
-
-    @override
     def choose(self, name: str, value: Any) -> None:
-        if name == "figure":
-            self.figure = value
-        else:
-            self.only = value
         self._first = 0
-        self.take(None)
-        self.refresh()
+        super().choose(name, value)
 
     @override
     def show_study(self, study: Study) -> None:
-        if self.figure not in study.names:
-            self.figure = study.names[0] if study.names else ""
         self._first = 0
         super().show_study(study)
-
-    @override
-    def empty(self) -> str:
-        if not len(self.study):
-            return super().empty()
-        if not (self.study.state == COMPLETE).any():
-            return "No trial is complete yet."
-        return "" if len(self.study.params.names) else "The trials chose nothing."
 
     @override
     def legend(self) -> str:

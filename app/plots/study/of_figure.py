@@ -1,0 +1,39 @@
+"""What painted charts of one figure share: which figure, and what else is chosen of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from app.plots.study.data import COMPLETE, Study
+from app.plots.study.painted import PaintedChart
+
+
+class OfFigure(PaintedChart):
+    """`fields`: the options by the attributes that hold them; another value draws all anew."""
+
+    fields: ClassVar[Mapping[str, str]] = {"figure": "figure"}
+
+    def __init__(self) -> None:
+        self.figure = ""
+        super().__init__()
+
+    def option(self, name: str) -> Any:
+        return getattr(self, self.fields[name])
+
+    def choose(self, name: str, value: Any) -> None:
+        setattr(self, self.fields[name], value)
+        self.take(None)
+        self.refresh()
+
+    def show_study(self, study: Study) -> None:
+        if self.figure not in study.names:
+            self.figure = study.names[0] if study.names else ""
+        super().show_study(study)
+
+    def empty(self) -> str:
+        if not len(self.study):
+            return super().empty()
+        if not len(self.study.params.names):
+            return "The trials chose nothing."
+        return "" if (self.study.state == COMPLETE).any() else "No trial is complete yet."
