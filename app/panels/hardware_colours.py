@@ -14,13 +14,14 @@ KEYWORDS = (
     "inout|input|int|integer|localparam|logic|module|negedge|output|package|packed|parameter|posedge|real|reg|"
     "return|signed|string|struct|task|typedef|unique|unsigned|void|while|wire"
 )
-# Later ones win: what stands in a comment or a string is neither keyword nor number.
-RULES: tuple[tuple[str, re.Pattern[str]], ...] = (
-    ("number", re.compile(r"\b\d*'s?[bodhBODH][0-9a-fA-FxzXZ_?]+|'[01]\b|\b\d[\d_]*\b")),
-    ("keyword", re.compile(rf"\b(?:{KEYWORDS})\b")),
-    ("system", re.compile(r"[$`]\w+")),
-    ("string", re.compile(r'"(?:[^"\\]|\\.)*"')),
-    ("comment", re.compile(r"//.*|/\*.*?\*/")),
+# One look at a line: what begins a comment or a string is neither keyword nor number.
+RULES = re.compile(
+    r"(?P<comment>//.*|/\*.*?\*/)"
+    r'|(?P<string>"(?:[^"\\]|\\.)*")'
+    rf"|(?P<keyword>\b(?:{KEYWORDS})\b)"
+    r"|(?P<number>\b\d*'s?[bodhBODH][0-9a-fA-FxzXZ_?]+|'[01]\b|\b\d[\d_]*\b)"
+    r"|(?P<system>[$`]\w+)"
+    r"|[A-Za-z_]\w*"
 )
 
 
@@ -46,7 +47,6 @@ class Highlighter(QSyntaxHighlighter):
         self.rehighlight()
 
     def highlightBlock(self, text: str) -> None:
-        for name, pattern in RULES:
-            for found in pattern.finditer(text):
-                if name != "comment" or text[: found.start()].count('"') % 2 == 0:
-                    self.setFormat(found.start(), found.end() - found.start(), self._formats[name])
+        for found in RULES.finditer(text):
+            if kind := found.lastgroup:
+                self.setFormat(found.start(), found.end() - found.start(), self._formats[kind])

@@ -18,7 +18,7 @@ from PySide6.QtCore import (
     Qt,
     Signal,
 )
-from PySide6.QtGui import QGuiApplication, QKeySequence, QShortcut
+from PySide6.QtGui import QGuiApplication, QKeySequence, QShortcut, QShowEvent
 from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QTableView, QWidget
 
 from app.theme import ROW
@@ -156,6 +156,7 @@ class Table(QTableView):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
+        self._fitted = True
         self.rows = TableModel()
         self.rows.setParent(self)
         self.setModel(self.rows)
@@ -183,12 +184,24 @@ class Table(QTableView):
         """Show other rows, columns as wide as the first of them need, perhaps in the order of a column."""
         self.horizontalHeader().setSortIndicator(-1, ASCENDING)
         self.rows.set_rows(rows)
+        self._fitted = False
+        if self.isVisible():
+            self._fit()
+        if lowest_first in self.rows.columns:
+            self.sortByColumn(self.rows.columns.index(lowest_first), ASCENDING)
+
+    def _fit(self) -> None:
+        """Columns as wide as their first rows need: half of what another table costs, so not before it is seen."""
+        self._fitted = True
         self.horizontalHeader().setResizeContentsPrecision(40)
         self.resizeColumnsToContents()
         for i in range(len(self.rows.columns)):
             self.setColumnWidth(i, min(self.columnWidth(i) + 28, 420))
-        if lowest_first in self.rows.columns:
-            self.sortByColumn(self.rows.columns.index(lowest_first), ASCENDING)
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        if not self._fitted:
+            self._fit()
 
     @property
     def node(self) -> str:
