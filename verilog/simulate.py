@@ -28,6 +28,8 @@ Trace = Literal["", "fst", "vcd"]
 TRACING: Mapping[str, tuple[str, ...]] = {"": (), "fst": ("--trace-fst",), "vcd": ("--trace",)}
 _MARK = re.compile(r"^%Error(-\w+)?: ")
 _COUNTS = re.compile(r"error\(s\)|Cannot continue|^make(\[\d+\])?:")
+# what runs once a start is compiled as it stands, the rest lightly: a long design compiles in a third of the time
+OPTIMISED = "OPT_FAST=-O1 OPT_SLOW=-O0 OPT_GLOBAL=-O1"
 BUILD_SECONDS = 900
 RUN_SECONDS = 3600
 STUCK = 3  # the driver's exit code for a design that does not end
@@ -114,8 +116,8 @@ def _compile(kind: str, tool: Tool, folder: Path, design: Design, trace: Trace, 
     sources += [f"{design.name}.sv", "bench.sv"]
     if kind == "verilator":
         command = [*tool.command, "--cc", "--exe", "--build", "-O3", "--x-assign", "fast", "--noassert", "-Wno-fatal",
-                   "-Wno-WIDTH", "--top-module", "bench", "--Mdir", "obj", "-CFLAGS", "-O2", "-j", "2",
-                   *TRACING[trace], *sources, "main.cpp"]  # fmt: skip
+                   "-Wno-WIDTH", "--top-module", "bench", "--Mdir", "obj", "-MAKEFLAGS", OPTIMISED,
+                   "-j", str(os.cpu_count() or 1), *TRACING[trace], *sources, "main.cpp"]  # fmt: skip
     else:
         command = [*tool.command, "-g2012", "-o", "bench.vvp", "-s", "clocked", *sources, "clocked.sv"]
     code, said = watched(command, folder, tool.environment, BUILD_SECONDS, tick)
