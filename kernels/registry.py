@@ -10,10 +10,11 @@ from collections.abc import Callable
 from functools import cache
 from importlib.util import find_spec
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kernels.fake_quant import plans
 from kernels.fake_quant.plan import PLANS
+from model.fast_mx import PRODUCTS, VALUES
 from model.formats.base import FAST, Array, Encoded, Fast, Format
 from model.formats.scaled import ScaledFormat
 from model.registry import walk
@@ -72,10 +73,24 @@ def _codes() -> tuple[Callable[[Format, Array], Encoded | None], Callable[[Forma
     return encode, decode
 
 
+def _mx(name: str, function: str) -> Any:
+    """A function of kernels.lab, imported when a tensor arrives."""
+
+    def call(*arguments: Any) -> Any:
+        return getattr(importlib.import_module(name), function)(*arguments)
+
+    return call
+
+
 def install() -> None:
-    """Fill `FAST` for each planned format and each device whose compiler is installed."""
+    """Fill `FAST` for each planned format and each device whose compiler is installed; the same for MX weights."""
     walk(plans)
     for device, (compiler, backend) in BACKENDS.items():
         if find_spec(compiler) is not None:
             fast = fast_version(backend)
             FAST.update({(kind, device): fast for kind in PLANS})
+    if find_spec("numba") is not None:
+        VALUES["cpu"] = _mx("kernels.lab.mx_dequantize", "by_numba")
+    if find_spec("triton") is not None:
+        VALUES["cuda"] = _mx("kernels.lab.mx_dequantize", "values")
+        PRODUCTS["cuda"] = _mx("kernels.lab.mx_linear", "product_cuda")

@@ -14,11 +14,14 @@ from torch import Tensor, fx, nn
 from model.adapters import PORT as ADAPTED
 from model.errors import GraphError
 from model.flowing import Flowing
+from model.formats.mxint import MXInt
 from model.graph import Arg, Graph, Node, Ref, Slice, TorchConst, out_port
 from model.layers import Compressed, Effective, Switch, unpack_mask
 from model.leaves import make
 from model.low_rank import Adapted, LowRank
 from model.meta import Weight
+from model.mx_weights import MXLinear, why_unpacked
+from model.mx_weights import packed as codes_of
 from model.ops import base_port, category, floating, quantisable
 from model.ports import carriers, choice, operands
 from model.trace.targets import function_of
@@ -33,14 +36,20 @@ NODE, PORT, OPERANDS = "espalier_node", "espalier_port", "espalier_operands"
 _PLACES = "espalier"  # key in a built module's meta: weight name → path of its tensor
 
 
-def build(graph: Graph, store: WeightStore, callables: Callables | None = None) -> fx.GraphModule:
+def build(
+    graph: Graph, store: WeightStore, callables: Callables | None = None, *, packed: bool = False
+) -> fx.GraphModule:
     """A GraphModule in eval mode over the graph's weights: mapped copy on write, so training leaves the store alone.
+
+    `packed`: weights that nodes hold packed are so in the module too, where they cannot train; else as their values.
 
     Inputs are keyword arguments named as the placeholders; results leave as the original's did (tensor,
     tuple, or a dict by name). Raises GraphError for a graph without weights, ProjectError for missing tensors.
     """
     builder = _Recorded if graph.runs == "module" else Builder
-    return builder(graph, store, callables or {}).module()
+    made = builder(graph, store, callables or {})
+    made.packs = packed
+    return made.module()
 
 
 def parameters_of(module: nn.Module) -> dict[str, Tensor]:
@@ -109,7 +118,7 @@ def leaf_key(node: Node) -> tuple[Any, ...]:
     chosen = ((p, c) for p, c in node.precision.items() if p in ("weight", "bias"))
     formats = sorted((p, str(c.format), c.gradient, c.scale or "") for p, c in chosen)
     masks = sorted((p, str(s.mask)) for p, s in node.sparsity.items())
-    return node.target, tuple(formats), tuple(masks), tuple(sorted(node.adapters.items()))
+    return node.target, tuple(formats), tuple(masks), tuple(sorted(node.adapters.items())), node.packed
 
 
 def alters_input(node: Node) -> bool:
@@ -139,6 +148,8 @@ def _choices(node: Node) -> tuple[Any, ...]:
 
 class Builder:
     """Makes the fx graph and what it calls; whoever keeps leaves between builds derives from it."""
+
+    packs = False
 
     def __init__(self, graph: Graph, store: WeightStore, callables: Callables) -> None:
         self.graph, self.store, self.callables = graph, store, callables
@@ -229,7 +240,20 @@ class Builder:
         self.places |= {held.a: f"{path}.a", held.b: f"{path}.b"}
         return LowRank(node, held, self._parameter(held.a), self._parameter(held.b))
 
+    def _held(self, node: Node, path: str) -> MXLinear:
+        """A Linear with its weight in codes: what mask and format make of it, once and for all."""
+        chosen, weight = choice(node, "weight"), self._parameter(node.weights["weight"]).detach()
+        assert chosen is not None and isinstance(chosen.format, MXInt)
+        codes = codes_of(chosen.format, self._effective(node, "weight", path).seen(weight))
+        bias = self._parameter(node.weights["bias"]) if "bias" in node.weights else None
+        if bias is None or "bias" in node.precision or "bias" in node.sparsity:
+            return MXLinear(codes, None if bias is None else self._effective(node, "bias", path)(bias).detach())
+        self.places.setdefault(node.weights["bias"], f"{path}.bias")
+        return MXLinear(codes, bias)
+
     def _base(self, node: Node, path: str) -> nn.Module:
+        if self.packs and node.packed and not why_unpacked(node):
+            return self._held(node, path)
         inner = make(node.attrs)
         chosen = [p for p in node.weights if p in node.precision or p in node.sparsity]
         effective = {p: self._effective(node, p, f"{path}.effective.{p}") for p in chosen}

@@ -49,7 +49,7 @@ Arg = None | bool | int | float | str | complex | Ref | Slice | TorchConst | tup
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One operation. Facts: everything but the choices: `precision`, `sparsity`, `adapters` by port, and `parallel`.
+    """One operation. Facts: all but the choices: `precision`, `sparsity`, `adapters` by port, `parallel`, `packed`.
 
     `op` names a row of the ops table. `target` is the module's path (call_module), the function's
     qualified name (call_function), the name of a weight (get_attr) or of an input (placeholder).
@@ -74,6 +74,7 @@ class Node:
     sparsity: dict[str, Sparsity] = field(default_factory=dict)  # type: ignore[assignment]
     adapters: dict[str, Adapter] = field(default_factory=dict)  # type: ignore[assignment]
     parallel: Parallel | None = None
+    packed: bool = False  # whether its weight is held in its format's codes where the model runs (model/mx_weights.py)
 
     @property
     def inputs(self) -> tuple[Ref, ...]:

@@ -32,6 +32,8 @@ def node_to_json(node: Node) -> dict[str, Any]:
         data["outputs"] = node.outputs
     if node.parallel is not None:
         data["parallel"] = encode(node.parallel)
+    if node.packed:
+        data["packed"] = True
     return data
 
 
@@ -43,6 +45,7 @@ def node_from_json(name: str, data: dict[str, Any]) -> Node:
         values[part] = {str(k): decode_arg(v) for k, v in data.get(part, {}).items()}
     for part, kind in _TYPED.items():
         values[part] = decode(kind, data.get(part, {}), f"{name}.{part}")
+    values["packed"] = decode(bool, data.get("packed", False), f"{name}.packed")
     values["parallel"] = decode(Parallel | None, data.get("parallel"), f"{name}.parallel")
     return Node(id=name, outputs=decode(int | None, data.get("outputs"), f"{name}.outputs"), **values)
 

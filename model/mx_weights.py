@@ -1,11 +1,10 @@
 """MX weights as stored: whole-number codes and an E8M0 exponent for each block of a row; a Linear that holds them.
 
-This is the plain definition. Faster ways register from above in `PRODUCTS` and `VALUES`, by device.
+This is the plain definition. Faster ways register from above in model.fast_mx, by device.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,8 +13,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from model.errors import FormatError
+from model.fast_mx import PRODUCTS, VALUES
 from model.formats.mxint import MXInt
 from model.formats.small_float import exponent, times
+from model.graph import Node
+from model.ports import choice
 
 WIDTHS = (4, 8)
 
@@ -48,6 +50,18 @@ class MXWeight:
 def fits(fmt: Any) -> bool:
     """Whether weights in this format can be held so."""
     return isinstance(fmt, MXInt) and fmt.width in WIDTHS and fmt.rows == 1
+
+
+def why_unpacked(node: Node) -> str:
+    """Why a node's weight cannot be held packed; empty where it can."""
+    chosen = choice(node, "weight")
+    checks = (
+        (node.call != "call_module" or node.attrs.get("class") != "Linear", "it is no Linear"),
+        (chosen is None, "its weight is in float"),
+        (chosen is not None and not fits(chosen.format), "its weight is not in mxint of 4 or 8 bits in rows"),
+        (bool(node.adapters), "it has an adapter; fuse it first"),
+    )
+    return next((reason for holds, reason in checks if holds), "")
 
 
 def packed(fmt: MXInt, weight: Tensor) -> MXWeight:
@@ -87,12 +101,6 @@ def plain(weight: MXWeight, dtype: torch.dtype) -> Tensor:
     found = times(codes.float(), e[..., None]).reshape(weight.rows, -1)[:, : weight.columns]
     most = torch.finfo(dtype).max
     return found.clamp(-most, most).to(dtype) if dtype == torch.float16 else found.to(dtype)
-
-
-Values = Callable[[MXWeight, torch.dtype], Tensor]
-Product = Callable[[Tensor, MXWeight, Tensor | None], Tensor]
-VALUES: dict[str, Values] = {}
-PRODUCTS: dict[str, Product] = {}
 
 
 def values(weight: MXWeight, dtype: torch.dtype) -> Tensor:

@@ -112,6 +112,9 @@ CONFIGS: list[Config] = [
 ]  # fmt: skip
 
 
+SMALL: list[Config] = [{"m": 32, "n": 32, "num_warps": 4, "num_stages": 1}]  # float32 has no matrix units
+
+
 def attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, causal: bool = False) -> Tensor:
     """softmax(q·kᵀ/√d + mask)·v of [batch, heads, tokens, d] by Triton, any strides; d up to 256.
 
@@ -132,7 +135,7 @@ def attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, causa
         )  # fmt: skip
 
     if out.numel():
-        configs = CONFIGS if q.is_cuda else [{"m": 32, "n": 32, "num_warps": 4, "num_stages": 1}]
+        configs = SMALL if exact else CONFIGS
         key = f"attention|{q.dtype}|{bucket(s=s, t=t, d=d, n=batch * heads)},{causal:d}{mask is not None:d}"
         launch(tuned(key, q.device.type, configs, launch))
     return out

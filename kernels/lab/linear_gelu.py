@@ -58,6 +58,9 @@ CONFIGS: list[Config] = [
 ]  # fmt: skip
 
 
+SMALL: list[Config] = [{"m": 16, "n": 32, "k": 32, "num_warps": 4, "num_stages": 1}]  # float32 has no matrix units
+
+
 def linear_gelu(x: Tensor, w: Tensor, bias: Tensor | None = None) -> Tensor:
     """gelu(x·Wᵀ + b) by Triton, of any leading shape and strides."""
     rows = x.reshape(-1, x.shape[-1])
@@ -72,7 +75,7 @@ def linear_gelu(x: Tensor, w: Tensor, bias: Tensor | None = None) -> Tensor:
                     num_stages=c["num_stages"], **fixed)  # fmt: skip
 
     if out.numel():
-        configs = CONFIGS if x.is_cuda else [{"m": 16, "n": 32, "k": 32, "num_warps": 4, "num_stages": 1}]
+        configs = SMALL if fixed["EXACT"] else CONFIGS
         launch(tuned(f"linear_gelu|{x.dtype}|{bucket(m=m, n=n, k=k)}", x.device.type, configs, launch))
     return out.reshape(*x.shape[:-1], n)
 

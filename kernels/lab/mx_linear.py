@@ -169,8 +169,13 @@ VECTOR: list[Config] = [
 VALUES: Config = {"way": 2}
 
 
-def _tiles(m: int) -> list[Config]:
-    """Tiles for `m` rows of x."""
+def _tiles(m: int, exact: bool) -> list[Config]:
+    """Tiles for `m` rows of x; `exact`: small ones, as float32 has no matrix units."""
+    names = ("m", "n", "g", "num_warps", "num_stages", "split")
+    if exact:
+        return [
+            {"way": 1, **dict(zip(names, size, strict=True))} for size in ((16, 32, 2, 4, 2, 1), (16, 32, 2, 4, 2, 4))
+        ]
     held = 16 if m <= 16 else 32 if m <= 32 else 64 if m <= 64 else 128
     few = (
         (64, 4, 4, 4, 1),
@@ -186,14 +191,13 @@ def _tiles(m: int) -> list[Config]:
     sizes = [(held, *size) for size in (few if held <= 64 else many)]
     if m > 128:
         sizes += [(256, 128, 2, 8, 3, 1), (256, 64, 2, 4, 3, 1), (256, 128, 2, 8, 3, 2), (256, 128, 4, 8, 2, 1)]
-    names = ("m", "n", "g", "num_warps", "num_stages", "split")
     return [{"way": 1, **dict(zip(names, size, strict=True))} for size in sizes]
 
 
-def _candidates(m: int, device: str) -> list[Config]:
+def _candidates(m: int, device: str, exact: bool) -> list[Config]:
     if device != "cuda":
-        return VECTOR[:1] if m == 1 else [{**_tiles(m)[0], "n": 16, "m": 16, "g": 2, "split": 2}]
-    found = VECTOR if m == 1 else [] if m > 4096 else _tiles(m)
+        return VECTOR[:1] if m == 1 else [{**_tiles(m, True)[0], "n": 16, "split": 2}]
+    found = VECTOR if m == 1 else [] if m > 4096 else _tiles(m, exact)
     return [*(VECTOR[:2] if 1 < m <= 4 else []), *found, *([VALUES] if m > FEW else [])]
 
 
@@ -230,7 +234,7 @@ def linear_triton(x: Tensor, weight: MXWeight, bias: Tensor | None = None) -> Te
         return out if split == 1 else torch.sum(into, 0).to(x.dtype)
 
     key = f"mx_linear{weight.width}|{x.dtype}|{bucket(m=m, n=n, k=k, block=weight.block)}"
-    found = launch(tuned(key, x.device.type, _candidates(m, x.device.type), launch))
+    found = launch(tuned(key, x.device.type, _candidates(m, x.device.type, x.dtype == torch.float32), launch))
     return found.reshape(*x.shape[:-1], n)
 
 

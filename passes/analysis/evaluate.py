@@ -44,7 +44,7 @@ def evaluate(graph: Graph, options: EvaluateOptions, context: Context) -> tuple[
 
     data = load_task(options, context.tokenizer, whole=options.split in ("", "all"))
     split = choose_split(data, options.split, options.limit)
-    module = build(graph, context.store, context.callables)
+    module = build(graph, context.store, context.callables, packed=True)
     beside = _beside(graph, options, context)
     accuracy, loss = measure(module, graph, split, options.batch_size, context, beside)
     score = static_score(graph).measured(accuracy, loss)

@@ -99,7 +99,7 @@ def _timed(graph: Graph, inputs: dict[str, Any], context: Context) -> tuple[dict
     from model.build import NODE, PORT, build
     from passes.analysis.evaluate import fit_error
 
-    module = build(graph, context.store, context.callables)
+    module = build(graph, context.store, context.callables, packed=True)
     found: dict[fx.Node, list[float]] = defaultdict(list)
     run = _clocked(module, found)
     with torch.no_grad(), fit_error(inputs):

@@ -48,7 +48,7 @@ def predictions(graph: Graph, options: EvaluateOptions, context: Context) -> tup
 
     task = load_task(options, context.tokenizer, whole=options.split in ("", "all"))
     split = choose_split(task, options.split, options.limit)
-    module = build(graph, context.store, context.callables)
+    module = build(graph, context.store, context.callables, packed=True)
     told, confidence, width = predict(module, graph, split, options.batch_size, context)
     extra = tuple(f"class {n}" for n in range(len(task.classes), width))
     found = Predictions(options.split, (*task.classes, *extra), split.labels, told, confidence)

@@ -20,7 +20,7 @@ def latency(graph: Graph, options: EvaluateOptions, context: Context) -> float:
     """Median seconds of a batch of `options.batch_size` samples of the data; raises DataError without data."""
     from model.build import build
 
-    return median_seconds(build(graph, context.store, context.callables), graph, options, context)
+    return median_seconds(build(graph, context.store, context.callables, packed=True), graph, options, context)
 
 
 def median_seconds(module: Any, graph: Graph, options: EvaluateOptions, context: Context) -> float:
