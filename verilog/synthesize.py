@@ -30,6 +30,7 @@ COMMANDS: Mapping[str, str] = {
 }  # fmt: skip
 SECONDS = 7200
 _MODULE = re.compile(r"^module \w+", re.MULTILINE)
+_STRAY = re.compile(r'^[ \t]*[^\s"{}].*\n', re.MULTILINE)  # Yosys 0.23 puts text among it where modules lie in modules
 _PASS = re.compile(r"Executing (.+?) pass")
 
 # cells that take look-up tables, and how many; a RAM of tables counts those that it takes away
@@ -73,7 +74,7 @@ def synthesize(design: Design, target: str, say: Say = lambda text: None, route:
         _files(design, folder)
         (folder / "synth.ys").write_text(script(design, target))
         _started(tool, ["-s", "synth.ys"], folder, say, "yosys")
-        counted = json.loads((folder / "stat.json").read_text())["modules"]
+        counted = json.loads(_STRAY.sub("", (folder / "stat.json").read_text()))["modules"]
         tops = json.loads((folder / "top.json").read_text())["modules"]
         fmax, notes = _clock(design, target, tool, folder, say) if route else (None, ())
     per = _Counts({_plain(n): m["num_cells_by_type"] for n, m in counted.items()})

@@ -60,8 +60,9 @@ def shared(
     deep, made = np.zeros(most, np.int64), np.zeros((most, 4), np.int64)
     deep[: len(spans)] = depths
     limit = max(limit, least_depth(terms, sizes, deep))
-    count = share(terms, sizes, held, deep, made, first, limit, turn)
-    count = add_up(terms, sizes, held, deep, made, count, limit)
+    with np.errstate(over="ignore"):  # hashes wrap around, where nothing is compiled too
+        count = share(terms, sizes, held, deep, made, first, limit, turn)
+        count = add_up(terms, sizes, held, deep, made, count, limit)
     return _network(terms, sizes, made[first:count], tuple(spans), known)
 
 
