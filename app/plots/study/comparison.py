@@ -116,6 +116,9 @@ class ComparisonChart(StudyChart):
             told = f"{value_words(self.y_name, float(last.mean()))}{spread}"
             many = f", {len(rows)} studies" if len(rows) > 1 else ""
             words.append(f'<span style="color:{self.colour(place)}">━ {label}</span> {told}{many}')
+        if words and self.y_name in self.study.baseline:
+            told = value_words(self.y_name, self.study.baseline[self.y_name])
+            words.append(f'<span style="color:{self.look.muted}">╌ baseline {told}</span>')
         return " &nbsp; ".join(words)
 
     @override
@@ -127,8 +130,8 @@ class ComparisonChart(StudyChart):
             self.plot.addItem(pg.InfiniteLine(np.log10(level) if self.log_y else level, 0, pen=dashed(palette.muted)))
 
     def _line(self, place: int, rows: Array) -> None:
-        x = np.arange(1, rows.shape[1] + 1)
-        mean, low, high = (self.scaled(v, self.log_y) for v in _band(rows))
+        x = np.repeat(np.arange(1, rows.shape[1] + 1), 2)[1:]  # stairs: the best stays until a trial is better
+        mean, low, high = (np.repeat(self.scaled(v, self.log_y), 2)[:-1] for v in _band(rows))
         colour = self.colour(place)
         if len(rows) > 1:
             ends = [pg.PlotCurveItem(x, v, pen=pen(colour, 0.6, 120), connect="finite") for v in (low, high)]
