@@ -177,6 +177,7 @@ def _inputs(shape: Shape, dtype: torch.dtype, device: str, seed: int) -> Inputs:
     mask = None
     if shape["mask"]:
         hidden = torch.rand(size[0], 1, size[2], size[2], generator=generator, device=device) < 0.1
+        hidden.diagonal(dim1=-2, dim2=-1).fill_(False)  # each token sees itself, or there would be no softmax
         mask = torch.zeros_like(hidden, dtype=dtype).masked_fill_(hidden, float("-inf"))
     return q, k, v, mask, bool(shape["causal"])
 

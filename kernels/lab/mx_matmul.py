@@ -14,7 +14,7 @@ from kernels.bench.spec import Inputs, Kernel, Shape, Version, add
 from kernels.bench.tuned import Config, bucket, tuned
 from kernels.lab.mx_dequantize import BLOCK, by_numba, made, power, values
 from kernels.lab.mx_linear import linear_triton
-from model.mx_weights import MXWeight
+from model.mx_weights import MXWeight, plain
 
 
 @jit
@@ -82,7 +82,8 @@ SAMPLED = 256
 
 def _inputs(shape: Shape, dtype: torch.dtype, device: str, seed: int) -> Inputs:
     a, b = (made(shape[name], shape["k"], 8, device, seed + i) for i, name in enumerate(("m", "n")))
-    return a, b, values(a, dtype), values(b, dtype)
+    made_by = values if device == "cuda" else plain
+    return a, b, made_by(a, dtype), made_by(b, dtype)
 
 
 def _reference(a: MXWeight, b: MXWeight, left: Tensor, right: Tensor) -> Tensor:

@@ -71,7 +71,7 @@ class Integer(Format):
         import torch
 
         lo, hi = self._limits_in(x.dtype)
-        return torch.ldexp(self._rounded(x).clamp(lo, hi), torch.tensor(-self.frac_width)).to(x.dtype)
+        return torch.ldexp(self._rounded(x).clamp(lo, hi), torch.tensor(-self.frac_width, device=x.device)).to(x.dtype)
 
     def inside(self, x: Tensor) -> Tensor:
         """Where the code is not clipped."""
@@ -85,7 +85,7 @@ class Integer(Format):
 
         # 25 bits and more do not fit a float32 mantissa: the clip limits would round up and out of range.
         work = x.to(torch.float64 if self.width > 24 or x.dtype == torch.float64 else torch.float32)
-        scaled = torch.ldexp(work, torch.tensor(self.frac_width))
+        scaled = torch.ldexp(work, torch.tensor(self.frac_width, device=x.device))
         return torch.floor(scaled) if self.rounding == "floor" else torch.round(scaled)
 
     def _limits_in(self, dtype: torch.dtype) -> tuple[int, int]:

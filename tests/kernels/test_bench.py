@@ -1,0 +1,155 @@
+"""The bench: what it asks for, what it says where something cannot run, files, and stopping."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from kernels.bench import machine, results, tuned
+from kernels.bench.ceilings import Ceilings
+from kernels.bench.results import Results, Row, compared
+from kernels.bench.run import Ask, Request, asked, measured, run
+from kernels.bench.spec import KERNELS, Kernel, KernelError, Version, catalogue, parse_shape
+from model.errors import EspalierError
+
+QUICK = Request(("softmax",), shapes=("4x8",), seconds=0, rounds=1, ceilings=False)
+
+
+def of(version: Version, **changes: Any) -> list[Row]:
+    """Rows of a softmax with one more version."""
+    kernel = KERNELS.get("softmax")
+    made: Kernel = replace(kernel, versions=(kernel.version("torch"), version), **changes)
+    return list(measured(Ask(made, {"m": 4, "n": 8}, "float32"), QUICK, None, lambda: None))
+
+
+def by_version(rows: list[Row]) -> dict[str, Row]:
+    """Rows by version."""
+    return {r.version: r for r in rows}
+
+
+def test_a_wrong_version_is_told_and_timed() -> None:
+    rows = by_version(of(Version("off", lambda x: torch.softmax(x, -1) * 1.01, "1 % off")))
+    assert rows["torch"].correct and rows["off"].correct is False
+    assert "wrong" in rows["off"].problem and rows["off"].error == pytest.approx(0.01, rel=1e-3)
+
+
+@pytest.mark.parametrize("fault", [MemoryError("no memory"), RuntimeError("DefaultCPUAllocator: not enough memory: x")])
+def test_no_memory_is_a_row_and_the_rest_runs(fault: Exception) -> None:
+    def run_out(x: Any) -> Any:
+        raise fault
+
+    rows = by_version(of(Version("large", run_out, "")))
+    assert rows["large"].problem.startswith("out of memory") and rows["large"].seconds is None
+    assert rows["torch"].seconds is not None and rows["torch"].ratio == 1
+
+
+def test_what_memory_does_not_hold_is_never_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "free_bytes", lambda device: 100)
+    rows = of(Version("more", torch.softmax, ""))
+    assert all("out of memory" in r.problem and "free" in r.problem for r in rows)
+
+
+def test_a_result_of_another_shape_or_with_nan_is_wrong() -> None:
+    rows = by_version(of(Version("short", lambda x: x[:1], "")))
+    assert "shape" in rows["short"].problem
+    rows = by_version(of(Version("nan", lambda x: x * float("nan"), "")))
+    assert rows["nan"].correct is False
+
+
+def test_a_missing_compiler_or_triton_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "compiler", lambda: None)
+    assert "C++ compiler" in machine.missing(KERNELS.get("softmax").version("compiled"), "cpu")
+    monkeypatch.setattr(machine, "find_spec", lambda name: None)
+    assert "triton is not installed" in machine.missing(KERNELS.get("softmax").version("triton"), "cpu")
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_no_gpu_is_an_error_that_says_so() -> None:
+    with pytest.raises(KernelError, match="cannot run on cuda"):
+        run(replace(QUICK, device="cuda"))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"kernels": ("sofmax",)}, {"shapes": ("4x8x9",)}, {"shapes": ("q=3",)}, {"shapes": ("4x0",)}, {"device": "tpu"},
+     {"dtypes": ("int3",)}, {"kernels": ("softmax", "attention")}, {"versions": ("tritn",)}],
+)  # fmt: skip
+def test_bad_requests(changes: dict[str, Any]) -> None:
+    with pytest.raises(EspalierError) as caught:
+        run(replace(QUICK, **changes))
+    assert caught.value.hint
+
+
+def test_shapes() -> None:
+    kernel = KERNELS.get("softmax")
+    assert parse_shape("3x5", kernel) == {"m": 3, "n": 5} == parse_shape("n=5,m=3", kernel)
+    assert len(asked(replace(QUICK, shapes=(), sweep=True))) == len(kernel.sweep["cpu"])
+
+
+def test_files_go_round(tmp_path: Path) -> None:
+    found = run(replace(QUICK, ceilings=False))
+    file = tmp_path / "a.json"
+    results.save(found, file)
+    again = results.load(file)
+    assert again.rows[0].shape == {"m": 4, "n": 8} and [r.key for r in again.rows] == [r.key for r in found.rows]
+    assert again.machine == json.loads(json.dumps(found.machine))
+    both = compared([again, again])
+    assert len(both) == sum(r.seconds is not None for r in again.rows)
+    assert all(v == 1 for row in both for k, v in row.items() if k.startswith("speed"))
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"espalier_kernels": 99}', '{"espalier_kernels": 1, "rows": [{}]}'])
+def test_foreign_files(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "a.json"
+    file.write_text(text)
+    with pytest.raises(KernelError):
+        results.load(file)
+
+
+def test_stopping() -> None:
+    class Stopped(Exception):
+        pass
+
+    heard: list[Row] = []
+
+    def progress(done: int, total: int, text: str) -> None:
+        if heard:
+            raise Stopped
+
+    with pytest.raises(Stopped):
+        run(replace(QUICK, shapes=("4x8", "5x8")), progress, lambda row: heard.append(row))  # type: ignore[arg-type]
+    assert {r.shape["m"] for r in heard} == {4}
+
+
+def test_the_roof() -> None:
+    limits = Ceilings("cpu", 100.0, {"float32": 1.0})
+    assert limits.roof(1, "float32") == pytest.approx(0.1) and limits.roof(100, "float32") == 1.0
+    assert limits.least_seconds(1e12, 1e9, "float32") == pytest.approx(1.0)
+
+
+def test_catalogue_travels_and_has_sources() -> None:
+    import pickle
+
+    infos = pickle.loads(pickle.dumps(catalogue()))
+    assert len(infos) == len(list(KERNELS)) and all(v.source for i in infos for v in i.versions)
+
+
+def test_traffic_of_naive_softmax() -> None:
+    naive = KERNELS.get("softmax").version("naive")
+    assert naive.traffic is not None and naive.traffic({"m": 10, "n": 100}, 4) == (8 * 1000 + 4 * 10) * 4
+
+
+def test_the_tuning_table_survives_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ESPALIER_CACHE", str(tmp_path))
+    tuned.table_path().write_text("{")
+    assert tuned._stored("card") == {}
+    assert tuned.tuned("k", "cpu", [{"n": 1}, {"n": 2}], lambda c: None) == {"n": 1}
+
+
+def test_results_without_rows() -> None:
+    assert compared([Results({"name": "a"}, "2026-11-22"), Results({"name": "a"}, "2026-11-22")]) == []
