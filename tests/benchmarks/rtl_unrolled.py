@@ -1,7 +1,7 @@
 """The unrolled engine: adder bits beside da4ml's on equal weights, and the published jet tagger, 16-64-32-32-5.
 
 `--da4ml PYTHON`: an interpreter that has da4ml (LGPL; for this comparison only). `--synthesize` runs Yosys on the
-tagger; `--only taggers` or `matrices` leaves the kept figures of the other.
+tagger, `--fit` fits the estimates to that; `--only taggers` or `matrices` leaves the kept figures of the other.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from model.opening import open_any
 from passes.base import Context, run_step
 from passes.config import load_recipe
 from tests.benchmarks.record import RESULTS, report
+from verilog.area.unrolled import MODEL, REGISTERS, TABLES
 from verilog.constant.network import Adder, Form, Range
 from verilog.constant.solve import solve
 from verilog.exact import Host
@@ -206,11 +207,28 @@ def mismatches(design: Design, codes: tuple[Codes, ...], folder: Path, simulator
     return sum(m.count for f in found for m in f.mismatches)
 
 
+def fit(rows: list[dict[str, int]]) -> dict[str, float]:
+    """Tables and registers of each figure, by the least squares of relative errors; written for the estimates."""
+    from scipy.optimize import nnls
+
+    found: dict[str, float] = {}
+    for kind, names in (("lut", TABLES), ("ff", REGISTERS)):
+        wanted = np.array([row[kind] for row in rows], float)
+        terms = np.array([[row[name] for name in names] for row in rows]) / wanted[:, None]
+        values, _ = nnls(
+            np.vstack([terms, 0.05 * np.eye(len(names))]), np.append(np.ones(len(rows)), [0.05] * len(names))
+        )
+        found |= {name: round(float(v), 3) for name, v in zip(names, values, strict=True)}
+    MODEL.write_text(json.dumps(found) + "\n")
+    return found
+
+
 def main() -> None:
     """Print the figures as JSON."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--da4ml", default="")
     parser.add_argument("--synthesize", action="store_true")
+    parser.add_argument("--fit", action="store_true")
     parser.add_argument("--simulator", default="icarus")
     parser.add_argument("--only", choices=("taggers", "matrices"))
     given = parser.parse_known_args()[0]
@@ -224,6 +242,8 @@ def main() -> None:
             with tempfile.TemporaryDirectory() as name:
                 found["taggers"].append(tagger(kept, Path(name), given.synthesize, given.simulator))
                 print(json.dumps(found["taggers"][-1]), file=sys.stderr, flush=True)
+    if given.fit:
+        found["fit"] = fit([row for one in found["taggers"] for row in one["instances"].values()])
     report("rtl_unrolled", found)
 
 
