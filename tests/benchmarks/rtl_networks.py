@@ -165,6 +165,57 @@ def attention(adds: str) -> tuple[dict[str, Any], ...]:
     )  # fmt: skip
 
 
+def config(kind: str, options: str) -> Callable[[Path], str]:
+    """An untrained transformer of one layer, 32 wide, as the library writes it."""
+    return lambda _: f"config:{kind}?{options}&vocab_size=64"
+
+
+def tokens(vectors: int) -> Inputs:
+    """Random sentences of 8 tokens, some of their ends masked."""
+    rng = torch.Generator().manual_seed(0)
+    mask = (torch.arange(8) < torch.randint(1, 9, (vectors, 1), generator=rng)).long()
+    return {"input_ids": torch.randint(0, 64, (vectors, 8), generator=rng), "attention_mask": mask}, None
+
+
+def written(adds: str, *more: dict[str, Any]) -> tuple[dict[str, Any], ...]:
+    """Formats for weights as they are drawn; `adds`: where branches meet."""
+    norm = {"data_in": integer(10, 6), "weight": integer(8, 5), "bias": integer(8, 5), "data_out": integer(9, 5)}
+    through = {"data_in": integer(8, 5), "data_out": integer(8, 5)}
+    chosen = (
+        ("type", "linear", {"data_in": integer(8, 5), "weight": integer(8, 9), "bias": integer(12, 8)}),
+        ("type", "matmul", {"data_in": integer(8, 5), "weight": integer(8, 5)}),
+        ("type", "softmax", {"data_in": integer(9, 5)}), ("type", "gelu", through), ("type", "silu", through),
+        ("type", "layer_norm", norm), ("regex", adds, {"data_in": integer(10, 6)}),
+    )  # fmt: skip
+    rules = [{"select": {"by": by, "values": [v]}, "formats": f} for by, v, f in chosen if v in PRESENT[adds]]
+    return {"pass": "quantize", "options": {"rules": [*rules, *more]}}, balance(256, "seq=8")
+
+
+LLAMA_ADDS, GPT2_ADDS, BERT_ADDS = "^add_[79]$", "^add_[58]$", ""
+PRESENT = {
+    LLAMA_ADDS: ("linear", "matmul", "softmax", "silu", LLAMA_ADDS),
+    GPT2_ADDS: ("linear", "matmul", "softmax", "layer_norm", GPT2_ADDS),
+    BERT_ADDS: ("linear", "matmul", "softmax", "layer_norm", "gelu"),
+}
+PARTS = {"pass": "decompose_attention"}
+WRITTEN: dict[str, Network] = {
+    "Llama block": Network(
+        config("llama", "num_hidden_layers=1&hidden_size=32&num_attention_heads=4&num_key_value_heads=2"
+               "&intermediate_size=64&task=causal-lm"),
+        (PARTS, *written(LLAMA_ADDS)), tokens, 100, "seq=8",
+    ),
+    "GPT-2 block": Network(
+        config("gpt2", "n_layer=1&n_embd=32&n_head=4&task=causal-lm"),
+        (PARTS, *written(GPT2_ADDS, {"select": {"by": "regex", "values": ["mlp_c_fc$"]},
+                                     "formats": {"data_out": integer(8, 5)}})), tokens, 100, "seq=8",
+    ),
+    "BERT block, masks that are added": Network(
+        config("bert", "num_hidden_layers=1&hidden_size=32&num_attention_heads=4&intermediate_size=64"
+               "&task=sequence-classification&attn_implementation=eager"),
+        written(BERT_ADDS, {"select": {"by": "type", "values": ["tanh"]}, "formats": {"data_in": integer(8, 5)}}),
+        tokens, 100, "seq=8",
+    ),
+}  # fmt: skip
 CALIBRATE_REVIEWS = {"pass": "calibrate", "options": {"data": "demo:reviews", "limit": 500}}
 TANH = {"select": {"by": "type", "values": ["tanh"]}, "formats": {"data_in": integer(8)}}
 CALIBRATE = {"pass": "calibrate", "options": {"data": "demo:digits"}}
@@ -223,6 +274,7 @@ NETWORKS: dict[str, Network] = {
         reviews, 100, "seq=24",
     ),
     "ViT block": Network(vit, (*attention("add.*"), CALIBRATE, balance(256)), digits, 200),
+    **WRITTEN,
     **FORMATS,
 }  # fmt: skip
 
