@@ -115,7 +115,9 @@ class FrontView(QWidget):
     def _draw(self) -> None:
         document = self._session.document
         present = present_of(self.rows, document.graph) if document and not self._held.front_stale else -1
-        self.chart.show_rows(self.rows, self.area.get(), present, self._most)
+        made = self._held.made if not self._held.stale else None
+        own = {"interval": made.summary["interval"], **(made.summary.get("area") or {})} if made else None
+        self.chart.show_rows(self.rows, self.area.get(), present, self._most, own)
         self._tell()
 
     @property

@@ -26,7 +26,7 @@ FIND = QKeySequence.StandardKey.Find
 PAUSE = 250  # milliseconds without a key before the text is looked at
 SLOT = "diagnostics"
 NO_TOOL = "no errors while you type: slang is missing (pip install espalier[rtl])"
-GENERATED = "The top is generated from the graph: change that."
+GENERATED = "It is generated from the graph and its weights: change those."
 
 
 class SourceView(QWidget):
@@ -159,9 +159,9 @@ class SourceView(QWidget):
     def _begin(self) -> None:
         """Edit the file in front: its text becomes the project's own."""
         module = self.module
-        if self.file.startswith("rtl/"):
+        if self.file.startswith("rtl/") and (text := ours(module)) is not None:
             self._gone = None
-            self._copies.begin(module, ours(module) or self._files[self.file])
+            self._copies.begin(module, text)
             self.text.setFocus()
 
     def _revert(self) -> None:
@@ -215,7 +215,7 @@ class SourceView(QWidget):
     def _refresh(self) -> None:
         """What can be done with the file in front, and how its copy stands."""
         copy, module = self._copies.held.get(self.module), self.module
-        library = self.file.startswith("rtl/")
+        library = self.file.startswith("rtl/") and ours(module) is not None
         self.edit.setVisible(bool(self.file) and copy is None)
         self.edit.setEnabled(library)
         self.edit.setToolTip("The project keeps the copy; it takes the place of ours" if library else GENERATED)

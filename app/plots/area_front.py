@@ -24,13 +24,17 @@ STEPS = (1, 2, 5)
 
 
 class AreaFront(Chart):
-    """`picked` tells the row that was clicked. `present`: the place of the design that the graph has; −1: none."""
+    """`picked` tells the row that was clicked. `present`: the place of the design that the graph has; −1: none.
+
+    `own`: (interval, areas) of the graph where it is no such design.
+    """
 
     picked = Signal(int)
 
     def __init__(self, parent: QWidget | None = None) -> None:
         self.rows: tuple[Row, ...] = ()
-        self.area, self.present, self.near = "lut", -1, -1
+        self.area, self.present = "lut", -1
+        self.own: Row | None = None
         self.budgets: dict[str, int] = {}
         super().__init__(parent)
         self.setMouseTracking(True)
@@ -39,9 +43,11 @@ class AreaFront(Chart):
     def sizeHint(self) -> QSize:
         return QSize(360, 180)
 
-    def show_rows(self, rows: Sequence[Row], area: str, present: int, budgets: Mapping[str, int]) -> None:
+    def show_rows(self, rows: Sequence[Row], area: str, present: int, budgets: Mapping[str, int],
+                  own: Row | None = None) -> None:  # fmt: skip
         """Draw designs; `area`: a key of AREAS, `budgets`: the most of each."""
         self.rows, self.area, self.present, self.budgets = tuple(rows), area, present, dict(budgets)
+        self.own = own if present < 0 and own and own.get(area) is not None else None
         self.draw(self.look)
 
     # -- drawing
@@ -64,12 +70,13 @@ class AreaFront(Chart):
                                       pen=pen(palette.panel, 1.0))  # fmt: skip
             dots.setZValue(2)
             self.plot.addItem(dots)
-        if 0 <= self.present < len(spots):
-            x, y = spots[self.present]
+        now = self._spot(self.own) if self.own else spots[self.present] if 0 <= self.present < len(spots) else None
+        if now:
+            x, y = now
             ring = pg.ScatterPlotItem([x], [y], size=17, brush=None, pen=pen(self._colour("activation"), 2.2))
             ring.setZValue(3)
             self.plot.addItem(ring)
-        self._bound(spots)
+        self._bound([*spots, *([now] if now else [])])
         self._budget(palette)
 
     def _spot(self, row: Row) -> tuple[float, float]:
@@ -120,7 +127,7 @@ class AreaFront(Chart):
         """(word, colour) of what is drawn."""
         found = [("balanced designs", self._colour("linear"))]
         found += [("beyond a budget", self.look.muted)] if not all(map(self._within, self.rows)) else []
-        found += [("the graph as it is", self._colour("activation"))] if self.present >= 0 else []
+        found += [("the graph as it is", self._colour("activation"))] if self.present >= 0 or self.own else []
         return tuple(found)
 
     # -- pointing

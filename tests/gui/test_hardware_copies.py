@@ -59,7 +59,7 @@ def test_only_the_library_is_edited(panel: HardwarePanel) -> None:
     source = panel.views.source
     assert source.edit.isEnabled() and not source.text.editable
     source.show_file("top.sv")
-    assert not source.edit.isEnabled() and "generated from the graph" in source.edit.toolTip()
+    assert not source.edit.isEnabled() and "generated from the graph and its weights" in source.edit.toolTip()
 
 
 def test_a_copy_is_kept_undone_and_reverted(panel: HardwarePanel, window: Window) -> None:

@@ -1,0 +1,66 @@
+"""Modules edited for one project: in the design's texts and folder, and what slang says of one while it is written."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from model.errors import OptionsError
+from tests.verilog.proof import alone
+from verilog.edited import Edited, from_bytes, texts_in, to_bytes
+from verilog.fixed import Fixed
+from verilog.live import check, needed, uses
+from verilog.netlist import Design
+from verilog.stream import Stream
+from verilog.templates.relu import Relu
+from verilog.write import ours, texts, write
+
+
+def test_copies_come_back() -> None:
+    held = {"relu": Edited("relu", "mine", "theirs")}
+    raw = to_bytes(held)
+    assert raw is not None and from_bytes(raw) == held and texts_in({"hardware_modules.json": raw}) == {"relu": "mine"}
+    assert to_bytes({}) is None and from_bytes(None) == {} and texts_in({}) == {}
+    assert held["relu"].outdated("ours now") and not held["relu"].outdated("theirs")
+
+
+@pytest.mark.parametrize("raw", [b"", b"[]", b'{"version": 7, "modules": {}}',
+                                 b'{"version": 1, "modules": {"a b": {}}}',
+                                 b'{"version": 1, "modules": {"relu": {"text": 3, "original": ""}}}'])  # fmt: skip
+def test_what_is_damaged_is_told(raw: bytes) -> None:
+    with pytest.raises(OptionsError, match="cannot be read"):
+        from_bytes(raw)
+
+
+def design() -> Design:
+    """A rectifier alone."""
+    stream = Stream(1, 4, Fixed(8, 4, True), 2)
+    return alone(Relu(name="relu1", node="relu1", inputs=(stream,), outputs=(stream,), shape=(4,)))
+
+
+def test_a_design_and_its_folder_carry_the_copy(tmp_path: Path) -> None:
+    plain = design()
+    mine = ours("relu").replace("relu: max", "relu of mine: max")
+    edited = replace(plain, edited={"relu": mine})
+    assert texts(plain)["rtl/relu.sv"] == ours("relu") and texts(edited)["rtl/relu.sv"] == mine
+    assert texts(edited)["top.sv"] == texts(plain)["top.sv"]
+    write(edited, tmp_path / "out")
+    assert (tmp_path / "out" / "rtl" / "relu.sv").read_text() == mine
+
+
+def test_a_module_is_checked_with_its_parts_and_its_uses() -> None:
+    pytest.importorskip("pyslang")
+    files = {n: t for n, t in texts(design()).items() if n.endswith(".sv")}
+    uses_of = uses("relu", files["top.sv"])
+    assert len(uses_of) == 1 and ".LANES(2)" in uses_of[0] and needed("rtl/relu.sv", files).keys() == {"rtl/relu.sv"}
+    assert check("rtl/relu.sv", "relu", files, uses_of) == []
+    wrong = ours("relu").replace("assign x_ready = ce;", "assign x_ready = nobody;")
+    found = check("rtl/relu.sv", "relu", {**files, "rtl/relu.sv": wrong}, uses_of)
+    line = next(i for i, text in enumerate(wrong.splitlines(), 1) if "nobody" in text)
+    assert [(f.line, f.column) for f in found] == [(line, 20)] and "nobody" in found[0].text
+    renamed = ours("relu").replace("x_ready", "x_taken")
+    found = check("rtl/relu.sv", "relu", {**files, "rtl/relu.sv": renamed}, uses_of)
+    assert found and found[0].file != "rtl/relu.sv" and "x_ready" in found[0].text, "its use in the design is told"
+    assert check("rtl/relu.sv", "relu", {**files, "rtl/relu.sv": ""}, uses_of)
