@@ -88,11 +88,12 @@ def together(bias: tuple[Codes, Fixed] | None, offsets: tuple[Codes, Fixed]) -> 
 
 def finished(
     low: Lowering, node: Node, make: Made, wires: tuple[Wire, ...], out: Stream, sums: Sums, groups: int = 1,
-    pace: int = 1,
+    pace: int = 1, image: bool = False,
 ) -> tuple[Wire, Stream]:  # fmt: skip
     """The instance that sums, with its result in the format in which it leaves; scaled behind it where need be.
 
-    `out`: the stream of the sums; a beat of it comes every `pace` cycles, which the scaling spends on fewer lanes.
+    `out`: the stream of the sums; a beat of it comes every `pace` cycles, which the scaling spends on fewer lanes;
+    those of an `image` are together again behind it, since windows take a beat a cycle.
     """
     if sums.scale is None:
         to, rounding = low.result(node, sums.accumulator)
@@ -104,10 +105,12 @@ def finished(
     if out.tokens == 1:
         narrow = next(p for p in range(1, out.par + 1) if out.par % p == 0 and out.par // p <= pace)
     whole = Signal(summed_up, out, (out.rows, out.size), np.arange(out.elements))
-    return _scaled(low, node, low.resize(node, whole, narrow, out.tokens), sums, groups)
+    done = _scaled(low, node, low.resize(node, whole, narrow, out.tokens), sums, groups)
+    done = low.resize(node, done, out.par, out.tokens) if image else done
+    return done.wire, done.stream
 
 
-def _scaled(low: Lowering, node: Node, x: Signal, sums: Sums, groups: int) -> tuple[Wire, Stream]:
+def _scaled(low: Lowering, node: Node, x: Signal, sums: Sums, groups: int) -> Signal:
     """Sums times the scale of their output plus its shift; with all places where no format is chosen."""
     scale = _placed(np.ones(len(sums.biases)) if sums.scale is None else sums.scale, x.stream, groups)
     shift = _placed(np.zeros(len(sums.biases)) if sums.shift is None else sums.shift, x.stream, groups)
@@ -117,7 +120,7 @@ def _scaled(low: Lowering, node: Node, x: Signal, sums: Sums, groups: int) -> tu
         return scaling(name, node.id, x.stream, replace(x.stream, fixed=to), scale, shift, rounding, low.shape(node))
 
     made = put(*low.result(node, put(Fixed(1, 0), "nearest_even").total))
-    return low.add(made, (x.wire,)), made.outputs[0]
+    return replace(x, wire=low.add(made, (x.wire,)), stream=made.outputs[0])
 
 
 def _placed(values: NDArray[np.float64], out: Stream, groups: int) -> NDArray[np.float64]:

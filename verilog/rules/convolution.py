@@ -81,7 +81,7 @@ def _product(low: Lowering, node: Node, x: Signal, walk: Walk, groups: int, held
         weight=held.codes, weight_format=held.form, bias=sums.biases, accumulator=sums.accumulator, groups=groups,
     )  # fmt: skip
     first = Stream(x.stream.rows, out // groups, sums.accumulator, par_out)
-    wire, last = finished(low, node, make, (x.wire,), first, sums, groups, x.stream.size // x.stream.par)
+    wire, last = finished(low, node, make, (x.wire,), first, sums, groups, x.stream.size // x.stream.par, image=True)
     stream = replace(last, rows=walk.places, size=out)
     index = np.arange(stream.elements).reshape(out, walk.places).T.reshape(-1)
     return Signal(wire, stream, shape, index)
@@ -98,7 +98,7 @@ def _depthwise(low: Lowering, node: Node, walk: Walk, held: Weights) -> None:
         weight=held.codes[channels], weight_format=held.form, accumulator=sums.accumulator,
     )  # fmt: skip
     first = Stream(walk.places, len(held.codes), sums.accumulator, lanes)
-    wire, stream = finished(low, node, make, (rows.wire,), first, sums, pace=walk.taps)
+    wire, stream = finished(low, node, make, (rows.wire,), first, sums, pace=walk.taps, image=True)
     index = channels[None, :] * walk.places + np.arange(walk.places)[:, None]
     low.publish(node, Signal(wire, stream, low.shape(node), index.reshape(-1)))
 
