@@ -13,7 +13,6 @@ from PySide6.QtGui import QCursor
 from PySide6.QtWidgets import QMenu, QStackedWidget, QVBoxLayout, QWidget
 
 from app.canvas.colouring import Overlay
-from app.fields import tokens
 from app.panels.heading import empty_state, link
 from app.panels.sensitivity_views import Views
 from app.plots.heat_lines import LEAST, Heat, arrange, title_of
@@ -272,7 +271,7 @@ class SensitivityPanel(QWidget):
     def export(self, path: Path) -> None:
         """Write what is shown to a .png, .svg or .csv file; raises OSError."""
         if self.views.chart is None:
-            export_heat(path, self.views.heat, tokens(self), self.font())
+            export_heat(path, self.views.heat, self.font())
         else:
             path.touch()
             self.views.chart.export(path)

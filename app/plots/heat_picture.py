@@ -11,7 +11,7 @@ from PySide6.QtSvg import QSvgGenerator
 
 from app.plots.heat import BAR, in_two, paint_cell, paint_scale, paints
 from app.plots.heat_lines import Heat, Line, divergence_words
-from app.theme import BODY, ROW, Palette
+from app.theme import BODY, LIGHT, ROW, Palette
 from passes.sensitivity.table import Sensitivity
 
 EDGE, HEAD, FOOT, CELL = 12, 40, 30, 58
@@ -19,8 +19,9 @@ HEADINGS = ("node", "port", "elements", "format", "sparsity", "method", "bits", 
 Middle, Left = Qt.AlignmentFlag.AlignCenter, Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter
 
 
-def export_heat(path: Path, heat: Heat, look: Palette, font: QFont) -> None:
-    """Write the map as it is arranged to a .png (twice the size), .svg or .csv file; raises OSError."""
+def export_heat(path: Path, heat: Heat, font: QFont) -> None:
+    """Write the map as it is arranged, in the light theme, to a .png (twice the size), .svg or .csv file; raises
+    OSError."""
     if path.suffix == ".csv":
         save_rows(path, tuple(line.row for line in heat.lines if line.row))
         return
@@ -28,19 +29,21 @@ def export_heat(path: Path, heat: Heat, look: Palette, font: QFont) -> None:
     face = QFont(font)
     face.setPixelSize(round(BODY))
     names = max((QFontMetrics(face).horizontalAdvance(_title(line)) for line in heat.lines), default=0) + 16
+    low, high = _ends(heat)
+    foot = BAR + 12 + QFontMetrics(face).horizontalAdvance(low + high) + 4
     size = QSize(
-        2 * EDGE + names + CELL * len(heat.columns), 2 * EDGE + HEAD + ROW * len(heat.lines) + FOOT
+        2 * EDGE + max(names + CELL * len(heat.columns), foot), 2 * EDGE + HEAD + ROW * len(heat.lines) + FOOT
     )  # fmt: skip
     if path.suffix == ".svg":
         made = QSvgGenerator()
         made.setFileName(str(path))
         made.setSize(size)
         made.setViewBox(QRectF(0, 0, size.width(), size.height()))
-        _paint(made, heat, look, face, names, size)
+        _paint(made, heat, LIGHT, face, names, size)
         return
     picture = QPixmap(size * 2)
     picture.setDevicePixelRatio(2)
-    _paint(picture, heat, look, face, names, size)
+    _paint(picture, heat, LIGHT, face, names, size)
     picture.save(str(path))
 
 
@@ -84,12 +87,15 @@ def _paint(device: QPaintDevice, heat: Heat, look: Palette, font: QFont, names: 
     painter.end()
 
 
+def _ends(heat: Heat) -> tuple[str, str]:
+    """What stands before and after the scale."""
+    return divergence_words(heat.low), f"{divergence_words(heat.high)} nats of KL divergence; a dot: measured"
+
+
 def _foot(painter: QPainter, heat: Heat, look: Palette, top: float) -> None:
-    low, high = divergence_words(heat.low), divergence_words(heat.high)
+    low, high = _ends(heat)
     wide = painter.fontMetrics().horizontalAdvance(low) + 6
     painter.setPen(QColor(look.muted))
     painter.drawText(QRectF(EDGE, top, wide, 20), Left, low)
-    painter.drawText(
-        QRectF(EDGE + wide + BAR + 6, top, 500, 20), Left, f"{high} nats of KL divergence; a dot: measured"
-    )
+    painter.drawText(QRectF(EDGE + wide + BAR + 6, top, 500, 20), Left, high)
     paint_scale(painter, QRectF(EDGE + wide, top + 5, BAR, 10), look)
