@@ -1,0 +1,68 @@
+"""MX weights: packed models compute what the fake-quantised ones do, in less memory; what cannot be packed is said."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from model.build import build
+from model.errors import PassError
+from model.graph import Graph
+from model.graph_json import graph_from_json, graph_to_json
+from model.mx_weights import MXLinear
+from model.trace.trace import trace
+from model.weights import WeightStore
+from passes.base import Context
+from passes.transform.pack_mx import PackMXOptions, pack_mx
+
+X = {"input": torch.randn(5, 70, generator=torch.Generator().manual_seed(0))}
+
+
+def opened(folder: Path) -> tuple[Graph, Context]:
+    """An MLP whose rows no block divides."""
+    torch.manual_seed(0)
+    store = WeightStore(folder)
+    model = nn.Sequential(nn.Linear(70, 64), nn.ReLU(), nn.Linear(64, 3, bias=False))
+    return trace(model.eval(), dict(X), store).graph, Context(store)
+
+
+def ran(graph: Graph, context: Context, *, packed: bool) -> Tensor:
+    """The result."""
+    with torch.no_grad():
+        found = build(graph, context.store, packed=packed)(**{graph.placeholders[0].target: X["input"]})
+    return found[0] if isinstance(found, tuple) else found
+
+
+@pytest.mark.parametrize("width", ["8", "4"])
+def test_packed_is_the_fake_quantised_model_in_less_memory(tmp_path: Path, width: str) -> None:
+    graph, context = opened(tmp_path)
+    after, report = pack_mx(graph, PackMXOptions(width=width), context)  # type: ignore[arg-type]
+    assert torch.equal(ran(after, context, packed=True), ran(after, context, packed=False))
+    assert not torch.equal(ran(after, context, packed=True), ran(graph, context, packed=False))
+    module = build(after, context.store, packed=True)
+    layers = [m for m in module.modules() if isinstance(m, MXLinear)]
+    held = sum(m.codes.nbytes + m.exponents.nbytes for m in layers)
+    assert len(layers) == 2 and held == report.summary["bytes"]
+    assert report.summary["bytes_before"] == 4 * (70 * 64 + 64 * 3)
+    assert not any(p.ndim == 2 for p in module.parameters())
+    assert report.summary["saved"] > (0.73 if width == "8" else 0.85)
+
+
+def test_the_choice_is_saved_and_the_model_still_trains(tmp_path: Path) -> None:
+    graph, context = opened(tmp_path)
+    after, _ = pack_mx(graph, PackMXOptions(width="8"), context)
+    again = graph_from_json(graph_to_json(after))
+    assert again == after and any(n.packed for n in again)
+    assert "packed" not in str(graph_to_json(graph))
+    module = build(after, context.store)
+    assert sum(p.requires_grad and p.ndim == 2 for p in module.parameters()) == 2
+
+
+def test_floats_are_refused_in_words(tmp_path: Path) -> None:
+    graph, context = opened(tmp_path)
+    with pytest.raises(PassError, match="weight is in float") as caught:
+        pack_mx(graph, PackMXOptions(), context)
+    assert "width" in caught.value.hint
