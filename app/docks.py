@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import Qt
+from PySide6.QtCore import QByteArray, Qt, QTimer
 from PySide6.QtGui import QKeySequence, QShortcut
 from PySide6.QtWidgets import QDockWidget, QTabBar, QTabWidget, QWidget
 
@@ -133,6 +133,11 @@ class Docks:
         window.resizeDocks([held["outline"], held["inspector"]], [SIDE, 320], across)
         window.resizeDocks([held["outline"], held["recipe"]], [380, 250], down)
         window.resizeDocks([held["jobs"]], [160], down)
+
+    def restore(self, layout: QByteArray) -> None:
+        """Put all back where a layout had them."""
+        self._window.restoreState(layout)
+        QTimer.singleShot(0, self._window, self.tidy)
 
     def tidy(self) -> None:
         """Hide bars of tabs that a layout restored twice leaves behind: Qt makes new ones and paints both."""

@@ -228,9 +228,8 @@ class Window(QMainWindow):
 
     def _place_docks(self, wanted: bool) -> None:
         if wanted and self._layout is not None:
-            self.restoreState(self._layout)
+            self.docks.restore(self._layout)
             self._layout = None
-            QTimer.singleShot(0, self, self.docks.tidy)
         elif not wanted and self._layout is None:
             self._layout = self.saveState()
             self.docks.hide_all()
