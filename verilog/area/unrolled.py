@@ -37,4 +37,6 @@ def lines(p: Mapping[str, int]) -> Area:
     tables, blocks = ram(p["IN_W"] * p["GAP_H"], wide)
     count = bits(p["STEPS"]) * 2 + bits(p["OUT_H"]) + bits(p["OUT_W"]) + 2 * bits(p["IN_H"] + p["IN_W"]) + 10
     held = p["K_H"] * ((p["K_W"] - 1) * p["GAP_W"] + 1) * wide + (p["K_H"] - 1) * wide
-    return Area(round((p["K_H"] - 1) * tables + taps * wide + 1.2 * count), held + count + 9, 0, (p["K_H"] - 1) * blocks)
+    return Area(
+        round((p["K_H"] - 1) * tables + taps * wide + 1.2 * count), held + count + 9, 0, (p["K_H"] - 1) * blocks
+    )
