@@ -74,7 +74,7 @@ def name(device: str) -> str:
 def facts(device: str) -> dict[str, Any]:
     """Name, cores, memory and versions; no host name."""
 
-    def installed(package: str) -> str | None:
+    def _installed(package: str) -> str | None:
         try:
             return version(package)
         except PackageNotFoundError:
@@ -82,8 +82,8 @@ def facts(device: str) -> dict[str, Any]:
 
     found: dict[str, Any] = {
         "name": name(device), "device": device, "system": f"{platform.system()} {platform.machine()}",
-        "python": platform.python_version(), "torch": torch.__version__, "triton": installed("triton"),
-        "numba": installed("numba"), "threads": torch.get_num_threads(), "cores": os.cpu_count(),
+        "python": platform.python_version(), "torch": torch.__version__, "triton": _installed("triton"),
+        "numba": _installed("numba"), "threads": torch.get_num_threads(), "cores": os.cpu_count(),
     }  # fmt: skip
     if device == "cuda":
         card = torch.cuda.get_device_properties(0)

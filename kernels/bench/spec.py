@@ -134,13 +134,13 @@ def catalogue() -> tuple[KernelInfo, ...]:
     """All kernels, by name. Imports torch."""
     from kernels.bench.machine import missing
 
-    def version(v: Version) -> VersionInfo:
+    def _version(v: Version) -> VersionInfo:
         why = {d: missing(v, d) for d in ("cpu", "cuda")}
         return VersionInfo(v.name, v.about, v.devices, v.needs, v.source, {d: w for d, w in why.items() if w})
 
     return tuple(
         KernelInfo(k.name, k.title, k.about, k.formula, k.dims, k.dtypes, k.baseline, k.shapes, k.sweep,
-                   tuple(version(v) for v in k.versions))
+                   tuple(_version(v) for v in k.versions))
         for _, k in KERNELS.items()
     )  # fmt: skip
 

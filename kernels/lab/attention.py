@@ -127,7 +127,7 @@ def attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, causa
     strides = (0, 0, 0, 0) if mask is None else added.stride()
     exact = in_float32(q.dtype, q.device.type)
 
-    def launch(c: Config) -> None:
+    def _launch(c: Config) -> None:
         _attend[(-(-s // c["m"]), batch * heads)](
             q, k, v, added, out, s, t, d, heads, LOG2_E / math.sqrt(d), *q.stride(), *k.stride(), *v.stride(), *strides,
             *out.stride()[:3], M=c["m"], N=c["n"], D=dk, CAUSAL=causal, MASKED=mask is not None, EXACT=exact,
@@ -137,7 +137,7 @@ def attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, causa
     if out.numel():
         configs = SMALL if exact else CONFIGS
         key = f"attention|{q.dtype}|{bucket(s=s, t=t, d=d, n=batch * heads)},{causal:d}{mask is not None:d}"
-        launch(tuned(key, q.device.type, configs, launch))
+        _launch(tuned(key, q.device.type, configs, _launch))
     return out
 
 

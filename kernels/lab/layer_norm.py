@@ -78,14 +78,14 @@ def forward(x: Tensor, w: Tensor, b: Tensor, eps: float = EPS) -> tuple[Tensor, 
     means, factors = (torch.empty(m, device=x.device) for _ in range(2))
     block = next_power_of_2(n)
 
-    def launch(c: Config) -> None:
+    def _launch(c: Config) -> None:
         _forward[(-(-m // c["rows"]),)](rows, w, b, out, means, factors, m, n, *rows.stride(), eps, BLOCK=block,
                                         ROWS=c["rows"], num_warps=c["num_warps"])  # fmt: skip
 
     if m:
         counts = sorted({max(8192 // block, 1), max(2048 // block, 1)}, reverse=True)
         configs: list[Config] = [{"rows": r, "num_warps": k} for r in counts for k in (8, 4, 16)]
-        launch(tuned(f"layer_norm|{x.dtype}|{bucket(m=m, n=n)}", x.device.type, configs, launch))
+        _launch(tuned(f"layer_norm|{x.dtype}|{bucket(m=m, n=n)}", x.device.type, configs, _launch))
     return out.reshape(x.shape), means, factors
 
 
@@ -100,12 +100,12 @@ def backward(
     each = -(-m // programs)
     parts = torch.empty(2, programs, n, device=x.device)
 
-    def launch(c: Config) -> None:
+    def _launch(c: Config) -> None:
         _backward[(programs,)](grads, rows, w, means, factors, dx, parts[0], parts[1], m, n, n, n, each,
                                BLOCK=next_power_of_2(n), num_warps=c["num_warps"])  # fmt: skip
 
     configs: list[Config] = [{"num_warps": k} for k in (8, 4, 16)]
-    launch(tuned(f"layer_norm_backward|{x.dtype}|{bucket(m=m, n=n)}", x.device.type, configs, launch))
+    _launch(tuned(f"layer_norm_backward|{x.dtype}|{bucket(m=m, n=n)}", x.device.type, configs, _launch))
     found = parts.sum(1).to(w.dtype)
     return dx.reshape(x.shape), found[0], found[1]
 

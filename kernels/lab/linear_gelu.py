@@ -68,7 +68,7 @@ def linear_gelu(x: Tensor, w: Tensor, bias: Tensor | None = None) -> Tensor:
     out = torch.empty(m, n, dtype=x.dtype, device=x.device)
     fixed: dict[str, Any] = {"GROUP": 8, "EXACT": in_float32(x.dtype, x.device.type), "BIASED": bias is not None}
 
-    def launch(c: Config) -> None:
+    def _launch(c: Config) -> None:
         grid = (-(-m // c["m"]) * -(-n // c["n"]),)
         _tile[grid](rows, w, x if bias is None else bias, out, m, n, k, *rows.stride(), *w.stride(), out.stride(0),
                     M=c["m"], N=c["n"], K=c["k"], WHOLE=k % c["k"] == 0, num_warps=c["num_warps"],
@@ -76,7 +76,7 @@ def linear_gelu(x: Tensor, w: Tensor, bias: Tensor | None = None) -> Tensor:
 
     if out.numel():
         configs = SMALL if fixed["EXACT"] else CONFIGS
-        launch(tuned(f"linear_gelu|{x.dtype}|{bucket(m=m, n=n, k=k)}", x.device.type, configs, launch))
+        _launch(tuned(f"linear_gelu|{x.dtype}|{bucket(m=m, n=n, k=k)}", x.device.type, configs, _launch))
     return out.reshape(*x.shape[:-1], n)
 
 

@@ -111,7 +111,7 @@ def by_triton(weight: MXWeight, dtype: torch.dtype, trick: bool = False) -> Tens
     fixed: dict[str, Any] = {"BLOCK": weight.block, "WHOLE": weight.columns % weight.block == 0}
     sizes = (weight.codes, weight.exponents, out, weight.rows, weight.columns, groups)
 
-    def launch(c: Config) -> None:
+    def _launch(c: Config) -> None:
         grid, warps = (-(-total // c["count"]),), c["num_warps"]
         if weight.width == 4:
             half = max(next_power_of_2(weight.block) // 2, 1)
@@ -126,7 +126,7 @@ def by_triton(weight: MXWeight, dtype: torch.dtype, trick: bool = False) -> Tens
             _values8[grid](*sizes, most, **fixed, WIDTH=width, COUNT=c["count"], CLIP=clip, num_warps=warps)
 
     name = f"mx_dequantize{weight.width}{'b' * trick}|{dtype}|{bucket(n=total, block=weight.block)}"
-    launch(tuned(name, weight.codes.device.type, CONFIGS, launch))
+    _launch(tuned(name, weight.codes.device.type, CONFIGS, _launch))
     return out
 
 

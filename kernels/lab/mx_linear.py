@@ -215,7 +215,7 @@ def linear_triton(x: Tensor, weight: MXWeight, bias: Tensor | None = None) -> Te
     fixed: dict[str, Any] = {"BLOCK": weight.block, "NIBBLES": nibbles, "WHOLE": k % weight.block == 0,
                              "BIASED": bias is not None}  # fmt: skip
 
-    def launch(c: Config) -> Tensor:
+    def _launch(c: Config) -> Tensor:
         if c["way"] == 2:
             return F.linear(rows, by_triton(weight, x.dtype), bias)
         common = (n, k, groups, across, *rows.stride(), out.stride(0))
@@ -234,7 +234,7 @@ def linear_triton(x: Tensor, weight: MXWeight, bias: Tensor | None = None) -> Te
         return out if split == 1 else torch.sum(into, 0).to(x.dtype)
 
     key = f"mx_linear{weight.width}|{x.dtype}|{bucket(m=m, n=n, k=k, block=weight.block)}"
-    found = launch(tuned(key, x.device.type, _candidates(m, x.device.type, x.dtype == torch.float32), launch))
+    found = _launch(tuned(key, x.device.type, _candidates(m, x.device.type, x.dtype == torch.float32), _launch))
     return found.reshape(*x.shape[:-1], n)
 
 

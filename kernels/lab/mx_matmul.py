@@ -52,7 +52,7 @@ def matmul_triton(a: MXWeight, b: MXWeight, dtype: torch.dtype = torch.float32) 
     out = torch.empty(m, n, dtype=dtype, device=a.codes.device)
     held = (a.codes, a.exponents, b.codes, b.exponents, out, m, n, k, a.exponents.shape[1], out.stride(0))
 
-    def launch(c: Config) -> Tensor:
+    def _launch(c: Config) -> Tensor:
         if c.get("way") == 1:
             return linear_triton(values(a, dtype), b)
         grid = (-(-m // c["m"]) * -(-n // c["n"]),)
@@ -61,8 +61,8 @@ def matmul_triton(a: MXWeight, b: MXWeight, dtype: torch.dtype = torch.float32) 
         return out
 
     configs = [{"way": 1}, *CONFIGS] if a.codes.is_cuda else [{"m": 32, "n": 32, "num_warps": 4, "num_stages": 1}]
-    return launch(
-        tuned(f"mx_matmul|{dtype}|{bucket(m=m, n=n, k=k, block=a.block)}", a.codes.device.type, configs, launch)
+    return _launch(
+        tuned(f"mx_matmul|{dtype}|{bucket(m=m, n=n, k=k, block=a.block)}", a.codes.device.type, configs, _launch)
     )
 
 

@@ -117,7 +117,7 @@ def by_triton(held: MXFloats, dtype: torch.dtype) -> Tensor:
     fixed: dict[str, Any] = {"BLOCK": BLOCK, "HALVES": held.halves, "SIGN": 1 << (held.bits - 1), "LEFT": 23 - mantissa,
                              "FACTOR": 2.0 ** (128 - 2 ** (exponent - 1))}  # fmt: skip
 
-    def launch(c: Config) -> None:
+    def _launch(c: Config) -> None:
         _values[(-(-rows * groups // c["count"]),)](
             held.codes, held.exponents, out, rows, held.columns, groups, held.codes.shape[1], torch.finfo(dtype).max,
             COUNT=c["count"], num_warps=c["num_warps"], **fixed,
@@ -125,7 +125,7 @@ def by_triton(held: MXFloats, dtype: torch.dtype) -> Tensor:
 
     if out.numel():
         key = f"mxfp_{held.element}|{dtype}|{bucket(n=rows * groups)}"
-        launch(tuned(key, held.codes.device.type, CONFIGS, launch))
+        _launch(tuned(key, held.codes.device.type, CONFIGS, _launch))
     return out
 
 

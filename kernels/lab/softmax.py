@@ -66,17 +66,17 @@ def softmax(x: Tensor) -> Tensor:
         return out.reshape(x.shape)
     strides = (*rows.stride(), out.stride(0))
 
-    def long(c: Config) -> None:
+    def _long(c: Config) -> None:
         _long_row[(m,)](rows, out, n, *strides, BLOCK=CHUNK, **c)
 
-    def short(c: Config) -> None:
+    def _short(c: Config) -> None:
         held = c["rows"]
         _rows[(-(-m // held),)](rows, out, m, n, *strides, BLOCK=block, ROWS=held, num_warps=c["num_warps"])
 
     block = next_power_of_2(n)
-    launch = long if n > LONGEST else short
+    _launch = _long if n > LONGEST else _short
     configs = [{"num_warps": w} for w in (16, 8, 32)] if n > LONGEST else _candidates(block)
-    launch(tuned(f"softmax|{x.dtype}|{bucket(m=m, n=n)}", x.device.type, configs, launch))
+    _launch(tuned(f"softmax|{x.dtype}|{bucket(m=m, n=n)}", x.device.type, configs, _launch))
     return out.reshape(x.shape)
 
 
