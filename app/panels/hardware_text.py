@@ -109,6 +109,7 @@ class SourceText(QPlainTextEdit):
                 sheet.deleteLater()
 
     def _use(self, sheet: _Sheet, editable: bool) -> None:
+        self.setReadOnly(True)  # another document is another text, and nobody has typed it
         if self.document() is not sheet:
             self.setDocument(sheet)
         self.setReadOnly(not editable)
