@@ -153,8 +153,7 @@ class Builder:
 
     def __init__(self, graph: Graph, store: WeightStore, callables: Callables) -> None:
         self.graph, self.store, self.callables = graph, store, callables
-        self.root = nn.Module()
-        self.fx = fx.Graph()
+        self.root, self.fx = nn.Module(), fx.Graph()
         self.made: dict[str, fx.Node] = {}
         self.items: dict[Ref, fx.Node] = {}
         self.tensors = self.loaded()

@@ -1,9 +1,7 @@
 """The cycles of a network of engines: what is valid, what is ready, what moves. Compiled where numba is installed.
 
-An engine's pipeline has one clock enable: it stands while a beat at its end is not taken. A fork hands a beat through
-in the same cycle to each reader that can take it; a FIFO shows a beat a cycle after it came, and may begin full. Only
-units that something happens to are looked at (they are hot), so that long stretches without any beat cost nothing.
-"""
+An engine stands while a beat at its end is not taken. A fork hands a beat to each reader that can take it; a FIFO shows
+it a cycle later. Only units that something happens to are looked at: stretches without any beat cost nothing."""
 
 from __future__ import annotations
 

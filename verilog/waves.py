@@ -1,9 +1,7 @@
 """Who waits for whom: valid and ready of every stream in every cycle of a simulation, as runs of equal states.
 
-A folder holds `handshakes.json`: version, first (cycle after reset), cycles (the end of the last transfer) and, by
-stream, name, source, output, node, reader and runs (how many); and `handshakes.bin`: all runs, stream by stream, as
-little-endian 32-bit words, first cycle · 4 + state. A run lasts until the next one begins. A trace may lie beside.
-"""
+`handshakes.json` tells version, first and last cycle and the streams; `handshakes.bin` holds all runs, stream by
+stream, as little-endian 32-bit words, first cycle · 4 + state; a run lasts until the next begins."""
 
 from __future__ import annotations
 

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QTimer, Signal
-from PySide6.QtGui import QShowEvent
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QMenu, QPushButton, QVBoxLayout, QWidget
 
 from app.fields import Line, field_style, tokens
 from app.flow import Flow
 from app.fold import Fold
 from app.grouped_form import Group, GroupedForm
+from app.owing import Owing
 from app.panels.heading import link, muted
 from app.panels.search_bodies import BEGINNINGS
 from app.panels.search_entry import EntryCard
@@ -50,7 +50,7 @@ PAUSE = 60  # milliseconds after the last key before the space is counted
 FEW = 8  # choices of an entry up to which each can be named by a condition
 
 
-class SearchSetup(QWidget):
+class SearchSetup(Owing):
     """`run_wanted` tells the spec that the button asks for; `foot` stays below the fields."""
 
     run_wanted = Signal(object)
@@ -79,8 +79,6 @@ class SearchSetup(QWidget):
         self.run_button = QPushButton("Search")
         self.run_button.setProperty("primary", True)
         self._wait = QTimer(self, singleShot=True, interval=PAUSE)
-        self._owed: Callable[[], None] | None = None
-        self._next = QTimer(self, singleShot=True, interval=0)
         self._arrange()
         self._connect()
 
@@ -116,44 +114,16 @@ class SearchSetup(QWidget):
 
     def _connect(self) -> None:
         self._wait.timeout.connect(self.tell)
-        self._next.timeout.connect(self.settle)
-        self.goals.edited.connect(self._wait.start)
-        self.how.changed.connect(self._wait.start)
-        self.name.edited.connect(self._wait.start)
-        self.training.edited.connect(self._wait.start)
-        self.score.edited.connect(self._wait.start)
+        parts = (self.goals.edited, self.how.changed, self.name.edited, self.training.edited, self.score.edited)
+        for edited in parts:
+            edited.connect(self._wait.start)
         self.run_button.clicked.connect(self.run)
-
-    # -- only where somebody looks
-
-    def owe(self, work: Callable[[], None], also: bool = False) -> None:
-        """Do it in the next turn where the form is in sight, else when it is next looked at or read; `also`: unless
-        more is owed."""
-        if not (also and self._owed):
-            self._owed = work
-        if self.isVisible():
-            self._next.start()
-
-    def settle(self) -> None:
-        """Do what is owed."""
-        if work := self._owed:
-            self._owed = None
-            work()
-
-    def showEvent(self, event: QShowEvent) -> None:
-        super().showEvent(event)
-        self.settle()
 
     # -- templates
 
     def _open_menu(self) -> None:
         """The ready searches, and files."""
-        self.menu.clear()
-        self.menu.setToolTipsVisible(True)
-        for template in templates():
-            action = self.menu.addAction(template.title, lambda t=template: self.open_file(t.path))
-            action.setToolTip(template.about)
-        self.menu.addSeparator()
+        fill_with_templates(self.menu, self.open_file)
         self.menu.addAction("Open a search…", lambda: self.file_wanted.emit("open"))
         self.menu.addAction("Save this search…", lambda: self.file_wanted.emit("save"))
         self.menu.popup(self.templates.mapToGlobal(self.templates.rect().bottomLeft()))
@@ -212,7 +182,7 @@ class SearchSetup(QWidget):
 
     def put(self, spec: SearchSpec) -> None:
         """Show a search."""
-        self._owed = None
+        self.forget()
         for card in list(self._cards):
             self._drop(card)
         self.name.put(spec.study)
@@ -329,6 +299,15 @@ class SearchSetup(QWidget):
         except EspalierError:
             number = 0
         self.time.setText(time_words(number, self.each) if number and self.counted.text() else "")
+
+
+def fill_with_templates(menu: QMenu, chosen: Callable[[Path], None]) -> None:
+    """The ready searches, each with what it is for."""
+    menu.clear()
+    menu.setToolTipsVisible(True)
+    for template in templates():
+        menu.addAction(template.title, lambda t=template: chosen(t.path)).setToolTip(template.about)
+    menu.addSeparator()
 
 
 def _check(spec: SearchSpec, space: Space, graph: Graph, own: Recipe | None, used: Recipe) -> None:

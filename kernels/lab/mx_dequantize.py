@@ -22,7 +22,7 @@ BLOCK = 32
 
 
 @jit
-def power(e):
+def _power(e):
     """2^(e − 127) of a stored exponent, from its bits."""
     e = e.to(tl.int32)
     return tl.where(e == 0, 0x00400000, e << 23).to(tl.float32, bitcast=True)
@@ -50,7 +50,7 @@ def _values8(
     group, first, inner, valid = _place(rows, columns, groups, BLOCK, WIDTH, COUNT, WHOLE)
     code = tl.load(codes + first + inner, mask=valid, other=0).to(tl.float32)
     e = tl.load(exponents + group, mask=group < rows * groups, other=127)
-    value = code * 0.015625 * power(e)
+    value = code * 0.015625 * _power(e)
     if CLIP:
         value = tl.minimum(tl.maximum(value, -most), most)
     tl.store(out + first + inner, value.to(out.dtype.element_ty), mask=valid)
@@ -86,7 +86,7 @@ def _values4(
     half = tl.arange(0, HALF)[None, :]
     there = held if WHOLE else held & (start + 2 * half < columns)
     byte = tl.load(codes + row * across + start // 2 + half, mask=there, other=0).to(tl.int32)
-    scale = power(tl.load(exponents + group, mask=held, other=127)) * 0.25
+    scale = _power(tl.load(exponents + group, mask=held, other=127)) * 0.25
     low, high = ((byte << 28) >> 28).to(tl.float32) * scale, ((byte << 24) >> 28).to(tl.float32) * scale
     value = tl.interleave(low, high)
     if CLIP:
@@ -207,7 +207,7 @@ def _versions(width: int) -> tuple[Version, ...]:
     return (
         Version("torch", by_torch, "the definition in torch ops", shows=(plain,)),
         Version("triton", by_triton, "code times a power of two, one pass", ("cuda",), ("triton",),
-                shows=(_values8 if width == 8 else _values4, power)),
+                shows=(_values8 if width == 8 else _values4, _power)),
         *((trick,) if width == 8 else ()),
         Version("numba", by_numba, "one pass on the CPU", ("cpu",), ("numba",)),
     )  # fmt: skip

@@ -4,7 +4,7 @@ One row of x reads the weight once, at half the bytes of bfloat16; many rows are
 over dequantised values wins.
 """
 
-# pyright: reportInvalidTypeForm=false, reportMissingParameterType=false
+# pyright: reportPrivateUsage=false, reportInvalidTypeForm=false, reportMissingParameterType=false
 from __future__ import annotations
 
 from typing import Any
@@ -17,7 +17,7 @@ from kernels.bench.jit import in_float32, jit, tl
 from kernels.bench.spec import Inputs, Kernel, Shape, Version, add
 from kernels.bench.tuned import Config, bucket, tuned
 from kernels.fake_quant.threads import spread
-from kernels.lab.mx_dequantize import BLOCK, DTYPES, by_numba, by_triton, made, power, values
+from kernels.lab.mx_dequantize import BLOCK, DTYPES, _power, by_numba, by_triton, made, values
 from model.mx_weights import MXWeight, plain
 
 FEW = 128  # rows of x that one program takes at once
@@ -101,7 +101,7 @@ def _vector(
             part = ((byte << 28) >> 28).to(tl.float32) * v + ((byte << 24) >> 28).to(tl.float32) * w
         else:
             part = _to_float32(code, ASM) * v
-        total += tl.sum(part, 2) * (power(e) * unit)
+        total += tl.sum(part, 2) * (_power(e) * unit)
     y = tl.sum(total, 1)
     if BIASED:
         y += tl.load(bias + row, mask=row < n, other=0).to(tl.float32)
@@ -145,7 +145,7 @@ def _tile(
             scale = (tl.maximum(e.to(tl.int32) - 6, 0) << 7).to(tl.int16).to(tl.bfloat16, bitcast=True)
             w = tl.reshape(_to_bfloat16(code, ASM) * scale[:, :, None], (N, G * BLOCK))
         else:
-            w = tl.reshape(code.to(tl.float32) * (power(e) * unit)[:, :, None], (N, G * BLOCK))
+            w = tl.reshape(code.to(tl.float32) * (_power(e) * unit)[:, :, None], (N, G * BLOCK))
         at = first * BLOCK + column
         v = tl.load(x + token[None, :] * x_row + at[:, None] * x_step, mask=(token[None, :] < m) & (at[:, None] < k),
                     other=0)  # fmt: skip

@@ -3,7 +3,7 @@
 The sums within a block are exact; only those over blocks are rounded, in float32.
 """
 
-# pyright: reportInvalidTypeForm=false, reportMissingParameterType=false
+# pyright: reportPrivateUsage=false, reportInvalidTypeForm=false, reportMissingParameterType=false
 from __future__ import annotations
 
 import torch
@@ -12,7 +12,7 @@ from torch import Tensor
 from kernels.bench.jit import jit, tl
 from kernels.bench.spec import Inputs, Kernel, Shape, Version, add
 from kernels.bench.tuned import Config, bucket, tuned
-from kernels.lab.mx_dequantize import BLOCK, by_numba, made, power, values
+from kernels.lab.mx_dequantize import BLOCK, _power, by_numba, made, values
 from kernels.lab.mx_linear import linear_triton
 from model.mx_weights import MXWeight, plain
 
@@ -33,8 +33,8 @@ def _tile(
         there = at < k if not WHOLE else at >= 0
         left = tl.load(a + row[:, None] * k + at[None, :], mask=(row[:, None] < m) & there[None, :], other=0)
         right = tl.load(b + column[None, :] * k + at[:, None], mask=(column[None, :] < n) & there[:, None], other=0)
-        e = power(tl.load(a_exponents + row * groups + group, mask=row < m, other=0)) * 0.015625
-        f = power(tl.load(b_exponents + column * groups + group, mask=column < n, other=0)) * 0.015625
+        e = _power(tl.load(a_exponents + row * groups + group, mask=row < m, other=0)) * 0.015625
+        f = _power(tl.load(b_exponents + column * groups + group, mask=column < n, other=0)) * 0.015625
         total += tl.dot(left, right).to(tl.float32) * e[:, None] * f[None, :]
     valid = (row[:, None] < m) & (column[None, :] < n)
     tl.store(out + row[:, None] * out_row + column[None, :], total.to(out.dtype.element_ty), mask=valid)

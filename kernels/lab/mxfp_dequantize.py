@@ -3,7 +3,7 @@
 A small float's bits moved to their place in a float32 are its value, off by a constant power of two; subnormals too.
 """
 
-# pyright: reportInvalidTypeForm=false, reportMissingParameterType=false
+# pyright: reportPrivateUsage=false, reportInvalidTypeForm=false, reportMissingParameterType=false
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from kernels.bench.jit import jit, tl
 from kernels.bench.spec import Inputs, Kernel, Shape, Version, add
 from kernels.bench.tuned import Config, bucket, tuned
 from kernels.fake_quant.threads import spread
-from kernels.lab.mx_dequantize import power
+from kernels.lab.mx_dequantize import _power
 from model.formats.base import Encoded, Shared
 from model.formats.mxfp import ELEMENTS, MXFP
 
@@ -91,7 +91,7 @@ def _values(
     group = (tl.program_id(0) * COUNT + tl.arange(0, COUNT)[:, None]).to(tl.int64)
     held = group < rows * groups
     row, start = group // groups, (group % groups) * BLOCK
-    scale = power(tl.load(exponents + group, mask=held, other=127))
+    scale = _power(tl.load(exponents + group, mask=held, other=127))
     inner = tl.arange(0, BLOCK)[None, :]
     if HALVES:
         half = tl.arange(0, BLOCK // 2)[None, :]

@@ -19,19 +19,23 @@ class OfFigure(PaintedChart):
         super().__init__()
 
     def option(self, name: str) -> Any:
+        """What is chosen."""
         return getattr(self, self.fields[name])
 
     def choose(self, name: str, value: Any) -> None:
+        """Choose, and draw anew."""
         setattr(self, self.fields[name], value)
         self.take(None)
         self.refresh()
 
     def show_study(self, study: Study) -> None:
+        """Show a study; a figure that it lacks gives way to its first."""
         if self.figure not in study.names:
             self.figure = study.names[0] if study.names else ""
         super().show_study(study)
 
     def empty(self) -> str:
+        """Why nothing is drawn."""
         if not len(self.study):
             return super().empty()
         if not len(self.study.params.names):
