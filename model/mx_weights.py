@@ -104,13 +104,14 @@ def plain(weight: MXWeight, dtype: torch.dtype) -> Tensor:
 
 
 def values(weight: MXWeight, dtype: torch.dtype) -> Tensor:
-    """The matrix, by the fast way of its device where there is one."""
-    return VALUES.get(weight.codes.device.type, plain)(weight, dtype)
+    """The matrix, by the fast way of its device; while torch.compile looks on the definition, which it fuses."""
+    fast = None if torch.compiler.is_compiling() else VALUES.get(weight.codes.device.type)
+    return (fast or plain)(weight, dtype)
 
 
 def product(x: Tensor, weight: MXWeight, bias: Tensor | None = None) -> Tensor:
     """x·Wᵀ + b over the last dimension of x. Without a fast way the bits are those of a Linear over the values."""
-    fast = PRODUCTS.get(x.device.type)
+    fast = None if torch.compiler.is_compiling() else PRODUCTS.get(x.device.type)
     return fast(x, weight, bias) if fast else F.linear(x, values(weight, x.dtype), bias)
 
 
@@ -126,7 +127,8 @@ class MXLinear(nn.Module):
         self.columns, self.width, self.block = weight.columns, weight.width, weight.block
         self.register_buffer("codes", weight.codes)
         self.register_buffer("exponents", weight.exponents)
-        self.bias = bias
+        held = bias is None or isinstance(bias, nn.Parameter)  # a plain tensor would stay where it is in `to`
+        self.bias = bias if held else nn.Parameter(bias, requires_grad=False)
 
     @property
     def held(self) -> MXWeight:

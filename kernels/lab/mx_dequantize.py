@@ -140,7 +140,7 @@ def by_numba(weight: MXWeight, dtype: torch.dtype) -> Tensor:
     from kernels.fake_quant.cpu import words
     from kernels.fake_quant.loops import mx
 
-    if weight.width == 4 and weight.block % 2:
+    if dtype not in DTYPES or (weight.width == 4 and weight.block % 2):
         return plain(weight, dtype)
     loop = mx.values4 if weight.width == 4 else mx.values8
     out = torch.empty(weight.rows, weight.columns, dtype=dtype)

@@ -54,7 +54,7 @@ def compiled(graph: Graph, options: CompileOptions, context: Context) -> tuple[G
 
     _check(options)
     dynamo = _dynamo()
-    whole = settle(build(graph, context.store, context.callables)).to(options.device)
+    whole = settle(build(graph, context.store, context.callables, packed=True)).to(options.device)
     inputs = inputs_on(options.device, graph, options, context)
     dynamo.reset()
     try:
@@ -184,9 +184,7 @@ def _shares(call: Callable[[], Any], options: CompileOptions) -> tuple[float, in
     device = options.device == "cuda"
     own = {e: (e.self_device_time_total if device else e.self_cpu_time_total) for e in p.events() or ()}
     whole = sum(own.values())
-    heavy = sum(
-        t for e, t in own.items() if any(w in e.name for w in ("addmm", "bmm", "aten::mm", "conv", "attention"))
-    )
+    heavy = sum(t for e, t in own.items() if any(w in e.name for w in PRODUCTS))
     leaves = sum(e.name.startswith("aten::") and not e.cpu_children for e in own)
     return heavy / whole if whole else 0.0, leaves
 

@@ -127,7 +127,7 @@ def _run(graph: Graph, options: MemoryOptions, context: Context) -> Iterator[Row
     if any(w.key is None for w in graph.weights.values()):
         return
     inputs = inputs_on(options.device, graph, options, context)
-    module = build(graph, context.store, context.callables).to(options.device)
+    module = build(graph, context.store, context.callables, packed=True).to(options.device)
     seen = profiled(module, graph, inputs, 1, context)
     copies = [m.kept_bytes for m in module.modules() if isinstance(m, Effective)]
     elements = sum(w.elements for w in graph.weights.values())

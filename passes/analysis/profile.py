@@ -43,7 +43,7 @@ def profile(graph: Graph, options: ProfileOptions, context: Context) -> tuple[Gr
 
     _check(options)
     inputs = inputs_on(options.device, graph, options, context)
-    module = build(graph, context.store, context.callables).to(options.device)
+    module = build(graph, context.store, context.callables, packed=True).to(options.device)
     seen = profiled(module, graph, inputs, options.runs, context, options.trace)
     rows = tuple(_rows(graph, seen, _sizes(graph, inputs)))
     total = statistics.median([e.time_range.elapsed_us() for e in seen.events if e.name == RUN]) / 1e6

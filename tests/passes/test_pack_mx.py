@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,12 +11,17 @@ from torch import Tensor, nn
 
 from model.build import build
 from model.errors import PassError
+from model.formats.integer import Integer
 from model.graph import Graph
 from model.graph_json import graph_from_json, graph_to_json
-from model.mx_weights import MXLinear
+from model.meta import Precision
+from model.mx_weights import MXLinear, plain, values
+from model.recipe import Step
 from model.trace.trace import trace
 from model.weights import WeightStore
-from passes.base import Context
+from passes.analysis.memory import MemoryOptions
+from passes.analysis.profile import ProfileOptions
+from passes.base import Context, run_step
 from passes.transform.pack_mx import PackMXOptions, pack_mx
 
 X = {"input": torch.randn(5, 70, generator=torch.Generator().manual_seed(0))}
@@ -59,6 +65,43 @@ def test_the_choice_is_saved_and_the_model_still_trains(tmp_path: Path) -> None:
     assert "packed" not in str(graph_to_json(graph))
     module = build(after, context.store)
     assert sum(p.requires_grad and p.ndim == 2 for p in module.parameters()) == 2
+
+
+def test_all_dtypes_and_a_rounded_bias_that_moves_along(tmp_path: Path) -> None:
+    graph, context = opened(tmp_path)
+    after, _ = pack_mx(graph, PackMXOptions(width="8"), context)
+    first = next(n for n in after if "bias" in n.weights)
+    rounded = replace(first, precision={**first.precision, "bias": Precision(Integer(8, 6))})
+    module = build(after.replace(rounded), context.store, packed=True)
+    kept = {p.shape for p in module.parameters()}
+    assert (64,) in kept and all(v.dtype == torch.float64 for v in module.double().parameters())
+    held = next(m for m in module.modules() if isinstance(m, MXLinear)).held
+    assert torch.equal(values(held, torch.float64), plain(held, torch.float64))
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("width", ["8", "4"])
+def test_torch_compile_finds_one_graph_of_the_same_values(tmp_path: Path, width: str) -> None:
+    graph, context = opened(tmp_path)
+    after, _ = pack_mx(graph, PackMXOptions(width=width), context)  # type: ignore[arg-type]
+    module = build(after, context.store, packed=True)
+    name = after.placeholders[0].target
+    with torch.no_grad():
+        once = torch.compile(module, backend="aot_eager", fullgraph=True)(**{name: X["input"]})
+    torch._dynamo.reset()
+    found = once[0] if isinstance(once, tuple) else once
+    assert torch.equal(found, ran(after, context, packed=False))
+
+
+def test_timed_and_measured_runs_hold_codes(tmp_path: Path) -> None:
+    graph, context = opened(tmp_path)
+    after, report = pack_mx(graph, PackMXOptions(width="8"), context)
+    saved = report.summary["bytes_before"] - report.summary["bytes"]
+    wishes = (("memory", MemoryOptions(), "model_in_memory"), ("profile", ProfileOptions(runs=1), "weights_bytes"))
+    for name, options, key in wishes:
+        plainly, packed = (run_step(g, Step(name, options), context).report.summary for g in (graph, after))
+        assert plainly[key] - packed[key] == saved
+        assert "rounded_copies_in_memory" not in packed
 
 
 def test_floats_are_refused_in_words(tmp_path: Path) -> None:
