@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,13 @@ from passes.base import Context, run_step
 from passes.config import load_recipe
 from tests.verilog.proof import needs_icarus
 from verilog.exact import Exact, Host
+from verilog.lint import lint
 from verilog.lower import lower
 from verilog.netlist import Design
 from verilog.options import EmitOptions
 from verilog.simulate import build, run
+from verilog.tools import verilator
+from verilog.write import texts
 
 FIXED = "integer(width=8, frac_width=4)"
 SCALED = "scaled_integer(width=8, granularity=tensor"
@@ -96,6 +100,16 @@ def test_integers_are_near_the_fake_quantised_model(opened: Opened, name: str) -
     exact = not {"scale_shift"} & {i.module for i in design.instances}
     torch.testing.assert_close(got, want, rtol=0, atol=0 if exact else 0.02 * float(want.abs().max()))
     assert float((got.argmax(-1) == want.argmax(-1)).double().mean()) > 0.98
+
+
+@pytest.mark.rtl
+@pytest.mark.skipif(verilator() is None, reason="verilator is not installed")
+@pytest.mark.parametrize("name", ["scales", "zero points", "ternary", "signs"])
+def test_scales_raise_no_warnings(opened: Opened, name: str) -> None:
+    graph = quantised(opened, name)
+    assert not lint(texts(lower(graph, opened.store, EmitOptions())), "top").findings
+    folded = graph.replace(*(replace(n, parallel=None) for n in graph))
+    assert not lint(texts(lower(folded, opened.store, EmitOptions())), "top").findings
 
 
 @needs_icarus

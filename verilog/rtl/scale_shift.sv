@@ -28,6 +28,7 @@ module scale_shift #(
   localparam int A_W = (PERIOD > 1) ? $clog2(PERIOD) : 1;
   localparam int XE_W = X_W + 1 - X_S;           // an unsigned x gets a zero in front
   localparam int P_W = XE_W + M_W;
+  localparam int F_W = (P_W > S_W) ? P_W : S_W;  // the constants may keep sums narrower than any product could be
   logic [LANES*M_W-1:0] m_rom [0:PERIOD-1];
   logic [LANES*S_W-1:0] b_rom [0:PERIOD-1];
   initial $readmemh(M_FILE, m_rom);
@@ -69,7 +70,7 @@ module scale_shift #(
     assign m = m1[i*M_W+:M_W];
     always_ff @(posedge clk) if (ce) begin
       p <= x * m;
-      s <= (S_W'(p) <<< P_SHIFT) + $signed(b2[i*S_W+:S_W]);
+      s <= S_W'((F_W'(p) <<< P_SHIFT) + F_W'($signed(b2[i*S_W+:S_W])));
     end
     requant #(
         .IN_W(S_W), .IN_F(S_F), .OUT_W(Y_W), .OUT_F(Y_F), .OUT_S(Y_S), .MODE(MODE), .EVEN(EVEN)
