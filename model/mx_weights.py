@@ -127,8 +127,8 @@ class MXLinear(nn.Module):
         self.columns, self.width, self.block = weight.columns, weight.width, weight.block
         self.register_buffer("codes", weight.codes)
         self.register_buffer("exponents", weight.exponents)
-        held = bias is None or isinstance(bias, nn.Parameter)  # a plain tensor would stay where it is in `to`
-        self.bias = bias if held else nn.Parameter(bias, requires_grad=False)
+        stays = isinstance(bias, Tensor) and not isinstance(bias, nn.Parameter)  # where it is, in `to`
+        self.bias = nn.Parameter(bias, requires_grad=False) if stays and bias is not None else bias
 
     @property
     def held(self) -> MXWeight:

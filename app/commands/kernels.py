@@ -50,7 +50,7 @@ def _request(found: Arguments) -> Any:
 
     if found.threads < 0:
         raise UsageError(f"--threads cannot be {found.threads}.", "Give 1 or more, or 0 for torch's own number.")
-    if found.seconds < 0:
+    if not 0 <= found.seconds < float("inf"):
         raise UsageError(f"--seconds cannot be {found.seconds:g}.", "Give seconds such as 0.2; 0 runs three rounds.")
     device = found.device or ("cuda" if torch.cuda.is_available() else "cpu")
     dtypes = _words(found.dtype) or (("bfloat16",) if device == "cuda" else ("float32",))
@@ -64,10 +64,18 @@ def _words(text: str) -> tuple[str, ...]:
 
 def _measured(found: Arguments, console: Console) -> Answer:
     from kernels.bench import run
-    from kernels.bench.results import compared, dumped, save
+    from kernels.bench.results import check_place, compared, dumped, save
 
-    others = [_load(p) for p in found.compare]
-    results = run.run(_request(found), console.progress)
+    others, request, heard = [_load(p) for p in found.compare], _request(found), list[object]()
+    if found.output:
+        check_place(Path(found.output))
+    try:
+        results = run.run(request, console.progress, heard.append)
+    except KeyboardInterrupt:
+        if found.output and heard:
+            save(run.gathered(request, heard), Path(found.output))
+            console.note(f"Stopped; what was measured until then is in {found.output}.")
+        raise
     console.clear()
     data = dumped(results) | {"rows": [r.told() for r in results.rows]}
     if found.output:
@@ -90,7 +98,7 @@ def _compared(runs: list[Results]) -> Answer:
     if len(runs) == 1:
         return Answer(dumped(runs[0]), lambda: _lines(runs[0], {}))
     rows = compared(runs)
-    return Answer({"files": [r.label for r in runs], "compared": rows}, lambda: table(rows))
+    return Answer({"files": [r.label for r in runs], "compared": rows}, lambda: _beside(rows))
 
 
 def _lines(results: Results, data: dict[str, Any]) -> Iterable[str]:
@@ -99,9 +107,15 @@ def _lines(results: Results, data: dict[str, Any]) -> Iterable[str]:
     yield from table([_row(r) for r in results.rows])
     if "compared" in data:
         yield ""
-        yield from table(data["compared"])
+        yield from _beside(data["compared"])
     if "output" in data:
         yield f"written to {data['output']}"
+
+
+def _beside(rows: list[dict[str, Any]]) -> Iterable[str]:
+    return (
+        table(rows) if rows else ["Nothing was measured in more than one: no kernel, version, dtype and shape alike."]
+    )
 
 
 def _machine(results: Results) -> dict[str, str]:

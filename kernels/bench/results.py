@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import os
@@ -106,6 +107,18 @@ def dumped(results: Results) -> dict[str, Any]:
 def _rounded(row: dict[str, Any]) -> dict[str, Any]:
     return {k: float(f"{v:.5g}") if isinstance(v, float) and math.isfinite(v) else
             (str(v) if isinstance(v, float) else v) for k, v in row.items()}  # fmt: skip
+
+
+def check_place(path: Path) -> None:
+    """Raises KernelError where no file can be written, before anything is measured for it."""
+    beside = path.with_name(path.name + ".part")
+    try:
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        beside.touch()
+        beside.unlink()
+    except OSError as error:
+        raise KernelError(f"{path} cannot be written ({error.strerror}).", "Choose another file.") from error
 
 
 def save(results: Results, path: Path) -> None:

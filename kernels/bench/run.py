@@ -6,7 +6,7 @@ import datetime
 import gc
 import importlib
 import statistics
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from importlib.util import find_spec
@@ -20,6 +20,7 @@ from kernels.bench.ceilings import Ceilings
 from kernels.bench.results import Results, Row
 from kernels.bench.spec import KERNELS, Inputs, Kernel, KernelError, Shape, Version, parse_shape, shape_text
 from kernels.bench.timing import Samples, spread, take_turns
+from model.errors import nearest
 
 Progress = Callable[[int, int, str], None]
 Found = Callable[[object], None]
@@ -87,11 +88,15 @@ def _threads(count: int) -> Generator[None]:
 
 
 def _run(asks: list[Ask], request: Request, progress: Progress, found: Found) -> Results:
-    total = len(asks)
+    total, heard = len(asks), list[object]()
+
+    def tell(one: object) -> None:
+        heard.append(one)
+        found(one)
+
     limits = _limits(request, lambda: progress(0, total, "ceilings of the machine")) if request.ceilings else None
     if limits is not None:
-        found(limits)
-    rows: list[Row] = []
+        tell(limits)
     for i, ask in enumerate(asks):
         text = f"{ask.kernel.name} {shape_text(ask.shape)} {ask.dtype}"
 
@@ -100,11 +105,17 @@ def _run(asks: list[Ask], request: Request, progress: Progress, found: Found) ->
 
         between()
         for row in measured(ask, request, limits, between):
-            rows.append(row)
-            found(row)
+            tell(row)
     progress(total, total, "done")
+    return gathered(request, heard)
+
+
+def gathered(request: Request, heard: Sequence[object]) -> Results:
+    """The results of what `found` heard: also of a run that was stopped."""
+    limits = next((one for one in heard if isinstance(one, Ceilings)), None)
+    rows = tuple(one for one in heard if isinstance(one, Row))
     today = datetime.date.today().isoformat()
-    return Results(machine.facts(request.device), today, limits, tuple(rows), asdict(request))
+    return Results(machine.facts(request.device), today, limits, rows, asdict(request))
 
 
 def _limits(request: Request, between: Callable[[], None]) -> Ceilings:
@@ -119,6 +130,10 @@ def asked(request: Request) -> list[Ask]:
     for dtype in request.dtypes:
         if not any(dtype in k.dtypes for k in kernels):
             raise KernelError(f"No kernel takes {dtype!r}.", "Choose float32, bfloat16 or float16.")
+    known = list(dict.fromkeys(v.name for k in kernels for v in k.versions))
+    for name in request.versions:
+        if name not in known:
+            raise KernelError(f"No kernel that is asked for has a version {name!r}.", nearest(name, known))
     if request.shapes and len(kernels) > 1:
         raise KernelError("A shape is of one kernel.", "Name the kernel whose shapes these are.")
     return [
@@ -163,10 +178,7 @@ def _wanted(kernel: Kernel, request: Request) -> list[Version]:
     """The versions asked for; the baseline always, or there would be no ratios."""
     if not request.versions:
         return [v for v in kernel.versions if not v.optional]
-    held = [v for v in kernel.versions if v.name in (*request.versions, kernel.baseline)]
-    if not any(v.name in request.versions for v in held):
-        kernel.version(request.versions[0])
-    return held
+    return [v for v in kernel.versions if v.name in (*request.versions, kernel.baseline)]
 
 
 def _why_not(ask: Ask, version: Version, device: str) -> str:

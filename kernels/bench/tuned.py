@@ -94,7 +94,9 @@ def _keep(card: str) -> None:
     except (OSError, ValueError):
         data = {}
     data = data if isinstance(data, dict) else {}
-    data[card] = {k.partition("|")[2]: v for k, v in _known.items() if k.partition("|")[0] == card}
+    held = data.get(card)  # others may have tuned since it was read
+    ours = {k.partition("|")[2]: v for k, v in _known.items() if k.partition("|")[0] == card}
+    data[card] = (held if isinstance(held, dict) else {}) | ours
     beside = path.with_name(f"{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -7,7 +7,7 @@ import os
 import shutil
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -18,6 +18,7 @@ from passes.base import Context, Report, Row, analysis
 from passes.timed.inputs import check_device, inputs_on
 from passes.timed.part import part_of
 from passes.timed.settled import settle
+from passes.timed.spans import by_host
 from passes.timed.why import Facts, reasons
 
 WARM, LEAST, SECONDS = 3, 5, 2.0  # untimed calls; timed rounds at least, and seconds after which no further begins
@@ -181,11 +182,14 @@ def _shares(call: Callable[[], Any], options: CompileOptions) -> tuple[float, in
         activities=[ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if options.device == "cuda" else [])]
     ) as p:
         call()
-    device = options.device == "cuda"
-    own = {e: (e.self_device_time_total if device else e.self_cpu_time_total) for e in p.events() or ()}
-    whole = sum(own.values())
-    heavy = sum(t for e, t in own.items() if any(w in e.name for w in PRODUCTS))
-    leaves = sum(e.name.startswith("aten::") and not e.cpu_children for e in own)
+    return _counted(p.events() or (), device=options.device == "cuda")
+
+
+def _counted(events: Iterable[Any], *, device: bool) -> tuple[float, int]:
+    own = [(e, e.self_device_time_total if device else e.self_cpu_time_total) for e in by_host(events)]
+    whole = sum(t for _, t in own)
+    heavy = sum(t for e, t in own if any(w in e.name for w in PRODUCTS))
+    leaves = sum(e.name.startswith("aten::") and not e.cpu_children for e, _ in own)
     return heavy / whole if whole else 0.0, leaves
 
 

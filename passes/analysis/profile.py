@@ -14,7 +14,7 @@ from model.ops import macs
 from passes.analysis.evaluate import EvaluateOptions
 from passes.base import Context, Report, Row, analysis
 from passes.timed.inputs import check_device, inputs_on
-from passes.timed.spans import AT, RUN, Seen, peak, profiled, tensors_of
+from passes.timed.spans import AT, RUN, Seen, by_host, peak, profiled, tensors_of
 
 if TYPE_CHECKING:
     from torch.autograd.profiler_util import FunctionEvent
@@ -46,7 +46,7 @@ def profile(graph: Graph, options: ProfileOptions, context: Context) -> tuple[Gr
     module = build(graph, context.store, context.callables, packed=True).to(options.device)
     seen = profiled(module, graph, inputs, options.runs, context, options.trace)
     rows = tuple(_rows(graph, seen, _sizes(graph, inputs)))
-    total = statistics.median([e.time_range.elapsed_us() for e in seen.events if e.name == RUN]) / 1e6
+    total = statistics.median([e.time_range.elapsed_us() for e in by_host(seen.events) if e.name == RUN]) / 1e6
     held = sum(v.numel() * v.element_size() for v in tensors_of(module))
     most = peak(seen.events, options.device == "cuda")
     summary = {"seconds": total, "plain": seen.plain, "runs": options.runs, "batch": _batch(inputs),
@@ -65,9 +65,10 @@ def _check(options: ProfileOptions) -> None:
 
 def _rows(graph: Graph, seen: Seen, sizes: dict[str, int]) -> Iterator[Row]:
     """A line for each node that ran, in the order of the run; times are medians over the runs."""
-    runs = [e.time_range for e in seen.events if e.name == RUN]
+    events = by_host(seen.events)
+    runs = [e.time_range for e in events if e.name == RUN]
     own: dict[str, _Sums] = defaultdict(lambda: _Sums(len(runs)))
-    for event in seen.events:
+    for event in events:
         number = next((i for i, r in enumerate(runs) if r.start <= event.time_range.start <= r.end), None)
         if event.name.startswith(AT) and event.name != RUN and number is not None:
             name, rounds = seen.places[int(event.name.removeprefix(AT))]

@@ -153,6 +153,11 @@ def _save(seen: Any, path: Path) -> None:
         raise ExportError(f"{path} cannot be written ({error.strerror}).", "Choose another file.") from error
 
 
+def by_host(found: Iterable[FunctionEvent]) -> list[FunctionEvent]:
+    """Those of the host, which know the device time of what they launched; a GPU tells it all once more."""
+    return [e for e in found if e.device_type.name == "CPU"]
+
+
 def peak(found: list[FunctionEvent], cuda: bool) -> int:
     """Most bytes that were held at once beyond what was there before, as allocations and frees follow each other."""
     changes = [(e.time_range.end, e.self_device_memory_usage if cuda else e.self_cpu_memory_usage) for e in found]

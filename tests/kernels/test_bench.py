@@ -10,10 +10,12 @@ from typing import Any
 import pytest
 import torch
 
+from app.cli import main
 from kernels.bench import machine, results, tuned
+from kernels.bench import run as bench
 from kernels.bench.ceilings import Ceilings
 from kernels.bench.results import Results, Row, compared
-from kernels.bench.run import Ask, Request, asked, measured, run
+from kernels.bench.run import Ask, Request, asked, gathered, measured, run
 from kernels.bench.spec import KERNELS, Kernel, KernelError, Version, catalogue, parse_shape
 from model.errors import EspalierError
 
@@ -77,7 +79,8 @@ def test_no_gpu_is_an_error_that_says_so() -> None:
 @pytest.mark.parametrize(
     "changes",
     [{"kernels": ("sofmax",)}, {"shapes": ("4x8x9",)}, {"shapes": ("q=3",)}, {"shapes": ("4x0",)}, {"device": "tpu"},
-     {"dtypes": ("int3",)}, {"kernels": ("softmax", "attention")}, {"versions": ("tritn",)}],
+     {"dtypes": ("int3",)}, {"kernels": ("softmax", "attention")}, {"versions": ("tritn",)},
+     {"versions": ("torch", "tritn")}],
 )  # fmt: skip
 def test_bad_requests(changes: dict[str, Any]) -> None:
     with pytest.raises(EspalierError) as caught:
@@ -124,6 +127,35 @@ def test_stopping() -> None:
     with pytest.raises(Stopped):
         run(replace(QUICK, shapes=("4x8", "5x8")), progress, lambda row: heard.append(row))  # type: ignore[arg-type]
     assert {r.shape["m"] for r in heard} == {4}
+    assert gathered(QUICK, heard).rows == tuple(heard)
+
+
+def test_what_cannot_be_kept_is_not_begun_and_a_stopped_run_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["kernels", "softmax", "--shapes", "4x8", "5x8", "--seconds", "0"]
+    asked_for: list[Request] = []
+
+    def stopped(request: Request, progress: Any, found: Any) -> Results:
+        asked_for.append(request)
+        run(replace(QUICK, shapes=("4x8",)), progress, found)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(bench, "run", stopped)
+    for place in (tmp_path / "none" / "a.json", tmp_path):
+        assert main([*words, "-o", str(place)]) == 2
+    assert main([*words, "--seconds", "nan"]) == 2 and not asked_for
+    assert main([*words, "-o", str(tmp_path / "a.json")]) == 130 and len(asked_for) == 1
+    assert {r.shape["m"] for r in results.load(tmp_path / "a.json").rows} == {4}
+    assert [p.name for p in tmp_path.iterdir()] == ["a.json"]
+    assert "a.json" in capsys.readouterr().err
+
+
+def test_files_with_nothing_alike_say_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, shape in (("a", "4x8"), ("b", "5x8")):
+        results.save(run(replace(QUICK, shapes=(shape,))), tmp_path / f"{name}.json")
+    assert main(["kernels", "--compare", str(tmp_path / "a.json"), str(tmp_path / "b.json")]) == 0
+    assert "more than one" in capsys.readouterr().out
 
 
 def test_the_roof() -> None:
@@ -149,6 +181,16 @@ def test_the_tuning_table_survives_damage(tmp_path: Path, monkeypatch: pytest.Mo
     tuned.table_path().write_text("{")
     assert tuned._stored("card") == {}
     assert tuned.tuned("k", "cpu", [{"n": 1}, {"n": 2}], lambda c: None) == {"n": 1}
+
+
+def test_what_another_process_tuned_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ESPALIER_CACHE", str(tmp_path))
+    monkeypatch.setattr(tuned, "_known", {"card|mine": {"n": 1}, "card|both": {"n": 2}})
+    tuned.table_path().parent.mkdir(parents=True, exist_ok=True)
+    tuned.table_path().write_text(json.dumps({"card": {"theirs": {"n": 3}, "both": {"n": 4}}, "other": {}}))
+    tuned._keep("card")
+    assert tuned._stored("card") == {"mine": {"n": 1}, "both": {"n": 2}, "theirs": {"n": 3}}
+    assert "other" in json.loads(tuned.table_path().read_text())
 
 
 def test_results_without_rows() -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -13,8 +15,10 @@ from model.formats.integer import Integer
 from model.graph import Graph
 from model.meta import Precision
 from model.recipe import Step
+from passes.analysis.compile import _counted
 from passes.analysis.profile import ProfileOptions
 from passes.base import Context, Report, run_step
+from passes.timed.spans import RUN, by_host
 from tests.model.zoo import Case, case
 
 
@@ -37,6 +41,18 @@ def test_each_node_is_told_in_the_order_of_the_run() -> None:
     assert linear["largest"] == "aten::addmm" and linear["gflop_s"] > 0
     assert report.summary["batch"] == 7 and report.summary["peak_bytes"] >= linear["allocated_bytes"]
     assert report.summary["weights_bytes"] == 4 * sum(w.elements for w in mlp.graph.weights.values())
+
+
+def test_what_a_gpu_tells_again_counts_once() -> None:
+    def event(name: str, device: str, microseconds: float, *below: Any) -> Any:
+        kind = SimpleNamespace(name=device)
+        return SimpleNamespace(name=name, device_type=kind, self_device_time_total=microseconds, cpu_children=below)
+
+    host, gpu = "CPU", "CUDA"
+    events = [event("aten::addmm", host, 30.0), event("gemm", gpu, 30.0), event("aten::gelu", host, 10.0),
+              event("gelu_kernel", gpu, 10.0), event(RUN, gpu, 40.0)]  # fmt: skip
+    assert _counted(events, device=True) == (0.75, 2)
+    assert [e.name for e in by_host(events)] == ["aten::addmm", "aten::gelu"]
 
 
 def test_rounding_is_told_apart() -> None:
