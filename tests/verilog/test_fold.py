@@ -9,14 +9,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.verilog.proof import needs_icarus, on_time, proven, random_codes
+from tests.verilog.proof import alone, needs_icarus, on_time, proven, random_codes
 from verilog.fixed import Fixed
+from verilog.lint import lint
 from verilog.rules.linear import summed
 from verilog.stream import Stream
 from verilog.templates.base import Template
 from verilog.templates.depthwise import Depthwise
 from verilog.templates.fold import FoldMax, FoldSum, reciprocal
 from verilog.templates.scale_shift import ScaleShift, totalled
+from verilog.tools import verilator
+from verilog.write import texts
 
 FORMATS = st.builds(Fixed, st.integers(1, 9), st.integers(-2, 8), st.booleans())
 ROUNDINGS = st.sampled_from(("nearest_even", "floor"))
@@ -108,3 +111,16 @@ def test_depthwise_equals_its_integer_model(
     tmp_path_factory: pytest.TempPathFactory, made: Depthwise, seed: int
 ) -> None:
     checked(made, seed, tmp_path_factory.mktemp("builds"))
+
+
+@pytest.mark.rtl
+@pytest.mark.skipif(verilator() is None, reason="verilator is not installed")
+def test_sums_narrower_than_products_raise_no_warning() -> None:
+    x, form, ones = Fixed(6, 3), Fixed(6, 4), np.ones((1, 1), np.int64)
+    accumulator, biases = summed(ones, form, x, None)
+    made = Depthwise(
+        name="conv", node="conv", inputs=(Stream(1, 1, x),), outputs=(Stream(1, 1, Fixed(6, 3)),), weight=ones,
+        weight_format=form, bias=biases, accumulator=accumulator,
+    )  # fmt: skip
+    assert accumulator.width < x.width + form.width
+    assert not lint(texts(alone(made)), "top").findings

@@ -32,6 +32,7 @@ module depthwise #(
   localparam int B_W = (BLOCKS > 1) ? $clog2(BLOCKS) : 1;
   localparam int XE_W = X_W + 1 - X_S;           // an unsigned x gets a zero in front
   localparam int P_W = XE_W + W_W;
+  localparam int F_W = (P_W > ACC_W) ? P_W : ACC_W;  // the constants may keep sums narrower than any product could be
   logic [LANES*W_W-1:0]   w_rom [0:WORDS-1];
   logic [LANES*ACC_W-1:0] b_rom [0:BLOCKS-1];
   initial $readmemh(W_FILE, w_rom);
@@ -84,7 +85,7 @@ module depthwise #(
     assign w = w1[i*W_W+:W_W];
     always_ff @(posedge clk) if (ce) begin
       p <= x * w;
-      if (v2) acc <= (ACC_W'(p) <<< P_SHIFT) + (first2 ? ACC_W'($signed(b2[i*ACC_W+:ACC_W])) : acc);
+      if (v2) acc <= ACC_W'((F_W'(p) <<< P_SHIFT) + (first2 ? F_W'($signed(b2[i*ACC_W+:ACC_W])) : F_W'(acc)));
     end
     requant #(.IN_W(ACC_W), .IN_F(ACC_F), .OUT_W(Y_W), .OUT_F(Y_F), .OUT_S(Y_S), .MODE(MODE)) u_requant (
         .x(acc),
