@@ -34,11 +34,12 @@ def test_each_node_is_told_in_the_order_of_the_run() -> None:
     assert [r["node"] for r in report.rows] == ran
     assert all(r["seconds"] > 0 and r["rounding"] == 0 and r["allocated_bytes"] >= 0 for r in report.rows)
     assert sum(r["share"] for r in report.rows) == pytest.approx(1)
-    assert 0 < sum(r["seconds"] for r in report.rows) <= 2 * report.summary["seconds"]
+    one = told(mlp, mlp.graph, ProfileOptions(batch_size=7, runs=1))  # of several runs sums of medians may be more
+    assert 0 < sum(r["seconds"] for r in one.rows) <= one.summary["seconds"] + 1e-6
     linear = next(r for r in report.rows if r["op"] == "linear")
     out = mlp.graph.nodes[linear["node"]].out
     assert out is not None and linear["allocated_bytes"] == 4 * out.elements(dict(mlp.graph.symbols) | {"batch": 7})
-    assert linear["largest"] == "aten::addmm" and linear["gflop_s"] > 0
+    assert linear["largest"].startswith("aten::") and linear["gflop_s"] > 0
     assert report.summary["batch"] == 7 and report.summary["peak_bytes"] >= linear["allocated_bytes"]
     assert report.summary["weights_bytes"] == 4 * sum(w.elements for w in mlp.graph.weights.values())
 
