@@ -308,9 +308,9 @@ class Lowering:
         ends, outputs = [], []
         for k, ref in enumerate(self.graph.output.inputs):
             if ref.node in self.host:
-                raise EmitError(
-                    f"The output {ref.node} is computed on the host.", "Quantise the model first.", ref.node
-                )
+                op = self.graph.nodes[ref.node].op
+                hint = "Quantise the model first." if op in rules() else f"There is no hardware for {op} yet."
+                raise EmitError(f"The output {ref.node} is computed on the host.", hint, ref.node)
             signal = self._written_out(self.graph.nodes[ref.node], self.signals[ref])
             ends.append(signal.wire)
             outputs.append(Boundary(port("y", k), signal.stream, ref.node, signal.shape, signal.index))

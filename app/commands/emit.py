@@ -83,13 +83,15 @@ def _lines(data: dict[str, Any], folder: Path) -> Iterable[str]:
     yield f"{len(data['files'])} files in {folder}"
     if data.get("edited"):
         yield f"with the project's own {', '.join(data['edited'])}"
-    yield (f"a sample every {data['interval']:.0f} cycles, {data['cycles']} from its first beat to its last result; "
+    every = f"{data['interval']:.0f} cycles" if data["interval"] > 1 else "cycle"
+    yield (f"a sample every {every}, {data['cycles']} from its first beat to its last result; "
            f"slowest: {data['bottleneck']}")  # fmt: skip
     yield f"estimated for a 7-series FPGA: {_resources(data['area'])}"
     yield from (f"{r['instance']}: {r['remark']}" for r in data["rows"] if r["remark"])
     yield from _hosted(data["host"])
     tools = " and ".join(data["lint"]["tools"]) or "no tool (install verilator or pyslang)"
-    yield f"checked by {tools}: {len(data['lint']['findings']) or 'no'} findings"
+    count = len(data["lint"]["findings"])
+    yield f"checked by {tools}: {count or 'no'} finding{'' if count == 1 else 's'}"
     yield from (f"  {f}" for f in data["lint"]["findings"][:20])
     if "simulator" in data:
         yield from _simulated(data)

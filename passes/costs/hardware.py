@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from model.errors import OptionsError
 from model.formats.integer import Integer
+from model.formats.mxint import MXInt
 from model.formats.scaled_integer import ScaledInteger
 from model.graph import Graph, Node
 from model.meta import Parallel, Precision
@@ -117,11 +118,14 @@ def _row_area(op: str, work: Product, at_once: Parallel, x: Form, y: Form) -> Ar
 def _form(node: Node, port: str) -> Form:
     held = node.precision.get(port)
     found = _known(held.format) if held is not None else None
-    if found is None:
-        label = held.format.label if held is not None else "float"
-        hint = "Let only integer formats compete, such as integer(width=8, frac_width=4)."
-        raise OptionsError(f"{port} of {node.id} in {label} cannot become hardware.", hint, node.id)
-    return found
+    if found is not None:
+        return found
+    if held is None:
+        hint = f"Let formats compete for {port}, too (--ports data_in,weight), or give it one first (pass quantize)."
+        raise OptionsError(f"{port} of {node.id} in float cannot become hardware.", hint, node.id)
+    what = "has no estimate of area" if isinstance(held.format, MXInt) else "cannot become hardware"
+    hint = "Let only these compete: `integer`, `scaled_integer`, `binary`, `binary_scaled`, `ternary`."
+    raise OptionsError(f"{port} of {node.id} in {held.format.label} {what}.", hint, node.id)
 
 
 def _known(fmt: Any) -> Form | None:

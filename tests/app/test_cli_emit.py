@@ -82,6 +82,13 @@ def test_what_has_no_format_is_named(capsys: Capture, tmp_path: Path) -> None:
     assert not (tmp_path / "a").exists()
 
 
+def test_what_can_never_be_hardware_is_named(capsys: Capture, tmp_path: Path) -> None:
+    text = "import torch\ndef made():\n    return torch.nn.LSTM(4, 4), (torch.randn(3, 1, 4),)\n"
+    (tmp_path / "net.py").write_text(text)
+    assert main(["emit", f"{tmp_path / 'net.py'}:made", "-o", str(tmp_path / "a")]) == 2
+    assert "no hardware for lstm" in capsys.readouterr().err and not (tmp_path / "a").exists()
+
+
 def test_a_foreign_folder_is_left_alone(capsys: Capture, project: Path, tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "letter.txt").write_text("dear")

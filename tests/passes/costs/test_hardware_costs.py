@@ -62,7 +62,11 @@ def test_float_has_none(opened: Opened) -> None:
     assert math.isnan(figure("lut", graph)) and math.isnan(figure("dsp", graph))
     shares = cost("lut").shares
     assert shares is not None and shares.node is not None
-    with pytest.raises(OptionsError, match="cannot become hardware"):
+    with pytest.raises(OptionsError, match="cannot become hardware") as told:
         shares.node(layers(graph)[0], graph)
+    assert "for data_in, too" in told.value.hint
+    blocks = with_candidates(layers(graph)[0], {"data_in": Candidate(parse_format("mxint(width=8)"))})
+    with pytest.raises(OptionsError, match="in mxint8/32 has no estimate of area"):
+        shares.node(blocks, graph)
     chosen = Candidate(parse_format("integer(width=8, frac_width=4)"))
     assert shares.node(with_candidates(layers(graph)[0], {"data_in": chosen, "weight": chosen}), graph) > 0
