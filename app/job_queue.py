@@ -104,12 +104,12 @@ class JobQueue(QObject):
         self.job_event.emit(heard)
 
     def _finish(self, heard: JobEvent) -> None:
-        done, failed = self._on_done.pop(heard.job.id, None), self._on_failed.pop(heard.job.id, self.problem.emit)
+        done, failed = self._on_done.pop(heard.job.id, None), self._on_failed.pop(heard.job.id, None)
         self.jobs = [j for j in self.jobs if j.id != heard.job.id]
         if isinstance(heard.event, Done) and done:
             done(heard.event.result)
-        elif isinstance(heard.event, Failed):
-            failed(JobError(heard.event.message, heard.event.hint, heard.event.node))
+        elif isinstance(heard.event, Failed) and (done or failed is None):  # else its asker is of another document
+            (failed or self.problem.emit)(JobError(heard.event.message, heard.event.hint, heard.event.node))
         if done:
             self._ended(heard.job)
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from PySide6.QtCore import Qt, Signal
+from PySide6.QtGui import QShowEvent
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QSplitter, QStackedWidget, QVBoxLayout, QWidget
 
 from app.fields import Choice, NumberField
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
 NONE = "Area against interval, from fully folded to as parallel as it helps: compute it and choose a design."
 OLD = "of an earlier state: compute it again"
 BUDGETS = ("lut", "dsp")
+FIFOS = ("fifo", "fifo_ram")  # modules that the designs' areas leave out
+ABOUT = "Estimated areas, less those of the FIFOs between nodes"
 
 
 class FrontView(QWidget):
@@ -44,6 +48,8 @@ class FrontView(QWidget):
         self._legend.setTextFormat(Qt.TextFormat.RichText)
         self._words, self._pages = empty_state(NONE), QStackedWidget()
         self._compute = link("Compute", self.wanted.emit)
+        self._owed = False  # the chart is drawn once it is seen
+        self.note.setToolTip(ABOUT)
         self._build()
         self.area.edited.connect(self._draw)
         for field in self.budgets.values():
@@ -112,11 +118,19 @@ class FrontView(QWidget):
         self._again.setEnabled(not busy)
         self._draw()
 
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        if self._owed:
+            self._draw()
+
     def _draw(self) -> None:
+        self._owed = not self.isVisible()
+        if self._owed:  # a keystroke in a module must not pay for it
+            return
         document = self._session.document
         present = present_of(self.rows, document.graph) if document and not self._held.front_stale else -1
         made = self._held.made if not self._held.stale else None
-        own = {"interval": made.summary["interval"], **(made.summary.get("area") or {})} if made else None
+        own = {"interval": made.summary["interval"], **areas_of(made.rows)} if made else None
         self.chart.show_rows(self.rows, self.area.get(), present, self._most, own)
         self._tell()
 
@@ -153,6 +167,12 @@ class FrontView(QWidget):
             self.take(min(good, key=lambda k: self.rows[k]["interval"]))
         else:
             self.note.setText("no design keeps the budgets")
+
+
+def areas_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    """Areas of a design as those of a front are: less the FIFOs between nodes; empty where they are not known."""
+    plain = [r for r in rows if r["module"] not in FIFOS]
+    return {k: sum(r[k] for r in plain) for k in AREAS if plain and all(k in r for r in plain)}
 
 
 def present_of(rows: tuple[dict[str, Any], ...], graph: Graph) -> int:

@@ -216,8 +216,11 @@ class SourceText(QPlainTextEdit):
             self._strip.update(0, rect.y(), self._strip.width(), rect.height())
 
     def resizeEvent(self, event: QResizeEvent) -> None:
+        seen = 0 <= self.cursorRect().top() < event.oldSize().height()
         super().resizeEvent(event)
         self._fit()
+        if seen and self.editable and event.size().height() < event.oldSize().height():
+            self.ensureCursorVisible()  # a list of findings below takes room; what is written stays in sight
 
     def paint_numbers(self, strip: QWidget, event: QPaintEvent) -> None:
         """Draw the numbers of the lines that are seen."""

@@ -95,8 +95,7 @@ class WavesView(QWidget):
             self.view.show_rows(None)
             self._say(GONE if ran else NOT_RUN)
             return
-        stamp = max((p.stat().st_mtime_ns for p in folder.iterdir()), default=0)
-        rows = self._previews.ask(SLOT, (str(folder), stamp), lambda stop: _read(folder, stop))
+        rows = self._previews.ask(SLOT, (str(folder), _stamp(folder)), lambda stop: _read(folder, stop))
         if rows is None:
             self._say(READING)
         else:
@@ -128,6 +127,14 @@ class WavesView(QWidget):
     def _show_file(self) -> None:
         if self._folder:
             QDesktopServices.openUrl(QUrl.fromLocalFile(str(self._folder)))
+
+
+def _stamp(folder: Path) -> int:
+    """When the youngest file was written; 0 where that cannot be told, which reading them then explains."""
+    try:
+        return max((p.stat().st_mtime_ns for p in folder.iterdir()), default=0)
+    except OSError:
+        return 0
 
 
 def _read(folder: Path, stop: object) -> Rows:

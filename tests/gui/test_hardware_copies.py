@@ -7,12 +7,14 @@ from pathlib import Path
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
 import app.hardware_copies
 import app.panels.hardware_source
 from app.hardware_actions import panel_of
 from app.panels.hardware import HardwarePanel
+from app.panels.hardware_text import Mark
 from app.panels.hardware_words import verdicts
 from app.window import Window
 from model.errors import OptionsError
@@ -142,6 +144,19 @@ def test_errors_are_shown_while_typing(panel: HardwarePanel, qtbot: QtBot) -> No
     assert len(waves) == 1
     source.findings.itemActivated.emit(source.findings.item(0))
     assert source.text.textCursor().blockNumber() == 2
+
+
+def test_what_is_written_stays_in_sight_beside_its_errors(panel: HardwarePanel) -> None:
+    source = panel.views.source
+    begin(panel)
+    text = source.text
+    text.setPlainText("\n".join(f"// {k}" for k in range(300)))
+    text.go_to(150)
+    text.verticalScrollBar().setValue(150 - text.viewport().height() // text.fontMetrics().lineSpacing())
+    seen = text.viewport().rect().contains(text.cursorRect())
+    source.findings.show_marks([Mark(150, "wrong"), Mark(151, "too")])
+    QApplication.processEvents()
+    assert seen and text.viewport().rect().contains(text.cursorRect())
 
 
 def test_without_slang_it_says_how_to_get_it(panel: HardwarePanel, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -48,7 +48,11 @@ module top (
   );
 endmodule
 """
-LINEAR = "// linear: y = x\nmodule linear;\n  localparam int SIZE = 8'hFF; // 12\nendmodule\n"
+LINEAR = """// linear: y = x
+module linear #(parameter int IN_SIZE = 1) (input logic clk);
+  localparam int SIZE = 8'hFF; // 12
+endmodule
+"""
 ROWS = (
     {"node": "fc1", "instance": "fc1", "module": "linear", "stream": "8 × 8", "cycles": 64, "busy": 1.0, "waits": None},
     {"node": "fc1", "instance": "fc1_fifo", "module": "fifo", "stream": "8", "cycles": 8, "busy": 0.0, "waits": 3},

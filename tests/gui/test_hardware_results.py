@@ -15,6 +15,7 @@ from pytestqt.qtbot import QtBot
 
 from app.hardware_actions import panel_of
 from app.panels.hardware import HardwarePanel
+from app.panels.hardware_front import areas_of
 from app.panels.hardware_views import FRONT, HOST, LINT, TABLE, WAVES
 from app.panels.hardware_wave_canvas import HEAD, ROW
 from app.panels.hardware_wave_view import WaveView
@@ -24,7 +25,7 @@ from model.formats.integer import Integer
 from model.project import load_project, save_project
 from model.weights import WeightStore
 from passes.base import Report
-from passes.jobs import AnalyseJob
+from passes.jobs import AnalyseJob, Failed
 from tests.gui.conftest import FakeRunner, open_small
 from tests.gui.test_hardware_panel import WRONG, check, quantised, selected
 from tests.patience import MILLISECONDS
@@ -208,3 +209,40 @@ def test_area_against_interval_is_computed_and_a_design_taken(
     front.best.click()
     assert "no design" in front.note.text()
     assert front.chart.table()[1][0][:2] == [2, 64]
+
+
+def test_the_chart_of_areas_is_drawn_when_it_is_seen(panel: HardwarePanel, runner: list[FakeRunner]) -> None:
+    chart = panel.views.front.chart
+    panel.find_front()
+    runner[-1].finish(Report("balance_front", DESIGNS, {"designs": 3}))
+    assert not chart.rows, "another tab is in front"
+    panel.views.tabs.setCurrentIndex(FRONT)
+    assert len(chart.rows) == 3 and chart.present == 0
+
+
+def test_areas_beside_a_front_leave_out_the_same_modules() -> None:
+    row = {"lut": 10, "ff": 2, "dsp": 1, "bram": 0}
+    rows = [{"module": "linear", **row}, {"module": "fifo", **row}, {"module": "relu", **row}]
+    assert areas_of(rows) == {"lut": 20, "dsp": 2, "bram": 0, "ff": 4}
+    assert areas_of([{"module": "linear", "lut": 10}]) == {"lut": 10} and areas_of([]) == {}
+
+
+def test_handshakes_that_went_meanwhile_are_told(
+    panel: HardwarePanel, runner: list[FakeRunner], tmp_path: Path, qtbot: QtBot
+) -> None:
+    folder = tmp_path / "waves"
+    folder.mkdir()
+    (folder / "handshakes.json").symlink_to(tmp_path / "nowhere")
+    check(panel, runner, tmp_path, "simulate", **RAN, waves=str(folder))
+    qtbot.waitUntil(lambda: "no handshakes" in panel.views.waves.words, timeout=MILLISECONDS)
+    assert panel.held.made and panel.held.made.verb == "simulate"
+
+
+def test_a_failure_of_another_document_is_not_told(
+    panel: HardwarePanel, runner: list[FakeRunner], window: Window
+) -> None:
+    panel.run("check")
+    info = runner[-1].waiting[0]
+    window.session._on_done.pop(info.id)  # as when another document comes while the failure is on its way
+    runner[-1].tell(info, Failed("It broke.", "Mend it."))
+    assert panel.held.error is None and window.banner.isHidden()
