@@ -81,8 +81,13 @@ class Found:
 
 def _check(options: CompileOptions) -> None:
     check_device(options.device)
-    if options.device == "cpu" and options.backend == "inductor" and not _has_compiler():
+    if options.device != "cpu" or options.backend != "inductor":
+        return
+    if not _has_compiler():
         raise OptionsError(COMPILER, "Install one (apt install g++), or choose the backend aot_eager.")
+    if _spaced():
+        raise OptionsError("torch lies in a folder with a space in its name, where inductor cannot link on the CPU.",
+                           "Install it elsewhere, or choose the backend aot_eager.")  # fmt: skip
 
 
 def _dynamo() -> Any:
@@ -91,6 +96,13 @@ def _dynamo() -> Any:
 
     held: Any = torch
     return held._dynamo
+
+
+def _spaced() -> bool:
+    """Whether torch lies in a folder with a space in its name, which inductor hands to the linker in two pieces."""
+    import torch
+
+    return " " in torch.__file__
 
 
 def _has_compiler() -> bool:
@@ -138,7 +150,7 @@ def _first(call: Callable[[], Any], options: CompileOptions) -> float:
         return _seconds(call, options)
     # Dynamo and inductor fail in any way that Python and a C++ compiler can.
     except Exception as error:
-        text = " ".join(str(error).split())[:300]
+        text = " ".join(str(error).rpartition("Output:")[2].split())[:300]  # of a C++ compiler: what it found wrong
         raise PassError(f"The model could not be compiled: {type(error).__name__}: {text}",
                         "Choose the backend aot_eager, or a part of the model.") from error  # fmt: skip
 

@@ -59,6 +59,10 @@ def test_first_and_later_calls_are_told_apart() -> None:
 @pytest.mark.skipif(shutil.which("g++") is None, reason="inductor needs a C++ compiler on the CPU")
 def test_inductor_computes_the_same() -> None:
     mlp = case("mlp")
+    if " " in torch.__file__:
+        with pytest.raises(OptionsError, match="space"):
+            told(mlp, backend="inductor")
+        return
     assert told(mlp, with_formats(mlp), backend="inductor").summary["max_error"] < 1e-5
 
 
@@ -99,6 +103,10 @@ def test_what_is_not_here(monkeypatch: pytest.MonkeyPatch) -> None:
         told(case("mlp"), device="tpu")
     monkeypatch.setattr(module, "_has_compiler", lambda: False)
     with pytest.raises(OptionsError, match=r"C\+\+ compiler"):
+        told(case("mlp"), backend="inductor")
+    monkeypatch.setattr(module, "_has_compiler", lambda: True)
+    monkeypatch.setattr(module, "_spaced", lambda: True)
+    with pytest.raises(OptionsError, match="a space in its name"):
         told(case("mlp"), backend="inductor")
 
     def failing(*_: Any, **__: Any) -> Any:
