@@ -5,6 +5,7 @@ journal:PATH, sqlite:///PATH, postgresql://…, grpc://host:port; a plain path e
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import importlib.util
 import os
@@ -295,6 +296,7 @@ def _grpc(url: str) -> BaseStorage:
 
     with _quiet():
         storage = PatientProxy(host=host, port=port)
+    atexit.register(storage.close)  # one that is left open when the interpreter goes waits for a thread that is gone
     try:
         storage.wait_server_ready(TIMEOUT)
         storage.get_all_studies()

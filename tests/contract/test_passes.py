@@ -180,8 +180,8 @@ NEED_DATA = (
     "finetune_estimate", "gptq", "smoothquant", "bias_correction", "load_adapter", "sensitivity",
     "layer_latency", "compile",
 )  # fmt: skip
-# Tested on models whose every layer has a fixed-point format in tests/verilog and app/test_cli_emit.py.
-NEED_FORMATS = ("hardware", "parallelize", "balance_parallelism", "balance_front")
+# Tested on models whose layers have fixed-point or MX formats: tests/verilog, app/test_cli_emit.py, test_pack_mx.py.
+NEED_FORMATS = ("hardware", "parallelize", "balance_parallelism", "balance_front", "pack_mx")
 
 
 @pytest.mark.parametrize("name", ALL)

@@ -263,12 +263,12 @@ def test_figures_that_change_are_one_line_of_the_log(opened: Window) -> None:
     assert ends == ["Prune 25\u2009%", "Evaluate: started", "Prune 30\u2009%"]
 
 
-def test_jobs_show_progress_and_outcome(opened: Window, runner: list[FakeRunner]) -> None:
+def test_jobs_show_progress_and_outcome(qtbot: QtBot, opened: Window, runner: list[FakeRunner]) -> None:
     opened.session.evaluate(EvaluateOptions("demo:digits"))
     info = runner[0].waiting[0]
     runner[0].tell(info, Started())
     runner[0].tell(info, Progress(50, 200, "evaluating"))
-    assert "evaluating · 50 of 200" in opened.status._text
+    qtbot.waitUntil(lambda: "evaluating · 50 of 200" in opened.status._text)
     runner[0].tell(info, LogLine("hello"))
     runner[0].tell(info, Failed("Too large.", "Buy memory.", None, "Traceback"))
     panel = opened.docks.panels["jobs"]

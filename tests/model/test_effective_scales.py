@@ -43,8 +43,6 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[int, ...]]]:
         return whole(self, x, scale)
 
     monkeypatch.setattr("model.formats.base.FAST", {})
-    monkeypatch.setattr("model.formats.scaled.FAST", {})
-    monkeypatch.setattr("model.straight_through.FAST", {})
     monkeypatch.setattr(ScaledInteger, "with_scale", counted)
     yield found
 

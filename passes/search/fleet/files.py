@@ -5,6 +5,7 @@ A folder beside a journal or an SQLite file, a table in PostgreSQL, a second ser
 
 from __future__ import annotations
 
+import atexit
 import hashlib
 import os
 import re
@@ -156,6 +157,7 @@ class GrpcFiles:
         host, port = address(url)
         self._url, self._lost = url, grpc.RpcError
         self._channel = grpc.insecure_channel(f"{host}:{port}")
+        atexit.register(self._channel.close)
         self._has = self._channel.unary_unary(f"/{SERVICE}/Has")
         self._put = self._channel.stream_unary(f"/{SERVICE}/Put")
         self._get = self._channel.unary_stream(f"/{SERVICE}/Get")
