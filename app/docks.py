@@ -15,12 +15,14 @@ from app import model_actions as models
 from app.allocate_actions import connect as connect_allocate
 from app.findings import Findings
 from app.hardware_actions import connect as connect_hardware
+from app.kernels_actions import connect as connect_kernels
 from app.panels.allocate import AllocatePanel
 from app.panels.data import DataPanel
 from app.panels.hardware import HardwarePanel
 from app.panels.heading import DockHeading
 from app.panels.inspector import InspectorPanel
 from app.panels.jobs import JobsPanel
+from app.panels.kernels import KernelsPanel
 from app.panels.log import LogPanel
 from app.panels.outline import OutlinePanel
 from app.panels.plots import PlotsPanel
@@ -66,14 +68,16 @@ DOCKS: tuple[Spec, ...] = (
     Spec("sensitivity", "Sensitivity", BOTTOM, SensitivityPanel),
     Spec("allocate", "Allocate", BOTTOM, AllocatePanel),
     Spec("hardware", "Hardware", BOTTOM, HardwarePanel),
+    Spec("kernels", "Kernels", BOTTOM, KernelsPanel),
     Spec("data", "Data", BOTTOM, DataPanel),
     Spec("log", "Log", BOTTOM, LogPanel),
     Spec("problems", "Problems", BOTTOM, ProblemsPanel),
 )
 SIDE, LEAST = 262, 300
-READ_HIGH = {"plots": 240, "tables": 240, "data": 300, "sweeps": 340, "search": 400, "allocate": 300, "hardware": 340}
+READ_HIGH = {"plots": 240, "tables": 240, "data": 300, "sweeps": 340, "search": 400, "allocate": 300, "hardware": 340,
+             "kernels": 340}  # fmt: skip
 MAP_HEIGHT, MOST = 340, 0.45  # the heat map with more than eight rows; but no more than this part of the window
-WORKPLACES = ("search", "hardware")  # panels that one works in, and not beside
+WORKPLACES = ("search", "hardware", "kernels")  # panels that one works in, and not beside
 SHARE = 0.33  # of the window's height that a panel takes unasked at most: the rest stays for the graph and its lists
 
 
@@ -197,6 +201,9 @@ class Docks:
         hardware = self.panels["hardware"]
         assert isinstance(hardware, HardwarePanel)
         connect_hardware(window, hardware, findings)
+        kernels = self.panels["kernels"]
+        assert isinstance(kernels, KernelsPanel)
+        connect_kernels(window, kernels, findings)
         self._connect_sweeps(window)
         search = self.panels["search"]
         assert isinstance(search, SearchPanel)
