@@ -40,10 +40,11 @@ from passes.jobs import (
     ReplayJob,
     SaveJob,
 )
+from passes.kernel_jobs import KERNEL_JOBS
 from passes.offered import kept
 from passes.score import Score
 
-STAYING = (OpenJob, PluginJob)  # jobs that are not of a document
+STAYING = (OpenJob, PluginJob, *KERNEL_JOBS)  # jobs that are not of a document
 
 
 class Session(JobQueue):

@@ -23,6 +23,7 @@ from model.project import Project
 from model.recipe import Recipe, Step
 from model.weights import Location
 from passes.base import Cancelled
+from passes.kernel_jobs import KernelJob
 
 if TYPE_CHECKING:
     from passes.score import Score, Scorer
@@ -195,7 +196,7 @@ class Continue:
 
 
 Word = Finish | Pause | Continue
-Job = OpenJob | ReplayJob | AnalyseJob | SweepJob | SearchJob | TrialJob | SaveJob | ExportJob | PluginJob
+Job = OpenJob | ReplayJob | AnalyseJob | SweepJob | SearchJob | TrialJob | SaveJob | ExportJob | PluginJob | KernelJob
 
 
 # -- events: plain values that come back; each job ends with exactly one of Done, Failed, Cancelled

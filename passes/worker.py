@@ -32,6 +32,7 @@ from passes.jobs import (
     TrialJob,
     serve,
 )  # fmt: skip
+from passes.kernel_jobs import KernelsJob, LabJob
 from passes.offered import PluginState
 from passes.plugins import portable, reload_plugins
 from passes.replay import Memo, replay
@@ -201,3 +202,19 @@ def _plugins(job: PluginJob, channel: Channel) -> tuple[PluginState, ...]:
     channel.progress(0, 0, "loading plug-ins")
     _STATE.memos.clear()  # what the old code computed
     return reload_plugins(job.places)
+
+
+@handle.register
+def _lab(job: LabJob, channel: Channel) -> Any:
+    from kernels.bench.spec import lab
+
+    channel.progress(0, 0, "listing the kernels")
+    return lab()
+
+
+@handle.register
+def _kernels(job: KernelsJob, channel: Channel) -> Any:
+    from kernels.bench.run import gathered, run
+
+    channel.send(Found(gathered(job.request, ())))
+    return run(job.request, channel.progress, lambda part: channel.send(Found(part)))

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from kernels.bench import ceilings, machine, tuned
 from kernels.bench.ceilings import Ceilings
+from kernels.bench.request import Request
 from kernels.bench.results import Results, Row
 from kernels.bench.spec import KERNELS, Inputs, Kernel, KernelError, Shape, Version, parse_shape, shape_text
 from kernels.bench.timing import Samples, spread, take_turns
@@ -24,27 +25,6 @@ from model.errors import nearest
 
 Progress = Callable[[int, int, str], None]
 Found = Callable[[object], None]
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """What to measure: plain values, so that they travel to a worker.
-
-    `kernels`: names, none for all. `shapes`: texts, none for each kernel's own; `sweep`: those of its curve instead.
-    `versions`: names, none for all. `seconds`: of rounds for each version at each shape. `threads`: 0: torch's.
-    """
-
-    kernels: tuple[str, ...] = ()
-    device: str = "cpu"
-    dtypes: tuple[str, ...] = ("float32",)
-    shapes: tuple[str, ...] = ()
-    versions: tuple[str, ...] = ()
-    sweep: bool = False
-    seconds: float = 0.3
-    rounds: int = 100
-    ceilings: bool = True
-    threads: int = 0
-    seed: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from model.registry import Registry
 if TYPE_CHECKING:
     import torch
 
+DEVICES = ("cpu", "cuda")
 Shape = dict[str, int]
 Inputs = tuple[Any, ...]
 
@@ -85,6 +86,7 @@ class Kernel:
     dtypes: tuple[str, ...] = ("float32", "bfloat16", "float16")
     tolerance: Mapping[str, float] = field(default_factory=lambda: {"float32": 1e-5, "bfloat16": 8e-3, "float16": 2e-3})
     sampled: Callable[..., Any] | None = None
+    family: str = ""  # what several are listed under; none: the title
 
     def version(self, name: str) -> Version:
         """The version of a name; raises KernelError."""
@@ -104,7 +106,7 @@ def add(kernel: Kernel) -> Kernel:
 
 @dataclass(frozen=True, slots=True)
 class VersionInfo:
-    """What is shown of a version; `missing`: why it cannot run here, by device."""
+    """What is shown of a version. `missing`: why it cannot run here, by device; `bytes`: what it moves, a formula."""
 
     name: str
     about: str
@@ -112,11 +114,16 @@ class VersionInfo:
     needs: tuple[str, ...]
     source: str
     missing: Mapping[str, str]
+    optional: bool = False
+    bytes: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class KernelInfo:
-    """What is shown of a kernel: plain values, so that they travel between processes."""
+    """What is shown of a kernel: plain values, so that they travel between processes.
+
+    `flops` and `bytes`: the least any version can do, as formulas of the dimensions and e, the bytes of an element.
+    """
 
     name: str
     title: str
@@ -128,21 +135,43 @@ class KernelInfo:
     shapes: Mapping[str, tuple[Shape, ...]]
     sweep: Mapping[str, tuple[Shape, ...]]
     versions: tuple[VersionInfo, ...]
+    family: str = ""
+    flops: str = ""
+    bytes: str = ""
 
 
 def catalogue() -> tuple[KernelInfo, ...]:
     """All kernels, by name. Imports torch."""
+    from kernels.bench.counted import bytes_formula, flops_formula
     from kernels.bench.machine import missing
 
-    def _version(v: Version) -> VersionInfo:
-        why = {d: missing(v, d) for d in ("cpu", "cuda")}
-        return VersionInfo(v.name, v.about, v.devices, v.needs, v.source, {d: w for d, w in why.items() if w})
+    def _version(k: Kernel, v: Version) -> VersionInfo:
+        why = {d: missing(v, d) for d in DEVICES}
+        told = {d: w for d, w in why.items() if w}
+        return VersionInfo(v.name, v.about, v.devices, v.needs, v.source, told, v.optional, bytes_formula(k, v))
 
     return tuple(
         KernelInfo(k.name, k.title, k.about, k.formula, k.dims, k.dtypes, k.baseline, k.shapes, k.sweep,
-                   tuple(_version(v) for v in k.versions))
+                   tuple(_version(k, v) for v in k.versions), k.family or k.title, flops_formula(k), bytes_formula(k))
         for _, k in KERNELS.items()
     )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Lab:
+    """What there is to measure, and where: `missing` says by device why it is not here; `machines`: their facts."""
+
+    kernels: tuple[KernelInfo, ...]
+    missing: Mapping[str, str]
+    machines: Mapping[str, Mapping[str, Any]]
+
+
+def lab() -> Lab:
+    """The catalogue and this machine. Imports torch."""
+    from kernels.bench.machine import facts, no_device
+
+    why = {d: no_device(d) for d in DEVICES}
+    return Lab(catalogue(), {d: w for d, w in why.items() if w}, {d: facts(d) for d, w in why.items() if not w})
 
 
 def shape_text(shape: Mapping[str, int]) -> str:
@@ -150,7 +179,7 @@ def shape_text(shape: Mapping[str, int]) -> str:
     return ",".join(f"{k}={v}" for k, v in shape.items())
 
 
-def parse_shape(text: str, kernel: Kernel) -> Shape:
+def parse_shape(text: str, kernel: Kernel | KernelInfo) -> Shape:
     """`m=4096,n=1024` or `4096x1024`, in the order of the dimensions; what is not named is as in the first shape.
 
     Raises KernelError.

@@ -228,6 +228,7 @@ KERNEL = add(
         title="Attention",
         about="Scaled dot-product attention. Fused, the square of scores stays on the chip.",
         formula="softmax(q·kᵀ/√d + mask)·v",
+        family="Attention and softmax",
         dims=("b", "h", "s", "d", "causal", "mask"),
         inputs=_inputs,
         reference=_reference,

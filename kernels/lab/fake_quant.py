@@ -84,6 +84,7 @@ def _kernel(name: str, text: str) -> Kernel:
         title=f"Fake quantisation, {fmt.title}",
         about=f"A tensor's values in {fmt.label}. Limited by memory: one read, one write.",
         formula=fmt.formula,
+        family="Fake quantisation",
         dims=("rows", "columns"),
         inputs=_inputs(text),
         reference=define,

@@ -199,6 +199,7 @@ def _too_long(shape: Shape, dtype: str, device: str) -> str:
 def _kernel(name: str, title: str, about: str, formula: str, made: dict[str, Any], passes: int) -> Kernel:
     return Kernel(
         name=name, title=title, about=about, formula=formula, dims=("m", "n"),
+        family="Layer norm",
         flops=lambda s: 8 * s["m"] * s["n"],
         traffic=lambda s, size: passes * s["m"] * s["n"] * size,
         shapes={"cpu": CPU_SHAPES, "cuda": CUDA_SHAPES},

@@ -127,6 +127,7 @@ KERNEL = add(
         title="Linear and GELU",
         about="A feed-forward's first half in one kernel, against a product and an activation.",
         formula="y = gelu(x·Wᵀ + b)",
+        family="Products",
         dims=("m", "n", "k"),
         inputs=_inputs,
         reference=_reference,

@@ -219,6 +219,7 @@ def _kernel(width: int) -> Kernel:
         title=f"MXINT{width} to float",
         about=f"Weights of {width} bits with a byte of exponent for 32 back to floats. Limited by memory.",
         formula=f"y = m/{2 ** (width - 2)}·2^(s − 127)",
+        family="Back to float",
         dims=("rows", "columns"),
         inputs=_inputs(width),
         reference=_reference,

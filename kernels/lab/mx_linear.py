@@ -331,6 +331,7 @@ def _kernel(width: int) -> Kernel:
         title=f"Linear with MXINT{width} weights",
         about=f"x·Wᵀ with W of {width} bits and x in float (W{width}A16). One row reads the weight once.",
         formula="y = x·Wᵀ",
+        family="Products",
         dims=("m", "n", "k"),
         inputs=_inputs(width),
         reference=_reference,

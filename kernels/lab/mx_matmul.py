@@ -107,6 +107,7 @@ KERNEL = add(
         title="MXINT8 × MXINT8",
         about="A product of two matrices in MXINT8: whole numbers within a block, scaled by a power of two.",
         formula="c = Σ over blocks 2^(e + f)·Σ aᵢ·bᵢ",
+        family="Products",
         dims=("m", "n", "k"),
         inputs=_inputs,
         reference=_reference,

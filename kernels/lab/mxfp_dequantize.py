@@ -184,6 +184,7 @@ def _kernel(element: str) -> Kernel:
         title=f"MXFP{bits} {element.upper()} to float",
         about="Small floats with a byte of exponent for 32 back to floats. Limited by memory.",
         formula="y = minifloat(code)·2^(s − 127)",
+        family="Back to float",
         dims=("rows", "columns"),
         inputs=_inputs(element),
         reference=plain,

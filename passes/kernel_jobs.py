@@ -1,0 +1,23 @@
+"""Jobs about kernels, which are of the machine and of no document. No torch: the window makes them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kernels.bench.request import Request
+
+
+@dataclass(frozen=True, slots=True)
+class LabJob:
+    """List the kernels and what of this machine can run them; the result is a Lab."""
+
+
+@dataclass(frozen=True, slots=True)
+class KernelsJob:
+    """Measure kernels. First comes the Results without rows as Found, then the ceilings and the rows, one by one."""
+
+    request: Request
+
+
+KernelJob = LabJob | KernelsJob
+KERNEL_JOBS = (LabJob, KernelsJob)
