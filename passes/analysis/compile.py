@@ -13,9 +13,9 @@ from typing import Any, Literal
 
 from model.errors import OptionsError, PassError
 from model.graph import Graph
-from passes.analysis.evaluate import EvaluateOptions
+from passes.analysis.evaluate import fit_error
 from passes.base import Context, Report, Row, analysis
-from passes.timed.inputs import check_device, inputs_on
+from passes.timed.inputs import TimedOptions, check_device, inputs_on
 from passes.timed.part import part_of
 from passes.timed.settled import settle
 from passes.timed.spans import by_host
@@ -23,22 +23,23 @@ from passes.timed.why import Facts, reasons
 
 WARM, LEAST, SECONDS = 3, 5, 2.0  # untimed calls; timed rounds at least, and seconds after which no further begins
 PRODUCTS = ("addmm", "bmm", "aten::mm", "conv", "attention")  # in names of operations that multiply matrices
+VERSIONS = ("eager", "captured", "compiled")
 Backend = Literal["inductor", "aot_eager", "eager"]
 Mode = Literal["default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"]
 COMPILER = "torch.compile with inductor needs a C++ compiler on the CPU, and there is none."
 
 
 @dataclass(frozen=True, slots=True)
-class CompileOptions(EvaluateOptions):
+class CompileOptions(TimedOptions):
     """How it is compiled, and on what it runs; without data on made inputs of the model's sizes."""
 
-    batch_size: int = field(default=16, metadata={"min": 1, "max": 4096, "help": "samples of the batch that is run"})
     backend: Backend = field(default="inductor", metadata={"help": "what compiles the graphs that are found"})
     mode: Mode = field(default="default", metadata={"help": "of inductor: how much it tries"})
     dynamic: bool = field(default=False, metadata={"help": "one program for all sizes, instead of one for each"})
-    device: str = field(default="cpu", metadata={"help": "cpu, or cuda where there is one"})
     runs: int = field(default=50, metadata={"min": 5, "max": 1000, "help": "rounds at most, each eager and compiled"})
-    part: str = field(default="", metadata={"help": "a module's path, such as encoder.layer.0, or a node; none: all"})
+    part: str = field(
+        default="", metadata={"help": "modules' paths, such as encoder.layer.0, or nodes, with commas; none: all"}
+    )
 
 
 @analysis("compile", "Compile", CompileOptions)
@@ -46,8 +47,8 @@ def compiled(graph: Graph, options: CompileOptions, context: Context) -> tuple[G
     """Eager against compiled: seconds of the first call apart from later ones, calls until it pays, graph breaks.
 
     Rows: one for each of eager, captured (the graphs as found, run by torch) and compiled; ratios are of the least
-    times, since other work only adds. Weights are rounded to their formats beforehand. Raises OptionsError for what is
-    not there, PassError where the compiler fails.
+    times, since other work only adds. Weights are rounded to their formats beforehand. `found` gets each call's time
+    and the breaks. Raises OptionsError for what is not there, PassError where the compiler fails.
     """
     import torch
 
@@ -56,14 +57,18 @@ def compiled(graph: Graph, options: CompileOptions, context: Context) -> tuple[G
     _check(options)
     dynamo = _dynamo()
     whole = settle(build(graph, context.store, context.callables, packed=True)).to(options.device)
-    inputs = inputs_on(options.device, graph, options, context)
+    inputs = inputs_on(options, graph, context)
     dynamo.reset()
     try:
         with torch.no_grad():
+            with fit_error(inputs):
+                whole(**inputs)
             call = part_of(whole, graph, options.part, inputs)
             found = _measured(call, options, context)
     finally:
         dynamo.reset()
+    calls = {n: {"first": found.first[n], "later": found.later[n]} for n in VERSIONS}
+    context.found({"calls": calls, "breaks": found.breaks})
     return graph, Report("compile", *_told(found, options))
 
 
@@ -83,7 +88,7 @@ def _check(options: CompileOptions) -> None:
     check_device(options.device)
     if options.device != "cpu" or options.backend != "inductor":
         return
-    if not _has_compiler():
+    if not has_compiler():
         raise OptionsError(COMPILER, "Install one (apt install g++), or choose the backend aot_eager.")
     if _spaced():
         raise OptionsError("torch lies in a folder with a space in its name, where inductor cannot link on the CPU.",
@@ -105,7 +110,8 @@ def _spaced() -> bool:
     return " " in torch.__file__
 
 
-def _has_compiler() -> bool:
+def has_compiler() -> bool:
+    """Whether there is a C++ compiler, which inductor needs on the CPU."""
     return any(shutil.which(n) for n in (os.environ.get("CXX", "g++"), "g++", "clang++"))
 
 
@@ -126,8 +132,8 @@ def _measured(call: Callable[[], Any], options: CompileOptions, context: Context
             context.progress(0, 0, f"first call, {name}")
             versions[name] = compiler.compile(call, **how)
             first[name] = _first(versions[name], options)
-            later[name] = _rounds({n: versions[n] for n in ("eager", name)}, options, context)[name]
-        later |= _rounds({"eager": call, "compiled": versions["compiled"]}, options, context)
+            for each, times in _rounds({n: versions[n] for n in ("eager", name)}, options, context).items():
+                later.setdefault(each, []).extend(times)
         difference = _difference(call(), versions["compiled"]())
     least = {n: min(times) for n, times in later.items()}
     products, operations = _shares(call, options)
@@ -216,7 +222,7 @@ def _difference(one: Any, other: Any) -> float:
 
 
 def _told(found: Found, options: CompileOptions) -> tuple[tuple[Row, ...], Row]:
-    rows = tuple(_row(name, found) for name in ("eager", "captured", "compiled"))
+    rows = tuple(_row(name, found) for name in VERSIONS)
     saved = rows[0]["least"] - rows[-1]["least"]
     cost = found.first["compiled"] - found.first["eager"]
     return rows, {

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from model.graph import Graph
+from model.meta import Weight
 from model.ops import category
-from model.packing import Packed, packed_size, plan
+from model.packing import CODED, Packed, packed_size, plan
 from model.ports import weights_of
-from passes.analysis.evaluate import EvaluateOptions
 from passes.base import Context, Report, Row, analysis
-from passes.timed.inputs import check_device, inputs_on
+from passes.timed.gains import gains_of
+from passes.timed.inputs import TimedOptions, check_device, inputs_on
 from passes.timed.spans import peak, profiled, tensors_of
 
 FLOAT = 4  # bytes of a float32
@@ -23,36 +24,42 @@ ABOUT = (
 
 
 @dataclass(frozen=True, slots=True)
-class MemoryOptions(EvaluateOptions):
+class MemoryOptions(TimedOptions):
     """What is run to measure the memory that it takes; without data on made inputs of the model's sizes."""
-
-    batch_size: int = field(default=16, metadata={"min": 1, "max": 4096, "help": "samples of the batch that is run"})
-    device: str = field(default="cpu", metadata={"help": "cpu, or cuda where there is one"})
 
 
 @analysis("memory", "Memory ledger", MemoryOptions)
 def memory(graph: Graph, options: MemoryOptions, context: Context) -> tuple[Graph, Report]:
     """Bytes of the packed file by what they are for, which add up to its size; then measured bytes of a run.
 
-    `ideal`: bytes if all elements of a line took the bits of their codes alone. `saving`: against float32. Raises
-    OptionsError for a device that is not there.
+    `ideal`: bytes if all elements of a line took the bits of their codes alone. `saving`: against float32. `found` gets
+    what would save more. Raises OptionsError for a device that is not there.
     """
     check_device(options.device)
     parts = plan(graph)
     stored = [*_values(parts), *_floats(parts, graph), *_rest(parts, graph)]
     measured = list(_run(graph, options, context))
     total = sum(r["bytes"] for r in stored)
-    floats = FLOAT * sum(w.elements for w in graph.weights.values())
+    floats = sum(map(_plain, graph.weights.values()))
+    gains = gains_of(graph, {r["line"]: r["bytes"] for r in measured})
+    context.found({"gains": [[g.words, g.bytes, g.act] for g in gains]})
     return graph, Report("memory", tuple(stored + measured), {
         "float_bytes": floats, "file_bytes": total, "saving": 1 - total / floats if floats else 0.0,
-        **_ideal(parts), **{r["line"].replace(" ", "_"): r["bytes"] for r in measured}, "about": ABOUT,
+        **_ideal(parts), **{r["line"].replace(" ", "_"): r["bytes"] for r in measured},
+        "gains": " ".join(g.words for g in gains), "about": ABOUT,
     })  # fmt: skip
 
 
-def _line(line: str, kind: str, elements: int, ideal: float, found: int) -> Row:
-    """A line of the ledger; what holds no elements saves nothing, it costs."""
-    return {"line": line, "kind": kind, "elements": elements, "float_bytes": FLOAT * elements, "ideal": ideal,
-            "bytes": found, "saving": 1 - found / (FLOAT * elements) if elements else None}  # fmt: skip
+def _line(line: str, kind: str, elements: int, ideal: float, found: int, plain: int | None = None) -> Row:
+    """A line of the ledger; what holds no elements saves nothing, it costs. `plain`: its bytes without formats."""
+    plain = FLOAT * elements if plain is None else plain
+    return {"line": line, "kind": kind, "elements": elements, "float_bytes": plain, "ideal": ideal,
+            "bytes": found, "saving": 1 - found / plain if plain else None}  # fmt: skip
+
+
+def _plain(weight: Weight) -> int:
+    """Bytes of a tensor without formats: floats as float32, whole numbers as they are."""
+    return weight.elements * (FLOAT if weight.dtype in CODED else weight.float_bits // 8)
 
 
 def _in_format(parts: list[Packed]) -> dict[str, list[Packed]]:
@@ -90,7 +97,8 @@ def _floats(parts: list[Packed], graph: Graph) -> Iterator[Row]:
         elements, bits = sum(p.elements for p in held), sum(p.code_bits for p in held)
         masks = what == "masks"
         text = "masks that uses do not share" if masks else f"float: {what}"
-        yield _line(text, "masks" if masks else "float", 0 if masks else elements, bits / 8, bits // 8)
+        plain = sum(_plain(graph.weights[p.weight]) for p in held) if not masks else 0
+        yield _line(text, "masks" if masks else "float", 0 if masks else elements, bits / 8, bits // 8, plain)
 
 
 def _plural(op: str) -> str:
@@ -126,12 +134,12 @@ def _run(graph: Graph, options: MemoryOptions, context: Context) -> Iterator[Row
 
     if any(w.key is None for w in graph.weights.values()):
         return
-    inputs = inputs_on(options.device, graph, options, context)
+    inputs = inputs_on(options, graph, context)
     module = build(graph, context.store, context.callables, packed=True).to(options.device)
     seen = profiled(module, graph, inputs, 1, context)
     copies = [m.kept_bytes for m in module.modules() if isinstance(m, Effective)]
-    elements = sum(w.elements for w in graph.weights.values())
-    yield _line("model in memory", "measured", elements, 0.0, _bytes(tensors_of(module)))
+    elements, plain = sum(w.elements for w in graph.weights.values()), sum(map(_plain, graph.weights.values()))
+    yield _line("model in memory", "measured", elements, 0.0, _bytes(tensors_of(module)), plain)
     if any(copies):
         yield _line("rounded copies in memory", "measured", 0, 0.0, sum(copies))
     yield _line("most in a run beside", "measured", 0, 0.0, peak(seen.events, options.device == "cuda"))

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 from model.errors import ExportError
 from model.graph import Graph
 from model.ops import macs
-from passes.analysis.evaluate import EvaluateOptions
 from passes.base import Context, Report, Row, analysis
-from passes.timed.inputs import check_device, inputs_on
+from passes.timed.inputs import TimedOptions, check_device, inputs_on
 from passes.timed.spans import AT, RUN, Seen, by_host, peak, profiled, tensors_of
+from passes.timed.timeline import timeline
 
 if TYPE_CHECKING:
     from torch.autograd.profiler_util import FunctionEvent
@@ -24,12 +24,10 @@ ABOUT = ("Formats are simulated: layers multiply in float, and rounding their op
 
 
 @dataclass(frozen=True, slots=True)
-class ProfileOptions(EvaluateOptions):
+class ProfileOptions(TimedOptions):
     """What is run, and how often. Without data, on made inputs of the model's sizes."""
 
-    batch_size: int = field(default=16, metadata={"min": 1, "max": 4096, "help": "samples of the batch that is run"})
     runs: int = field(default=5, metadata={"min": 1, "max": 100, "help": "runs that are profiled; medians are told"})
-    device: str = field(default="cpu", metadata={"help": "cpu, or cuda where there is one"})
     trace: str = field(default="", metadata={"help": "a .json file for the Chrome trace (chrome://tracing, Perfetto)"})
 
 
@@ -37,14 +35,16 @@ class ProfileOptions(EvaluateOptions):
 def profile(graph: Graph, options: ProfileOptions, context: Context) -> tuple[Graph, Report]:
     """Seconds, device seconds, memory and rate of each node in a run of the built model, and when it began.
 
-    Raises OptionsError for a device that is not there, ExportError where the trace cannot be written.
+    `found` gets the timeline of one run. Raises OptionsError for a device that is not there, ExportError where the
+    trace cannot be written.
     """
     from model.build import build
 
     _check(options)
-    inputs = inputs_on(options.device, graph, options, context)
+    inputs = inputs_on(options, graph, context)
     module = build(graph, context.store, context.callables, packed=True).to(options.device)
     seen = profiled(module, graph, inputs, options.runs, context, options.trace)
+    context.found({"timeline": timeline(seen, options.device == "cuda")})
     rows = tuple(_rows(graph, seen, _sizes(graph, inputs)))
     total = statistics.median([e.time_range.elapsed_us() for e in by_host(seen.events) if e.name == RUN]) / 1e6
     held = sum(v.numel() * v.element_size() for v in tensors_of(module))

@@ -1,10 +1,11 @@
-"""What a timed model runs on: a batch of the data, or made values at the sizes of the trace."""
+"""What a timed model runs on: a batch of the data, or made values at the sizes of the trace or others."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from model.errors import OptionsError
+from model.errors import OptionsError, nearest
 from model.graph import Graph
 from passes.analysis.evaluate import EvaluateOptions
 from passes.base import Context
@@ -13,6 +14,17 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 DEVICES = ("cpu", "cuda")
+
+
+@dataclass(frozen=True, slots=True)
+class TimedOptions(EvaluateOptions):
+    """What is run, and where. Without data, on made inputs of the model's sizes."""
+
+    batch_size: int = field(default=16, metadata={"min": 1, "max": 4096, "help": "samples of the batch that is run"})
+    sizes: str = field(
+        default="", metadata={"help": "other sizes of made inputs than those of the trace, such as seq=128"}
+    )
+    device: str = field(default="cpu", metadata={"help": "cpu, or cuda where there is one"})
 
 
 def check_device(device: str) -> None:
@@ -25,14 +37,34 @@ def check_device(device: str) -> None:
         raise OptionsError("There is no CUDA device here.", "Choose the cpu.")
 
 
-def inputs_on(device: str, graph: Graph, options: EvaluateOptions, context: Context) -> dict[str, Tensor]:
-    """Name → values of a batch of `options.batch_size` samples, on the device. Raises DataError."""
+def inputs_on(options: TimedOptions, graph: Graph, context: Context) -> dict[str, Tensor]:
+    """Name → values of a batch of `options.batch_size` samples, on the device. Raises DataError, OptionsError."""
     from passes.analysis.evaluate import batches, load_split
     from passes.export.example import example_inputs
 
+    given = sizes_of(options, graph)
     if options.data:
         inputs = next(batches(load_split(options, context), graph, options.batch_size))[0]
     else:
-        sizes = {s: options.batch_size for s in graph.symbols if s == "batch" or s.startswith("batch_")}
-        inputs = example_inputs(graph, sizes, context.seed)
-    return {k: v.to(device) for k, v in inputs.items()}
+        sizes = {s: options.batch_size for s in batch_symbols(graph)}
+        inputs = example_inputs(graph, sizes | given, context.seed)
+    return {k: v.to(options.device) for k, v in inputs.items()}
+
+
+def batch_symbols(graph: Graph) -> list[str]:
+    """The sizes that count samples."""
+    return [s for s in graph.symbols if s == "batch" or s.startswith("batch_")]
+
+
+def sizes_of(options: TimedOptions, graph: Graph) -> dict[str, int]:
+    """The sizes that were written; raises OptionsError for what the model has not, and where data have their own."""
+    from verilog.options import sizes_in
+
+    found = sizes_in(options.sizes)
+    if found and options.data:
+        raise OptionsError("Data have sizes of their own.", "Take the sizes out, or the data, for made inputs.")
+    for name in found:
+        if name not in graph.symbols:
+            known = f"There are {', '.join(graph.symbols)}." if graph.symbols else "All of its sizes are fixed."
+            raise OptionsError(f"The model has no size {name!r}.", f"{nearest(name, graph.symbols)} {known}".strip())
+    return found

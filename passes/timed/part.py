@@ -13,25 +13,40 @@ if TYPE_CHECKING:
     from torch import fx, nn
 
 Call = Callable[[], Any]
+STILL = ("placeholder", "get_attr", "output")  # calls that compute nothing
 
 
 def part_of(module: nn.Module, graph: Graph, part: str, inputs: dict[str, Any]) -> Call:
-    """Runs the nodes whose module path begins with `part`, or the node of that name; without one, all.
+    """Runs the nodes whose module path begins with a name of `part`, or which are called so; without one, all.
 
-    Raises OptionsError where nothing is called so.
+    Names stand between commas. Raises OptionsError where nothing is called so.
     """
     from torch import fx
 
-    if not part:
+    names = [name.strip() for name in part.split(",") if name.strip()]
+    if not names:
         return lambda: module(**inputs)
-    found = {n.id for n in graph if matches(n, Select("module", (part,))) or matches(n, Select("name", (part,)))}
+    found = set[str]()
+    for name in names:
+        found |= _called(graph, name)
+    if isinstance(module, fx.GraphModule):
+        return _cut(module, found, inputs)
+    if len(names) > 1:
+        raise OptionsError("A recorded model runs its own code, of which one module can be run alone.", "Name one.")
+    return _recorded(module, names[0], inputs)
+
+
+def _called(graph: Graph, name: str) -> set[str]:
+    """The nodes that run and that a name means; raises OptionsError where there are none."""
+    found = [n for n in graph if matches(n, Select("module", (name,))) or matches(n, Select("name", (name,)))]
     if not found:
         raise OptionsError(
-            f"No part of the model is called {part!r}.", "Name a module's path, such as encoder.layer.0."
+            f"No part of the model is called {name!r}.", "Name a module's path, such as encoder.layer.0."
         )
-    if not isinstance(module, fx.GraphModule):
-        return _recorded(module, part, inputs)
-    return _cut(module, found, inputs)
+    runs = {n.id for n in found if n.call not in STILL}
+    if not runs:
+        raise OptionsError(f"{name} computes nothing.", "Name a layer or a function.")
+    return runs
 
 
 def _recorded(module: nn.Module, part: str, inputs: dict[str, Any]) -> Call:

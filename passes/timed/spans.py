@@ -158,11 +158,16 @@ def by_host(found: Iterable[FunctionEvent]) -> list[FunctionEvent]:
     return [e for e in found if e.device_type.name == "CPU"]
 
 
-def peak(found: list[FunctionEvent], cuda: bool) -> int:
-    """Most bytes that were held at once beyond what was there before, as allocations and frees follow each other."""
-    changes = [(e.time_range.end, e.self_device_memory_usage if cuda else e.self_cpu_memory_usage) for e in found]
+def changes(found: Iterable[FunctionEvent], cuda: bool) -> list[tuple[float, int]]:
+    """Allocations and frees as they follow each other: when, and by how many bytes what is held changes."""
+    told = ((e.time_range.end, e.self_device_memory_usage if cuda else e.self_cpu_memory_usage) for e in found)
+    return sorted(c for c in told if c[1])
+
+
+def peak(found: Iterable[FunctionEvent], cuda: bool) -> int:
+    """Most bytes that were held at once beyond what was there before."""
     held = most = 0
-    for _, change in sorted(c for c in changes if c[1]):
+    for _, change in changes(found, cuda):
         held += change
         most = max(most, held)
     return most

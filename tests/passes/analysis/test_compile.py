@@ -66,6 +66,19 @@ def test_inductor_computes_the_same() -> None:
     assert told(mlp, with_formats(mlp), backend="inductor").summary["max_error"] < 1e-5
 
 
+def test_each_call_is_told() -> None:
+    mlp, parts = case("mlp"), list[Any]()
+    context = Context(mlp.store, callables=mlp.traced.callables, found=parts.append)
+    wish = CompileOptions(backend="aot_eager", runs=5, batch_size=4)
+    report = run_step(mlp.graph, Step("compile", wish), context).report
+    calls = parts[0]["calls"]
+    assert list(calls) == [r["version"] for r in report.rows] and parts[0]["breaks"] == []
+    for row in report.rows:
+        found = calls[row["version"]]
+        assert found["first"] == row["first"] and min(found["later"]) == row["least"]
+        assert len(found["later"]) == row["calls"]
+
+
 def test_a_model_that_breaks_says_where() -> None:
     report = told(case("choosy"))
     assert report.summary["graphs"] >= 2 and report.summary["breaks"]
@@ -81,11 +94,14 @@ def test_a_part_runs_on_what_reaches_it() -> None:
     with torch.no_grad():
         found = tensors(part_of(whole, graph, part, inputs)())
         linear = tensors(part_of(whole, graph, node.id, inputs)())
+        other = next(n for n in graph if n.op == "linear" and "key" in n.target)
+        both = tensors(part_of(whole, graph, f"{node.id}, {other.target}", inputs)())
         seen: list[torch.Tensor] = []
         hook = whole.get_submodule(node.target).register_forward_hook(lambda m, i, o: seen.append(o))
         whole(**inputs)
         hook.remove()
     assert torch.equal(linear[0], seen[0]) and found and found[0].shape == (2, 9, 16)
+    assert len(both) == 2 and torch.equal(both[0], linear[0])
     with pytest.raises(OptionsError, match="No part"):
         part_of(whole, graph, "nowhere", inputs)
 
@@ -101,10 +117,10 @@ def test_settled_weights_compute_the_same() -> None:
 def test_what_is_not_here(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(OptionsError, match="no device"):
         told(case("mlp"), device="tpu")
-    monkeypatch.setattr(module, "_has_compiler", lambda: False)
+    monkeypatch.setattr(module, "has_compiler", lambda: False)
     with pytest.raises(OptionsError, match=r"C\+\+ compiler"):
         told(case("mlp"), backend="inductor")
-    monkeypatch.setattr(module, "_has_compiler", lambda: True)
+    monkeypatch.setattr(module, "has_compiler", lambda: True)
     monkeypatch.setattr(module, "_spaced", lambda: True)
     with pytest.raises(OptionsError, match="a space in its name"):
         told(case("mlp"), backend="inductor")

@@ -17,6 +17,7 @@ from model.packing import packed_size
 from model.recipe import Step
 from passes.analysis.memory import MemoryOptions
 from passes.base import Context, Report, run_step
+from passes.transform.pack_mx import PackMXOptions
 from passes.transform.prune import PruneOptions
 from tests.model.zoo import Case, case
 
@@ -69,3 +70,28 @@ def test_a_run_is_measured() -> None:
     assert held >= 4 * sum(w.elements for w in mlp.graph.weights.values())
     with pytest.raises(OptionsError, match="no device"):
         told(mlp, mlp.graph, device="tpu")
+
+
+def gains(found: Case, graph: Graph) -> dict[str, list[int]]:
+    """What would save more: by pass, the bytes."""
+    parts: list[dict[str, list[tuple[str, int, str]]]] = []
+    context = Context(found.store, callables=found.traced.callables, found=parts.append)  # type: ignore[arg-type]
+    run_step(graph, Step("memory", MemoryOptions(batch_size=1)), context)
+    told_: dict[str, list[int]] = {}
+    for words, size, act in parts[0]["gains"]:
+        assert words.endswith(".") and size > 0
+        told_.setdefault(act, []).append(size)
+    return told_
+
+
+def test_what_would_gain_more_is_what_is_left() -> None:
+    mlp = case("mlp")
+    weights = sum(mlp.graph.weights[n.weights["weight"]].elements for n in mlp.graph if n.op == "linear")
+    expected = int(weights * (32 - 8.25) / 8)
+    plain = gains(mlp, mlp.graph)
+    assert plain["quantize"] == [expected] and plain["pack_mx"] == [expected]
+    formatted_ = gains(mlp, formatted(mlp.graph, MXInt(8, 32)))
+    assert "quantize" not in formatted_ and formatted_["pack_mx"] == [4 * weights, expected]  # the copies, the weights
+    held = run_step(mlp.graph, Step("pack_mx", PackMXOptions(width="8")), Context(mlp.store)).graph
+    assert not {"quantize", "pack_mx"} & gains(mlp, held).keys()
+    assert gains(mlp, formatted(mlp.graph, MXInt(8, 4)))["quantize"]  # small blocks

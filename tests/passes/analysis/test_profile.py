@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +19,8 @@ from model.recipe import Step
 from passes.analysis.compile import _counted
 from passes.analysis.profile import ProfileOptions
 from passes.base import Context, Report, run_step
-from passes.timed.spans import RUN, by_host
+from passes.timed.spans import AT, RUN, Seen, by_host
+from passes.timed.timeline import timeline
 from tests.model.zoo import Case, case
 
 
@@ -89,3 +91,56 @@ def test_bad_wishes() -> None:
         told(mlp, mlp.graph, ProfileOptions(device="tpu"))
     with pytest.raises(DataError, match="no"):
         told(mlp, mlp.graph, ProfileOptions(data="nothing.csv"))
+
+
+def heard(found: Case, graph: Graph, options: ProfileOptions) -> tuple[Report, dict[str, Any]]:
+    parts: list[Any] = []
+    context = Context(found.store, callables=found.traced.callables, found=parts.append)
+    report = run_step(graph, Step("profile", options), context).report
+    return report, parts[0]["timeline"]
+
+
+def test_the_timeline_is_of_one_run() -> None:
+    mlp = case("mlp")
+    report, told_ = heard(mlp, mlp.graph, ProfileOptions(batch_size=7, runs=1))
+    nodes = [s for s in told_["spans"] if s[0] == "node"]
+    assert [s[3] for s in nodes] == [r["node"] for r in report.rows]
+    assert all(s[4] >= 0 and s[4] + s[5] <= told_["seconds"] + 1e-9 for s in told_["spans"])
+    assert all(a[4] + a[5] <= b[4] + 1e-9 for a, b in itertools.pairwise(nodes))
+    operations = [s for s in told_["spans"] if s[0] == "operation"]
+    spots = {s[3]: s for s in nodes}
+    assert operations and all(spots[s[3]][4] <= s[4] + 1e-9 for s in operations)
+    assert {s[1] for s in operations} <= {1, 2, 3} and "aten::linear" in {s[2] for s in operations}
+    assert max(size for _, size in told_["held"]) == report.summary["peak_bytes"]
+    assert json.loads(json.dumps(told_)) == told_
+
+
+def test_kernels_of_a_device_belong_to_the_node_within() -> None:
+    def event(name: str, device: str, begin: float, end: float, change: int = 0) -> Any:
+        span = SimpleNamespace(start=begin, end=end, elapsed_us=lambda: end - begin)
+        return SimpleNamespace(name=name, device_type=SimpleNamespace(name=device), time_range=span, cpu_children=[],
+                               self_cpu_memory_usage=0, self_device_memory_usage=change)  # fmt: skip
+
+    events = [event(RUN, "CPU", 100, 200), event(f"{AT}0", "CPU", 110, 120, 64), event(f"{AT}1", "CPU", 120, 130, -64),
+              event(RUN, "CUDA", 130, 190), event(f"{AT}0", "CUDA", 140, 160), event("gemm", "CUDA", 141, 159),
+              event(f"{AT}1", "CUDA", 165, 180), event("gelu", "CUDA", 165, 175),
+              event("copy", "CUDA", 185, 188)]  # fmt: skip
+    made = timeline(Seen(0.0, events, [("a", False), ("b", True)]), cuda=True)
+    assert [s[2:4] for s in made["spans"] if s[0] == "device"] == [["gemm", "a"], ["gelu", "b"], ["copy", ""]]
+    assert [s[0] for s in made["spans"] if s[3] == "b"] == ["device", "rounding"]
+    assert made["held"] == [[0.0, 0.0], [20e-6, 64.0], [30e-6, 0.0]]
+
+
+def test_sizes_are_as_written() -> None:
+    bert = case("bert")
+    report, _ = heard(bert, bert.graph, ProfileOptions(batch_size=3, runs=1, sizes="seq=5"))
+    longer, _ = heard(bert, bert.graph, ProfileOptions(batch_size=3, runs=1, sizes="seq=10"))
+    first, second = (next(r for r in found.rows if r["op"] == "layer_norm") for found in (report, longer))
+    assert second["allocated_bytes"] == 2 * first["allocated_bytes"] > 0
+    for wrong, words in (("sqe=5", "no size 'sqe'"), ("seq", "sizes has")):
+        with pytest.raises(OptionsError, match=words):
+            heard(bert, bert.graph, ProfileOptions(sizes=wrong))
+    with pytest.raises(OptionsError, match="sizes of their own"):
+        heard(bert, bert.graph, ProfileOptions(sizes="seq=5", data="some.csv"))
+    with pytest.raises(DataError, match="cannot take this data"):
+        heard(bert, bert.graph, ProfileOptions(sizes="seq=5000", runs=1))
