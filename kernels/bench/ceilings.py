@@ -1,15 +1,19 @@
-"""What this machine can do at most, measured: a copy's bandwidth, a matrix product's rate. With them, the roofline."""
+"""What this machine can do at most, measured: a copy's bandwidth, a matrix product's rate. With them, the roofline.
+
+No torch here before something is measured: windows read results.
+"""
 
 from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
+if TYPE_CHECKING:
+    import torch
 
-from kernels.bench.timing import Clock
+    from kernels.bench.timing import Clock
 
 COPY_BYTES = {"cpu": 128 << 20, "cuda": 1 << 30}
 SIDE = {"cpu": 1024, "cuda": 8192}
@@ -37,6 +41,10 @@ class Ceilings:
 
 def measured(device: str, dtypes: Iterable[str], between: Callable[[], None]) -> Ceilings:
     """Both limits, on random data; `between` may raise to stop."""
+    import torch
+
+    from kernels.bench.timing import Clock
+
     clock = Clock(device)
     size = COPY_BYTES[device]
     between()
@@ -52,6 +60,8 @@ def measured(device: str, dtypes: Iterable[str], between: Callable[[], None]) ->
 
 def _rate(clock: Clock, dtype: torch.dtype) -> float:
     """TFLOP/s of a square product, as torch computes it unasked (float32 without tf32)."""
+    import torch
+
     n = SIDE[clock.device] // (2 if clock.device == "cpu" and dtype != torch.float32 else 1)
     a, b = (torch.randn(n, n, device=clock.device).to(dtype) for _ in range(2))
     out = torch.empty_like(a)

@@ -1,0 +1,1 @@
+"""What the kernels' questions are answered with: bits, passes over memory, tiles, and figures measured here."""
