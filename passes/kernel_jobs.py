@@ -19,5 +19,13 @@ class KernelsJob:
     request: Request
 
 
-KernelJob = LabJob | KernelsJob
-KERNEL_JOBS = (LabJob, KernelsJob)
+@dataclass(frozen=True, slots=True)
+class AnswerJob:
+    """Measure what answers one of the kernels' questions: Rows, Facts and Ceilings come as Found, one by one."""
+
+    question: str
+    device: str = "cpu"
+
+
+KernelJob = LabJob | KernelsJob | AnswerJob
+KERNEL_JOBS = (LabJob, KernelsJob, AnswerJob)

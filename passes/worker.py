@@ -32,7 +32,7 @@ from passes.jobs import (
     TrialJob,
     serve,
 )  # fmt: skip
-from passes.kernel_jobs import KernelsJob, LabJob
+from passes.kernel_jobs import AnswerJob, KernelsJob, LabJob
 from passes.offered import PluginState
 from passes.plugins import portable, reload_plugins
 from passes.replay import Memo, replay
@@ -218,3 +218,10 @@ def _kernels(job: KernelsJob, channel: Channel) -> Any:
 
     channel.send(Found(gathered(job.request, ())))
     return run(job.request, channel.progress, lambda part: channel.send(Found(part)))
+
+
+@handle.register
+def _answer(job: AnswerJob, channel: Channel) -> None:
+    from kernels.bench.answers.measure import measure
+
+    measure(job.question, job.device, channel.progress, lambda part: channel.send(Found(part)))
