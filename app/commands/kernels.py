@@ -31,11 +31,20 @@ def _arguments(parser: Parser) -> None:
     parser.add_argument("--list", action="store_true", help="what there is and what can run here; measures nothing")
     parser.add_argument("--source", metavar="VERSION", help="print the text of a version; measures nothing")
     parser.add_argument("--compare", nargs="+", default=[], metavar="FILE", help="results files beside each other")
+    parser.add_argument("--answers", action="store_true", help="how it works, with figures measured here; NAMEs are "
+                        "then questions: compile, softmax, attention, mxint8, tiles, memory, roofline")  # fmt: skip
+    parser.add_argument("--model", metavar="SOURCE", help="with --answers memory: the lines of this model too")
     parser.add_argument("-o", "--output", metavar="FILE.json", help="keep the results")
 
 
 def _run(found: Arguments, console: Console) -> Answer:
     console.progress(0, 0, "loading")
+    if found.answers:
+        from app.commands.kernel_answers import answered
+
+        return answered(found, console)
+    if found.model:
+        raise UsageError("--model is of use to --answers alone.", "Add --answers memory.")
     if found.list or found.source:
         return _shown(found)
     if found.compare and not found.names and not found.output:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,11 +14,13 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.answer_words import note_text, seconds, value_text
+from app.cli import main
 from kernels.bench import machine
 from kernels.bench.answers import measure, passes
 from kernels.bench.answers.bits import bits_of, dequantised, encoded, rounded, steps
 from kernels.bench.answers.known import Fact, Known, gathered
-from kernels.bench.answers.lines import LINES, break_even, compiled, lines_of, ridge, saving
+from kernels.bench.answers.lines import LINES, Line, break_even, compiled, lines_of, ridge, saving
 from kernels.bench.answers.questions import QUESTIONS, question
 from kernels.bench.answers.tiles import Tiling, told
 from kernels.bench.ceilings import Ceilings
@@ -300,3 +304,29 @@ def test_bad_wishes() -> None:
         with pytest.raises(EspalierError) as caught:
             measure.measure(key, device, lambda done, total, text: None, lambda found: None)
         assert caught.value.hint
+
+
+# -- in words
+
+
+def test_words_of_figures() -> None:
+    assert [seconds(v) for v in (2.5, 0.0123, 4e-6)] == ["2.5\u2009s", "12.3\u2009ms", "4\u2009µs"]
+    assert value_text(Line("a", None, "s")) == "not measured yet" and value_text(Line("a", None, "s", "why")) == "why"
+    assert value_text(Line("a", 0.742, "share")) == "74.2\u2009%" and note_text(Line("a", None, "s", "why")) == ""
+    assert value_text(Line("a", 12.34, "GB/s")) == "12.3\u2009GB/s" and value_text(Line("a", 3, "×")) == "3\u2009×"
+
+
+def test_answers_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "a.json"
+    words = ["--answers", "memory", "--device", "cpu", "--model", "demo:digits-mlp", "-o", str(file)]
+    assert main(["kernels", *words]) == 0
+    text = capsys.readouterr().out
+    assert "74.2\u2009%" in text and "demo:digits-mlp: model in memory" in text and str(file) in text
+    held = json.loads(file.read_text())["answers"]
+    assert [a["question"] for a in held] == ["memory"] and held[0]["lines"][0]["value"] == saving(8)
+
+
+def test_bad_wishes_on_the_command_line(tmp_path: Path) -> None:
+    for words in (["sofmax"], ["compile", "--model", "x"], ["memory", "-o", str(tmp_path)]):
+        assert main(["kernels", "--answers", *words]) == 2
+    assert main(["kernels", "--model", "x"]) == 2
