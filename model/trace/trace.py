@@ -12,13 +12,14 @@ from torch.export import ExportedProgram
 from model.check import Problem, check
 from model.errors import TraceError
 from model.graph import Graph
+from model.trace.alike import same_code
 from model.trace.capture import Captured, capture
 from model.trace.flatten import functional
 from model.trace.pinned import floors
 from model.trace.raising import Raiser
 from model.trace.recording import MODEL, record
 from model.trace.reviving import revive
-from model.trace.stamping import CAPTURED, Stack, find_stack, shortened, stamp
+from model.trace.stamping import Stack, find_stack, shortened, stamp
 from model.trace.training import unseen, with_training
 from model.weights import WeightStore
 
@@ -46,7 +47,7 @@ def trace(
 
     The graph's weights are put into `store`. Without dynamic export a model becomes static, and what
     torch cannot export at all is recorded from one real run; both are told as problems. Identical blocks of
-    a model without weights are captured a few times and stamped.
+    a model without weights are captured a few times and stamped, if the whole model treats all of them alike.
     """
     stack = find_stack(model) if program is None else None
     return (_stamped(model, example, store, stack) if stack else None) or _whole(model, example, store, program)
@@ -57,11 +58,10 @@ def _stamped(model: nn.Module, example: dict[str, Any], store: WeightStore, stac
         short = _whole(model, example, store, None)
     start = time.perf_counter()
     graph = stamp(short.graph, stack)
-    if graph is None or any(p.severity == "error" for p in check(graph)):
+    if graph is None or any(p.severity == "error" for p in check(graph)) or not same_code(model, stack, example):
         return None
     seconds = {**short.seconds, "check": short.seconds["check"] + time.perf_counter() - start}
-    text = f"Of the {len(stack.blocks)} alike blocks of {stack.path}, {CAPTURED} were captured and the others stamped."
-    return replace(short, graph=graph, seconds=seconds, problems=(*short.problems, Problem(None, text, "warning")))
+    return replace(short, graph=graph, seconds=seconds)
 
 
 def _whole(model: nn.Module, example: dict[str, Any], store: WeightStore, program: ExportedProgram | None) -> Traced:
