@@ -51,10 +51,8 @@ class DataField(QWidget):
         row = QHBoxLayout()
         row.setSpacing(6)
         row.addWidget(self.line, 1)
-        for title, folder in (("File…", False), ("Folder…", True)):
-            button = QPushButton(title, autoDefault=False)
-            button.setToolTip(f"Choose a {'folder' if folder else 'file'} of data")
-            button.clicked.connect(lambda _, folder=folder: self._browse(folder))
+        self._buttons = [self._button(title, folder) for title, folder in (("File…", False), ("Folder…", True))]
+        for button in self._buttons:
             row.addWidget(button)
         column = QVBoxLayout(self)
         column.setContentsMargins(0, 0, 0, 0)
@@ -64,6 +62,23 @@ class DataField(QWidget):
         self.line.edited.connect(self.edited)
         self.line.edited.connect(self._wait.start)
         self.setFocusProxy(self.line)
+
+    def _button(self, title: str, folder: bool) -> QPushButton:
+        button = QPushButton(title, autoDefault=False)
+        button.setToolTip(f"Choose a {'folder' if folder else 'file'} of data")
+        button.clicked.connect(lambda: self._browse(folder))
+        return button
+
+    def narrow(self) -> None:
+        """The buttons below the line, for a form that has no room for them beside it."""
+        below = QHBoxLayout()
+        below.setSpacing(6)
+        for button in self._buttons:
+            below.addWidget(button)
+        below.addStretch(1)
+        column = self.layout()
+        assert isinstance(column, QVBoxLayout)
+        column.insertLayout(1, below)
 
     def get(self) -> str:
         """What was written."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from PySide6.QtCore import QObject, Signal
 
 from app.hardware_copies import Copies, ours
-from app.hardware_kept import MEMBER, Front, Made, alike, from_bytes, mark_of, to_bytes
+from app.hardware_kept import MEMBER, Front, Made, alike, from_bytes, mark_of, to_bytes, waves_of
 from model.errors import EspalierError, JobError, OptionsError
 from model.graph import Graph
 from model.recipe import Step
@@ -91,8 +91,9 @@ class Hardware(QObject):
     @property
     def waves(self) -> Path | None:
         """Where the handshakes of the last simulation lie; None where they are not here."""
-        place = str(self.made.summary.get("waves", "")) if self.made else ""
-        return Path(place) if place and Path(place).is_dir() else None
+        document = self._session.document
+        home = document.path.parent if document and document.path else None
+        return waves_of(self.made, home) if self.made else None
 
     # -- running
 

@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from model.codec import decode, encode
@@ -94,6 +95,27 @@ def mark_of(graph: Graph, parallel: bool = True) -> str:
     data["weights"] = _keys(graph)
     text = json.dumps(data, sort_keys=True, separators=(",", ":"))
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def waves_of(made: Made, home: Path | None) -> Path | None:
+    """The folder of the handshakes: where the run left it, or in the same place near the project, which was moved."""
+    place = Path(made.summary.get("waves") or "")
+    if not place.name:
+        return None
+    ends = (place.parts[-n:] for n in range(1, len(place.parts))) if home else ()
+    near = (home.joinpath(*end) for end in ends) if home else ()
+    wanted = [s["stream"] for s in made.summary.get("streams", ())]
+    return place if place.is_dir() else next((f for f in near if _streams_in(f) == wanted), None)
+
+
+def _streams_in(folder: Path) -> list[str] | None:
+    from verilog.waves import HEAD  # which loads numpy; the window paints before
+
+    try:
+        head: Any = json.loads((folder / HEAD).read_text())
+        return [s["name"] for s in head["streams"]]
+    except (OSError, ValueError, LookupError, TypeError):
+        return None
 
 
 def to_bytes(made: Made | None, front: Front | None) -> bytes | None:

@@ -115,6 +115,7 @@ def _readme(design: Design, planned: Schedule) -> str:
         f"A sample every {planned.interval:.0f} cycles; the first result {planned.first} cycles after the first beat, "
         f"the last one after {planned.latency}. Slowest: {planned.bottleneck}. Estimated for a 7-series FPGA: "
         f"{area.lut:.0f} LUT, {area.ff:.0f} FF, {area.dsp} DSP, {area.bram} block RAMs of 18 kbit.", "",
+        *_edited(design), *(f"- {node}: {text}" for node, text in design.remarks.items()), *[""] * bool(design.remarks),
         "All streams have `_data`, `_valid` and `_ready`; a beat moves in a cycle with both. Element 0 lies in the "
         "lowest bits. `rst` is synchronous, active high.", "",
         "| port | way | node | rows × size, format |", "|---|---|---|---|",
@@ -124,6 +125,14 @@ def _readme(design: Design, planned: Schedule) -> str:
         "| instance | module | node | gives | cycles | delay | LUT | FF | DSP | BRAM |", "|---" * 10 + "|",
         *(_row(design, i.name, planned) for i in design.instances), "",
     ])  # fmt: skip
+
+
+def _edited(design: Design) -> list[str]:
+    """Which modules are somebody's own, so that nobody takes them for the library's."""
+    if not design.edited:
+        return []
+    names = ", ".join(f"`rtl/{m}.sv`" for m in sorted(design.edited))
+    return [f"Edited by hand, in the place of the library's: {names}. Areas and cycles are those of the library's.", ""]
 
 
 def _row(design: Design, name: str, planned: Schedule) -> str:

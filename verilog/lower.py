@@ -102,6 +102,7 @@ class Lowering:
         self.inputs: list[Boundary] = []
         self.instances: list[Template] = []
         self.wires: dict[str, tuple[Wire, ...]] = {}
+        self.remarks: dict[str, str] = {}
 
     def design(self) -> Design:
         """Lower all nodes in order, then give every wire one reader."""
@@ -258,6 +259,11 @@ class Lowering:
                 raise EmitError(text, f"Choose one of {fits} (pass parallelize).", node.id)
         return wanted
 
+    def stays_folded(self, node: Node, why: str) -> None:
+        """Remark that a layer is folded where adders were asked for."""
+        if self.options.engine == "unrolled":
+            self.remarks[node.id] = f"folded, not unrolled: {why}"
+
     def free(self, base: str) -> str:
         """An instance name that is not taken."""
         taken = {i.name for i in self.instances}
@@ -315,7 +321,8 @@ class Lowering:
             ends.append(signal.wire)
             outputs.append(Boundary(port("y", k), signal.stream, ref.node, signal.shape, signal.index))
         design = Design(self.options.name, tuple(self.inputs), tuple(outputs), tuple(self.instances),
-                        self.wires, tuple(ends), self.symbols, hosted=tuple(self.hosted))  # fmt: skip
+                        self.wires, tuple(ends), self.symbols, hosted=tuple(self.hosted),
+                        remarks=self.remarks)  # fmt: skip
         design = forked(design)
         design.check()
         return design

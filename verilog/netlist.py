@@ -44,7 +44,7 @@ class Design:
     """Instances in the order of the data, `wires[name]` the sources of an instance's inputs, `ends` of the outputs.
 
     `symbols`: the sizes that it is made for. `edited`: module → text that stands in the place of the library's.
-    `hosted`: the nodes that the host computes.
+    `hosted`: the nodes that the host computes. `remarks`: node → what a person asked for and did not get, and why.
     """
 
     name: str
@@ -56,6 +56,7 @@ class Design:
     symbols: dict[str, int] = field(default_factory=dict)  # type: ignore[assignment]
     edited: dict[str, str] = field(default_factory=dict)  # type: ignore[assignment]
     hosted: tuple[Hosted, ...] = ()
+    remarks: dict[str, str] = field(default_factory=dict)  # type: ignore[assignment]
 
     def instance(self, name: str) -> Template:
         """The instance called `name`."""

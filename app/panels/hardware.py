@@ -24,7 +24,10 @@ from passes.analysis.hardware import HardwareOptions
 if TYPE_CHECKING:
     from app.session import Session
 
-FIELDS = ("samples", "data", "split", "simulator", "stalls", "waves", "synthesize", "engine", "adders", "sizes", "name")
+FIELDS = (
+    "samples", "data", "split", "simulator", "stalls", "waves", "synthesize", "route", "cocotb", "engine", "adders",
+    "sizes", "name",
+)  # fmt: skip
 WORDS = 520
 _INSTANCE = re.compile(r"\) u_(\w+) \(")
 
@@ -45,6 +48,7 @@ class HardwarePanel(Bench):
         self._session = session
         self.held = Hardware(session)
         self.form = Form(HardwareOptions, only=FIELDS, brief=True)
+        self.form.editors["data"].narrow()
         self.views = Views(session, self.held)
         self._following = False
         self._about, self._words = muted(NO_MODEL), QLabel(wordWrap=True)

@@ -8,7 +8,7 @@ from typing import Any
 from PySide6.QtCore import QSignalBlocker, Qt, Signal
 from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QTreeWidget, QTreeWidgetItem
 
-from app.words import count, percent
+from app.words import count, shown
 
 Row = dict[str, Any]
 COLUMNS = ("instance", "module", "node", "cycles", "busy", "waits")
@@ -111,5 +111,5 @@ class ModuleTree(QTreeWidget):
 
 def _words(name: str, value: object) -> str:
     if name == "busy" and isinstance(value, float):
-        return percent(value, 0) if value else ""
+        return shown(name, value) if value else ""
     return count(value) if isinstance(value, int) and value else "" if value in (None, 0) else str(value)

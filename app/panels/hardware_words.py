@@ -44,6 +44,8 @@ def verdicts(made: Made) -> list[tuple[str, str]]:
     said = [("bad", f"✗ lint: {plural(lint, 'finding')}") if lint else ("good", f"✓ lint: clean by {tools}")]
     if not tools:
         said = [("same", "lint: no tool here (install verilator or pyslang)")]
+    if folded := found.get("remarks"):
+        said.append(("bad", f"not unrolled: {', '.join(folded)} (the remarks in Table say why)"))
     if "simulator" not in found:
         return [*said, ("same", "not simulated yet")]
     ran = f"{plural(found['samples'], 'sample')} in {found['simulator'].capitalize()}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -55,7 +55,7 @@ class Held:
 def problem_of(
     graph: Graph, table: Sequence[Sensitivity], costs: Iterable[str], competing: Competing | None = None
 ) -> Problem:
-    """The knapsack of a table under some costs; raises OptionsError. What no cost looks at stays as it is."""
+    """The knapsack of a table under some costs; raises OptionsError. What no cost looks at is not in it."""
     who, wanted = competing or Competing(), [cost(name) for name in dict.fromkeys(costs)]
     for each in wanted:
         if each.shares is None:
@@ -80,12 +80,34 @@ def allocate(
 
     Raises OptionsError where there is none, with the least that is possible.
     """
-    problem = problem_of(graph, table, [limit.figure for limit in limits], competing)
+    names = [limit.figure for limit in limits]
+    free, predicted = unlimited(graph, table, names, competing or Competing())
+    problem = problem_of(configured(graph, free) if free else graph, table, names, competing)
     names = [c.name for c in problem.costs]
     limits = [min((x for x in limits if x.figure == n), key=lambda x: problem.amount(names.index(n), x.value))
               for n in names]  # fmt: skip
     check_possible(problem, limits)
-    return held(problem, limits).made
+    made = held(problem, limits).made
+    return replace(made, chosen={**made.chosen, **free}, predicted=made.predicted + predicted)
+
+
+def unlimited(
+    graph: Graph, table: Sequence[Sensitivity], costs: Iterable[str], who: Competing
+) -> tuple[dict[Place, Candidate], float]:
+    """What the ports that were asked for take where no cost looks at them and float is no choice (biases, say): the
+    format that changes the outputs least; and what all of it changes.
+    """
+    if who.whole or not who.ports:
+        return {}, 0.0
+    wanted = [cost(name) for name in dict.fromkeys(costs)]
+    chosen, predicted = dict[Place, Candidate](), 0.0
+    for slot in slots(table, graph, who.columns, whole=False, tied=who.tied, ports=who.ports):
+        if any(_looks_at(c, slot) for c in wanted):
+            continue
+        best = min(range(len(slot.kl)), key=slot.kl.__getitem__)
+        chosen |= {place: held[best] for place, held in zip(slot.places, slot.choices, strict=True)}
+        predicted += slot.kl[best]
+    return chosen, predicted
 
 
 def settled(graph: Graph, limits: Sequence[Limit]) -> tuple[Graph, tuple[Step, ...], list[Limit]]:

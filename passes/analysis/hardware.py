@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from verilog.netlist import Design
     from verilog.schedule import Schedule
     from verilog.simulate import Simulated
-    from verilog.templates.base import Area
+    from verilog.templates.base import Area, Template
     from verilog.waves import Handshakes
 
 STALLS = (0, 1, 2, 3)  # nobody pauses, inputs do, outputs do, both do
@@ -65,6 +65,8 @@ class HardwareOptions:
             raise OptionsError(f"samples is {self.samples}.", "It must be 1 or more.")
         if self.adders < 1:
             raise OptionsError(f"adders is {self.adders}.", "It must be 1 or more.")
+        if self.route and not self.synthesize:
+            raise OptionsError("There is nothing to route without a synthesis.", "Synthesise for ecp5 or ice40.")
 
 
 def emitting(options: HardwareOptions) -> EmitOptions:
@@ -90,6 +92,7 @@ def hardware(graph: Graph, options: HardwareOptions, context: Context) -> tuple[
     design = replace(design, edited={m: t for m, t in options.modules.items() if m in modules(design)})
     summary: dict[str, Any] = {"modules": list(modules(design)), "instances": len(design.instances)}
     summary |= {"edited": sorted(design.edited)} if design.edited else {}
+    summary |= {"remarks": design.remarks} if design.remarks else {}
     summary["ports"] = host_rows(graph, design)
     summary["host"] = [{"node": h.node, "op": h.op, "why": h.why, "able": h.able} for h in design.hosted]
     context.progress(1, 5, "scheduling")
@@ -113,6 +116,12 @@ def hardware(graph: Graph, options: HardwareOptions, context: Context) -> tuple[
     return graph, Report("hardware", tuple(_rows(design, planned)), summary)
 
 
+def _remark(design: Design, instance: Template) -> str:
+    """What its template tells, and on the layer itself what the design does."""
+    asked = design.remarks.get(instance.node, "") if instance.name == instance.node else ""
+    return "; ".join(filter(None, (asked, instance.remark())))
+
+
 def _rows(design: Design, planned: Schedule) -> list[dict[str, Any]]:
     rows = []
     for instance in design.instances:
@@ -120,7 +129,7 @@ def _rows(design: Design, planned: Schedule) -> list[dict[str, Any]]:
         rows.append({
             "node": instance.node, "instance": instance.name, "module": instance.module,
             "stream": instance.outputs[0].label, "cycles": cycles, "busy": planned.busy.get(instance.name, 0.0),
-            "waits": planned.waiting.get(instance.name), "remark": instance.remark(),
+            "waits": planned.waiting.get(instance.name), "remark": _remark(design, instance),
             **_told_area(instance.area()),
         })  # fmt: skip
     return rows

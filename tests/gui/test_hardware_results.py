@@ -21,13 +21,14 @@ from app.panels.hardware_wave_canvas import HEAD, ROW
 from app.panels.hardware_wave_view import WaveView
 from app.panels.hardware_waves import GONE, NOT_RUN
 from app.window import Window
+from app.words import percent
 from model.formats.integer import Integer
 from model.project import load_project, save_project
 from model.weights import WeightStore
 from passes.base import Report
 from passes.jobs import AnalyseJob, Failed
 from tests.gui.conftest import FakeRunner, open_small
-from tests.gui.test_hardware_panel import WRONG, check, quantised, selected
+from tests.gui.test_hardware_panel import ROWS, WRONG, check, quantised, report, selected
 from tests.patience import MILLISECONDS
 from verilog.waves import Handshakes, Lane, State, keep
 
@@ -246,3 +247,42 @@ def test_a_failure_of_another_document_is_not_told(
     window.session._on_done.pop(info.id)  # as when another document comes while the failure is on its way
     runner[-1].tell(info, Failed("It broke.", "Mend it."))
     assert panel.held.error is None and window.banner.isHidden()
+
+
+def test_handshakes_move_with_the_project(
+    panel: HardwarePanel, runner: list[FakeRunner], window: Window, tmp_path: Path
+) -> None:
+    old, new = tmp_path / "old", tmp_path / "new"
+    told = {"streams": [{"stream": "fc1_y"}, {"stream": "fc2_y"}], "waves": str(record(old / "rtl" / "waves"))}
+    check(panel, runner, tmp_path, "simulate", **RAN, **told)
+    document = window.session.document
+    assert document is not None
+    save_project(document.snapshot(), document.store, old / "p.espalier")
+    old.rename(new)
+    document.saved(new / "p.espalier", document.present)
+    assert panel.held.waves == new / "rtl" / "waves"
+    (new / "rtl" / "waves" / "handshakes.json").write_text('{"streams": [{"name": "another"}]}')
+    assert panel.held.waves is None, "another design's"
+
+
+def test_the_form_has_room_for_data_and_all_settings(panel: HardwarePanel, window: Window) -> None:
+    window.resize(1400, 900)
+    line = panel.form.editors["data"].line
+    assert line.fontMetrics().horizontalAdvance("demo:digits") + 14 <= line.width()
+    assert {"cocotb", "route", "synthesize"} <= panel.form.editors.keys()
+    panel.form.editors["route"].put(True)
+    panel.form.editors["route"].edited.emit()
+    assert "nothing to route" in panel.form.error
+    panel.form.editors["synthesize"].put("ecp5")
+    assert panel.form.value().route
+
+
+def test_table_and_tree_tell_one_share(panel: HardwarePanel, runner: list[FakeRunner], tmp_path: Path) -> None:
+    rows = tuple({**r, "busy": 0.015625} for r in ROWS)
+    panel.run("check")
+    runner[-1].finish(replace(report(tmp_path, remarks={"fc1": "folded, not unrolled: so it is"}), rows=rows))
+    tree, table = panel.views.tree, panel.views.table.rows
+    at = table.index(0, table.columns.index("busy"))
+    item = tree.topLevelItem(0).child(0)
+    assert table.data(at) == item.text(4) == percent(0.015625)
+    assert "not unrolled: fc1" in panel._words.text()

@@ -11,8 +11,10 @@ from model.errors import OptionsError
 from tests.verilog.proof import alone
 from verilog.edited import Edited, from_bytes, texts_in, to_bytes
 from verilog.fixed import Fixed
+from verilog.folder import beside
 from verilog.live import check, needed, uses
 from verilog.netlist import Design
+from verilog.schedule import schedule
 from verilog.stream import Stream
 from verilog.templates.relu import Relu
 from verilog.write import ours, texts, write
@@ -48,6 +50,8 @@ def test_a_design_and_its_folder_carry_the_copy(tmp_path: Path) -> None:
     assert texts(edited)["top.sv"] == texts(plain)["top.sv"]
     write(edited, tmp_path / "out")
     assert (tmp_path / "out" / "rtl" / "relu.sv").read_text() == mine
+    readme = beside(edited, schedule(edited))["README.md"]
+    assert "`rtl/relu.sv`" in readme and "Edited by hand" not in beside(plain, schedule(plain))["README.md"]
 
 
 def test_a_module_is_checked_with_its_parts_and_its_uses() -> None:

@@ -9,11 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.verilog.proof import needs_icarus, proven, random_codes
+from tests.verilog.proof import alone, needs_icarus, proven, random_codes
 from verilog.fixed import Fixed
+from verilog.lint import lint
 from verilog.rules.linear import summed
 from verilog.stream import Stream
 from verilog.templates.linear import Linear
+from verilog.tools import verilator
+from verilog.write import texts
 
 
 def layer(name: str, ins: tuple[int, int], outs: tuple[int, int], rows: int = 1, tokens: int = 1) -> Linear:
@@ -58,3 +61,19 @@ def test_equals_its_integer_model(
     made, rng = case
     cache: Path = tmp_path_factory.mktemp("builds")
     proven(made, (random_codes(rng, made.inputs[0], 3),), cache)
+
+
+@needs_icarus
+@pytest.mark.rtl
+@pytest.mark.skipif(verilator() is None, reason="verilator is not installed")
+@pytest.mark.parametrize("bias", [0, 3])
+def test_weights_that_are_all_zero_raise_no_warning(tmp_path: Path, bias: int) -> None:
+    x, form, nothing = Fixed(8, 4), Fixed(6, 4), np.zeros((4, 8), np.int64)
+    accumulator, biases = summed(nothing, form, x, (np.full(4, bias), Fixed(6, 8)))
+    made = Linear(
+        name="fc", node="fc", inputs=(Stream(2, 8, x, 2),), outputs=(Stream(2, 4, Fixed(8, 4), 2),), weight=nothing,
+        weight_format=form, bias=biases, accumulator=accumulator,
+    )  # fmt: skip
+    assert accumulator.width < x.width
+    assert not lint(texts(alone(made)), "top").findings
+    proven(made, (random_codes(np.random.default_rng(0), made.inputs[0], 3),), tmp_path)

@@ -15,6 +15,8 @@ from model.build import build as build_module
 from model.data.digits import load_digits
 from model.errors import EmitError, OptionsError
 from model.opening import open_any
+from model.recipe import Step
+from passes.analysis.hardware import HardwareOptions
 from passes.base import Context, run_step
 from passes.config import load_recipe
 from tests.verilog.proof import alone, needs_icarus, on_time, proven, random_codes
@@ -198,3 +200,17 @@ def test_a_top_cannot_be_called_like_a_layer(tmp_path: Path) -> None:
     name = next(n.id for n in found.project.base if n.op == "linear")
     with pytest.raises(EmitError, match="name"):
         lower(quantised(found), found.store, EmitOptions(f"unrolled_{name}", engine="unrolled"))
+
+
+def test_a_layer_that_stays_folded_says_why(tmp_path: Path) -> None:
+    net = "nn.Sequential(nn.Conv2d(1, 2, 3, padding=2), nn.ReLU(), nn.Conv2d(2, 2, 3))"
+    found = opened(tmp_path, net, SELF, "1, 5, 5")
+    graph = quantised(found)
+    design = lower(graph, found.store, UNROLLED)
+    folded = {i.node for i in design.instances if i.module == "linear"}
+    assert len(folded) == 1 and design.remarks.keys() == folded and "padding" in design.remarks[next(iter(folded))]
+    assert not lower(graph, found.store, EmitOptions()).remarks
+    context = Context(found.store)
+    told = run_step(graph, Step("hardware", HardwareOptions(engine="unrolled"), 0), context).report
+    assert told.summary["remarks"] == design.remarks
+    assert [r["remark"] for r in told.rows if r["instance"] in folded] == list(design.remarks.values())

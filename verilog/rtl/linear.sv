@@ -124,7 +124,7 @@ module linear #(
         if (P_W == FULL_W) begin : g_full
           always_ff @(posedge clk) if (ce) p <= xe * we;
         end else begin : g_low
-          always_ff @(posedge clk) if (ce) p <= P_W'(xe) * P_W'(we);
+          always_ff @(posedge clk) if (ce) p <= P_W'(FULL_W'(xe) * FULL_W'(we));
         end
         assign prod[i*P_W+:P_W] = p;
       end

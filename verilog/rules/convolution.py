@@ -39,6 +39,7 @@ def convolution(low: Lowering, node: Node) -> None:
     if low.options.engine == "unrolled" and fits(walk):
         _as_adders(low, node, walk, groups, held)
         return
+    low.stays_folded(node, "its padding is so wide that several windows are complete with one pixel")
     if groups == out and per == 1:
         _depthwise(low, node, walk, held)
         return

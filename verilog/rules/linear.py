@@ -29,10 +29,11 @@ def linear(low: Lowering, node: Node) -> None:
     if held is None:
         raise EmitError(f"{node.id} multiplies two computed tensors.", "Trace the model from modules.", node.id)
     if held.block or blocks_of(node):
+        low.stays_folded(node, "numbers in blocks share exponents, which adders of constants have no place for")
         published(low, node, *by_blocks(low, node, held))
         return
     rows, (outputs, inputs) = math.prod(low.shape(node)[:-1]), held.codes.shape
-    if low.options.engine == "unrolled" and not held.block:
+    if low.options.engine == "unrolled":
         _as_adders(low, node, held)
         return
     par_in, par_out, tokens = low.parallel(node, inputs, outputs, rows)

@@ -215,3 +215,18 @@ def test_a_table_of_another_model_is_told(graph: Graph) -> None:
     table = [replace(r, node="nobody") for r in made_table(graph)]
     with pytest.raises(OptionsError, match="no sensitivity"):
         allocate(graph, table, [parse_budget("weight_bits<=4")])
+
+
+def test_ports_that_no_budget_looks_at_take_what_changes_least(graph: Graph) -> None:
+    """As biases under a budget of tables: asked for, and float is no choice."""
+    table, limits = made_table(graph, ("data_in", "bias")), [parse_budget("activation_bits<=12")]
+    ports = ("data_in", "bias")
+    found = allocate(graph, table, limits, Competing(whole=False, ports=ports))
+    biases = {n: c for (n, p), c in found.chosen.items() if p == "bias"}
+    assert biases.keys() == {r.node for r in table} and found.figures["activation_bits"] <= 12
+    for row in (r for r in table if r.port == "bias"):
+        assert biases[row.node] is row.candidates[row.known.index(min(row.known))]
+    alone = allocate(graph, table, limits, Competing(whole=False, ports=("data_in",)))
+    assert found.predicted >= alone.predicted and not any(p == "bias" for _, p in alone.chosen)
+    free = allocate(graph, table, limits, Competing(ports=ports))
+    assert not any(p == "bias" for _, p in free.chosen), "where float competes it is the best"
