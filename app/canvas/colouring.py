@@ -29,6 +29,8 @@ MEASURED: dict[str, tuple[str, str]] = {
     "lut": ("hardware LUT", ""),
     "dsp": ("hardware DSP", ""),
     "bram": ("hardware BRAM", ""),
+    "time": ("time", "ms"),
+    "memory": ("memory allocated", "KiB"),
 }
 TRAINS = ("frozen", "trains", "adapter")  # what the figure `trains` means, by number
 MODES: dict[str, str] = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import math
 import os
 import shutil
 import statistics
@@ -243,5 +244,5 @@ def _row(name: str, found: Found) -> Row:
 
 
 def _calls(cost: float, saved: float) -> int | None:
-    """After how many calls the time of compiling is back; None: never."""
-    return max(1, round(cost / saved)) if saved > 0 else None
+    """After how many calls, the first among them, the time of compiling is back; None: never."""
+    return max(1, math.ceil(1 + cost / saved)) if saved > 0 else None

@@ -42,7 +42,7 @@ def memory(graph: Graph, options: MemoryOptions, context: Context) -> tuple[Grap
     total = sum(r["bytes"] for r in stored)
     floats = sum(map(_plain, graph.weights.values()))
     gains = gains_of(graph, {r["line"]: r["bytes"] for r in measured})
-    context.found({"gains": [[g.words, g.bytes, g.act] for g in gains]})
+    context.found({"gains": [[g.words, g.bytes, g.act, list(g.nodes)] for g in gains]})
     return graph, Report("memory", tuple(stored + measured), {
         "float_bytes": floats, "file_bytes": total, "saving": 1 - total / floats if floats else 0.0,
         **_ideal(parts), **{r["line"].replace(" ", "_"): r["bytes"] for r in measured},

@@ -77,10 +77,10 @@ def _rows(graph: Graph, seen: Seen, sizes: dict[str, int]) -> Iterator[Row]:
     for name, sums in sorted(own.items(), key=lambda pair: pair[1].begins()):
         seconds, count = sums.seconds(), macs(graph.nodes[name], sizes)
         yield {
-            "node": name, "op": graph.nodes[name].op, "begins": sums.begins(), "seconds": seconds,
-            "share": seconds / whole if whole else 0.0, "rounding": sums.rounding(), "device_seconds": sums.on_device(),
-            "allocated_bytes": sums.allocated(), "gflop_s": 2e-9 * count / seconds if count and seconds else None,
-            "largest": sums.largest(),
+            "node": name, "op": graph.nodes[name].op, "begins": sums.begins(), "calls": sums.calls(),
+            "seconds": seconds, "share": seconds / whole if whole else 0.0, "rounding": sums.rounding(),
+            "device_seconds": sums.on_device(), "allocated_bytes": sums.allocated(),
+            "gflop_s": 2e-9 * count / seconds if count and seconds else None, "largest": sums.largest(),
         }  # fmt: skip
 
 
@@ -90,13 +90,14 @@ class _Sums:
     def __init__(self, runs: int) -> None:
         self._took, self._rounds, self._device = ([0.0] * runs for _ in range(3))
         self._begins: list[float | None] = [None] * runs
-        self._bytes = [0] * runs
+        self._bytes, self._calls = [0] * runs, [0] * runs
         self._ops: dict[str, float] = defaultdict(float)
 
     def add(self, event: FunctionEvent, run: int, begun: float, rounds: bool) -> None:
         seconds = event.time_range.elapsed_us() / 1e6
         self._took[run] += seconds
         self._rounds[run] += seconds if rounds else 0.0
+        self._calls[run] += not rounds
         self._device[run] += event.device_time_total / 1e6
         begins = (event.time_range.start - begun) / 1e6
         known = self._begins[run]
@@ -107,6 +108,9 @@ class _Sums:
 
     def seconds(self) -> float:
         return statistics.median(self._took)
+
+    def calls(self) -> int:
+        return round(statistics.median(self._calls))
 
     def rounding(self) -> float:
         return statistics.median(self._rounds)

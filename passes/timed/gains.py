@@ -17,11 +17,12 @@ Act = Literal["quantize", "pack_mx", ""]
 
 @dataclass(frozen=True, slots=True)
 class Gain:
-    """`bytes`: what it would save, in the file or in memory as the words say; `act`: the pass that does it."""
+    """`bytes`: what it would save, in the file or in memory as the words say; `act`: the pass for it, to `nodes`."""
 
     words: str
     bytes: int
     act: Act
+    nodes: tuple[str, ...] = ()
 
 
 def gains_of(graph: Graph, measured: Mapping[str, int]) -> tuple[Gain, ...]:
@@ -40,6 +41,10 @@ def size_words(size: float) -> str:
     return f"{size:.2f} MiB" if size < 1024 else f"{size / 1024:.2f} GiB"
 
 
+def _ids(nodes: Iterable[Node]) -> tuple[str, ...]:
+    return tuple(n.id for n in nodes)
+
+
 def _weights(graph: Graph, nodes: Iterable[Node]) -> dict[str, Weight]:
     """The floating weights of nodes by name, each once."""
     names = (n.weights["weight"] for n in nodes if "weight" in n.weights)
@@ -49,12 +54,14 @@ def _weights(graph: Graph, nodes: Iterable[Node]) -> dict[str, Weight]:
 def _unformatted(graph: Graph) -> Iterator[Gain]:
     """Layers and tables that are still in float."""
     for op, what in (("linear", "linear layers"), ("embedding", "embeddings"), ("conv2d", "convolutions")):
-        held = _weights(graph, (n for n in graph if n.op == op and "weight" not in n.precision))
+        nodes = [n for n in graph if n.op == op and "weight" not in n.precision]
+        held = _weights(graph, nodes)
         elements = sum(w.elements for w in held.values())
         if elements:
             eight, four = (int(elements * (FLOAT - bits) / 8) for bits in (MX8, MX4))
             yield Gain(f"The {what} hold {size_words(elements * FLOAT / 8)} in float: MXINT8 would save "
-                       f"{size_words(eight)} of the file, MXINT4 {size_words(four)}.", eight, "quantize")  # fmt: skip
+                       f"{size_words(eight)} of the file, MXINT4 {size_words(four)}.", eight,
+                       "quantize", _ids(nodes))  # fmt: skip
 
 
 def _unpacked(graph: Graph, measured: Mapping[str, int]) -> Iterator[Gain]:
@@ -68,10 +75,10 @@ def _unpacked(graph: Graph, measured: Mapping[str, int]) -> Iterator[Gain]:
             f"In memory {len(held)} linear layers hold their weights in float, whatever their format. MX weights holds "
             f"MXINT8 codes there and saves {size_words(saved)} where the model runs."
         )
-        yield Gain(text, saved, "pack_mx")
+        yield Gain(text, saved, "pack_mx", _ids(able))
     if copies := measured.get("rounded copies in memory", 0):
         text = f"Rounded copies lie in memory beside the weights: {size_words(copies)}. MX weights need none."
-        yield Gain(text, copies, "pack_mx" if elements else "")
+        yield Gain(text, copies, "pack_mx" if elements else "", _ids(able))
 
 
 def _blocks(graph: Graph) -> Iterator[Gain]:
@@ -90,7 +97,7 @@ def _run(graph: Graph, measured: Mapping[str, int]) -> Iterator[Gain]:
     most, held = measured.get("most in a run beside", 0), measured.get("model in memory", 0)
     if most > held > 0:
         text = (
-            f"A run takes {size_words(most)} beside the model, mostly for activations: a smaller batch or shorter inputs "
-            "take less."
+            f"A run takes {size_words(most)} beside the model, mostly for activations: a smaller batch or shorter "
+            "inputs take less."
         )
         yield Gain(text, most // 2, "")

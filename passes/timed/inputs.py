@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from model.errors import OptionsError, nearest
 from model.graph import Graph
@@ -24,7 +24,7 @@ class TimedOptions(EvaluateOptions):
     sizes: str = field(
         default="", metadata={"help": "other sizes of made inputs than those of the trace, such as seq=128"}
     )
-    device: str = field(default="cpu", metadata={"help": "cpu, or cuda where there is one"})
+    device: Literal["cpu", "cuda"] = field(default="cpu", metadata={"help": "cuda: where there is one"})
 
 
 def check_device(device: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 from collections.abc import Iterator
 from dataclasses import replace
@@ -52,7 +53,7 @@ def test_first_and_later_calls_are_told_apart() -> None:
     assert found["graphs"] == 1 and found["breaks"] == "" and found["max_error"] == 0
     assert found["compile_seconds"] == pytest.approx(report.rows[2]["first"] - report.rows[0]["first"])
     saved = report.rows[0]["least"] - report.rows[2]["least"]
-    assert found["break_even_calls"] == (max(1, round(found["compile_seconds"] / saved)) if saved > 0 else None)
+    assert found["break_even_calls"] == (max(1, math.ceil(1 + found["compile_seconds"] / saved)) if saved > 0 else None)
     assert found["why"] and 0 < found["products_share"] <= 1 and found["operations"] > 0
 
 

@@ -74,12 +74,12 @@ def test_a_run_is_measured() -> None:
 
 def gains(found: Case, graph: Graph) -> dict[str, list[int]]:
     """What would save more: by pass, the bytes."""
-    parts: list[dict[str, list[tuple[str, int, str]]]] = []
+    parts: list[dict[str, list[tuple[str, int, str, list[str]]]]] = []
     context = Context(found.store, callables=found.traced.callables, found=parts.append)  # type: ignore[arg-type]
     run_step(graph, Step("memory", MemoryOptions(batch_size=1)), context)
     told_: dict[str, list[int]] = {}
-    for words, size, act in parts[0]["gains"]:
-        assert words.endswith(".") and size > 0
+    for words, size, act, nodes in parts[0]["gains"]:
+        assert words.endswith(".") and size > 0 and set(nodes) <= set(graph.nodes)
         told_.setdefault(act, []).append(size)
     return told_
 
