@@ -55,6 +55,7 @@ class Findings(QObject):
         self._reports: dict[str, tuple[Graph, Report]] = {}
         self._running: JobInfo | None = None
         self._others: dict[str, Overlay] = {}
+        self._judged: tuple[Graph, bool] | None = None
         canvas.mode_chosen.connect(self.measure)
         session.job_event.connect(self._hear)
         session.changed.connect(self._tell)
@@ -66,15 +67,19 @@ class Findings(QObject):
         if mode not in SHOWN or document is None or self._running is not None or self._fresh(mode):
             return
         data = document.project.source.data or ""
-        quantised = any(n.precision for n in document.graph)
-        if quantised and (data or mode not in ON_DATA):
+        if self._quantised(document.graph) and (data or mode not in ON_DATA):
             self._session.run_pass(PASS, replace(ObserveOptions(), data=data if mode in ON_DATA else ""))
         self._tell()
 
     def show(self, mode: str, overlay: Overlay) -> None:
         """Take the values of a mode that is measured elsewhere."""
-        self._others[mode] = overlay
-        self._tell()
+        self.show_all({mode: overlay})
+
+    def show_all(self, found: Mapping[str, Overlay]) -> None:
+        """Take the values of modes that are measured elsewhere."""
+        if any(self._others.get(mode) != overlay for mode, overlay in found.items()):
+            self._others.update(found)
+            self._tell()
 
     def _fresh(self, mode: str) -> bool:
         held, document = self._reports.get(mode), self._session.document
@@ -119,6 +124,12 @@ class Findings(QObject):
             return RUNNING
         if mode in self._reports:
             return "" if self._fresh(mode) else STALE
-        if document and not any(n.precision for n in document.graph):
+        if document and not self._quantised(document.graph):
             return NOTHING
         return NO_DATA if document and mode in ON_DATA and not document.project.source.data else NOT_MEASURED
+
+    def _quantised(self, graph: Graph) -> bool:
+        """Whether a graph has formats; asked for each mode at each edit."""
+        if self._judged is None or self._judged[0] is not graph:
+            self._judged = graph, any(n.precision for n in graph)
+        return self._judged[1]

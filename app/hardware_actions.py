@@ -24,8 +24,7 @@ def connect(window: Window, panel: HardwarePanel, findings: Findings) -> None:
     """Let the window do what the panel asks for."""
 
     def colours() -> None:
-        for mode in MODULES:
-            findings.show(mode, panel.overlay(mode))
+        findings.show_all({mode: panel.overlay(mode) for mode in MODULES})
 
     panel.begun.connect(lambda: window.docks.bring("hardware"))
     panel.folder_wanted.connect(lambda: emit(window, panel))

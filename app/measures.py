@@ -65,10 +65,11 @@ class Measures:
         return static.measured(*found) if found else static
 
     def _static_score(self, graph: Graph) -> Score:
-        held = self._static.get(id(graph))
+        held = self._static.pop(id(graph), None)
         if held is None or held[0] is not graph:
-            self._static = {k: v for k, v in list(self._static.items())[-20:]}
-            held = self._static[id(graph)] = (graph, self._scorer.score(graph))
+            self._static = dict(list(self._static.items())[-20:])
+            held = graph, self._scorer.score(graph)
+        self._static[id(graph)] = held  # last in line: the baseline, asked for at each edit, is never counted again
         return held[1]
 
     def to_json(self, recipe: Recipe) -> dict[str, Any]:

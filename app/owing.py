@@ -26,6 +26,12 @@ class Owing(QWidget):
         if self.isVisible():
             self._next.start()
 
+    def when_seen(self, work: Callable[[], None]) -> None:
+        """Do it at once where the form is in sight, else when it is next looked at."""
+        self._owed = None if (seen := self.isVisible()) else work
+        if seen:
+            work()
+
     def settle(self) -> None:
         """Do what is owed."""
         if work := self._owed:

@@ -60,8 +60,8 @@ class AllocatePanel(AllocateParts):
         self.allocations.moved.connect(self._moved)
         self.truth.changed.connect(self._measured)
         known.changed.connect(self.refresh)
-        self._session.score_changed.connect(self._scored)
-        self.allocations.estimate.changed.connect(self._scored)
+        self._session.score_changed.connect(lambda: self.when_seen(self._scored))
+        self.allocations.estimate.changed.connect(lambda: self.when_seen(self._scored))
 
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)

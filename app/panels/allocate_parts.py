@@ -16,6 +16,7 @@ from PySide6.QtWidgets import (
 )
 
 from app.fields import NumberField, field_style, tokens
+from app.owing import Owing
 from app.panels.allocate_choices import AllocateChoices
 from app.panels.allocate_table import AllocateTable
 from app.panels.heading import Elided, link, muted, warning
@@ -44,7 +45,7 @@ class Told(QLabel):
         self.setToolTip(text)
 
 
-class AllocateParts(QWidget):
+class AllocateParts(Owing):
     """The widgets, without what they do."""
 
     def __init__(self) -> None:

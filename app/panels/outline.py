@@ -17,9 +17,11 @@ from PySide6.QtGui import QGuiApplication, QKeyEvent
 from PySide6.QtWidgets import QLineEdit, QMenu, QVBoxLayout, QWidget
 
 from app.canvas.hierarchy import default_open
+from app.canvas.relayout import SYNCHRONOUS
 from app.fields import Check
+from app.latest import Latest
 from app.panels.heading import empty_state
-from app.panels.outline_model import OutlineModel
+from app.panels.outline_model import Contents, OutlineModel, contents
 from app.panels.outline_selection import SharedSelection
 from app.panels.outline_view import OutlineTree
 from app.words import plural
@@ -61,6 +63,7 @@ class OutlinePanel(QWidget):
         self.field.installEventFilter(self)
         self.empty = empty_state(EMPTY)
         self.shapes = Check()
+        self._making = Latest(self, lambda done: self._take(done.result()))
         self._arrange()
         self._connect()
         self._reload()
@@ -122,13 +125,24 @@ class OutlinePanel(QWidget):
     def _opened(self) -> None:
         self._open = set()
         self.field.clear()
+        self._take(None)  # the rows of the model before
         self._reload()
 
     def _reload(self) -> None:
+        """Show the graph anew; where it is large, once a thread has made its tree."""
         document = self._session.document
+        self._making.drop()
+        if document is None:
+            self._take(None)
+        elif len(document.graph) <= SYNCHRONOUS:
+            self._take(contents(document.graph, self.shapes.get()))
+        else:
+            self._making.ask(contents, document.graph, self.shapes.get())
+
+    def _take(self, found: Contents | None) -> None:
         fresh = not self._open
         with self.rows.quiet():
-            self.model.load(document.graph if document else None, self.shapes.get())
+            self.model.take(found)
         if fresh and self.model.tree:
             self._open = set(self._opened_elsewhere() or default_open(self.model.tree, OPEN_ROWS))
         hidden = self.model.hidden
@@ -138,7 +152,8 @@ class OutlinePanel(QWidget):
 
     def _changed(self, change: Change) -> None:
         delta = change.delta
-        if delta.added or delta.removed or not self.model.update(change.after.graph, delta.changed):
+        again = self._making.busy or delta.added or delta.removed
+        if again or not self.model.update(change.after.graph, delta.changed):
             self._reload()
 
     def _filter(self, text: str) -> None:
@@ -211,8 +226,7 @@ class OutlinePanel(QWidget):
 
     def select_kind(self, node: str) -> None:
         """Select every node that does the same operation."""
-        if self._session.document:
-            graph = self._session.document.graph
+        if self._session.document and node in (graph := self._session.document.graph).nodes:
             self._session.select(tuple(n.id for n in graph if n.op == graph.nodes[node].op))
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:

@@ -5,7 +5,9 @@ Rows are made when the view asks for them; a filter keeps the rows that match an
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from PySide6.QtCore import QAbstractItemModel, QModelIndex, QPersistentModelIndex, Qt, Signal
@@ -33,6 +35,25 @@ class Chips(NamedTuple):
     twins: int = 1
 
 
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """What an outline shows of a graph, ready to be taken: no Qt, so that a thread may make it of a large one."""
+
+    graph: Graph
+    tree: Hierarchy
+    nodes: list[Node]
+    badges: list[str]
+    hidden: int
+    children: list[list[int]]
+
+
+def contents(graph: Graph, show_all: bool = False) -> Contents:
+    """The contents of a graph without a filter; `show_all`: with operations that only shape tensors."""
+    tree, nodes = build(graph, show_all), list(graph)
+    quiet = frozenset[int]() if show_all else frozenset(i for i, n in enumerate(nodes) if _shapes_only(n))
+    return Contents(graph, tree, nodes, [badge(n) for n in nodes], len(quiet), _plain(tree, quiet))
+
+
 class OutlineModel(QAbstractItemModel):
     """Items are numbered: node n is n, group g is nodes + g. `many_changed`: repaint what is in view."""
 
@@ -44,24 +65,28 @@ class OutlineModel(QAbstractItemModel):
         self.tree: Hierarchy | None = None
         self.hidden = 0
         self._nodes: list[Node] = []
-        self._children: list[list[int]] = [[]]
+        self._badges: list[str] = []
+        self._plain: list[list[int]] = [[]]  # the children without a filter
+        self._children = self._plain
         self._row: dict[int, int] = {}
         self._texts: list[str] = []
-        self._labels: dict[int, str] = {}
-        self._quiet: set[int] = set()
+        self._formats: dict[int, Counter[str]] = {}  # by group: how many of its nodes have which badge
 
     # -- content
 
     def load(self, graph: Graph | None, show_all: bool = False) -> None:
         """Show a graph, without a filter; `show_all`: with operations that only shape tensors."""
+        self.take(contents(graph, show_all) if graph else None)
+
+    def take(self, found: Contents | None) -> None:
+        """Show what was made ready."""
         self.beginResetModel()
-        self.graph = graph
-        self.tree = build(graph, show_all) if graph else None
-        self._nodes = list(graph) if graph else []
-        self._texts, self._labels = [], {}
-        self._quiet = set() if show_all else {i for i, n in enumerate(self._nodes) if _shapes_only(n)}
-        self.hidden = len(self._quiet)
-        self._lay(self._plain())
+        self.graph, self.tree = (found.graph, found.tree) if found else (None, None)
+        self._nodes, self._badges = (found.nodes, found.badges) if found else ([], [])
+        self._texts, self._formats = [], {}
+        self.hidden = found.hidden if found else 0
+        self._plain = found.children if found else [[]]
+        self._lay(self._plain)
         self.endResetModel()
 
     def update(self, graph: Graph, changed: Iterable[str]) -> bool:
@@ -76,11 +101,11 @@ class OutlineModel(QAbstractItemModel):
         for name in names:
             number = tree.index[name]
             self._nodes[number] = graph.nodes[name]
+            around = tree.ancestors(tree.home[number]) if tree.home[number] >= 0 else []
+            self._count(number, around)
             if tree.home[number] >= 0:
                 rows.append(number)
-                groups.update(tree.ancestors(tree.home[number]))
-        for group in groups:
-            self._labels.pop(group, None)
+                groups.update(around)
         items = [i for i in (*rows, *(len(self._nodes) + g for g in groups)) if i in self._row]
         if len(items) > MANY:
             self.many_changed.emit()
@@ -90,18 +115,14 @@ class OutlineModel(QAbstractItemModel):
             self.dataChanged.emit(index, index, [CHIPS])
         return True
 
-    def _all(self) -> list[list[int]]:
-        if self.tree is None:
-            return [[]]
-        size = len(self._nodes)
-        return [[c if c >= 0 else size + ~c for c in g.children if c < size] for g in self.tree.groups]
-
-    def _plain(self) -> list[list[int]]:
-        """The children lists without what is hidden, and without groups that hold nothing else."""
-        assert self.tree is not None or not self._nodes
-        if not self._quiet or self.tree is None:
-            return self._all()
-        return self._around([i for i, home in enumerate(self.tree.home) if home >= 0 and i not in self._quiet])
+    def _count(self, number: int, groups: Iterable[int]) -> None:
+        """Count a node's badge of now in place of the one before, in the groups around it."""
+        before, now = self._badges[number], badge(self._nodes[number])
+        self._badges[number] = now
+        for group in groups:
+            if held := self._formats.get(group):
+                held.subtract((before,))
+                held[now] += 1
 
     def _lay(self, children: list[list[int]]) -> None:
         self._children = children
@@ -112,16 +133,13 @@ class OutlineModel(QAbstractItemModel):
     def filter(self, text: str) -> int:
         """Keep the rows that match all words of `text` (or, failing that, its letters in order); their number."""
         words = text.lower().split()
+        hits = self._matches(words) if words and self.tree else None
+        if hits is None and self._children is self._plain:
+            return len(self._nodes) - self.hidden
         self.beginResetModel()
-        if not words or self.tree is None:
-            self._lay(self._plain())
-            found = len(self._nodes) - self.hidden
-        else:
-            hits = self._matches(words)
-            found = len(hits)
-            self._lay(self._around(hits))
+        self._lay(self._plain if hits is None or self.tree is None else _around(self.tree, hits))
         self.endResetModel()
-        return found
+        return len(self._nodes) - self.hidden if hits is None else len(hits)
 
     def _matches(self, words: list[str]) -> list[int]:
         assert self.tree is not None
@@ -133,18 +151,6 @@ class OutlineModel(QAbstractItemModel):
             return hits
         letters = "".join(words)
         return [i for i in shown if _in_order(letters, self._path(i).lower())]
-
-    def _around(self, hits: list[int]) -> list[list[int]]:
-        """The children lists that hold `hits` and the groups above them."""
-        assert self.tree is not None
-        kept = set(hits)
-        size = len(self._nodes)
-        for i in hits:
-            group = self.tree.home[i]
-            while group > 0 and size + group not in kept:
-                kept.add(size + group)
-                group = self.tree.groups[group].parent
-        return [[c for c in items if c in kept] for items in self._all()]
 
     # -- items
 
@@ -206,20 +212,19 @@ class OutlineModel(QAbstractItemModel):
         """What a row shows at its right."""
         if not self.is_group(item):
             node = self._nodes[item]
-            return Chips(badge(node), sparsity(node) if node.sparsity else None)
+            return Chips(self._badges[item], sparsity(node) if node.sparsity else None)
         assert self.tree is not None
         group = item - len(self._nodes)
         return Chips(self._group_label(group), None, self.tree.groups[group].twins)
 
     def _group_label(self, group: int) -> str:
         """The format that all layers of a group share."""
-        found = self._labels.get(group)
+        found = self._formats.get(group)
         if found is None:
             assert self.tree is not None
-            labels = {badge(self._nodes[i]) for i in self.tree.members(group)} - {""}
-            found = labels.pop() if len(labels) == 1 else MIXED if labels else ""
-            self._labels[group] = found
-        return found
+            found = self._formats[group] = Counter(self._badges[i] for i in self.tree.members(group))
+        labels = [label for label, count in found.items() if label and count]
+        return labels[0] if len(labels) == 1 else MIXED if labels else ""
 
     # -- what Qt asks
 
@@ -272,6 +277,28 @@ class OutlineModel(QAbstractItemModel):
         node = self._nodes[item]
         formats = "".join(f"\n{port}: {p.label}" for port, p in node.precision.items())
         return f"{self._path(item)}\n{title(node.op)}{formats}"
+
+
+def _all(tree: Hierarchy) -> list[list[int]]:
+    """The children lists, by group."""
+    size = len(tree.ids)
+    return [[c if c >= 0 else size + ~c for c in g.children if c < size] for g in tree.groups]
+
+
+def _plain(tree: Hierarchy, quiet: frozenset[int]) -> list[list[int]]:
+    """The children lists without what is hidden, and without groups that hold nothing else."""
+    return _around(tree, [i for i, h in enumerate(tree.home) if h >= 0 and i not in quiet]) if quiet else _all(tree)
+
+
+def _around(tree: Hierarchy, hits: list[int]) -> list[list[int]]:
+    """The children lists that hold `hits` and the groups above them."""
+    kept, size = set(hits), len(tree.ids)
+    for i in hits:
+        group = tree.home[i]
+        while group > 0 and size + group not in kept:
+            kept.add(size + group)
+            group = tree.groups[group].parent
+    return [[c for c in items if c in kept] for items in _all(tree)]
 
 
 def _shapes_only(node: Node) -> bool:

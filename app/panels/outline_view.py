@@ -32,10 +32,10 @@ class RowPainter(QStyledItemDelegate):
         painter.save()
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         painter.fillRect(rect, widget.ground(option.state, look))
-        chips: Chips = index.data(CHIPS)
         ground = look.panel if option.state & Flag.State_Selected else look.chip
         right = rect.right() - RIGHT
         if not option.state & Flag.State_Open:
+            chips: Chips = index.data(CHIPS)
             right = self._chips(
                 painter, chips, QRect(rect.left(), rect.top(), right - rect.left(), rect.height()), (ground, look.muted)
             )

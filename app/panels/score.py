@@ -188,6 +188,7 @@ class ScorePanel(QWidget):
         self._session = session
         self._estimate = estimate_of(session)
         self._shown = tuple(e.key for e in ENTRIES)
+        self._read: object = None  # what stands in the figures: an edit tells of itself more than once
         self.figures = {e.key: Figure(e) for e in ENTRIES}
         row = QHBoxLayout(self)
         row.setContentsMargins(PAD, 3, PAD, 4)
@@ -208,6 +209,7 @@ class ScorePanel(QWidget):
         """Note whether measured figures come by themselves after an edit, or only when asked for."""
         for figure in self.figures.values():
             figure.tell_slow(slow)
+        self._read = None
         self.refresh()
 
     def refresh(self) -> None:
@@ -215,6 +217,10 @@ class ScorePanel(QWidget):
         score, before, document = self._session.score, self._session.baseline, self._session.document
         edited = bool(document and document.recipe.active)
         estimate = self._estimate
+        read = score, before, edited, estimate.kl, estimate.how, dict(estimate.last)
+        if read == self._read:
+            return
+        self._read = read
         for key, figure in self.figures.items():
             now, old = getattr(score, key, None), estimate.last.get(key)
             if key == "kl":

@@ -12,6 +12,7 @@ from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QLabel, QMenu, QStackedW
 
 from app.asking import Asking
 from app.fields import tokens
+from app.owing import Owing
 from app.panels.heading import Elided, empty_state, link
 from app.panels.inspector_facts import node_path
 from app.panels.sqnr_table import MOST, SqnrTable
@@ -30,7 +31,7 @@ TELL = "SQNR is 10·log10(Σx² / Σ(x − q(x))²) of the stored weight: 6 dB m
 LOSS = "It does not know how much a layer matters for the model's accuracy."
 
 
-class SqnrPanel(QWidget):
+class SqnrPanel(Owing):
     """Measures when asked; rows appear as the worker finds them. `begun`: it wants room for them."""
 
     begun = Signal()
@@ -100,9 +101,13 @@ class SqnrPanel(QWidget):
 
     def refresh(self) -> None:
         """Forget what was measured: another model is open, or none."""
-        document = self._session.document
         self._measured = None
         self._pages.setCurrentIndex(0)
+        self.when_seen(self._invite)
+
+    def _invite(self) -> None:
+        """Say what could be measured."""
+        document = self._session.document
         nodes = tried_nodes(document.graph) if document else []
         able = bool(document) and any(document.graph.weights[w].key for n in nodes for w in n.weights.values())
         self.start.setVisible(able)

@@ -11,6 +11,7 @@ from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QScrollA
 
 from app.data_fields import DataField
 from app.grouped_form import Group, GroupedForm
+from app.owing import Owing
 from app.panels.heading import link, muted, warning
 from app.panels.jobs import trains
 from app.panels.training_run import TrainingRun
@@ -45,7 +46,7 @@ GROUPS = (
 NO_DATA = "Name the data to train on: a demo, a data set of the hub, a file or a folder."
 
 
-class TrainingPanel(QWidget):
+class TrainingPanel(Owing):
     """`wanted` tells the options when Train is pressed; the rest it finds by the jobs of the session."""
 
     wanted = Signal(object)
@@ -116,6 +117,7 @@ class TrainingPanel(QWidget):
 
     def options(self) -> FinetuneOptions:
         """What the form says; raises OptionsError."""
+        self.settle()
         made = replace(self.form.value(), freeze=self.what.get())
         if not made.data:
             raise OptionsError(NO_DATA, "")
@@ -265,6 +267,11 @@ class TrainingPanel(QWidget):
             self.ended.show()
         elif self._job is None:
             self.ended.hide()
+            self.when_seen(self._follow)
+
+    def _follow(self) -> None:
+        """What the present graph asks for, where no training runs."""
+        if self._job is None:
             self._suggest()
             self._edited()
 
