@@ -229,7 +229,7 @@ def call_rows(calls: tuple[Calls, ...]) -> list[dict[str, Any]]:
         for each in calls:
             times = (each.first, *each.later)
             row[f"{each.version} (ms)"] = float(f"{1e3 * times[k]:.4g}") if k < len(times) else None
-        rows.append({**row, "": "first call" if k == 0 else ""})
+        rows.append({**row, "": "the first, which compiles" if k == 0 else ""})
     return rows
 
 

@@ -187,7 +187,7 @@ class Table(QTableView):
         self._fitted = False
         if self.isVisible():
             self._fit()
-        if lowest_first in self.rows.columns:
+        if lowest_first and lowest_first in self.rows.columns:
             self.sortByColumn(self.rows.columns.index(lowest_first), ASCENDING)
 
     def _fit(self) -> None:
