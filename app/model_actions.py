@@ -30,14 +30,16 @@ SECTIONS: dict[str, tuple[str, ...]] = {
     "Calibrate": ("calibrate", "learn_scales"),
     "Recover": ("mse_clip", "smoothquant", "gptq", "bias_correction"),
     "Train": ("finetune",),
-    "Adapt": ("lora", "load_adapter", "fuse_lora", "freeze", "unfreeze"),
+    "Adapt": ("lora", "load_adapter", "take_weights", "fuse_lora", "freeze", "unfreeze"),
     "Prune": ("prune", "prune_structured", "prune_activations", "remove_pruned"),
     "Simplify": ("remove_layers", "replace_linear", "remove_dropout", "fold_batch_norm", "decompose_attention"),
+    "Deploy": ("pack_mx",),
     "Hardware": ("parallelize", "balance_parallelism"),
 }
 OTHER = "Other"
 PANELS = {"finetune": "training"}  # passes with a panel of their own in place of a form
-TOLD = ("Calibrate", "Recover", "Train", "Hardware", OTHER)  # sections whose passes' reports are shown as a table
+# Sections whose passes' reports are shown as a table.
+TOLD = ("Calibrate", "Recover", "Train", "Deploy", "Hardware", OTHER)
 
 
 def sections() -> dict[str, list[PassSpec]]:

@@ -45,7 +45,7 @@ class Applied(KeptRuns):
             raise OptionsError("This trial has another architecture: it is a model of its own, not a recipe.",
                                "Save it as a project of its own.")  # fmt: skip
         base = self._session.open_document.project.base
-        return Search(study.spec, study.recipe, base).recipe_of(study.space, trial.params)
+        return Search(study.spec, study.recipe, base).recipe_of(study.space, trial.params, trial.begins)
 
     def save_model(self, study: Study, trial: Trial, path: Path, done: Callable[[Path], None]) -> None:
         """Write a trial of another architecture as a project, in the worker; its trainings run as in the trial."""
@@ -304,7 +304,7 @@ def trial_job(study: Study, trial: Trial, path: Path, document: Document) -> Tri
     source, base = document.project.source, document.project.base
     wish = Search(study.spec, study.recipe, base, source)
     return TrialJob(wish, study.space, trial.params, path, document.store.locate(keys_of(base)),
-                    document.store.folder, source.spec, source.tokenizer)  # fmt: skip
+                    document.store.folder, source.spec, source.tokenizer, trial.begins)  # fmt: skip
 
 
 def held_study(name: str, held: Record, document: Document) -> tuple[Study, bool] | None:

@@ -147,6 +147,7 @@ class TrialJob:
     workdir: Path
     source: str
     tokenizer: str | None
+    begins: str = ""
 
 
 @dataclass(frozen=True, slots=True)

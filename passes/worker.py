@@ -171,7 +171,8 @@ def _trial(job: TrialJob, channel: Channel) -> Path:
     callables = _callables(job.search.base, job.source, job.workdir)
     context = Context(store, progress=channel.progress, callables=callables, tokenizer=job.tokenizer,
                       enough=channel.enough, paused=channel.paused)  # fmt: skip
-    save_project(chosen(job.search, job.space, job.params, context), store, job.path, everything=True)
+    made = chosen(job.search, job.space, job.params, context, job.begins)
+    save_project(made, store, job.path, everything=True)
     return job.path
 
 

@@ -73,7 +73,7 @@ class _Done:
 
     def recipe(self, trial: Trial) -> Recipe:
         """What was measured as that trial."""
-        return self.search.recipe_of(self.space, trial.params)
+        return self.search.recipe_of(self.space, trial.params, trial.begins)
 
 
 def _run(found: Arguments, console: Console) -> Answer:

@@ -154,7 +154,7 @@ class Output:
 
         lead = best(trials, wanted(self.search.spec))
         assert lead is not None and self.space is not None
-        return chosen(self.search, self.space, lead.params, self.target.context)
+        return chosen(self.search, self.space, lead.params, self.target.context, lead.begins)
 
     def _applied(self, project: Project, recipe: Recipe) -> Project:
         from app.commands.sweep import known_steps

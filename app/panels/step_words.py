@@ -22,6 +22,7 @@ from passes.transform.prune import PruneOptions
 from passes.transform.prune_activations import PruneActivationsOptions
 from passes.transform.prune_structured import PruneStructuredOptions
 from passes.transform.quantize import QuantizeOptions, Rule
+from passes.transform.take_weights import TakeWeightsOptions
 
 REMOVED = {"remove_pruned": "unit", "remove_layers": "layer"}  # what a pass counts as removed, where not nodes
 
@@ -44,7 +45,7 @@ def summary(step: Step, graph: Graph | None = None) -> str:
         case PruneStructuredOptions() as o:
             much = f"{o.count} of each" if o.count else percent(o.ratio, 0)
             return " · ".join((o.what, selection(o.select, graph), o.score, o.scope, much))
-        case LoraOptions() | LoadAdapterOptions() | FreezeOptions() as o:
+        case LoraOptions() | LoadAdapterOptions() | TakeWeightsOptions() | FreezeOptions() as o:
             return _adapting(o, graph)
         case Raw(data=data):
             return _raw(step.pass_name, data)
@@ -60,14 +61,16 @@ def _pruned(options: PruneOptions) -> tuple[str, ...]:
     return (*blocks, options.scope, percent(options.sparsity, 0))
 
 
-def _adapting(options: LoraOptions | LoadAdapterOptions | FreezeOptions, graph: Graph | None) -> str:
+def _adapting(
+    options: LoraOptions | LoadAdapterOptions | TakeWeightsOptions | FreezeOptions, graph: Graph | None
+) -> str:
     match options:
         case LoraOptions() as o:
             more = [*([f"dropout {o.dropout:g}"] if o.dropout else []), *(["head trains"] if o.train_head else [])]
             ranks = f"rank {o.rank}" + (" and others" if o.ranks else "")
             words = (ranks, f"alpha {o.alpha:g}", *more) if o.rank else ("taken out",)
             return " · ".join((selection(o.select, graph), *words))
-        case LoadAdapterOptions(folder=folder):
+        case LoadAdapterOptions(folder=folder) | TakeWeightsOptions(source=folder):
             return folder.rstrip("/").rpartition("/")[2]
         case FreezeOptions(select=select, part=part):
             return " · ".join((selection(select, graph), *([] if part in ("all", "own") else [part])))

@@ -34,6 +34,9 @@ def check_spec(spec: SearchSpec, want: Wanted, recipe: Recipe) -> None:
     if list(spec.rungs) != sorted(set(spec.rungs)) or any(r < 1 for r in spec.rungs):
         raise OptionsError(f"rungs are {list(spec.rungs)}.", "List growing numbers of samples, such as 64, 256.")
     check_pruner(spec, want, trains)
+    if spec.begin_at == "best" and not trains:
+        raise OptionsError("Trials are to begin at weights that another was trained to, and none is trained.",
+                           'Let them train (train = "after"), or leave begin_at out.')  # fmt: skip
     if spec.sampler == "cmaes" and len(spec.goals) > 1 and not spec.summed:
         raise OptionsError("The sampler cmaes takes one goal.", "Sum the goals, or take nsga2.")
     if spec.terminator and len(spec.goals) > 1 and not spec.summed:

@@ -122,5 +122,5 @@ def _fingerprint(search: Search, space: Space) -> str:
     spec = search.spec
     facts = [fingerprint(search.base), recipe_key(search.recipe), encode(space.choices), encode(spec.goals),
              spec.summed, list(spec.within), encode(spec.score), spec.train, spec.finetune,
-             spec.sampler in ("cmaes", "qmc")]  # fmt: skip
+             spec.sampler in ("cmaes", "qmc"), *([spec.begin_at] if spec.begin_at != "source" else [])]  # fmt: skip
     return xxhash.xxh3_128(json.dumps(facts, sort_keys=True).encode()).hexdigest()

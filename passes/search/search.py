@@ -9,6 +9,7 @@ from typing import Any
 from model.graph import Graph
 from model.recipe import Recipe
 from model.source import SourceInfo
+from passes.search.onward import beginning
 from passes.search.space import Space
 from passes.search.spec import SearchSpec
 from passes.search.with_training import with_training
@@ -23,6 +24,9 @@ class Search:
     base: Graph
     info: SourceInfo | None = None
 
-    def recipe_of(self, space: Space, params: Mapping[str, Any]) -> Recipe:
-        """The recipe of a trial: what is measured, and what the window applies. Raises OptionsError."""
-        return with_training(self.spec, space.apply(self.recipe, params))
+    def recipe_of(self, space: Space, params: Mapping[str, Any], begins: str = "") -> Recipe:
+        """The recipe of a trial: what is measured, and what the window applies. Raises OptionsError.
+
+        `begins`: the model at whose weights it began, where those are another trial's.
+        """
+        return beginning(with_training(self.spec, space.apply(self.recipe, params)), begins)

@@ -90,5 +90,8 @@ class SearchSpec:
     warm: int = field(default=0, metadata={"min": 0, "help": "trials that begin at the predicted front"})
     train: Training = "none"
     finetune: dict[str, Any] = field(default_factory=dict[str, Any])
+    begin_at: Literal["source", "best"] = field(
+        default="source", metadata={"help": "weights to train from: the source's, or the best trial's so far"}
+    )
     inherit: bool = field(default=True, metadata={"help": "take trained weights over where shapes allow"})
     score: EvaluateOptions = field(default=EvaluateOptions())

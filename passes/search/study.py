@@ -22,6 +22,7 @@ from passes.replay import Memo
 from passes.search.fleet import beat
 from passes.search.fleet.claim import claimed, is_settled, is_spare
 from passes.search.goals import Wanted, best
+from passes.search.onward import is_better, new_place, parent_of
 from passes.search.prepare import Prepared, prepared
 from passes.search.records import ABOUT, STATES, about, coded_values, trial_of, trials_of
 from passes.search.samplers import coded, pruner_of, sampler_of, stored, suggest
@@ -243,8 +244,28 @@ class Running:
         inner = replace(self.context, seed=self.spec.seed, progress=progress, metric=plain.metric, found=plain.found,
                         enough=plain.enough)  # fmt: skip
         recipe = self.space.apply(self.plan.search.recipe, params)
-        order = Order(params, recipe, inner)
+        order = Order(params, recipe, inner, begins=self._begins(trial))
         return replace(order, show=Watch(trial, self.spec, self.want, self._incumbent(order)))
+
+    def _begins(self, trial: optuna.Trial) -> str:
+        """The model at whose weights a trial begins; empty: the source's."""
+        parent = parent_of(self.spec, self.want, self.told.values())
+        if parent is None:
+            return ""
+        self._attribute(trial, begins=parent.kept, parent=parent.number)
+        return parent.kept
+
+    def _kept(self, trial: optuna.Trial, values: tuple[float, ...], figures: Mapping[str, float]) -> None:
+        """Its weights too, where later trials are to begin at them; a disk that is full is no fault of the trial's."""
+        ends = Trial(trial.number, "complete", values=values, violation=self.want.violated(figures))
+        keep = getattr(self.runner, "keep", None)
+        if self.spec.begin_at == "source" or keep is None or not is_better(ends, self.told.values(), self.want):
+            return
+        try:
+            keep(path := new_place())
+            self._attribute(trial, kept=str(path))
+        except (EspalierError, OSError) as error:
+            self._attribute(trial, not_kept=str(error))
 
     def _incumbent(self, order: Order) -> Any:
         """What the best so far makes of each sample, for rungs."""
@@ -291,6 +312,7 @@ class Running:
             text = f"{strange[0]} is {figures.get(strange[0])}: no number to compare."
             return self._ended(trial, start, TrialState.FAIL, figures, text)
         self._constrain(trial, self.want.violated(figures))
+        self._kept(trial, values, figures)
         return self._ended(trial, start, TrialState.COMPLETE, figures, values=values, **attrs)
 
     def _again(self, trial: optuna.Trial, held: Trial, start: float) -> Trial:

@@ -1,7 +1,7 @@
 """Trials that train or that build another model: uncompressed, compressed and post-trained accuracy of each.
 
 What trials share is done once: the training before compression (once an architecture), its score, tokens, the trace.
-Weights come from the source and that training, not from other trials: a trial's recipe gives its result again.
+Weights of another trial are taken only where a search says so: a trial's recipe gives its result again.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import json
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import xxhash
@@ -18,8 +19,10 @@ import xxhash
 from model.errors import OptionsError
 from model.graph import Graph
 from model.graph_json import fingerprint
+from model.project import Project, keys_of, save_project
 from model.recipe import Recipe, Step
 from model.source import SourceInfo
+from model.weights import WeightStore
 from passes.base import Context, StepResult
 from passes.costs.base import COSTS
 from passes.costs.base import figures as costs_of
@@ -27,6 +30,7 @@ from passes.replay import Memo, recipe_key, replay
 from passes.score import static_score
 from passes.search.architecture.building import Architect, Built, Impossible, square
 from passes.search.goals import KL, wanted
+from passes.search.onward import beginning
 from passes.search.scratch import Scratch
 from passes.search.space import Space
 from passes.search.spec import SearchSpec
@@ -72,6 +76,7 @@ class Trained:
         self._places: dict[str, _Place] = {}
         self._warm: Warm | None = None
         self._samples: dict[str, Any] = {}
+        self._ended: tuple[SourceInfo, Graph, Scratch] | None = None  # the last trial's model
         self._check()
 
     def _check(self) -> None:
@@ -121,6 +126,7 @@ class Trained:
             own += step.pass_name == FINETUNE and i >= work.shared
             if i == first:
                 found |= self._part("before", work, graph, context)
+        self._ended = work.place.built.info, graph, store
         last = self._last(order, work, graph, context, own > 0)
         if self.spec.train == "before":
             found |= {f"{k}_compressed": last[k] for k in SHOWN if k in last}
@@ -130,10 +136,19 @@ class Trained:
         """(losses, correct) of each sample of a trial that has run, which rungs compare with; None: not known."""
         return self._samples.get(self.key(order))
 
+    def keep(self, path: Path) -> None:
+        """Write the model of the trial that has just ended; raises ProjectError."""
+        assert self._ended is not None
+        info, graph, store = self._ended
+        own = WeightStore(path.parent)
+        for key in keys_of(graph):
+            own.hold(store.get(key))
+        save_project(Project(info, graph, Recipe(), graph), own, path, everything=True)
+
     # -- one trial
 
     def _work(self, order: Order) -> _Work:
-        recipe = with_training(self.spec, order.recipe)
+        recipe = beginning(with_training(self.spec, order.recipe), order.begins)
         if not self.keys or self.architect is None:
             return _Work(self._home, recipe, self._shared(recipe, self.plain), "")
         there = {c.name for c in self.space.active(order.params)}

@@ -15,7 +15,8 @@ class Trial:
     `figures`: the whole score and the costs. `steps`: (samples seen, the first goal there). `violation`: constraint →
     by how much it is missed (≤ 0: held). `started`: seconds since 1970; `seconds`: how long it took, None while it
     runs. `origin`: what proposed it (the sampler, `front`, `hand`). `reused`: equal to an earlier one, whose result it
-    took. `error`: why it failed. `lost`: its worker died, and another trial has its choices.
+    took. `error`: why it failed. `lost`: its worker died, and another trial has its choices. `begins`: the file of the
+    trained model at whose weights it began, that of trial `parent`; `kept`: the file of its own.
     """
 
     number: int
@@ -32,6 +33,9 @@ class Trial:
     reused: bool = False
     error: str = ""
     lost: bool = False
+    begins: str = ""
+    kept: str = ""
+    parent: int | None = None
 
     @property
     def feasible(self) -> bool:

@@ -39,13 +39,15 @@ def _unheard(seen: Seen) -> None:
 class Order:
     """What a trial is to do: its choices, and the recipe that they make (all but those of a configuration).
 
-    `show`: hears what it shows on its way, and raises Weak where that is enough.
+    `begins`: the model of another trial at whose weights it begins. `show`: hears what it shows on its way, and raises
+    Weak where that is enough.
     """
 
     params: dict[str, Any]
     recipe: Recipe
     context: Context
     show: Callable[[Seen], None] = field(default=_unheard)
+    begins: str = ""
 
 
 class TrialRun(Protocol):

@@ -30,7 +30,7 @@ def source_of(search: Search, space: Space, params: Mapping[str, Any]) -> str:
     return origin_of(search.info).spec(configured(space, params))
 
 
-def chosen(search: Search, space: Space, params: Mapping[str, Any], context: Context) -> Project:
+def chosen(search: Search, space: Space, params: Mapping[str, Any], context: Context, begins: str = "") -> Project:
     """The project of a trial: its configuration, inherited weights, and its recipe run, trainings too, as in the trial.
 
     Its tensors are put into the store of `context`. Raises Impossible, and what a step raises.
@@ -39,7 +39,7 @@ def chosen(search: Search, space: Space, params: Mapping[str, Any], context: Con
         raise OptionsError("Where the model came from is not known, so no other can be built.", "Open its source.")
     architect = Architect(search.info, search.base, context.store, search.spec.seed, search.spec.inherit)
     built = _held(architect.build(configured(space, params)), context)
-    recipe = search.recipe_of(space, params)
+    recipe = search.recipe_of(space, params, begins)
     recipe = fitted_to(recipe, set(built.graph.nodes), square(built.graph))
     done = replay(built.graph, recipe, replace(built.context(context), store=context.store), Memo())
     return Project(built.info, built.graph, recipe, done.graph, milestones=milestones(recipe, done.results))

@@ -1,0 +1,44 @@
+"""Take trained weights over from another model, as far as names and shapes allow: a start for training, not a copy."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from model.errors import PassError
+from model.graph import Graph
+from passes.base import Context, Report, transform
+
+
+@dataclass(frozen=True, slots=True)
+class TakeWeightsOptions:
+    """From which model."""
+
+    source: str = field(
+        default="", metadata={"help": "a project, a Hugging Face folder, or another source", "edit": "file"}
+    )
+
+
+@transform("take_weights", "Take weights over", TakeWeightsOptions, lasting=True)
+def take_weights(graph: Graph, options: TakeWeightsOptions, context: Context) -> tuple[Graph, Report]:
+    """Give weights the values that another model has under the same names, of other sizes the leading rows and columns.
+
+    Of what is made of heads the leading rows of the leading heads; layers at their relative places. Formats and masks
+    stay as they are here; those of the other model are not taken.
+    """
+    if not options.source:
+        raise PassError("No model is named to take weights from.", "Give a project or a Hugging Face folder.")
+    from model.opening import open_any
+    from passes.search.architecture.inheriting import inherit
+
+    with tempfile.TemporaryDirectory() as folder:
+        other = open_any(options.source, Path(folder))
+        found = inherit(graph, context.store, other.project.graph, other.store)
+    if not found.taken:
+        raise PassError(f"{Path(options.source).name} has no weight that fits this model.",
+                        "Take one of the same family; names of layers must be equal.")  # fmt: skip
+    changed = [n for n, w in found.graph.weights.items() if w.key != graph.weights[n].key]
+    rows = tuple({"weight": n, "shape": list(graph.weights[n].shape)} for n in changed)
+    summary = {"share": found.share, "taken": found.taken, "elements": found.elements, "changed": len(changed)}
+    return found.graph, Report("take_weights", rows, summary)

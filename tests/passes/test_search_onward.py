@@ -1,0 +1,100 @@
+"""Trials that begin at what the best before them was trained to, and the pass that takes weights over."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from model.errors import OptionsError, PassError
+from model.graph_json import fingerprint
+from model.opening import Opened, open_any, open_source
+from model.recipe import Recipe, Step
+from passes.analysis.evaluate import EvaluateOptions
+from passes.base import Context, run_step
+from passes.replay import replay
+from passes.search.goals import wanted
+from passes.search.onward import is_better, parent_of
+from passes.search.search import Search
+from passes.search.spec import SearchSpec, Vary
+from passes.search.study import Plan, begin
+from passes.search.trial import Trial
+from passes.transform.take_weights import TakeWeightsOptions, take_weights
+
+SCORE = EvaluateOptions(data="demo:digits", limit=100)
+TUNE = {"train_limit": 160, "validation_limit": 60, "learning_rate": 3e-3, "epochs": 1.0, "keep": "last"}
+BITS = Vary(values="binary, integer(width=2), integer(width=8)", per="all", name="bits")
+SPEC = SearchSpec("s", (BITS,), sampler="grid", trials=3, score=SCORE, train="after", finetune=TUNE, begin_at="best")
+
+
+@pytest.fixture(scope="module")
+def digits(tmp_path_factory: pytest.TempPathFactory) -> Opened:
+    return open_source("demo:digits-mlp", tmp_path_factory.mktemp("digits"))
+
+
+@pytest.fixture(autouse=True)
+def home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("ESPALIER_STATE", str(tmp_path / "state"))
+
+
+def test_later_trials_begin_at_the_best_before_them(digits: Opened, tmp_path: Path) -> None:
+    """Each tells whose weights it had; its recipe gives its figures again, those of another trial included."""
+    search = Search(SPEC, Recipe(), digits.project.base, digits.project.source)
+    running = begin(Plan(search, Context(digits.store), f"journal://{tmp_path}/s.journal"))
+    trials = [t for t in running.trials() if t.state != "running"]
+    assert [t.state for t in trials] == ["complete"] * 3
+    want, first, second = wanted(SPEC), trials[0], trials[1]
+    assert first.parent is None and not first.begins and first.kept
+    assert (second.parent, second.begins) == (0, first.kept)
+    for trial in trials:
+        assert bool(trial.kept) == is_better(trial, trials[: trial.number], want)
+    recipe = search.recipe_of(running.space, second.params, second.begins)
+    assert [s.pass_name for s in recipe.steps] == ["take_weights", "quantize", "finetune"]
+    context = Context(digits.store)
+    graph = replay(digits.project.base, recipe, context).graph
+    again = run_step(graph, Step("evaluate", SCORE), context).report.summary
+    assert (again["accuracy"], again["loss"]) == (second.figures["accuracy"], second.figures["loss"])
+    alone = replay(digits.project.base, search.recipe_of(running.space, second.params), context).graph
+    assert fingerprint(alone) != fingerprint(graph)
+
+
+def test_who_is_begun_at(tmp_path: Path) -> None:
+    """The best whose weights are still there; none where trials begin at the source's."""
+    here = tmp_path / "t.espalier"
+    here.touch()
+    trials = [Trial(0, "complete", values=(0.9,), kept=str(tmp_path / "gone")),
+              Trial(1, "complete", values=(0.8,), kept=str(here)), Trial(2, "complete", values=(0.95,))]  # fmt: skip
+    found = parent_of(SPEC, wanted(SPEC), trials)
+    assert found is not None and found.number == 1
+    assert parent_of(replace(SPEC, begin_at="source"), wanted(SPEC), trials) is None
+
+
+def test_nothing_is_trained(digits: Opened, tmp_path: Path) -> None:
+    search = Search(replace(SPEC, train="none"), Recipe(), digits.project.base, digits.project.source)
+    with pytest.raises(OptionsError, match="none is trained"):
+        begin(Plan(search, Context(digits.store), f"journal://{tmp_path}/s.journal"))
+
+
+# -- the pass
+
+WIDE = "config:bert?num_hidden_layers=2&hidden_size=32&num_attention_heads=2&intermediate_size=64&vocab_size=50"
+THIN = WIDE.replace("hidden_size=32", "hidden_size=16")
+
+
+def test_weights_are_taken_where_shapes_allow(tmp_path: Path) -> None:
+    wide, thin = open_any(WIDE, tmp_path), open_any(THIN, tmp_path, seed=4)
+    after, report = take_weights(thin.project.base, TakeWeightsOptions(WIDE), Context(thin.store))
+    name = next(n for n in after.weights if n.endswith("word_embeddings.weight"))
+    taken, given = (
+        thin.store.get(after.weights[name].key or ""),
+        wide.store.get(wide.project.base.weights[name].key or ""),
+    )
+    assert (taken.array == given.array[:, :16]).all() and report.summary["share"] == 1
+
+
+def test_nothing_fits(digits: Opened) -> None:
+    with pytest.raises(PassError, match="no weight that fits"):
+        take_weights(digits.project.base, TakeWeightsOptions(WIDE), Context(digits.store))
+    with pytest.raises(PassError, match="No model is named"):
+        take_weights(digits.project.base, TakeWeightsOptions(), Context(digits.store))
