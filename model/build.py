@@ -243,7 +243,7 @@ class Builder:
         """A Linear with its weight in codes: what mask and format make of it, once and for all."""
         chosen, weight = choice(node, "weight"), self._parameter(node.weights["weight"]).detach()
         assert chosen is not None and isinstance(chosen.format, MXInt)
-        codes = codes_of(chosen.format, self._effective(node, "weight", path).seen(weight))
+        codes = codes_of(chosen.format, self._effective(node, "weight", path).seen(weight), node.id)
         bias = self._parameter(node.weights["bias"]) if "bias" in node.weights else None
         if bias is None or "bias" in node.precision or "bias" in node.sparsity:
             return MXLinear(codes, None if bias is None else self._effective(node, "bias", path)(bias).detach())

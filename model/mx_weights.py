@@ -64,12 +64,18 @@ def why_unpacked(node: Node) -> str:
     return next((reason for holds, reason in checks if holds), "")
 
 
-def packed(fmt: MXInt, weight: Tensor) -> MXWeight:
-    """`weight` [rows, columns] in a format of 4 or 8 bits; the values are those of the format, bit for bit."""
+def packed(fmt: MXInt, weight: Tensor, node: str | None = None) -> MXWeight:
+    """`weight` [rows, columns] in a format of 4 or 8 bits; the values are those of the format, bit for bit.
+
+    Raises FormatError for another format, and for NaN; `node`: whose weight it is.
+    """
     if not fits(fmt):
         raise FormatError(f"Weights in {fmt} cannot be held packed.", "Give them mxint of 4 or 8 bits, in rows.")
     rows, columns = weight.shape
     value = fmt.forward(weight.detach().float())
+    if value.isnan().any():
+        text = f"{int(value.isnan().sum())} of the weights are NaN, which no code of {fmt.label} stands for."
+        raise FormatError(text, "Leave this weight in float, or go back to before its training broke.", node)
     blocks = fmt.blocks.split(value).reshape(rows, -1, fmt.block)
     # The largest of a block may have been rounded down by clipping, never below its binade, so exponents stay.
     stored = (exponent(blocks.abs().amax(-1)) + 127).clamp(0, 254)

@@ -6,6 +6,7 @@ import datetime
 import gc
 import importlib
 import statistics
+import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
@@ -204,11 +205,15 @@ def _timed(
 
 
 def _checked(ask: Ask, version: Version, inputs: Inputs, want: Any, device: str) -> Row:
-    """A row with errors; `problem` where it fails or is wrong."""
+    """A row with errors, and the time of its first call; `problem` where it fails or is wrong."""
     row = _empty(ask, version, device)
     try:
         with torch.no_grad():
+            begun = time.perf_counter()
             got = version.run(*inputs)
+            if device == "cuda":
+                torch.cuda.synchronize()
+            row = replace(row, first=time.perf_counter() - begun)
             if ask.kernel.sampled:
                 got = ask.kernel.sampled(got, *inputs)
         largest, share = errors(got, want)
@@ -270,7 +275,7 @@ def _filled(row: Row, samples: Samples, base: Samples | None, limits: Ceilings |
     roof = limits.least_seconds(row.flops, row.bytes_least, row.dtype) / median if limits else None
     return replace(
         row, seconds=median, warm=statistics.median(samples.warm), least=min(*samples.cold, *samples.warm),
-        spread=spread(samples.cold), first=samples.first, rounds=len(samples.cold), ratio=ratio, of_roof=roof,
+        spread=spread(samples.cold), rounds=len(samples.cold), ratio=ratio, of_roof=roof,
     )  # fmt: skip
 
 

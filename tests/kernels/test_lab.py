@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from kernels.bench.run import Request, run
 from kernels.bench.spec import KERNELS, Kernel
 from kernels.lab.mx_dequantize import by_numba
 from kernels.lab.mx_linear import linear_numba, linear_values
+from model.errors import FormatError
 from model.formats.mxint import MXInt
 from model.mx_weights import MXLinear, MXWeight, packed, plain, product
 from tests.kernels.test_triton import run as interpreted
@@ -117,3 +119,13 @@ def test_a_packed_linear_lets_gradients_through_and_holds_no_floats() -> None:
     torch.testing.assert_close(grad, plain(held, torch.float32).sum(0).expand(3, 64))
     kinds: list[Tensor] = [*layer.parameters(), *layer.buffers()]
     assert {t.dtype for t in kinds} == {torch.int8, torch.uint8} and sum(t.nbytes for t in kinds) == 12 * (64 + 2)
+
+
+def test_nan_is_refused_and_names_its_node() -> None:
+    weight = torch.ones(2, 40)
+    weight[1, 3] = math.nan
+    with pytest.raises(FormatError, match="1 of the weights are NaN") as caught:
+        packed(MXInt(8, 32), weight, "fc1")
+    assert caught.value.node == "fc1" and caught.value.hint
+    weight[1, 3] = math.inf
+    assert torch.equal(plain(packed(MXInt(8, 32), weight), torch.float32), MXInt(8, 32).forward(weight))

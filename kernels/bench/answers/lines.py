@@ -233,13 +233,13 @@ def ridge(copy_gb_s: float, tflop_s: float) -> float:
 
 
 def points(known: Known) -> list[Row]:
-    """The rows of a roofline: of each kernel its fastest version, at the size where it does most for each byte."""
+    """The rows of a roofline: of each kernel its fastest version, at the size that moves most: no cache holds it."""
     best: dict[str, Row] = {}
     for row in known.rows:
         if not row.seconds or not row.flops or row.kernel in ("small layer", "large chain", "copy"):
             continue
         held = best.get(row.kernel)
-        if held is None or (row.intensity, -row.seconds) > (held.intensity, -(held.seconds or 0)):
+        if held is None or (row.bytes_least, -row.seconds) > (held.bytes_least, -(held.seconds or 0)):
             best[row.kernel] = row
     return sorted(best.values(), key=lambda r: r.intensity)
 

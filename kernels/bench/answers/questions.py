@@ -40,9 +40,10 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question. `text`: paragraphs; `formulas`: a line each; `measures`: what a click does, in words."""
+    """A question; `name`: in short. `text`: paragraphs; `formulas`: a line each; `measures`: what a click does."""
 
     key: str
+    name: str
     title: str
     text: tuple[str, ...]
     formulas: tuple[str, ...]
@@ -54,6 +55,7 @@ class Question:
 QUESTIONS: tuple[Question, ...] = (
     Question(
         "compile",
+        "torch.compile",
         "What does torch.compile cost, and when does it pay?",
         (
             "The first call traces the function, generates code and runs a C++ or Triton compiler: seconds. Later"
@@ -70,6 +72,7 @@ QUESTIONS: tuple[Question, ...] = (
     ),
     Question(
         "softmax",
+        "Naive and fused softmax",
         "Why is a fused softmax faster than a naive one?",
         (
             "Neither computes more than the other. Op by op, each of five operations brings its operands from "
@@ -83,6 +86,7 @@ QUESTIONS: tuple[Question, ...] = (
     ),
     Question(
         "attention",
+        "Attention over tokens",
         "What does fused attention save over tokens?",
         (
             "Every token meets every other: s² scores for each head. The naive way writes that matrix, and reads "
@@ -99,6 +103,7 @@ QUESTIONS: tuple[Question, ...] = (
     ),
     Question(
         "mxint8",
+        "MXINT8 to bfloat16",
         "How does an MXINT8 code become a float?",
         (
             "A code m has a sign, one integer bit (bit 6 of |m|) and six bits of fraction; 32 of them share a "
@@ -115,6 +120,7 @@ QUESTIONS: tuple[Question, ...] = (
     ),
     Question(
         "tiles",
+        "Tiles and threads",
         "How is a tensor shared out among tiles and threads?",
         (
             "A GPU runs a block of threads for each tile (cta_tiler). The layout of threads (layout_sX) lies on "
@@ -132,6 +138,7 @@ QUESTIONS: tuple[Question, ...] = (
     ),
     Question(
         "memory",
+        "Memory ledger",
         "How much memory do 8 bits save in fact?",
         (
             "A code of 8 bits and a 32nd of a byte of exponent are 8.25 bits: 74.2 % less than float32. The "
@@ -147,6 +154,7 @@ QUESTIONS: tuple[Question, ...] = (
     ),
     Question(
         "roofline",
+        "Roofline",
         "What bounds a kernel: bandwidth or operations?",
         (
             "A kernel must move its bytes and do its operations; the longer of both times is the least it can "
