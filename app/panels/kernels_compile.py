@@ -55,7 +55,7 @@ class CompilePage(TimedPage):
 
     def extra(self) -> tuple[QWidget, ...]:
         """Which part is compiled."""
-        return titled("part", self.part), self.module
+        return titled("part", self.part, self.form), self.module
 
     def body(self) -> QWidget:
         """Figures and words at the left, the chart at the right."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import replace
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QWidget
 
 from app.canvas.colouring import MEASURED, Overlay
@@ -35,6 +35,8 @@ NO_TIMELINE = "The timeline of this run is not known. Profile again to see it."
 class ProfilePage(TimedPage):
     """`trace_wanted`: the Chrome trace is to be saved."""
 
+    trace_wanted = Signal()
+
     NAME, TITLE, OPTIONS, VERB = "profile", "Profile", ProfileOptions, "Profile"
     FIELDS = ("device", "batch_size", "sizes", "runs", "data", "split")
     NO_MODEL = "Open a model to see where the time of a run goes, node by node."
@@ -47,8 +49,7 @@ class ProfilePage(TimedPage):
         self.table, self.timeline = Table(), TimelineView()
         self.colours = Choice((None, *COLOURS), ("Colour by …", *(f"by {MEASURED[m][0]}" for m in COLOURS)))
         self.colours.setAccessibleName("Colour the graph")
-        self.trace = link("Save the trace…", lambda: self.save_wanted.emit(Trace(self), "Save the trace", "trace.json"))
-        self.trace.setToolTip("A Chrome trace, which Perfetto and chrome://tracing show")
+        self.trace = link("Save the trace…", lambda: self.trace_wanted.emit())
         self._no_timeline = empty_state(NO_TIMELINE)
         super().__init__(session)
 
@@ -116,8 +117,8 @@ class ProfilePage(TimedPage):
         """Show how the run stands."""
         super().refresh()
         self.trace.setEnabled(self.trace_file is not None)
-        self.trace.setToolTip(GONE if self.held.made and self.trace_file is None else
-                              "A Chrome trace, which Perfetto and chrome://tracing show")  # fmt: skip
+        gone = self.held.made is not None and self.trace_file is None
+        self.trace.setToolTip(GONE if gone else "A Chrome trace, which Perfetto and chrome://tracing show")
         self._tell_colours()
 
     @property
@@ -165,20 +166,6 @@ class ProfilePage(TimedPage):
         values = {str(r["node"]): factor * float(r[key]) for r in made.rows} if made else {}
         note = "being measured" if self.held.job else "profile the model first"
         return Overlay(title, values, unit, (OLD if self.held.stale else "") if made else note)
-
-
-class Trace:
-    """The trace as something that can be saved."""
-
-    def __init__(self, page: ProfilePage) -> None:
-        self._page = page
-
-    def export(self, path: Path) -> None:
-        """Copy the file that the run wrote; raises OSError."""
-        place = self._page.trace_file
-        if place is None:
-            raise OSError(2, GONE)
-        shutil.copyfile(place, path.with_suffix(".json"))
 
 
 def row_of(row: dict[str, Any]) -> dict[str, Any]:

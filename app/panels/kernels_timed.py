@@ -249,10 +249,12 @@ def forbid(choice: Choice, at: int, why: str) -> None:
         choice.setCurrentIndex(other)
 
 
-def titled(title: str, editor: QWidget) -> QWidget:
-    """An editor with its title, as forms have them."""
+def titled(title: str, editor: QWidget, form: Form) -> QWidget:
+    """An editor with its title, in the columns of a form."""
     held, row, label = QWidget(), QHBoxLayout(), QLabel(title)
     label.setFixedHeight(23)
+    names = [w for w in form.findChildren(QLabel) if w.property(OPTION)]
+    label.setMinimumWidth(max(w.sizeHint().width() for w in names))
     label.setProperty(OPTION, title)
     editor.setAccessibleName(title)
     row.setContentsMargins(0, 0, 0, 0)

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 from app.curve_picture import figure_title
-from app.words import cell, duration, figure, mebibytes, percent, scaled, shown
+from app.words import THIN, cell, duration, figure, mebibytes, percent, scaled, shown
 from model.errors import FormatError
 from model.formats.base import parse_format
 from passes.analysis.format_sqnr import columns
@@ -18,6 +18,7 @@ from passes.search.space import Choice
 from passes.search.spec import Goal
 from passes.search.trial import Trial
 
+TIMES = ("latency", "layer_latency")  # of a batch: milliseconds, or less
 SHARES = ("accuracy", "sparsity", "agreement")
 SUM = "sum of goals"  # what the values of a search for one sum are called
 LONGEST = 24  # letters of a choice's name
@@ -43,7 +44,9 @@ def value_words(name: str, value: float) -> str:
         return mebibytes(value)
     if name == "bitops":
         return scaled(value)
-    if name in ("seconds", "latency"):
+    if name in TIMES:
+        return f"{figure(1e3 * value)}{THIN}ms" if abs(value) < 1 else f"{figure(value)}{THIN}s"
+    if name == "seconds":
         return duration(value)
     return cell(float(f"{value:.4g}"))
 
@@ -53,7 +56,7 @@ def tick_words(name: str, values: Sequence[float], spacing: float) -> list[str]:
     if name in SHARES:
         digits = 0 if spacing >= 0.01 else 1 if spacing >= 0.001 else 2
         return [percent(v, digits) for v in values]
-    if name in ("size_bytes", "bitops"):
+    if name in ("size_bytes", "bitops", *TIMES):
         return [value_words(name, v) for v in values]
     return [cell(float(f"{v:.6g}")) if abs(v) < 1e15 else figure(v) for v in values]
 
