@@ -26,7 +26,9 @@ RULES = re.compile(
 
 
 class Highlighter(QSyntaxHighlighter):
-    """Colours of one theme; `use` takes another."""
+    """Colours of one theme; `use` takes another. `rules`: what is what in a line, by the names of its groups."""
+
+    rules = RULES
 
     def __init__(self, document: QTextDocument, palette: Palette) -> None:
         super().__init__(document)
@@ -46,7 +48,11 @@ class Highlighter(QSyntaxHighlighter):
         self._formats["keyword"].setFontWeight(QFont.Weight.DemiBold)
         self.rehighlight()
 
+    def format_of(self, kind: str) -> QTextCharFormat:
+        """How a kind of word looks."""
+        return self._formats[kind]
+
     def highlightBlock(self, text: str) -> None:
-        for found in RULES.finditer(text):
+        for found in self.rules.finditer(text):
             if kind := found.lastgroup:
                 self.setFormat(found.start(), found.end() - found.start(), self._formats[kind])

@@ -60,8 +60,9 @@ class SourceText(QPlainTextEdit):
     clicked = Signal(str)
     typed = Signal()
 
-    def __init__(self) -> None:
+    def __init__(self, colours: type[Highlighter] = Highlighter) -> None:
         super().__init__()
+        self.colours = colours
         self.setProperty("bare", True)
         self.setLineWrapMode(QPlainTextEdit.LineWrapMode.NoWrap)
         font = QFontDatabase.systemFont(QFontDatabase.SystemFont.FixedFont)
@@ -264,7 +265,7 @@ class _Sheet(QTextDocument):
         super().__init__(owner)
         self.setDefaultFont(owner.font())
         self.setDocumentLayout(QPlainTextDocumentLayout(self))
-        self.colours = Highlighter(self, tokens(owner))
+        self.colours = owner.colours(self, tokens(owner))
 
     def replace(self, text: str) -> None:
         """Another text, as one step that can be undone."""

@@ -6,8 +6,8 @@ import importlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import Qt, Signal
-from PySide6.QtGui import QShowEvent
+from PySide6.QtCore import Qt, QTimer, Signal
+from PySide6.QtGui import QPaintEvent
 from PySide6.QtWidgets import QStackedWidget, QTabBar, QVBoxLayout, QWidget
 
 if TYPE_CHECKING:
@@ -29,7 +29,12 @@ class Tab:
         return getattr(importlib.import_module(self.module), self.make)(session)
 
 
-TABS: tuple[Tab, ...] = (Tab("Run", "app.panels.kernels_runs", "KernelRuns"),)
+TABS: tuple[Tab, ...] = (
+    Tab("Run", "app.panels.kernels_runs", "KernelRuns"),
+    Tab("Compile", "app.panels.kernels_compile", "CompilePage"),
+    Tab("Profile", "app.panels.kernels_profile", "ProfilePage"),
+    Tab("Memory", "app.panels.kernels_memory", "MemoryPage"),
+)
 
 
 class KernelsPanel(QWidget):
@@ -53,6 +58,8 @@ class KernelsPanel(QWidget):
         self._session = session
         self.bar, self._pages = QTabBar(), QStackedWidget()
         self.pages: dict[str, QWidget] = {}
+        self._soon = QTimer(self, singleShot=True, interval=0)
+        self._soon.timeout.connect(self._show)
         self.bar.setExpanding(False)
         self.bar.setDrawBase(False)
         self.bar.setUsesScrollButtons(True)
@@ -71,7 +78,13 @@ class KernelsPanel(QWidget):
         """The page of a tab, brought to the front."""
         at = next(i for i, tab in enumerate(TABS) if tab.title == title)
         self.bar.setCurrentIndex(at)
-        return self._page(TABS[at])
+        page = self._page(TABS[at])
+        self._pages.setCurrentWidget(page)
+        return page
+
+    def prepared(self, title: str) -> QWidget:
+        """The page of a tab, wherever it stands: built, but not brought."""
+        return self._page(next(tab for tab in TABS if tab.title == title))
 
     def _page(self, tab: Tab) -> QWidget:
         if tab.title not in self.pages:
@@ -88,6 +101,8 @@ class KernelsPanel(QWidget):
         if self.isVisible():
             self._pages.setCurrentWidget(self._page(TABS[self.bar.currentIndex()]))
 
-    def showEvent(self, event: QShowEvent) -> None:
-        super().showEvent(event)
-        self._show()
+    def paintEvent(self, event: QPaintEvent) -> None:
+        """Build what is looked at: a paint is sure to be seen, while docks are shown before they become tabs."""
+        super().paintEvent(event)
+        if TABS[self.bar.currentIndex()].title not in self.pages:
+            self._soon.start()

@@ -141,16 +141,21 @@ def load(path: Path) -> Results:
         raise KernelError(f"There is no file {str(path)!r}.", hint) from error
     except (OSError, ValueError) as error:
         raise KernelError(f"{path.name} is not readable JSON.", hint) from error
+    return parsed(data, path.name, hint)
+
+
+def parsed(data: Any, name: str, hint: str = "") -> Results:
+    """What `dumped` gave; raises KernelError, which calls it `name`."""
     if not isinstance(data, dict) or not isinstance(data.get(MARK), int):
-        raise KernelError(f"{path.name} holds no measurements of kernels.", hint)
+        raise KernelError(f"{name} holds no measurements of kernels.", hint)
     if data[MARK] > FORMAT:
-        raise KernelError(f"{path.name} was written by a newer Espalier.", "Update Espalier to read it.")
+        raise KernelError(f"{name} was written by a newer Espalier.", "Update Espalier to read it.")
     try:
         ceilings = Ceilings(**data["ceilings"]) if data.get("ceilings") else None
         rows = tuple(_row(r) for r in data["rows"])
         return Results(dict(data["machine"]), str(data["date"]), ceilings, rows, dict(data.get("settings") or {}))
     except (KeyError, TypeError, ValueError) as error:
-        raise KernelError(f"{path.name} is damaged ({error}).", hint) from error
+        raise KernelError(f"{name} is damaged ({error}).", hint) from error
 
 
 _KINDS = {f.name: str(f.type) for f in fields(Row)}

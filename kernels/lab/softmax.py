@@ -131,7 +131,7 @@ KERNEL = add(
         title="Softmax",
         about="Softmax of rows. Limited by memory: fused, a row is read once and written once.",
         formula="yᵢ = exp(xᵢ − max x) / Σⱼ exp(xⱼ − max x)",
-        family="Attention and softmax",
+        family="Attention, softmax",
         dims=("m", "n"),
         inputs=_inputs,
         reference=_reference,

@@ -1,0 +1,107 @@
+"""A kernel over sizes: a curve for each version, as it is measured."""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import pyqtgraph as pg
+from PySide6.QtCore import Qt
+
+from app.kernels_words import FIGURES, amount, size_axis, spoken, type_word
+from app.plots.chart import pen
+from app.plots.log_chart import LogChart, Spot
+from app.plots.picture import Table
+from app.theme import Palette
+from kernels.bench.ceilings import Ceilings
+from kernels.bench.results import Row
+from kernels.bench.spec import shape_text
+
+LEAST = 1e-12
+
+
+class KernelSweep(LogChart):
+    """One figure of one kernel in one type, version by version."""
+
+    def __init__(self) -> None:
+        self.rows: tuple[Row, ...] = ()
+        self.figure, self.limits = "time", None
+        self.names: tuple[str, ...] = ()
+        super().__init__()
+        self.words = spoken
+
+    def show_rows(self, rows: Sequence[Row], figure: str, names: Sequence[str], limits: Ceilings | None) -> None:
+        """Draw rows of one kernel and type; `names`: all versions, whose places give the colours."""
+        self.rows, self.figure, self.names, self.limits = tuple(rows), figure, tuple(names), limits
+        kernel = rows[0].kernel if rows else "no kernel"
+        self.setAccessibleName(f"{FIGURES[figure].title} of {kernel} over sizes")
+        self.draw(self.look)
+
+    @property
+    def lines(self) -> dict[str, list[Spot]]:
+        """Version → its spots, in order of size."""
+        across, up = size_axis(self.rows), FIGURES[self.figure]
+        found: dict[str, list[Spot]] = {}
+        for row in self.rows:
+            x, y = across.of(row), up.of(row)
+            if x and y and y > LEAST:
+                found.setdefault(row.version, []).append(Spot(float(x), y, row))
+        return {v: sorted(s, key=lambda spot: spot.x) for v, s in found.items()}
+
+    def draw(self, palette: Palette) -> None:
+        """Axes, what a copy reaches, and the curves."""
+        self.plot.clear()
+        across, lines = size_axis(self.rows), self.lines
+        self.spots = [s for line in lines.values() for s in line]
+        self.axes(palette, across.title, FIGURES[self.figure].title)
+        if not self.spots:
+            return
+        roof = self.roof
+        for version, line in lines.items():
+            colour = self.colour(self.names.index(version))
+            x, y = np.log10([s.x for s in line]), np.log10([s.y for s in line])
+            self.plot.plot(x, y, pen=pen(colour)).setZValue(2)
+            if self.figure == "time":
+                self._spread(line, colour)
+            self.dots(line, colour, palette)
+        if roof:
+            dashed = pen(palette.muted, 1.2)
+            dashed.setStyle(Qt.PenStyle.DashLine)
+            self.plot.addItem(pg.InfiniteLine(math.log10(roof), 0, pen=dashed))
+        ys = [s.y for s in self.spots] + ([roof] if roof else [])
+        named = [s.x for s in self.spots] if across.title in self.rows[0].shape else ()
+        self.bound([s.x for s in self.spots], ys, named)
+
+    def _spread(self, line: Sequence[Spot], colour: str) -> None:
+        """Half the distance of the quartiles, up and down."""
+        held = [(math.log10(s.x), math.log10(s.y * (1 - min(d, 0.9))), math.log10(s.y * (1 + d)))
+                for s in line if (d := s.what.spread or 0.0) > 0]  # fmt: skip
+        for x, low, high in held:
+            self.plot.plot([x, x], [low, high], pen=pen(colour, 1.0, 150))
+
+    @property
+    def roof(self) -> float | None:
+        """What the machine can do at most of this figure, where one number says it."""
+        if self.limits is None or not self.rows:
+            return None
+        if self.figure == "gb_s":
+            return self.limits.copy_gb_s
+        return self.limits.matmul_tflop_s.get(self.rows[0].dtype) if self.figure == "tflop_s" else None
+
+    def legend(self) -> str:
+        """The versions in words of their colours, and the roof."""
+        words = [f'<span style="color:{self.colour(self.names.index(v))}">●&nbsp;{html.escape(v)}</span>'
+                 for v in self.lines]  # fmt: skip
+        if (roof := self.roof) and words:
+            of = "a copy" if self.figure == "gb_s" else f"a {type_word(self.rows[0].dtype)} product"
+            words.append(f'<span style="color:{self.look.muted}">╌&nbsp;{of} {amount(roof)}</span>')
+        return " &nbsp; ".join(words)
+
+    def table(self) -> Table:
+        """A row for each point."""
+        across, up = size_axis(self.rows), FIGURES[self.figure]
+        rows = [(s.what.kernel, v, s.what.dtype, shape_text(s.what.shape), s.x, s.y, s.what.spread)
+                for v, line in self.lines.items() for s in line]  # fmt: skip
+        return ("kernel", "version", "type", "shape", across.title, up.title, "spread"), rows

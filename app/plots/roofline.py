@@ -1,0 +1,102 @@
+"""The roofline: what the machine's memory and its products allow at FLOPs for each byte, and what was reached."""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import pyqtgraph as pg
+from PySide6.QtGui import QColor
+
+from app.kernels_words import limits_words, spoken, type_word
+from app.plots.chart import pen
+from app.plots.log_chart import LogChart, Spot
+from app.plots.picture import Table
+from app.theme import Palette
+from kernels.bench.ceilings import Ceilings
+from kernels.bench.results import Row
+from kernels.bench.spec import shape_text
+
+WIDER = 3.0  # how far the roof goes on beyond the points
+
+
+class Roofline(LogChart):
+    """Points are rows with a time; the roof is of the measured copy and products."""
+
+    def __init__(self) -> None:
+        self.rows: tuple[Row, ...] = ()
+        self.names: tuple[str, ...] = ()
+        self.limits: Ceilings | None = None
+        super().__init__()
+        self.words = spoken
+        self.setAccessibleName("Roofline")
+
+    def show_rows(self, rows: Sequence[Row], names: Sequence[str], limits: Ceilings | None) -> None:
+        """Draw rows under the roof; `names`: all versions, whose places give the colours."""
+        self.rows, self.names, self.limits = tuple(rows), tuple(names), limits
+        self.draw(self.look)
+
+    def draw(self, palette: Palette) -> None:
+        """The roof, then the points by version."""
+        self.plot.clear()
+        self.axes(palette, "FLOPs for each byte that must move", "TFLOP/s")
+        found = [Spot(r.intensity, r.tflop_s, r) for r in self.rows if r.intensity > 0 and r.tflop_s]
+        self.spots = [s for s in found if math.isfinite(s.y)]
+        if not self.spots and self.limits is None:
+            return
+        xs = self._span()
+        tops = self._roof(xs, palette) if self.limits else []
+        for version in dict.fromkeys(s.what.version for s in self.spots):
+            inside = [s for s in self.spots if s.what.version == version]
+            self.dots(inside, self.colour(self.names.index(version)), palette)
+        ys = [s.y for s in self.spots] + tops
+        self.bound(xs, ys)
+
+    def _span(self) -> list[float]:
+        """From the least to the most FLOPs a byte, and beyond the bend of the roof."""
+        xs = [s.x for s in self.spots] or [1.0]
+        bends = [rate * 1e3 / self.limits.copy_gb_s for rate in self._rates().values()] if self.limits else []
+        return [min([*xs, *bends]) / WIDER, max([*xs, *bends]) * WIDER]
+
+    def _rates(self) -> dict[str, float]:
+        """Products by type: of the types measured."""
+        assert self.limits is not None
+        held = {r.dtype for r in self.rows}
+        return {d: rate for d, rate in self.limits.matmul_tflop_s.items() if d in held or not held}
+
+    def _roof(self, xs: Sequence[float], palette: Palette) -> list[float]:
+        """Draw a roof for each type and name its parts; the heights that must be seen."""
+        limits = self.limits
+        assert limits is not None
+        tops: list[float] = []
+        for dtype, rate in self._rates().items():
+            bend = rate * 1e3 / limits.copy_gb_s
+            line = [xs[0], bend, xs[1]]
+            heights = [limits.roof(x, dtype) for x in line]
+            self.plot.plot(np.log10(line), np.log10(heights), pen=pen(palette.text, 1.4))
+            if len(self._rates()) > 1:
+                self._name(type_word(dtype), xs[1], rate, palette)
+            tops.append(rate)
+        return [*tops, min([xs[0] * limits.copy_gb_s / 1e3, *(s.y for s in self.spots)])]
+
+    def _name(self, text: str, x: float, y: float, palette: Palette) -> None:
+        """A word at the end of a roof."""
+        words = pg.TextItem(text, color=QColor(palette.muted), anchor=(1, 0))
+        words.setFont(self.plot.getAxis("left").style["tickFont"])
+        words.setPos(math.log10(x), math.log10(y))
+        self.plot.addItem(words, ignoreBounds=True)
+
+    def legend(self) -> str:
+        """The versions in words of their colours, and the roof."""
+        held = dict.fromkeys(s.what.version for s in self.spots)
+        words = [f'<span style="color:{self.colour(self.names.index(v))}">●&nbsp;{html.escape(v)}</span>' for v in held]
+        words.append(f'<span style="color:{self.look.muted}">roof: {limits_words(self.limits)}</span>')
+        return " &nbsp; ".join(words)
+
+    def table(self) -> Table:
+        """A row for each point, with what the roof allows there."""
+        rows = [(s.what.kernel, s.what.version, s.what.dtype, shape_text(s.what.shape), s.x, s.y,
+                 self.limits.roof(s.x, s.what.dtype) if self.limits else None) for s in self.spots]  # fmt: skip
+        return ("kernel", "version", "type", "shape", "FLOP/byte", "TFLOP/s", "roof (TFLOP/s)"), rows
