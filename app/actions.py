@@ -10,8 +10,10 @@ from PySide6.QtGui import QAction, QKeySequence, QShortcut
 from PySide6.QtWidgets import QMenu, QToolBar, QWidgetAction
 
 from app import file_actions as files
+from app import kernels_actions as kernels
 from app import model_actions as models
 from app import search_actions as searches
+from app import timed_actions as timed
 from app import view_actions as views
 from app.canvas.colouring import MODES
 from app.panels.heading import heading
@@ -125,6 +127,14 @@ RUN = (
            needs=lambda w: bool(w.session.jobs), group=1),
     Action("stop_and_keep", "Stop the training and keep its best weights", "Run", models.stop_and_keep,
            "Ctrl+Shift+.", needs=models.can_stop_and_keep, group=1),
+    Action("kernels_run", "Run kernels", "Run", kernels.run, "F7", needs=_always, group=2,
+           help="Measure the kernels that are selected in the panel Kernels"),
+    Action("kernels_stop", "Cancel the run of kernels", "Run", kernels.stop, "Shift+F7", needs=kernels.running,
+           group=2, help="The rows so far stay"),
+    Action("kernels_load", "Load results of kernels…", "Run", kernels.load, needs=_always, group=2,
+           help="Of another machine or an earlier day, to stand beside these"),
+    *(Action(f"timed_{name}", title, "Run", lambda w, n=name: timed.measure(w, n), help=words, group=3)
+      for name, (title, words) in timed.ABOUT.items()),
 )  # fmt: skip
 
 SEARCH = (
