@@ -138,7 +138,8 @@ def _measured(call: Callable[[], Any], options: CompileOptions, context: Context
         difference = _difference(call(), versions["compiled"]())
     least = {n: min(times) for n, times in later.items()}
     products, operations = _shares(call, options)
-    facts = Facts(least["eager"], least["compiled"], least["captured"], graphs, products, operations)
+    spread = _spread(later["eager"])
+    facts = Facts(least["eager"], least["compiled"], least["captured"], graphs, products, operations, spread)
     return Found(first, later, graphs, breaks, facts, difference)
 
 
@@ -237,10 +238,15 @@ def _told(found: Found, options: CompileOptions) -> tuple[tuple[Row, ...], Row]:
 def _row(name: str, found: Found) -> Row:
     later = found.later[name]
     seconds = statistics.median(later)
-    low, _, high = statistics.quantiles(later, n=4)
     return {"version": name, "first": found.first[name], "seconds": seconds, "least": min(later),
-            "spread": (high - low) / 2 / seconds, "calls": len(later),
+            "spread": _spread(later), "calls": len(later),
             "ratio": min(found.later["eager"]) / min(later)}  # fmt: skip
+
+
+def _spread(times: list[float]) -> float:
+    """Half of what the middle half of the times spans, as a share of the median."""
+    low, middle, high = statistics.quantiles(times, n=4)
+    return (high - low) / 2 / middle
 
 
 def _calls(cost: float, saved: float) -> int | None:

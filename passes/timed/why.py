@@ -5,13 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 CLOSE = 0.05  # of the time: no difference worth a word
+RESTLESS = 0.25  # spread of times beyond which other work is in them
 HEAVY, SMALL = 0.6, 20e-6  # share of products above which they rule; seconds of an operation below which calls rule
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
     """Seconds of a call; `captured`: the graphs as found, run by torch without compiling. `products`: the share of
-    matrix products and convolutions in the operations' time. `operations`: torch's calls in one of the model.
+    matrix products and convolutions in the operations' time. `operations`: torch's calls in one of the model. `spread`:
+    of the eager calls, as a share of their median.
     """
 
     eager: float
@@ -20,6 +22,7 @@ class Facts:
     graphs: int
     products: float
     operations: int
+    spread: float = 0.0
 
 
 def reasons(facts: Facts) -> list[str]:
@@ -46,6 +49,13 @@ def reasons(facts: Facts) -> list[str]:
     if guards > CLOSE * facts.eager:
         found.append(f"Checking that the compiled program still applies, and entering it, takes {1e6 * guards:.0f} µs "
                      f"a call, {guards / facts.eager:.0%} of an eager one.")  # fmt: skip
+    code = facts.compiled - facts.captured
+    if gain < -CLOSE and code > CLOSE * facts.eager:
+        found.append(f"The compiled code itself takes {1e6 * code:.0f} µs a call more than torch's own operations in "
+                     "the same graphs: its loops are slower here than the libraries'.")  # fmt: skip
+    if facts.spread > RESTLESS:
+        found.append(f"Eager calls scatter by ±{facts.spread:.0%}: other work runs on this machine. Measure again when "
+                     "it is quiet.")  # fmt: skip
     if facts.graphs > 1:
         found.append(
             f"The model falls into {facts.graphs} graphs: between them Python runs, and nothing is fused across."
