@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from model.graph import Graph
 from model.recipe import Step
 from passes.allocation.exact import exact
 from passes.allocation.hulls import Hulls, Solution
-from passes.allocation.problem import Group, Problem
+from passes.allocation.problem import Group, Problem, Whole
 from passes.analysis.sensitivity import SensitivityOptions
 from passes.base import Context, run_step
 from passes.costs.base import COSTS, Cost, Floats, figures, with_candidate
@@ -22,99 +23,87 @@ from passes.costs.limits import Limit
 from passes.score import Scorer
 from passes.search.families import FLOAT, format_of
 from passes.search.goals import Wanted
+from passes.search.refine import Field
 from passes.search.space import Choice, Space, fit_key
 from passes.sensitivity.correct import Correction
 from passes.sensitivity.table import Candidate
 
 SAMPLES, TRUE = 256, 12  # samples of the pass with gradients; true measurements that correct it
 NEAR = (1.0, 0.97, 0.94, 0.9, 0.85, 0.8)  # shares of a budget, of what it leaves to decide, that a start tries
-DOUBT = 0.7  # how far predictions are off, as a logarithm: 2× is nothing unusual
+FIRST = 2  # of them that do: the others learn from these
 NO_CHANGE = Candidate()
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
-    """What is known of each choice's values: the predicted divergence, and how each moves the costs."""
+class Forecast:
+    """Configurations to begin with, the most promising first; under limits, the field in which the search goes on."""
 
-    space: Space
-    problem: Problem
-
-    def params(self, found: Solution) -> dict[str, Any]:
-        """A solution as a trial's choices."""
-        chosen = {c.name: _value(c, int(i)) for c, i in zip(self.space.choices, found.picks, strict=True)}
-        return {c.name: chosen[c.name] for c in self.space.active(chosen)}
+    starts: tuple[dict[str, Any], ...]
+    field: Field | None = None
 
 
-def forecast(
-    space: Space, graph: Graph, want: Wanted, context: Context, count: int, seed: int = 0
-) -> Iterator[dict[str, Any]]:
-    """At most `count` configurations, the most promising first; none where nothing can be predicted.
+def forecast(space: Space, graph: Graph, want: Wanted, context: Context, count: int) -> Forecast | None:
+    """Where to begin, with at most `count` configurations; None where nothing can be predicted.
 
-    Under limits: close below them, then the best if predictions are somewhat off, which differ in the contested layers
-    alone; with a cost among the goals: spread along it.
+    Under limits: close below them; with a cost among the goals: spread along it.
     """
-    costs = _costs(want)
+    costs = costs_of(want)
     if not costs or any(c.when for c in space.choices) or not any(_felt(c) for c in space.choices):
-        return
-    known = Known(space, _problem(space, graph, costs, context))
-    seen: set[tuple[int, ...]] = set()
-    for found in _solutions(known.problem, want, costs, count, seed):
-        if found is None:
-            continue
-        picks = tuple(int(i) for i in found.picks)
-        if picks not in seen:
-            seen.add(picks)
-            yield known.params(found)
-        if len(seen) >= count:
-            return
+        return None
+    problem = _problem(space, graph, costs, context)
+    names = [c.name for c in costs]
+    limits, wished = _limits(want, names), [g.figure for g in want.goals if g.figure in names]
+    if limits and not wished:
+        field = Field(problem, _budgets(problem, limits, names))
+        near = (exact(problem, field.within(share)) for share in NEAR)
+        return Forecast(_different(space, near, min(FIRST, count)), field)
+    number = names.index(wished[0]) if wished else 0
+    return Forecast(_different(space, reversed(Hulls(problem, number).front(max(count, 2))), count))
 
 
-def _costs(want: Wanted) -> tuple[Cost, ...]:
+def _different(space: Space, solutions: Iterable[Solution | None], count: int) -> tuple[dict[str, Any], ...]:
+    """The first `count` that are no two the same."""
+    found = {tuple(s.picks.tolist()): s.picks for s in itertools.islice(filter(None, solutions), 4 * count)}
+    return tuple(params_of(space, p) for p in itertools.islice(found.values(), count))
+
+
+def params_of(space: Space, picks: Whole) -> dict[str, Any]:
+    """A solution as a trial's choices."""
+    chosen = {c.name: _value(c, int(i)) for c, i in zip(space.choices, picks, strict=True)}
+    return {c.name: chosen[c.name] for c in space.active(chosen)}
+
+
+def picks_of(space: Space, params: Mapping[str, Any]) -> Whole | None:
+    """A trial's choices as a solution; None where it has others."""
+    try:
+        picks = [c.values.index(params[c.name]) if _felt(c) else 0 for c in space.choices]
+    except (KeyError, ValueError):
+        return None
+    return np.array(picks, np.int64)
+
+
+def costs_of(want: Wanted) -> tuple[Cost, ...]:
     """The costs that are limited or wanted and that are sums over layers; limited ones first."""
     names = dict.fromkeys([*(limit.figure for limit in want.limits), *(g.figure for g in want.goals)])
     found = (COSTS.get(n) for n in names if n in COSTS)
     return tuple(c for c in found if c.shares is not None and c.of is not None)
 
 
-def _solutions(
-    problem: Problem, want: Wanted, costs: tuple[Cost, ...], count: int, seed: int
-) -> Iterator[Solution | None]:
-    names = [c.name for c in costs]
-    limits = [x for x in want.limits if x.figure in names and x.side == ("<=" if _low(x.figure) else ">=")]
-    wished = [g.figure for g in want.goals if g.figure in names]
-    if limits and not wished:
-        yield from (_below(problem, limits, names, share) for share in NEAR)
-        yield from _doubted(problem, limits, names, count, seed)
-        return
-    number = names.index(wished[0]) if wished else 0
-    yield from reversed(Hulls(problem, number).front(max(count, 2)))
+def _limits(want: Wanted, names: Sequence[str]) -> list[Limit]:
+    return [x for x in want.limits if x.figure in names and x.side == ("<=" if _low(x.figure) else ">=")]
 
 
 def _low(figure: str) -> bool:
     return COSTS.get(figure).better == "low"
 
 
-def _doubted(
-    problem: Problem, limits: list[Limit], names: list[str], count: int, seed: int
-) -> Iterator[Solution | None]:
-    """The best if each prediction is off by chance: layers that are contested come out one way or the other."""
-    chance = np.random.default_rng(seed)
-    for _ in range(4 * count):
-        groups = tuple(replace(g, kl=g.kl * np.exp(chance.normal(0, DOUBT, len(g.kl)))) for g in problem.groups)
-        doubted = Problem(groups, problem.rest, problem.costs, problem.graph)
-        yield _below(doubted, limits, names, float(chance.uniform(NEAR[-1], 1)))
-
-
-def _below(problem: Problem, limits: list[Limit], names: list[str], share: float) -> Solution | None:
-    """The best under a share of what the limits leave to decide."""
-    budgets = np.full(len(names), np.inf)
+def _budgets(problem: Problem, limits: list[Limit], names: list[str]) -> tuple[float, ...]:
+    """What the limits leave of each cost; of one without a limit more than all there is."""
+    most = problem.rest + problem.amounts.max(axis=2, initial=0, where=np.isfinite(problem.amounts)).sum(axis=1) + 1
     for limit in limits:
         at = names.index(limit.figure)
-        most, least = problem.amount(at, limit.value), float(problem.least[at])
-        budgets[at] = min(budgets[at], least + share * (most - least))
-    kept = np.isfinite(budgets)
-    wanted = np.where(kept, budgets, problem.rest + problem.amounts.max(axis=2, initial=0).sum(axis=1) + 1)
-    return exact(problem, wanted.tolist())
+        most[at] = min(most[at], problem.amount(at, limit.value))
+    return tuple(most.tolist())
 
 
 # -- what is known
@@ -225,11 +214,9 @@ class _Asked:
         return min(max(self.by.of(kl, noise), 0.0), 1e6)
 
 
-def promising(
-    space: Space, graph: Graph, want: Wanted, context: Context, count: int, seed: int = 0
-) -> tuple[list[dict[str, Any]], str]:
-    """The forecast, and why there is none: a search begins without it all the same."""
+def promising(space: Space, graph: Graph, want: Wanted, context: Context, count: int) -> Forecast | None:
+    """The forecast; a search begins without one all the same."""
     try:
-        return list(forecast(space, graph, want, context, count, seed)), ""
-    except EspalierError as error:
-        return [], error.message
+        return forecast(space, graph, want, context, count)
+    except EspalierError:
+        return None

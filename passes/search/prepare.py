@@ -27,6 +27,7 @@ from passes.search.trial_run import TrialRun
 if TYPE_CHECKING:
     from passes.search.architecture.building import Architect
     from passes.search.architecture.superset import Layout
+    from passes.search.forecast import Forecast
     from passes.search.study import Plan
 
 
@@ -61,15 +62,15 @@ class Prepared:
                                "Open it from its source.")  # fmt: skip
         return Trained(search.spec, self.space, search.recipe, search.base, search.info, context, self.architect)
 
-    def proposals(self, count: int, context: Context, seed: int) -> Iterator[dict[str, Any]]:
+    def forecast(self, count: int, context: Context) -> Forecast:
         """What a warm start tries first: the predicted front, or uniform configurations from cheap to dear."""
-        from passes.search.forecast import promising
+        from passes.search.forecast import Forecast, promising
         from passes.search.warm_start import uniform
 
         context.progress(0, 0, "predicting where to begin")
         # Of architectures each would have a front of its own.
-        found = [] if self.architect else promising(self.space, self.graph, self.want, context, count, seed)[0]
-        yield from found or uniform(self.space, count)
+        found = None if self.architect else promising(self.space, self.graph, self.want, context, count)
+        return found if found and found.starts else Forecast(tuple(uniform(self.space, count)))
 
 
 def prepared(search: Search, context: Context, memo: Memo) -> Prepared:

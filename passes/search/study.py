@@ -22,9 +22,11 @@ from passes.replay import Memo
 from passes.search.fleet import beat
 from passes.search.fleet.claim import claimed, is_settled, is_spare
 from passes.search.goals import Wanted, best
+from passes.search.lead import Lead
 from passes.search.onward import is_better, new_place, parent_of
 from passes.search.prepare import Prepared, prepared
 from passes.search.records import ABOUT, STATES, about, coded_values, trial_of, trials_of
+from passes.search.refine import FRONT
 from passes.search.samplers import coded, pruner_of, sampler_of, stored, suggest
 from passes.search.search import Search
 from passes.search.space import Space
@@ -111,6 +113,7 @@ class Running:
         self.spec, self.space, self.want = plan.search.spec, ready.space, ready.want
         self.context = plan.context
         self.lost = beat.Watch(study)
+        self.lead = Lead(study, self.space, ready.graph, self.want, self.spec.warm, self.spec.seed + plan.salt)
         self.codes = coded_values(study)
         self.runner = ready.runner(plan)
         self._waited = 0.0  # seconds in which progress was told, or the job was paused
@@ -131,6 +134,8 @@ class Running:
         self._begin_well()
         while not (why := self.ended()):
             yield from self._news()
+            if self.spec.warm and (params := self.lead.next(self.told.values())) is not None:
+                self._enqueue(params, FRONT)
             if trial := claimed(self.study, self.spec.trials):
                 yield from self._one(trial)
                 self._hopeless()
@@ -151,8 +156,11 @@ class Running:
     def _begin_well(self) -> None:
         if self.spec.warm and not self.told:
             context = replace(self.context, base=self.plan.search.base)
-            for params in self.ready.proposals(self.spec.warm, context, self.spec.seed):
-                self._enqueue(params, "front")
+            found = self.ready.forecast(self.spec.warm, context)
+            if found.field is not None:
+                self.study.set_user_attr(FRONT, found.field.to_json())
+            for params in found.starts:
+                self._enqueue(params, FRONT)
         for params in self.plan.by_hand:
             self._enqueue(self.space.checked(params), "hand")
 

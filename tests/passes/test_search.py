@@ -377,8 +377,8 @@ def test_a_warm_start_begins_below_the_budget(mlp: Opened, tmp_path: Path) -> No
     assert found[0].figures["weight_bits"] > 3.5
 
 
-def test_a_long_warm_start_doubts_its_predictions(mlp: Opened, tmp_path: Path) -> None:
-    """More trials than budgets are tried: contested layers come out either way, by the seed, all of it affordable."""
+def test_a_long_warm_start_learns_from_its_trials(mlp: Opened, tmp_path: Path) -> None:
+    """After the predicted front each is drawn by the seed from what trials leave open, all of it affordable."""
     wish = spec(Vary(select=Select("all"), values="integer(width=2|3|4|5|6|8)"), within=("weight_bits<=4.5",), warm=9)
     starts: list[list[Any]] = []
     for seed in (0, 0, 1):
@@ -388,6 +388,15 @@ def test_a_long_warm_start_doubts_its_predictions(mlp: Opened, tmp_path: Path) -
         starts.append([t.params for t in found if t.origin == "front"])
     assert starts[0] == starts[1] != starts[2]
     assert len({str(p) for p in starts[0]}) == len(starts[0]) > 3
+
+
+def test_a_warm_start_goes_on_after_a_pause(mlp: Opened, tmp_path: Path) -> None:
+    """The prediction is in the study: nothing is measured again, and what is left of the start still comes from it."""
+    wish = spec(Vary(select=Select("all"), values="integer(width=2|3|4|5|6|8)"), within=("weight_bits<=4.5",), warm=6)
+    first = searched(mlp, tmp_path, replace(wish, trials=3))
+    told = searched(mlp, tmp_path, replace(wish, trials=6), resume=True)
+    assert len(first) == 3 and [t.origin for t in first + told][-3:] == ["front"] * 3
+    assert all(t.feasible for t in told)
 
 
 def test_the_recipe_of_a_trial_gives_its_figures(mlp: Opened, tmp_path: Path) -> None:
