@@ -2,16 +2,9 @@
 
 from __future__ import annotations
 
+from app.kernels_words import time_words
 from app.words import NOT_MEASURED, THIN, count, figure, mebibytes, percent
 from kernels.bench.answers.lines import Line
-
-_TIMES = ((1.0, 1.0, "s"), (1e-3, 1e3, "ms"), (0.0, 1e6, "µs"))
-
-
-def seconds(value: float) -> str:
-    """1.2 s, 3.45 ms, 6.7 µs."""
-    factor, unit = next((f, u) for least, f, u in _TIMES if value >= least)
-    return f"{value * factor:.3g}{THIN}{unit}" if value * factor < 1000 else f"{value * factor:.0f}{THIN}{unit}"
 
 
 def value_text(line: Line) -> str:
@@ -20,7 +13,7 @@ def value_text(line: Line) -> str:
         return line.note or NOT_MEASURED
     match line.unit:
         case "s":
-            return seconds(line.value)
+            return time_words(line.value)
         case "bytes":
             return mebibytes(line.value)
         case "share":

@@ -153,6 +153,12 @@ class Timed(QObject):
         self.arrived.emit()
 
 
+def timed_of(session: Session, name: str, title: str, options: type) -> Timed:
+    """The runs of an analysis in a session: one object for all that show them."""
+    found = next((t for t in session.findChildren(Timed) if t.member == f"{name}.json"), None)
+    return found or Timed(session, name, title, options)
+
+
 def from_bytes(raw: bytes, options: type) -> Measured:
     """What a project holds; raises OptionsError where it cannot be read."""
     try:

@@ -34,6 +34,7 @@ TABS: tuple[Tab, ...] = (
     Tab("Compile", "app.panels.kernels_compile", "CompilePage"),
     Tab("Profile", "app.panels.kernels_profile", "ProfilePage"),
     Tab("Memory", "app.panels.kernels_memory", "MemoryPage"),
+    Tab("How it works", "app.panels.kernels_explained", "KernelsExplained"),
 )
 
 

@@ -15,7 +15,7 @@ from app.forms import Form
 from app.kernels_runs import kernel_runs_of
 from app.panels.bench import Bench, invitation
 from app.panels.heading import empty_state, link, muted, warning
-from app.timed import Measured, Timed
+from app.timed import Measured, Timed, timed_of
 from model.errors import EspalierError
 from passes.timed.inputs import batch_symbols
 
@@ -48,7 +48,7 @@ class TimedPage(Bench):
     def __init__(self, session: Session) -> None:
         super().__init__()
         self._session = session
-        self.held = Timed(session, self.NAME, self.TITLE, self.OPTIONS)
+        self.held = timed_of(session, self.NAME, self.TITLE, self.OPTIONS)
         self.form = Form(self.OPTIONS, only=self.FIELDS, brief=True)
         self.form.editors["data"].narrow()
         self.words, self.doing, self.wrong = QLabel(wordWrap=True), muted(""), warning()

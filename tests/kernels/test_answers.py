@@ -14,7 +14,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.answer_words import note_text, seconds, value_text
+from app.answer_words import note_text, value_text
 from app.cli import main
 from kernels.bench import machine
 from kernels.bench.answers import measure, passes
@@ -310,7 +310,8 @@ def test_bad_wishes() -> None:
 
 
 def test_words_of_figures() -> None:
-    assert [seconds(v) for v in (2.5, 0.0123, 4e-6)] == ["2.5\u2009s", "12.3\u2009ms", "4\u2009µs"]
+    times = [value_text(Line("a", v, "s")) for v in (2.5, 0.0123, 4e-6)]
+    assert times == ["2.5\u2009s", "12.3\u2009ms", "4\u2009µs"]
     assert value_text(Line("a", None, "s")) == "not measured yet" and value_text(Line("a", None, "s", "why")) == "why"
     assert value_text(Line("a", 0.742, "share")) == "74.2\u2009%" and note_text(Line("a", None, "s", "why")) == ""
     assert value_text(Line("a", 12.34, "GB/s")) == "12.3\u2009GB/s" and value_text(Line("a", 3, "×")) == "3\u2009×"
