@@ -5,6 +5,7 @@ A GPU waits for memory, so exactness costs nothing here: no case is left to the 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
@@ -16,6 +17,8 @@ from torch import Tensor
 from kernels.fake_quant import triton_kernels as kernels
 from model.formats.base import Format
 from model.formats.binary import Binary
+from model.formats.binary_residual import BinaryResidual
+from model.formats.binary_scaled import BinaryScaled
 from model.formats.block_log import BlockLog
 from model.formats.blocks import BlockFormat, PowerBlocks
 from model.formats.integer import Integer
@@ -23,18 +26,27 @@ from model.formats.log import Log
 from model.formats.minifloat_denorm import MinifloatDenorm
 from model.formats.minifloat_ieee import MinifloatIEEE
 from model.formats.nvfp4 import NVFP4, TINY
+from model.formats.scaled import ROW, TENSOR, ScaledFormat, per_of
+from model.formats.scaled_integer import ScaledInteger
+from model.formats.stored_scale import tensor_scale as stored
+from model.formats.ternary import Ternary
 
 ELEMENTS = 2048  # of one program
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 Launch = tuple[Any, tuple[Any, ...]]
+ScaledLaunch = tuple[Any, tuple[Any, ...], dict[str, int]]
 
 
 def quantized(fmt: Format, x: Tensor, gated: bool, scale: Tensor | None = None) -> tuple[Tensor, Tensor | None] | None:
-    """(value, gate if `gated`) of `x`; None where only the definition will do: other dtypes, given scales."""
-    if scale is not None or x.dtype not in DTYPES or type(x) not in (Tensor, torch.nn.Parameter) or not x.numel():
+    """(value, gate if `gated`) of `x`; None where only the definition will do: other dtypes."""
+    if x.dtype not in DTYPES or type(x) not in (Tensor, torch.nn.Parameter) or not x.numel():
         return None
+    if torch.compiler.is_compiling():
+        return None
+    if isinstance(fmt, ScaledFormat):
+        return _scaled(fmt, x.detach(), gated, scale)
     launch = launch_of(fmt)
-    if launch is None or torch.compiler.is_compiling():
+    if scale is not None or launch is None:
         return None
     return _run(fmt, launch, x.detach(), gated)
 
@@ -47,8 +59,7 @@ def passed(grad: Tensor, gate: Tensor) -> Tensor:
 def _run(fmt: Format, launch: Launch, x: Tensor, gated: bool) -> tuple[Tensor, Tensor | None]:
     cut = fmt.blocks if isinstance(fmt, BlockFormat) else None
     seen = (x if cut is None else cut.split(x)).contiguous()
-    out = torch.empty_like(seen)
-    gate = torch.empty(seen.shape, dtype=torch.bool, device=x.device) if gated else None
+    words, out, gate = _places(seen, gated)
     kernel, constants = launch
     if isinstance(fmt, NVFP4):
         constants = (tensor_scale(seen),)
@@ -56,12 +67,7 @@ def _run(fmt: Format, launch: Launch, x: Tensor, gated: bool) -> tuple[Tensor, T
     width = kernels.next_power_of_2(block)
     rows, count = max(ELEMENTS // width, 1), seen.numel() // block
     grid = (-(-count // rows),)
-    held = seen if gate is None else gate.view(torch.uint8)  # a kernel without gate needs some pointer
     most = torch.finfo(x.dtype).max
-    if x.dtype == torch.bfloat16:
-        words = seen.view(torch.int16), out.view(torch.int16), held if gated else seen.view(torch.int16)
-    else:
-        words = seen, out, held
     kernel[grid](*words, count, most, *constants, BLOCK=block, WIDTH=width, ROWS=rows, GATED=gated)
     if cut is None:
         return out, gate
@@ -69,10 +75,84 @@ def _run(fmt: Format, launch: Launch, x: Tensor, gated: bool) -> tuple[Tensor, T
     return cut.merge(out, shape), None if gate is None else cut.merge(gate, shape)
 
 
+def _places(seen: Tensor, gated: bool) -> tuple[tuple[Tensor, Tensor, Tensor], Tensor, Tensor | None]:
+    """What a kernel reads and writes, as it takes it; the value, and the gate."""
+    out = torch.empty_like(seen)
+    gate = torch.empty(seen.shape, dtype=torch.bool, device=seen.device) if gated else None
+    held = seen if gate is None else gate.view(torch.uint8)  # a kernel without gate needs some pointer
+    if seen.dtype == torch.bfloat16:
+        return (seen.view(torch.int16), out.view(torch.int16), held if gated else seen.view(torch.int16)), out, gate
+    return (seen, out, held), out, gate
+
+
+def _scaled(fmt: ScaledFormat, x: Tensor, gated: bool, scale: Tensor | None) -> tuple[Tensor, Tensor | None] | None:
+    """Under a given scale, or the tensor's own, which torch finds: its sums are those of the definition."""
+    maker = SCALED.get(type(fmt))
+    if maker is None:
+        return None
+    seen = x.contiguous()
+    kernel, constants, fixed = maker(fmt, seen, (fmt.scale_of(seen) if scale is None else scale).detach())
+    words, out, gate = _places(seen, gated)
+    count, most = seen.numel(), torch.finfo(x.dtype).max
+    constants = (*constants, *_stretches(fmt, tuple(x.shape)))
+    fixed = {"BLOCK": 1, "WIDTH": 1, "ROWS": ELEMENTS, "GATED": gated, **fixed}
+    kernel[(-(-count // ELEMENTS),)](*words, count, most, *constants, **fixed)
+    return out, gate
+
+
+def _stretches(fmt: Any, shape: tuple[int, ...]) -> tuple[int, int, int]:
+    """Elements of a row, stretches with a scale in it, and elements of one."""
+    per = fmt.per if isinstance(fmt, ScaledInteger) else per_of(fmt.granularity)
+    row = math.prod(shape) if per == TENSOR else shape[-1] if shape else 1
+    per = row if per in (TENSOR, ROW) else per
+    return row, -(-row // per), per
+
+
+def _flat(values: Tensor) -> Tensor:
+    return values.float().contiguous().view(-1)
+
+
+def _of_steps(fmt: ScaledInteger, x: Tensor, scale: Tensor) -> ScaledLaunch:
+    """Scales as they are stored, and the smallest and largest rne(x/s)."""
+    if fmt.symmetric:
+        s = _flat(stored(scale, fmt.scale_dtype))
+        return kernels.steps, (s, torch.full_like(s, -fmt.top), torch.full_like(s, fmt.top)), {}
+    s = stored(scale[0], fmt.scale_dtype)
+    zero = torch.round(-scale[1].float() / s).clamp(0, fmt.top)
+    return kernels.steps, (_flat(s), _flat(-zero), _flat(fmt.top - zero)), {}
+
+
+def _one_sign(fmt: BinaryScaled, x: Tensor, scale: Tensor) -> ScaledLaunch:
+    alpha = _flat(scale)
+    return kernels.signs, (alpha, alpha, alpha, -0.0), {"LEVELS": 1}
+
+
+def _some_signs(fmt: BinaryResidual, x: Tensor, scale: Tensor) -> ScaledLaunch:
+    held = [_flat(alpha) for alpha in scale]
+    return kernels.signs, (*held, *[held[0]] * (3 - len(held)), 0.0), {"LEVELS": fmt.levels}
+
+
+def _three(fmt: Ternary, x: Tensor, scale: Tensor) -> ScaledLaunch:
+    return kernels.three, (_flat(fmt.delta(x)), _flat(scale)), {}
+
+
+SCALED: dict[type[ScaledFormat], Callable[[Any, Tensor, Tensor], ScaledLaunch]] = {
+    ScaledInteger: _of_steps,
+    BinaryScaled: _one_sign,
+    BinaryResidual: _some_signs,
+    Ternary: _three,
+}
+
+
 def tensor_scale(x: Tensor) -> Tensor:
     """nvfp4's scale of the tensor, left on the device."""
     top = torch.nan_to_num(x.abs().float(), nan=0.0, posinf=torch.finfo(x.dtype).max).amax()
     return (top / (6 * 448)).clamp(min=TINY)
+
+
+def has_kernel(fmt: Format) -> bool:
+    """Whether a kernel of ours computes a format."""
+    return type(fmt) in SCALED or launch_of(fmt) is not None
 
 
 @lru_cache(maxsize=1024)

@@ -255,6 +255,66 @@ def _nvfp4(
     _write(out, gate, at, valid, _clipped(r, -6.0, 6.0) * t, (tl.abs(r) <= 6.0) & finite, most, GATED)
 
 
+@jit
+def _stretch(at, columns, groups, per):
+    """Which scale an element has: rows of `columns` elements, in each `groups` stretches of `per`."""
+    return at // columns * groups + at % columns // per
+
+
+@jit
+def _steps(
+    x, out, gate, count, most, scale, low, high, columns, groups, per,
+    BLOCK: tl.constexpr, WIDTH: tl.constexpr, ROWS: tl.constexpr, GATED: tl.constexpr,
+):  # fmt: skip
+    """clip(rne(x/s), low, high)·s; a scale and two limits a stretch."""
+    at, valid = _places(count, BLOCK, WIDTH, ROWS)
+    v = _load(x, at, valid)
+    stretch = _stretch(at, columns, groups, per)
+    s = tl.load(scale + stretch, mask=valid, other=1.0)
+    least = tl.load(low + stretch, mask=valid, other=0.0)
+    largest = tl.load(high + stretch, mask=valid, other=0.0)
+    code = _rint(tl.div_rn(v, s))
+    _write(out, gate, at, valid, _clipped(code, least, largest) * s, (code >= least) & (code <= largest), most, GATED)
+
+
+@jit
+def _signs(
+    x, out, gate, count, most, first, second, third, start, columns, groups, per,
+    BLOCK: tl.constexpr, WIDTH: tl.constexpr, ROWS: tl.constexpr, GATED: tl.constexpr, LEVELS: tl.constexpr,
+):  # fmt: skip
+    """Σ α·sign of what is left, one to three levels, from `start` on; the gradient passes for |x| ≤ 1."""
+    at, valid = _places(count, BLOCK, WIDTH, ROWS)
+    v = _load(x, at, valid)
+    stretch = _stretch(at, columns, groups, per)
+    alpha = tl.load(first + stretch, mask=valid, other=0.0)
+    term = tl.where(v >= 0, alpha, -alpha)
+    value, left = start + term, v - term
+    if LEVELS > 1:
+        alpha = tl.load(second + stretch, mask=valid, other=0.0)
+        term = tl.where(left >= 0, alpha, -alpha)
+        value, left = value + term, left - term
+    if LEVELS > 2:
+        alpha = tl.load(third + stretch, mask=valid, other=0.0)
+        value += tl.where(left >= 0, alpha, -alpha)
+    _write(out, gate, at, valid, tl.where(v == v, value, v), tl.abs(v) <= 1, most, GATED)
+
+
+@jit
+def _three(
+    x, out, gate, count, most, delta, scale, columns, groups, per,
+    BLOCK: tl.constexpr, WIDTH: tl.constexpr, ROWS: tl.constexpr, GATED: tl.constexpr,
+):  # fmt: skip
+    """0 up to the threshold, ±α beyond; the gradient passes everywhere."""
+    at, valid = _places(count, BLOCK, WIDTH, ROWS)
+    v = _load(x, at, valid)
+    stretch = _stretch(at, columns, groups, per)
+    alpha = tl.load(scale + stretch, mask=valid, other=0.0)
+    kept = tl.abs(v) > tl.load(delta + stretch, mask=valid, other=0.0)
+    sign = tl.where(kept, tl.where(v > 0, 1.0, -1.0), 0.0)
+    value = tl.where(v == v, sign * alpha, v)
+    _write(out, gate, at, valid, value, tl.full(v.shape, 1, tl.int1), most, GATED)
+
+
 # Triton reads annotations as code, so the kernels themselves have none.
 integer = _integer
 integer_floor = _integer_floor
@@ -264,3 +324,6 @@ power_of_two = _power_of_two
 power_of_two_blocks = _power_of_two_blocks
 above = _above
 nvfp4 = _nvfp4
+steps = _steps
+signs = _signs
+three = _three

@@ -70,9 +70,9 @@ def _refuses(text: str) -> Any:
             return f"{compiler} is not installed"
         if device == "cpu":
             return ""
-        from kernels.fake_quant.cuda import launch_of
+        from kernels.fake_quant.cuda import has_kernel
 
-        return "" if launch_of(parse_format(text)) else "no Triton kernel: its definition runs on the GPU"
+        return "" if has_kernel(parse_format(text)) else "no Triton kernel: its definition runs on the GPU"
 
     return why
 

@@ -86,11 +86,15 @@ class Ternary(ScaledFormat):
         """() or (…, 1)."""
         return shared_shape(shape, self._per)
 
+    def delta(self, x: Tensor) -> Tensor:
+        """Δ of the tensor or each row."""
+        return (mean_magnitude(x, self._per) * self.threshold).float()
+
     def _signs(self, x: Tensor) -> Tensor:
         """−1, 0 or +1."""
         import torch
 
-        delta = spread((mean_magnitude(x, self._per) * self.threshold).float(), self._per, tuple(x.shape))
+        delta = spread(self.delta(x), self._per, tuple(x.shape))
         work = at_least_float32(x)
         return torch.where(work.abs() > delta, work.sign(), 0)
 

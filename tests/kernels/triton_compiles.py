@@ -11,9 +11,10 @@ from triton.compiler import ASTSource
 
 from kernels.fake_quant import cuda
 from tests.contract.format_cases import FORMS
-from tests.kernels.test_fake_quant import DEFAULTS
+from tests.kernels.test_fake_quant import DEFAULTS, SCALED
 
 POINTERS = {torch.float32: "*fp32", torch.float16: "*fp16", torch.bfloat16: "*i16"}
+ROWS = torch.randn(4, 32)
 KINDS = {int: "i32", float: "fp32"}
 
 
@@ -33,6 +34,18 @@ def main() -> None:
                 fixed = {"BLOCK": 16, "WIDTH": 16, "ROWS": 128, "GATED": gated}
                 signature = dict(zip(kernel.arg_names, [*types, *["constexpr"] * 4], strict=True))
                 triton.compile(ASTSource(kernel, signature, fixed), target=target)
+        done.add(kernel.__name__)
+    for fmt in SCALED:
+        kernel, constants, fixed = cuda.SCALED[type(fmt)](fmt, ROWS, fmt.scale_of(ROWS))
+        if kernel.__name__ in done:
+            continue
+        kinds = ["*fp32" if isinstance(c, torch.Tensor) else "fp32" for c in constants]
+        for pointer in POINTERS.values():
+            for gated in (False, True):
+                types = [pointer, pointer, "*u8" if gated else pointer, "i32", "fp32", *kinds, "i32", "i32", "i32"]
+                held = {"BLOCK": 1, "WIDTH": 1, "ROWS": 2048, "GATED": gated, **fixed}
+                signature = dict(zip(kernel.arg_names, [*types, *["constexpr"] * len(held)], strict=True))
+                triton.compile(ASTSource(kernel, signature, held), target=target)
         done.add(kernel.__name__)
     sys.stdout.write(f"RESULT{len(done)}")
 
