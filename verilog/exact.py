@@ -59,6 +59,8 @@ def host_part(graph: Graph, design: Design) -> Graph:
 
 def _codes(boundary: Boundary, values: Tensor, frames: int) -> Codes:
     flat = values.detach().to(torch.float64).numpy()
+    if boundary.axis and flat.ndim > boundary.axis and flat.shape[boundary.axis] == frames:
+        flat = np.moveaxis(flat, boundary.axis, 0)
     shape = boundary.shape
     alone = flat.shape[:1] != (frames,) or flat.shape == shape  # the same for all frames
     full = (
@@ -87,12 +89,13 @@ def _blocked(boundary: Boundary, values: np.ndarray) -> np.ndarray:
 
 
 def tensors(design: Design, outputs: tuple[Codes, ...]) -> list[Tensor]:
-    """Codes at the design's outputs → the tensors that they stand for, one row a frame."""
+    """Codes at the design's outputs → the tensors that they stand for, frames where the model has its samples."""
     found = []
     for boundary, codes in zip(design.outputs, outputs, strict=True):
         flat = np.empty((len(codes), codes[0].size), np.float64)
         flat[:, boundary.index] = boundary.stream.fixed.values(codes).reshape(len(codes), -1)
-        found.append(torch.from_numpy(flat.reshape(len(codes), *boundary.shape)))
+        made = torch.from_numpy(flat.reshape(len(codes), *boundary.shape))
+        found.append(made.movedim(0, boundary.axis).squeeze(boundary.axis + 1) if boundary.axis else made)
     return found
 
 

@@ -147,6 +147,12 @@ class Lowering:
         first = node.ports[name].shape[0] if sizes else None
         return sizes[1:] if first == "batch" or (sizes and sizes[0] == 1) else sizes
 
+    def axis(self, node: Node, dim: int, name: str = "data_out") -> int:
+        """Which axis of one sample of a port's tensor an op's `dim` is; −1 for that along which samples lie."""
+        shape = node.ports[name].shape
+        at = dim % max(len(shape), 1)
+        return -1 if shape[at] == "batch" else at - len(shape) + len(self.shape(node, name))
+
     def chosen(self, node: Node, name: str) -> Fixed | None:
         """The format of what flows through a port, None where none is chosen, or one of blocks, which a layer's rule
         makes itself; raises EmitError for others."""
@@ -259,11 +265,6 @@ class Lowering:
                 raise EmitError(text, f"Choose one of {fits} (pass parallelize).", node.id)
         return wanted
 
-    def stays_folded(self, node: Node, why: str) -> None:
-        """Remark that a layer is folded where adders were asked for."""
-        if self.options.engine == "unrolled":
-            self.remarks[node.id] = f"folded, not unrolled: {why}"
-
     def free(self, base: str) -> str:
         """An instance name that is not taken."""
         taken = {i.name for i in self.instances}
@@ -301,7 +302,7 @@ class Lowering:
             if same and (index is None or np.array_equal(known.index, order)):
                 return Signal(Wire("", k), known.stream, shape, known.index)
         made = Boundary(port("x", len(self.inputs)), Stream(rows, size, fixed, par, tokens), ref.node, shape, order,
-                        ref.output, rounding)  # fmt: skip
+                        ref.output, rounding, samples_axis(self.graph, ref))  # fmt: skip
         self.inputs.append(made)
         return Signal(Wire("", len(self.inputs) - 1), made.stream, shape, made.index)
 
@@ -319,13 +320,27 @@ class Lowering:
                 raise EmitError(f"The output {ref.node} is computed on the host.", hint, ref.node)
             signal = self._written_out(self.graph.nodes[ref.node], self.signals[ref])
             ends.append(signal.wire)
-            outputs.append(Boundary(port("y", k), signal.stream, ref.node, signal.shape, signal.index))
+            outputs.append(Boundary(port("y", k), signal.stream, ref.node, signal.shape, signal.index, ref.output,
+                                    axis=samples_axis(self.graph, ref)))  # fmt: skip
         design = Design(self.options.name, tuple(self.inputs), tuple(outputs), tuple(self.instances),
                         self.wires, tuple(ends), self.symbols, hosted=tuple(self.hosted),
                         remarks=self.remarks)  # fmt: skip
         design = forked(design)
         design.check()
         return design
+
+
+def stays_folded(low: Lowering, node: Node, why: str) -> None:
+    """Remark that a layer is folded where adders were asked for."""
+    if low.options.engine == "unrolled":
+        low.remarks[node.id] = f"folded, not unrolled: {why}"
+
+
+def samples_axis(graph: Graph, ref: Ref) -> int:
+    """The axis of a tensor along which samples lie; the first where it is the same for all."""
+    meta = graph.nodes[ref.node].ports.get(out_port(ref.output))
+    shape = meta.shape if meta is not None else ()
+    return shape.index("batch") if "batch" in shape else 0
 
 
 def operand_ports(node: Node, graph: Graph) -> list[tuple[Ref, str]]:

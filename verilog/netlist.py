@@ -36,6 +36,7 @@ class Boundary:
     index: np.ndarray
     output: int = 0  # of the node
     rounding: Rounding = "nearest_even"  # how the host brings values into the stream's format
+    axis: int = 0  # of that tensor, along which samples lie
     mask: bool = False  # the host's tensor is added to scores, 0 or so low that nothing is left: a bit for the latter
 
 

@@ -21,7 +21,7 @@ from model.errors import SimulateError
 from tests.benchmarks.record import report
 from tests.benchmarks.rtl_configurations import configurations, held_out
 from tests.verilog.proof import alone
-from verilog.area.model import GRID, HELD_OUT, MODEL, Model, apart, estimated, fitted, rows_of
+from verilog.area.model import GRID, HELD_OUT, MODEL, Model, apart, estimated, fitted, rows_of, which
 from verilog.synthesize import synthesize
 from verilog.templates.base import Template
 
@@ -35,10 +35,15 @@ def known(path: Path = GRID) -> list[dict[str, Any]]:
 
 def fill(path: Path, wanted: Iterable[Template], only: str, again: bool, jobs: int) -> None:
     """Synthesise what is not known yet; each figure is kept as soon as it is there."""
-    held = [(r["module"], r["parameters"]) for r in known(path)]
-    left = [t for t in wanted if only in ("", t.module) and (again or (t.module, t.parameters()) not in held)]
+    held = [which(r) for r in known(path)]
+    left = [t for t in wanted if only in ("", t.module) and (again or identity(t) not in held)]
     with ThreadPoolExecutor(jobs) as pool:
         list(pool.map(partial(_one, path), left))
+
+
+def identity(template: Template) -> tuple[str, dict[str, int]]:
+    """Module and parameters, and what else its area hangs on."""
+    return template.module, {**template.parameters(), **template.figures()}
 
 
 def _one(path: Path, template: Template) -> None:
@@ -47,10 +52,11 @@ def _one(path: Path, template: Template) -> None:
     except SimulateError as error:
         print(f"{template.module} {template.parameters()}: {error}", flush=True)
         return
-    row = {"module": template.module, "parameters": template.parameters(), "lut": found.lut, "ff": found.ff,
+    module, parameters = identity(template)
+    row = {"module": module, "parameters": parameters, "lut": found.lut, "ff": found.ff,
            "dsp": found.dsp, "bram": found.bram}  # fmt: skip
     with _writing:
-        others = [r for r in known(path) if (r["module"], r["parameters"]) != (row["module"], row["parameters"])]
+        others = [r for r in known(path) if which(r) != which(row)]
         rows = sorted([*others, row], key=lambda r: (r["module"], json.dumps(r["parameters"], sort_keys=True)))
         text = ",\n".join(json.dumps(r) for r in rows)
         path.write_text(f"[\n{text}\n]\n")

@@ -12,6 +12,7 @@ from functools import partial
 import numpy as np
 
 from tests.benchmarks.rtl_configurations_formats import blocks, linear_blocks, signs, threshold
+from tests.benchmarks.rtl_configurations_more import deep, divide, function, gather
 from tests.benchmarks.rtl_linear import layer
 from verilog.fixed import Fixed
 from verilog.rules.linear import summed
@@ -208,6 +209,7 @@ KINDS_OF: tuple[tuple[Callable[[Random], Template], int], ...] = (
     *((partial(plain, kind=k), n) for k, n in enumerate((9, 4, 7, 3))),
     (signs, 9), (threshold, 4), *((partial(blocks, mantissas=m), 5) for m in (False, True)),
     *((partial(linear_blocks, both=b), n) for b, n in ((False, 5), (True, 6))),
+    (gather, 8), (divide, 8), (deep, 6), *((partial(function, whole=f), 12) for f in (True, False)),
 )  # fmt: skip
 
 

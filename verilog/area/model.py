@@ -61,7 +61,13 @@ def rows_of(rows: Sequence[Mapping[str, Any]], module: str) -> list[Mapping[str,
 
 def apart(rows: Sequence[Mapping[str, Any]], others: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """Those that are none of the others: what is fitted to, without what is held out and happens to come again."""
-    return [r for r in rows if all((r["module"], r["parameters"]) != (x["module"], x["parameters"]) for x in others)]
+    held = [which(x) for x in others]
+    return [r for r in rows if which(r) not in held]
+
+
+def which(row: Mapping[str, Any]) -> tuple[str, Mapping[str, int]]:
+    """What tells rows apart."""
+    return row["module"], row["parameters"]
 
 
 def fitted(rows: Sequence[Mapping[str, Any]], only: str = "") -> dict[str, dict[str, dict[str, float]]]:

@@ -58,12 +58,21 @@ def rom(depth: int, width: int) -> tuple[float, int]:
     return (0.0, count) if depth * width * ROM_BIT > cost else (width * up(depth, 64), 0)
 
 
-def read_by(lanes: int, depth: int, width: int) -> tuple[float, int]:
-    """(tables, blocks) of a constant memory that some lanes read at once: a block has two ports."""
-    tables, count = rom(depth, width)
-    if count and lanes <= 2:
-        return 0.0, count
-    return float(lanes * (tables or width * up(depth, 64))), 0
+def read_by(lanes: int, depth: int, width: int) -> int:
+    """Blocks of a constant memory that some lanes read at once; 0 where it is tables. A block has two ports."""
+    if lanes <= 2:
+        return rom(depth, width)[1]
+    halves = min(up(depth, 1024 << k) * up(width, w) for k, w in enumerate((18, 9, 4, 2, 1)))
+    wholes = min(up(depth, 1024 << k) * up(width, w) for k, w in enumerate((36, 18, 9, 4, 2, 1)))
+    cost, count = min((halves * HALF, halves), (wholes * WHOLE, 2 * wholes))
+    pairs = up(lanes, 2)
+    return count * pairs if depth * width * ROM_BIT > cost * pairs else 0
+
+
+def kept(depth: int, width: int) -> tuple[float, float]:
+    """(tables, registers) of what is read in the cycle in which it is asked for: a few bits are registers."""
+    tables = ram(depth, width, False)[0]
+    return (0.0, float(depth * width)) if depth * width <= tables / 4 * GROUP + 4 else (tables, 0.0)
 
 
 def ram(depth: int, width: int, registered: bool = True) -> tuple[float, int]:
@@ -76,10 +85,11 @@ def ram(depth: int, width: int, registered: bool = True) -> tuple[float, int]:
 def rounding(p: P, wide: int, frac: int) -> float:
     """Tables that round and saturate one value."""
     drop = frac - p["Y_F"]
-    kept = max(wide - drop + 1, 2) if drop > 0 else wide - drop
+    left = max(wide - drop + 1, 2) if drop > 0 else wide - drop
     sticky = up(drop, 5) if drop > 1 and p["MODE"] else 0
-    adds = kept if drop > 0 and p["MODE"] else 0
-    saturates = p["Y_W"] + up(kept - p["Y_W"], 3) if kept > p["Y_W"] else 0
+    adds = left if drop > 0 and p["MODE"] else 0
+    seen = left - p["Y_W"] + 1  # bits that tell whether it fits: of few the choice sees all
+    saturates = p["Y_W"] + (1 if seen < 6 else 5 + up(seen, 6)) if seen > 1 else 0
     return CARRIED * adds + sticky + saturates
 
 
@@ -200,11 +210,11 @@ def softmax(p: P) -> Parts:
 
 def fold_max(p: P) -> Parts:
     """A comparison a lane."""
-    wide, kept = p["LANES"] * float(p["W"]), ram(p["BLOCKS"], p["LANES"] * p["W"], False)[0] if p["BLOCKS"] > 1 else 0.0
+    wide, (tables, registers) = p["LANES"] * float(p["W"]), kept(p["BLOCKS"], p["LANES"] * p["W"])
     count = float(bits(p["COUNT"]) + bits(p["BLOCKS"]))
     single = wide if p["BLOCKS"] == 1 else 0.0
-    lut = {"compare": 2 * wide, "kept": kept, "begin": single / 2, "count": count}
-    return _lanes(p, lut, {"kept": single, "count": count})
+    lut = {"compare": 2 * wide, "kept": tables, "begin": single / 2, "count": count}
+    return _lanes(p, lut, {"kept": registers, "count": count})
 
 
 def fold_sum(p: P) -> Parts:
@@ -212,9 +222,9 @@ def fold_sum(p: P) -> Parts:
     s = p["X_W"] + 1 - p["X_S"] + bits(p["COUNT"])
     m = p["MUL"].bit_length() + 1 if p["MUL"] > 1 else 0
     sums, count = p["LANES"] * float(s), float(bits(p["COUNT"]) + bits(p["BLOCKS"]))
-    kept = ram(p["BLOCKS"], p["LANES"] * s, False)[0] if p["BLOCKS"] > 1 else 0.0
-    lut = {"add": sums, "kept": kept, "count": count, "round": p["LANES"] * rounding(p, s + m, p["P_F"])}
-    ff = {"sum": 0.0 if m else 2 * sums, "kept": sums if p["BLOCKS"] == 1 else 0.0, "count": count}
+    tables, registers = kept(p["BLOCKS"], p["LANES"] * s)
+    lut = {"add": sums, "kept": tables, "count": count, "round": p["LANES"] * rounding(p, s + m, p["P_F"])}
+    ff = {"sum": 0.0 if m else 2 * sums, "kept": registers, "count": count}
     return _lanes(p, lut, ff, p["LANES"] * blocks(s, m))
 
 
@@ -241,19 +251,22 @@ def scale_shift(p: P) -> Parts:
 
 
 def lut(p: P) -> Parts:
-    """A table for all lanes."""
-    tables, count = read_by(p["LANES"], 1 << p["X_W"], p["Y_W"])
-    return _lanes(p, {"table": tables}, {"none": 0.0}, 0, count)
+    """A table for all lanes; in tables of six inputs, equal ones once."""
+    lanes, count = p["LANES"], read_by(p["LANES"], 1 << p["X_W"], p["BITS"])
+    melted = 0.0 if count else float(lanes)
+    tables = {"table": melted * p["LEAVES"], "choose": melted * p["CHOICES"], "control": 1.0}
+    return Parts(tables, {"result": float(lanes * p["KEPT"]), "control": 1.0}, 0, count)
 
 
 def pieces(p: P) -> Parts:
     """A table, a product and a sum a lane."""
-    lanes, word = p["LANES"], p["B_W"] + p["M_W"]
-    tables, count = read_by(lanes, 1 << (p["X_W"] - p["LOW"]), word)
-    held = lanes * float(2 * p["B_W"] if not count else p["B_W"])
-    lut = {"table": tables, "add": lanes * float(p["S_W"]), "round": lanes * rounding(p, p["S_W"], p["S_F"])}
-    ff = {"word": held, "sum": lanes * float(p["S_W"]), "low": lanes * float(p["LOW"])}
-    return _lanes(p, lut, ff, lanes * blocks(p["M_W"], p["LOW"] + 1), count)
+    lanes, count = p["LANES"], read_by(p["LANES"], 1 << (p["X_W"] - p["LOW"]), p["BITS"])
+    melted, dsp = 0.0 if count else float(lanes), blocks(p["M_W"], p["LOW"] + 1)
+    lut = {"table": melted * p["LEAVES"], "choose": melted * p["CHOICES"], "add": lanes * float(p["S_W"]),
+           "round": lanes * rounding(p, p["S_W"], p["S_F"])}  # fmt: skip
+    ff = {"base": lanes * float(p["BASES"] * (1 if count else 2)), "slope": melted * p["SLOPES"],
+          "sum": lanes * float(p["S_W"]), "low": lanes * float(p["LOW"])}  # fmt: skip
+    return _lanes(p, lut, ff, lanes * dsp, count)
 
 
 def cast(p: P) -> Parts:
@@ -315,10 +328,12 @@ def gather(p: P) -> Parts:
     """Two banks and a table of addresses."""
     tables, count = ram(2 * p["BEATS"], p["LANES"] * p["W"])
     address, reads = bits(p["BEATS"]), bits(p["LEAVE"])
-    words, blocked = rom(p["LEAVE"], address + 1)
-    lut = {"memory": tables + words, "count": 2.0 * (address + reads), "pad": p["LANES"] * p["W"] / 2, "control": 10.0}
+    blocked = rom(p["LEAVE"], p["BITS"])[1]
+    words = 0.0 if blocked else float(p["LEAVES"] + p["CHOICES"])
+    lut = {"memory": tables, "words": words, "count": 2.0 * (address + reads), "control": 10.0,
+           "pad": float(p["PADS"] * p["LANES"] * p["W"])}  # fmt: skip
     ff = {"read": 0.0 if count else float(p["LANES"] * p["W"]), "count": float(address + reads), "control": 14.0,
-          "word": 0.0 if blocked else address + 1.0}  # fmt: skip
+          "word": 0.0 if blocked else float(p["BITS"])}  # fmt: skip
     return Parts(lut, ff, 0, count + blocked)
 
 

@@ -142,7 +142,7 @@ module norm #(
       .R_FILE(R_FILE)
   ) u_root (
       .clk(clk),
-      .s1(s1r),
+      .s1((CENTER == 1) ? s1r : '0),
       .s2(s2r),
       .r(r),
       .j(j)

@@ -39,9 +39,16 @@ module resize #(
   end else begin : g_shift
     assign pushed = {x_data, held[G*W-1:PAR_IN*W]};
   end
-  always_comb begin
-    y_data = given[PAR_OUT*W-1:0];
-    for (int d = 1; d < DRAINS; d++) if (drain == D_W'(d)) y_data = given[d*PAR_OUT*W+:PAR_OUT*W];
+  if (DRAINS == 1) begin : g_all
+    assign y_data = given;
+  end else begin : g_turns
+    for (genvar b = 0; b < PAR_OUT * W; b++) begin : g_bit  // bit by bit, which becomes the slices' multiplexers
+      logic [DRAINS-1:0] turns;
+      for (genvar d = 0; d < DRAINS; d++) begin : g_turn
+        assign turns[d] = given[d*PAR_OUT*W+b];
+      end
+      assign y_data[b] = turns[drain];
+    end
   end
 
   always_ff @(posedge clk) begin

@@ -29,6 +29,10 @@ module threshold #(
     end else begin : g_unsigned
       assign x = C_W'(x_data[i*X_W+:X_W]);
     end
-    always_ff @(posedge clk) if (ce) y_data[i] <= (x >= C_W'(T));
+    if (T == 0) begin : g_sign
+      always_ff @(posedge clk) if (ce) y_data[i] <= ~x[C_W-1];
+    end else begin : g_from
+      always_ff @(posedge clk) if (ce) y_data[i] <= (x >= C_W'(T));
+    end
   end
 endmodule

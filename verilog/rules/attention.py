@@ -254,8 +254,7 @@ def _sent(low: Lowering, mask: Ref, scores: Signal, added: bool) -> Wire:
 @lowers("softmax")
 def softmax(low: Lowering, node: Node) -> None:
     """Over any axis of a sample, which is made the last one."""
-    rank, sizes = len(low.shape(node)), node.ports["data_in"].shape
-    axis = int(argument(node, "dim", 1, -1)) % len(sizes) + rank - len(sizes)
+    rank, axis = len(low.shape(node)), low.axis(node, int(argument(node, "dim", 1, -1)))
     if axis < 0:
         raise refused(node, "samples put together", "Take it over an axis of one sample.")
     x = low.operand(node, node.inputs[0], "data_in")

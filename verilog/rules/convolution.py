@@ -12,7 +12,7 @@ import numpy as np
 from model.errors import EmitError
 from model.graph import Node
 from verilog.layout import argument, pixels, refused
-from verilog.lower import Lowering, lowers
+from verilog.lower import Lowering, lowers, stays_folded
 from verilog.scaled import Signs, zero_of
 from verilog.signal import Signal
 from verilog.stream import Stream
@@ -39,7 +39,7 @@ def convolution(low: Lowering, node: Node) -> None:
     if low.options.engine == "unrolled" and fits(walk):
         _as_adders(low, node, walk, groups, held)
         return
-    low.stays_folded(node, "its padding is so wide that several windows are complete with one pixel")
+    stays_folded(low, node, "its padding is so wide that several windows are complete with one pixel")
     if groups == out and per == 1:
         _depthwise(low, node, walk, held)
         return

@@ -26,9 +26,8 @@ def concatenate(low: Lowering, node: Node) -> None:
     parts = [low.operand(node, ref, port) for ref, port in operand_ports(node, low.graph)]
     to, rounding = low.result(node, _common([p.fixed for p in parts]))
     parts = [p if p.fixed == to else low.cast(node, p, to, rounding) for p in parts]
-    dim, rank = int(argument(node, "dim", 1, 0)), len(low.shape(node))
-    axis = dim - 1 if dim > 0 else rank + dim
-    if axis < 0 or axis == rank:
+    axis = low.axis(node, int(argument(node, "dim", 1, 0)))
+    if axis < 0:
         raise refused(node, "samples put together", "Put together what belongs to one sample.")
     if node.op == "stack":
         parts = [p.viewed(np.expand_dims(np.arange(p.index.size).reshape(p.shape), axis)) for p in parts]

@@ -10,7 +10,7 @@ import numpy as np
 from model.errors import EmitError
 from model.graph import Node
 from verilog.layout import rows_of
-from verilog.lower import Lowering, lowers
+from verilog.lower import Lowering, lowers, stays_folded
 from verilog.netlist import Wire
 from verilog.rules.blocks import blocks_of, by_blocks
 from verilog.signal import Signal
@@ -29,7 +29,7 @@ def linear(low: Lowering, node: Node) -> None:
     if held is None:
         raise EmitError(f"{node.id} multiplies two computed tensors.", "Trace the model from modules.", node.id)
     if held.block or blocks_of(node):
-        low.stays_folded(node, "numbers in blocks share exponents, which adders of constants have no place for")
+        stays_folded(low, node, "numbers in blocks share exponents, which adders of constants have no place for")
         published(low, node, *by_blocks(low, node, held))
         return
     rows, (outputs, inputs) = math.prod(low.shape(node)[:-1]), held.codes.shape

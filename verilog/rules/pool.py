@@ -91,18 +91,18 @@ def reduction(low: Lowering, node: Node) -> None:
     """Over any axes of a sample: an image's or the rows of a sequence as they come, others put together first."""
     given = argument(node, "dim", 1, None)
     sizes = low.shape(node, "data_in")
-    many = given if isinstance(given, tuple | list) else [given or 0] if given is not None else range(1, len(sizes) + 1)
-    dims = {int(d) % (len(sizes) + 1) for d in (many or range(1, len(sizes) + 1))}
-    if 0 in dims:
+    many = given if isinstance(given, tuple | list) else [given] if given is not None else ()
+    dims = {low.axis(node, int(d), "data_in") for d in many} or set(range(len(sizes)))
+    if -1 in dims:
         raise refused(node, "samples put together", "Take it over axes of one sample.")
-    if len(sizes) == 2 and dims == {1}:
+    if len(sizes) == 2 and dims == {0}:
         x = low.operand(node, node.inputs[0], "data_in")
         x = reordered(low, node, x, np.arange(x.index.size), sizes[1]) if not x.plain else cut(low, node, x, sizes[1])
         channels = np.arange(sizes[1])
-    elif len(sizes) > 1 and dims == set(range(2, len(sizes) + 1)):
+    elif len(sizes) > 1 and dims == set(range(1, len(sizes))):
         x, channels = pixels(low, node, node.inputs[0])
     else:
-        _along(low, node, {d - 1 for d in dims})
+        _along(low, node, dims)
         return
     _reduced(low, node, x, channels, x.stream.rows)
 

@@ -94,7 +94,11 @@ class Template(ABC):
         """What it takes, estimated; `verilog/area` knows its module by its parameters."""
         from verilog.area.model import estimate
 
-        return estimate(self.module, self.parameters())
+        return estimate(self.module, {**self.parameters(), **self.figures()})
+
+    def figures(self) -> dict[str, int]:
+        """What its area hangs on besides the parameters: how much its constants repeat."""
+        return {}
 
     def memories(self) -> tuple[Memory, ...]:
         """Its constants."""

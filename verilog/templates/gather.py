@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from verilog.area.contents import figures_of
 from verilog.fixed import Codes
 from verilog.templates.base import Engine, Memory, Template
 from verilog.templates.reorder import banked
@@ -36,6 +37,12 @@ class Gather(Template):
         width = max((self.inputs[0].beats - 1).bit_length(), 1)
         words = np.where(self.beats < 0, 1 << width, self.beats)
         return (Memory("T_FILE", words[:, None], width + 1),)
+
+    def figures(self) -> dict[str, int]:
+        """How much the addresses repeat, and whether anything is padded."""
+        width = max((self.inputs[0].beats - 1).bit_length(), 1)
+        found = figures_of(self.memories()[0].words[:, 0], width + 1)
+        return {**found, "PADS": int((self.beats < 0).any())}
 
     def reference(self, *codes: Codes) -> tuple[Codes, ...]:
         """Beats by their new places."""

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from verilog.area.contents import figures_of, varying
 from verilog.fixed import Codes, Fixed, Rounding, covering, requantise, shifted
 from verilog.templates.base import Engine, Memory, Template
 
@@ -47,6 +48,11 @@ class Lut(Template):
     def memories(self) -> tuple[Memory, ...]:
         """The table."""
         return (Memory("T_FILE", self.table[:, None], self.outputs[0].fixed.width),)
+
+    def figures(self) -> dict[str, int]:
+        """How much the words repeat."""
+        width = self.outputs[0].fixed.width
+        return {**figures_of(self.table, width), "KEPT": varying(self.table, width)}
 
     def reference(self, *codes: Codes) -> tuple[Codes, ...]:
         """The words."""
@@ -127,11 +133,21 @@ class Pieces(Template):
             "MODE": int(self.rounding == "nearest_even"),
         }  # fmt: skip
 
-    def memories(self) -> tuple[Memory, ...]:
-        """A word {slope, base} for each line."""
+    @property
+    def _words(self) -> Codes:
+        """{slope, base} of each line."""
         width = self._base.width
-        words = (self.lines.slope << width) | (self.lines.base & ((1 << width) - 1))
-        return (Memory("T_FILE", words[:, None], width + self._slope.width),)
+        return (self.lines.slope << width) | (self.lines.base & ((1 << width) - 1))
+
+    def memories(self) -> tuple[Memory, ...]:
+        """A word for each line."""
+        return (Memory("T_FILE", self._words[:, None], self._base.width + self._slope.width),)
+
+    def figures(self) -> dict[str, int]:
+        """How much the words repeat, and how many bits of their halves vary."""
+        base, slope = self._base.width, self._slope.width
+        halves = {"BASES": varying(self.lines.base, base), "SLOPES": varying(self.lines.slope, slope)}
+        return {**figures_of(self._words, base + slope), **halves}
 
     def reference(self, *codes: Codes) -> tuple[Codes, ...]:
         """The place on the line, one requantisation."""
