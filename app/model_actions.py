@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QMenu
 
 from app.panels.options import OptionsWindow, make_form
 from model.errors import EspalierError, OptionsError
-from model.graph import Graph
+from model.graph import Graph, Node
 from model.ops import category
 from model.recipe import Step
 from model.registry import PASSES
@@ -143,11 +143,20 @@ def default_options(window: Window, spec: PassSpec) -> Any:
     if "select" in names and chosen:
         options = replace(options, select=chosen)
     document = window.session.document
+    if spec.name == "pack_mx" and document and not any(_in_mxint(n) for n in document.graph):
+        options = replace(options, width="8")  # as they are they could not be packed
     if spec.name == "prune_structured" and chosen and document:
         options = _present(document.graph, options)
     if "data" in names and document and document.project.source.data:
         options = replace(options, data=document.project.source.data)
     return options
+
+
+def _in_mxint(node: Node) -> bool:
+    from model.formats.mxint import MXInt
+
+    chosen = node.precision.get("weight")
+    return chosen is not None and isinstance(chosen.format, MXInt)
 
 
 def _present(graph: Graph, options: Any) -> Any:

@@ -21,7 +21,7 @@ _SHARES = frozenset((
     "saturated", "saturated_before", "underflow", "underflow_before", "zeros", "accuracy", "accuracy_before",
     "validation_accuracy", "agreement", "sparsity", "ratio", "share", "cut", "baseline_accuracy", "recall",
     "precision", "confidence", "mean_confidence", "wrong_confidence", "trainable_share", "of_layer", "change",
-    "busy",
+    "busy", "saved", "saving",
 ))  # fmt: skip
 
 

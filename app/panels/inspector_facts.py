@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from app.canvas.captions import shape_text, tail, title
-from app.words import THIN, count, plural, scaled
+from app.words import THIN, count, mebibytes, plural, scaled
 from model.document import Document
 from model.graph import Arg, Graph, Node, Ref, Slice, TorchConst
 from model.meta import Weight
 from model.ops import arg_port, kind, macs, spec
+from passes.transform.pack_mx import held_bytes
 
 NO_SELECTION = "Select a node on the canvas or in the outline to see and change it."
 _DULL = ("class", "bias", "in_features", "out_features", "num_embeddings", "embedding_dim", "normalized_shape",
@@ -47,7 +48,7 @@ def node_facts(node: Node, graph: Graph) -> list[Fact]:
         trained = sum(w.elements for w in weights if w.role == "parameter")
         kinds = ", ".join(dict.fromkeys(w.dtype for w in weights))
         facts.append(Fact("parameters", count(trained) + _type(kinds), f"{count(trained)} elements, stored as {kinds}"))
-    facts += _work(node, graph)
+    facts += _packed(node, graph) + _work(node, graph)
     facts += _attributes(node)
     if node.source:
         file = node.source.split()[0].rpartition("/")[2]
@@ -86,6 +87,16 @@ def _type(dtype: str) -> str:
 def _weights(node: Node, graph: Graph) -> list[Weight]:
     names = dict.fromkeys(node.weights.values())
     return [graph.weights[n] for n in names if n in graph.weights]
+
+
+def _packed(node: Node, graph: Graph) -> list[Fact]:
+    """What a weight takes that is held in codes where the model runs."""
+    weight = graph.weights.get(node.weights.get("weight", ""))
+    if not node.packed or weight is None or "weight" not in node.precision:
+        return []
+    held, plain = held_bytes(node, weight.shape), weight.elements * weight.float_bits // 8
+    words = f"The weight is held in codes where the model runs: {mebibytes(held)} in place of {mebibytes(plain)}"
+    return [Fact("in memory", f"{mebibytes(held)} of {mebibytes(plain)}", words)]
 
 
 def _work(node: Node, graph: Graph) -> list[Fact]:

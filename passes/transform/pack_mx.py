@@ -63,16 +63,16 @@ def _row(node: Node, graph: Graph, skipped: str) -> Row:
     """Bytes of the weight as it was and as it is held."""
     weight = graph.weights[node.weights["weight"]] if "weight" in node.weights else None
     before = weight.elements * weight.float_bits // 8 if weight else 0
-    return {"node": node.id, "format": _label(node), "bytes_before": before,
-            "bytes": _bytes(node, weight.shape) if weight and not skipped else before, "skipped": skipped}  # fmt: skip
+    now = held_bytes(node, weight.shape) if weight and not skipped else before
+    return {"node": node.id, "format": _label(node), "bytes_before": before, "bytes": now, "skipped": skipped}
 
 
 def _label(node: Node) -> str:
     return node.precision["weight"].label if "weight" in node.precision else "float"
 
 
-def _bytes(node: Node, shape: tuple[int, ...]) -> int:
-    """As model.mx_weights stores it: whole bytes a row."""
+def held_bytes(node: Node, shape: tuple[int, ...]) -> int:
+    """Bytes of a packed weight of this shape, as model.mx_weights stores it: whole bytes a row."""
     fmt = cast("Any", node.precision["weight"].format)
     rows, columns = shape
     return rows * (-(-columns * fmt.width // 8) + -(-columns // fmt.block))

@@ -15,6 +15,8 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QPushButton
 
 from app.kernels_actions import panel_of
+from app.model_actions import default_options
+from app.panels.inspector_facts import node_facts
 from app.panels.kernels_compile import MODULE, SELECTED, CompilePage
 from app.panels.kernels_memory import MemoryPage
 from app.panels.kernels_profile import ProfilePage
@@ -27,7 +29,10 @@ from app.timed_actions import measure
 from app.window import Window
 from kernels.bench.spec import Lab
 from model.formats.integer import Integer
+from model.formats.mxint import MXInt
+from model.meta import Precision
 from model.project import load_project, save_project
+from model.registry import PASSES
 from model.weights import WeightStore
 from passes.analysis.profile import ProfileOptions
 from passes.base import Report
@@ -439,3 +444,15 @@ def test_menus_begin_each(small: Window, runner: list[FakeRunner], name: str) ->
 def test_mx_weights_stand_under_deploy(small: Window) -> None:
     row = next(r for r in small.actions_table.rows if r.id == "pack_mx")
     assert (row.menu, row.section) == ("Model", "Deploy") and "packed" in row.help
+    spec = PASSES.get("pack_mx")
+    assert default_options(small, spec).width == "8", "nothing is in mxint yet"
+    small.session.set_format(("fc1",), "weight", MXInt(8, 8))
+    assert default_options(small, spec).width == "as it is"
+
+
+def test_a_packed_weight_says_what_it_takes(small: Window) -> None:
+    graph = small.session.open_document.graph
+    plain = {f.name for f in node_facts(graph["fc1"], graph)}
+    held = replace(graph["fc1"], packed=True, precision={"weight": Precision(MXInt(8, 8))})
+    facts = {f.name: f.value for f in node_facts(held, graph.replace(held))}
+    assert "in memory" not in plain and facts["in memory"].replace("\u2009", " ") == "0.1 KiB of 0.2 KiB"
