@@ -13,7 +13,7 @@ from kernels.bench.ceilings import Ceilings
 from kernels.bench.results import Results, Row, compared
 from kernels.bench.spec import KernelInfo, shape_text
 
-TIME = "time (ms)"
+TIME, BYTES = "time (ms)", "bytes that must move"
 TYPES = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}
 
 
@@ -36,28 +36,33 @@ def time_words(seconds: float) -> str:
 
 
 def size_words(shape: Mapping[str, int]) -> str:
-    """`m=256,n=8192`, or `4096x1024` where the dimensions say it themselves; the command line reads both."""
-    return "x".join(map(str, shape.values())) if tuple(shape) == ("rows", "columns") else shape_text(shape)
+    """`m=256,n=8192`, or `4096x1024` where the dimensions say it themselves; the command line reads both.
+
+    Switches that are off are left out.
+    """
+    if tuple(shape) == ("rows", "columns"):
+        return "x".join(map(str, shape.values()))
+    return shape_text({k: v for k, v in shape.items() if v})
 
 
 def cells(row: Row) -> dict[str, Any]:
     """A row of the table; figures stay numbers, so that they sort."""
 
-    def _round(value: float | None) -> float | None:
-        return value if value is None or not math.isfinite(value) else float(f"{value:.4g}")
+    def _round(value: float | None, digits: int = 4) -> float | None:
+        return value if value is None or not math.isfinite(value) else float(f"{value:.{digits}g}")
 
+    time, share, roof = (v and v * f for v, f in ((row.seconds, 1e3), (row.spread, 100), (row.of_roof, 100)))
     return {
         "kernel": row.kernel, "version": row.version, "shape": size_words(row.shape), "type": type_word(row.dtype),
-        TIME: _round(row.seconds and row.seconds * 1e3), "± %": _round(row.spread and row.spread * 100),
-        "GB/s": _round(row.gb_s), "TFLOP/s": _round(row.tflop_s), "× baseline": _round(row.ratio),
-        "% of roof": _round(row.of_roof and row.of_roof * 100), "error": _round(row.error),
+        TIME: _round(time), "± %": _round(share, 2), "GB/s": _round(row.gb_s), "TFLOP/s": _round(row.tflop_s, 3),
+        "ratio (×)": _round(row.ratio), "roof (%)": _round(roof, 3), "error": _round(row.error, 3),
         "": row.problem or row.note,
     }  # fmt: skip
 
 
 def spoken(row: Row) -> str:
     """What a point of a chart says of itself."""
-    lines = [f"{row.kernel} · {row.version} · {type_word(row.dtype)}", shape_text(row.shape)]
+    lines = [f"{row.kernel} · {row.version} · {type_word(row.dtype)}", size_words(row.shape)]
     if row.seconds:
         lines.append(f"{time_words(row.seconds)} ±{THIN}{percent(row.spread or 0, 0)}"
                      + (f", warm {time_words(row.warm)}" if row.warm else ""))  # fmt: skip
@@ -92,7 +97,7 @@ def size_axis(rows: Sequence[Row]) -> Figure:
     varying = [d for d in (rows[0].shape if rows else ()) if len({r.shape.get(d) for r in rows}) > 1]
     if len(varying) == 1:
         return Figure(varying[0], lambda r: r.shape[varying[0]])
-    return Figure("bytes that must move", lambda r: r.bytes_least or None)
+    return Figure(BYTES, lambda r: r.bytes_least or None)
 
 
 # -- what a kernel is
@@ -106,7 +111,7 @@ def model_words(info: KernelInfo, version: str, rows: Sequence[Row]) -> list[str
         lines.append(f"{version} moves {held.bytes}")
     last = next((r for r in reversed(rows) if r.kernel == info.name and r.version == version), None)
     if last:
-        lines.append(f"at {shape_text(last.shape)}, {type_word(last.dtype)}: {count_words(last.flops)}FLOP, "
+        lines.append(f"at {size_words(last.shape)}, {type_word(last.dtype)}: {count_words(last.flops)}FLOP, "
                      f"{mebibytes(last.bytes)} moved, {mebibytes(last.bytes_least)} at least, "
                      f"{amount(last.intensity)} FLOP/byte")  # fmt: skip
     return lines

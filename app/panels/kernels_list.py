@@ -52,6 +52,11 @@ class KernelList(QWidget):
             self.tree.expandAll()
         self.select(held or [i.name for i in infos][:1])
 
+    def say(self, words: str) -> None:
+        """Say why there is nothing to select."""
+        self.tree.clear()
+        QTreeWidgetItem(self.tree, [words]).setFlags(Qt.ItemFlag.NoItemFlags)
+
     def _branch(self, family: str, inside: Sequence[KernelInfo]) -> None:
         top = self.tree.invisibleRootItem()
         if len(inside) > 1:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QSplitter, QVBoxLayout, QWidget
 
-from app.fields import Choice
+from app.fields import Choice, field_style, tokens
 from app.kernels_runs import Run, kernel_runs_of
 from app.kernels_words import limits_words
 from app.panels.bench import FormArea
@@ -47,6 +47,7 @@ class KernelRuns(QWidget):
         self.views = Views(self._save, self._load, self._remove)
         self._build()
         self._connect()
+        self.setStyleSheet(field_style(tokens(self)))
         self.held.want_lab()
         self._known()
         self._listed()
@@ -115,7 +116,10 @@ class KernelRuns(QWidget):
                 self.setup.run()
         self._eager = False
         self._again.setVisible(lab is None and error is not None)
-        self.views.source.say(f"{error.message} {error.hint}" if error else "The kernels are being listed.")
+        words = f"{error.message} {error.hint}" if error else "The kernels are being listed."
+        self.views.source.say(words)
+        if lab is None:
+            self.list.say("not listed" if error else "being listed …")
         self._show_state()
 
     def _selected(self) -> None:
@@ -212,12 +216,12 @@ def _title(run: Run) -> str:
 
 def _state(run: Run) -> str:
     """How far it is, where, and what that machine can do."""
-    doing = ""
     if run.job:
         doing = run.job.progress.text if run.job.progress else "waits for the job before it"
         doing = doing if run.job.state != "paused" else "paused"
+        return f"{doing} · {plural(len(run.rows), 'row')}"
     failed = sum(not r.seconds for r in run.rows)
-    parts = (doing, "stopped" if run.stopped else "", plural(len(run.rows), "row"),
+    parts = ("stopped" if run.stopped else "", plural(len(run.rows), "row"),
              f"{failed} without a time" if failed else "", run.machine if run.file else "",
              limits_words(run.results.ceilings) if run.results.ceilings else "", run.results.date)  # fmt: skip
     return " · ".join(p for p in parts if p)

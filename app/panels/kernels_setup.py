@@ -8,7 +8,7 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QStandardItemModel
 from PySide6.QtWidgets import QCheckBox, QGridLayout, QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
 
-from app.fields import Choice, Line, NumberField, field_style, tokens
+from app.fields import Choice, Line, NumberField
 from app.flow import Flow
 from app.panels.heading import muted
 from app.theme import ROW
@@ -49,7 +49,6 @@ class KernelSetup(QWidget):
         self.threads.put(0)
         self._build()
         self._connect()
-        self.setStyleSheet(field_style(tokens(self)))
 
     # -- building
 
@@ -179,7 +178,8 @@ class KernelSetup(QWidget):
         for box in self.versions.values():
             self._versions.addWidget(box)
         lacking = {n: w for n, held in found.items() if (w := _why_not(held, self._device))}
-        self.lacking.setText("; ".join(f"{n}: {w}" for n, w in lacking.items()))
+        whys = {why: [n for n, w in lacking.items() if w == why] for why in lacking.values()}
+        self.lacking.setText("; ".join(f"{', '.join(names)}: {why}" for why, names in whys.items()))
         self.lacking.setVisible(bool(lacking))
 
     def _box(self, name: str, held: list[VersionInfo]) -> QCheckBox:

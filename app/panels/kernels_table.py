@@ -10,6 +10,7 @@ from app.kernels_words import TIME, cells
 from app.panels.table import Index, Table, TableModel, alignment
 from kernels.bench.results import Row
 
+KERNEL = "kernel"  # a column that says nothing where there is one alone; copies have it
 FITTED = (1, 4, 16, 64)  # numbers of rows at which columns are fitted again
 
 
@@ -49,7 +50,6 @@ class KernelTable(Table):
         self.rows.setParent(self)
         self.setModel(self.rows)
         self.setAccessibleName("Measurements")
-        self.horizontalHeader().setStretchLastSection(True)
         self._shown: list[Row] = []
         self._cells: list[_Cells] = []
         self.selectionModel().currentRowChanged.connect(self._tell)
@@ -58,9 +58,19 @@ class KernelTable(Table):
 
     def _fit(self) -> None:
         """Columns narrower than a report's: there are many, and what to know takes what is left."""
+        header = self.horizontalHeader()
+        header.setStretchLastSection(False)  # else it keeps the width that it had
         super()._fit()
+        if KERNEL in self.rows.columns:
+            self.setColumnHidden(self.rows.columns.index(KERNEL), self._alike)
         for i in range(len(self.rows.columns) - 1):
             self.setColumnWidth(i, max(self.columnWidth(i) - 24, 40))
+        header.setStretchLastSection(True)
+
+    @property
+    def _alike(self) -> bool:
+        """Whether all rows are of one kernel."""
+        return len({r[KERNEL] for r in self._cells}) == 1
 
     def _span(self) -> None:
         """Give the reason why a row has no figures their place."""
@@ -87,8 +97,9 @@ class KernelTable(Table):
         at, bar = self.currentIndex(), self.verticalScrollBar()
         now = model.shown[at.row()] if at.isValid() else None
         low, place = bar.value() == bar.maximum(), bar.value()
+        alike = self._alike
         self._cells = [*self._cells, *(_Cells(r) for r in rows[len(self._shown) :])]
-        fit = any(len(self._shown) < n <= len(rows) for n in FITTED)
+        fit = alike != self._alike or any(len(self._shown) < n <= len(rows) for n in FITTED)
         self._shown = rows
         with QSignalBlocker(self.selectionModel()):
             model.set_rows(self._cells)

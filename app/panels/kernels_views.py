@@ -87,7 +87,7 @@ class Views(QWidget):
             choice.setAccessibleName(name)
         for page in (self.table, self.curves, self.roof, self.source, self.beside, self._empty):
             self._pages.addWidget(page)
-        bar = Flow(spacing=6)
+        bar = Flow(spacing=10)
         bar.setContentsMargins(4, 0, 12, 0)
         for part in (self.tabs, *self._tools, *self._others):
             bar.addWidget(part)

@@ -10,7 +10,7 @@ import numpy as np
 import pyqtgraph as pg
 from PySide6.QtCore import Qt
 
-from app.kernels_words import FIGURES, amount, size_axis, spoken, type_word
+from app.kernels_words import BYTES, FIGURES, amount, size_axis, spoken, type_word
 from app.plots.chart import pen
 from app.plots.log_chart import LogChart, Spot
 from app.plots.picture import Table
@@ -61,8 +61,9 @@ class KernelSweep(LogChart):
         roof = self.roof
         for version, line in lines.items():
             colour = self.colour(self.names.index(version))
-            x, y = np.log10([s.x for s in line]), np.log10([s.y for s in line])
-            self.plot.plot(x, y, pen=pen(colour)).setZValue(2)
+            if across.title != BYTES:  # sizes that differ in more than one way are no curve
+                x, y = np.log10([s.x for s in line]), np.log10([s.y for s in line])
+                self.plot.plot(x, y, pen=pen(colour)).setZValue(2)
             if self.figure == "time":
                 self._spread(line, colour)
             self.dots(line, colour, palette)

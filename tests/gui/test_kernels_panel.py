@@ -163,7 +163,7 @@ def test_rows_arrive_one_by_one(page: KernelRuns, runner: list[FakeRunner], qtbo
         runner[-1].tell(info, Found(each))
     table = page.views.table
     qtbot.waitUntil(lambda: len(table.rows.shown) == 3)
-    assert "softmax m=256,n=128 float32" in page._status.toolTip() and "copy 10 GB/s" in page._status.toolTip()
+    assert page._status.toolTip() == "softmax m=256,n=128 float32 · 3 rows"
     table.sortByColumn(table.rows.columns.index("time (ms)"), Qt.SortOrder.DescendingOrder)
     table.selectRow(0)
     chosen = table.rows.shown[0]
@@ -176,6 +176,7 @@ def test_rows_arrive_one_by_one(page: KernelRuns, runner: list[FakeRunner], qtbo
     assert [table.rows.shown[i] for i in at] == [chosen]  # and what is selected
     runner[-1].tell(info, Done(None))
     assert page.setup.run_button.isEnabled() and page.setup.stop_button.isHidden()
+    assert page._status.toolTip().startswith("6 rows · copy 10 GB/s · fp32 product 0.1 TFLOP/s")
 
 
 def test_a_row_without_a_time_says_why_and_copies(page: KernelRuns, runner: list[FakeRunner]) -> None:

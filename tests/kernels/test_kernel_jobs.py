@@ -1,0 +1,67 @@
+"""Jobs about kernels in the worker: the list of them, and a run that tells its rows one by one and can be stopped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+
+import pytest
+
+from kernels.bench.ceilings import Ceilings
+from kernels.bench.request import Request
+from kernels.bench.results import Results, Row
+from kernels.bench.spec import Lab
+from passes.base import Cancelled
+from passes.jobs import Channel, Found
+from passes.kernel_jobs import KernelsJob, LabJob
+from passes.worker import handle
+
+SMALL = Request(("softmax",), shapes=("4x8",), versions=("torch", "naive"), seconds=0.0, ceilings=False)
+
+
+class Heard:
+    """A channel that keeps what is told; `stop` is asked at each progress."""
+
+    def __init__(self, stop: Callable[[], bool] = lambda: False) -> None:
+        self.parts: list[object] = []
+        self._stop = stop
+
+    def send(self, event: object) -> None:
+        assert isinstance(event, Found)
+        self.parts.append(event.part)
+
+    def progress(self, done: int, total: int, text: str) -> None:
+        if self._stop():
+            raise Cancelled("stopped")
+
+
+def run(request: Request, heard: Heard) -> Any:
+    return handle(KernelsJob(request), cast("Channel", heard))
+
+
+def test_the_lab_is_listed() -> None:
+    assert isinstance(found := handle(LabJob(), cast("Channel", Heard())), Lab) and found.kernels
+
+
+def test_rows_come_one_by_one_after_the_machine() -> None:
+    heard = Heard()
+    done = run(SMALL, heard)
+    first, *rest = heard.parts
+    assert isinstance(first, Results) and first.machine["name"] and not first.rows
+    assert tuple(rest) == done.rows and {r.version for r in done.rows} == {"torch", "naive"}
+    assert all(isinstance(r, Row) and r.correct and r.seconds for r in rest)
+
+
+@pytest.mark.slow
+def test_ceilings_come_before_rows() -> None:
+    heard = Heard()
+    run(Request(("softmax",), shapes=("4x8",), versions=("torch",), seconds=0.0), heard)
+    assert [type(p) for p in heard.parts] == [Results, Ceilings, Row]
+
+
+def test_a_stopped_run_has_told_its_rows() -> None:
+    heard = Heard()
+    heard._stop = lambda: len(heard.parts) > 2  # the first size is done
+    with pytest.raises(Cancelled):
+        run(Request(("softmax",), shapes=("4x8", "4x16"), versions=("naive",), seconds=0.0, ceilings=False), heard)
+    assert [type(p) for p in heard.parts] == [Results, Row, Row]
