@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+import itertools
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -23,7 +24,7 @@ from torch.overrides import TorchFunctionMode
 from typing_extensions import override
 
 from model.check import Problem
-from model.graph import Arg, Graph, Node
+from model.graph import Arg, Graph, Node, Ref, map_refs
 from model.trace.capture import quiet
 
 ATTENTION, RECURRENT, RANDOM = (
@@ -31,6 +32,7 @@ ATTENTION, RECURRENT, RANDOM = (
     ("lstm", "gru", "rnn_tanh", "rnn_relu"),
     ("rand", "bernoulli"),
 )
+WEIGHTS = "weights of an attention"  # only training calls a dropout for them, behind the softmax
 _KINDS = ("dropout", ATTENTION, *RECURRENT, *RANDOM)
 _DROPOUTS = (F.dropout, F.dropout1d, F.dropout2d, F.dropout3d, F.alpha_dropout, F.feature_alpha_dropout)
 _NATIVE = ("dropout", "dropout_", "feature_dropout", "feature_dropout_", "alpha_dropout", "alpha_dropout_")
@@ -58,7 +60,7 @@ def with_training(graph: Graph, model: nn.Module, example: dict[str, Any]) -> tu
             lines = str(error).strip().splitlines() or [type(error).__name__]
             why = f"The model does not run in training mode ({lines[0][:120]})"
         else:
-            after, problems = _matched(graph, [c for c in heard if c.path not in own])
+            after, problems = _matched(*_with_weights(graph, [c for c in heard if c.path not in own]))
             return after, [*problems, *_always(after)]
     return graph, _unknown(graph, why)
 
@@ -88,11 +90,42 @@ def _is_on(node: Node) -> bool:
     return len(node.args) > place and bool(node.args[place])
 
 
+def _with_weights(graph: Graph, calls: list[Call]) -> tuple[Graph, list[Call]]:
+    """The graph with a dropout behind each softmax whose weights training drops; the calls with these as dropouts."""
+    asked = [c for c in calls if c.op == WEIGHTS]
+    for path in {c.path for c in asked}:
+        here = [n for n in graph if n.op == "softmax" and n.call == "call_function" and _path(n) == path]
+        wanted = [c for c in asked if c.path == path]
+        if len(here) != len(wanted):
+            continue
+        for node, call in zip(here, wanted, strict=True):
+            graph = _dropping(graph, node, call.arguments.get("p", 0.0)) if call.arguments else graph
+        calls = [replace(c, op="dropout") if c in wanted and c.arguments else c for c in calls]
+    return graph, [c for c in calls if c.op != WEIGHTS or c.arguments]
+
+
+def _dropping(graph: Graph, node: Node, rate: Arg) -> Graph:
+    """A dropout that rests in evaluation between `node` and its users."""
+    names = (f"{node.id}_dropout{f'_{i}' if i else ''}" for i in itertools.count())
+    name, out = next(n for n in names if n not in graph.nodes), node.ports["data_out"]
+    made = Node(name, "dropout", "call_function", "aten.dropout.default", (Ref(node.id), rate, False),
+                ports={"data_in": out, "data_out": out}, module_path=node.module_path, source=node.source)  # fmt: skip
+    users = [n for n in graph if Ref(node.id) in n.inputs]
+    later = list(graph.nodes)[list(graph.nodes).index(node.id) + 1]
+    graph = graph.insert(made, later)
+    return graph.replace(*(map_refs(n, lambda r: Ref(name) if r == Ref(node.id) else r) for n in users))
+
+
+def _path(node: Node) -> str:
+    """Its module's path; a module called again has a number behind."""
+    return re.sub(r"@\d+$", "", node.module_path)
+
+
 def _matched(graph: Graph, calls: list[Call]) -> tuple[Graph, list[Problem]]:
     nodes, seen = defaultdict[str, list[Node]](list), defaultdict[str, list[Call]](list)
     for node in graph:
         if node.call == "call_function" and node.op in _KINDS:
-            nodes[re.sub(r"@\d+$", "", node.module_path)].append(node)
+            nodes[_path(node)].append(node)
     for call in calls:
         seen[call.path].append(call)
     changed: list[Node] = []
@@ -169,8 +202,8 @@ def _drops(func: Any, args: Any, kwargs: dict[str, Any]) -> Iterator[tuple[str, 
         rate = given["dropout_p"] if given["training"] else 0.0
         if not given["need_weights"]:
             yield ATTENTION, {"dropout_p": rate} if rate else _OFF
-        elif rate:
-            yield "dropout", {"p": rate, "train": True}
+        else:
+            yield WEIGHTS, {"p": rate, "train": True} if rate else _OFF
     elif name in RECURRENT and len(args) == 9:  # input, hx, weights, biases, layers, dropout, train, …
         yield name, {"train": True} if args[5] and args[6] and args[4] > 1 else _OFF
     elif name in RANDOM:

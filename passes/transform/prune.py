@@ -117,8 +117,9 @@ def prune(graph: Graph, options: PruneOptions, context: Context) -> tuple[Graph,
     choices = {name: _choice(name, shares, options) for name in layers}
     after = graph.replace(*(named(pruned(n, choices[names[n.id]], *kept[names[n.id]]), n) for n in nodes))
     rows = tuple(_row(n, after.nodes[n.id], graph, context) for n in nodes)
-    zeros, total = sum(r["zeros"] for r in rows), sum(r["elements"] for r in rows)
-    changed = {k: sum(r[k] for r in rows) for k in ("dropped", "restored")}
+    own = {names[str(r["node"])]: r for r in rows}.values()  # a weight that several nodes share counts once
+    zeros, total = sum(r["zeros"] for r in own), sum(r["elements"] for r in own)
+    changed = {k: sum(r[k] for r in own) for k in ("dropped", "restored")}
     summary = {"zeros": zeros, "elements": total, "sparsity": zeros / max(total, 1), **changed}
     return after, Report("prune", rows, summary)
 

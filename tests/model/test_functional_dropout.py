@@ -127,6 +127,33 @@ def test_a_recurrent_network_drops_between_its_layers() -> None:
     torch.testing.assert_close(run(built.train(), inputs)[0], want[0])
 
 
+def test_weights_of_an_attention_drop_where_they_are_asked_for() -> None:
+    """nn.MultiheadAttention calls dropout only in training when its weights are wanted: the graph gets the node."""
+
+    class Asked(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = nn.MultiheadAttention(8, 2, dropout=0.4, batch_first=True)
+            self.quiet = nn.MultiheadAttention(8, 2, batch_first=True)
+
+        def forward(self, x: Tensor) -> Tensor:
+            y, seen = self.inner(x, x, x)
+            return self.quiet(y, y, y)[0] + self.inner(y, x, x, need_weights=True)[0] + seen.sum()
+
+    model, inputs = Asked().eval(), {"x": torch.randn(2, 6, 8)}
+    found = trace(model, inputs, STORE)
+    assert not found.problems and rates(found.graph, "dropout") == [0.4, 0.4]
+    built = build(graph_from_json(graph_to_json(found.graph)), STORE)
+    for inputs in ({"x": torch.randn(2, 6, 8)}, {"x": torch.randn(3, 9, 8)}):
+        assert same(run(built.eval(), inputs), run(model.eval(), inputs))
+        torch.manual_seed(5)
+        want = run(model.train(), inputs)
+        torch.manual_seed(5)
+        torch.testing.assert_close(run(built.train(), inputs)[0], want[0])
+    removed = remove_dropout(found.graph, NoOptions(), Context(STORE))[0]
+    assert len(removed) == len(found.graph) - 2
+
+
 # -- what cannot be had is told
 
 
@@ -140,22 +167,6 @@ def test_random_depth_is_told() -> None:
     _, found = traced(lambda x, training: x * torch.bernoulli(torch.full((2, 1, 1), 0.5)) if training else x)
     (problem,) = found.problems
     assert "drops values in training" in problem.message
-
-
-def test_weights_of_attention_that_are_asked_for_are_told() -> None:
-    """nn.MultiheadAttention calls dropout only in training when its weights are wanted."""
-
-    class Asked(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.inner = nn.MultiheadAttention(8, 2, dropout=0.1, batch_first=True)
-
-        def forward(self, x: Tensor) -> Tensor:
-            return self.inner(x, x, x)[0]
-
-    found = trace(Asked().eval(), {"x": torch.randn(2, 6, 8)}, STORE)
-    (problem,) = found.problems
-    assert problem.node in found.graph.nodes and problem.message.startswith("inner drops values in training")
 
 
 def test_a_model_that_refuses_training_is_told() -> None:

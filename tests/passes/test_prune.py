@@ -191,7 +191,8 @@ def test_tied_weights_get_one_mask() -> None:
     graph, report = prune(held.graph, PruneOptions(0.5), Context(held.store))
     calls = [n for n in graph if n.target == "layer"]
     assert len(calls) == 2 and calls[0].sparsity == calls[1].sparsity != {}
-    assert report.summary["zeros"] == 8 * 3  # one row per call
+    assert len(report.rows) == len([n for n in graph if n.sparsity]) == 3  # one row per call
+    assert report.summary["zeros"] == report.summary["dropped"] == 8 * 2 and report.summary["sparsity"] == 0.5
     shared, _ = prune(held.graph, PruneOptions(0.5, "l1", "global"), Context(held.store))
     zeros = {n.target: n.sparsity["weight"].zeros for n in shared if n.sparsity}
     assert sum(zeros.values()) == 16  # of 32 elements: the shared weight is ranked once
