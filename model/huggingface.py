@@ -84,7 +84,8 @@ def _pretrained(name: str) -> tuple[nn.Module, dict[str, Any]]:
     # Damaged files, unknown architectures, a missing network: transformers and its parsers raise many types.
     except Exception as error:
         hint = "Check the name, the network or the cache, or give a sound local folder."
-        raise SourceError(f"{Path(name).name} cannot be loaded: {first_line(error)}", hint) from error
+        called = Path(name).name if Path(name).exists() else name
+        raise SourceError(f"{called} cannot be loaded: {first_line(error)}", hint) from error
     return model, example_inputs(model)
 
 

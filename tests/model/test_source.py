@@ -352,7 +352,7 @@ def test_remote_code_is_never_run(folder: Path) -> None:
 
 def test_names_on_the_hub_are_told_when_offline() -> None:
     error = refused("hf:no-such-owner/no-such-model")
-    assert "no-such-model cannot be loaded" in error.message and "network" in error.hint
+    assert "no-such-owner/no-such-model cannot be loaded" in error.message and "network" in error.hint
 
 
 # -- exported programs
