@@ -186,7 +186,8 @@ class KernelBench(QObject):
         elif isinstance(heard.event, TERMINAL):
             run.job, run.stopped = None, isinstance(heard.event, Stopped)
             self._ended(run)
-        self._wait.isActive() or self._wait.start()
+        if self.running and not self._wait.isActive():
+            self._wait.start()
 
     def _take(self, run: Run, part: object) -> None:
         match part:

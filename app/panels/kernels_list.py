@@ -78,7 +78,7 @@ class KernelList(QWidget):
         """The selected kernels in the order of the list; a family brings all that are seen of it."""
         names: set[str] = set()
         for item in self.tree.selectedItems():
-            inside = [item.child(i) for i in range(item.childCount())] or [item]
+            inside = _inside(item) or [item]
             names.update(str(i.data(0, NAME)) for i in inside if not i.isHidden())
         return tuple(info for name, info in self._infos.items() if name in names)
 
@@ -96,10 +96,8 @@ class KernelList(QWidget):
 
     def _items(self) -> list[QTreeWidgetItem]:
         """All rows that are kernels."""
-        root = self.tree.invisibleRootItem()
-        tops = [root.child(i) for i in range(root.childCount())]
-        inside = [t.child(i) for t in tops for i in range(t.childCount())]
-        return [i for i in (*tops, *inside) if i.data(0, NAME)]
+        tops = _inside(self.tree.invisibleRootItem())
+        return [i for i in (*tops, *(i for top in tops for i in _inside(top))) if i.data(0, NAME)]
 
     def _sift(self, text: str) -> None:
         """Show kernels that have the words in their name, title, family or description."""
@@ -110,8 +108,12 @@ class KernelList(QWidget):
             item.setHidden(not all(w in words for w in wish))
             if item.isHidden():
                 item.setSelected(False)
-        root = self.tree.invisibleRootItem()
-        for top in (root.child(i) for i in range(root.childCount())):
-            if top.childCount():
-                top.setHidden(all(top.child(i).isHidden() for i in range(top.childCount())))
+        for top in _inside(self.tree.invisibleRootItem()):
+            if found := _inside(top):
+                top.setHidden(all(item.isHidden() for item in found))
         self.changed.emit()
+
+
+def _inside(item: QTreeWidgetItem) -> list[QTreeWidgetItem]:
+    """The rows below a row."""
+    return [found for i in range(item.childCount()) if (found := item.child(i)) is not None]

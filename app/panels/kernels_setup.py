@@ -8,7 +8,7 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QStandardItemModel
 from PySide6.QtWidgets import QCheckBox, QGridLayout, QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
 
-from app.fields import Choice, Line, NumberField
+from app.fields import Choice, Line, NumberField, chain
 from app.flow import Flow
 from app.panels.heading import muted
 from app.theme import ROW
@@ -177,6 +177,8 @@ class KernelSetup(QWidget):
         self.versions = {name: self._box(name, held) for name, held in found.items()}
         for box in self.versions.values():
             self._versions.addWidget(box)
+        chain(*self.types.values(), *self.versions.values(), self.sizes, self.own, self.seconds, self.threads,
+              self.run_button, self.stop_button)  # fmt: skip
         lacking = {n: w for n, held in found.items() if (w := _why_not(held, self._device))}
         whys = {why: [n for n, w in lacking.items() if w == why] for why in lacking.values()}
         self.lacking.setText("; ".join(f"{', '.join(names)}: {why}" for why, names in whys.items()))

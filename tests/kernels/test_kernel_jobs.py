@@ -24,14 +24,14 @@ class Heard:
 
     def __init__(self, stop: Callable[[], bool] = lambda: False) -> None:
         self.parts: list[object] = []
-        self._stop = stop
+        self.stop = stop
 
     def send(self, event: object) -> None:
         assert isinstance(event, Found)
         self.parts.append(event.part)
 
     def progress(self, done: int, total: int, text: str) -> None:
-        if self._stop():
+        if self.stop():
             raise Cancelled("stopped")
 
 
@@ -61,7 +61,7 @@ def test_ceilings_come_before_rows() -> None:
 
 def test_a_stopped_run_has_told_its_rows() -> None:
     heard = Heard()
-    heard._stop = lambda: len(heard.parts) > 2  # the first size is done
+    heard.stop = lambda: len(heard.parts) > 2  # the first size is done
     with pytest.raises(Cancelled):
         run(Request(("softmax",), shapes=("4x8", "4x16"), versions=("naive",), seconds=0.0, ceilings=False), heard)
     assert [type(p) for p in heard.parts] == [Results, Row, Row]
