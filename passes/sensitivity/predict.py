@@ -69,14 +69,20 @@ def _softmax(x: Floats) -> Floats:
     return raised / np.maximum(raised.sum(-1, keepdims=True), np.float32(1e-30))
 
 
-def weight_effect(piece: Vectors | Low, error: Floats, squares: Floats | None = None) -> Felt:
-    """Of a weight off by `error`, as its format sees it: [outputs, inputs]. `squares`: error² @ piece.columns."""
+def weight_effect(piece: Vectors | Low, error: Floats) -> Felt:
+    """Of a weight off by `error`, as its format sees it: [outputs, inputs]."""
     if isinstance(piece, Vectors):
         sums = (piece.g @ error.reshape(-1)).astype(np.float64)
         return _known(0.5 * float(np.square(sums).mean()), sums / len(sums) ** 0.5)
+    turned = error @ piece.right.reshape(-1, piece.right.shape[-1]).T
+    return low_effect(piece, turned, np.square(error) @ piece.columns)
+
+
+def low_effect(piece: Low, turned: Floats, squares: Floats) -> Felt:
+    """The same of what is left of an error: `turned`: error · rightᵀ; `squares`: error² · columns."""
     passes, outputs, rank = piece.left.shape
-    turned = (error @ piece.right.reshape(passes * rank, -1).T).reshape(outputs, passes, rank)
-    rest = float(piece.rows @ (np.square(error) @ piece.columns if squares is None else squares))
+    turned = turned.reshape(outputs, passes, rank)
+    rest = float(piece.rows @ squares)
     if piece.of <= outputs:
         sums = np.einsum("opk,pok->p", turned, piece.left, dtype=np.float64)
         return _known(0.5 * (float(np.square(sums).mean()) + rest), sums / passes**0.5)

@@ -22,13 +22,14 @@ from passes.observed.pieces import FINITE
 from passes.observed.shifts import least_error
 from passes.sensitivity.evidence import Evidence, Floats, Low, Piece, Rows, Tokens, Vectors
 from passes.sensitivity.places import Place
-from passes.sensitivity.predict import Felt, Signed, rows_effect, tokens_effect, weight_effect
+from passes.sensitivity.predict import Felt, Signed, low_effect, rows_effect, tokens_effect, weight_effect
 from passes.sensitivity.table import Candidate
 
 Rounding = Callable[[Format, Floats], Floats]
 Mask = NDArray[np.bool_]
 SEEN = 1 << 13  # values that a binary point is chosen by
 TILE = 16  # rows that stay together in a sample: formats with tiles see whole ones
+BLOCK = 1 << 17  # elements of a stored weight that are looked at together
 NOISE = 1 << 16  # elements of a looked-up weight that its error is told of beside
 
 
@@ -65,9 +66,8 @@ class Part:
         if not isinstance(self.piece, Low):
             return self.effect(q), self._lost(q)
         with np.errstate(all="ignore"):
-            error = (q - self.x)[: self.counted]
-            squares = np.square(error) @ np.stack([self.piece.columns, np.ones_like(self.piece.columns)], 1)
-            found = _finite(weight_effect(self.piece, error, squares[:, 0]))
+            turned, squares = _in_blocks(self.piece, q, self.x, self.counted)
+            found = _finite(low_effect(self.piece, turned, squares[:, 0]))
         return found, float(self.shares @ squares[:, 1])
 
     def _lost(self, q: Floats) -> float:
@@ -82,6 +82,23 @@ class Part:
         x = self.x[: self.counted]
         x = np.where(np.abs(x) < FINITE, x, 0) if isinstance(self.piece, Rows) else x
         return float(self.shares @ np.einsum("ij,ij->i", x, x))
+
+
+def _in_blocks(piece: Low, q: Floats, x: Floats, rows: int) -> tuple[Floats, Floats]:
+    """Of each row of q − x the products with the directions kept, and its squares by columns and alone.
+
+    Block by block, so that an error is still in the processor's cache when it is squared.
+    """
+    count, directions = BLOCK // max(x.shape[1], 1) + 1, piece.right.reshape(-1, piece.right.shape[-1]).T
+    weights = np.stack([piece.columns, np.ones_like(piece.columns)], 1)
+    turned, squares = np.empty((rows, directions.shape[1]), np.float32), np.empty((rows, 2), np.float32)
+    held = np.empty((min(count, rows), x.shape[1]), np.float32)
+    for first in range(0, rows, count):
+        some = slice(first, min(first + count, rows))
+        error = np.subtract(q[some], x[some], out=held[: some.stop - first])
+        np.matmul(error, directions, out=turned[some])
+        np.matmul(np.square(error, out=error), weights, out=squares[some])
+    return turned, squares
 
 
 def _finite(found: Felt) -> Felt:
