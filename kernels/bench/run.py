@@ -226,7 +226,7 @@ def _checked(ask: Ask, version: Version, inputs: Inputs, want: Any, device: str)
 
 def faults() -> tuple[type[Exception], ...]:
     """What a version may raise that others need not suffer for: no memory, a wrong shape, a compiler's own errors."""
-    found: list[type[Exception]] = [MemoryError, RuntimeError, TypeError, ValueError]
+    found: list[type[Exception]] = [MemoryError, RuntimeError, TypeError, ValueError, KernelError]
     if find_spec("triton") is not None:
         found += tuned.faults()
     if find_spec("numba") is not None:
@@ -281,6 +281,8 @@ def _filled(row: Row, samples: Samples, base: Samples | None, limits: Ceilings |
 
 def _words(error: BaseException) -> str:
     """What went wrong, in a line."""
+    if isinstance(error, KernelError):
+        return error.message
     text = str(error).strip().splitlines()
     if isinstance(error, MemoryError | torch.cuda.OutOfMemoryError) or "not enough memory" in str(error):
         return f"out of memory: {text[0][:160]}" if text else "out of memory"

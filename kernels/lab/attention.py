@@ -13,7 +13,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from kernels.bench.jit import in_float32, jit, next_power_of_2, tl
-from kernels.bench.spec import Inputs, Kernel, Shape, Version, add
+from kernels.bench.spec import Inputs, Kernel, KernelError, Shape, Version, add
+from kernels.bench.taken import floats, forward_only
 from kernels.bench.tuned import Config, bucket, tuned
 
 LOG2_E = 1.4426950408889634
@@ -120,6 +121,7 @@ def attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, causa
 
     `mask`: bool (True: is seen) or added, in any shape that broadcasts. `causal`: token i sees 0 … i.
     """
+    _check(q, k, v)
     batch, heads, s, d = q.shape
     t, dk = k.shape[-2], next_power_of_2(max(d, 16))
     out = torch.empty_strided(q.shape, (heads * s * d, s * d, d, 1), dtype=q.dtype, device=q.device)
@@ -139,6 +141,19 @@ def attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, causa
         key = f"attention|{q.dtype}|{bucket(s=s, t=t, d=d, n=batch * heads)},{causal:d}{mask is not None:d}"
         _launch(tuned(key, q.device.type, configs, _launch))
     return out
+
+
+def _check(q: Tensor, k: Tensor, v: Tensor) -> None:
+    """Raises KernelError for shapes and types that the kernel would misread."""
+    floats("attention", q, k, v)
+    forward_only("attention", q, k, v)
+    alike = q.ndim == k.ndim == v.ndim == 4 and k.shape == v.shape and q.shape[:2] == k.shape[:2]
+    if not alike or q.shape[-1] != k.shape[-1]:
+        told = ", ".join(str(list(x.shape)) for x in (q, k, v))
+        raise KernelError(f"attention does not take queries, keys and values of {told}.",
+                          "Give [batch, heads, tokens, d], all with the same batch, heads and d.")  # fmt: skip
+    if q.shape[-1] > DEEPEST:
+        raise KernelError(f"attention does not take heads of {q.shape[-1]}.", f"They have at most {DEEPEST} elements.")
 
 
 def _added(mask: Tensor, q: Tensor, shape: tuple[int, ...]) -> Tensor:

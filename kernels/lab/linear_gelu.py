@@ -12,6 +12,7 @@ from torch import Tensor
 
 from kernels.bench.jit import in_float32, jit, tl
 from kernels.bench.spec import Inputs, Kernel, Shape, Version, add
+from kernels.bench.taken import floats, forward_only
 from kernels.bench.tuned import Config, bucket, tuned
 
 
@@ -63,7 +64,9 @@ SMALL: list[Config] = [{"m": 16, "n": 32, "k": 32, "num_warps": 4, "num_stages":
 
 def linear_gelu(x: Tensor, w: Tensor, bias: Tensor | None = None) -> Tensor:
     """gelu(x·Wᵀ + b) by Triton, of any leading shape and strides."""
-    rows = x.reshape(-1, x.shape[-1])
+    floats("linear_gelu", x, w, bias)
+    forward_only("linear_gelu", x, w, bias)
+    rows = x.reshape(x.shape[:-1].numel(), x.shape[-1])
     m, n, k = rows.shape[0], w.shape[0], w.shape[1]
     out = torch.empty(m, n, dtype=x.dtype, device=x.device)
     fixed: dict[str, Any] = {"GROUP": 8, "EXACT": in_float32(x.dtype, x.device.type), "BIASED": bias is not None}

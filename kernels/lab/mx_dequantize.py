@@ -13,6 +13,7 @@ from torch import Tensor
 
 from kernels.bench.jit import jit, next_power_of_2, tl
 from kernels.bench.spec import Inputs, Kernel, Shape, Version, add
+from kernels.bench.taken import block_of
 from kernels.bench.tuned import Config, bucket, tuned
 from kernels.fake_quant.threads import spread
 from model.formats.mxint import MXInt
@@ -103,6 +104,8 @@ CONFIGS: list[Config] = [
 
 def by_triton(weight: MXWeight, dtype: torch.dtype, trick: bool = False) -> Tensor:
     """The values by Triton."""
+    if weight.width == 4:
+        block_of("mxint4_dequantize", weight.block, 2)
     out = torch.empty(weight.rows, weight.columns, dtype=dtype, device=weight.codes.device)
     groups = weight.exponents.shape[1]
     total, most = weight.rows * groups, torch.finfo(dtype).max
@@ -153,7 +156,7 @@ def by_numba(weight: MXWeight, dtype: torch.dtype) -> Tensor:
 
 def values(weight: MXWeight, dtype: torch.dtype) -> Tensor:
     """The values, by Triton where it can."""
-    able = weight.width == 8 or weight.block & (weight.block - 1) == 0
+    able = weight.width == 8 or (weight.block & (weight.block - 1) == 0 and weight.block > 1)  # two codes a byte
     return by_triton(weight, dtype) if able and dtype in DTYPES else plain(weight, dtype)
 
 

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from kernels.bench.jit import in_float32, jit, tl
 from kernels.bench.spec import Inputs, Kernel, Shape, Version, add
+from kernels.bench.taken import block_of, floats, forward_only
 from kernels.bench.tuned import Config, bucket, tuned
 from kernels.fake_quant.threads import spread
 from kernels.lab.mx_dequantize import BLOCK, DTYPES, _power, by_numba, by_triton, made, values
@@ -203,6 +204,9 @@ def _candidates(m: int, device: str, exact: bool) -> list[Config]:
 
 def linear_triton(x: Tensor, weight: MXWeight, bias: Tensor | None = None) -> Tensor:
     """x·Wᵀ + b by Triton; any leading shape and strides of x. Blocks are powers of two from 16 on."""
+    floats("mx_linear", x)
+    forward_only("mx_linear", x, bias)
+    block_of("mx_linear", weight.block, 16)
     rows = x.reshape(-1, x.shape[-1])
     m, n, k = rows.shape[0], weight.rows, weight.columns
     if not m or not n:

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from kernels.bench.jit import jit, tl
-from kernels.bench.spec import Inputs, Kernel, Shape, Version, add
+from kernels.bench.spec import Inputs, Kernel, KernelError, Shape, Version, add
+from kernels.bench.taken import block_of
 from kernels.bench.tuned import Config, bucket, tuned
 from kernels.lab.mx_dequantize import BLOCK, _power, by_numba, made, values
 from kernels.lab.mx_linear import linear_triton
@@ -48,6 +49,9 @@ CONFIGS: list[Config] = [
 
 def matmul_triton(a: MXWeight, b: MXWeight, dtype: torch.dtype = torch.float32) -> Tensor:
     """A·Bᵀ by Triton: whole numbers or, where it is quicker, values of A; 8 bits, blocks of 32, 64 or 128."""
+    block_of("mx_matmul", a.block, 32, 128)
+    if (a.columns, a.block, a.width) != (b.columns, b.block, b.width) or a.width != 8:
+        raise KernelError("mx_matmul takes two weights of 8 bits with the same columns and blocks.", "Pack both alike.")
     m, n, k = a.rows, b.rows, a.columns
     out = torch.empty(m, n, dtype=dtype, device=a.codes.device)
     held = (a.codes, a.exponents, b.codes, b.exponents, out, m, n, k, a.exponents.shape[1], out.stride(0))

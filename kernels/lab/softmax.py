@@ -14,6 +14,7 @@ from torch import Tensor
 
 from kernels.bench.jit import jit, next_power_of_2, tl
 from kernels.bench.spec import Inputs, Kernel, Shape, Version, add
+from kernels.bench.taken import floats, forward_only
 from kernels.bench.tuned import Config, bucket, tuned
 
 LONGEST = 32768  # elements of a row that are held at once
@@ -58,6 +59,8 @@ def _long_row(x, out, n, x_row, x_step, out_row, BLOCK: tl.constexpr):
 
 def softmax(x: Tensor) -> Tensor:
     """Softmax over the last dimension by Triton; any shape and strides."""
+    floats("softmax", x)
+    forward_only("softmax", x)
     n = x.shape[-1] if x.ndim else 1
     rows = x.reshape(-1, n) if x.numel() else x.reshape(0, max(n, 1))
     out = torch.empty(rows.shape, dtype=x.dtype, device=x.device)

@@ -55,6 +55,9 @@ def products(dtype: torch.dtype) -> Iterator[Case]:
         mask = torch.rand(1, 1, s, t) > 0.2 if masked else None
         want = F.scaled_dot_product_attention(q.double(), k.double(), v.double(), attn_mask=mask, is_causal=causal)
         yield f"attention {s, t, d}", attention.attention(q, k, v, mask, causal), want, TOLERANCE[dtype]
+    x, w, b = torch.randn(4, 0).to(dtype), torch.randn(45, 0).to(dtype), torch.randn(45).to(dtype)
+    want = F.gelu(F.linear(x.double(), w.double(), b.double()))
+    yield "linear without columns", linear_gelu.linear_gelu(x, w, b), want, TOLERANCE[dtype]
     x, w, b = torch.randn(70, 30).to(dtype).t(), (torch.randn(45, 70) / 8).to(dtype), torch.randn(45).to(dtype)
     want = F.gelu(F.linear(x.double(), w.double(), b.double()))
     yield "linear and GELU", linear_gelu.linear_gelu(x, w, b), want, TOLERANCE[dtype]
@@ -69,6 +72,9 @@ def weights(dtype: torch.dtype) -> Iterator[Case]:
             x, b = torch.randn(columns, m).to(dtype).t(), torch.randn(20).to(dtype)
             want = F.linear(x.double(), plain(held, dtype).double(), b.double())
             yield f"product {m, width, block}", mx_linear.linear_triton(x, held, b), want, TOLERANCE[dtype]
+    for width, block, columns in ((8, 1, 45), (8, 7, 45), (4, 1, 45), (4, 2, 45), (4, 24, 45)):
+        held = packed(MXInt(width, block), torch.randn(5, columns))
+        yield f"values {width, block}", mx_dequantize.values(held, dtype), plain(held, dtype), 0.0
     a, b = (packed(MXInt(8, 32), torch.randn(rows, 70)) for rows in (33, 20))
     want = plain(a, torch.float64) @ plain(b, torch.float64).t()
     yield "mxint8 × mxint8", mx_matmul.matmul_triton(a, b, dtype), want, TOLERANCE[dtype]

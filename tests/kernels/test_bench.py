@@ -51,6 +51,14 @@ def test_no_memory_is_a_row_and_the_rest_runs(fault: Exception) -> None:
     assert rows["torch"].seconds is not None and rows["torch"].ratio == 1
 
 
+def test_what_a_kernel_refuses_is_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(x: Any) -> Any:
+        raise KernelError("softmax does not take this.", "Give another.")
+
+    rows = by_version(of(Version("strict", refuse, "")))
+    assert rows["strict"].problem == "softmax does not take this." and rows["torch"].seconds is not None
+
+
 def test_what_memory_does_not_hold_is_never_begun(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "free_bytes", lambda device: 100)
     rows = of(Version("more", torch.softmax, ""))

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from kernels.bench.run import Request, run
-from kernels.bench.spec import KERNELS, Kernel
+from kernels.bench.spec import KERNELS, Kernel, KernelError
+from kernels.lab import attention, layer_norm, linear_gelu, mx_dequantize, mx_linear, mx_matmul, softmax
 from kernels.lab.mx_dequantize import by_numba
 from kernels.lab.mx_linear import linear_numba, linear_values
 from model.errors import FormatError
@@ -129,3 +130,29 @@ def test_nan_is_refused_and_names_its_node() -> None:
     assert caught.value.node == "fc1" and caught.value.hint
     weight[1, 3] = math.inf
     assert torch.equal(plain(packed(MXInt(8, 32), weight), torch.float32), MXInt(8, 32).forward(weight))
+
+
+def test_what_a_kernel_would_misread_is_refused() -> None:
+    """Before anything is launched, so also without triton."""
+    q, k = torch.randn(1, 4, 5, 16), torch.randn(1, 2, 7, 16)
+    w, b = torch.ones(3), torch.zeros(3)
+    eight, four = packed(MXInt(8, 8), torch.randn(3, 40)), packed(MXInt(4, 1), torch.randn(3, 40))
+    calls: list[Any] = [
+        lambda: softmax.softmax(torch.arange(6).reshape(2, 3)),
+        lambda: softmax.softmax(torch.randn(2, 3, requires_grad=True)),
+        lambda: attention.attention(q, k, k),
+        lambda: attention.attention(k, k, k[..., :8]),
+        lambda: attention.attention(k[0], k[0], k[0]),
+        lambda: attention.attention(*[torch.randn(1, 1, 2, 300)] * 3),
+        lambda: attention.attention(k, k, k.requires_grad_()),
+        lambda: layer_norm.layer_norm(torch.randn(2, 3).double(), w, b),
+        lambda: linear_gelu.linear_gelu(torch.randn(2, 3), torch.randn(4, 3).half()),
+        lambda: mx_linear.linear_triton(torch.randn(2, 40), eight),
+        lambda: mx_dequantize.by_triton(four, torch.float32),
+        lambda: mx_matmul.matmul_triton(eight, eight),
+    ]
+    for call in calls:
+        with pytest.raises(KernelError) as caught:
+            call()
+        assert caught.value.hint
+    assert torch.equal(mx_dequantize.values(four, torch.float32), plain(four, torch.float32))
