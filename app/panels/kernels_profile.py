@@ -17,7 +17,8 @@ from app.panels.heading import empty_state, link
 from app.panels.kernels_profile_timeline import HELP, TimelineView
 from app.panels.kernels_timed import OLD, Pages, TimedPage
 from app.panels.table import Table
-from app.plots.run_lanes import run_of
+from app.plots.run_lanes import Run, run_of
+from app.previews import Previews
 from app.timed import Measured
 from app.words import count, mebibytes, percent
 from passes.analysis.profile import ProfileOptions
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from app.session import Session
 
 TIMELINE, NODES = range(2)
+SLOT, MANY = "run", 1500  # spans that the window's own thread arranges at most
 # Colours of the graph: mode → what a node's row tells, in the mode's unit.
 COLOURS: dict[str, tuple[str, float]] = {"time": ("seconds", 1e3), "memory": ("allocated_bytes", 1 / 1024)}
 GONE = "The trace is not kept with the project, only what it comes to. Profile again to save it."
@@ -51,6 +53,7 @@ class ProfilePage(TimedPage):
         self.colours.setAccessibleName("Colour the graph")
         self.trace = link("Save the trace…", lambda: self.trace_wanted.emit())
         self._no_timeline = empty_state(NO_TIMELINE)
+        self._number = 0  # of the result that is shown
         super().__init__(session)
 
     def body(self) -> QWidget:
@@ -72,6 +75,8 @@ class ProfilePage(TimedPage):
     def _connect(self) -> None:
         super()._connect()
         session = self._session
+        self._previews = Previews(self)
+        self._previews.ready.connect(lambda slot, key, run: self._show_run(run))
         session.selection_changed.connect(self._selected)
         self.timeline.nodes_chosen.connect(session.select)
         self.timeline.node_wanted.connect(self.node_wanted)
@@ -100,11 +105,23 @@ class ProfilePage(TimedPage):
         document = self._session.document
         rows = sorted(made.rows, key=lambda r: -r["seconds"]) if made else []
         self.table.show_rows(told_columns([row_of(r) for r in rows]))
-        run = run_of(made.more.get("timeline", {}), document.graph) if made and document else None
-        self.timeline.show_run(run)
+        told = made.more.get("timeline", {}) if made else {}
+        self._number += 1
+        self._previews.forget(SLOT)
+        if (
+            document and isinstance(told, dict) and len(told.get("spans", ())) > MANY
+        ):  # too many for the window's thread
+            graph = document.graph
+            self._previews.ask(SLOT, self._number, lambda stop: run_of(told, graph) or Run(0.0))
+            self._show_run(None)
+        else:
+            self._show_run(run_of(told, document.graph) if document else None)
+        self._tell_colours()
+
+    def _show_run(self, run: Run | None) -> None:
+        self.timeline.show_run(run if run and run.lanes else None)
         self._show_tab(self.pages.tabs.currentIndex())
         self._selected(self._session.selection)
-        self._tell_colours()
 
     def _show_tab(self, at: int) -> None:
         known = self.timeline.run is not None

@@ -11,10 +11,12 @@ from PySide6.QtGui import (
     QColor,
     QFont,
     QFontMetrics,
+    QImage,
     QPaintDevice,
     QPainter,
     QPaintEvent,
     QPen,
+    QPixmap,
     QPolygonF,
     QResizeEvent,
 )
@@ -24,9 +26,9 @@ from app.curve_picture import ticks
 from app.fields import tokens
 from app.kernels_words import time_words
 from app.plots.picture import Table, in_light, write_chart
-from app.plots.run_lanes import Floats, Lane, Run, Span, rows_of, visible
+from app.plots.run_lanes import COLOURS, Floats, Lane, Run, Span, rows_of, seen_of
 from app.plots.wave_rows import Span as Stretch
-from app.theme import CATEGORIES, Palette
+from app.theme import CATEGORIES, Palette, rgb
 from app.words import mebibytes
 
 HEAD, GAP, MEMORY, NAMES = 24, 2, 44, 74  # pixels: the axis, between lanes, the curve below, the lanes' names
@@ -50,6 +52,8 @@ class TimelineCanvas(QAbstractScrollArea):
         self.marked: frozenset[str] = frozenset()
         self.under: Span | None = None
         self.look = tokens(self)
+        self._picture: QPixmap | None = None
+        self._drawn: object = None
 
     def sizeHint(self) -> QSize:
         return QSize(480, 200)
@@ -120,9 +124,35 @@ class TimelineCanvas(QAbstractScrollArea):
     # -- drawing
 
     def paintEvent(self, event: QPaintEvent) -> None:
-        painter = QPainter(self.viewport())
-        self.paint(painter)
+        painter, area = QPainter(self.viewport()), self.viewport().rect()
+        key = (self.run, self.seen, self.marked, self.look, area.size(), self.verticalScrollBar().value())
+        if self._picture is None or self._drawn != key:
+            ratio = self.devicePixelRatioF()
+            self._picture = QPixmap(area.size() * ratio)
+            self._picture.setDevicePixelRatio(ratio)
+            inner = QPainter(self._picture)
+            self.paint(inner)
+            inner.end()
+            self._drawn = key
+        painter.drawPixmap(0, 0, self._picture)
+        if box := self._box_under():
+            painter.setClipRect(QRect(NAMES, HEAD, self.wide, self._foot - HEAD))
+            painter.setPen(QPen(QColor(self.look.text), 1))
+            painter.drawRect(box)
         painter.end()
+
+    def _box_under(self) -> QRectF | None:
+        """Of the span under the pointer."""
+        for lane, top in self.tops() if self.under else ():
+            if self.under in lane.spans[slice(*lane.among(self.under.begin, self.under.begin))]:
+                left, right = self.x_of(np.array([self.under.begin, self.under.begin + self.under.length]))
+                return QRectF(left, top + 0.5, max(right - left, 1.0) - 1, HIGH[lane.kind] - 1)
+        return None
+
+    @property
+    def _foot(self) -> int:
+        """Where the lanes end."""
+        return self.viewport().height() - (MEMORY if self._memory else 0)
 
     def paint(self, painter: QPainter) -> None:
         """Draw all on the ground of the theme."""
@@ -133,7 +163,7 @@ class TimelineCanvas(QAbstractScrollArea):
         font = QFont(self.font())
         font.setPixelSize(11)
         painter.setFont(font)
-        foot = area.height() - (MEMORY if self._memory else 0)
+        foot = self._foot
         shown = [(lane, top) for lane, top in self.tops() if top + HIGH[lane.kind] >= HEAD and top <= foot]
         painter.save()
         painter.setClipRect(QRect(0, HEAD, NAMES, foot - HEAD))
@@ -142,42 +172,48 @@ class TimelineCanvas(QAbstractScrollArea):
             painter.drawText(QRect(12, top, NAMES - 16, HIGH[lane.kind]), MIDDLE, lane.title)
         painter.setClipRect(QRect(NAMES, HEAD, self.wide, foot - HEAD))
         for lane, top in shown:
-            for span, left, right in visible(lane, self.seen.begin, self.seen.end, self.x_of):
-                self._paint_span(painter, lane, span, QRectF(left, top, right - left, HIGH[lane.kind]))
+            self._paint_lane(painter, lane, top)
         painter.restore()
         if self._memory:
             self._paint_memory(painter, self.run, foot)
         self._paint_head(painter)
 
-    def _paint_span(self, painter: QPainter, lane: Lane, span: Span, box: QRectF) -> None:
-        look, ground = self.look, self.colour(lane, span)
-        inner = box.adjusted(0, 0, -1 if box.width() > 3 else 0, 0)
-        painter.fillRect(inner, ground)
+    def _paint_lane(self, painter: QPainter, lane: Lane, top: int) -> None:
+        """Narrow spans as one line of pixels, the others one by one."""
+        seen, high, colours = seen_of(lane, self.seen.begin, self.seen.end, self.wide), HIGH[lane.kind], self._colours
+        inks = [QColor(c) for c in colours[lane.kind == "operation"]]
+        table = np.array([rgb(c.name()) for c in inks] + [rgb(self.look.panel)], np.uint8)
+        pixels = np.full((1, self.wide, 4), 255, np.uint8)
+        pixels[0, :, 2::-1] = table[seen.codes]
+        image = QImage(pixels.data, self.wide, 1, self.wide * 4, QImage.Format.Format_RGB32)
+        painter.drawImage(QRectF(NAMES, top, self.wide, high), image, QRectF(0, 0, self.wide, 1))
+        for place, left, right in zip(seen.large.tolist(), seen.lefts.tolist(), seen.rights.tolist(), strict=True):
+            box = QRectF(NAMES + left, top, right - left - 1, high)
+            self._paint_span(painter, lane.spans[place], box, inks[lane.codes[place]])
+        painter.setPen(QPen(QColor(self.look.accent), 2))
+        painter.setBrush(Qt.BrushStyle.NoBrush)
+        for place in (k for node in self.marked for k in lane.places.get(node, ()) if lane.kind != "operation"):
+            span = lane.spans[place]
+            left, right = self.x_of(np.array([span.begin, span.begin + span.length]))
+            painter.drawRect(QRectF(left + 1, top + 1, max(right - left - 3, 1.0), high - 2))
+
+    def _paint_span(self, painter: QPainter, span: Span, box: QRectF, ground: QColor) -> None:
+        painter.fillRect(box, ground)
         if span.rounds:
-            painter.fillRect(inner, QBrush(QColor(look.panel), Qt.BrushStyle.BDiagPattern))
-        if self._is_marked(lane, span):
-            painter.setPen(QPen(QColor(look.accent), 2))
-            painter.setBrush(Qt.BrushStyle.NoBrush)
-            painter.drawRect(inner.adjusted(1, 1, -1, -1))
+            painter.fillRect(box, QBrush(QColor(self.look.panel), Qt.BrushStyle.BDiagPattern))
         if box.width() >= READABLE:
-            left = max(inner.left(), float(NAMES))
-            place = QRectF(left + 4, box.top(), min(inner.right(), NAMES + self.wide) - left - 6, box.height())
+            left = max(box.left(), float(NAMES))
+            place = QRectF(left + 4, box.top(), min(box.right(), NAMES + self.wide) - left - 6, box.height())
             words = fitted(span.name, painter.fontMetrics(), int(place.width()))
             painter.setPen(QColor(_ink(ground)))
             if len(words) > 2:
                 painter.drawText(place, MIDDLE, words)
 
-    def _is_marked(self, lane: Lane, span: Span) -> bool:
-        if span is self.under:
-            return True
-        return lane.kind in ("node", "device") and bool(self.marked.intersection(span.nodes))
-
-    def colour(self, lane: Lane, span: Span) -> QColor:
-        """By the kind of operation; modules are grey, operations fainter than their node."""
-        if not span.colour:
-            return QColor(self.look.chip)
-        plain = QColor(CATEGORIES.get(span.colour, CATEGORIES["other"]))
-        return _mixed(plain, QColor(self.look.panel), 0.45) if lane.kind == "operation" else plain
+    @property
+    def _colours(self) -> tuple[list[str], list[str]]:
+        """By the kind of operation, modules grey; and fainter, as operations of torch below their node are."""
+        plain = [CATEGORIES.get(name, self.look.chip) for name in COLOURS]
+        return plain, [_mixed(QColor(c), QColor(self.look.panel), 0.45).name() for c in plain]
 
     def _paint_memory(self, painter: QPainter, run: Run, top: int) -> None:
         look, most = self.look, max(float(run.held.max()), 1.0)

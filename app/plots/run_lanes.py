@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
@@ -11,12 +11,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.panels.inspector_facts import node_path
-from model.graph import Graph
+from app.theme import CATEGORIES
+from model.graph import Graph, Node
 from model.ops import category
 
-DEEPEST = 3  # levels of modules that are drawn
+DEEPEST, LARGE = 3, 6.0  # levels of modules that are drawn; pixels of a span that is drawn by itself
 US = 1e6
+MODULE, OTHER = "", 1
+COLOURS = (MODULE, "other", *(c for c in CATEGORIES if c != "other"))
+PLACES = {name: k for k, name in enumerate(COLOURS)}
 Floats = NDArray[np.float64]
+Codes = NDArray[Any]
+Told = tuple[str, int, str, str, float, float]  # kind, level, name, node, begin, length
+ORDER = {"node": 0, "rounding": 0, "operation": 1, "device": 2}
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,13 +40,20 @@ class Span:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Lane:
-    """Spans in the order of their begins. `kind`: module, node, operation or device."""
+    """Spans in the order of their begins. `kind`: module, node, operation or device.
+
+    `ends`: of all spans until then, so that they ascend; `codes`: the place of each span's colour in COLOURS. `places`:
+    the spans of each node.
+    """
 
     title: str
     kind: str
     spans: tuple[Span, ...]
     begins: Floats
     ends: Floats
+    lengths: Floats
+    codes: Codes
+    places: Mapping[str, Sequence[int]]
 
     def at(self, time: float, slack: float = 0.0) -> Span | None:
         """The span that runs at a time, or the nearest one within `slack`."""
@@ -86,41 +100,64 @@ def run_of(told: dict[str, Any], graph: Graph) -> Run | None:
         return None
     if not spans or length <= 0:
         return None
-    lanes = [*_modules(spans, graph), *_own(spans, graph)]
+    known = {name: Known.of(name, graph) for name in {s[3] for s in spans}}
+    lanes = [*_modules(spans, known), *_own(spans, known)]
     return Run(length, tuple(lanes), held[:, 0] * US, held[:, 1], left_out)
 
 
-def _own(spans: Sequence[Any], graph: Graph) -> Iterator[Lane]:
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What spans of a node are called and coloured by, and the modules that it lies in."""
+
+    title: str
+    colour: str
+    path: tuple[str, ...]
+
+    @staticmethod
+    def of(name: str, graph: Graph) -> Known:
+        """Of a node; one that is gone by now keeps its name."""
+        node = graph.nodes.get(name)
+        if node is None:
+            return Known(name, "other", ())
+        return Known(node_path(node).rpartition(" · ")[2], str(category(node)), parts_of(node))
+
+
+def _own(spans: Sequence[Told], known: Mapping[str, Known]) -> Iterator[Lane]:
     """Nodes with their rounding, operations level by level, kernels of the device."""
+    lanes: dict[tuple[int, int], list[Told]] = {}
+    for span in spans:
+        order = ORDER.get(span[0])
+        if order is not None:
+            lanes.setdefault((order, span[1]), []).append(span)
+    for (order, level), found in sorted(lanes.items()):
+        kind = ("node", "operation", "device")[order]
+        title = {"node": "node", "operation": "torch" if level == 1 else "", "device": "GPU"}[kind]
+        found.sort(key=lambda s: s[4])
+        yield from _lane(title, kind, tuple(_span(s, known[s[3]]) for s in found))
 
-    def made(kinds: tuple[str, ...], level: int) -> tuple[Span, ...]:
-        found = sorted((s for s in spans if s[0] in kinds and s[1] == level), key=lambda s: s[4])
-        return tuple(_span(s, graph) for s in found)
 
-    yield from _lane("node", "node", made(("node", "rounding"), 0))
-    for level in sorted({s[1] for s in spans if s[0] == "operation"}):
-        yield from _lane("torch" if level == 1 else "", "operation", made(("operation",), level))
-    yield from _lane("GPU", "device", made(("device",), 0))
-
-
-def _span(told: Any, graph: Graph) -> Span:
+def _span(told: Told, known: Known) -> Span:
     kind, _, name, node, begin, length = told
-    title = _title(name, node, graph) if kind in ("node", "rounding") else name
-    return Span(title, begin, length, (node,) if node else (), _colour(node, graph), kind == "rounding")
+    title = known.title if kind in ("node", "rounding") else name
+    return Span(title, begin, length, (node,) if node else (), known.colour, kind == "rounding")
 
 
 def _lane(title: str, kind: str, spans: tuple[Span, ...]) -> Iterator[Lane]:
-    """A lane, where it has anything; a span that begins before the last one ended (other threads) is cut there."""
+    """A lane, where it has anything."""
     if spans:
-        begins = np.array([s.begin for s in spans])
-        ends = np.maximum.accumulate(np.array([s.begin + s.length for s in spans]))
-        yield Lane(title, kind, spans, begins, ends)
+        begins, lengths = np.array([s.begin for s in spans]), np.array([s.length for s in spans])
+        codes = np.array([PLACES.get(s.colour, OTHER) for s in spans], np.int16)
+        places: dict[str, list[int]] = {}
+        for k, span in enumerate(spans if kind != "module" else ()):
+            for node in span.nodes:
+                places.setdefault(node, []).append(k)
+        yield Lane(title, kind, spans, begins, np.maximum.accumulate(begins + lengths), lengths, codes, places)
 
 
-def _modules(spans: Sequence[Any], graph: Graph) -> Iterator[Lane]:
+def _modules(spans: Sequence[Told], known: Mapping[str, Known]) -> Iterator[Lane]:
     """Levels of modules that differ, from the outside in: a span from the first to the last node in a row."""
-    found = sorted((s for s in spans if s[0] in ("node", "rounding") and s[3] in graph.nodes), key=lambda s: s[4])
-    paths = [parts_of(graph, s[3]) for s in found]
+    found = sorted((s for s in spans if s[0] in ("node", "rounding")), key=lambda s: s[4])
+    paths = [known[s[3]].path for s in found]
     shared = next((d for d in range(64) if len({p[d : d + 1] for p in paths}) != 1 or paths[0][d : d + 1] == ()), 0)
     for depth in range(shared, shared + DEEPEST):
         groups = groupby(range(len(found)), key=lambda k, d=depth: paths[k][: d + 1] if len(paths[k]) > d else ())
@@ -135,9 +172,8 @@ def _grouped(groups: Any, found: Sequence[Any]) -> Iterator[Span]:
             yield Span(path[-1], begin, end - begin, tuple(dict.fromkeys(s[3] for s in own)))
 
 
-def parts_of(graph: Graph, name: str) -> tuple[str, ...]:
+def parts_of(node: Node) -> tuple[str, ...]:
     """The modules that a node lies in, the outermost first; a number stays with the name before it."""
-    node = graph.nodes[name]
     path = node.target.rpartition(".")[0] if node.call == "call_module" else node.module_path
     parts: list[str] = []
     for part in filter(None, path.split(".")):
@@ -148,14 +184,6 @@ def parts_of(graph: Graph, name: str) -> tuple[str, ...]:
     return tuple(parts)
 
 
-def _title(name: str, node: str, graph: Graph) -> str:
-    return node_path(graph.nodes[node]).rpartition(" · ")[2] if node in graph.nodes else name
-
-
-def _colour(node: str, graph: Graph) -> str:
-    return str(category(graph.nodes[node])) if node in graph.nodes else "other"
-
-
 def rows_of(run: Run) -> Iterator[tuple[str, str, str, float, float]]:
     """(lane, span, node, begin, length) of all spans, in microseconds."""
     for lane in run.lanes:
@@ -163,26 +191,32 @@ def rows_of(run: Run) -> Iterator[tuple[str, str, str, float, float]]:
             yield lane.kind, s.name, s.nodes[0] if len(s.nodes) == 1 else "", s.begin, s.length
 
 
-def visible(
-    lane: Lane, begin: float, end: float, to_pixel: Callable[[Floats], Floats]
-) -> list[tuple[Span, float, float]]:
-    """The spans in view with the pixels that they cover; of several within one pixel the longest."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Seen:
+    """What is seen of a lane: `codes`, the colour of each column of pixels (−1: none) for spans narrower than LARGE;
+    `large`: the places of the others, which begin and end at `lefts` and `rights`.
+    """
+
+    codes: Codes
+    large: Codes
+    lefts: Floats
+    rights: Floats
+
+
+def seen_of(lane: Lane, begin: float, end: float, wide: int) -> Seen:
+    """A stretch of a lane in so many columns of pixels; of spans within one column the longest."""
     first, after = lane.among(begin, end)
-    lefts, rights = (
-        to_pixel(lane.begins[first:after]),
-        to_pixel(lane.begins[first:after] + _lengths(lane, first, after)),
-    )
-    found: list[tuple[Span, float, float]] = []
-    last = -1
-    for k in range(after - first):
-        left, right = float(lefts[k]), float(rights[k])
-        if right - left >= 1.0:
-            found.append((lane.spans[first + k], left, right))
-        elif int(left) != last:
-            last = int(left)
-            found.append((lane.spans[first + k], left, max(right, left + 1.0)))
-    return found
-
-
-def _lengths(lane: Lane, first: int, after: int) -> Floats:
-    return np.array([s.length for s in lane.spans[first:after]])
+    scale = wide / (end - begin)
+    lefts = (lane.begins[first:after] - begin) * scale
+    sizes = lane.lengths[first:after] * scale
+    codes = np.full(wide, -1, np.int16)
+    small = np.flatnonzero((sizes < LARGE) & (lefts < wide) & (lefts + sizes >= 0))
+    small = small[np.argsort(lane.lengths[first + small], kind="stable")]  # the longest is written last
+    # Columns of each, one at least; from three on the last stays free, so that neighbours stand apart.
+    columns = np.maximum(np.floor(sizes[small] + 0.5) - (sizes[small] >= 3), 1).astype(np.int64)
+    offsets = np.arange(int(columns.sum())) - np.repeat(np.cumsum(columns) - columns, columns)
+    at = np.repeat(np.floor(lefts[small]).astype(np.int64), columns) + offsets
+    inside = (at >= 0) & (at < wide)
+    codes[at[inside]] = np.repeat(lane.codes[first + small], columns)[inside]
+    large = np.flatnonzero((sizes >= LARGE) & (lefts < wide) & (lefts + sizes > 0))
+    return Seen(codes, (first + large).astype(np.int64), lefts[large], (lefts + sizes)[large])

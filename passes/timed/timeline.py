@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from torch.autograd.profiler_util import FunctionEvent
 
 NODE, ROUNDING, OPERATION, DEVICE = "node", "rounding", "operation", "device"
-DEEP, MOST, POINTS = 3, 12_000, 1500  # levels of operations below a node; spans and points of memory that are told
+DEEP, MOST, POINTS = 3, 6_000, 1500  # levels of operations below a node; spans and points of memory that are told
 Span = tuple[str, int, str, str, float, float]
 
 

@@ -13,16 +13,18 @@ from PySide6.QtCore import QPointF, Qt
 from PySide6.QtGui import QStandardItemModel
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QPushButton
+from pytestqt.qtbot import QtBot
 
 from app.kernels_actions import panel_of
 from app.model_actions import default_options
 from app.panels.inspector_facts import node_facts
 from app.panels.kernels_compile import MODULE, SELECTED, CompilePage
 from app.panels.kernels_memory import MemoryPage
-from app.panels.kernels_profile import ProfilePage
+from app.panels.kernels_profile import MANY, ProfilePage
 from app.panels.kernels_profile_canvas import NAMES
 from app.panels.kernels_timed import OLD
 from app.plots.paying import EACH, Calls, even_at
+from app.plots.run_lanes import seen_of
 from app.theme import DARK
 from app.timed import Timed
 from app.timed_actions import measure
@@ -259,6 +261,19 @@ def test_the_timeline_by_hand(small: Window, runner: list[FakeRunner]) -> None:
     assert view.seen.begin < before.begin and view.seen.length == pytest.approx(before.length)
     QTest.keyClick(view, Qt.Key.Key_0)
     assert view.seen == whole
+
+
+def test_a_long_timeline_comes_from_a_thread(small: Window, runner: list[FakeRunner], qtbot: QtBot) -> None:
+    page = profile(small)
+    spans = [["node", 0, "fc1", "fc1", k * 1e-6, 0.9e-6] for k in range(MANY)] + [["node", 0, "fc2", "fc2", 1.0, 0.5]]
+    page.run()
+    finish(runner, "profile", PROFILE, timeline={"seconds": 2.0, "spans": spans, "held": [], "left_out": 7})
+    assert "leaves 7 of the smallest" in page.words.text()
+    qtbot.waitUntil(lambda: page.timeline.run is not None)
+    assert page.timeline.run is not None and len(page.timeline.run.lanes[0].spans) == MANY + 1
+    seen = seen_of(page.timeline.run.lanes[0], 0.0, 2e6, 100)
+    assert seen.codes[0] >= 0 and seen.codes[1] == -1, "a thousandth of the run is one column"
+    assert seen.large.tolist() == [MANY] and seen.lefts.tolist() == [50.0] and seen.rights.tolist() == [75.0]
 
 
 def test_the_timeline_as_files(small: Window, runner: list[FakeRunner], tmp_path: Path) -> None:
