@@ -46,6 +46,16 @@ RULES: dict[str, Rule] = {}
 # They give the same values before and after rounding and saturation: ops that keep the order and the zero.
 MONOTONE = ("relu", "max_pool1d", "max_pool2d", "where")
 
+RECURRENT = "Each step of it waits for the one before. Use convolutions or attention, or leave it to a processor."
+CHOICE = "Leave it out: the host takes the largest of what comes."
+INSTEAD = {  # what to do about ops that have no hardware
+    "scaled_dot_product_attention": "Decompose it first (pass decompose_attention).",
+    **dict.fromkeys(("lstm", "gru", "rnn", "rnn_tanh", "rnn_relu"), RECURRENT),
+    **dict.fromkeys(("argmax", "argmin", "topk", "sort"), CHOICE),
+    "log_softmax": "Leave it out, or take a softmax: the largest stays the largest.",
+    "einsum": "Write it with matmul and transpose.", "bilinear": "Write it with matmul.",
+}  # fmt: skip
+
 
 def lowers(*ops: str) -> Callable[[Rule], Rule]:
     """Register the rule of some ops."""
@@ -126,8 +136,7 @@ class Lowering:
             else:
                 text = f"{node.id} ({node.op}) has no hardware template."
                 hint = f"Ops that have one: {', '.join(sorted(k for k in known if k[0] != '_'))}."
-                attention = node.op == "scaled_dot_product_attention"
-                raise EmitError(text, "Decompose it first (pass decompose_attention)." if attention else hint, node.id)
+                raise EmitError(text, INSTEAD.get(node.op, hint), node.id)
         return self._finished()
 
     def _by_host(self, steps: Fused) -> bool:

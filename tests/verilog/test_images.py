@@ -177,8 +177,6 @@ def test_a_batch_norm_is_near_its_model(tmp_path: Path) -> None:
     ("module", "body", "shape", "words"),
     [
         ("nn.Conv2d(2, 2, 3, padding=1, padding_mode='reflect')", SELF, "2, 5, 5", "padding that is no zeros"),
-        ("nn.AvgPool2d(3, 2, 1, count_include_pad=False)", SELF, "2, 5, 5", "windows of several sizes"),
-        ("nn.AdaptiveAvgPool2d(2)", SELF, "2, 5, 5", "parts of several sizes"),
         ("nn.Upsample(scale_factor=2, mode='bilinear')", SELF, "2, 5, 5", "values between pixels"),
     ],
 )

@@ -10,6 +10,7 @@ from model.graph import Node
 from verilog.layout import argument, cut, pixels, refused, reordered
 from verilog.lower import Lowering, lowers
 from verilog.rules.convolution import axes, pair, windows
+from verilog.rules.uneven_pool import averaged, brought, parts, sizes_of
 from verilog.signal import Signal
 from verilog.stream import Stream
 from verilog.templates.fold import FoldMax, FoldSum, reciprocal, summed_format
@@ -24,7 +25,7 @@ def max_pool(low: Lowering, node: Node) -> None:
     x, channels = pixels(low, node, node.inputs[0])
     walk = pool_walk(low, node, gap=argument(node, "dilation", 4, 1))
     rows = _by_group(windows(low, node, x, walk, x.stream.size // x.stream.par, x.fixed.low))
-    low.publish(node, _image(low, node, _largest(low, node, rows, walk), rows, channels))
+    low.publish(node, _image(low, node, _largest(low, node, rows, walk.taps), rows, channels))
 
 
 @lowers("avg_pool1d", "avg_pool2d")
@@ -35,12 +36,13 @@ def avg_pool(low: Lowering, node: Node) -> None:
         (o - 1) * s + k <= n + 2 * b
         for o, s, k, n, b in zip(walk.out, walk.step, walk.kernel, walk.image, walk.before, strict=True)
     )
-    if not whole or (walk.before != (0, 0) and not argument(node, "count_include_pad", 5, True)):
-        raise refused(node, "windows of several sizes", "Use ceil_mode=False and count_include_pad=True.")
-    divisor = argument(node, "divisor_override", 6, None) or walk.taps
+    divisor, border = argument(node, "divisor_override", 6, None), bool(argument(node, "count_include_pad", 5, True))
     x, channels = pixels(low, node, node.inputs[0])
     rows = _by_group(windows(low, node, x, walk, x.stream.size // x.stream.par))
-    mean(low, node, rows, channels, walk.taps, int(divisor))
+    if divisor is None and (not whole or (walk.before != (0, 0) and not border)):
+        _averaged(low, node, rows, channels, walk.taps, sizes_of(walk, border, walk.before))
+    else:
+        mean(low, node, rows, channels, walk.taps, int(divisor or walk.taps))
 
 
 @lowers("adaptive_avg_pool1d", "adaptive_avg_pool2d")
@@ -51,23 +53,38 @@ def adaptive_pool(low: Lowering, node: Node) -> None:
     if out == (1, 1):
         mean(low, node, x, channels, x.stream.rows, x.stream.rows)
         return
+    if _uneven(image, out):
+        pixels_of, counts = parts(image, out)
+        rows = brought(low, node, x, pixels_of, 0)
+        _averaged(low, node, rows, channels, pixels_of.shape[1], counts)
+        return
     rows, walk = _parts(low, node, x, image, out)
     mean(low, node, rows, channels, walk.taps, walk.taps)
 
 
+def _uneven(image: Pair, out: Pair) -> bool:
+    return bool(image[0] % out[0] or image[1] % out[1])
+
+
+def _averaged(low: Lowering, node: Node, rows: Signal, channels: np.ndarray, taps: int, counts: np.ndarray) -> None:
+    """The sums of `taps` rows each, over how many of them count."""
+    out = replace(rows.stream, rows=rows.stream.rows // taps, fixed=summed_format(taps, 1, 0, rows.fixed))
+    made = FoldSum(name=low.free(f"{node.id}_sum"), node=node.id, inputs=(rows.stream,), outputs=(out,),
+                   shape=low.shape(node), count=taps, multiplier=1, shift=0)  # fmt: skip
+    low.publish(node, averaged(low, node, _image(low, node, made, rows, channels), rows.fixed, counts))
+
+
 def _parts(low: Lowering, node: Node, x: Signal, image: Pair, out: Pair) -> tuple[Signal, Walk]:
     """The pixels of each part of an image."""
-    if image[0] % out[0] or image[1] % out[1]:
-        raise refused(node, "parts of several sizes", "Choose an output size that divides the image.")
     kernel = image[0] // out[0], image[1] // out[1]
     walk = Walk(image, out, kernel, kernel)
     return _by_group(windows(low, node, x, walk, x.stream.size // x.stream.par)), walk
 
 
-def _largest(low: Lowering, node: Node, rows: Signal, walk: Walk) -> FoldMax:
-    out = replace(rows.stream, rows=rows.stream.rows // walk.taps)
+def _largest(low: Lowering, node: Node, rows: Signal, taps: int) -> FoldMax:
+    out = replace(rows.stream, rows=rows.stream.rows // taps)
     return FoldMax(name=node.id, node=node.id, inputs=(rows.stream,), outputs=(out,), shape=low.shape(node),
-                   count=walk.taps)  # fmt: skip
+                   count=taps)  # fmt: skip
 
 
 @lowers("adaptive_max_pool1d", "adaptive_max_pool2d")
@@ -75,11 +92,16 @@ def adaptive_max(low: Lowering, node: Node) -> None:
     """The largest of the whole image, or of equal parts of it."""
     if argument(node, "return_indices", 99, False):
         raise refused(node, "return_indices", "Take the values alone.")
-    image, parts = (pair(low.shape(node, p)[1:]) for p in ("data_in", "data_out"))
+    image, out = (pair(low.shape(node, p)[1:]) for p in ("data_in", "data_out"))
     x, channels = pixels(low, node, node.inputs[0])
-    if parts != (1, 1):
-        rows, walk = _parts(low, node, x, image, parts)
-        low.publish(node, _image(low, node, _largest(low, node, rows, walk), rows, channels))
+    if out != (1, 1):
+        if _uneven(image, out):
+            pixels_of, _ = parts(image, out)
+            rows, taps = brought(low, node, x, pixels_of, x.fixed.low), pixels_of.shape[1]
+        else:
+            rows, walk = _parts(low, node, x, image, out)
+            taps = walk.taps
+        low.publish(node, _image(low, node, _largest(low, node, rows, taps), rows, channels))
         return
     made = FoldMax(name=node.id, node=node.id, inputs=(x.stream,), outputs=(replace(x.stream, rows=1),),
                    shape=low.shape(node), count=x.stream.rows)  # fmt: skip

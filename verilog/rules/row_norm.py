@@ -6,7 +6,7 @@ import numpy as np
 
 from model.errors import EmitError
 from model.graph import Node
-from verilog.fixed import WIDEST, Codes, Fixed
+from verilog.fixed import WIDEST, Codes, Fixed, Rounding
 from verilog.layout import argument, refused
 from verilog.lower import Lowering, lowers
 from verilog.rules.attention import needed, whole_rows
@@ -35,13 +35,20 @@ def row_norm(low: Lowering, node: Node) -> None:
 def normalised(low: Lowering, node: Node, x: Signal, centered: bool, eps: float,
                gamma: tuple[Codes, Fixed] | None, beta: tuple[Codes, Fixed] | None = None) -> None:  # fmt: skip
     """The rows of x, normalised, as the node's result."""
-    size = arranged(low.shape(node))[1]
+    made = normalised_rows(low, node, x, centered, eps, (gamma, beta), needed(low, node))
+    low.give(node, made.wire, made.stream, made.index)
+
+
+def normalised_rows(low: Lowering, node: Node, x: Signal, centered: bool, eps: float,
+                    constants: tuple[tuple[Codes, Fixed] | None, tuple[Codes, Fixed] | None],
+                    result: tuple[Fixed, Rounding]) -> Signal:  # fmt: skip
+    """The rows of x's last axis, normalised in a format; `constants`: a scale and a shift for each element of one."""
+    (gamma, beta), (to, rounding), size = constants, result, arranged(x.shape)[1]
     par, _, _ = low.parallel(node, size, 1)
     x = low.resize(node, whole_rows(low, node, x), par, 1)
     order = columns(x, node)
     scale, form = gamma or (np.ones(size, np.int64), ONE)
     shift, added = beta or (np.zeros(size, np.int64), ONE)
-    to, rounding = needed(low, node)
     out = Stream(x.stream.rows, size, to, par)
     made = Norm(
         name=node.id, node=node.id, inputs=(x.stream,), outputs=(out,), shape=x.shape, centered=centered,
@@ -52,7 +59,7 @@ def normalised(low: Lowering, node: Node, x: Signal, centered: bool, eps: float,
     if widest > WIDEST:
         text = f"The sums of {node.id} need {widest} bits; {WIDEST} are supported."
         raise EmitError(text, "Choose narrower formats for its data_in and weight.", node.id)
-    low.give(node, low.add(made, (x.wire,)), out, x.index)
+    return Signal(low.add(made, (x.wire,)), out, x.shape, x.index)
 
 
 def _one(codes: Codes, size: int) -> Codes:

@@ -1,0 +1,31 @@
+"""Gated linear units: one half of a tensor times the sigmoid of the other."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from model.graph import Node
+from verilog.fixed import Fixed
+from verilog.layout import argument, refused
+from verilog.lower import Lowering, lowers
+from verilog.rules.activation import through
+from verilog.rules.elementwise import met
+from verilog.rules.indices import taken
+
+GATE = Fixed(12, 11, False)  # of the sigmoid, which is 1 at most
+
+
+@lowers("glu")
+def gated(low: Lowering, node: Node) -> None:
+    """The sigmoid by table, then a product."""
+    axis = low.axis(node, int(argument(node, "dim", 1, -1)), "data_in")
+    if axis < 0:
+        raise refused(node, "samples put together", "Take it over an axis of one sample.")
+    x = low.operand(node, node.inputs[0], "data_in")
+    first, second = np.split(np.arange(x.index.size).reshape(x.shape), 2, axis)
+    gate = through(low, node, taken(low, node, x, second), _sigmoid, GATE, "nearest_even")
+    low.publish(node, met(low, node, "mul", taken(low, node, x, first), gate))
+
+
+def _sigmoid(x: np.ndarray) -> np.ndarray:
+    return 1 / (1 + np.exp(-x))
