@@ -42,6 +42,15 @@ class Run:
     error: str = ""
     stopped: bool = False
     home: Document | None = None
+    _kept: str = ""
+
+    def kept(self) -> str:
+        """As JSON, made once: a run that has ended stays as it is."""
+        if not self._kept:
+            told = {"file": self.file, "stopped": self.stopped, "error": self.error,
+                    "results": files.dumped(self.whole)}  # fmt: skip
+            self._kept = json.dumps(told, separators=(",", ":"), ensure_ascii=False)
+        return self._kept
 
     @property
     def title(self) -> str:
@@ -221,8 +230,8 @@ class KernelBench(QObject):
         held = [run for run in self.runs.values() if not run.job]
         for run in held:
             run.home = document
-        text = {"version": VERSION, "runs": [_told(run) for run in held]}
-        document.keep(MEMBER, json.dumps(text, separators=(",", ":"), ensure_ascii=False).encode() if held else None)
+        text = f'{{"version":{VERSION},"runs":[{",".join(run.kept() for run in held)}]}}'
+        document.keep(MEMBER, text.encode() if held else None)
         self.kept.emit()
 
     def _read(self) -> None:
@@ -252,10 +261,6 @@ def _runs(raw: bytes, cannot: Callable[[], None]) -> list[tuple[dict[str, Any], 
     except (KernelError, ValueError, LookupError, TypeError, AttributeError):
         cannot()
         return []
-
-
-def _told(run: Run) -> dict[str, Any]:
-    return {"file": run.file, "stopped": run.stopped, "error": run.error, "results": files.dumped(run.whole)}
 
 
 def _fail(run: Run, error: JobError) -> None:

@@ -66,7 +66,8 @@ class KernelsBeside(QWidget):
         if others and (fresh or self.a.get() == self.b.get()):
             self.a.put(now if now in runs else names[0])
             self.b.put(others[-1])
-        self.refresh()
+        if self.isVisible():
+            self.refresh()
 
     def _swap(self) -> None:
         if len(self._runs) > 1:

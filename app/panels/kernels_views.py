@@ -140,6 +140,8 @@ class Views(QWidget):
             self._draw()
         elif at == SOURCE:
             self.source.refresh()
+        else:
+            self.beside.refresh()
 
     def _missing(self, at: int, rows: list[Row]) -> str:
         """What is said in the place of a tab that has nothing."""

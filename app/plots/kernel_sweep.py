@@ -63,7 +63,7 @@ class KernelSweep(LogChart):
             colour = self.colour(self.names.index(version))
             if across.title != BYTES:  # sizes that differ in more than one way are no curve
                 x, y = np.log10([s.x for s in line]), np.log10([s.y for s in line])
-                self.plot.plot(x, y, pen=pen(colour)).setZValue(2)
+                self.plot.addItem(pg.PlotCurveItem(x, y, pen=pen(colour)))
             if self.figure == "time":
                 self._spread(line, colour)
             self.dots(line, colour, palette)
@@ -77,10 +77,10 @@ class KernelSweep(LogChart):
 
     def _spread(self, line: Sequence[Spot], colour: str) -> None:
         """Half the distance of the quartiles, up and down."""
-        held = [(math.log10(s.x), math.log10(s.y * (1 - min(d, 0.9))), math.log10(s.y * (1 + d)))
-                for s in line if (d := s.what.spread or 0.0) > 0]  # fmt: skip
-        for x, low, high in held:
-            self.plot.plot([x, x], [low, high], pen=pen(colour, 1.0, 150))
+        share = np.array([s.what.spread or 0.0 for s in line])
+        x, y = (np.log10([s.x for s in line]), np.log10([s.y for s in line]))
+        self.plot.addItem(pg.ErrorBarItem(x=x, y=y, top=np.log10(1 + share), beam=0, pen=pen(colour, 1.0, 150),
+                                          bottom=-np.log10(1 - np.minimum(share, 0.9))))  # fmt: skip
 
     @property
     def roof(self) -> float | None:

@@ -75,7 +75,7 @@ class Roofline(LogChart):
             bend = rate * 1e3 / limits.copy_gb_s
             line = [xs[0], bend, xs[1]]
             heights = [limits.roof(x, dtype) for x in line]
-            self.plot.plot(np.log10(line), np.log10(heights), pen=pen(palette.text, 1.4))
+            self.plot.addItem(pg.PlotCurveItem(np.log10(line), np.log10(heights), pen=pen(palette.text, 1.4)))
             if len(self._rates()) > 1:
                 self._name(type_word(dtype), xs[1], rate, palette)
             tops.append(rate)

@@ -6,6 +6,7 @@ import errno
 import json
 import math
 import os
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -186,8 +187,8 @@ def compared(runs: Sequence[Results]) -> list[dict[str, Any]]:
 
 def _keys(tables: Iterable[dict[Any, Row]]) -> list[Any]:
     """Keys of at least two tables, in the order of the first that has them."""
-    every = [key for table in tables for key in table]
-    return [k for k in dict.fromkeys(every) if every.count(k) > 1]
+    every = Counter(key for table in tables for key in table)
+    return [key for key, count in every.items() if count > 1]
 
 
 def _columns(runs: Sequence[Results]) -> list[str]:
