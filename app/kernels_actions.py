@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from app.window import Window
 
 RUN = "Run"
+EXPLAINED = "How it works"
 RESULTS = "Results of kernels (*.json)"
 
 
@@ -73,6 +74,12 @@ def run(window: Window) -> None:
     """Measure the kernels that are selected."""
     page = panel_of(window).page(RUN)
     page.run_chosen()  # type: ignore[attr-defined]
+
+
+def explain(window: Window) -> None:
+    """Show what kernels' questions are answered with, and put the keyboard there."""
+    page = panel_of(window).page(EXPLAINED)
+    page.list.setFocus()  # type: ignore[attr-defined]
 
 
 def stop(window: Window) -> None:

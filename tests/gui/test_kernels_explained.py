@@ -374,3 +374,9 @@ def test_answers_come_with_their_project(window: Window, runner: list[FakeRunner
     window.session.close()
     open_small(window, runner, replace(small_project(), extras={MEMBER: b"{}"}))
     assert held.error is not None and "cannot be read" in held.error.message
+
+
+def test_the_tab_is_reached_by_its_command(window: Window, runner: list[FakeRunner]) -> None:
+    window.actions_table.run("kernels_explain")
+    page = window.docks.panels["kernels"].pages["How it works"]  # type: ignore[attr-defined]
+    assert isinstance(page, KernelsExplained) and page.isVisible() and page.list.count() == len(QUESTIONS)
