@@ -52,12 +52,17 @@ def in_order_of(data: TaskData, names: tuple[str, ...]) -> TaskData:
 
 
 def misnamed(classes: tuple[str, ...], names: tuple[str, ...]) -> tuple[str, str]:
-    """That labels in words are not the model's and what each counts as, and what to do; empty where all is well."""
+    """That labels are not the model's and what each counts as, and what to do; empty where all is well.
+
+    Numbers are to be 0, 1, 2 …: a file without a row of class 1 would count its 2 as 1.
+    """
     known = {name.strip().casefold() for name in names}
-    words = not all(map(_UNNAMED.fullmatch, classes))
-    if not names or not words or {c.strip().casefold() for c in classes} <= known:
+    numbers = all(map(_UNNAMED.fullmatch, classes))
+    fits = all(int(c.rpartition("_")[2]) == at for at, c in enumerate(classes)) if numbers else not names
+    if fits or {c.strip().casefold() for c in classes} <= known:
         return "", ""
-    shown = [f"{c} counts as {at} {names[at] if at < len(names) else '?'}" for at, c in enumerate(classes[:4])]
+    called = [f" {names[at] if at < len(names) else '?'}" if names else "" for at in range(len(classes))]
+    shown = [f"{c} counts as {at}{called[at]}" for at, c in enumerate(classes[:4])]
     more = f" and {len(classes) - 4} more" if len(classes) > 4 else ""
     text = f"The data's labels are not the model's: {', '.join(shown)}{more}."
-    return text, "Name them as the model does, or write numbers."
+    return text, "Name them as the model does, or write numbers from 0 on."

@@ -46,6 +46,15 @@ def test_strange_words_are_told_with_what_they_count_as() -> None:
     assert misnamed(("awesome", "bad"), ()) == ("", "")
 
 
+def test_numbers_that_leave_one_out_are_told() -> None:
+    text, hint = misnamed(("0", "2"), ("low", "middle", "high"))
+    assert "2 counts as 1 middle" in text and "from 0 on" in hint
+    assert "1 counts as 0, 2 counts as 1." in misnamed(("1", "2"), ())[0]
+    assert "LABEL_2 counts as 1" in misnamed(("LABEL_0", "LABEL_2"), ())[0]
+    for classes in (("0", "1", "2"), ("LABEL_0", "label_1")):
+        assert misnamed(classes, ()) == ("", "")
+
+
 def test_names_are_read_from_the_configuration(tmp_path: Path) -> None:
     assert model_names(str(RESOURCES / "reviews")) == NAMES
     for content in (
