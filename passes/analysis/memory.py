@@ -142,7 +142,7 @@ def _run(graph: Graph, options: MemoryOptions, context: Context) -> Iterator[Row
     yield _line("model in memory", "measured", elements, 0.0, _bytes(tensors_of(module)), plain)
     if any(copies):
         yield _line("rounded copies in memory", "measured", 0, 0.0, sum(copies))
-    yield _line("most in a run beside", "measured", 0, 0.0, peak(seen.events, options.device == "cuda"))
+    yield _line("most in a run beside", "measured", 0, 0.0, peak(seen.memory))
 
 
 def _bytes(tensors: Any) -> int:

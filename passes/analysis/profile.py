@@ -48,7 +48,7 @@ def profile(graph: Graph, options: ProfileOptions, context: Context) -> tuple[Gr
     rows = tuple(_rows(graph, seen, _sizes(graph, inputs)))
     total = statistics.median([e.time_range.elapsed_us() for e in by_host(seen.events) if e.name == RUN]) / 1e6
     held = sum(v.numel() * v.element_size() for v in tensors_of(module))
-    most = peak(seen.events, options.device == "cuda")
+    most = peak(seen.memory)
     summary = {"seconds": total, "plain": seen.plain, "runs": options.runs, "batch": _batch(inputs),
                "device": options.device, "weights_bytes": held, "peak_bytes": most, "about": ABOUT}  # fmt: skip
     return graph, Report("profile", rows, summary | ({"trace": options.trace} if options.trace else {}))

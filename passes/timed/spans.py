@@ -18,16 +18,21 @@ if TYPE_CHECKING:
     from torch.autograd.profiler_util import FunctionEvent
 
 WARM = 2
+MEMORY = "[memory]"  # what the profiler calls allocations and frees
 RUN, AT = "espalier run", "espalier "  # names of the spans; the second is followed by a node's place
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """Median seconds of a run without the profiler, what it saw of those with it, and which node each place is."""
+    """Median seconds of a run without the profiler, what it saw of those with it, and which node each place is.
+
+    `memory`: microseconds, and bytes by which what is held on the device changes.
+    """
 
     plain: float
     events: list[FunctionEvent]
     places: list[tuple[str, bool]]
+    memory: list[tuple[float, int]]
 
 
 class Spans:
@@ -137,7 +142,7 @@ def _seen(spans: Spans, inputs: dict[str, Any], runs: int, context: Context, tra
                     settle()
     if trace:
         _save(seen, Path(trace))
-    return Seen(statistics.median(plain[WARM:]), list(seen.events() or ()), spans.names)
+    return Seen(statistics.median(plain[WARM:]), list(seen.events() or ()), spans.names, _memory(seen, cuda))
 
 
 def _nothing() -> None:
@@ -158,16 +163,21 @@ def by_host(found: Iterable[FunctionEvent]) -> list[FunctionEvent]:
     return [e for e in found if e.device_type.name == "CPU"]
 
 
-def changes(found: Iterable[FunctionEvent], cuda: bool) -> list[tuple[float, int]]:
-    """Allocations and frees as they follow each other: when, and by how many bytes what is held changes."""
-    told = ((e.time_range.end, e.self_device_memory_usage if cuda else e.self_cpu_memory_usage) for e in found)
-    return sorted(c for c in told if c[1])
+def _memory(seen: Any, cuda: bool) -> list[tuple[float, int]]:
+    """Allocations and frees in their order: when, in microseconds, and by how many bytes what is held changes.
+
+    They are the profiler's own events: in its tree what is freed between operations counts at the end of the run.
+    """
+    told = seen.profiler.kineto_results
+    begun, device = told.trace_start_ns(), "CUDA" if cuda else "CPU"
+    found = ((e.start_ns(), e.nbytes()) for e in told.events() if e.name() == MEMORY and e.device_type().name == device)
+    return sorted(((at - begun) / 1e3, size) for at, size in found)
 
 
-def peak(found: Iterable[FunctionEvent], cuda: bool) -> int:
+def peak(memory: Iterable[tuple[float, int]]) -> int:
     """Most bytes that were held at once beyond what was there before."""
     held = most = 0
-    for _, change in changes(found, cuda):
+    for _, change in memory:
         held += change
         most = max(most, held)
     return most

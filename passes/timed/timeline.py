@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from passes.timed.spans import AT, RUN, Seen, by_host, changes
+from passes.timed.spans import AT, RUN, Seen, by_host
 
 if TYPE_CHECKING:
     from torch.autograd.profiler_util import FunctionEvent
@@ -29,7 +29,7 @@ def timeline(seen: Seen, cuda: bool) -> dict[str, Any]:
     spans.sort(key=lambda s: (s[1], -s[5]))
     kept = sorted(spans[:MOST], key=lambda s: (s[0], s[1], s[4]))
     return {"seconds": run.time_range.elapsed_us() / 1e6, "spans": [list(s) for s in kept], "left_out":
-            max(len(spans) - MOST, 0), "held": _held(seen, run, cuda)}  # fmt: skip
+            max(len(spans) - MOST, 0), "held": _held(seen, run)}  # fmt: skip
 
 
 def _inside(event: FunctionEvent, run: FunctionEvent) -> bool:
@@ -72,11 +72,13 @@ def _device(seen: Seen, run: FunctionEvent) -> Iterator[Span]:
         yield _span(event, run, DEVICE, 0, event.name, node)
 
 
-def _held(seen: Seen, run: FunctionEvent, cuda: bool) -> list[list[float]]:
+def _held(seen: Seen, run: FunctionEvent) -> list[list[float]]:
     """What is held beyond what was there when the run began; of many points the most within each stretch."""
+    begin, end = run.time_range.start, run.time_range.end
     held, found = 0, [[0.0, 0.0]]
-    for at, change in changes((e for e in seen.events if _inside(e, run)), cuda):
-        held += change
-        found.append([max((at - run.time_range.start) / 1e6, 0.0), float(held)])
+    for at, change in seen.memory:
+        if begin <= at <= end:
+            held += change
+            found.append([(at - begin) / 1e6, float(held)])
     step = -(-len(found) // POINTS)
     return [max(found[k : k + step], key=lambda p: p[1]) for k in range(0, len(found), step)]
