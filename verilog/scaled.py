@@ -124,7 +124,8 @@ def format_of(node: Node, name: str, chosen: Precision, graph: Graph, store: Wei
         return Signs(1, -1, False, float(_given(node, name, chosen, graph, store)))
     text = f"{name} of {node.id} is in {form.label}, for which there is no hardware."
     hint = f"Layers take {HARDWARE}, all other operations `integer`; what flows has one scale for the whole tensor."
-    raise EmitError(text, hint, node.id)
+    blocks = "Only nn.Linear computes in blocks; choose `integer` here, or `scaled_integer` for a convolution."
+    raise EmitError(text, blocks if form.name.startswith("mx") else hint, node.id)
 
 
 def _given(node: Node, name: str, chosen: Precision, graph: Graph, store: WeightStore) -> NDArray[np.float32]:

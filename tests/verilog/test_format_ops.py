@@ -1,0 +1,73 @@
+"""Formats beyond fixed point at other operations than Linear: computed and simulated, or refused by name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from model.build import build as build_module
+from model.errors import EmitError
+from model.graph import Graph
+from model.opening import Opened
+from passes.base import Context, run_step
+from passes.config import load_recipe
+from tests.verilog.proof import needs_icarus
+from tests.verilog.test_images import SELF
+from tests.verilog.test_images import opened as made
+from verilog.exact import Exact, Host
+from verilog.lower import lower
+from verilog.options import EmitOptions
+from verilog.simulate import build, run
+
+FIXED = "integer(width=8, frac_width=4)"
+MX, ROWS, ONE = "mxint(width=8)", "scaled_integer(width=8)", "scaled_integer(width=8, granularity=tensor)"
+DEPTHWISE = ("nn.Conv2d(4, 4, 3, groups=4, padding=1)", SELF, "4, 5, 5")
+PRODUCT = ("nn.Linear(8, 8)", "y = self.m(x)\nreturn y @ y.mT", "4, 8")
+LINEAR = {"data_in": FIXED, "weight": FIXED, "bias": FIXED}
+
+
+def quantised(folder: Path, net: tuple[str, str, str], **formats: dict[str, str]) -> tuple[Opened, Graph]:
+    """A network whose ops of some types have formats."""
+    found = made(folder, *net)
+    rules = [{"select": {"by": "type", "values": [op]}, "formats": held} for op, held in formats.items()]
+    step = load_recipe({"steps": [{"pass": "quantize", "options": {"rules": rules}}]}).steps[0]
+    return found, run_step(found.project.base, step, Context(found.store)).graph
+
+
+@needs_icarus
+@pytest.mark.rtl
+@pytest.mark.parametrize("weight", [ROWS, "ternary()", "binary_scaled()", ONE])
+@pytest.mark.parametrize("net", [DEPTHWISE, ("nn.Conv2d(4, 6, 3, groups=2)", SELF, "4, 5, 5")])
+def test_scaled_convolutions_in_groups(tmp_path: Path, net: tuple[str, str, str], weight: str) -> None:
+    found, graph = quantised(tmp_path, net, conv2d={"data_in": FIXED, "weight": weight})
+    design = lower(graph, found.store, EmitOptions())
+    assert "scale_shift" in {i.module for i in design.instances}
+    x = torch.randn(3, 4, 5, 5, generator=torch.Generator().manual_seed(1))
+    got, want = Exact(graph, found.store, design)(x=x), build_module(graph, found.store).double()(x=x.double())
+    torch.testing.assert_close(got, want, rtol=0, atol=1e-4)
+    codes = Host(graph, found.store, design)(x=x)
+    done = run(design, build(design, 3, tmp_path / "builds", "icarus"), codes, 3, limit=1_000_000)
+    assert not done.stuck and not done.mismatches
+
+
+@pytest.mark.parametrize(
+    ("net", "formats", "says", "hint"),
+    [
+        (DEPTHWISE, {"conv2d": {"data_in": FIXED, "weight": MX}}, "has a weight in blocks", "scaled_integer"),
+        (DEPTHWISE, {"conv2d": {"data_in": MX, "weight": FIXED}}, "data_in of m is in mxint", "Only nn.Linear"),
+        (PRODUCT, {"linear": LINEAR, "matmul": {"data_in": MX, "weight": MX}}, "data_in of matmul is in", "Only nn.Li"),
+        (PRODUCT, {"linear": LINEAR, "matmul": {"data_in": ROWS, "weight": FIXED}}, "one scale", "granularity=tensor"),
+        (PRODUCT, {"linear": LINEAR, "matmul": {"data_in": ONE, "weight": FIXED}}, "from each sample", "calibrate"),
+        (("nn.ConvTranspose2d(3, 4, 3, stride=2)", SELF, "3, 4, 4"),
+         {"conv_transpose2d": {"data_in": FIXED, "weight": ROWS}}, "not in integers", "integer"),
+    ],
+)  # fmt: skip
+def test_what_has_no_hardware_names_its_node(
+    tmp_path: Path, net: tuple[str, str, str], formats: dict[str, dict[str, str]], says: str, hint: str
+) -> None:
+    found, graph = quantised(tmp_path, net, **formats)
+    with pytest.raises(EmitError, match=says) as caught:
+        lower(graph, found.store, EmitOptions())
+    assert hint in caught.value.hint and caught.value.node in graph.nodes
