@@ -6,6 +6,7 @@ import html
 from collections.abc import Sequence
 
 from PySide6.QtCore import Signal
+from PySide6.QtGui import QShowEvent
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
 from app.answer_words import note_text, value_text
@@ -56,25 +57,31 @@ class Shown(QWidget):
 
 
 class Sources(QWidget):
-    """The functions of ours that an answer is about, to be read."""
+    """The functions of ours that an answer is about, to be read; made when they are first looked at."""
 
     def __init__(self, asked: Question) -> None:
         super().__init__()
         self._asked = asked
+        self.text: SourceText | None = None
         self.choice = Choice(asked.sources, tuple(f"{s.name} · {s.file}" for s in asked.sources))
         self.choice.setAccessibleName("Function to read")
-        self.text = SourceText(PythonColours)
-        self.text.setAccessibleName("Source")
         self.choice.edited.connect(self._show)
-        box = QVBoxLayout(self)
-        box.setContentsMargins(12, 4, 12, 0)
-        box.setSpacing(4)
-        box.addWidget(self.choice)
-        box.addWidget(self.text, 1)
-        self._show()
+        self._box = QVBoxLayout(self)
+        self._box.setContentsMargins(12, 4, 12, 0)
+        self._box.setSpacing(4)
+        self._box.addWidget(self.choice)
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        if self.text is None:
+            self.text = SourceText(PythonColours)
+            self.text.setAccessibleName("Source")
+            self._box.addWidget(self.text, 1)
+            self._show()
 
     def _show(self) -> None:
-        self.text.show_text(self.choice.get().text, {})
+        if self.text is not None:
+            self.text.show_text(self.choice.get().text, {})
 
 
 # -- words

@@ -74,6 +74,7 @@ class RoofView(View):
     """Kernels under the measured roof."""
 
     def __init__(self) -> None:
+        self._drawn: object = None
         self.legend, self.nothing = QLabel(), empty_state("No kernel has been measured on this device yet.")
         super().__init__(Roofline(), self.legend)
         self.picture.words = spoken
@@ -85,6 +86,9 @@ class RoofView(View):
     def show_known(self, known: Known) -> None:
         """Draw the rows that the answer names."""
         rows = points(known)
+        if (rows, known.ceilings) == self._drawn:
+            return
+        self._drawn = rows, known.ceilings
         versions = tuple(dict.fromkeys(r.version for r in rows))
         self.picture.show_rows(rows, versions, known.ceilings)
         self.legend.setText(self.picture.legend())

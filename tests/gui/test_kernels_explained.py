@@ -180,7 +180,8 @@ def test_copying_figures(page: KernelsExplained, runner: list[FakeRunner], qtbot
 def test_the_source_is_that_of_our_files(page: KernelsExplained) -> None:
     page.choose("mxint8")
     page.shown["mxint8"].pages.tabs.setCurrentIndex(2)
-    assert "dont_need_abs" in page.shown["mxint8"].source.text.toPlainText()
+    text = page.shown["mxint8"].source.text
+    assert text is not None and "dont_need_abs" in text.toPlainText()
     assert not page.shown["mxint8"].save.isVisible()
 
 
