@@ -99,6 +99,7 @@ class LedgerChart(Chart):
         bottom.setTickPen(pen(palette.line, 1.0))
         bottom.setStyle(tickAlpha=255, maxTickLevel=0)
         bottom.setGrid(255)
+        bottom.setZValue(-1)  # below the bars
         bottom.tickSpacing = lambda low, high, size: [(_spacing(high - low, size / 96), 0)]
         bottom.tickStrings = lambda values, scale, gap: [mebibytes(v) if v > 0 else "0" for v in values]
 
