@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QByteArray, Qt, QTimer
 from PySide6.QtGui import QKeySequence, QShortcut
-from PySide6.QtWidgets import QDockWidget, QTabBar, QTabWidget, QWidget
+from PySide6.QtWidgets import QApplication, QDockWidget, QTabBar, QTabWidget, QWidget
 
 from app import file_actions as files
 from app import model_actions as models
@@ -88,6 +88,7 @@ class Docks:
         self._window = window
         self.panels: dict[str, QWidget] = {}
         self.docks: dict[str, QDockWidget] = {}
+        self._placing = True
         window.setCorner(Qt.Corner.BottomLeftCorner, BOTTOM)
         window.setCorner(Qt.Corner.BottomRightCorner, BOTTOM)
         for area in (BOTTOM, RIGHT):
@@ -107,6 +108,11 @@ class Docks:
             dock.setTitleBarWidget(bare)
         else:
             dock.setTitleBarWidget(DockHeading(spec.title, dock.close))
+        keeps = panel.sizePolicy()
+        keeps.setRetainSizeWhenHidden(True)
+        panel.setSizePolicy(keeps)
+        panel.hide()
+        dock.visibilityChanged.connect(lambda on: self._placing or self._uncover(spec.id, on))
         if isinstance(panel, DataPanel | TrainingPanel | SweepsPanel):  # they work unasked only while somebody looks
             dock.visibilityChanged.connect(panel.look_on)
         if spec.area == BOTTOM:
@@ -117,7 +123,7 @@ class Docks:
 
     def reset(self) -> None:
         """Every dock at its first place."""
-        window = self._window
+        window, self._placing = self._window, True
         before: dict[Area, QDockWidget] = {}
         for spec in DOCKS:
             dock = self.docks[spec.id]
@@ -130,6 +136,7 @@ class Docks:
         for name in ("jobs", "inspector"):
             self.docks[name].raise_()
         self._sizes()
+        self._placed()
 
     def _sizes(self) -> None:
         held = self.docks
@@ -140,8 +147,23 @@ class Docks:
 
     def restore(self, layout: QByteArray) -> None:
         """Put all back where a layout had them."""
+        self._placing = True
         self._window.restoreState(layout)
+        self._placed()
         QTimer.singleShot(0, self._window, self.tidy)
+
+    def _uncover(self, name: str, seen: bool) -> None:
+        """Hide what lies behind another tab: Qt moves it out of sight, and it would go on drawing."""
+        panel, focus = self.panels[name], QApplication.focusWidget()
+        if not seen and focus is not None and panel.isAncestorOf(focus) and self.docks[name].isVisible():
+            self._window.canvas.setFocus()
+        panel.setVisible(seen)
+
+    def _placed(self) -> None:
+        """Show the panels that lie in front, once all stand in their places."""
+        self._placing = False
+        for name, dock in self.docks.items():
+            self._uncover(name, dock.isVisible() and not dock.visibleRegion().isEmpty())
 
     def tidy(self) -> None:
         """Hide bars of tabs that a layout restored twice leaves behind: Qt makes new ones and paints both."""

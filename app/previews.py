@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
+from contextlib import suppress
 from typing import Any
 
 from PySide6.QtCore import QObject, QThreadPool, QTimer, Signal
@@ -14,6 +16,8 @@ from model.errors import EspalierError
 
 KEPT = 256
 PAUSE = 20  # milliseconds; the edit that asks is drawn first, for the work would hold the interpreter meanwhile
+LATE = 8  # milliseconds by which the pause came late where the window still draws
+PATIENCE = 6  # pauses in a row
 Work = Callable[[Stop], Any]
 
 
@@ -44,7 +48,8 @@ class Previews(QObject):
         self._wishes: dict[str, _Wish] = {}
         self._busy = False
         self._pause = QTimer(self, singleShot=True, interval=PAUSE)
-        self._pause.timeout.connect(lambda: QThreadPool.globalInstance().start(self._run))
+        self._pause.timeout.connect(self._begin)
+        self._due, self._patience = 0.0, 0
         self._done.connect(self._arrived)
 
     def ask(self, slot: str, key: Hashable, work: Work) -> Any | None:
@@ -62,7 +67,7 @@ class Previews(QObject):
             if self._busy:
                 return None
             self._busy = True
-        self._pause.start()
+        self._wait(PATIENCE)
         return None
 
     def forget(self, slot: str) -> None:
@@ -80,7 +85,19 @@ class Previews(QObject):
         self._kept.clear()
         QThreadPool.globalInstance().waitForDone(5000)
 
+    def _wait(self, patience: int) -> None:
+        """Pause before the next work; where the window turns out to be busy, `patience` times more."""
+        self._due, self._patience = time.monotonic() + PAUSE / 1e3, patience
+        self._pause.start()
+
+    def _begin(self) -> None:
+        if self._patience and time.monotonic() - self._due > LATE / 1e3:
+            self._wait(self._patience - 1)
+        else:
+            QThreadPool.globalInstance().start(self._run)
+
     def _run(self) -> None:
+        """Work for one wish; the next one comes when the window has shown what was found."""
         while True:
             with self._lock:
                 if not self._waiting:
@@ -95,12 +112,18 @@ class Previews(QObject):
                 continue
             except (EspalierError, ArithmeticError, LookupError, MemoryError, OSError, TypeError, ValueError) as caught:
                 error = caught
-            try:
+            with suppress(RuntimeError):  # the owner is gone
                 self._done.emit(slot, wish, result, error)
-            except RuntimeError:  # the owner is gone
-                return
+            return
 
     def _arrived(self, slot: str, wish: _Wish, result: Any, error: Exception | None) -> None:
+        self._tell(slot, wish, result, error)
+        with self._lock:
+            self._busy = bool(self._waiting)
+        if self._busy:
+            self._wait(PATIENCE)
+
+    def _tell(self, slot: str, wish: _Wish, result: Any, error: Exception | None) -> None:
         if error is None:
             self._kept[wish.key] = result
             while len(self._kept) > KEPT:

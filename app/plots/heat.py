@@ -50,6 +50,7 @@ Display = Qt.ItemDataRole.DisplayRole
 CELL, NAMES, BAR = 54, 250, 110
 SHADES = 96  # steps of the colours
 DOT = 2.0  # radius of the dot of a measured cell
+DOT_ROOM = 3  # by which the figures of all cells make room for it
 Present = Mapping[tuple[str, str], Format]
 
 
@@ -204,11 +205,11 @@ def paint_cell(painter: QPainter, box: QRect, cell: Paint) -> None:
     """The ground, the figure, and the dot of what is measured."""
     painter.fillRect(box.adjusted(0, 0, -1, -1), cell.ground)
     painter.setPen(cell.ink)
-    painter.drawText(box, Qt.AlignmentFlag.AlignCenter, cell.text)
+    painter.drawText(box.adjusted(0, 0, -2 * DOT_ROOM, 0), Qt.AlignmentFlag.AlignCenter, cell.text)
     if cell.dot:
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         painter.setBrush(cell.ink)
-        painter.drawEllipse(box.topRight().toPointF() + QPointF(-4.5, 4.5), DOT, DOT)
+        painter.drawEllipse(box.topRight().toPointF() + QPointF(-4, 4.5), DOT, DOT)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing, False)
 
 
@@ -283,7 +284,7 @@ class HeatMap(QTableView):
         metrics = QFontMetrics(self.horizontalHeader().font())
         for i, column in enumerate(heat.columns):
             widest = max(metrics.horizontalAdvance(part) for part in in_two(column.title).split("\n"))
-            self.setColumnWidth(i, max(CELL, widest + 14))
+            self.setColumnWidth(i, max(CELL, widest + 14) + 2 * DOT_ROOM)
 
     def paintEvent(self, event: QPaintEvent) -> None:
         """All cells in one go: a delegate for each would take longer than a frame while scrolling."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -100,7 +102,7 @@ class LayerBars(Chart):
         left.tickStrings = power_words
         left.tickSpacing = lambda low, high, size: [(max(1.0, math.ceil((high - low) / 6)), 0)]
         left.setLabel("KL, nats", **words)
-        bottom.setHeight(36)
+        bottom.setHeight(50 if any(b.line.port for b in self.bars) else 36)
         bottom.setLabel(f"layers under {self._title}" if self._title else "", **words)
 
     def _names(self) -> None:
@@ -108,11 +110,13 @@ class LayerBars(Chart):
         axis = self.plot.getAxis("bottom")
         metrics = QFontMetrics(axis.style["tickFont"] or self.font())
         room = max(self.width() - 80, 100) / len(self.bars)
+        titles = distinct(b.line.path for b in self.bars)
         named: list[tuple[int, str]] = []
         free = -math.inf  # where the last name ends
         for i, bar in enumerate(self.bars):
-            name = metrics.elidedText(_name(bar), Qt.TextElideMode.ElideMiddle, MOST)
-            half = metrics.horizontalAdvance(name) / 2
+            name = metrics.elidedText(titles[bar.line.path], Qt.TextElideMode.ElideMiddle, MOST)
+            half = max(metrics.horizontalAdvance(name), metrics.horizontalAdvance(bar.line.port)) / 2
+            name = f"{name}\n{bar.line.port}".rstrip()
             if not named or i * room - half >= free + GAP:
                 named.append((i, name))
                 free = i * room + half
@@ -157,9 +161,12 @@ class LayerBars(Chart):
         return ("node", "port", "KL", "how"), rows
 
 
-def _name(bar: Bar) -> str:
-    """The last part of the layer's name, and the port where a layer has several."""
-    return f"{bar.line.title.rpartition('.')[2]} {bar.line.port}".strip()
+def distinct(titles: Iterable[str]) -> dict[str, str]:
+    """The last parts of dotted names, as few as tell each from all others."""
+    parts = {title: title.split(".") for title in titles}
+    ends = {title: [".".join(own[k:]) for k in range(len(own) - 1, -1, -1)] for title, own in parts.items()}
+    many = Counter(end for found in ends.values() for end in found)
+    return {title: next((end for end in found if many[end] == 1), title) for title, found in ends.items()}
 
 
 def _over(colour: QColor, ground: str) -> str:

@@ -43,6 +43,7 @@ class Line:
     port: str = ""
     row: Sensitivity | None = None
     places: tuple[int | None, ...] = ()
+    path: str = ""  # the whole name: in two blocks the same titles stand
 
     def known(self, column: int) -> float | None:
         """The divergence at a column: measured where that was done, else predicted."""
@@ -177,7 +178,7 @@ def _grouped(
 def _line(node: Node, row: Sensitivity, block: str, several: bool, places: tuple[int | None, ...]) -> Line:
     path = node_path(node)
     short = path.removeprefix(f"{block}.").removeprefix(f"{block} · ") if block else path
-    return Line(short, row.port if several else "", row, places)
+    return Line(short, row.port if several else "", row, places, path)
 
 
 def block_of(node: Node) -> str:

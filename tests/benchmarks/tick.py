@@ -104,7 +104,7 @@ def searching(application: QApplication, window: Any, ticks: Ticks, folder: Path
 
 def main() -> None:
     """Idle, then opening BERT-base, then edits while an evaluation runs, then searches."""
-    from app.application import make_application, make_window
+    from app.application import make_application, make_window, rest_collector
     from app.settings import Settings
     from model.formats.integer import Integer
 
@@ -116,6 +116,7 @@ def main() -> None:
     ticks = Ticks()
     run(application, ticks, lambda: len(ticks.held) > 300, 120)  # the first ones make the window
     ticks.take()
+    rest_collector()
     run(application, ticks, lambda: False, 3)
     figures = {"idle_ms": ticks.take()}
     session.open("config:bert?task=sequence-classification")

@@ -102,6 +102,7 @@ def test_nothing_quantised_says_what_to_do(window: Window, runner: list[FakeRunn
     assert "Open a model" in panel._about.text() and not panel._quantise.isVisible()
     window.live.enabled = False
     open_small(window, runner)
+    window.show_dock("hardware")
     assert "fixed point" in panel._about.text() and panel._quantise.isVisible()
     assert panel._pages.currentIndex() == 0
 

@@ -1,0 +1,95 @@
+"""What nobody sees does nothing: panels behind other tabs, the previews of a busy window, names below bars."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+from PySide6.QtWidgets import QApplication
+from pytestqt.qtbot import QtBot
+
+from app.measures import Measures
+from app.panels.training import TrainingPanel
+from app.plots.heat_bars import distinct
+from app.previews import Previews
+from app.window import Window
+from model.formats.integer import Integer
+from model.recipe import Recipe
+from model.weights import WeightStore
+from passes.base import Context
+from passes.edits import with_format
+from passes.replay import replay
+from passes.score import Scorer
+from tests.gui.conftest import small_graph
+
+pytestmark = pytest.mark.gui
+
+
+def seen(window: Window) -> set[str]:
+    return {name for name, panel in window.docks.panels.items() if panel.isVisible()}
+
+
+def test_panels_behind_other_tabs_are_hidden(opened: Window) -> None:
+    assert seen(opened) == {"outline", "recipe", "inspector", "jobs"}
+    opened.show_dock("search")
+    assert seen(opened) == {"outline", "recipe", "inspector", "search"}
+    opened.show_dock("training")
+    opened.docks.docks["search"].setFloating(True)
+    opened.show_dock("data")
+    QApplication.processEvents()
+    assert seen(opened) == {"outline", "recipe", "training", "search", "data"}
+    opened.docks.reset()
+    assert seen(opened) == {"outline", "recipe", "inspector", "jobs"}
+
+
+def test_the_keyboard_leaves_what_is_hidden(opened: Window) -> None:
+    opened.show_dock("data")
+    opened.docks.enter("data")
+    opened.show_dock("jobs")
+    focus = QApplication.focusWidget()
+    assert focus is None or focus.isVisible()
+
+
+def test_an_edit_is_followed_at_the_next_look(opened: Window, monkeypatch: pytest.MonkeyPatch) -> None:
+    panel, edits = opened.docks.panels["training"], list[int]()
+    assert isinstance(panel, TrainingPanel)
+    monkeypatch.setattr(panel, "_edited", lambda: edits.append(1))
+    opened.session.set_format(["fc1"], "weight", Integer(8, 4))
+    opened.session.set_format(["fc1"], "weight", Integer(6, 4))
+    assert not edits
+    opened.show_dock("training")
+    assert edits == [1]
+
+
+def test_the_baseline_is_counted_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    base, counted, score = small_graph(), list[object](), Scorer.score
+    monkeypatch.setattr(Scorer, "score", lambda self, graph: (counted.append(graph), score(self, graph))[1])
+    measures, recipe = Measures(), Recipe()
+    for width in range(2, 32):
+        recipe = with_format(Recipe(), ("fc1",), "weight", Integer(width, 1))
+        measures.score(base, Recipe())
+        measures.score(replay(base, recipe, Context(WeightStore(tmp_path))).graph, recipe)
+    assert sum(graph is base for graph in counted) == 1
+
+
+def test_previews_come_one_after_the_other(qtbot: QtBot) -> None:
+    previews, told, begun = Previews(), list[str](), list[str]()
+    previews.ready.connect(lambda slot, key, found: told.append(slot))
+
+    def work(name: str) -> str:
+        begun.append(f"{name} after {len(told)}")
+        return name
+
+    for name in ("a", "b", "c"):
+        previews.ask(name, name, lambda stop, n=name: work(n))
+    time.sleep(0.1)  # the window is busy
+    qtbot.waitUntil(lambda: len(told) == 3, timeout=60_000)
+    assert told == ["a", "b", "c"] and begun == ["a after 0", "b after 1", "c after 2"]
+    previews.close()
+
+
+def test_names_below_bars_tell_layers_apart() -> None:
+    names = ["e.0.self.dense", "e.0.output.dense", "e.1.self.dense", "pooler.dense", "classifier", "e.1.norm"]
+    told = ["0.self.dense", "output.dense", "1.self.dense", "pooler.dense", "classifier", "norm"]
+    assert distinct(names) == dict(zip(names, told, strict=True))
