@@ -169,7 +169,7 @@ def _why_not(ask: Ask, version: Version, device: str) -> str:
         return why
     size = getattr(torch, ask.dtype).itemsize
     needed = max(ask.kernel.traffic(ask.shape, size), version.traffic(ask.shape, size) // 2 if version.traffic else 0)
-    needed = needed * 2 + ask.kernel.traffic(ask.shape, 8)  # inputs, results, and the reference in double
+    needed = needed * 2 + 2 * ask.kernel.traffic(ask.shape, 8)  # inputs, results, and steps of the reference in double
     free = machine.free_bytes(device)
     if needed > free:
         return f"out of memory: about {needed / 2**30:.1f} GiB are needed, {free / 2**30:.1f} GiB are free"
