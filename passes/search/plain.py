@@ -30,6 +30,7 @@ class Plain:
         self.rungs = rungs
         self._warm: Warm | None = None
         self._last: tuple[str, Graph] | None = None
+        self._costs: tuple[Graph, dict[str, float]] | None = None
 
     def key(self, order: Order) -> str:
         """The recipe alone decides, unless formats round by chance."""
@@ -45,9 +46,11 @@ class Plain:
     def costs(self, order: Order) -> dict[str, float]:
         """The static score and all costs that need no run."""
         graph = self.graph(order)
-        score = self.scorer.score(graph)
-        told = {k: float(v) for k, v in asdict(score).items() if v is not None}
-        return told | {k: float(v) for k, v in costs_of(graph, score).items()}
+        if self._costs is None or self._costs[0] is not graph:
+            score = self.scorer.score(graph)
+            told = {k: float(v) for k, v in asdict(score).items() if v is not None}
+            self._costs = graph, told | {k: float(v) for k, v in costs_of(graph, score).items()}
+        return dict(self._costs[1])
 
     def figures(self, order: Order) -> dict[str, float]:
         """What is wanted besides, measured."""

@@ -244,7 +244,8 @@ class Trained:
             warm = self.warm(context)
             show = order.show if self.spec.pruner == "rungs" and not trained else _unseen
             found |= warm.measure(graph, show, KL in self.want.figures)
-            self._samples[self.key(order)] = warm.known[fingerprint(graph)]
+            if warm.rungs:
+                self._samples[self.key(order)] = warm.known[fingerprint(graph)]
         for name in self.want.figures:
             if name not in found and name in COSTS and (measure := COSTS.get(name).measure):
                 found[name] = float(measure(graph, self.spec.score, context))
