@@ -184,7 +184,7 @@ VIEW = (
 
 HELP = (
     Action("shortcuts", "Shortcuts", "Help", views.shortcuts, "F1", needs=_always),
-    Action("kernels_explain", "How kernels work", "Help", kernels.explain, needs=_always, help="With figures of here"),
+    Action("kernels_explain", "How kernels work", "Help", kernels.explain, needs=_always, help="With live figures"),
     Action("crash_reports", "Crash reports", "Help", views.crash_reports, needs=_always),
     Action("about", "About Espalier", "Help", views.about, needs=_always, group=1),
 )

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from PySide6.QtCore import QPointF, QRectF, QSize, Signal
-from PySide6.QtGui import QColor, QImage, QMouseEvent
+from PySide6.QtCore import QPointF, QRectF, QSize, Qt, Signal
+from PySide6.QtGui import QColor, QImage, QKeyEvent, QMouseEvent, QPainter, QPaintEvent
 
 from app.plots.answers.picture import CENTRE, Picture, Sheet
 from app.plots.picture import Table
@@ -13,6 +13,7 @@ from kernels.bench.answers.tiles import Tiling, told
 
 WORDS = 76.0  # pixels of what is said below the tensor
 INK = "#14171A"  # on the threads' colours, which are pale in both themes
+KEYS = {Qt.Key.Key_Left: (-1, 0), Qt.Key.Key_Right: (1, 0), Qt.Key.Key_Up: (0, -1), Qt.Key.Key_Down: (0, 1)}
 NUMBERED, GRIDDED = 15.0, 5.0  # pixels of an element with its thread's number, with lines round it
 
 
@@ -28,7 +29,8 @@ class TiledPicture(Picture):
         self.tile, self.thread = 0, 0
         self._tensor, self._enlarged = QRectF(), QRectF()
         super().__init__()
-        self.setToolTip("Click a tile at the left, an element at the right")
+        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        self.setToolTip("Click a tile at the left, an element at the right; ← → go through threads, ↑ ↓ through tiles")
 
     def show_tiling(self, tiling: Tiling, tile: int, thread: int) -> None:
         """Draw another tiling; the tile and the thread stay within it."""
@@ -144,6 +146,23 @@ class TiledPicture(Picture):
             cell = self._enlarged.width() / t.tile_columns
             row, column = int((at.y() - self._enlarged.y()) / cell), int((at.x() - self._enlarged.x()) / cell)
             self.picked.emit(self.tile, t.thread(min(row, t.tile_rows - 1), min(column, t.tile_columns - 1)))
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        super().paintEvent(event)
+        if self.hasFocus():  # not in files
+            painter = QPainter(self)
+            painter.setPen(QColor(self.look.accent))
+            painter.drawRoundedRect(self.rect().adjusted(0, 0, -1, -1), 4, 4)
+            painter.end()
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        across, down = KEYS.get(event.key(), (0, 0))
+        if not (across or down):
+            super().keyPressEvent(event)
+            return
+        count = self.tiling.grid[0] * self.tiling.grid[1]
+        thread = min(max(self.thread + across, 0), self.tiling.threads - 1)
+        self.picked.emit(min(max(self.tile + down, 0), count - 1), thread)
 
     def table(self) -> Table:
         """What each thread of the tile reads."""
