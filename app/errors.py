@@ -20,10 +20,11 @@ from PySide6.QtCore import QObject, Qt, QUrl, Signal
 from PySide6.QtGui import QDesktopServices
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QWidget
 
+from app.live import is_evaluation
 from app.panels.heading import column_of, row_of
 from app.settings import data_folder
 from model.errors import EspalierError, JobError
-from passes.jobs import Failed, JobEvent, JobInfo, ReplayJob, Started
+from passes.jobs import Done, Failed, JobEvent, JobInfo, ReplayJob, Started
 
 if TYPE_CHECKING:
     from app.session import Session
@@ -60,7 +61,7 @@ class Banner(QFrame):
         row.addLayout(words, 1)
         row.addLayout(self._buttons)
         self.setAccessibleName("Message")
-        self._cause = ""
+        self._cause, self._warned = "", ""
         self.hide()
 
     @property
@@ -82,6 +83,7 @@ class Banner(QFrame):
         session.problem.connect(self.error)
         session.job_event.connect(self.hear)
         session.changed.connect(lambda _: self.solve(EDIT))
+        session.opened.connect(lambda: self._warn(""))
 
     def hear(self, heard: JobEvent) -> None:
         """Know which job the error is of; take it away when the same is tried again."""
@@ -89,6 +91,16 @@ class Banner(QFrame):
             self._cause = cause(heard.job)
         elif isinstance(heard.event, Started):
             self.solve(cause(heard.job))
+        elif isinstance(heard.event, Done) and is_evaluation(heard.job):
+            self._warn(str(heard.event.result.summary.get("warning", "")))
+
+    def _warn(self, text: str) -> None:
+        """Tell once what of the data is likely not as it was meant; each edit measures on it again."""
+        if text and text != self._warned:
+            self.tell(text)
+        elif not text and self._warned == self._message.text():
+            self.hide()
+        self._warned = text
 
     def solve(self, of: str) -> None:
         """Take away an error that came of this: it no longer holds."""

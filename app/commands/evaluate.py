@@ -5,7 +5,7 @@ from __future__ import annotations
 from app.commands.command import Answer, Arguments, Command, Parser
 from app.commands.console import Console, facts
 from app.commands.opening import opened
-from app.commands.scoring import add_data, data_options, figures, score
+from app.commands.scoring import add_data, data_options, figures, score, tell_warning
 from model.errors import DataError
 
 
@@ -20,6 +20,7 @@ def _run(found: Arguments, console: Console) -> Answer:
         if options is None:
             raise DataError("There is no data to measure on.", "Give --data demo:NAME, hub:NAME, a file or a folder.")
         data = score(target.project.graph, target, options)
+    tell_warning(data, console)
     return Answer(data, lambda: facts(figures(data)))
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from app.commands.command import Answer, Arguments, Command, Parser, UsageError
 from app.commands.console import Console, cell, seconds, table
 from app.commands.opening import Target, opened, save
-from app.commands.scoring import add_data, data_options, figures, score
+from app.commands.scoring import add_data, data_options, figures, score, tell_warning
 from model.errors import EspalierError
 from model.project import Project
 from model.recipe import Recipe
@@ -39,6 +39,7 @@ def _run(found: Arguments, console: Console) -> Answer:
         base = target.project.graph
         options = data_options(found, target)
         before = score(base, target, options)
+        tell_warning(before, console)
         replayed = _replayed(recipe, target, found)
         target.context.seed = found.seed
         after = score(replayed.graph, target, options)

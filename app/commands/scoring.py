@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 from app.commands.command import Arguments, Parser
-from app.commands.console import big, count, size
+from app.commands.console import Console, big, count, size
 from app.commands.opening import Target
 from app.commands.option_flags import add_options, read_options
 from model.graph import Graph
@@ -33,6 +33,12 @@ def score(graph: Graph, target: Target, options: EvaluateOptions | None) -> dict
         return asdict(static_score(graph))
     step = Step("evaluate", options, target.context.seed)
     return dict(run_step(graph, step, target.context).report.summary)
+
+
+def tell_warning(found: dict[str, Any], console: Console) -> None:
+    """Say what of the data is likely not as it was meant: a score of it means little."""
+    if found.get("warning"):
+        console.note(str(found["warning"]))
 
 
 def figures(found: dict[str, Any]) -> dict[str, str]:

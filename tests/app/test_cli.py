@@ -175,6 +175,17 @@ def test_evaluate(capsys: Capture, digits: Path) -> None:
     assert answer(capsys, "evaluate", digits)["samples"] > 50
 
 
+def test_labels_that_are_not_the_models_are_told(capsys: Capture, tmp_path: Path) -> None:
+    data, recipe = tmp_path / "rows.csv", tmp_path / "recipe.json"
+    data.write_text("text,label\nthe film was good,7\nthe film was bad,9\n")
+    recipe.write_text("{}")
+    for call in (("evaluate", "demo:reviews"), ("run", "demo:reviews", recipe)):
+        assert main([*map(str, call), "--data", str(data)]) == 0
+        assert "9 counts as 1 positive" in capsys.readouterr().err
+        found = answer(capsys, *call, "--data", data)
+        assert "7 counts as 0 negative" in found.get("before", found)["warning"]
+
+
 def test_a_lone_file_is_measured_whole(capsys: Capture, tmp_path: Path) -> None:
     data = tmp_path / "rows.csv"
     data.write_text("text,label\n" + "the film was good,1\nthe film was bad,0\n" * 20)

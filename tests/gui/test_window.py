@@ -15,6 +15,8 @@ from app.style import sheet
 from app.theme import PALETTES, Palette, rgb
 from app.window import Window
 from model.errors import PassError
+from passes.analysis.evaluate import EvaluateOptions
+from passes.base import Report
 from passes.jobs import Failed, LogLine, OpenJob, Progress, SaveJob, Started
 from tests.gui.conftest import FakeRunner, open_small
 
@@ -109,6 +111,21 @@ def test_problem_with_a_node_leads_to_it(opened: Window) -> None:
     opened.session.problem.emit(PassError("fc2 is odd.", "Look.", "fc2"))
     opened.banner.show_node.emit("fc2")
     assert opened.session.selection == ("fc2",)
+
+
+def evaluated(window: Window, runner: list[FakeRunner], **told: str) -> str:
+    window.session.evaluate(EvaluateOptions(data="mine.csv"))
+    runner[0].finish(Report("evaluate", (), {"accuracy": 0.0, "loss": 3.0, **told}))
+    return window.banner.text
+
+
+def test_data_that_do_not_fit_are_told_once(opened: Window, runner: list[FakeRunner]) -> None:
+    strange = "The data's labels are not the model's."
+    assert evaluated(opened, runner, warning=strange) == strange
+    opened.banner.hide()
+    assert evaluated(opened, runner, warning=strange) == ""  # as after each edit
+    assert evaluated(opened, runner, warning="Another one.") == "Another one."
+    assert evaluated(opened, runner) == ""  # it holds no more
 
 
 def drop(window: Window, path: Path) -> None:
