@@ -42,6 +42,11 @@ def counted(graph: Graph) -> list[Node]:
     return [*layers(graph), *(n for n in graph if n.op in ROWS and _fits(n))]
 
 
+def counts(node: Node) -> bool:
+    """Whether a node adds to what hardware takes."""
+    return node.op in LAYERS or (node.op in ROWS and _fits(node))
+
+
 def _fits(node: Node) -> bool:
     held = node.precision.get("data_in")
     return "data_in" in node.ports and held is not None and isinstance(held.format, Integer)
@@ -57,9 +62,9 @@ def area_of(node: Node, graph: Graph) -> Area:
     """What it takes; raises OptionsError where a format is none of hardware's."""
     work = product_of(node, graph)
     assert work is not None
-    x = _form(node, "data_in")
-    y = _form(node, "data_out") if "data_out" in node.precision else x
-    w = x if node.op in ROWS else _form(node, "weight")
+    x = form_of(node, "data_in")
+    y = form_of(node, "data_out") if "data_out" in node.precision else x
+    w = x if node.op in ROWS else form_of(node, "weight")
     return _area(node.op, work, node.parallel or Parallel(), x, w, y)
 
 
@@ -115,7 +120,8 @@ def _row_area(op: str, work: Product, at_once: Parallel, x: Form, y: Form) -> Ar
                 gamma_format=Fixed(8, 6), beta=ones, beta_frac=6).area()  # fmt: skip
 
 
-def _form(node: Node, port: str) -> Form:
+def form_of(node: Node, port: str) -> Form:
+    """What hardware needs to know of a port's format; raises OptionsError where it has none of it."""
     held = node.precision.get(port)
     found = _known(held.format) if held is not None else None
     if found is not None:
@@ -140,9 +146,7 @@ def _share(of: Callable[[Area], float]) -> Callable[[Node, Graph], float]:
     """What a node adds."""
 
     def share(node: Node, graph: Graph) -> float:
-        if node.op not in LAYERS and not (node.op in ROWS and _fits(node)):
-            return 0.0
-        return float(of(area_of(node, graph)))
+        return float(of(area_of(node, graph))) if counts(node) else 0.0
 
     return share
 
