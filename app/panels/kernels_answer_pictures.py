@@ -185,7 +185,7 @@ class TilesView(View):
         limits = {"rows": 512, "columns": 512}
         self.fields = {n: NumberField(int, 1, limits.get(n, 128)) for n in self.SIZES}
         for name, field in self.fields.items():
-            field.setFixedWidth(40)
+            field.setFixedWidth(37)
             field.put(getattr(usual, name))
         self.order = Choice(ORDERS, tuple(f"by {o}" for o in ORDERS))
         self.order.put(usual.order)
