@@ -180,8 +180,8 @@ class TimelineCanvas(QAbstractScrollArea):
 
     def _paint_lane(self, painter: QPainter, lane: Lane, top: int) -> None:
         """Narrow spans as one line of pixels, the others one by one."""
-        seen, high, colours = seen_of(lane, self.seen.begin, self.seen.end, self.wide), HIGH[lane.kind], self._colours
-        inks = [QColor(c) for c in colours[lane.kind == "operation"]]
+        seen, high = seen_of(lane, self.seen.begin, self.seen.end, self.wide), HIGH[lane.kind]
+        inks = inks_of(self.look, faint=lane.kind == "operation")
         table = np.array([rgb(c.name()) for c in inks] + [rgb(self.look.panel)], np.uint8)
         pixels = np.full((1, self.wide, 4), 255, np.uint8)
         pixels[0, :, 2::-1] = table[seen.codes]
@@ -208,12 +208,6 @@ class TimelineCanvas(QAbstractScrollArea):
             painter.setPen(QColor(_ink(ground)))
             if len(words) > 2:
                 painter.drawText(place, MIDDLE, words)
-
-    @property
-    def _colours(self) -> tuple[list[str], list[str]]:
-        """By the kind of operation, modules grey; and fainter, as operations of torch below their node are."""
-        plain = [CATEGORIES.get(name, self.look.chip) for name in COLOURS]
-        return plain, [_mixed(QColor(c), QColor(self.look.panel), 0.45).name() for c in plain]
 
     def _paint_memory(self, painter: QPainter, run: Run, top: int) -> None:
         look, most = self.look, max(float(run.held.max()), 1.0)
@@ -288,6 +282,12 @@ class TimelineCanvas(QAbstractScrollArea):
         painter.setClipRect(self.viewport().rect())
         self.paint(painter)
         painter.end()
+
+
+def inks_of(look: Palette, faint: bool) -> list[QColor]:
+    """Of COLOURS: by the kind of operation, modules grey; fainter, as operations of torch below their node are."""
+    plain = [QColor(CATEGORIES.get(name, look.chip)) for name in COLOURS]
+    return [_mixed(c, QColor(look.panel), 0.45) for c in plain] if faint else plain
 
 
 def fitted(name: str, metrics: QFontMetrics, room: int) -> str:
