@@ -29,6 +29,7 @@ LOOPS: dict[str, Any] = {
     "power_blocks": blocks.power_blocks,
     "nvfp4": nvfp4.nvfp4,
     "scaled_integer": scales.scaled_integer,
+    "scaled_groups": scales.scaled_groups,
     "one_sign": scales.one_sign,
     "two_signs": scales.two_signs,
     "three_signs": scales.three_signs,
@@ -69,7 +70,8 @@ def words(x: Tensor) -> Array:
 
 
 def _loop(name: str, unit: int) -> Callable[..., Any]:
-    """The loop of this name: the one made for stretches of `unit` elements, where there is one."""
+    """The loop of this name: the one made for stretches of `unit` elements (0: under given scales), where there is
+    one."""
     found = LOOPS[name]
     return (found.get(unit) or found[0]) if isinstance(found, dict) else found
 
@@ -79,7 +81,7 @@ def _flat(plan: Plan, x: Tensor, gated: bool, unit: int, shared: Array = NONE) -
     x = x.contiguous()
     out = torch.empty_like(x)
     gate = torch.empty(x.shape, dtype=torch.bool) if gated else None
-    loop, block = _loop(plan.loop, unit), np.int64(unit)
+    loop, block = _loop(plan.loop, 0 if plan.per and len(shared) else unit), np.int64(unit)
     elements, results, gates = words(x), words(out), None if gate is None else words(gate)
 
     def run(cut: slice, units: slice) -> tuple[int, slice]:
@@ -105,7 +107,7 @@ def _in_blocks(plan: Plan, cut: Blocks, x: Tensor, gated: bool, shared: Array = 
     plain = cut.rows == 1 and shape and shape[-1] % cut.block == 0
     seen = x.contiguous() if plain else cut.split(x).contiguous()
     if plan.loop == "nvfp4":
-        shared = whole.nvfp4_scales(words(seen), cut.elements, plan.constants[0])
+        shared = whole.nvfp4_scale(words(seen), plan.constants[0])
     found = _flat(plan, seen, gated, cut.elements, shared)
     if found is None or plain:
         return found

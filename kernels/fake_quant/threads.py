@@ -37,11 +37,9 @@ def spread(run: Callable[[slice, slice], T], size: int, unit: int) -> list[T]:
     return [chunk(0), *(other.result() for other in others)]
 
 
-def chunks(loop: Callable[..., T], x: Array, *constants: Any, beside: Array | None = None, unit: int = 1) -> list[T]:
-    """What `loop` (chunk of x, units of `beside`, constants) gives for each chunk."""
-    if beside is None:
-        return spread(lambda cut, _: loop(x[cut], *constants), x.size, unit)
-    return spread(lambda cut, units: loop(x[cut], beside[units], *constants), x.size, unit)
+def chunks(loop: Callable[..., T], x: Array, *constants: Any) -> list[T]:
+    """What `loop` (chunk of x, constants) gives for each chunk."""
+    return spread(lambda cut, _: loop(x[cut], *constants), x.size, 1)
 
 
 @cache

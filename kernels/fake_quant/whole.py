@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -35,9 +34,8 @@ def _integers(plan: Plan, x: Array, given: Array | None) -> Array:
     return row
 
 
-def _mean(loop: Callable[..., Any], x: Array, *constants: np.float32) -> float:
-    """Mean of what a loop sums and counts."""
-    found = chunks(loop, x, *constants)
+def _mean(found: list[tuple[float, int]]) -> float:
+    """Mean of what was summed and counted."""
     return sum(float(total) for total, _ in found) / max(sum(int(count) for _, count in found), 1)
 
 
@@ -47,15 +45,17 @@ def _signs(plan: Plan, x: Array, given: Array | None) -> Array:
     none = np.float32(0)
     levels = [none, none, none]
     for i in range(int(plan.constants[0])):
-        levels[i] = np.float32(_mean(sums.whole_left, x, *((levels[0], levels[1]) if i else (none, none))))
+        levels[i] = np.float32(_mean(chunks(sums.whole_left, x, levels[0], levels[1])))
     return np.array([levels], np.float32)
 
 
 def _ternary(plan: Plan, x: Array, given: Array | None) -> Array:
-    none = np.float32(0)
-    delta = np.float32(_mean(sums.whole_left, x, none, none) * plan.constants[0])
-    alpha = _mean(sums.whole_kept, x, delta) if given is None else given.item()
-    return np.array([[alpha, delta]], np.float32)
+    all_of_it = chunks(sums.whole_left, x, np.float32(0), np.float32(0))
+    delta = np.float32(_mean(all_of_it) * plan.constants[0])
+    if given is not None:
+        return np.array([[given.item(), delta]], np.float32)
+    finite = np.bool_(sum(int(count) for _, count in all_of_it) == x.size)
+    return np.array([[_mean(chunks(sums.whole_kept, x, delta, finite)), delta]], np.float32)
 
 
 OWN: dict[str, Callable[[Plan, Array, Array | None], Array]] = {
@@ -67,12 +67,7 @@ OWN: dict[str, Callable[[Plan, Array, Array | None], Array]] = {
 }
 
 
-def nvfp4_scales(x: Array, block: int, most: np.int32) -> Array:
-    """A row a block, its scale, negative where something is not finite, from the tensor's."""
-    tops = np.empty(x.size // block, np.int32)
-    found = chunks(nvfp4.block_patterns, x, np.int64(block), most, beside=tops, unit=block)
-    top = np.int32(max(map(int, found), default=0)).view(np.float32)
-    s = np.float32(max(np.float32(top / np.float32(6 * 448)), np.float32(TINY)))
-    ts = np.empty(tops.size, np.float32)
-    nvfp4.block_scales(tops, ts, s)
-    return ts.reshape(-1, 1)
+def nvfp4_scale(x: Array, most: np.int32) -> Array:
+    """The tensor's scale, which all blocks share."""
+    top = np.float32(max((float(v) for v in chunks(nvfp4.largest, x, most)), default=0.0))
+    return np.array([[max(np.float32(top / np.float32(6 * 448)), np.float32(TINY))]], np.float32)

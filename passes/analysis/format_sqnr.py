@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import os
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
@@ -138,13 +138,20 @@ def _value(node: Node, graph: Graph, context: Context) -> Tensor:
 
 
 def _measured(node: Node, x: Tensor, formats: tuple[Format, ...], fit: bool) -> WeightSqnr:
-    """Each thread takes whole formats: their steps are too short to be shared."""
+    """Each thread takes parts that stay in its cache, under all formats in turn; what needs all of a weight comes
+    after."""
     flat = x.view(-1)
-    signal = sum(float(part.dot(part)) for part in flat.split(CHUNK))
     if fit:
         formats = fitted(formats, flat)
+    apart = [not f.rowwise or (x.dim() > 1 and _by_rows(f)) for f in formats]
+    near, far = ([f for f, a in zip(formats, apart, strict=True) if a is wanted] for wanted in (True, False))
+    parts = x.split(max(1, CHUNK // max(1, x.shape[1:].numel()))) if x.dim() > 1 else flat.split(CHUNK)
     with ThreadPoolExecutor(THREADS) as pool:
-        found = tuple(pool.map(lambda f: _sqnr(f, x, signal), formats))
+        by_part = list(pool.map(lambda part: [_energy(part), *(_noise(f, part) for f in near)], parts))
+        signal, *noises = (math.fsum(each) for each in zip(*by_part, strict=True))
+        whole = iter(pool.map(lambda f: _noise(f, x), far))
+        parted = iter(noises)
+        found = tuple(_decibels(signal, next(parted if a else whole)) for a in apart)
     return WeightSqnr(node.id, x.numel(), formats, found)
 
 
@@ -153,7 +160,7 @@ def fitted(formats: tuple[Format, ...], x: Tensor) -> tuple[Format, ...]:
     if not x.numel() or not bool(x.any()):
         return formats
     stride = x.numel() // SAMPLE + 1 | 1  # odd, so that it does not walk along one column
-    seen, low, high = x[::stride].numpy(), float(x.min()), float(x.max())
+    seen, (low, high) = x[::stride].numpy(), (float(v) for v in x.aminmax())
     return tuple(least_error(f, seen, low, high, _fast) if f.shift else f for f in formats)
 
 
@@ -176,31 +183,20 @@ def _one_thread_each() -> Generator[None]:
         torch.set_num_threads(before)
 
 
-def _sqnr(fmt: Format, x: Tensor, signal: float) -> float | None:
-    import torch
+def _energy(x: Tensor) -> float:
+    flat = x.reshape(-1)
+    return float(flat.dot(flat))
 
-    noise = 0.0
-    with torch.no_grad():
-        for part, value in _parts(fmt, x):
-            error = value.sub_(part).reshape(-1)
-            noise += float(error.dot(error))
+
+def _noise(fmt: Format, x: Tensor) -> float:
+    """Σ(x − q(x))²."""
+    return _energy(fmt.forward(x).sub_(x))
+
+
+def _decibels(signal: float, noise: float) -> float | None:
     if noise == 0:
         return math.inf
     return 10 * math.log10(signal / noise) if signal > 0 and math.isfinite(noise) else None
-
-
-def _parts(fmt: Format, x: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-    """(part of x, its value), in parts that fit the cache where the format sees elements, or rows, by themselves."""
-    if not fmt.rowwise:
-        for part in x.view(-1).split(CHUNK):
-            yield part, fmt.forward(part)
-        return
-    if x.dim() < 2 or not _by_rows(fmt):
-        yield x, fmt.forward(x)
-        return
-    row = max(1, x.shape[1:].numel())
-    for part in x.split(max(1, CHUNK // row)):
-        yield part, fmt.forward(part)
 
 
 def _by_rows(fmt: Format) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any, Literal
 
 import numpy as np
@@ -47,6 +48,7 @@ def shifted(fmt: Format, shift: int) -> Format | None:
         return None
 
 
+@lru_cache(maxsize=4096)
 def ends(fmt: Format) -> tuple[float, float]:
     """The least and the greatest value of an element."""
     low, high = fmt.rounded(np.array([-_MOST, _MOST], np.float32))

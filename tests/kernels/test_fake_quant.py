@@ -114,6 +114,28 @@ def test_bits_on_rows_of_every_kind(fmt: Format, dtype: torch.dtype) -> None:
         agrees(fmt, few)
 
 
+@pytest.mark.parametrize(
+    "text",
+    ["mxint(block=64)", "mxfp(block=128)", "block_minifloat(block=64)", "block_log(block=32)", "nvfp4(block=32)",
+     "nvfp4(block=128)", *(f"int8(granularity=group({n}))" for n in (16, 32, 64, 128)),
+     "int4(granularity=group(32), scale_dtype=float16)", "affine(granularity=group(64))"],
+)  # fmt: skip
+@each_dtype
+def test_blocks_taken_side_by_side(text: str, dtype: torch.dtype) -> None:
+    """More and fewer than sixteen, some of zeros, some not finite, some too small for the tensor's scale."""
+    fmt = parse_format(text)
+    x = tame(dtype, (5, 640))
+    agrees(fmt, x)
+    agrees(fmt, x[:1, :256])
+    x[3, :: 5 * len(SPECIAL)] = torch.nan
+    x[1, : len(SPECIAL)] = torch.tensor(SPECIAL, dtype=torch.float64).to(dtype)
+    agrees(fmt, x)
+    agrees(fmt, x * 0)
+    x = tame(dtype, (2, 640))
+    x[1, 256:] *= 1e-5
+    agrees(fmt, x)
+
+
 @pytest.mark.parametrize("fmt", DEFAULTS, ids=str)
 @each_dtype
 def test_ordinary_tensors_never_need_the_definition(
@@ -218,6 +240,18 @@ def test_everything_works_without_numba() -> None:
     hidden += "u.find_spec = lambda name, *a: None if name == 'numba' else find(name, *a); import passes;"
     assert run(hidden + use).split() == ["True", "False"]
     assert run("import sys; import passes; sys.modules['numba'] = None;" + use).split() == ["True", "True"]
+
+
+@pytest.mark.slow
+def test_loops_are_compiled_once_a_machine(tmp_path: Path) -> None:
+    """What a loop closes over must be the same in the next process, or its cache is never found."""
+    use = "import torch, passes; from kernels.fake_quant import cpu; from model.formats.base import parse_format;"
+    use += "[parse_format(t).forward(torch.ones(2, 32)) for t in ('mxint', 'nvfp4', 'int8(granularity=group(32))')];"
+    use += "loops = cpu.LOOPS['fixed_blocks'][32], cpu.LOOPS['nvfp4'][16], cpu.LOOPS['scaled_groups'][32];"
+    use += "print([sum(loop.stats.cache_hits.values()) for loop in loops])"
+    folder = {"XDG_CACHE_HOME": str(tmp_path), "NUMBA_CACHE_DIR": ""}
+    assert run(use, **folder).strip() == "[0, 0, 0]"
+    assert run(use, **folder).strip() == "[1, 1, 1]"
 
 
 def test_a_folder_that_cannot_be_written_costs_only_the_cache(tmp_path: Path) -> None:

@@ -12,10 +12,10 @@ import numpy as np
 from numba.extending import register_jitable
 
 from kernels.fake_quant.loops.stretches import stretched
+from kernels.fake_quant.loops.together import SIZES, side_by_side
 from kernels.fake_quant.loops.words import INFINITY, bits, cut, magnitude, real, signed, widen
 
 _MANTISSA = np.int32(23)
-SIZES = (0, 16, 32)  # of blocks that have a loop of their own: no rest to look for; 0: all others
 
 
 @register_jitable
@@ -40,7 +40,7 @@ def _scale(
     """Two numbers of the block's scale, the first 0 where float32 does not hold it."""
     entry = exponent_entry(m)
     first, second, last = table[entry, 0], table[entry, 1], table[entry, 2]
-    return first != 0, -last, last, True, first, second
+    return bits(first) != 0, -last, last, True, first, second
 
 
 @register_jitable
@@ -90,6 +90,10 @@ def _power(x: Any, p: Any, c: Any) -> Any:
     return cut(power(widen(x), c[1], least, highest), x)
 
 
-fixed_blocks = {n: stretched(_scale, _fixed, fixed=n) for n in SIZES}
-float_blocks = {n: stretched(_scale, _float, fixed=n) for n in SIZES}
-power_blocks = {n: stretched(_limits, _power, tiny=True, fixed=n) for n in SIZES}
+def _by_size(find: Any, value: Any, *, tiny: bool = False) -> dict[int, Any]:
+    return {0: stretched(find, value, tiny=tiny)} | {n: side_by_side(find, value, tiny=tiny, fixed=n) for n in SIZES}
+
+
+fixed_blocks = _by_size(_scale, _fixed)
+float_blocks = _by_size(_scale, _float)
+power_blocks = _by_size(_limits, _power, tiny=True)

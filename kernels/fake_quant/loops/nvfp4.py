@@ -1,4 +1,4 @@
-"""`nvfp4`: the blocks' largest magnitudes, from these all scales, then the elements."""
+"""`nvfp4`: the largest magnitude of all, then blocks under its scale."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from kernels.fake_quant.loops.blocks import small
 from kernels.fake_quant.loops.compiled import loop
 from kernels.fake_quant.loops.quotients import LARGE, SMALL, quotient
 from kernels.fake_quant.loops.stretches import counted_pattern, furthest, plain_pattern, stretched
-from kernels.fake_quant.loops.words import INFINITY, MOST, bits, magnitude, narrow, real, signed, size, widen
+from kernels.fake_quant.loops.together import SIZES, side_by_side
+from kernels.fake_quant.loops.tops import SIDE
+from kernels.fake_quant.loops.words import INFINITY, MOST, bits, magnitude, narrow, real, signed, widen
 
 _SIX, _FINEST, _LARGEST = np.float32(6), np.float32(2.0**-6), np.float32(448)
 _BEYOND, _SAFE = np.float32(8), np.float32(6.9)
@@ -19,26 +21,27 @@ _ONE = np.float32(1).view(np.int32)
 
 
 @loop
-def block_patterns(x: Any, tops: Any, block: Any, most: Any) -> Any:
-    """Patterns of the largest magnitudes of blocks, and (returned) of all."""
-    highest = np.int32(0)
-    for b in range(tops.size):
-        m = plain_pattern(x, b * block, block)
-        if m > most:
-            m = np.int32(-counted_pattern(x, b * block, block, most, INFINITY))  # negative: something is not finite
-        tops[b] = m
-        highest = max(highest, abs(m))
-    return highest
+def largest(x: Any, most: Any) -> Any:
+    """The largest magnitude of a whole array: NaN does not count, infinity counts as the pattern `most`."""
+    m = plain_pattern(x, 0, x.size)
+    return real(counted_pattern(x, 0, x.size, most, INFINITY) if m > most else m)
 
 
-@loop
-def block_scales(tops: Any, ts: Any, s: Any) -> Any:
-    """t of blocks, negative where something is not finite."""
-    for b in range(tops.size):
-        m = tops[b]
-        d = small(real(np.int32(abs(m))) / np.float32(_SIX * s), bits(_FINEST), 20)
-        t = np.float32((_LARGEST if d > _LARGEST else d) * s)
-        ts[b] = t if m >= 0 else -t
+@register_jitable
+def _block_scale(m: Any, s: Any) -> Any:
+    """t = d·s of a block, and 1/t, or 0 where t is."""
+    d = small(real(m) / np.float32(_SIX * s), bits(_FINEST), 20)
+    t = np.float32((_LARGEST if d > _LARGEST else d) * s)
+    return t, np.float32(0) if t == 0 else np.float32(1) / t
+
+
+@register_jitable
+def _block_scales(found: Any, kept: Any, shared: Any) -> Any:
+    """`_block_scale` of sixteen, all t first."""
+    s = shared[0, 0]
+    for j in range(SIDE):
+        kept[j], kept[SIDE + j] = _block_scale(found[j], s)
+    return kept
 
 
 @register_jitable
@@ -52,15 +55,31 @@ _furthest = furthest(_element)
 
 
 @register_jitable
+def _last(m: Any, t: Any, inverse: Any, ordinary: Any) -> Any:
+    """The largest magnitude whose gradient passes in a block."""
+    divisor = np.float32(1) if t == 0 else t
+    if ordinary and real(m) * (inverse if t else divisor) < _SAFE:
+        return MOST
+    return _furthest(divisor, _SIX, np.float64(7) * divisor)
+
+
+@register_jitable(inline="always")  # a call would count references to its arrays
 def _scales(
     x: Any, start: Any, block: Any, m: Any, finite: Any, b: Any, shared: Any, table: Any, c: Any, gated: Any
 ) -> Any:
-    t, last = size(shared[b, 0]), MOST
-    inverse = np.float32(1) / t
-    ordinary = (shared[b, 0] >= SMALL) & (t <= LARGE)
-    divisor = np.float32(1) if t == 0 else t
-    if gated and not (ordinary and real(m) * inverse < _SAFE):
-        last = _furthest(divisor, _SIX, np.float64(7) * divisor)
+    t, inverse = shared[b % SIDE], shared[SIDE + b % SIDE]
+    ordinary = finite & ((t == 0) | ((t >= SMALL) & (t <= LARGE)))
+    last = _last(m, t, inverse, ordinary) if gated else MOST
+    return True, -last, last, ordinary, t, inverse
+
+
+@register_jitable
+def _own_scale(
+    x: Any, start: Any, block: Any, m: Any, finite: Any, b: Any, shared: Any, table: Any, c: Any, gated: Any
+) -> Any:
+    t, inverse = _block_scale(m, shared[0, 0])
+    ordinary = finite & ((t == 0) | ((t >= SMALL) & (t <= LARGE)))
+    last = _last(m, t, inverse, ordinary) if gated else MOST
     return True, -last, last, ordinary, t, inverse
 
 
@@ -68,7 +87,7 @@ def _scales(
 def _lean(x: Any, p: Any, c: Any) -> Any:
     """An element of a block of finite numbers."""
     _, _, _, _, t, inverse = p
-    q = small(quotient(real(magnitude(widen(x))), t, inverse), _ONE, 22)
+    q = small(quotient(real(magnitude(widen(x))), t, inverse), _ONE, 22)  # 0 where t is
     return narrow(signed(bits((_SIX if q > _SIX else q) * t), widen(x)), x)
 
 
@@ -82,4 +101,6 @@ def _careful(x: Any, p: Any, c: Any) -> Any:
     return narrow(signed(bits(MOST if v > MOST else v), widen(x)), x)
 
 
-nvfp4 = {n: stretched(_scales, _lean, _careful, tops=False, fixed=n) for n in (0, 16)}
+nvfp4 = {0: stretched(_own_scale, _lean, _careful)} | {
+    n: side_by_side(_scales, _lean, _careful, scales=_block_scales, fixed=n) for n in SIZES
+}

@@ -14,6 +14,7 @@ from kernels.fake_quant.loops.compiled import loop
 from kernels.fake_quant.loops.quotients import LARGE, SMALL, quotient
 from kernels.fake_quant.loops.stretches import counted_pattern, furthest, plain_pattern, stretched
 from kernels.fake_quant.loops.sums import mean, mean_kept, own_levels
+from kernels.fake_quant.loops.together import SIZES, side_by_side
 from kernels.fake_quant.loops.words import (
     INFINITY,
     MAGNITUDE,
@@ -153,7 +154,24 @@ def _divided(x: Any, p: Any, c: Any) -> Any:
     return narrow(MOST if v > MOST else v, x)
 
 
+@register_jitable(inline="always")  # a call would count references to its arrays
+def _group_scale(
+    x: Any, start: Any, block: Any, m: Any, finite: Any, b: Any, shared: Any, table: Any, c: Any, gated: Any
+) -> Any:
+    """As `_integer_scale`, of symmetric codes under the group's own scale."""
+    reach, kind = real(m), c[3]
+    s = stored(np.float64(reach) / c[1], kind)
+    high = np.float32(c[1])
+    last = _end(reach, s, high) if gated and kind else MOST
+    most = s * high
+    ordinary = (s >= SMALL) & (s <= LARGE) & holds(most, x[0])
+    return True, -last, last, ordinary, s, np.float32(1) / s, -high, high, -most, most
+
+
 scaled_integer = stretched(_integer_scale, _lean, _divided, infinite=False)
+scaled_groups = {0: scaled_integer} | {
+    n: side_by_side(_group_scale, _lean, _divided, infinite=False, fixed=n) for n in SIZES
+}
 
 
 @loop

@@ -28,7 +28,6 @@ def stretched(
     infinite: bool = True,
     tiny: bool = False,
     gates: bool = True,
-    fixed: int = 0,
 ) -> Any:
     """The loop (x, out, gate, block, shared, table, constants) → result over stretches of `block` elements.
 
@@ -39,13 +38,12 @@ def stretched(
 
     `tops`: whether `find` needs m without a gate; then the first constant is the pattern that infinity counts as, if it
     is `infinite` that counts. `tiny`: whether the last constant is a pattern below which only the definition will do,
-    or 0. `gates`: whether any gradient is stopped. `fixed`: the number of elements, if it is always the same.
+    or 0. `gates`: whether any gradient is stopped.
     """
 
     @loop
     def run(x: Any, out: Any, gate: Any, block: Any, shared: Any, table: Any, c: Any) -> Any:
         filled = 0
-        block = fixed or block
         for b in range(x.size // block):
             start = b * block
             m = plain_pattern(x, start, block) if tops or (gates and gate is not None) else np.int32(0)

@@ -50,23 +50,26 @@ def _left_of_two(v: Any, a: Any, b: Any) -> Any:
     return size(size(size(v) - a) - b)
 
 
-@register_jitable
-def _kept(v: Any, a: Any, b: Any) -> Any:
-    """A magnitude above a."""
-    m = size(v)
-    return m if m > a else np.float32(0)
+_SUMS = _summed(_magnitude), _summed(_left), _summed(_left_of_two)
+_sum, _sum_left, _sum_left_of_two = _SUMS
 
 
-_SUMS = _summed(_magnitude), _summed(_left), _summed(_left_of_two), _summed(_kept)
-_sum, _sum_left, _sum_left_of_two, _sum_kept = _SUMS
-
-
-@register_jitable
-def _count_above(x: Any, least: Any) -> Any:
+@any_order
+def _sum_kept(x: Any, delta: Any) -> Any:
+    """Sum and number of the magnitudes above `delta`."""
+    q = x.size // 2
+    s0 = s1 = np.float64(0)
     count = np.int32(0)
-    for i in range(x.size):
-        count = np.int32(count + np.int32(size(widen(x[i])) > least))  # int64 would have half the lanes
-    return count
+    for i in range(q):
+        v, w = size(widen(x[i])), size(widen(x[q + i]))
+        s0 += np.float64(v if v > delta else np.float32(0))
+        s1 += np.float64(w if w > delta else np.float32(0))
+        count = np.int32(count + np.int32(v > delta) + np.int32(w > delta))  # int64 would have half the lanes
+    for i in range(2 * q, x.size):
+        v = size(widen(x[i]))
+        s0 += np.float64(v if v > delta else np.float32(0))
+        count = np.int32(count + np.int32(v > delta))
+    return s0 + s1, count
 
 
 @register_jitable
@@ -106,7 +109,7 @@ def _total(x: Any, a: Any, b: Any) -> Any:
 def _total_kept(x: Any, delta: Any, finite: Any) -> Any:
     """Sum and number of the finite magnitudes above `delta`."""
     if finite:
-        return _sum_kept(x, delta, _NONE), _count_above(x, delta)
+        return _sum_kept(x, delta)
     return _finite_sum(x, delta, _NONE, _NONE), _count(x, delta, _NONE, _NONE)
 
 
@@ -146,7 +149,6 @@ def whole_left(x: Any, a: Any, b: Any) -> Any:
 
 
 @loop
-def whole_kept(x: Any, delta: Any) -> Any:
+def whole_kept(x: Any, delta: Any, finite: Any) -> Any:
     """Of a whole array: sum and number of the finite magnitudes above `delta`."""
-    _, _, finite = _total(x, _NONE, _NONE)
     return _total_kept(x, delta, finite)
