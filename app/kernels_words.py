@@ -93,10 +93,16 @@ FIGURES = {
 
 
 def size_axis(rows: Sequence[Row]) -> Figure:
-    """What tells sizes apart: the one dimension that varies, else the bytes that must move."""
+    """What tells sizes apart: the one dimension that varies, or one that does where the bytes stay the same.
+
+    Else the bytes that must move.
+    """
+    sizes = {tuple(r.shape.items()): r for r in rows}
     varying = [d for d in (rows[0].shape if rows else ()) if len({r.shape.get(d) for r in rows}) > 1]
-    if len(varying) == 1:
-        return Figure(varying[0], lambda r: r.shape[varying[0]])
+    telling = [d for d in varying if len({r.shape.get(d) for r in rows}) == len(sizes)]
+    alone = len(varying) == 1 or len({r.bytes_least for r in sizes.values()}) < len(sizes)
+    if alone and telling:
+        return Figure(telling[-1], lambda r: r.shape[telling[-1]])
     return Figure(BYTES, lambda r: r.bytes_least or None)
 
 

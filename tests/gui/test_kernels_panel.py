@@ -17,6 +17,7 @@ from PySide6.QtWidgets import QTabBar
 from pytestqt.qtbot import QtBot
 
 from app.kernels_actions import panel_of
+from app.kernels_words import BYTES, size_axis
 from app.panels.kernels import KernelsPanel
 from app.panels.kernels_runs import KernelRuns
 from app.panels.kernels_source import KernelSource
@@ -328,3 +329,13 @@ def test_a_long_list_of_rows_does_not_hold_the_window(page: KernelRuns, runner: 
     assert len(page.views.table.rows.shown) < 300  # told in time, not row by row
     runner[-1].tell(info, Done(None))
     assert len(page.views.table.rows.shown) == 300
+
+
+def test_what_tells_sizes_apart() -> None:
+    def held(*shapes: tuple[int, int]) -> str:
+        found = [replace(row(), shape={"m": m, "n": n}, bytes_least=8 * m * n) for m, n in shapes]
+        return size_axis([*found, *found]).title
+
+    assert held((256, 128), (256, 512)) == "n"
+    assert held((512, 128), (128, 512)) == "n"  # as many bytes: by the rows' length
+    assert held((768, 3072), (333, 1000)) == held((768, 3072), (768, 100), (333, 10)) == BYTES
