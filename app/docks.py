@@ -93,9 +93,14 @@ class Docks:
         window.setCorner(Qt.Corner.BottomRightCorner, BOTTOM)
         for area in (BOTTOM, RIGHT):
             window.setTabPosition(area, QTabWidget.TabPosition.North)
-        for spec in DOCKS:
-            self._add(spec)
-        self.reset()
+
+    def grow(self) -> bool:
+        """Make the next panel, and put all in their places after the last; False when that is done."""
+        if more := len(self.docks) < len(DOCKS):
+            self._add(DOCKS[len(self.docks)])
+            if len(self.docks) == len(DOCKS):
+                self.reset()
+        return more
 
     def _add(self, spec: Spec) -> None:
         panel = spec.make(self._window.session)
@@ -113,6 +118,7 @@ class Docks:
         panel.setSizePolicy(keeps)
         panel.hide()
         dock.visibilityChanged.connect(lambda on: self._placing or self._uncover(spec.id, on))
+        dock.topLevelChanged.connect(lambda on: on and self._uncover(spec.id, True))
         if isinstance(panel, DataPanel | TrainingPanel | SweepsPanel):  # they work unasked only while somebody looks
             dock.visibilityChanged.connect(panel.look_on)
         if spec.area == BOTTOM:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import sys
 from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -19,6 +17,7 @@ from app.entrance import Entrance, dropped
 from app.errors import CRASHES, Banner, show_crash
 from app.finding import entries
 from app.frame import MenuRow, StatusLine, TitleLabel, toolbar
+from app.furnishing import Furnishing
 from app.live import LiveMeasure
 from app.panels.palette import FindField
 from app.plugins import Plugins
@@ -43,6 +42,7 @@ class Window(QMainWindow):
         self.session, self.settings, self.appearance = session, settings, appearance
         self.after_save: Callable[[], object] | None = None
         self.furnished, self._leaving = False, False
+        self._furnishing = Furnishing(self)
         self._layout: QByteArray | None = None
         self.live, self.recovery = LiveMeasure(session), Recovery(session)
         self.banner = Banner()
@@ -93,9 +93,7 @@ class Window(QMainWindow):
     @cached_property
     def docks(self) -> Docks:
         """The panels round the canvas, made when they are first needed."""
-        from app.docks import Docks
-
-        docks = Docks(self)
+        docks = self._furnishing.finish()
         for dock in docks.docks.values():
             self._panels.addAction(dock.toggleViewAction())
         if kept := self.settings.layout():
@@ -106,9 +104,7 @@ class Window(QMainWindow):
         """A part of the furnishing at a time, so that the window answers in between."""
         if "canvas" not in self.__dict__:
             self.canvas.hide()
-        elif "app.docks" not in sys.modules:
-            importlib.import_module("app.docks")
-        else:
+        elif not self._furnishing.go_on():
             self.furnish()
 
     def furnish(self) -> None:

@@ -39,6 +39,8 @@ def test_panels_behind_other_tabs_are_hidden(opened: Window) -> None:
     opened.show_dock("data")
     QApplication.processEvents()
     assert seen(opened) == {"outline", "recipe", "training", "search", "data"}
+    opened.docks.docks["sqnr"].setFloating(True)  # from behind
+    assert "sqnr" in seen(opened)
     opened.docks.reset()
     assert seen(opened) == {"outline", "recipe", "inspector", "jobs"}
 
