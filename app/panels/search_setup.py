@@ -41,7 +41,7 @@ GROUPS = (
     Group("Main", ("sampler", "trials"), folded=False),
     Group("When it ends", ("timeout", "patience", "terminator")),
     Group("Weak trials end early", ("pruner", "rungs", "lower", "upper", "judge_from")),
-    Group("How it begins", ("warm", "seed")),
+    Group("How it begins", ("warm", "begin_at", "seed")),
 )
 WITHOUT = ("study", "space", "goals", "within", "summed", "train", "finetune", "inherit", "score")
 ADDS = {"format": "+ formats", "sparsity": "+ sparsity", "option": "+ option of a step",
