@@ -255,13 +255,12 @@ class Session(JobQueue):
         """Measure the present graph, and the baseline where that has not been done on the same data."""
         document = self.open_document
         wish = options or EvaluateOptions(data=document.project.source.data or "")
-        self.measures.use(wish)
         todo = [("Evaluate", document.recipe, document.graph)]
-        if document.recipe.active and not self.measures.known(Recipe()):
+        if document.recipe.active and not (self.measures.options == wish and self.measures.known(Recipe())):
             todo.insert(0, ("Evaluate baseline", Recipe(), document.project.base))
         for title, recipe, graph in todo:
             step = Step("evaluate", BesideOptions(**asdict(wish)) if recipe.active else wish)
-            self.analyse(title, step, lambda r, of=recipe: self.know_score(of, wish, r.summary), graph)
+            self.analyse(title, step, lambda r, of=recipe: self.know_score(of, wish, r.summary, True), graph)
 
     @property
     def measured_on(self) -> EvaluateOptions:
@@ -269,9 +268,11 @@ class Session(JobQueue):
         held, document = self.measures.options, self.document
         return held if held.data or not document else EvaluateOptions(data=document.project.source.data or "")
 
-    def know_score(self, recipe: Recipe, options: EvaluateOptions, figures: dict[str, Any]) -> None:
-        """Take figures that were measured of a recipe; on other data than the last ones they do not count."""
-        if not self.measures.options.data:
+    def know_score(
+        self, recipe: Recipe, options: EvaluateOptions, figures: dict[str, Any], chosen: bool = False
+    ) -> None:
+        """Take figures measured of a recipe; on other data than the last they count only where that was `chosen`."""
+        if chosen or not self.measures.options.data:
             self.measures.use(options)
         self.measures.put(recipe, options, figures)
         self.score_changed.emit()

@@ -7,8 +7,9 @@ import pytest
 import app.live
 from app.panels.score import ASK, SLOW
 from app.window import Window
-from passes.base import NoOptions
-from passes.jobs import Done, Progress, Started
+from passes.analysis.evaluate import EvaluateOptions
+from passes.base import NoOptions, Report
+from passes.jobs import Done, Failed, Progress, Started
 from tests.gui.conftest import FakeRunner
 
 pytestmark = pytest.mark.gui
@@ -34,8 +35,22 @@ def test_the_score_says_that_slow_measuring_waits_to_be_asked(
     for event in (Started(), Progress(0, 1, "")):
         runner[-1].tell(info, event)
     opened.session._on_done.pop(info.id)  # what it found does not matter here
-    runner[-1].tell(info, Done(None))
+    runner[-1].tell(info, Done(Report("evaluate", (), {})))
     assert SLOW in figure.toolTip() and figure.text == ASK
     assert SLOW not in opened.status.score.figures["size_bytes"].toolTip()
     opened.live._opened()
     assert SLOW not in figure.toolTip()
+
+
+def test_data_that_fail_take_no_figure_away(opened: Window, runner: list[FakeRunner]) -> None:
+    session = opened.session
+    session.evaluate()
+    runner[0].finish(Report("evaluate", (), {"accuracy": 0.75, "loss": 0.5}))
+    used = session.measured_on
+    session.evaluate(EvaluateOptions(data="gone.csv"))
+    assert session.score.accuracy == 0.75
+    runner[0].tell(runner[0].waiting[-1], Failed("There is no gone.csv.", "Choose another file."))
+    assert session.score.accuracy == 0.75 and session.measured_on == used
+    session.evaluate(EvaluateOptions(data="mine.csv"))
+    runner[0].finish(Report("evaluate", (), {"accuracy": 0.25, "loss": 2.0}))
+    assert session.score.accuracy == 0.25 and session.measured_on.data == "mine.csv"
