@@ -218,7 +218,7 @@ class TilesView(View):
             return
         self.say(None)
         self.tiling = tiling
-        self.picture.show_tiling(tiling, self.picture.tile, self.picture.thread)
+        self.picture.show_tiling(tiling, self.picture.tile, self.picture.reader)
 
     def _pick(self, tile: int, thread: int) -> None:
         self.picture.show_tiling(self.tiling, tile, thread)

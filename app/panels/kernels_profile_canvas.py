@@ -300,8 +300,9 @@ def fitted(name: str, metrics: QFontMetrics, room: int) -> str:
 
 
 def _mixed(one: QColor, other: QColor, share: float) -> QColor:
-    pairs = zip(one.getRgb()[:3], other.getRgb()[:3], strict=True)
-    return QColor(*(round(share * a + (1 - share) * b) for a, b in pairs))
+    rest = 1 - share
+    red, green = share * one.red() + rest * other.red(), share * one.green() + rest * other.green()
+    return QColor(round(red), round(green), round(share * one.blue() + rest * other.blue()))
 
 
 def _ink(ground: QColor) -> str:

@@ -257,10 +257,10 @@ def test_tiles_follow_their_sizes(page: KernelsExplained) -> None:
     place = view.picture._enlarged.topLeft().toPoint() + QPoint(3, 3)
     view.picture.show_tiling(view.tiling, 8, 5)
     QTest.mouseClick(view.picture, Qt.MouseButton.LeftButton, pos=place)
-    assert view.picture.thread == 0 and view.picture.tile == 8
+    assert view.picture.reader == 0 and view.picture.tile == 8
     for key in (Qt.Key.Key_Right, Qt.Key.Key_Right, Qt.Key.Key_Left, Qt.Key.Key_Up, Qt.Key.Key_Up, Qt.Key.Key_Down):
         QTest.keyClick(view.picture, key)
-    assert view.picture.thread == 1 and view.picture.tile == 7
+    assert view.picture.reader == 1 and view.picture.tile == 7
     QTest.keyClick(view.picture, Qt.Key.Key_A)
     view.grab()
 

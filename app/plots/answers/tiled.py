@@ -26,7 +26,7 @@ class TiledPicture(Picture):
 
     def __init__(self) -> None:
         self.tiling = Tiling()
-        self.tile, self.thread = 0, 0
+        self.tile, self.reader = 0, 0
         self._tensor, self._enlarged = QRectF(), QRectF()
         super().__init__()
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
@@ -37,7 +37,7 @@ class TiledPicture(Picture):
         down, across = tiling.grid
         self.tiling = tiling
         self.tile = min(tile, down * across - 1)
-        self.thread = min(thread, tiling.threads - 1)
+        self.reader = min(thread, tiling.threads - 1)
         self.update()
 
     def draw(self, sheet: Sheet) -> None:
@@ -50,9 +50,9 @@ class TiledPicture(Picture):
                         f"from row {row}, column {column}; numbers and colours are threads")  # fmt: skip
         inner = QRectF(box.x(), y, box.width(), box.bottom() - y - 20)
         self._threads(sheet, inner)
-        mine = t.elements(self.tile, self.thread)
+        mine = t.elements(self.tile, self.reader)
         told = ", ".join(f"({i}, {j})" for i, j in mine[:12]) + (" …" if len(mine) > 12 else "")
-        text = f"Thread {self.thread} reads {told}" if mine else f"Thread {self.thread} reads nothing: all is masked"
+        text = f"Thread {self.reader} reads {told}" if mine else f"Thread {self.reader} reads nothing: all is masked"
         sheet.text(QRectF(box.x(), box.bottom() - 18, box.width(), 18), text, bold=True)
 
     def _whole(self, sheet: Sheet, box: QRectF) -> None:
@@ -102,8 +102,8 @@ class TiledPicture(Picture):
                     thread = t.thread(i, j)
                     words = str(thread) if there else "–"
                     sheet.text(at, words, INK if there else sheet.look.muted, 10.5, CENTRE,
-                               bold=thread == self.thread)  # fmt: skip
-        for i, j in t.taken(self.thread):
+                               bold=thread == self.reader)  # fmt: skip
+        for i, j in t.taken(self.reader):
             at = QRectF(box.x() + j * cell, box.y() + i * cell, cell, cell)
             sheet.box(at.adjusted(1, 1, -1, -1) if cell > 8 else at, None, INK, 2 if cell > 8 else 1, 1)
 
@@ -141,7 +141,7 @@ class TiledPicture(Picture):
         if self._tensor.contains(at):
             scale = self._tensor.width() / t.columns
             row, column = int((at.y() - self._tensor.y()) / scale), int((at.x() - self._tensor.x()) / scale)
-            self.picked.emit(row // t.tile_rows * t.grid[1] + column // t.tile_columns, self.thread)
+            self.picked.emit(row // t.tile_rows * t.grid[1] + column // t.tile_columns, self.reader)
         elif self._enlarged.contains(at):
             cell = self._enlarged.width() / t.tile_columns
             row, column = int((at.y() - self._enlarged.y()) / cell), int((at.x() - self._enlarged.x()) / cell)
@@ -156,12 +156,12 @@ class TiledPicture(Picture):
             painter.end()
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        across, down = KEYS.get(event.key(), (0, 0))
+        across, down = KEYS.get(Qt.Key(event.key()), (0, 0))
         if not (across or down):
             super().keyPressEvent(event)
             return
         count = self.tiling.grid[0] * self.tiling.grid[1]
-        thread = min(max(self.thread + across, 0), self.tiling.threads - 1)
+        thread = min(max(self.reader + across, 0), self.tiling.threads - 1)
         self.picked.emit(min(max(self.tile + down, 0), count - 1), thread)
 
     def table(self) -> Table:
