@@ -95,11 +95,11 @@ class Docks:
             window.setTabPosition(area, QTabWidget.TabPosition.North)
 
     def grow(self) -> bool:
-        """Make the next panel, and put all in their places after the last; False when that is done."""
+        """Make the next panel; False when all are made, and now in their places."""
         if more := len(self.docks) < len(DOCKS):
             self._add(DOCKS[len(self.docks)])
-            if len(self.docks) == len(DOCKS):
-                self.reset()
+        elif self._placing:
+            self.reset()  # shows them, so whoever wants them hidden says so in the same turn
         return more
 
     def _add(self, spec: Spec) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from PySide6.QtCore import QMimeData, QPoint, Qt, QUrl
 from PySide6.QtGui import QDropEvent
-from PySide6.QtWidgets import QFileDialog, QMessageBox
+from PySide6.QtWidgets import QDockWidget, QFileDialog, QMessageBox
 from pytestqt.qtbot import QtBot
 
 from app.style import sheet
@@ -36,6 +36,16 @@ def test_starts_on_the_welcome_page_without_docks(window: Window) -> None:
 def test_first_paint_does_not_wait_for_the_panels(window: Window) -> None:
     fresh = Window(window.session, window.settings, window.appearance)
     assert not fresh.furnished and "canvas" not in fresh.__dict__
+    fresh.deleteLater()
+
+
+def test_no_panel_shows_on_the_welcome_page_while_the_window_is_furnished(window: Window) -> None:
+    fresh = Window(window.session, window.settings, window.appearance)
+    fresh.show()
+    while not fresh.furnished:
+        fresh._furnish_some()
+        assert not any(dock.isVisible() for dock in fresh.findChildren(QDockWidget))
+    assert set(fresh.docks.docks) == set(window.docks.docks)
     fresh.deleteLater()
 
 
