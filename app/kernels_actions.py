@@ -93,7 +93,8 @@ def running(window: Window) -> bool:
 
 
 def panel_of(window: Window) -> KernelsPanel:
-    """The panel, brought to the front."""
+    """The panel, brought to the front. Panels that are still to be made are made first: that hides them all."""
+    window.furnish()
     panel = window.docks.panels["kernels"]
     assert isinstance(panel, KernelsPanel)
     window.docks.bring("kernels")

@@ -145,7 +145,8 @@ class KernelRuns(QWidget):
 
     def _offer_beside(self) -> None:
         runs = {n: r for n, r in self.held.runs.items() if r.rows and not r.job}
-        titles = {n: f"{_title(r)} · {r.machine}" for n, r in runs.items()}
+        numbers = {n: i for i, n in enumerate(self.held.runs, 1)}
+        titles = {n: f"{numbers[n]}: {_title(r)} · {r.machine}" for n, r in runs.items()}
         self.views.beside.offer(runs, titles, self.run.name if self.run else "")
 
     def _changed(self, run: Run) -> None:

@@ -273,6 +273,7 @@ def test_two_runs_beside_each_other(page: KernelRuns, runner: list[FakeRunner]) 
     page.views.tabs.setCurrentIndex(BESIDE)
     beside = page.views.beside
     runs = list(page.held.runs)
+    assert [beside.a.itemText(k)[:2] for k in range(beside.a.count())] == ["1:", "2:"]  # as in the list of runs
     beside.a.put(runs[0])
     beside.b.put(runs[1])
     beside.refresh()
@@ -282,6 +283,17 @@ def test_two_runs_beside_each_other(page: KernelRuns, runner: list[FakeRunner]) 
     beside.b.put(runs[0])
     beside.refresh()
     assert "the same run" in beside.words.text() and not beside.table.rows.shown
+
+
+def test_the_panel_stays_where_it_is_asked_for_before_the_window_is_furnished(window: Window) -> None:
+    fresh = Window(window.session, window.settings, window.appearance)
+    fresh.show()
+    assert not fresh.furnished
+    panel_of(fresh)
+    while fresh._later.isActive():
+        fresh._furnish_some()
+    assert fresh.furnished and fresh.docks.docks["kernels"].isVisible()
+    fresh.deleteLater()
 
 
 def test_commands_run_and_stop(window: Window, runner: list[FakeRunner]) -> None:
