@@ -139,7 +139,8 @@ def _measured(call: Callable[[], Any], options: CompileOptions, context: Context
     least = {n: min(times) for n, times in later.items()}
     products, operations = _shares(call, options)
     spread = _spread(later["eager"])
-    facts = Facts(least["eager"], least["compiled"], least["captured"], graphs, products, operations, spread)
+    facts = Facts(least["eager"], least["compiled"], least["captured"], graphs, products, operations, spread,
+                  options.backend == "inductor")  # fmt: skip
     return Found(first, later, graphs, breaks, facts, difference)
 
 

@@ -65,6 +65,6 @@ def sizes_of(options: TimedOptions, graph: Graph) -> dict[str, int]:
         raise OptionsError("Data have sizes of their own.", "Take the sizes out, or the data, for made inputs.")
     for name in found:
         if name not in graph.symbols:
-            known = f"There are {', '.join(graph.symbols)}." if graph.symbols else "All of its sizes are fixed."
-            raise OptionsError(f"The model has no size {name!r}.", f"{nearest(name, graph.symbols)} {known}".strip())
+            hint = nearest(name, graph.symbols) if graph.symbols else "All of its sizes are fixed."
+            raise OptionsError(f"The model has no size {name!r}.", hint)
     return found

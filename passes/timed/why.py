@@ -13,7 +13,7 @@ HEAVY, SMALL = 0.6, 20e-6  # share of products above which they rule; seconds of
 class Facts:
     """Seconds of a call; `captured`: the graphs as found, run by torch without compiling. `products`: the share of
     matrix products and convolutions in the operations' time. `operations`: torch's calls in one of the model. `spread`:
-    of the eager calls, as a share of their median.
+    of the eager calls, as a share of their median. `fuses`: the backend generates code of its own.
     """
 
     eager: float
@@ -23,34 +23,29 @@ class Facts:
     products: float
     operations: int
     spread: float = 0.0
+    fuses: bool = True
 
 
 def reasons(facts: Facts) -> list[str]:
     """Sentences, the weightiest first."""
-    each = facts.eager / max(facts.operations, 1)
     guards = facts.captured - facts.eager
     gain = (facts.eager - facts.compiled) / facts.eager
     found: list[str] = []
     if gain > CLOSE:
         found.append(f"Compiled code takes {1 - gain:.0%} of the eager time.")
-        if each < SMALL:
-            found.append(f"An operation takes {1e6 * each:.0f} µs on average: calling it is much of that, and fused "
-                         "code calls less.")  # fmt: skip
-        if facts.products < HEAVY:
-            found.append(f"{1 - facts.products:.0%} of the operations' time are elementwise operations and copies, "
-                         "which are fused into fewer passes over memory.")  # fmt: skip
     elif gain < -CLOSE:
         found.append(f"Compiled code takes {1 - gain:.2f} times the eager time.")
     else:
         found.append("Compiled and eager take the same time.")
-    if gain <= CLOSE and facts.products >= HEAVY:
-        found.append(f"{facts.products:.0%} of the operations' time are matrix products and convolutions: both call "
-                     "the same library for them, and little is left to fuse.")  # fmt: skip
+    if facts.fuses:
+        found += _fused(facts, gain)
+    else:
+        found.append("This backend generates no code: it runs torch's own operations in the graphs that were found.")
     if guards > CLOSE * facts.eager:
         found.append(f"Checking that the compiled program still applies, and entering it, takes {1e6 * guards:.0f} µs "
                      f"a call, {guards / facts.eager:.0%} of an eager one.")  # fmt: skip
     code = facts.compiled - facts.captured
-    if gain < -CLOSE and code > CLOSE * facts.eager:
+    if facts.fuses and gain < -CLOSE and code > CLOSE * facts.eager:
         found.append(f"The compiled code itself takes {1e6 * code:.0f} µs a call more than torch's own operations in "
                      "the same graphs: its loops are slower here than the libraries'.")  # fmt: skip
     if facts.spread > RESTLESS:
@@ -60,4 +55,19 @@ def reasons(facts: Facts) -> list[str]:
         found.append(
             f"The model falls into {facts.graphs} graphs: between them Python runs, and nothing is fused across."
         )
+    return found
+
+
+def _fused(facts: Facts, gain: float) -> list[str]:
+    """What code of a backend's own gains, or why it gains nothing."""
+    each, found = facts.eager / max(facts.operations, 1), list[str]()
+    if gain > CLOSE and each < SMALL:
+        found.append(f"An operation takes {1e6 * each:.0f} µs on average: calling it is much of that, and fused "
+                     "code calls less.")  # fmt: skip
+    if gain > CLOSE and facts.products < HEAVY:
+        found.append(f"{1 - facts.products:.0%} of the operations' time are elementwise operations and copies, "
+                     "which are fused into fewer passes over memory.")  # fmt: skip
+    if gain <= CLOSE and facts.products >= HEAVY:
+        found.append(f"{facts.products:.0%} of the operations' time are matrix products and convolutions: both call "
+                     "the same library for them, and little is left to fuse.")  # fmt: skip
     return found

@@ -147,3 +147,11 @@ def test_words_follow_from_figures() -> None:
     assert faster[0] == "Compiled code takes 50% of the eager time." and any("3 graphs" in w for w in faster)
     assert any("2 µs" in w for w in faster) and any("80%" in w for w in faster)
     assert reasons(Facts(1e-4, 1e-4, 1e-4, 1, 0.2, 1)) == ["Compiled and eager take the same time."]
+
+
+@pytest.mark.parametrize("compiled", [1e-4, 2e-4, 4e-4])
+def test_a_backend_without_code_of_its_own_is_not_said_to_fuse(compiled: float) -> None:
+    for products in (0.2, 0.9):
+        text = " ".join(reasons(Facts(2e-4, compiled, 2e-4, 1, products, 100, fuses=False)))
+        assert "generates no code" in text
+        assert not any(w in text for w in ("fuse", "loops", "little is left"))

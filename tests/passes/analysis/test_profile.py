@@ -137,7 +137,7 @@ def test_sizes_are_as_written() -> None:
     longer, _ = heard(bert, bert.graph, ProfileOptions(batch_size=3, runs=1, sizes="seq=10"))
     first, second = (next(r for r in found.rows if r["op"] == "layer_norm") for found in (report, longer))
     assert second["allocated_bytes"] == 2 * first["allocated_bytes"] > 0
-    for wrong, words in (("sqe=5", "no size 'sqe'"), ("seq", "sizes has")):
+    for wrong, words in (("sqe=5", "no size 'sqe'. Did you mean 'seq'.$"), ("seq", "sizes has")):
         with pytest.raises(OptionsError, match=words):
             heard(bert, bert.graph, ProfileOptions(sizes=wrong))
     with pytest.raises(OptionsError, match="sizes of their own"):
