@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from model.errors import EspalierError
+from model.errors import EspalierError, OptionsError
 from model.graph import Graph
 from model.recipe import Step
 from passes.allocation.exact import exact
@@ -116,17 +116,33 @@ def _felt(choice: Choice) -> bool:
 def _problem(space: Space, graph: Graph, costs: tuple[Cost, ...], context: Context) -> Problem:
     divergences = _divergences(space, graph, context)
     scorer = Scorer()
-    base = _amounts(graph, graph, costs, scorer)
+    start = _counted(graph, space, costs, scorer)
+    base = _amounts(start, graph, costs, scorer)
     groups: list[Group] = []
     for choice, kl in zip(space.choices, divergences, strict=True):
-        rows = [_amounts(_with(graph, space, choice, i), graph, costs, scorer) - base for i in range(len(kl))]
+        rows = [_amounts(_with(start, space, choice, i), graph, costs, scorer) - base for i in range(len(kl))]
         groups.append(Group((), np.arange(len(kl))[None], np.array(kl), np.array(rows).T.reshape(len(costs), -1)))
     return Problem(tuple(groups), base, costs, graph)
 
 
-def _amounts(graph: Graph, reference: Graph, costs: tuple[Cost, ...], scorer: Scorer) -> Floats:
-    """The signed sums of a graph's costs."""
+def _counted(graph: Graph, space: Space, costs: tuple[Cost, ...], scorer: Scorer) -> Graph:
+    """The graph; with the first format of each choice where a cost is not known without (those of hardware)."""
     told = figures(graph, scorer.score(graph))
+    if all(c.name in told for c in costs):
+        return graph
+    for choice in space.choices:
+        first = next((i for i, v in enumerate(choice.values) if v != FLOAT), None)
+        if choice.kind == "format" and first is not None:
+            graph = _with(graph, space, choice, first)
+    return graph
+
+
+def _amounts(graph: Graph, reference: Graph, costs: tuple[Cost, ...], scorer: Scorer) -> Floats:
+    """The signed sums of a graph's costs; raises OptionsError where one is not known of it."""
+    told = figures(graph, scorer.score(graph))
+    unknown = [c.name for c in costs if c.name not in told]
+    if unknown:
+        raise OptionsError(f"{unknown[0]} is not known of every configuration.", "Let all layers take formats.")
     return np.array([c.sign * c.shares.amount(told[c.name], reference) for c in costs if c.shares])
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from passes.search.goals import Wanted, front
+from passes.search.onward import parent_of
 from passes.search.space import Space
 from passes.search.spec import SearchSpec
 from passes.search.trial import Trial
@@ -28,7 +29,10 @@ def reason(
         return f"{spec.timeout:g} s are over"
     if spec.patience and _stale(begun, want) >= spec.patience:
         return f"{spec.patience} trials in a row were no better"
-    seen = {tuple(sorted((k, repr(v)) for k, v in t.params.items())) for t in begun if t.state != "running"}
+    # A configuration that begins at other weights is tried anew, but a grid has each once.
+    at = parent_of(spec, want, begun) if spec.sampler != "grid" else None
+    alike = [t for t in begun if at is None or t.begins == at.kept]
+    seen = {tuple(sorted((k, repr(v)) for k, v in t.params.items())) for t in alike if t.state != "running"}
     if len(seen) >= space.configurations():
         return "every configuration has been tried"
     if spec.terminator and len(begun) >= LEAST and len(begun) % EVERY == 0 and _settled(study):

@@ -281,9 +281,8 @@ class Running:
         lead = best(self.told.values(), self.want) if self.spec.pruner == "rungs" and samples else None
         if lead is None or samples is None:
             return None
-        return samples(
-            replace(order, params=lead.params, recipe=self.space.apply(self.plan.search.recipe, lead.params))
-        )
+        recipe = self.space.apply(self.plan.search.recipe, lead.params)
+        return samples(replace(order, params=lead.params, recipe=recipe, begins=lead.begins))
 
     def _measured(self, trial: optuna.Trial, params: dict[str, Any], start: float) -> Trial:
         order = self._order(trial, params)

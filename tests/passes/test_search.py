@@ -412,3 +412,17 @@ def test_the_recipe_of_a_trial_gives_its_figures(mlp: Opened, tmp_path: Path) ->
         assert {k: told[k] for k in ("accuracy", "loss", "size_bytes", "weight_bits", "sparsity")} == {
             k: trial.figures[k] for k in ("accuracy", "loss", "size_bytes", "weight_bits", "sparsity")}  # fmt: skip
     assert len({fingerprint(mlp.project.base), *(str(t.params) for t in trials)}) == 4
+
+
+def test_a_warm_start_under_a_cost_of_hardware(mlp: Opened, tmp_path: Path) -> None:
+    """The source has no formats, so what it takes as hardware is not known; that of its configurations is."""
+    space = tuple(Vary(values="integer(width=4|8)", ports=(p,), per="all") for p in ("weight", "data_in"))
+    found = searched(mlp, tmp_path, spec(*space, within=("lut<=100000",), warm=2, trials=2))
+    assert [(t.state, t.origin) for t in found] == [("complete", "front")] * 2
+    assert all(t.feasible and t.figures["lut"] > 0 for t in found)
+
+
+def test_a_warm_start_without_what_its_cost_needs(mlp: Opened, tmp_path: Path) -> None:
+    """No configuration has formats of inputs: nothing can be predicted, and trials begin from cheap to dear."""
+    found = searched(mlp, tmp_path, spec(goals=(Goal("accuracy"), Goal("lut")), warm=2, trials=2))
+    assert len(found) == 2 and all("lut" not in t.figures and t.state == "failed" for t in found)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import optuna
 import pytest
+from pytest import MonkeyPatch
 
 from model.errors import OptionsError, PassError
 from model.graph_json import fingerprint
@@ -17,8 +19,11 @@ from passes.replay import replay
 from passes.search.goals import wanted
 from passes.search.onward import is_better, parent_of
 from passes.search.search import Search
+from passes.search.space import Choice, Space
 from passes.search.spec import SearchSpec, Vary
+from passes.search.stop import reason
 from passes.search.study import Plan, begin
+from passes.search.trained import Trained
 from passes.search.trial import Trial
 from passes.transform.take_weights import TakeWeightsOptions, take_weights
 
@@ -74,6 +79,39 @@ def test_nothing_is_trained(digits: Opened, tmp_path: Path) -> None:
     search = Search(replace(SPEC, train="none"), Recipe(), digits.project.base, digits.project.source)
     with pytest.raises(OptionsError, match="none is trained"):
         begin(Plan(search, Context(digits.store), f"journal://{tmp_path}/s.journal"))
+
+
+def test_a_configuration_is_tried_anew_at_other_weights(tmp_path: Path) -> None:
+    """The space of three is not exhausted before all have begun at the best weights so far; a grid has each once."""
+    here = tmp_path / "t.espalier"
+    here.touch()
+    wish, space = replace(SPEC, sampler="random", trials=9), Space((Choice("bits", "format", values=("a", "b", "c")),))
+    first = [Trial(0, "complete", {"bits": "a"}, values=(0.9,), kept=str(here))]
+    for number, bits in enumerate("bca", 1):
+        at = "" if number == 1 else str(here)
+        first.append(Trial(number, "complete", {"bits": bits}, values=(0.8,), begins=at))
+    told = {t.number: t for t in first}
+    last = replace(first[1], number=4, begins=str(here))
+
+    def why(spec: SearchSpec, trials: dict[int, Trial]) -> str:
+        return reason(spec, wanted(spec), space, optuna.create_study(), trials, 1.0)
+
+    assert not why(wish, told) and "every configuration" in why(wish, {**told, 4: last})
+    assert "every configuration" in why(replace(wish, begin_at="source"), told)
+    assert "every configuration" in why(replace(wish, sampler="grid"), told)
+
+
+def test_rungs_compare_with_the_best_as_it_began(digits: Opened, tmp_path: Path, monkeypatch: MonkeyPatch) -> None:
+    """The best trial's samples are found though the next one begins elsewhere than it did."""
+    seen: list[object] = []
+    held = Trained.samples
+    monkeypatch.setattr(Trained, "samples", lambda self, order: seen.append(held(self, order)) or seen[-1])
+    wish = replace(SPEC, train="before", pruner="rungs", rungs=(20, 50), trials=2)
+    search = Search(wish, Recipe(), digits.project.base, digits.project.source)
+    running = begin(Plan(search, Context(digits.store), f"journal://{tmp_path}/s.journal"))
+    trials = [t for t in running.trials() if t.state != "running"]
+    assert trials[1].parent == 0 and trials[1].begins == trials[0].kept
+    assert len(seen) == 1 and seen[0] is not None
 
 
 # -- the pass
