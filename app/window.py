@@ -58,7 +58,7 @@ class Window(QMainWindow):
         self.show_page()
         self.refresh()
         # The first paint does not wait for the canvas and the panels.
-        self._later = QTimer(self, interval=20)
+        self._later = QTimer(self, interval=20, singleShot=True)
         self._later.timeout.connect(self._furnish_some)
 
     # -- building
@@ -106,6 +106,8 @@ class Window(QMainWindow):
             self.canvas.hide()
         elif not self._furnishing.go_on():
             self.furnish()
+            return
+        self._later.start()  # only here: what raised would raise again and again
 
     def furnish(self) -> None:
         """Make canvas and docks; they stay hidden until a model is open."""

@@ -139,7 +139,7 @@ class AdapterSection(QWidget):
         document = self._session.document
         known = document.graph.nodes if document else {}
         nodes = [known[i] for i in self.ids if i in known]
-        if document and nodes and self.isVisible():
+        if document and nodes and not self.isHidden():  # also behind another tab
             self.show_nodes(nodes, document.graph)
 
     # -- asking

@@ -49,6 +49,7 @@ class OutlinePanel(QWidget):
         super().__init__(parent)
         self._session = session
         self._open: set[str] = set()
+        self._fresh = True  # nobody has said yet which groups are open
         self._shown: set[str] = set()
         self._opened_elsewhere: Callable[[], frozenset[str] | None] = lambda: None
         self.setProperty("surface", "panel")
@@ -123,7 +124,7 @@ class OutlinePanel(QWidget):
     # -- content
 
     def _opened(self) -> None:
-        self._open = set()
+        self._open, self._fresh = set(), True
         self.field.clear()
         self._take(None)  # the rows of the model before
         self._reload()
@@ -140,10 +141,10 @@ class OutlinePanel(QWidget):
             self._making.ask(contents, document.graph, self.shapes.get())
 
     def _take(self, found: Contents | None) -> None:
-        fresh = not self._open
         with self.rows.quiet():
             self.model.take(found)
-        if fresh and self.model.tree:
+        if self._fresh and self.model.tree:
+            self._fresh = False
             self._open = set(self._opened_elsewhere() or default_open(self.model.tree, OPEN_ROWS))
         hidden = self.model.hidden
         self.shapes.setText(f"Show {plural(hidden, 'shape operation')}" if hidden else "Show shape operations")
@@ -213,7 +214,8 @@ class OutlinePanel(QWidget):
         menu.popup(self.view.viewport().mapToGlobal(at))
 
     def set_all_open(self, opened: bool) -> None:
-        """Open or close every group, here and on the canvas."""
+        """Open or close every group, here and on the canvas; also while a thread still makes the rows."""
+        self._fresh = False
         with self.rows.quiet():
             self.view.expandAll() if opened else self.view.collapseAll()
         if not self.field.text().strip():

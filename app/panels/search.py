@@ -84,7 +84,7 @@ class SearchPanel(Bench):
         searches.listed.connect(self._listed)
         session.opened.connect(self._opened)
         session.changed.connect(self._edited)
-        session.score_changed.connect(lambda: self.setup.isVisible() and self.setup.tell())
+        session.score_changed.connect(self._scored)
 
     # -- what is shown
 
@@ -113,6 +113,13 @@ class SearchPanel(Bench):
         """The graph is another: nothing is previewed, and the space is counted again."""
         self.results.end_preview()
         self.setup.owe(self.setup.refresh, also=True)
+
+    def _scored(self) -> None:
+        """Trials may be scored on other data."""
+        if self.setup.isVisible():
+            self.setup.tell()
+        else:
+            self.setup.owe(self.setup.refresh, also=True)
 
     def compose(self) -> None:
         """Show the form."""

@@ -10,6 +10,8 @@ from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
 from app.measures import Measures
+from app.panels.inspector import InspectorPanel
+from app.panels.search import SearchPanel
 from app.panels.training import TrainingPanel
 from app.plots.heat_bars import distinct
 from app.previews import Previews
@@ -17,10 +19,13 @@ from app.window import Window
 from model.formats.integer import Integer
 from model.recipe import Recipe
 from model.weights import WeightStore
+from passes.analysis.evaluate import EvaluateOptions
 from passes.base import Context
 from passes.edits import with_format
 from passes.replay import replay
 from passes.score import Scorer
+from passes.select import Select
+from passes.transform.freeze import FreezeOptions
 from tests.gui.conftest import small_graph
 
 pytestmark = pytest.mark.gui
@@ -62,6 +67,28 @@ def test_an_edit_is_followed_at_the_next_look(opened: Window, monkeypatch: pytes
     assert not edits
     opened.show_dock("training")
     assert edits == [1]
+
+
+def test_a_hidden_search_tells_the_data_of_the_last_score(opened: Window) -> None:
+    panel = opened.docks.panels["search"]
+    assert isinstance(panel, SearchPanel)
+    opened.show_dock("search")
+    panel.compose()
+    opened.show_dock("jobs")
+    opened.session.know_score(Recipe(), EvaluateOptions(data="mine.csv", limit=7), {}, chosen=True)
+    opened.show_dock("search")
+    assert panel.setup.score.words.text() == "Scored on mine.csv · 7 samples"
+
+
+def test_a_frozen_layer_is_told_by_an_inspector_that_was_hidden(opened: Window) -> None:
+    inspector = opened.docks.panels["inspector"]
+    assert isinstance(inspector, InspectorPanel)
+    opened.session.select(("fc1",))
+    assert not inspector.adapter.frozen.isChecked() and not inspector.adapter.isHidden()
+    opened.show_dock("training")
+    opened.session.run_pass("freeze", FreezeOptions(Select("name", ("fc1",))))
+    opened.show_dock("inspector")
+    assert inspector.adapter.frozen.isChecked()
 
 
 def test_the_baseline_is_counted_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -247,6 +247,12 @@ def test_outline_and_canvas_hold_the_same_groups_open(panel: OutlinePanel, canva
     assert same(6) and not canvas.open_groups
 
 
+def test_what_was_closed_stays_closed_when_the_rows_are_made_again(panel: OutlinePanel, canvas: GraphCanvas) -> None:
+    panel.set_all_open(False)
+    panel.shapes.click()
+    assert panel.shapes.get() and not expanded(panel) and not canvas.open_groups
+
+
 def test_a_filter_leaves_the_canvas_alone(panel: OutlinePanel, canvas: GraphCanvas) -> None:
     """What opens to show matches is no wish; what the canvas did meanwhile shows when the filter is gone."""
     canvas.close_all()

@@ -49,6 +49,21 @@ def test_no_panel_shows_on_the_welcome_page_while_the_window_is_furnished(window
     fresh.deleteLater()
 
 
+def test_a_panel_that_cannot_be_made_is_tried_once(
+    window: Window, monkeypatch: pytest.MonkeyPatch, qtbot: QtBot
+) -> None:
+    tries: list[int] = []
+    monkeypatch.setattr("app.furnishing.Furnishing.go_on", lambda self: tries.append(1) or 1 / 0)
+    fresh = Window(window.session, window.settings, window.appearance)
+    assert fresh.canvas.isHidden()
+    with qtbot.captureExceptions() as raised:
+        fresh.show()
+        qtbot.waitUntil(lambda: bool(tries), timeout=60_000)
+        qtbot.wait(200)
+    assert len(raised) == len(tries) == 1
+    fresh.deleteLater()
+
+
 def test_opening_shows_progress_then_the_graph(window: Window, runner: list[FakeRunner]) -> None:
     window.begin_opening("demo:small")
     assert window.pages.currentWidget() is window.pages.loading
