@@ -21,6 +21,14 @@ if TYPE_CHECKING:
 
 VERSION = 1
 Row = dict[str, Any]
+# What the summary and each row of an analysis must tell to be shown; a project may come from anywhere.
+NEEDED: dict[str, tuple[str, str]] = {
+    "compile": ("ratio break_even_calls compile_seconds max_error graphs backend mode device why operations "
+                "products_share", "version first seconds spread least calls ratio"),
+    "profile": ("plain batch device seconds peak_bytes weights_bytes",
+                "node op seconds share rounding device_seconds allocated_bytes gflop_s largest"),
+    "memory": ("float_bytes file_bytes saving", "line kind elements float_bytes ideal bytes saving"),
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +151,7 @@ class Timed(QObject):
         raw = document.project.extras.get(self.member) if document else None
         if document and raw is not None:
             try:
-                made = from_bytes(raw, self._options)
+                made = from_bytes(raw, self._options, self._name)
             except OptionsError as error:
                 self.error = error
             else:
@@ -159,15 +167,18 @@ def timed_of(session: Session, name: str, title: str, options: type) -> Timed:
     return found or Timed(session, name, title, options)
 
 
-def from_bytes(raw: bytes, options: type) -> Measured:
+def from_bytes(raw: bytes, options: type, name: str) -> Measured:
     """What a project holds; raises OptionsError where it cannot be read."""
     try:
         data: Any = json.loads(raw)
         if data["version"] != VERSION:
             raise ValueError("another version")
-        rows = tuple(dict(r) for r in data["rows"])
+        rows, summary = tuple(dict(r) for r in data["rows"]), dict(data["summary"])
+        of_summary, of_rows = (set(keys.split()) for keys in NEEDED[name])
+        if not (of_summary <= summary.keys() and all(of_rows <= r.keys() for r in rows)):
+            raise ValueError("something is missing")
         made = decode(options, data["options"], "options")
-        return Measured(None, made, rows, dict(data["summary"]), dict(data["more"]), str(data["mark"]))
+        return Measured(None, made, rows, summary, dict(data["more"]), str(data["mark"]))
     except (ValueError, LookupError, TypeError, AttributeError) as error:
         text = "What was measured cannot be read from the project."
         raise OptionsError(text, "Measure it again.") from error

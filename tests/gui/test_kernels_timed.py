@@ -22,7 +22,7 @@ from app.panels.kernels_compile import MODULE, SELECTED, CompilePage
 from app.panels.kernels_memory import MemoryPage
 from app.panels.kernels_profile import MANY, ProfilePage
 from app.panels.kernels_profile_canvas import NAMES
-from app.panels.kernels_timed import OLD
+from app.panels.kernels_timed import OLD, TimedPage
 from app.plots.paying import EACH, Calls, even_at
 from app.plots.run_lanes import seen_of
 from app.theme import DARK
@@ -337,6 +337,19 @@ def test_a_project_keeps_what_was_measured(small: Window, runner: list[FakeRunne
     spoiled = replace(small_project(), extras={"profile.json": b"{}"})
     open_small(small, runner, spoiled)
     assert page.held.made is None and "cannot be read" in page.wrong.text() and page.timeline.run is None
+
+
+def test_a_project_whose_figures_lack_some_says_so(small: Window, runner: list[FakeRunner]) -> None:
+    pages = [panel_of(small).page(title) for title in ("Compile", "Profile", "Memory")]
+    for rows in ('[{"x": 1}]', "[]"):
+        text = f'{{"version": 1, "options": {{}}, "rows": {rows}, "summary": {{}}, "more": {{}}, "mark": ""}}'
+        members = ("compile.json", "profile.json", "memory.json")
+        for job in list(runner[-1].waiting):  # what kernels there are
+            runner[-1].tell(job, Stopped())
+        open_small(small, runner, replace(small_project(), extras=dict.fromkeys(members, text.encode())))
+        for page in pages:
+            assert isinstance(page, TimedPage) and page.held.made is None
+            assert "cannot be read" in page.wrong.text()
 
 
 # -- compile
