@@ -44,7 +44,9 @@ DETAILS = """examples
   main.py allocate demo:digits-mlp --budget "cycles<=64" --budget "lut<=3000" --formats "integer(width=4|6|8)"
 Budgets are costs that are sums over layers, on their good side: weight_bits, activation_bits, size_bytes, bitops,
 memory_density, sparsity, hardware's lut, ff, dsp, bram, and those of plug-ins. cycles<=N gives each node the least
-parallelism that is so fast. What no budget looks at stays as it is."""
+parallelism that is so fast. What no budget looks at stays as it is; ports that --ports names, where float does not
+compete, take the format that changes the outputs least. Binary points and exponent biases are those that lose least at
+each port, also where one is written."""
 
 
 def _arguments(parser: Parser) -> None:
