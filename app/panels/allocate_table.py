@@ -16,7 +16,7 @@ from passes.sensitivity.table import Candidate
 
 Index = QModelIndex | QPersistentModelIndex
 _NOWHERE = QModelIndex()
-NAME, FORMAT, LEAST, KL = 120, 124, 76, 88  # pixels of a column; LEAST: of a format where room is short
+NAME, FORMAT, LEAST, KL = 120, 124, 76, 100  # pixels of a column; LEAST: of a format where room is short
 RIGHT = int(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
 
 

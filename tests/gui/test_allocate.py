@@ -13,6 +13,7 @@ from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
 from app.panels.allocate import AllocatePanel
+from app.panels.allocate_table import AllocateTable
 from app.window import Window
 from model.graph import Graph
 from passes.analysis.allocated import AllocatedOptions
@@ -308,3 +309,13 @@ def test_costs_are_told_with_their_units(panel: AllocatePanel, runner: list[Fake
         assert unit in panel.told.text()
     ticks = [v / 1024 for v in panel.chart._values()]
     assert ticks and all(float(f"{t:.2g}") == pytest.approx(t) for t in ticks), "round in KiB"
+
+
+def test_a_cost_that_is_not_known_is_not_cut(opened: Window) -> None:
+    table, place = AllocateTable(), ("fc1", "weight")
+    table.rows.begin([place], {"fc1": "fc1"})
+    table.rows.show_choices({}, {place: None})
+    table.fit()
+    assert table.rows.index(0, 2).data() == "not known"
+    assert table.columnWidth(2) >= table.sizeHintForColumn(2)
+    table.deleteLater()
