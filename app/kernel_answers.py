@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, replace
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
 from PySide6.QtCore import QObject, QTimer, Signal
@@ -31,6 +32,14 @@ LEDGER, LEDGER_TITLE = "memory", "Memory ledger"
 UNREAD = OptionsError("The answers about kernels in the project cannot be read.", "Measure them again.")
 
 
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What a project holds of a device, and that device's name; empty where it was not known."""
+
+    machine: str
+    known: Known
+
+
 class KernelAnswers(QObject):
     """One measurement at a time. `changed`: figures came, or its state is another; `kept`: the project has some."""
 
@@ -41,6 +50,7 @@ class KernelAnswers(QObject):
         super().__init__(session)
         self._session = session
         self._known: dict[str, Known] = {d: Known(d) for d in DEVICES}
+        self._kept: dict[str, Kept] = {}
         self.job: JobInfo | None = None
         self.asked = ""  # the question that was measured last
         self.error: EspalierError | None = None
@@ -63,17 +73,27 @@ class KernelAnswers(QObject):
         """All that was measured on a device: here, by runs, and of the open model's memory."""
         parts: list[object] = []
         for run in self.runs.runs.values():
-            if not run.file and run.device == device:
+            if self.runs.is_own(run) and run.device == device:
                 parts += [run.results.ceilings, *run.rows]
         # What was asked for here is at sizes that were chosen for the answer; so it comes last.
-        before = gathered(device, parts)
-        own = self._known[device]
-        found = gathered(device, [own.ceilings, *own.rows, *own.facts], before)
+        found = self._own(device, gathered(device, parts))
         made = self._ledger_made
         if made is None or str(getattr(made.options, "device", "cpu")) != device:
             return found
         name = self._session.document.project.source.spec if self._session.document else "the model"
         return replace(found, project=made.rows, project_name=name)
+
+    def _own(self, device: str, before: Known | None = None) -> Known:
+        """What was measured for answers: before the project was saved on this machine, then since it was opened."""
+        held, now = self._kept.get(device), self._known[device]
+        if held and not self.runs.elsewhere(device, held.machine):
+            before = gathered(device, _parts(held.known), before)
+        return gathered(device, _parts(now), before)
+
+    @property
+    def stranger(self) -> str:
+        """The name of another machine that the project's figures are of; empty where there is none."""
+        return next((k.machine for d, k in self._kept.items() if self.runs.elsewhere(d, k.machine)), "")
 
     @property
     def _ledger_made(self) -> Measured | None:
@@ -117,7 +137,9 @@ class KernelAnswers(QObject):
         """What goes on, in words."""
         job = self.job
         if job is None:
-            return "Stopped: what was measured until then is shown." if self.stopped else ""
+            if self.stopped:
+                return "Stopped: what was measured until then is shown."
+            return f"The project's figures are of {name}, so they are not shown." if (name := self.stranger) else ""
         if job.state != "running":
             return "Waits for the jobs before it."
         text = job.progress.text if job.progress else "begins"
@@ -148,20 +170,20 @@ class KernelAnswers(QObject):
     def _keep(self) -> None:
         """Put what was measured into the project, so that saving keeps it."""
         if document := self._session.document:
-            document.keep(MEMBER, to_bytes(self._known))
+            known = {d: self._own(d) for d in DEVICES}
+            machines = self.runs.lab.machines if self.runs.lab else {}
+            self._kept = {d: Kept(str(machines.get(d, {}).get("name", "")), k) for d, k in known.items()}
+            document.keep(MEMBER, to_bytes(self._kept))
             self.kept.emit()
 
     def _read(self) -> None:
         """Take what the project of another document holds beside what was measured here."""
-        self.error = None
+        self.error, self._kept = None, {}
         document = self._session.document
         raw = document.project.extras.get(MEMBER) if document else None
         if raw is not None:
             try:
-                for device, held in from_bytes(raw).items():
-                    own = self._known[device]
-                    parts = [own.ceilings, *own.rows, *own.facts]
-                    self._known[device] = gathered(device, parts, held)
+                self._kept = from_bytes(raw)
             except OptionsError as error:
                 self.error = error
         self.changed.emit()
@@ -172,26 +194,31 @@ def kernel_answers_of(session: Session) -> KernelAnswers:
     return session.findChild(KernelAnswers) or KernelAnswers(session)
 
 
-def to_bytes(known: dict[str, Known]) -> bytes:
-    """Rows, figures and ceilings by device."""
-    data = {d: {"results": files.dumped(Results({"device": d}, "", k.ceilings, k.rows)),
-                "facts": [asdict(f) for f in k.facts]} for d, k in known.items() if k.rows or k.facts}  # fmt: skip
+def _parts(known: Known) -> list[Row | Fact | Ceilings | None]:
+    return [known.ceilings, *known.rows, *known.facts]
+
+
+def to_bytes(kept: Mapping[str, Kept]) -> bytes:
+    """Rows, figures and ceilings by device, with its name."""
+    data = {d: {"results": files.dumped(Results({"device": d, "name": k.machine}, "", k.known.ceilings, k.known.rows)),
+                "facts": [asdict(f) for f in k.known.facts]}
+            for d, k in kept.items() if k.known.rows or k.known.facts}  # fmt: skip
     return json.dumps({"version": VERSION, "devices": data}, separators=(",", ":"), ensure_ascii=False).encode()
 
 
-def from_bytes(raw: bytes) -> dict[str, Known]:
+def from_bytes(raw: bytes) -> dict[str, Kept]:
     """What `to_bytes` gave; raises OptionsError where it cannot be read."""
     try:
         data: Any = json.loads(raw)
         if data["version"] != VERSION:
             raise ValueError(data["version"])
-        return {d: _known(d, held) for d, held in data["devices"].items() if d in DEVICES}
+        return {d: _read(d, held) for d, held in data["devices"].items() if d in DEVICES}
     except (KernelError, ValueError, LookupError, TypeError, AttributeError) as error:
         raise UNREAD from error
 
 
-def _known(device: str, held: dict[str, Any]) -> Known:
+def _read(device: str, held: dict[str, Any]) -> Kept:
     results = files.parsed(held["results"], "the project")
     facts = [Fact(str(f["name"]), float(f["value"]), str(f["unit"]), int(f["at"]), device) for f in held["facts"]]
-    parts: list[Row | Fact | Ceilings | None] = [results.ceilings, *results.rows, *facts]
-    return gathered(device, parts)
+    machine = str(results.machine.get("name") or "")
+    return Kept(machine, gathered(device, [results.ceilings, *results.rows, *facts]))

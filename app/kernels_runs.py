@@ -131,8 +131,17 @@ class KernelBench(QObject):
     def measured(self, device: str = "") -> Iterator[Row]:
         """Rows with a time that were measured here, perhaps on one device; the newest runs come last."""
         for run in self.runs.values():
-            if not run.file:
+            if self.is_own(run):
                 yield from (r for r in run.rows if r.seconds and (not device or r.device == device))
+
+    def is_own(self, run: Run) -> bool:
+        """Whether a run is of this machine: not from a file, nor from the project of somebody else."""
+        return not run.file and not self.elsewhere(run.device, str(run.results.machine.get("name") or ""))
+
+    def elsewhere(self, device: str, name: str) -> bool:
+        """Whether figures of a machine called so are another's; not before it is known what this one is."""
+        here = self.lab.machines.get(device, {}) if self.lab else None
+        return bool(name) and here is not None and here.get("name") != name
 
     # -- running
 

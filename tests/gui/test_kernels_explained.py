@@ -14,7 +14,7 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
-from app.kernel_answers import MEMBER, from_bytes, kernel_answers_of, to_bytes
+from app.kernel_answers import MEMBER, Kept, from_bytes, kernel_answers_of, to_bytes
 from app.kernels_runs import kernel_runs_of
 from app.panels.kernels_answer_pictures import BitsView, OnlineView, TilesView
 from app.panels.kernels_explained import KernelsExplained
@@ -33,6 +33,7 @@ from passes.base import Report
 from passes.jobs import AnalyseJob, Done, Failed, Found, Progress, Started
 from passes.kernel_jobs import AnswerJob, KernelsJob, LabJob
 from tests.gui.conftest import FakeRunner, open_small
+from tests.gui.kernels_lab import LAB
 
 pytestmark = pytest.mark.gui
 
@@ -327,9 +328,11 @@ def test_pictures_follow_the_theme_and_files_are_light(page: KernelsExplained, t
 
 def test_what_is_kept_is_read_again() -> None:
     known = gathered("cpu", everything())
-    again = from_bytes(to_bytes({"cpu": known, "cuda": Known("cuda")}))
-    assert set(again) == {"cpu"} and again["cpu"].facts == known.facts and again["cpu"].ceilings == known.ceilings
-    assert [r.key for r in again["cpu"].rows] == [r.key for r in known.rows]
+    kept = from_bytes(to_bytes({"cpu": Kept("A processor", known), "cuda": Kept("", Known("cuda"))}))
+    assert set(kept) == {"cpu"} and kept["cpu"].machine == "A processor"
+    again = kept["cpu"].known
+    assert again.facts == known.facts and again.ceilings == known.ceilings
+    assert [r.key for r in again.rows] == [r.key for r in known.rows]
 
 
 @pytest.mark.parametrize("raw", [b"", b"[]", b"{}", b'{"version":9}', b'{"version":1,"devices":{"cpu":{}}}',
@@ -374,12 +377,34 @@ def test_answers_come_with_their_project(window: Window, runner: list[FakeRunner
     from tests.gui.conftest import small_project
 
     held = kernel_answers_of(window.session)
-    kept = to_bytes({"cpu": gathered("cpu", everything())})
+    kept = to_bytes({"cpu": Kept("", gathered("cpu", everything()))})
     open_small(window, runner, replace(small_project(), extras={MEMBER: kept}))
     assert held.known("cpu").fact("weight packed", 8) and held.error is None
     window.session.close()
     open_small(window, runner, replace(small_project(), extras={MEMBER: b"{}"}))
     assert held.error is not None and "cannot be read" in held.error.message
+
+
+def test_answers_of_another_machine_are_not_shown_as_measured_here(window: Window, runner: list[FakeRunner]) -> None:
+    from tests.gui.conftest import small_project
+
+    held, known = kernel_answers_of(window.session), gathered("cpu", everything())
+    theirs = replace(small_project(), extras={MEMBER: to_bytes({"cpu": Kept("Another one", known)})})
+    open_small(window, runner, theirs)
+    held.runs._know(LAB)  # of "A processor"
+    assert not held.known("cpu").facts and "Another one" in held.doing
+    held.start("mxint8", "cpu")
+    while runner[-1].waiting:
+        info = runner[-1].waiting[0]
+        if isinstance(info.job, AnswerJob):
+            runner[-1].tell(info, Started())
+            runner[-1].tell(info, Found(Fact("weight in float", 3200, "bytes", 32)))
+            runner[-1].tell(info, Done(None))
+        else:
+            runner[-1].tell(info, Failed("not now"))
+    assert window.session.document and held.doing == ""
+    kept = from_bytes(window.session.document.project.extras[MEMBER])["cpu"]
+    assert kept.machine == "A processor" and len(kept.known.facts) == 1  # theirs are not called ours
 
 
 def test_the_tab_is_reached_by_its_command(window: Window, runner: list[FakeRunner]) -> None:
