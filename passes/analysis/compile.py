@@ -215,13 +215,14 @@ def _counted(events: Iterable[Any], *, device: bool) -> tuple[float, int]:
 
 
 def _difference(one: Any, other: Any) -> float:
-    """The largest difference between two results; those that are no tensors aside."""
+    """The largest difference between two results, NaN where only one is; those that are no tensors aside."""
     import torch
     import torch.utils._pytree as pytree
 
     pairs = zip(pytree.tree_leaves(one), pytree.tree_leaves(other), strict=True)
-    found = [(a.double() - b.double()).abs().max() for a, b in pairs if isinstance(a, torch.Tensor) and a.numel()]
-    return float(max(found)) if found else 0.0
+    both = [(a.double(), b.double()) for a, b in pairs if isinstance(a, torch.Tensor) and a.numel()]
+    apart = [(a - b).abs().masked_fill((a == b) | (a.isnan() & b.isnan()), 0.0).max() for a, b in both]
+    return float(torch.stack(apart).max()) if apart else 0.0
 
 
 def _told(found: Found, options: CompileOptions) -> tuple[tuple[Row, ...], Row]:

@@ -17,7 +17,7 @@ from model.graph import Graph
 from model.meta import Precision
 from model.recipe import Step
 from passes.analysis import compile as module
-from passes.analysis.compile import CompileOptions
+from passes.analysis.compile import CompileOptions, _difference
 from passes.base import Context, Report, run_step
 from passes.timed.part import part_of
 from passes.timed.settled import settle
@@ -155,3 +155,11 @@ def test_a_backend_without_code_of_its_own_is_not_said_to_fuse(compiled: float) 
         text = " ".join(reasons(Facts(2e-4, compiled, 2e-4, 1, products, 100, fuses=False)))
         assert "generates no code" in text
         assert not any(w in text for w in ("fuse", "loops", "little is left"))
+
+
+def test_a_difference_that_is_no_number_is_not_lost() -> None:
+    inf, nan = float("inf"), float("nan")
+    one, other = torch.tensor([1.0, inf, nan]), torch.tensor([1.5, inf, nan])
+    assert _difference((one, other), (other, other)) == 0.5  # alike where both are infinite or no numbers
+    broken = torch.tensor([1.0, nan, nan])
+    assert math.isnan(_difference((one, other), (other, broken))) and math.isnan(_difference([broken, one], [one, one]))
