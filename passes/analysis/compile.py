@@ -133,8 +133,8 @@ def _measured(call: Callable[[], Any], options: CompileOptions, context: Context
             context.progress(0, 0, f"first call, {name}")
             versions[name] = compiler.compile(call, **how)
             first[name] = _first(versions[name], options)
-            for each, times in _rounds({n: versions[n] for n in ("eager", name)}, options, context).items():
-                later.setdefault(each, []).extend(times)
+            # Eager's times are those taken in turns with compiled, last: of as many calls, on a machine as busy.
+            later |= _rounds({n: versions[n] for n in ("eager", name)}, options, context)
         difference = _difference(call(), versions["compiled"]())
     least = {n: min(times) for n, times in later.items()}
     products, operations = _shares(call, options)
