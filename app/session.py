@@ -50,6 +50,7 @@ STAYING = (OpenJob, PluginJob, *KERNEL_JOBS)  # jobs that are not of a document
 class Session(JobQueue):
     """Owns the document and its jobs; every widget reads and changes the project through it."""
 
+    arriving = Signal()  # whoever hears `opened` is to be there by now
     opened = Signal()
     changed = Signal(object)
     saving = Signal()  # whoever holds what belongs into the project puts it there
@@ -78,6 +79,7 @@ class Session(JobQueue):
         self.submit(title, OpenJob(spec, workdir, inputs), lambda result: self._take(result, workdir, spec))
 
     def _take(self, result: OpenResult, workdir: Path, spec: str) -> None:
+        self.arriving.emit()
         self._drop_document()
         store = WeightStore(workdir)
         store.add(result.locations)
@@ -268,13 +270,11 @@ class Session(JobQueue):
         held, document = self.measures.options, self.document
         return held if held.data or not document else EvaluateOptions(data=document.project.source.data or "")
 
-    def know_score(
-        self, recipe: Recipe, options: EvaluateOptions, figures: dict[str, Any], chosen: bool = False
-    ) -> None:
+    def know_score(self, recipe: Recipe, data: EvaluateOptions, figures: dict[str, Any], chosen: bool = False) -> None:
         """Take figures measured of a recipe; on other data than the last they count only where that was `chosen`."""
         if chosen or not self.measures.options.data:
-            self.measures.use(options)
-        self.measures.put(recipe, options, figures)
+            self.measures.use(data)
+        self.measures.put(recipe, data, figures)
         self.score_changed.emit()
 
     def analyse(

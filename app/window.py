@@ -137,6 +137,7 @@ class Window(QMainWindow):
 
     def _connect(self) -> None:
         session = self.session
+        session.arriving.connect(self.furnish)
         session.opened.connect(self._opened)
         session.changed.connect(self._changed)
         session.saved.connect(self._saved)

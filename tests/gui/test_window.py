@@ -11,6 +11,7 @@ from PySide6.QtGui import QDropEvent
 from PySide6.QtWidgets import QDockWidget, QFileDialog, QMessageBox
 from pytestqt.qtbot import QtBot
 
+from app.session import Session
 from app.style import sheet
 from app.theme import PALETTES, Palette, rgb
 from app.window import Window
@@ -46,6 +47,20 @@ def test_no_panel_shows_on_the_welcome_page_while_the_window_is_furnished(window
         fresh._furnish_some()
         assert not any(dock.isVisible() for dock in fresh.findChildren(QDockWidget))
     assert set(fresh.docks.docks) == set(window.docks.docks)
+    fresh.deleteLater()
+
+
+def test_panels_hear_of_a_model_that_comes_before_they_are_made(
+    window: Window, runner: list[FakeRunner], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard: list[object] = []
+    monkeypatch.setattr("app.searches.Searches._read", lambda self: heard.append(self))
+    fresh = Window(Session(), window.settings, window.appearance)
+    assert not fresh.furnished
+    open_small(fresh, runner)
+    assert fresh.session.document and len(heard) == 1  # else studies of the project would not be listed
+    fresh.leave()
+    fresh.session.deleteLater()
     fresh.deleteLater()
 
 
