@@ -29,6 +29,11 @@ def compiler() -> str | None:
     return shutil.which(os.environ.get("CXX", "g++")) or shutil.which("clang++")
 
 
+def spaced() -> bool:
+    """Whether torch lies in a folder with a space in its name, which inductor hands to the linker in two pieces."""
+    return " " in torch.__file__
+
+
 def no_device(device: str) -> str:
     """Why there is no such device; empty where there is one."""
     if device == "cpu" or torch.cuda.is_available():
@@ -52,6 +57,8 @@ def missing(found: Version, device: str) -> str:
         return "numba is not installed"
     if "compiler" in found.needs and device == "cpu" and compiler() is None:
         return "torch.compile needs a C++ compiler, and there is none (apt install g++)"
+    if "compiler" in found.needs and device == "cpu" and spaced():
+        return "torch lies in a folder with a space in its name, where inductor cannot link on the CPU"
     if "compiler" in found.needs and device == "cuda" and find_spec("triton") is None:
         return "torch.compile needs triton on a GPU"
     return ""

@@ -91,7 +91,9 @@ def _check(options: CompileOptions) -> None:
         return
     if not has_compiler():
         raise OptionsError(COMPILER, "Install one (apt install g++), or choose the backend aot_eager.")
-    if _spaced():
+    from kernels.bench.machine import spaced
+
+    if spaced():
         raise OptionsError("torch lies in a folder with a space in its name, where inductor cannot link on the CPU.",
                            "Install it elsewhere, or choose the backend aot_eager.")  # fmt: skip
 
@@ -102,13 +104,6 @@ def _dynamo() -> Any:
 
     held: Any = torch
     return held._dynamo
-
-
-def _spaced() -> bool:
-    """Whether torch lies in a folder with a space in its name, which inductor hands to the linker in two pieces."""
-    import torch
-
-    return " " in torch.__file__
 
 
 def has_compiler() -> bool:

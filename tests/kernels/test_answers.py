@@ -274,7 +274,7 @@ def test_no_compiler_is_said_and_the_rest_runs(monkeypatch: pytest.MonkeyPatch) 
     assert "C++ compiler" in lines["small layer: pays after"].note
 
 
-@pytest.mark.skipif(machine.compiler() is None, reason="no C++ compiler")
+@pytest.mark.skipif(machine.compiler() is None or machine.spaced(), reason="inductor cannot compile here")
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_compiled_calls_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -282,6 +282,13 @@ def test_compiled_calls_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     known = gathered("cpu", heard("compile"))
     held = compiled("small layer", known)
     assert held.first and held.compiled and held.first > held.compiled
+
+
+def test_a_place_where_nothing_links_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "compiler", lambda: "g++")
+    monkeypatch.setattr(machine, "spaced", lambda: True)
+    monkeypatch.setattr(measure, "LARGE", {"rows": 64, "columns": 64})
+    assert "a space in its name" in gathered("cpu", heard("compile")).problem("small layer", "compiled")
 
 
 def test_a_stopped_measurement_stops(monkeypatch: pytest.MonkeyPatch) -> None:

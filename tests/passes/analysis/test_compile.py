@@ -122,7 +122,7 @@ def test_what_is_not_here(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(OptionsError, match=r"C\+\+ compiler"):
         told(case("mlp"), backend="inductor")
     monkeypatch.setattr(module, "has_compiler", lambda: True)
-    monkeypatch.setattr(module, "_spaced", lambda: True)
+    monkeypatch.setattr("kernels.bench.machine.spaced", lambda: True)
     with pytest.raises(OptionsError, match="a space in its name"):
         told(case("mlp"), backend="inductor")
 
