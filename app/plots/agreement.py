@@ -130,7 +130,7 @@ class AgreementChart(Chart):
 
     def draw(self, palette: Palette) -> None:
         """Axes of equal ranges, the diagonal, the dots."""
-        self._axes(palette)
+        self._axes()
         self.plot.clear()
         if not self.dots:
             return
@@ -149,19 +149,12 @@ class AgreementChart(Chart):
         self.plot.setXRange(low, high, padding=0)
         self.plot.setYRange(low, high, padding=0)
 
-    def _axes(self, palette: Palette) -> None:
-        left, bottom = self.plot.getAxis("left"), self.plot.getAxis("bottom")
-        words = {"color": palette.muted, "font-size": "11px"}
-        for axis, text in ((left, "measured KL, nats"), (bottom, "predicted KL, nats")):
-            axis.setStyle(tickAlpha=255, maxTickLevel=0)
-            axis.enableAutoSIPrefix(False)
+    def _axes(self) -> None:
+        self.name_axes("predicted KL (nats)", "measured KL (nats)")
+        for name in ("left", "bottom"):
+            axis = self.plot.getAxis(name)
             axis.tickStrings = power_words
             axis.tickSpacing = lambda low, high, size: [(max(1.0, math.ceil((high - low) / 6)), 0)]
-            axis.setLabel(text, **words)
-        left.setTickPen(pen(palette.line, 1.0))
-        left.setGrid(255)
-        left.setWidth(64)
-        bottom.setHeight(36)
 
     # -- pointing
 

@@ -55,7 +55,7 @@ class AreaFront(Chart):
     def draw(self, palette: Palette) -> None:
         """Axes, the front, the budget, and what lies beyond it faded."""
         self.plot.clear()
-        self._axes(palette)
+        self._axes()
         if not self.rows:
             return
         spots = [self._spot(r) for r in self.rows]
@@ -103,21 +103,12 @@ class AreaFront(Chart):
         self.plot.setXRange(min(xs) - across, max(xs) + across, padding=0)
         self.plot.setYRange(min(ys) - up, max(ys) + up, padding=0)
 
-    def _axes(self, palette: Palette) -> None:
+    def _axes(self) -> None:
         left, bottom = self.plot.getAxis("left"), self.plot.getAxis("bottom")
-        for axis in (left, bottom):
-            axis.enableAutoSIPrefix(False)
-        left.setTickPen(pen(palette.line, 1.0))
-        left.setStyle(tickAlpha=255, maxTickLevel=0)
-        left.setGrid(255)
-        left.setWidth(62)
-        bottom.setHeight(36)
+        self.name_axes("interval: cycles a sample", AREAS[self.area])
         areas, times = [r[self.area] for r in self.rows], [r["interval"] for r in self.rows]
         left.setTicks([[(math.log10(v + 1.0), scaled(v, 0)) for v in round_values(areas, 6)]])
         bottom.setTicks([[(math.log10(v), scaled(v, 0)) for v in round_values(times, 9) if v]])
-        words = {"color": palette.muted, "font-size": "11px"}
-        left.setLabel(AREAS[self.area], **words)
-        bottom.setLabel("interval: cycles a sample", **words)
 
     def _colour(self, name: str) -> str:
         plain = CATEGORIES[name]

@@ -15,6 +15,8 @@ from app.fields import tokens
 from app.plots.picture import Table, in_light, write_chart
 from app.theme import PLOT_WIDTH, SECONDARY, Palette
 
+EDGE = 6.0  # pixels left of the name of the upright axis, which pyqtgraph would put on the border
+
 pg.setConfigOptions(antialias=True)
 
 
@@ -51,6 +53,19 @@ class Chart(pg.PlotWidget):
         self.plot.getAxis("bottom").setHeight(18)
         self.draw(palette)
         self.themed.emit()
+
+    def name_axes(self, x: str, y: str, left: int = 64, bottom: int = 36) -> None:
+        """A name on each axis, horizontal grid lines, numbers as they are; `left` and `bottom`: pixels of the axes."""
+        up, along = self.plot.getAxis("left"), self.plot.getAxis("bottom")
+        for axis, text in ((up, y), (along, x)):
+            axis.enableAutoSIPrefix(False)
+            axis.setLabel(text, color=self.look.muted, **{"font-size": "11px"})
+        up.setTickPen(pen(self.look.line, 1.0))
+        up.setStyle(tickAlpha=255, maxTickLevel=0)
+        up.setGrid(255)
+        up.setWidth(left)
+        along.setHeight(bottom)
+        self.plot.layout.setContentsMargins(EDGE, 0, 0, 0)
 
     def draw(self, palette: Palette) -> None:
         """Draw what is known, in `palette`."""

@@ -73,7 +73,7 @@ class CurveChart(Chart):
 
     def draw(self, palette: Palette) -> None:
         """Axes with their names, grid lines across, the baseline, the lines."""
-        self._axes(palette)
+        self._axes()
         self.plot.clear()
         if self.sweep is None:
             return
@@ -101,19 +101,10 @@ class CurveChart(Chart):
         middle, std, low, high = (figure_words(self.figure, v) for v in (mean.mean, mean.std, mean.low, mean.high))
         return f"<b>{middle} ± {std}</b> over {mean.count} seeds, {low} to {high}"
 
-    def _axes(self, palette: Palette) -> None:
+    def _axes(self) -> None:
         left, bottom = self.plot.getAxis("left"), self.plot.getAxis("bottom")
-        left.setStyle(tickAlpha=255, maxTickLevel=0)
-        left.enableAutoSIPrefix(False)
-        left.setTickPen(pen(palette.line, 1.0))
-        left.setGrid(255)
-        left.setWidth(70)
+        self.name_axes(axis_title(self.sweep) if self.sweep else "", figure_title(self.figure), 70)
         left.tickStrings = lambda values, scale, spacing: [figure_words(self.figure, v) for v in values]
-        bottom.enableAutoSIPrefix(False)
-        bottom.setHeight(36)
-        words = {"color": palette.muted, "font-size": "11px"}
-        left.setLabel(figure_title(self.figure), **words)
-        bottom.setLabel(axis_title(self.sweep) if self.sweep else "", **words)
         values = self.sweep.values if self.sweep else ()
         every = max(1, math.ceil(len(values) / MOST_TICKS))
         texts = [(p, "" if v is None else value_text(v)) for p, v in zip(self._places, values, strict=True)]

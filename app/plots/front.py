@@ -73,7 +73,7 @@ class FrontChart(Chart):
         self.plot.clear()
         self._line = self._dot = None
         self._scale()
-        self._axes(palette)
+        self._axes()
         if not self.points:
             return
         spots = sorted((self._x(c), self._y(k)) for c, k in self.points)
@@ -108,23 +108,14 @@ class FrontChart(Chart):
         plain = CATEGORIES[name]
         return QColor(plain).lighter(135).name() if self.look.dark else plain
 
-    def _axes(self, palette: Palette) -> None:
+    def _axes(self) -> None:
         left, bottom = self.plot.getAxis("left"), self.plot.getAxis("bottom")
-        for axis in (left, bottom):
-            axis.enableAutoSIPrefix(False)
-        left.setTickPen(pen(palette.line, 1.0))
-        left.setStyle(tickAlpha=255, maxTickLevel=0)
-        left.setGrid(255)
-        left.setWidth(62)
-        bottom.setHeight(36)
+        self.name_axes(figure_title(self.figure) if self.figure else "", "estimated KL (nats)")
         top = math.ceil(max((self._y(k) for _, k in self.points), default=0.0))
         every = max(1, math.ceil((top - self._foot) / 5))
         rows = range(math.ceil(self._foot), top + 1, every)
         left.setTicks([[(float(y), _power(y)) for y in rows]])
         bottom.setTicks([[(self._x(v), figure_words(self.figure, v)) for v in self._values()]])
-        words = {"color": palette.muted, "font-size": "11px"}
-        left.setLabel("estimated KL (nats)", **words)
-        bottom.setLabel(figure_title(self.figure) if self.figure else "", **words)
 
     def _values(self) -> list[float]:
         """Round costs along the axis; on a logarithmic one in about equal steps."""

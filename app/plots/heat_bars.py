@@ -14,7 +14,7 @@ from PySide6.QtGui import QColor, QFontMetrics, QMouseEvent, QPen, QResizeEvent
 from PySide6.QtWidgets import QToolTip, QWidget
 
 from app.plots.agreement import power_words
-from app.plots.chart import Chart, pen, tint
+from app.plots.chart import Chart, tint
 from app.plots.heat_lines import LEAST, Heat, Line, divergence_words
 from app.plots.picture import Table
 from app.theme import SPARSITY, Palette
@@ -68,7 +68,7 @@ class LayerBars(Chart):
 
     def draw(self, palette: Palette) -> None:
         """Bars from the bottom of the scale up: measured ones full, predicted ones faint, picked ones framed."""
-        self._axes(palette)
+        self._axes()
         self.plot.clear()
         if not self.bars:
             return
@@ -91,19 +91,11 @@ class LayerBars(Chart):
             self.plot.addItem(pg.BarGraphItem(x=np.array(at), y0=low, y1=values[at], width=WIDTH,
                                               pen=QPen(Qt.PenStyle.NoPen), brush=brush))  # fmt: skip
 
-    def _axes(self, palette: Palette) -> None:
-        left, bottom = self.plot.getAxis("left"), self.plot.getAxis("bottom")
-        words = {"color": palette.muted, "font-size": "11px"}
-        left.setStyle(tickAlpha=255, maxTickLevel=0)
-        left.enableAutoSIPrefix(False)
-        left.setTickPen(pen(palette.line, 1.0))
-        left.setGrid(255)
-        left.setWidth(64)
+    def _axes(self) -> None:
+        left, ports = self.plot.getAxis("left"), any(b.line.port for b in self.bars)
+        self.name_axes(f"layers under {self._title}" if self._title else "", "KL (nats)", bottom=50 if ports else 36)
         left.tickStrings = power_words
         left.tickSpacing = lambda low, high, size: [(max(1.0, math.ceil((high - low) / 6)), 0)]
-        left.setLabel("KL, nats", **words)
-        bottom.setHeight(50 if any(b.line.port for b in self.bars) else 36)
-        bottom.setLabel(f"layers under {self._title}" if self._title else "", **words)
 
     def _names(self) -> None:
         """As many names below the bars as there is room for, one at least."""

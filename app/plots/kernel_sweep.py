@@ -55,7 +55,7 @@ class KernelSweep(LogChart):
         self.plot.clear()
         across, lines = size_axis(self.rows), self.lines
         self.spots = [s for line in lines.values() for s in line]
-        self.axes(palette, across.title, FIGURES[self.figure].title)
+        self.name_axes(across.title, FIGURES[self.figure].title)
         if not self.spots:
             return
         roof = self.roof

@@ -51,20 +51,6 @@ class LogChart(Chart):
         plain = line_style(place)[0]
         return QColor(plain).lighter(LIGHTER).name() if self.look.dark else plain
 
-    def axes(self, palette: Palette, x: str, y: str) -> None:
-        """Grid lines across, names of the axes."""
-        left, bottom = self.plot.getAxis("left"), self.plot.getAxis("bottom")
-        for axis in (left, bottom):
-            axis.enableAutoSIPrefix(False)
-        left.setTickPen(pen(palette.line, 1.0))
-        left.setStyle(tickAlpha=255, maxTickLevel=0)
-        left.setGrid(255)
-        left.setWidth(66)
-        bottom.setHeight(34)
-        words = {"color": palette.muted, "font-size": "11px"}
-        left.setLabel(y, **words)
-        bottom.setLabel(x, **words)
-
     def bound(self, xs: Sequence[float], ys: Sequence[float], across: Sequence[float] = ()) -> None:
         """Show all of these, with round numbers at the axes; `across`: the values that the x axis names."""
         self._range(self.plot.setXRange, xs, 0.04)

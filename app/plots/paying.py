@@ -93,7 +93,7 @@ class PayingChart(Chart):
     def draw(self, palette: Palette) -> None:
         """Axes, lines, and the crossing."""
         self.plot.clear()
-        self._axes(palette)
+        self._axes()
         if not self.calls:
             return
         (self._sums if self.kind == SUMMED else self._singles)(palette)
@@ -130,26 +130,18 @@ class PayingChart(Chart):
         self.plot.setXRange(0.5, self.reach + 0.5, padding=0.01)
         self.plot.setYRange(min(logs) - room, max(logs) + room, padding=0)
 
-    def _axes(self, palette: Palette) -> None:
+    def _axes(self) -> None:
         left, bottom = self.plot.getAxis("left"), self.plot.getAxis("bottom")
-        for axis in (left, bottom):
-            axis.enableAutoSIPrefix(False)
-        left.setTickPen(pen(palette.line, 1.0))
-        left.setStyle(tickAlpha=255, maxTickLevel=0)
-        left.setGrid(255)
-        left.setWidth(68)
-        bottom.setHeight(36)
+        whole = self.kind == SUMMED
+        self.name_axes("calls" if whole else "call", "time in all" if whole else "time of a call", 68)
         bottom.tickSpacing = lambda low, high, size: [(max(spacing(high - low, size / 80), 1.0), 0)]
         bottom.tickStrings = lambda values, scale, gap: [count(round(v)) for v in values]
-        if self.kind == SUMMED:
+        if whole:
             left.tickSpacing = lambda low, high, size: [(spacing(high - low, size / 34), 0)]
             left.tickStrings = lambda values, scale, gap: [time_words(v) if v > 0 else "0" for v in values]
         else:
             left.tickSpacing = lambda low, high, size: [(max(round((high - low) / max(size / 34, 1)), 1), 0)]
             left.tickStrings = lambda values, scale, gap: [time_words(10.0**v) for v in values]
-        words = {"color": palette.muted, "font-size": "11px"}
-        left.setLabel("time in all" if self.kind == SUMMED else "time of a call", **words)
-        bottom.setLabel("calls" if self.kind == SUMMED else "call", **words)
 
     def legend(self) -> str:
         """The lines in words of their colours."""

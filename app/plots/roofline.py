@@ -41,7 +41,7 @@ class Roofline(LogChart):
     def draw(self, palette: Palette) -> None:
         """The roof, then the points by version."""
         self.plot.clear()
-        self.axes(palette, "FLOPs for each byte that must move", "TFLOP/s")
+        self.name_axes("FLOPs for each byte that must move", "TFLOP/s")
         found = [Spot(r.intensity, r.tflop_s, r) for r in self.rows if r.intensity > 0 and r.tflop_s]
         self.spots = [s for s in found if math.isfinite(s.y)]
         if not self.spots and self.limits is None:

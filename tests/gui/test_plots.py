@@ -13,6 +13,7 @@ from pytestqt.qtbot import QtBot
 
 from app.panels.jobs import JobsPanel, can_keep, status_text
 from app.panels.plots import PlotsPanel
+from app.plots.chart import Chart
 from app.plots.metrics import MetricChart, precisely, quantities, spacing
 from app.window import Window
 from model.recipe import Recipe, Step
@@ -203,3 +204,16 @@ def test_labels_of_values_that_are_close_differ() -> None:
     values = [1e-4 - i * 5e-8 for i in range(4)]
     words = [precisely(v, 5e-8) for v in values]
     assert words == ["0.0001", "9.995e−5", "9.99e−5", "9.985e−5"] and precisely(0.0, 0.1) == "0"
+
+
+@pytest.mark.usefixtures("qapp")
+def test_the_name_of_the_upright_axis_keeps_off_the_border() -> None:
+    chart = Chart()
+    chart.resize(400, 200)
+    chart.name_axes("weight bits", "KL (nats)")
+    chart.grab()
+    left = chart.plot.getAxis("left")
+    at = left.label.sceneBoundingRect()
+    assert at.left() >= 0 and at.right() < left.mapToScene(left.boundingRect().topRight()).x()
+    assert (chart.plot.getAxis("bottom").labelText, left.labelText) == ("weight bits", "KL (nats)")
+    chart.close()
