@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import re
 import types
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Literal, Union, get_args, get_origin
 
@@ -176,6 +176,17 @@ class NumberField(QLineEdit):
         if text != self.text():
             self.setText(text)
         self._mark(False)
+
+    @property
+    def mixed(self) -> bool:
+        """Whether several values stand behind it, and none is written."""
+        return self._mixed
+
+    def put_several(self, values: Sequence[Any]) -> None:
+        """Show that values differ: the least and the greatest, which takes less room than the word."""
+        self.put(MIXED)
+        if None not in values:
+            self.setPlaceholderText(f"{_number_text(min(values))}–{_number_text(max(values))}")
 
     @property
     def _noun(self) -> str:

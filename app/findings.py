@@ -28,6 +28,7 @@ SHOWN: dict[str, tuple[tuple[str, ...], str]] = {
     "saturation": (("weight", "activation"), "saturated"),
 }
 NOTHING = "nothing is quantised"
+NONE_SUCH = {"weight_sqnr": "no weight is quantised", "activation_sqnr": "no activation is quantised"}
 NO_DATA = "needs data: Report → Quantisation error → Options…"
 STALE = "before the last edits; choose it again to measure"
 RUNNING = "being measured"
@@ -90,17 +91,20 @@ class Findings(QObject):
         if not isinstance(work, AnalyseJob) or work.step.pass_name != PASS:
             return
         if isinstance(heard.event, Done):
-            self._take(work.graph, heard.event.result)
+            self._take(work.graph, heard.event.result, bool(getattr(work.step.options, "data", "")))
         running = None if isinstance(heard.event, TERMINAL) else heard.job
         if running is not self._running:
             self._running = running
             self._tell()
 
-    def _take(self, graph: Graph, report: Report) -> None:
-        """Keep the report for the modes that it has rows of; weights alone leave what was measured on data."""
+    def _take(self, graph: Graph, report: Report, on_data: bool) -> None:
+        """Keep the report for the modes that it has rows of, and for those that it looked at and found nothing.
+
+        Weights alone leave what was measured on data.
+        """
         kinds = {str(row.get("kind", "weight")) for row in report.rows}
         for mode, (wanted, _) in SHOWN.items():
-            if kinds.intersection(wanted):
+            if kinds.intersection(wanted) or mode == "weight_sqnr" or (on_data and mode in ON_DATA):
                 self._reports[mode] = graph, report
         self._tell()
 
@@ -123,7 +127,8 @@ class Findings(QObject):
         if self._running is not None and not self._fresh(mode):
             return RUNNING
         if mode in self._reports:
-            return "" if self._fresh(mode) else STALE
+            known = values_of(self._reports[mode][1], mode)
+            return STALE if not self._fresh(mode) else "" if known else NONE_SUCH.get(mode, NOTHING)
         if document and not self._quantised(document.graph):
             return NOTHING
         return NO_DATA if document and mode in ON_DATA and not document.project.source.data else NOT_MEASURED

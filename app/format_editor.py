@@ -157,7 +157,12 @@ class FormatEditor(QWidget):
             self._build(type(first) if first else None)
             for name, widget in self.widgets.items():
                 values = [getattr(f, name) for f in formats]
-                widget.put(values[0] if all(v == values[0] for v in values) else MIXED)
+                if all(v == values[0] for v in values):
+                    widget.put(values[0])
+                elif isinstance(widget, NumberField):
+                    widget.put_several(values)
+                else:
+                    widget.put(MIXED)
         self._tell()
 
     # -- widgets
@@ -252,6 +257,8 @@ def _is_mixed(widget: Scalar) -> bool:
         return widget.isTristate()
     if isinstance(widget, Choice):
         return widget.currentIndex() < 0
+    if isinstance(widget, NumberField):
+        return widget.mixed
     return widget.placeholderText() == MIXED and not widget.text()
 
 

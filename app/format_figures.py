@@ -20,6 +20,7 @@ from model.formats.scaled import ScaledFormat
 Floats = NDArray[Any]
 LISTED = 256
 POINTS = 1201
+VISIBLE = 48  # steps of equal height that can still be told apart in a small plot
 NEAR = 12  # codes on each side of 0 that are near it
 MARGIN = 1.1
 FAR = np.float32(3e38)
@@ -43,13 +44,17 @@ class Stairs:
 
 @dataclass(frozen=True, slots=True)
 class FormatFigures:
-    """Codes (none where there are more than 256: `note` says so), the whole range, and the range near 0."""
+    """Codes (none where there are more than 256: `note` says so), the whole range, and the range near 0.
+
+    `fine`: over the whole range the steps are too small to be seen.
+    """
 
     format: Format
     codes: tuple[Code, ...]
     note: str
     whole: Stairs
     near: Stairs
+    fine: bool
 
 
 def format_figures(fmt: Format) -> FormatFigures:
@@ -58,7 +63,16 @@ def format_figures(fmt: Format) -> FormatFigures:
         values = _values(fmt)
         low, high, step = _reach(fmt, values)
         codes = _codes(fmt, values) if values is not None and len(values) <= LISTED else ()
-        return FormatFigures(fmt, codes, _note(values, fmt), _stairs(fmt, low, high), _stairs(fmt, -step, step))
+        whole, near = _stairs(fmt, low, high), _stairs(fmt, -step, step)
+        return FormatFigures(fmt, codes, _note(values, fmt), whole, near, _fine(values))
+
+
+def _fine(values: Floats | None) -> bool:
+    """Whether no step of the staircase is high enough to be seen where all of it is drawn."""
+    if values is None or len(values) < 2:
+        return values is None
+    steps = np.diff(values.astype(np.float64))
+    return float(steps.max()) < float(steps.sum()) / VISIBLE
 
 
 def _values(fmt: Format) -> Floats | None:

@@ -86,7 +86,7 @@ class Loss:
 def histogram(tensor: Tensor, mask: NDArray[np.uint8] | None, stop: Stop = never) -> Histogram:
     """The histogram of a tensor; not finite values are left out. Two passes, no full copy."""
     least, most, count = math.inf, -math.inf, 0
-    for x, _ in _chunks(tensor, None, stop):
+    for x, _ in chunks(tensor, None, stop):
         x = x[np.isfinite(x)]
         count += x.size
         if x.size:
@@ -94,7 +94,7 @@ def histogram(tensor: Tensor, mask: NDArray[np.uint8] | None, stop: Stop = never
     low, high = _span(least, most)
     kept, pruned = np.zeros(BINS, np.int64), np.zeros(BINS, np.int64)
     signal = removed = 0.0
-    for x, keep in _chunks(tensor, mask, stop):
+    for x, keep in chunks(tensor, mask, stop):
         fine = np.isfinite(x)
         place = ((x[fine] - np.float32(low)) * np.float32(BINS / (high - low))).astype(np.int32)
         np.clip(place, 0, BINS - 1, out=place)
@@ -127,7 +127,7 @@ def loss(
     """Error of `fmt` on the masked tensor, in the view of its port; `reason` says in words why there is none."""
     try:
         with np.errstate(all="ignore"):
-            found = _sums(fmt, _chunks(tensor, mask, stop, fmt.rowwise), view)
+            found = _sums(fmt, chunks(tensor, mask, stop, fmt.rowwise), view)
             return _with_best(found, fmt, tensor, mask)
     except EspalierError as error:
         return Loss(reason=str(error))
@@ -252,7 +252,7 @@ def _sample(tensor: Tensor, mask: NDArray[np.uint8] | None) -> Floats:
     return x[np.isfinite(x)]
 
 
-def _chunks(tensor: Tensor, mask: NDArray[np.uint8] | None, stop: Stop, whole: bool = False) -> Iterator[Part]:
+def chunks(tensor: Tensor, mask: NDArray[np.uint8] | None, stop: Stop, whole: bool = False) -> Iterator[Part]:
     """(values, kept) in parts; `whole` gives the tensor at once, in its shape."""
     flat = tensor.array.reshape(-1)
     size = max(flat.size, 1) if whole else CHUNK

@@ -81,9 +81,9 @@ class InspectorPanel(QScrollArea):
         column.addWidget(self.title)
         column.addWidget(self.path)
         for gap, widget in ((6, self.facts), (8, self.problems), (8, self.hint), (14, self.precision),
-                            (14, self.weight), (14, self.pruning), (14, self.pattern), (14, self.inputs),
-                            (14, self.adapter), (14, self.structure), (14, self.parallel),
-                            (14, self.format)):  # fmt: skip
+                            (14, self.weight), (14, self.format), (14, self.pruning), (14, self.pattern),
+                            (14, self.inputs), (14, self.adapter), (14, self.structure),
+                            (14, self.parallel)):  # fmt: skip
             widget.setContentsMargins(0, gap, 0, 0)
             column.addWidget(widget)
         column.addStretch(1)

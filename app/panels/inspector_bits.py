@@ -47,10 +47,17 @@ def _field(field: BitField, fmt: Format) -> Field:
 
 
 def stored_words(fmt: Format) -> str:
-    """`8.25 bits an element: 8 and 8 of the scale, shared by 32`."""
+    """`8.25 bits an element: 8 of its own and 8 of the scale, shared by 32`."""
     parts = [f"{f.bits} of the {f.meaning.replace(' bits,', ',')}" for f in layout_of(fmt) if f.shared is not None]
-    more = " and ".join([str(fmt.element_bits), *parts])
+    more = " and ".join([f"{fmt.element_bits} of its own", *parts])
     return f"{fmt.bits:g} bits an element{f': {more}' if parts else ''}"
+
+
+def key_words(fmt: Format) -> str:
+    """What the colours of the bits mean, as rich text: `■ sign  ■ 3 integer bits  ■ 4 fraction bits`."""
+    names = ((f, f.meaning if f.meaning == "sign" else f"{f.bits} {f.meaning}") for f in layout_of(fmt))
+    parts = (f'<span style="color:{f.colour}">■</span>&nbsp;{words.replace(" ", "&nbsp;")}' for f, words in names)
+    return " &nbsp; ".join(parts)
 
 
 def formula(port: str, fmt: Format) -> str:

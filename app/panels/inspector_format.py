@@ -1,12 +1,16 @@
-"""The format of the port in hand, by itself: bits an element, staircase, error, codes and source."""
+"""The format of the port in hand, by itself: bits an element, staircase, error, codes and source.
+
+Where steps are too small to be seen over the whole range, the range near 0 comes first.
+"""
 
 from __future__ import annotations
 
 from functools import partial
 
-from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QGridLayout, QLabel, QVBoxLayout, QWidget
+from PySide6.QtCore import QEvent, Qt
+from PySide6.QtWidgets import QHBoxLayout, QHeaderView, QLabel, QVBoxLayout, QWidget
 
+from app.fields import tokens
 from app.format_figures import FormatFigures, format_figures
 from app.panels.heading import heading, link
 from app.panels.inspector_bits import stored_words
@@ -17,7 +21,8 @@ from app.weight_figures import Stop
 from app.words import plural
 from model.formats.base import Format
 
-ROWS = 8
+ROWS = 6
+SAID = "q(x) is the value that is stored for x: the nearest code, or the end of the range for what lies beyond it"
 WHOLE, NEAR = "whole range", "near 0"
 
 
@@ -28,7 +33,7 @@ class FormatSection(QWidget):
         super().__init__()
         self.format: Format | None = None
         self.found: FormatFigures | None = None
-        self._near = False
+        self._near: bool | None = None  # None: as the format asks for
         self._previews = Previews(self)
         self._previews.ready.connect(lambda slot, key, found: self._show(found))
         self._previews.failed.connect(lambda slot, error: self._fail(str(error)))
@@ -43,26 +48,38 @@ class FormatSection(QWidget):
         self.codes.setAccessibleName("Codes of the format")
         self.codes.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.copy = link("Copy the codes", self.codes.copy)
-        self._legend = QLabel("x → q(x), x − q(x)")
+        self.names = QLabel(), QLabel()
         self._arrange()
+        self._name_plots()
 
     def _arrange(self) -> None:
         column = QVBoxLayout(self)
         column.setContentsMargins(0, 0, 0, 0)
         column.setSpacing(4)
-        top = QGridLayout()
-        top.setContentsMargins(0, 0, 0, 0)
-        top.setColumnStretch(0, 1)
-        self._legend.setProperty("role", "small")
-        top.addWidget(self._legend, 0, 0)
-        top.addWidget(self.range, 0, 1)
+        top = QHBoxLayout()
+        top.addWidget(self.names[0], 1)
+        top.addWidget(self.range)
         column.addWidget(self.heading)
         column.addWidget(self.stored)
         column.addLayout(top)
-        for widget in (self.stairs, self.error, self.codes, self.note):
+        for widget in (self.stairs, self.names[1], self.error, self.codes, self.note):
             column.addWidget(widget)
         column.addWidget(self.copy, 0, Qt.AlignmentFlag.AlignLeft)
         column.addWidget(self.source)
+
+    def _name_plots(self) -> None:
+        """Say above each plot what it draws, the line in its own colour."""
+        look = tokens(self)
+        said = (("Staircase", look.accent, "x → q(x)"), ("Error", look.bad, "x − q(x)"))
+        for label, (name, colour, words) in zip(self.names, said, strict=True):
+            label.setProperty("role", "small")
+            label.setToolTip(SAID)
+            label.setText(f'<b>{name}</b> &nbsp;<span style="color:{colour}">{words}</span>')
+
+    def changeEvent(self, event: QEvent) -> None:
+        super().changeEvent(event)
+        if event.type() in (QEvent.Type.PaletteChange, QEvent.Type.StyleChange) and hasattr(self, "names"):
+            self._name_plots()
 
     def close_previews(self) -> None:
         """Stop what still computes."""
@@ -74,6 +91,8 @@ class FormatSection(QWidget):
         if fmt is None or fmt == self.format:
             self.format = fmt
             return
+        if self.format is None or fmt.name != self.format.name:
+            self._near = None
         self.format = fmt
         self.heading.setText(fmt.title.upper())
         self.stored.setText(stored_words(fmt))
@@ -92,6 +111,7 @@ class FormatSection(QWidget):
         self.copy.setText(f"Copy {plural(len(rows), 'code')}")
         if rows:
             self.codes.show_rows(rows)
+            self.codes.horizontalHeader().setSectionResizeMode(QHeaderView.ResizeMode.Stretch)
             shown = min(len(rows), ROWS)
             head = self.codes.horizontalHeader().sizeHint().height()
             self.codes.setFixedHeight(head + shown * self.codes.verticalHeader().defaultSectionSize() + 4)
@@ -107,14 +127,19 @@ class FormatSection(QWidget):
         self.copy.hide()
         self._draw()
 
+    @property
+    def near(self) -> bool:
+        """Whether the range near 0 is drawn: as was asked for, else where the steps would not be seen."""
+        return self._near if self._near is not None else self.found is not None and self.found.fine
+
     def _turn(self) -> None:
-        self._near = not self._near
+        self._near = not self.near
         self._draw()
 
     def _draw(self) -> None:
         found = self.found
-        shown = None if found is None else found.near if self._near else found.whole
-        self.range.setText(f"Show {WHOLE if self._near else NEAR}")
+        shown = None if found is None else found.near if self.near else found.whole
+        self.range.setText(f"Show {WHOLE if self.near else NEAR}")
         for plot in (self.stairs, self.error):
             plot.show_stairs(shown)
 

@@ -14,7 +14,7 @@ from app.canvas.captions import title
 from app.canvas.figures import FLOATS
 from app.format_editor import CELL_WIDTH, CELLS, FormatEditor, short_name
 from app.panels.heading import heading
-from app.panels.inspector_bits import BitsBar, formula
+from app.panels.inspector_bits import BitsBar, formula, key_words
 from app.panels.inspector_sensitivity import SensitivityLine
 from app.panels.terms import TERMS, explained
 from app.words import plural
@@ -177,10 +177,11 @@ class PrecisionSection(QWidget):
         column.setSpacing(4)
         self.formula = QLabel(wordWrap=True)
         self.formula.setProperty("role", "small")
-        self.bits = BitsBar()
+        self.bits, self.key = BitsBar(), QLabel(wordWrap=True)
+        self.key.setProperty("role", "small")
         self.cost = SensitivityLine(self._session)
         self._column.addWidget(self.cost)
-        for widget in (self.formula, self.bits, *(row.editor.more for row in self.rows.values())):
+        for widget in (self.formula, self.bits, self.key, *(row.editor.more for row in self.rows.values())):
             column.addWidget(widget)
         self._column.addWidget(self.details)
 
@@ -252,6 +253,8 @@ class PrecisionSection(QWidget):
         self.details.setVisible(fmt is not None or bool(row.editor.widgets))
         self.formula.setVisible(fmt is not None)
         self.bits.setVisible(fmt is not None)
+        self.key.setText(key_words(fmt) if fmt else "")
+        self.key.setVisible(fmt is not None)
         self.cost.show_port(row.nodes if len(row.formats) == 1 else (), row.port, fmt)
         self.format_shown.emit(fmt)
 

@@ -18,9 +18,11 @@ from app.fields import Choice
 from app.panels.heading import heading, link
 from app.panels.inspector_facts import node_path
 from app.panels.inspector_precision import sqnr_words
+from app.panels.inspector_statistics import SLOT, StatisticsFold
 from app.panels.inspector_tensor import STORED, Values, ports_shown, values_of
 from app.plots.histogram import WeightHistogram
 from app.previews import Previews
+from app.tensor_statistics import TensorStatistics
 from app.weight_figures import Histogram, Loss, Stop, histogram, loss
 from app.words import count, figure, percent
 from model.formats.base import Format
@@ -71,6 +73,7 @@ class WeightSection(QWidget):
         self.fix.setToolTip(
             "A step of the recipe measures one scale and keeps it, instead of one for each tensor that comes"
         )
+        self.statistics = StatisticsFold(self._previews)
         self.offer.setMinimumWidth(1)  # a long label must not push the rows out of sight
         self._arrange()
 
@@ -86,6 +89,7 @@ class WeightSection(QWidget):
             column.addWidget(widget)
         for button in (self.measure, self.offer, self.fix):
             column.addWidget(button, 0, Qt.AlignmentFlag.AlignLeft)
+        column.addWidget(self.statistics)
         self._say_scale()
 
     def close_previews(self) -> None:
@@ -130,7 +134,7 @@ class WeightSection(QWidget):
     # -- asking
 
     def _ask(self, graph: Graph) -> None:
-        for slot in ("histogram", *PORTS):
+        for slot in ("histogram", SLOT, *PORTS):
             self._previews.forget(slot)
         node, document = self.subject, self._session.document
         if node is None or document is None:
@@ -145,6 +149,7 @@ class WeightSection(QWidget):
         self.heading.setText((f"{shown} and its grid" if shown in node.precision else shown).upper())
         self.measure.setVisible(held.measurable)
         self.fix.setVisible(self._can_fix(node, shown))
+        self.statistics.setVisible(held.load is not None)
         self.scale.setVisible(held.load is not None)
         self.plot.setVisible(held.load is not None)
         if held.load is None:
@@ -156,6 +161,7 @@ class WeightSection(QWidget):
         found = self._previews.ask("histogram", ("histogram", held.key, held.mask), work)
         if found is not None:
             self._ready("histogram", None, found)
+        self.statistics.show_tensor((held.key, held.mask), held.load, self._mask(held))
         self._tell()
 
     def shown_port(self, graph: Graph) -> str:
@@ -180,7 +186,10 @@ class WeightSection(QWidget):
 
     # -- answers
 
-    def _ready(self, slot: str, key: object, result: Histogram | Loss) -> None:
+    def _ready(self, slot: str, key: object, result: Histogram | Loss | TensorStatistics) -> None:
+        if isinstance(result, TensorStatistics):
+            self.statistics.show_figures(result)
+            return
         if isinstance(result, Histogram):
             self.plot.show_histogram(result)
             self.plot.setVisible(result.most > result.least)
@@ -197,6 +206,8 @@ class WeightSection(QWidget):
         if slot == "histogram":
             self.plot.show_histogram(None)
             self._tell(str(error))
+        elif slot == SLOT:
+            self.statistics.rows.show_facts(())
 
     def _tell(self, trouble: str = "") -> None:
         found, lost = self.plot.histogram, self._loss

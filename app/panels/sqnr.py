@@ -17,7 +17,7 @@ from app.panels.heading import Elided, empty_state, link
 from app.panels.inspector_facts import node_path
 from app.panels.sqnr_table import MOST, SqnrTable
 from app.panels.table import to_text
-from app.words import plural
+from app.words import THIN, plural
 from model.errors import ExportError
 from model.graph import Graph
 from model.recipe import Step
@@ -27,7 +27,10 @@ from passes.edits import with_format
 if TYPE_CHECKING:
     from app.session import Session
 
+BAR = 120  # pixels of the colours
 TELL = "SQNR is 10·log10(Σx² / Σ(x − q(x))²) of the stored weight: 6 dB more is one bit more."
+HOW = "Click a cell to give a weight that format, the head of a column to give it to all or to sort."
+FIRST = "Weights appear as they are measured. The first time, this takes longer: the formats' kernels are compiled."
 LOSS = "It does not know how much a layer matters for the model's accuracy."
 
 
@@ -122,6 +125,7 @@ class SqnrPanel(Owing):
         names = {n.id: node_path(n) for n in tried_nodes(graph)}
         self.table.heat.begin(columns(usual_formats()), names)
         self.table.fit()
+        self.words.show_text(FIRST)
         self._measured = _state(graph)
         self._pages.setCurrentIndex(1)
         self.begun.emit()
@@ -131,6 +135,8 @@ class SqnrPanel(Owing):
     def _take(self, part: object) -> None:
         if isinstance(part, WeightSqnr):
             self.table.heat.add(part)
+            if self.table.heat.rowCount() == 1:
+                self.words.show_text(HOW)
             self._count()
 
     def _end(self, good: bool) -> None:
@@ -228,21 +234,24 @@ class Legend(QWidget):
 
     def __init__(self) -> None:
         super().__init__()
+        self._texts = "SQNR  0", f"{MOST:.0f}{THIN}dB: better"
         self.setFixedSize(self.sizeHint())
         self.setToolTip(f"{TELL} {LOSS}")
         self.setAccessibleName(f"Colours from 0 to {MOST:.0f} dB")
 
     def sizeHint(self) -> QSize:
-        return QSize(210, 20)
+        words = sum(map(self.fontMetrics().horizontalAdvance, self._texts))
+        return QSize(words + BAR + 16, 20)
 
     def paintEvent(self, event: QPaintEvent) -> None:
         look, painter = tokens(self), QPainter(self)
-        bar = QRectF(34, 5, 120, 10)
+        left = self.fontMetrics().horizontalAdvance(self._texts[0]) + 6
+        bar = QRectF(left, 5, BAR, 10)
         colours = QLinearGradient(bar.topLeft(), bar.topRight())
         for i, stop in enumerate(look.scale):
             colours.setColorAt(i / (len(look.scale) - 1), stop)
         painter.fillRect(bar, colours)
         painter.setPen(look.muted)
         middle = Qt.AlignmentFlag.AlignVCenter
-        painter.drawText(QRectF(0, 0, 30, 20), middle | Qt.AlignmentFlag.AlignRight, "0")
-        painter.drawText(QRectF(158, 0, 60, 20), middle, f"{MOST:.0f} dB")
+        painter.drawText(QRectF(0, 0, left, 20), middle, self._texts[0])
+        painter.drawText(QRectF(left + BAR + 6, 0, self.width(), 20), middle, self._texts[1])

@@ -230,6 +230,8 @@ class SqnrTable(QTableView):
         for i, name in enumerate(self.heat.columns):
             widest = max(metrics.horizontalAdvance(line) for line in in_lines(name).split("\n"))
             self.setColumnWidth(i, max(CELL, widest + 14))
+        names = (metrics.horizontalAdvance(name) for name in self.heat.names.values())
+        self.verticalHeader().setFixedWidth(min(max(names, default=NAMES) + 20, NAMES))
 
     def focusInEvent(self, event: QFocusEvent) -> None:
         super().focusInEvent(event)

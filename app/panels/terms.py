@@ -76,5 +76,13 @@ TERMS: dict[str, str] = {
     "size": "What all selected nodes share: inputs → outputs",
     "nodes": "All operations of the graph",
     "layers": "Nodes with a weight that can be quantised",
+    "min … max": "The least and the greatest value; pruned values count as 0 in all of these figures",
+    "mean ± σ": "The mean, and the standard deviation σ: how far values typically lie from the mean",
+    "mean ± 3σ": "99.7 % of normally distributed values lie in this range: what lies beyond it are outliers",
+    "mean of |x|": "The mean magnitude: scales of binary and ternary formats follow it",
+    "1 % … 99 %": "1 % of the values lie below this range and 1 % above",
+    "quartiles": "25 %, 50 % (the median) and 75 % of the values lie below these",
+    "zeros": "Values that are exactly 0",
+    "not finite": "Values that are infinite or no number",
     "traced at": "The sizes of the free dimensions in the example that was traced",
 }

@@ -14,6 +14,8 @@ from app.plots.picture import Table
 from app.theme import Palette
 from app.words import figure
 
+LEFT = 54  # pixels of the upright axis: a number with its sign and exponent
+
 
 class Staircase(Chart):
     """`show_stairs` says what is drawn; `error` draws x − q(x) instead of q(x)."""
@@ -23,7 +25,7 @@ class Staircase(Chart):
         self.error = error
         super().__init__(parent)
         self.plot.getViewBox().setDefaultPadding(0)
-        self.plot.getAxis("left").setWidth(38)
+        self.plot.getAxis("left").setWidth(LEFT)
         self.setMouseTracking(True)
         self.setAccessibleName("Error x − q(x)" if error else "Staircase of x → q(x)")
 
@@ -73,7 +75,7 @@ class Staircase(Chart):
         """Three ticks: both ends, and zero where it lies between; the outer ones stand inside the plot."""
         inset = (high - low) * (0.1 if axis == "bottom" else 0.0)
         ticks = [low + inset, *([0.0] if low < 0 < high else []), high - inset]
-        self.plot.getAxis(axis).setTicks([[(t, figure(t)) for t in ticks]])
+        self.plot.getAxis(axis).setTicks([[(t, short(t)) for t in ticks]])
 
     def mouseMoveEvent(self, ev: QMouseEvent) -> None:
         super().mouseMoveEvent(ev)
@@ -95,3 +97,9 @@ class Staircase(Chart):
             return names, ()
         x, y = self.stairs.x.tolist(), self.stairs.y.tolist()
         return names, tuple((a, b, a - b) for a, b in zip(x, y, strict=True))
+
+
+def short(value: float) -> str:
+    """A value at an axis: `−1.8e19` where three digits and an exponent would not fit."""
+    text = f"{value:.2g}" if value and not 1e-3 <= abs(value) < 1e5 else f"{value:.3g}"
+    return text.replace("e+0", "e").replace("e-0", "e-").replace("e+", "e").replace("-", "−")

@@ -41,7 +41,8 @@ def quantise(window: Window, width: int = 8) -> None:
 def legend(window: Window) -> str:
     assert window.canvas.scene is not None
     found = window.canvas.scene.colours.legend
-    return f"{found.title} {found.low} {found.high}".strip().replace("\u2009", " ")
+    words = found.low, found.high, *(text for text, _ in found.swatches)
+    return " ".join(w for w in (found.title, *words) if w).replace("\u2009", " ")
 
 
 @pytest.fixture
@@ -112,9 +113,23 @@ def test_activations_are_measured_on_the_data_of_the_source(
     (job,) = jobs_of(runner[-1], "quantization")
     assert job.step.options.data == "demo:digits" and RUNNING not in legend(window)
     runner[-1].finish(ON_DATA)
-    assert legend(window) == "output SQNR 9 dB 9 dB"
+    assert legend(window) == "output SQNR 9 dB"
     window.canvas.set_mode("activation_sqnr")
-    assert legend(window) == "activation SQNR 20 dB 20 dB"
+    assert legend(window) == "activation SQNR 20 dB"
+
+
+def test_modes_without_a_format_say_so_once_they_were_looked_at(
+    window: Window, runner: list[FakeRunner], qtbot: QtBot
+) -> None:
+    window.live.enabled = False
+    open_small(window, runner, small_project("demo:digits"))
+    qtbot.waitUntil(lambda: window.canvas.scene is not None, timeout=60_000)
+    window.session.run_pass("quantize", QuantizeOptions((Rule(Select("name", ("fc1",)), {"weight": Integer(8, 4)}),)))
+    window.actions_table.run("colour_activation_sqnr")
+    runner[-1].finish(Report("quantization", (row("fc1", "weight", 30.0), row("fc1", "output", 9.0))))
+    assert legend(window) == "activation SQNR: no activation is quantised" and not runner[-1].waiting
+    window.actions_table.run("colour_activation_sqnr")
+    assert not runner[-1].waiting, "it is known"
 
 
 def test_the_worst_port_of_a_node_counts() -> None:

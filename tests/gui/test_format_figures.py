@@ -10,8 +10,9 @@ from PySide6.QtGui import QGuiApplication
 from pytestqt.qtbot import QtBot
 
 from app.format_figures import LISTED, alone, format_figures
-from app.panels.inspector_bits import BitsBar, layout_of, stored_words
+from app.panels.inspector_bits import BitsBar, key_words, layout_of, stored_words
 from app.panels.inspector_format import FormatSection
+from app.plots.staircase import short
 from model.errors import EspalierError
 from model.formats.base import Format, parse_format
 from model.registry import FORMATS
@@ -56,10 +57,10 @@ def test_the_stairs_are_those_of_the_format() -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("mxint", "8.25 bits an element: 8 and 8 of the scale, shared by 32"),
-        ("block_fp(width=8, block=16)", "8.5 bits an element: 8 and 8 of the exponent, shared by 16"),
+        ("mxint", "8.25 bits an element: 8 of its own and 8 of the scale, shared by 32"),
+        ("block_fp(width=8, block=16)", "8.5 bits an element: 8 of its own and 8 of the exponent, shared by 16"),
         ("integer(width=6)", "6 bits an element"),
-        ("scaled_integer(width=8)", "8 bits an element: 8 and 32 of the scale, shared by a row"),
+        ("scaled_integer(width=8)", "8 bits an element: 8 of its own and 32 of the scale, shared by a row"),
     ],
 )
 def test_stored_bits_in_words(text: str, words: str) -> None:
@@ -69,6 +70,46 @@ def test_stored_bits_in_words(text: str, words: str) -> None:
 @pytest.mark.parametrize("fmt", all_formats(), ids=str)
 def test_the_layout_holds_all_bits(fmt: Format) -> None:
     assert sum(f.bits for f in layout_of(fmt) if f.shared is None) == fmt.element_bits
+
+
+def test_the_colours_of_the_bits_are_told() -> None:
+    words = key_words(parse_format("mxfp(element=e4m3)")).replace("&nbsp;", " ")
+    assert [w in words for w in ("sign", "4 exponent bits", "3 mantissa bits", "8 scale bits, shared by 32")] == [
+        True
+    ] * 4
+    assert words.count("■") == len(layout_of(parse_format("mxfp(element=e4m3)")))
+
+
+@pytest.mark.parametrize(
+    ("text", "fine"),
+    [("integer(width=8)", True), ("integer(width=4)", False), ("integer(width=16)", True), ("block_fp(width=8)", True),
+     ("mxfp(element=e4m3)", False), ("log(width=8)", False), ("binary", False)],
+)  # fmt: skip
+def test_steps_that_cannot_be_seen_are_known(text: str, fine: bool) -> None:
+    assert format_figures(parse_format(text)).fine is fine
+
+
+@pytest.mark.gui
+def test_fine_steps_are_drawn_near_0_until_another_range_is_asked_for(qtbot: QtBot) -> None:
+    section = FormatSection()
+    qtbot.addWidget(section)
+    section.show()
+
+    def show(text: str) -> bool:
+        section.show_format(parse_format(text))
+        qtbot.waitUntil(lambda: section.found is not None and section.found.format == section.format, timeout=60_000)
+        return section.stairs.stairs is section.found.near
+
+    assert show("integer(width=8)") and not show("integer(width=3, frac_width=1)") and show("integer(width=7)")
+    section.range.click()
+    assert not show("integer(width=8)"), "what was asked for stays while the parameters change"
+    assert not show("mxfp") and show("block_fp")
+    section.close_previews()
+
+
+def test_numbers_at_the_axes_are_short() -> None:
+    words = [short(v) for v in (0.0, -0.03125, 480.0, -1.8446744e19, 5.42e-20, 123456.0)]
+    assert words == ["0", "−0.0312", "480", "−1.8e19", "5.4e-20".replace("-", "−"), "1.2e5"]
 
 
 @pytest.mark.gui

@@ -11,6 +11,7 @@ from pytestqt.qtbot import QtBot
 
 from app.plots.histogram import WeightHistogram
 from app.previews import Previews
+from app.tensor_statistics import SHARES, tensor_statistics
 from app.theme import DARK
 from app.weight_figures import CHUNK, Stopped, histogram, loss
 from model.formats.integer import Integer
@@ -58,6 +59,25 @@ def test_errors_of_a_pruned_tensor_against_both() -> None:
     alone = histogram(made, np.packbits(keep)).pruning_sqnr
     assert alone == pytest.approx(10 * math.log10((x**2).sum() / (x[~keep] ** 2).sum()), abs=1e-6)
     assert loss(fmt, made, None).whole_sqnr is None and histogram(made, None).pruning_sqnr is None
+
+
+def test_statistics_are_those_of_the_masked_tensor() -> None:
+    made = tensor(CHUNK + 11)
+    made.array[3], made.array[5] = np.nan, np.inf
+    keep = RANDOM.random(made.array.size) > 0.3
+    for mask, x in ((None, made.array), (np.packbits(keep), np.where(keep, made.array, np.float32(0)))):
+        found, x = tensor_statistics(made, mask), x[np.isfinite(x)].astype(np.float64)
+        assert found.elements == x.size and found.elements + found.not_finite == made.array.size
+        told = (found.low, found.high, found.mean, found.deviation, found.abs_mean)
+        assert told == pytest.approx((x.min(), x.max(), x.mean(), x.std(), np.abs(x).mean()))
+        assert found.zeros == np.count_nonzero(x == 0)
+        assert found.quantiles == pytest.approx(np.quantile(x, SHARES).tolist(), abs=float(np.ptp(x)) / 1000)
+        assert found.around(3.0) == pytest.approx((x.mean() - 3 * x.std(), x.mean() + 3 * x.std()))
+
+
+def test_statistics_of_nothing() -> None:
+    found = tensor_statistics(Tensor(np.array([np.nan], np.float32), "float32"), None)
+    assert (found.elements, found.not_finite, found.quantiles) == (0, 1, ())
 
 
 def test_reference_sqnr() -> None:

@@ -19,6 +19,7 @@ from app.panels.inspector_facts import NO_SELECTION, weight_of
 from app.panels.inspector_weight import error_words
 from app.session import Session
 from app.weight_figures import Loss
+from app.words import figure
 from model.check import Problem
 from model.formats.base import parse_format
 from model.formats.integer import Integer
@@ -164,10 +165,31 @@ def test_mixed_values_show_as_mixed_and_keep_what_is_not_edited(panel: Inspector
     assert panel.title.text() == "2 nodes" and panel.path.text() == "encoder.layer.0.attention.self"
     editor = panel.precision.rows["weight"].editor
     assert editor.choice.get() == "integer"
-    assert editor.widgets["width"].placeholderText() == MIXED  # type: ignore[union-attr]
+    assert editor.widgets["width"].placeholderText() == "6–8"  # type: ignore[union-attr]
+    assert editor.wrong.isHidden()
     write(panel, "weight", "frac_width", "5")
     assert fmt_of(session, KEY, "weight") == Integer(8, 5)
     assert fmt_of(session, QUERY, "weight") == Integer(6, 5)
+
+
+def test_statistics_are_computed_once_they_are_looked_at(panel: InspectorPanel, session: Session, qtbot: QtBot) -> None:
+    fold = panel.weight.statistics
+    session.select((KEY,))
+    qtbot.waitUntil(lambda: panel.weight.plot.histogram is not None, timeout=60_000)
+    assert fold.isVisible() and not fold.rows.facts, "nobody looked"
+    fold.unfold()
+    qtbot.waitUntil(lambda: len(fold.rows.facts) == 7, timeout=60_000)
+    assert session.document is not None
+    graph = session.document.graph
+    stored = weight_of(graph[KEY], "weight", graph)
+    assert stored is not None and stored.key is not None
+    x = session.document.store.get(stored.key).float32()
+    told = {f.name: f.value for f in fold.rows.facts}
+    assert told["min … max"] == f"{figure(x.min())} … {figure(x.max())}"
+    assert told["mean ± σ"] == f"{figure(x.mean(dtype=float))} ± {figure(x.std(dtype=float))}"
+    session.select((GELU,))
+    panel.precision.take("data_in")
+    assert not fold.isVisible(), "no values are known"
 
 
 def test_one_format_for_many(panel: InspectorPanel, session: Session) -> None:
@@ -282,7 +304,7 @@ def test_block_formats_show_the_middle_block(panel: InspectorPanel, session: Ses
     panel.weight.scale.click()
     assert panel.weight.plot.log and panel.weight.scale.text() == "Linear counts"
     qtbot.waitUntil(lambda: panel.format.found is not None, timeout=5000)
-    assert panel.format.stored.text() == "4.5 bits an element: 4 and 8 of the scale, shared by 16"
+    assert panel.format.stored.text() == "4.5 bits an element: 4 of its own and 8 of the scale, shared by 16"
     session.set_format((KEY,), "weight", parse_format("scaled_integer(granularity=tensor)"))
     assert panel.weight.fix.isVisible()
     panel.weight.fix.click()

@@ -12,8 +12,8 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
-from app.panels.sqnr import SqnrPanel
-from app.panels.sqnr_table import in_lines, ink, words_of
+from app.panels.sqnr import FIRST, HOW, SqnrPanel
+from app.panels.sqnr_table import NAMES, in_lines, ink, words_of
 from app.theme import ROW, SEQUENTIAL
 from app.window import Window
 from model.formats.base import Format
@@ -67,6 +67,16 @@ def test_nothing_is_measured_before_it_is_asked_for(panel: SqnrPanel, runner: li
     assert panel.start.isVisible() and panel.start.text().endswith(f"under {len(usual_formats())} formats")
     nodes = fill(panel, runner)
     assert f"{len(nodes)} weights" in panel._counts.text() and panel.again.text() == "Measure again"
+
+
+def test_it_tells_what_goes_on_and_what_a_click_does(panel: SqnrPanel, runner: list[FakeRunner]) -> None:
+    panel.measure()
+    assert panel.words.toolTip() == FIRST
+    runner[-1].finish(Report("format_sqnr"))
+    fill(panel, runner)
+    assert panel.words.toolTip() == HOW
+    widest = max(panel.table.fontMetrics().horizontalAdvance(n) for n in panel.table.heat.names.values())
+    assert min(widest, NAMES) <= panel.table.verticalHeader().width() <= NAMES
 
 
 def test_a_click_applies_one_cell_as_one_undo_step(panel: SqnrPanel, runner: list[FakeRunner], window: Window) -> None:
