@@ -11,6 +11,7 @@ from PySide6.QtWidgets import QMenu, QToolBar, QWidgetAction
 
 from app import file_actions as files
 from app import kernels_actions as kernels
+from app import larger
 from app import model_actions as models
 from app import search_actions as searches
 from app import timed_actions as timed
@@ -179,6 +180,8 @@ VIEW = (
     Action("to_inspector", "Go to the inspector", "View", lambda w: w.docks.enter("inspector"), "Ctrl+I", group=4),
     Action("to_recipe", "Go to the recipe", "View", lambda w: w.docks.enter("recipe"), "Ctrl+R", group=4),
     Action("next_panel", "Go to the next panel", "View", views.next_panel, "F6", group=4),
+    Action("larger", "Larger panel", "View", larger.toggle, "Shift+F6", group=4,
+           help="The panel at the bottom takes what room there is, and gives it back"),
     Action("reset_layout", "Reset the layout", "View", lambda w: w.docks.reset(), group=4),
 )  # fmt: skip
 

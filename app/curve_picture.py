@@ -48,9 +48,13 @@ def figure_words(figure: str, value: float) -> str:
     return f"{value:.4g}"
 
 
+AREA = ("lut", "ff", "dsp", "bram")  # what hardware counts is written in capitals
+
+
 def figure_title(figure: str) -> str:
     """A figure's name for an axis."""
-    return {"size_bytes": "size", "bitops": "BitOPs"}.get(figure, figure.replace("_", " "))
+    words = (w.upper() if w in AREA else w for w in figure.split("_"))
+    return {"size_bytes": "size", "bitops": "BitOPs"}.get(figure, " ".join(words))
 
 
 def positions(sweep: Sweep) -> list[float]:

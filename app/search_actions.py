@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QKeySequence, QShortcut
 
+from app import larger
 from app.file_actions import ask_path, open_spec
 from app.style import RESOURCES
 from model.errors import EspalierError
@@ -45,6 +46,7 @@ def connect(window: Window, panel: SearchPanel) -> None:
     panel.searches.kept.connect(window.recovery.look)
     panel.searches.listed.connect(window.actions_table.refresh)
     panel.searches.stood.connect(window.actions_table.refresh)
+    panel.board.room_wanted.connect(lambda: larger.toggle(window))
     panel.model_wanted.connect(lambda trial: save_model(window, trial))
     panel.file_wanted.connect(lambda what: _FILES[what](window))
     escape = QShortcut(QKeySequence(Qt.Key.Key_Escape), window.canvas)

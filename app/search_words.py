@@ -14,6 +14,7 @@ from passes.search.trial import Trial
 
 _SUPER = str.maketrans("0123456789−", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
 STATES = {"waiting": "waits", "running": "runs", "complete": "complete", "pruned": "ended early", "failed": "failed"}
+SIGNS = {"<=": "≤", ">=": "≥", "≤": "≤", "≥": "≥", "<": "<", ">": ">"}
 LOST, PAUSED = "lost", "paused"  # a trial that was cut off; one of a search that waits to be told to go on
 
 
@@ -110,7 +111,7 @@ def best_words(spec: SearchSpec, trial: Trial, baseline: Mapping[str, float], fr
     told = {**trial.figures}
     if len(trial.values) == len(spec.goals):
         told |= {g.figure: v for g, v in zip(spec.goals, trial.values, strict=True)}
-    names = dict.fromkeys([*(g.figure for g in spec.goals), *(_limited(t) for t in spec.within)])
+    names = dict.fromkeys([*(g.figure for g in spec.goals), *(limited(t) for t in spec.within)])
     parts = [_told(n, told[n], baseline.get(n)) for n in names if n in told]
     where = [f"trial {trial.number}", f"{front} on the front" if front > 1 else ""]
     return " · ".join(w for w in (f"Best: {', '.join(parts)}", *where) if w)
@@ -121,5 +122,13 @@ def _told(figure: str, value: float, before: float | None) -> str:
     return f"{figure_name(figure)} {figure_value(figure, value)}" + (f" ({gain})" if gain else "")
 
 
-def _limited(text: str) -> str:
-    return next((text.partition(s)[0].strip() for s in ("<=", ">=", "≤", "≥", "<", ">") if s in text), text)
+def limit_words(text: str) -> str:
+    """`weight_bits<=4.5` as people read it: `weight bits ≤ 4.5`."""
+    sign = next((s for s in SIGNS if s in text), "")
+    figure, _, number = (p.strip() for p in text.partition(sign or "="))
+    return f"{figure_name(figure)} {SIGNS[sign]} {number}" if sign else text
+
+
+def limited(text: str) -> str:
+    """The figure that a limit speaks of."""
+    return next((text.partition(s)[0].strip() for s in SIGNS if s in text), text)

@@ -9,7 +9,7 @@ from typing import Any
 from PySide6.QtCore import QAbstractTableModel, QModelIndex, QPersistentModelIndex, Qt
 
 from app.panels.table import alignment, plain
-from app.search_words import LOST, PAUSED, STATES, figure_name, figure_value
+from app.search_words import LOST, PAUSED, STATES, figure_name, figure_value, limit_words, limited
 from app.words import cell, duration, shown
 from passes.search.spec import Goal
 from passes.search.trial import Trial
@@ -34,15 +34,16 @@ class Column:
     words: Callable[[Any], str]
 
 
-def columns_of(goals: Sequence[Goal], trials: Iterable[Trial]) -> tuple[Column, ...]:
-    """Number and state, the goals, the other figures, how long it took, and what was chosen.
+def columns_of(goals: Sequence[Goal], trials: Iterable[Trial], within: Sequence[str] = ()) -> tuple[Column, ...]:
+    """Number and state, goals, what is limited, the other figures, how long it took, and what was chosen.
 
     Where goals are summed a trial has one value, and the figures are told beside it.
     """
     wanted = [g.figure for g in goals]
     summed = len(wanted) > 1 and any(len(t.values) == 1 for t in trials)
     known = dict.fromkeys(k for t in trials for k in t.figures)
-    others = [*(f for f in FIGURES if f in known), *(f for f in known if f not in FIGURES)]
+    first = [*(f for t in within if (f := limited(t)) in known), *(f for f in FIGURES if f in known)]
+    others = list(dict.fromkeys([*first, *known]))
     names = dict.fromkeys(k for t in trials for k in t.params)
     return (
         Column("number", "trial", lambda t: t.number, cell),
@@ -75,17 +76,25 @@ def state_words(trial: Trial) -> str:
     if trial.lost:
         return LOST
     words = "outside" if trial.state == "complete" and not trial.feasible else STATES[trial.state]
-    return f"{words}, known" if trial.reused else words
+    return words.replace("complete", "known") if trial.reused and trial.feasible else words
 
 
 def told(trial: Trial) -> str:
     """A trial's state with its reasons: `outside weight_bits<=4.5`, `failed: …`."""
     if trial.state == "complete" and not trial.feasible:
-        return f"outside {', '.join(k for k, v in trial.violation.items() if v > 0)}"
+        return f"outside {', '.join(limit_words(k) for k, v in trial.violation.items() if v > 0)}"
     words = LOST if trial.lost else STATES[trial.state]
     if trial.error and trial.state in ("failed", "pruned"):
-        return f"{words}: {trial.error}"
+        return f"{words}: {_readable(trial)}"
     return f"{words}, equal to an earlier one" if trial.reused else words
+
+
+def _readable(trial: Trial) -> str:
+    """Its reason, with limits as people read them."""
+    reason = trial.error
+    for limit in trial.violation:
+        reason = reason.replace(limit, limit_words(limit))
+    return reason
 
 
 def _rank(value: Any) -> tuple[int, Any]:
@@ -105,23 +114,27 @@ class TrialRows(QAbstractTableModel):
         self.best: frozenset[int] = frozenset()
         self.paused = False  # whether what runs waits to be told to go on
         self._goals: tuple[Goal, ...] = ()
+        self._within: tuple[str, ...] = ()
         self._filter, self._text = "all", ""
         self._sort: tuple[int, bool] | None = None
         self._known: set[str] = set()
         self._ranks: dict[int, tuple[int, Any]] = {}  # trial → its place in the column that is sorted by
 
-    def begin(self, goals: Sequence[Goal], trials: Iterable[Trial], best: frozenset[int] = frozenset()) -> None:
+    def begin(
+        self, goals: Sequence[Goal], trials: Iterable[Trial], best: frozenset[int] = frozenset(),
+        within: Sequence[str] = (),
+    ) -> None:  # fmt: skip
         """Show another study."""
         self.beginResetModel()
         self.trials = {t.number: t for t in trials}
-        self._goals, self._sort, self.best = tuple(goals), None, best
+        self._goals, self._within, self._sort, self.best = tuple(goals), tuple(within), None, best
         self._ranks.clear()
         self._set_columns()
         self._arrange()
         self.endResetModel()
 
     def _set_columns(self) -> None:
-        self.columns = columns_of(self._goals, self.trials.values())
+        self.columns = columns_of(self._goals, self.trials.values(), self._within)
         self._known = {c.key for c in self.columns}
 
     def take(self, news: Iterable[Trial], best: frozenset[int]) -> None:

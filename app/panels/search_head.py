@@ -11,6 +11,7 @@ from PySide6.QtWidgets import QHBoxLayout, QLabel, QMenu, QPushButton, QVBoxLayo
 from app.fields import Choice
 from app.flow import Flow
 from app.panels.heading import Elided, link, warning
+from app.panels.jobs import status_text
 from app.panels.progress import Bar
 from app.search_words import best_words, pace_words
 from app.study import ASKED
@@ -148,7 +149,7 @@ class SearchHead(QWidget):
         self.links["on"].setText("Go on" if missing > 0 else f"{MORE} more trials")
         self.status.show_text(progress_words(study, time.monotonic()))
         self.best.setText(best_words(study.spec, leader, study.baseline, len(study.best)) if leader else _none(study))
-        kept = " The trials so far are kept." if study.done else ""
+        kept = " The trials so far are kept; Go on runs the others." if study.done else ""
         self.wrong.setText(f"{study.error}{kept}" if study.error else "")
         self.bar.show_done(min(study.done, study.spec.trials), max(study.spec.trials, 1))
 
@@ -185,8 +186,8 @@ def _doing(study: Study, now: float) -> list[str]:
         ]
     if study.ending:
         return [*begun, "ends after this trial"]
-    if job.state == "waiting":
-        return [*begun, "waits for the job before it"]
+    if job.state == "waiting" or not any(n > (-1 if study.went_on is None else study.went_on) for n in study.trials):
+        return [*begun, status_text(job, now)]  # before its first trial: sensitivities, the data, the model
     recent = [t for n in sorted(study.trials)[-RECENT:] if (t := study.trials[n]).seconds and t.state != "failed"]
     rest = study.spec.trials - study.done
     each = sum(t.seconds or 0.0 for t in recent) / len(recent) if recent else None

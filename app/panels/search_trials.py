@@ -18,7 +18,7 @@ from passes.search.spec import Goal
 from passes.search.trial import Trial
 
 WIDEST = 190
-WIDTHS = {"number": 60, "state": 100, "origin": 62, "seconds": 64}  # of what changes as trials end
+WIDTHS = {"number": 60, "state": 92, "origin": 62, "seconds": 64}  # of what changes as trials end
 EVERY = 200  # trials after which the columns are fitted again
 
 
@@ -129,11 +129,14 @@ class SearchTrials(QWidget):
         self.table.activated.connect(lambda _: self.want())
         self.table.left.connect(self.leave)
 
-    def begin(self, goals: Sequence[Goal], trials: Iterable[Trial], best: frozenset[int] = frozenset()) -> None:
+    def begin(
+        self, goals: Sequence[Goal], trials: Iterable[Trial], best: frozenset[int] = frozenset(),
+        within: Sequence[str] = (),
+    ) -> None:  # fmt: skip
         """Show another study; `best` are the numbers of its trials that nothing surpasses."""
         self.picked = None
         self.table.horizontalHeader().setSortIndicator(-1, Qt.SortOrder.AscendingOrder)
-        self.table.rows.begin(goals, trials, best)
+        self.table.rows.begin(goals, trials, best, within)
         self.table.fit()
         self._fitted = len(self.table.rows.trials)
         self._tell()

@@ -89,6 +89,10 @@ class Chart(pg.PlotWidget):
         self.outlined = False
         painter.end()
 
+    def viewportEvent(self, event: QEvent) -> bool:
+        """Qt would look for a tip among the items, find none, and take away the words that the pointer has brought."""
+        return event.type() == QEvent.Type.ToolTip or super().viewportEvent(event)
+
     def changeEvent(self, event: QEvent) -> None:
         super().changeEvent(event)
         if event.type() in (QEvent.Type.PaletteChange, QEvent.Type.StyleChange) and hasattr(self, "plot"):

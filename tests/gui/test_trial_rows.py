@@ -7,7 +7,8 @@ import time
 import pytest
 from PySide6.QtCore import Qt
 
-from app.trial_rows import TrialRows, told
+from app.search_words import limit_words
+from app.trial_rows import TrialRows, state_words, told
 from passes.search.spec import Goal
 from tests.gui.searching import trial
 from tests.patience import budget
@@ -53,3 +54,22 @@ def test_what_is_cut_off_is_lost_and_what_waits_is_paused() -> None:
     assert rows.shown == [2]
     rows.set_filter("lost")
     assert rows.shown == [1]
+
+
+def test_limits_are_told_in_words_and_their_figures_stand_beside_the_goals() -> None:
+    rows = TrialRows()
+    early = trial(1, state="pruned", values=(), error="not measured: it misses weight_bits<=4.5")
+    twice = trial(2, 0.7, reused=True)
+    rows.begin((Goal("accuracy"),), [trial(0, 0.9, 5.0), early, twice], within=("weight_bits<=4.5",))
+    assert [c.key for c in rows.columns][:5] == ["number", "state", "accuracy", "weight_bits", "loss"]
+    assert told(rows.trials[0]) == "outside weight bits ≤ 4.5"
+    assert told(early) == "ended early: not measured: it misses weight bits ≤ 4.5"
+    assert state_words(twice) == "known" and state_words(rows.trials[0]) == "outside"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [("size_bytes >= 3", "size ≥ 3"), ("bitops<2e9", "BitOPs < 2e9"), ("lut≤900", "LUT ≤ 900"), ("odd", "odd")],
+)
+def test_a_limit_in_words(text: str, words: str) -> None:
+    assert limit_words(text) == words

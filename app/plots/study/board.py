@@ -6,10 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from PySide6.QtCore import QTimer, Signal
-from PySide6.QtGui import QShowEvent
+from PySide6.QtGui import QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QVBoxLayout, QWidget
 
 from app.fields import Choice as Chooser
+from app.panels.heading import link
 from app.plots.study.choice_map import ChoiceMap
 from app.plots.study.comparison import Compared, ComparisonChart
 from app.plots.study.data import Study
@@ -25,6 +26,7 @@ from passes.search.space import Choice
 from passes.search.spec import Goal
 from passes.search.trial import Trial
 
+LARGE = 0.45  # of the window: a board that cannot become much higher
 PAUSE = 50  # milliseconds between two drawings: 20 a second
 CHARTS = (HistoryChart, ParetoChart, ParallelChart, ImportanceChart, SliceChart, ChoiceMap, IntermediateChart,
           TimelineChart, ComparisonChart)  # fmt: skip
@@ -43,6 +45,7 @@ class StudyBoard(QWidget):
     applied = Signal(object)
     brushed = Signal(object)  # the trials that brushes on parallel coordinates leave; None: there is no brush
     failed = Signal(str)
+    room_wanted = Signal()  # more of the window, or less again
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -59,6 +62,9 @@ class StudyBoard(QWidget):
         self._grid.setSpacing(8)
         self._bar.setContentsMargins(8, 4, 8, 0)
         self._bar.addStretch(1)
+        self.larger = link("Larger", self.room_wanted.emit)
+        self.larger.setToolTip("As much of the window as there is, and back (Shift+F6)")
+        self._bar.addWidget(self.larger)
         self._bar.addWidget(self.many)
         box = QVBoxLayout(self)
         box.setContentsMargins(0, 0, 0, 0)
@@ -159,6 +165,10 @@ class StudyBoard(QWidget):
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
         self.draw_fresh()
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self.larger.setText("Smaller" if self.height() > LARGE * self.window().height() else "Larger")
 
     def pick(self, number: int | None) -> None:
         """Mark a trial that was picked elsewhere."""

@@ -11,7 +11,7 @@ from PySide6.QtCore import QEvent, QPointF, Qt, Signal
 from PySide6.QtGui import QColor, QMouseEvent, QPen
 from PySide6.QtWidgets import QToolTip, QWidget
 
-from app.plots.chart import Chart, pen, tint
+from app.plots.chart import EDGE, Chart, pen, tint
 from app.plots.picture import Table
 from app.plots.study.axes import step_of
 from app.plots.study.data import Study
@@ -49,6 +49,7 @@ class StudyChart(Face, Chart):
         super().__init__(parent)
         self._ready = True
         self.plot.setMouseEnabled(x=True, y=True)
+        self.plot.layout.setContentsMargins(EDGE, 0, SPILL, 0)
         self.plot.disableAutoRange()
         self.setMouseTracking(True)
         self.setAccessibleName(self.name)

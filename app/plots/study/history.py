@@ -61,8 +61,11 @@ class HistoryChart(StudyChart):
         study, look = self.study, self.look
         state = study.state
         words = [f'<span style="color:{look.text}">━ best so far</span>']
-        if (state == PRUNED).any():
+        untold = int(self._untold().sum())
+        if int((state == PRUNED).sum()) > untold:
             words.append(f'<span style="color:{look.accent}">○ ended early</span>')
+        if untold:
+            words.append(f'<span style="color:{look.edge}">┃ {untold} not measured</span>')
         if ((state == COMPLETE) & ~study.feasible).any():
             words.append(f'<span style="color:{look.edge}">● breaks a constraint</span>')
         if (failed := int((state == FAILED).sum())) > 0:
@@ -83,8 +86,9 @@ class HistoryChart(StudyChart):
         self._stairs = pg.PlotCurveItem(pen=pen(palette.text))
         self._stairs.setZValue(5)
         self._edge = pg.PlotCurveItem(pen=pen(palette.bad, 2.0), antialias=False, connect="pairs")
+        self._left_out = pg.PlotCurveItem(pen=pen(palette.edge, 2.0), antialias=False, connect="pairs")
         self._now = pg.PlotCurveItem(pen=dashed(palette.accent), connect="pairs")
-        for item in (self._edge, self._now, self._stairs):
+        for item in (self._left_out, self._edge, self._now, self._stairs):
             self.plot.addItem(item)
         level = self.study.baseline.get(self.y_name)
         if level is not None and (level > 0 or not self.log_y):
@@ -124,10 +128,15 @@ class HistoryChart(StudyChart):
         x = np.append(np.repeat(self.study.number[rises], 2)[1:], self.study.number.max())
         self._stairs.setData(x, np.repeat(best[rises], 2))
 
+    def _untold(self) -> Array:
+        """Which ended before they told a value: they missed a limit that needs no measurement."""
+        return (self.study.state == PRUNED) & np.isnan(self.study.figures[self.y_name])
+
     def _draw_edges(self) -> None:
         """Ticks of those that failed or told no value, and lines of those that run."""
         study = self.study
-        missing = (study.state == FAILED) | ((study.state == PRUNED) & np.isnan(study.figures[self.y_name]))
+        failed, untold = study.state == FAILED, self._untold()
+        missing = failed | untold
         running = np.flatnonzero(study.state == RUNNING)
         self._running = frozenset(running.tolist())
         found = self.ends()
@@ -136,13 +145,14 @@ class HistoryChart(StudyChart):
         tall = 0.03 * ((high - low) or 1.0)
         self._edge_at = low + tall / 2
         self._missing = np.flatnonzero(missing)
-        edged = (low, high, len(self._missing), *running.tolist())
+        edged = (low, high, len(self._missing), int(failed.sum()), *running.tolist())
         if edged == self._edged:
             return
         self._edged = edged
         many = len(self._missing) > CROWD
-        self._edge.setPen(pen(self.look.bad, 1.0 if many else 2.0, 130 if many else 255))
-        _pairs(self._edge, study.number[missing], low, low + tall)
+        for item, colour, which in ((self._edge, self.look.bad, failed), (self._left_out, self.look.edge, untold)):
+            item.setPen(pen(colour, 1.0 if many else 2.0, 130 if many else 255))
+            _pairs(item, study.number[which], low, low + tall)
         _pairs(self._now, study.number[running], low, high)
 
     def ends(self) -> tuple[float, float, float, float] | None:

@@ -94,7 +94,7 @@ class ParetoChart(StudyChart):
     def legend(self) -> str:
         look = self.look
         words = [f'<span style="color:{look.bad}">╌ {w}</span>' for w in self._limits()]
-        words.append(f'<span style="color:{look.accent}">━ front, {len(self.front)}</span>')
+        words.append(f'<span style="color:{look.accent}">━ front, {self._points()}</span>')
         if self.shade and (ends := self._ends_of(self.shade)) and ends[1] > ends[0]:
             low, high = (value_words(self.shade, v) for v in ends)
             stops = "".join(f'<span style="color:{look.sequential(k / 4)}">■</span>' for k in range(5))
@@ -203,6 +203,12 @@ class ParetoChart(StudyChart):
         return np.floor(np.clip(np.nan_to_num(part) * SHADES, 0, SHADES - 1))
 
     _span: tuple[float, float] = (0.0, 0.0)
+
+    def _points(self) -> int:
+        """How many points the front has: trials that are equal are one."""
+        if not len(self.front):
+            return 0
+        return len(np.unique(np.stack([self.study.figures[n][self.front] for n in self._axes_of_front()]), axis=1).T)
 
     def _axes_of_front(self) -> list[str]:
         """The goals where both axes are goals, else the axes alone."""

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
+from PySide6.QtCore import QEvent
+from PySide6.QtGui import QHelpEvent
+from PySide6.QtWidgets import QApplication, QToolTip
 
 from app.plots.study.board import StudyBoard
 from app.plots.study.history import GREY
-from tests.gui.made_study import trial, trials
-from tests.gui.study_plots.shown import show
+from tests.gui.made_study import GOALS, WITHIN, choices, trial, trials
+from tests.gui.study_plots.shown import show, spot
 
 pytestmark = pytest.mark.gui
 
@@ -61,3 +66,23 @@ def test_an_axis_that_grows_keeps_some_room(board: StudyBoard) -> None:
     assert len(set(ends)) <= 3 and ends[-1] >= 105
     chart.reset()
     assert 105 <= chart.plot.vb.viewRange()[0][1] < 105 * 1.04
+
+
+def test_what_was_never_measured_has_not_failed(board: StudyBoard) -> None:
+    early = replace(trial(5), state="pruned", steps=(), figures={"weight_bits": 20.0}, values=())
+    board.show_study([trial(0), early, trial(11)], GOALS, choices(), within=WITHIN)
+    chart = board.tiles[0].chart
+    assert sorted(set(chart._left_out.getData()[0].tolist())) == [5]
+    assert sorted(set(chart._edge.getData()[0].tolist())) == [11]
+    assert "1 not measured" in chart.legend() and "ended early" not in chart.legend()
+
+
+def test_qt_shows_nothing_else_than_the_words_that_the_pointer_brought(board: StudyBoard) -> None:
+    chart = show(board, 30)
+    at = spot(chart, 0)
+    chart.plot.vb.setToolTip("of an item")  # where items have none, Qt takes the words away
+    here = chart.viewport().mapToGlobal(at)
+    QToolTip.showText(here, "Trial 0", chart)
+    QApplication.sendEvent(chart.viewport(), QHelpEvent(QEvent.Type.ToolTip, at, here))
+    assert QToolTip.text() == "Trial 0"
+    QToolTip.hideText()

@@ -9,7 +9,7 @@ import pytest
 from PySide6.QtCore import QRectF
 from PySide6.QtGui import QColor, QImage, QPainter, QTransform
 
-from app.plots.study.bars import MANY, Bars
+from app.plots.study.bars import LEVELS, MANY, Bars, stacked
 from app.plots.study.dots import Dots
 
 pytestmark = pytest.mark.gui
@@ -68,3 +68,12 @@ def test_marks_without_a_place_are_left_out_and_room_grows(qapp: Any) -> None:
     assert len(made) == 251 and made.rows[-1].tolist() == [1.0, 2.0, 0.0]
     made.put([], [], [])
     assert len(made) == 0
+
+
+def test_colours_that_meet_in_a_column_share_its_height() -> None:
+    many = np.array([[[900.0, 0.0, 0.0]], [[99.0, 5.0, 0.0]], [[1.0, 5.0, 0.0]]])
+    column = stacked(many, np.array([1, 2, 3], np.uint32))[0].T
+    assert (column[2] == 0).all()  # nothing is there
+    assert [(column[1] == k).sum() for k in (1, 2, 3)] == [0, LEVELS // 2, LEVELS // 2]
+    shares = [(column[0] == k).sum() for k in (1, 2, 3)]
+    assert shares[0] > 0.8 * LEVELS and min(shares) >= 1 and column[0][-1] == 1  # the first lies lowest
