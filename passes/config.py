@@ -152,7 +152,7 @@ def _lab_quantize(data: Mapping[str, Any], path: str) -> QuantizeOptions:
     if by not in LAB_BY:
         raise OptionsError(f"{join(path, 'by')} is {by!r}.", nearest(str(by), LAB_BY))
     by = "regex" if by == "regex_name" else by
-    others = [k for k in data if k not in ("by", "default")]
+    others = [k for k in data if k not in ("by", "default") and (k, type(data[k])) != ("report", bool)]
     rules = [_lab_rule(Select(by, (k,)), data[k], join(path, k)) for k in others]
     default = _lab_rule(Select("all"), data.get("default", {}), join(path, "default"))
     # A default of None leaves what is not named alone; a named None sets it back to float.

@@ -13,15 +13,19 @@ from model.registry import FORMATS
 from passes.transform.quantize import PORTS
 
 USUAL = ("data_in", "weight", "bias")  # the ports of a format that is given by its name alone
+_FLAGS = ("bypass", "is_ptq")  # true: the layer stays float; when weights are rounded, which the build decides here
 
 
 def lab_formats(config: Mapping[str, Any], path: str) -> dict[str, Format | None]:
-    """{"name": "integer", "data_in_width": 8, …} → format per port; name None → every port float.
+    """{"name": "integer", "data_in_width": 8, …} → format per port; name None or bypass → every port float.
 
     A port has the parameters that begin with its name, and a format of its own under `<port>_name`. Parameters
     without a port hold for all ports that know them. Where no port has a parameter of its own, the format is for
     data_in, weight and bias. Raises OptionsError and FormatError with the path of what is wrong.
     """
+    config = {k: v for k, v in config.items() if k not in _FLAGS or not isinstance(v, bool) or (k == "bypass" and v)}
+    if config.get("bypass") is True:
+        return dict.fromkeys(PORTS)
     if not config:
         return {}
     keys = _Keys.of(config)
@@ -68,10 +72,9 @@ def _class(name: Any, path: str) -> type[Format] | None:
 
 def _check(keys: _Keys, kinds: Mapping[str, type[Format]], path: str) -> None:
     """Raise OptionsError for a key that is no parameter of its port's format, or of any; None takes all keys."""
-    wrong = [
-        f"{p}_{k}" for p, own in keys.own.items() for k, v in own.items() if p in kinds and not _takes(kinds[p], k, v)
-    ]
-    wrong += [k for k, v in keys.shared.items() if kinds and not any(_takes(c, k, v) for c in kinds.values())]
+    wrong = [f"{p}_{k}" for p, own in keys.own.items() if p in kinds for k in _unknown(kinds[p], own)]
+    strange = [_unknown(c, keys.shared) for c in kinds.values()]
+    wrong += [k for k in keys.shared if strange and all(k in some for some in strange)]
     if not wrong:
         return
     names = {f.name for c in kinds.values() for f in fields(c)}
@@ -80,19 +83,19 @@ def _check(keys: _Keys, kinds: Mapping[str, type[Format]], path: str) -> None:
     raise OptionsError(f"{join(path, wrong[0])} is not an option of {what}.", nearest(wrong[0], known))
 
 
-def _takes(kind: type[Format], key: str, value: Any) -> bool:
-    """Whether a format has this parameter, by its own name or in another spelling."""
-    if key in {f.name for f in fields(kind)}:
-        return True
+def _unknown(kind: type[Format], values: Mapping[str, Any]) -> list[str]:
+    """The keys that are no parameters of a format, neither by their own name nor in another spelling."""
+    known = {f.name for f in fields(kind)}
     try:
-        return key not in kind.spelled({key: value})
-    except FormatError:  # a spelling that it knows, with a value that it refuses
-        return True
+        return [k for k in kind.spelled(values) if k not in known]
+    except FormatError:  # a spelling that it knows, with a value that it refuses, as making it will
+        return []
 
 
 def _format(port: str, kind: type[Format] | None, keys: _Keys, config: Mapping[str, Any], path: str) -> Format | None:
     if kind is None:
         return None
-    shared = {k: v for k, v in keys.shared.items() if _takes(kind, k, v)}
+    strange = _unknown(kind, keys.shared)
+    shared = {k: v for k, v in keys.shared.items() if k not in strange}
     name = keys.names.get(port, config.get("name"))
     return decode_format({**shared, **keys.own.get(port, {}), "name": name}, path)

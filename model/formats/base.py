@@ -258,6 +258,11 @@ def whole(fmt: str, field: str, value: object, low: int, high: int) -> None:
         raise FormatError(f"{fmt}: {field} is {value!r}.", f"{field} must be a whole number from {low} to {high}.")
 
 
+def unsaid(values: Mapping[str, Any], **always: Any) -> dict[str, Any]:
+    """`values` without what holds for a format anyway: the labs write such keys out."""
+    return {k: v for k, v in values.items() if k not in always or v is not always[k]}
+
+
 def ascending(values: Any) -> Array:
     """Distinct float32 values in ascending order."""
     return np.unique(np.asarray(values, dtype=np.float32))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from model.errors import FormatError
-from model.formats.base import Array, BitField, Encoded, Format
+from model.formats.base import Array, BitField, Encoded, Format, unsaid
 from model.registry import FORMATS
 
 if TYPE_CHECKING:
@@ -54,8 +54,8 @@ class Binary(Format):
 
     @classmethod
     def spelled(cls, values: Mapping[str, Any]) -> dict[str, Any]:
-        """`zero_one=true` is bipolar=false; the labs' `binary_training=true` says what always holds here."""
-        known = trained(cls.name, values)
+        """`zero_one=true` is bipolar=false; the labs' `binary_training=true` and `width=1` say what always holds."""
+        known = unsaid(trained(cls.name, values), width=1)
         if isinstance(known.get("zero_one"), bool):
             return {"bipolar": not known.pop("zero_one"), **known}
         return known
@@ -107,6 +107,19 @@ def trained(name: str, values: Mapping[str, Any]) -> dict[str, Any]:
     known = dict(values)
     if known.pop("binary_training", True) is not True:
         raise FormatError(f"{name}: binary_training is false.", "Leave the layer in float, or set it to true.")
+    return known
+
+
+def signs_alone(name: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    """`values` of scaled signs without what the labs write out: of one bit each, bipolar, by the rule.
+
+    Raises FormatError where they are to be otherwise.
+    """
+    known = unsaid(trained(name, values), width=1, bipolar=True, stochastic=False)
+    if known.get("stochastic") is True:
+        raise FormatError(f"{name}: stochastic is true.", "It takes signs by the rule; binary rounds at random.")
+    if known.get("bipolar") is False:
+        raise FormatError(f"{name}: bipolar is false.", "Its signs are −1 and +1; binary has 0 and 1.")
     return known
 
 

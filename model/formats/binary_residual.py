@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from model.formats.base import Array, BitField, Encoded, ascending, whole
-from model.formats.binary import trained
+from model.formats.binary import signs_alone
 from model.formats.binary_scaled import sign
 from model.formats.scaled import (
     Coarse,
@@ -59,8 +59,12 @@ class BinaryResidual(ScaledFormat):
 
     @classmethod
     def spelled(cls, values: Mapping[str, Any]) -> dict[str, Any]:
-        """per_tensor, per_channel and row are accepted, and the labs' `binary_training=true`."""
-        return spelled_granularity(trained(cls.name, values))
+        """per_tensor, per_channel and row are accepted, and what the labs write out; without their `residual_sign`
+        there is one level."""
+        known = spelled_granularity(signs_alone(cls.name, values))
+        if isinstance(known.get("residual_sign"), bool):
+            known |= {} if known.pop("residual_sign") else {"levels": 1}
+        return known
 
     def layout(self) -> tuple[BitField, ...]:
         """A sign a level, and a scale a level."""

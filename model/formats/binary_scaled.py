@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from model.formats.base import Array, BitField, Encoded
-from model.formats.binary import trained
+from model.formats.binary import signs_alone
 from model.formats.scaled import (
     Coarse,
     ScaledFormat,
@@ -57,8 +57,8 @@ class BinaryScaled(ScaledFormat):
 
     @classmethod
     def spelled(cls, values: Mapping[str, Any]) -> dict[str, Any]:
-        """per_tensor, per_channel and row are accepted, and the labs' `binary_training=true`."""
-        return spelled_granularity(trained(cls.name, values))
+        """per_tensor, per_channel and row are accepted, and what the labs write out of signs."""
+        return spelled_granularity(signs_alone(cls.name, values))
 
     def layout(self) -> tuple[BitField, ...]:
         """A sign, and the scale."""

@@ -16,8 +16,8 @@ from model.registry import FORMATS
 class BlockFP(PowerBlocks):
     """k·2^(e−(w−2)), |k| ≤ 2^(w−1)−1 in sign and magnitude, e = floor(log2 max|x|) of each block.
 
-    Nearest, ties to even, clipped. e is stored in E bits with bias 2^(E−1)−1, clipped to what they hold. Source:
-    Wilkinson, Rounding errors in algebraic processes, 1963; as MSFP in Darvish Rouhani et al. 2020.
+    Nearest, ties to even, clipped. e is stored in E bits with a bias, 2^(E−1)−1 unless given, clipped to what they
+    hold. Source: Wilkinson, Rounding errors in algebraic processes, 1963; as MSFP in Darvish Rouhani et al. 2020.
     """
 
     name: ClassVar[str] = "block_fp"
@@ -30,10 +30,14 @@ class BlockFP(PowerBlocks):
     exponent_width: int = field(default=8, metadata={"help": "bits of the shared exponent", "min": 1, "max": 8})
     block: int = field(default=16, metadata=BLOCK)
     rows: int = field(default=1, metadata=ROWS)
+    exponent_bias: int | None = field(
+        default=None, metadata={"help": "bias of the shared exponent; empty for 2^(E−1)−1", "min": -126, "max": 127}
+    )
 
     def __post_init__(self) -> None:
         whole("block_fp", "width", self.width, 2, 32)
         whole("block_fp", "exponent_width", self.exponent_width, 1, 8)
+        whole("block_fp", "exponent_bias", self.bias, -126, 127)
         self.check_blocks("block_fp")
 
     @property
@@ -48,8 +52,8 @@ class BlockFP(PowerBlocks):
 
     @property
     def bias(self) -> int:
-        """Of the shared exponent."""
-        return 2 ** (self.exponent_width - 1) - 1
+        """Of the shared exponent, the one in force."""
+        return 2 ** (self.exponent_width - 1) - 1 if self.exponent_bias is None else self.exponent_bias
 
     def field_of(self, top: Any) -> Any:
         """The exponent with its bias; no more than float32 has."""
@@ -66,6 +70,7 @@ class BlockFP(PowerBlocks):
 
     @property
     def label(self) -> str:
-        """`bfp 8/16`, with an exponent of other than 8 bits `bfp 8e4/16`."""
+        """`bfp 8/16`, with an exponent of other than 8 bits `bfp 8e4/16`, with a bias of one's own `bfp 8e4b3/16`."""
         exponent = "" if self.exponent_width == 8 else f"e{self.exponent_width}"
+        exponent += "" if self.exponent_bias is None else f"b{self.exponent_bias}"
         return f"bfp {self.width}{exponent}/{self.blocks.text}"

@@ -120,8 +120,9 @@ class BlockFormat(Format):
 
     @classmethod
     def spelled(cls, values: Mapping[str, Any]) -> dict[str, Any]:
-        """`block_size` for block; `[columns]` or `[rows, columns]` for a tile."""
-        found = dict(values)
+        """`block_size` for block; `[columns]` or `[rows, columns]` for a tile. Blocks never go over leading axes,
+        whatever the labs' `skip_first_dim` says."""
+        found = {k: v for k, v in values.items() if k != "skip_first_dim" or not isinstance(v, bool)}
         if "block_size" in found and "block" not in found:
             found["block"] = found.pop("block_size")
         match found.get("block"):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
@@ -28,7 +29,8 @@ class Integer(Format):
 
     name: ClassVar[str] = "integer"
     title: ClassVar[str] = "Integer (fixed point)"
-    aliases: ClassVar[tuple[str, ...]] = ("fixed", "fixed_point", "LinearInteger")
+    aliases: ClassVar[tuple[str, ...]] = ("fixed", "fixed_point", "integer_floor", "LinearInteger")
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {"integer_floor": {"rounding": "floor"}}
     formula: ClassVar[str] = "clip(round(x·2^f), −2^(w−1), 2^(w−1)−1)·2^−f"
     source: ClassVar[str] = "Q format (Texas Instruments SPRU352)"
     shift: ClassVar[str | None] = "frac_width"

@@ -50,8 +50,10 @@ class MXFP(PowerBlocks):
 
     @classmethod
     def spelled(cls, values: Mapping[str, Any]) -> dict[str, Any]:
-        """As all block formats; the element also as `E4M3`, `fp8_e4m3` or `float8_e4m3fn`."""
+        """As all block formats; the element also as `E4M3`, `fp8_e4m3` or `float8_e4m3fn`, or by its bits."""
         found = PowerBlocks.spelled(values)
+        if "element" not in found and {"exponent_width", "frac_width"} <= found.keys():
+            found["element"] = f"e{found.pop('exponent_width')}m{found.pop('frac_width')}"
         if isinstance(found.get("element"), str):
             found["element"] = found["element"].lower().rpartition("_")[2].removesuffix("fn")
         return found

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from model.errors import FormatError
-from model.formats.base import Array, BitField, Encoded
+from model.formats.base import Array, BitField, Encoded, unsaid
 from model.formats.scaled import (
     Coarse,
     ScaledFormat,
@@ -62,8 +62,12 @@ class Ternary(ScaledFormat):
 
     @classmethod
     def spelled(cls, values: Mapping[str, Any]) -> dict[str, Any]:
-        """per_tensor, per_channel and row are accepted."""
-        return spelled_granularity(values)
+        """per_tensor, per_channel and row are accepted, and what the labs write out of α and Δ."""
+        own = dict.fromkeys(("mean", "median", "max"))
+        known = unsaid(spelled_granularity(values), width=2, scaling_factor=True, **own)
+        if known.get("scaling_factor") is False:
+            raise FormatError("ternary: scaling_factor is false.", "Leave it out: α is the mean of what is kept.")
+        return known
 
     def layout(self) -> tuple[BitField, ...]:
         """A sign, whether it is not zero, and the scale."""

@@ -83,6 +83,8 @@ VARIANTS: dict[str, tuple[dict[str, Any], ...]] = {
         {"width": 4, "exponent_width": 4, "block": 32},
         {"width": 2, "block": 2},
         {"width": 8, "exponent_width": 1, "block": 5},
+        {"width": 8, "exponent_width": 3, "exponent_bias": 5},
+        {"width": 6, "exponent_width": 5, "exponent_bias": 1, "block": 8},
         {"width": 6, "block": 4, "rows": 3},
         {"width": 16, "block": 16},
         {"width": 32, "block": 16},

@@ -34,7 +34,7 @@ def exponent(fmt: BlockFormat, e: Array) -> Array:
         case MXFP():
             return np.clip(e - EMAX[fmt.element], -127, 127)
         case BlockFP():
-            bias = 2 ** (fmt.exponent_width - 1) - 1
+            bias = 2 ** (fmt.exponent_width - 1) - 1 if fmt.exponent_bias is None else fmt.exponent_bias
             return np.clip(e, -bias, min(2**fmt.exponent_width - 1 - bias, 127))
         case BlockMinifloat():
             return -np.clip(2**fmt.exponent_width - 1 - e, 0, 2**fmt.exponent_bias_width - 1)
@@ -182,6 +182,20 @@ def test_a_power_of_two_goes_through(fmt: BlockFormat, shift: int) -> None:
 
 def test_all_kinds_of_blocks_are_tried_there() -> None:
     assert {f.name for f, _ in FREE} == {f.name for f in POWERED} and len(FREE) > 60
+
+
+@pytest.mark.parametrize("exponent_width, bias", [(4, -126), (1, -100), (3, 0), (3, 9), (2, 60), (8, 127)])
+@pytest.mark.parametrize("width", [2, 6, 12])
+def test_a_given_bias_bounds_the_shared_exponent(exponent_width: int, bias: int, width: int) -> None:
+    fmt = BlockFP(width, exponent_width, block=4, exponent_bias=bias)
+    x = np.random.default_rng(0).normal(size=(60, 4)) * np.ldexp(1.0, np.arange(-120, 120, 4))[:, None]
+    exponent = np.floor(np.log2(np.abs(x.astype(np.float32)).max(1, keepdims=True).astype(np.float64)))
+    step = 2.0 ** (exponent.clip(-bias, min(2**exponent_width - 1 - bias, 127)) - (width - 2))
+    most = 2 ** (width - 1) - 1
+    want = (np.rint(x.astype(np.float32) / step).clip(-most, most) * step).astype(np.float32)
+    found = fmt.forward(torch.from_numpy(x.astype(np.float32))).numpy()
+    np.testing.assert_array_equal(found, want)
+    np.testing.assert_array_equal(fmt.rounded(x.astype(np.float32)), want)
 
 
 def test_nvfp4_follows_the_tensors_scale() -> None:

@@ -116,17 +116,27 @@ ROWS: list[tuple[str, dict[str, Any], str]] = [
     ("log", {"width": 8, "exponent_bias": 7}, "log(width=8, exponent_bias=7)"),
     ("block_fp", {"width": 8, "exponent_width": 4, "block_size": [16]},
      "block_fp(width=8, exponent_width=4, block=16)"),
-    ("block_fp", {"width": 8, "exponent_width": 4, "exponent_bias": None, "block_size": [1, 32]}, ""),
+    ("block_fp", {"exponent_width": 4, "exponent_bias": None, "block_size": [1, 32], "skip_first_dim": True},
+     "block_fp(width=8, exponent_width=4, block=32)"),
+    ("LinearBlockFP", {"width": 8, "exponent_width": 4, "exponent_bias": 15, "block_size": [16]},
+     "block_fp(width=8, exponent_width=4, block=16, exponent_bias=15)"),
+    ("integer_floor", {"width": 8, "frac_width": 4}, "integer(width=8, frac_width=4, rounding=floor)"),
     ("block_minifloat", {"width": 8, "exponent_width": 3, "exponent_bias_width": 4, "block_size": [2, 32]},
      "block_minifloat(width=8, exponent_width=3, exponent_bias_width=4, block=32, rows=2)"),
     ("block_log", {"width": 8, "exponent_bias_width": 4, "block_size": 16},
      "block_log(width=8, exponent_bias_width=4, block=16)"),
     ("binary", {"bipolar": True, "stochastic": True, "binary_training": True}, "binary(bipolar=true, stochastic=true)"),
-    ("binary_scaling", {"binary_training": True}, "binary_scaled"),
+    ("binary", {"width": 1, "bipolar": False}, "binary(bipolar=false)"),
+    ("binary_scaling", {"binary_training": True, "stochastic": False, "bipolar": True}, "binary_scaled"),
     ("binary_residual", {"levels": 3, "binary_training": True}, "binary_residual(levels=3)"),
+    ("LinearBinaryResidualSign", {"levels": 3, "residual_sign": True, "stochastic": False, "bipolar": True},
+     "binary_residual(levels=3)"),
+    ("binary_residual", {"levels": 3, "residual_sign": False}, "binary_residual(levels=1)"),
     ("ternary", {"threshold": 0.5}, "ternary(threshold=0.5)"),
+    ("ternary", {"width": 2, "scaling_factor": True, "mean": None, "median": None, "max": None}, "ternary"),
     ("mxint", {"width": 4, "block_size": 16, "exponent_width": 8}, "mxint(width=4, block=16)"),
     ("mxfp", {"element": "e2m1", "block_size": 16}, "mxfp(element=e2m1, block=16)"),
+    ("mxfp", {"exponent_width": 5, "frac_width": 2, "block_size": 32}, "mxfp(element=e5m2, block=32)"),
     ("scaled_integer", {"width": 4, "granularity": "per_channel"}, "scaled_integer(width=4, granularity=channel)"),
     ("nvfp4", {"block_size": 8}, "nvfp4(block=8)"),
 ]  # fmt: skip
@@ -135,10 +145,6 @@ ROWS: list[tuple[str, dict[str, Any], str]] = [
 @pytest.mark.parametrize("name, values, want", ROWS)
 def test_every_formats_parameters_map_one_to_one(name: str, values: dict[str, Any], want: str) -> None:
     config = {"name": name, **{f"{p}_{k}": v for p in ALL for k, v in values.items()}}
-    if not want:
-        with pytest.raises(OptionsError, match="data_in_exponent_bias is not an option of block_fp"):
-            lab_formats(config, "")
-        return
     assert lab_formats(config, "") == dict.fromkeys(ALL, parse_format(want))
     assert lab_formats({"name": name, **values}, "") == dict.fromkeys(ALL, parse_format(want))  # keys for all ports
 
@@ -185,12 +191,29 @@ def test_ports_may_have_formats_of_their_own() -> None:
         ({"name": "binary", "binary_training": False}, "binary_training is false"),
         ({"name": "mxint", "weight_exponent_width": 5}, "c.weight_exponent_width is not an option of mxint"),
         ({"name": "integer", "weight_name": "binary", "weight_width": 4}, "c.weight_width is not an option of binary"),
+        ({"name": "binary_scaling", "weight_stochastic": True}, "stochastic is true"),
+        ({"name": "binary_residual", "bipolar": False}, "bipolar is false"),
+        ({"name": "ternary", "weight_scaling_factor": False}, "scaling_factor is false"),
+        ({"name": "ternary", "weight_mean": 0.5}, "c.weight_mean is not an option of ternary"),
+        ({"name": "mxfp", "weight_exponent_width": 4}, "c.weight_exponent_width is not an option of mxfp"),
+        ({"name": "integer", "bypass": "yes"}, "c.bypass is not an option of integer"),
     ],
 )
 def test_mistakes_in_the_labs_formats(config: dict[str, Any], path: str) -> None:
     with pytest.raises((OptionsError, FormatError)) as caught:
         lab_formats(config, "c")
     assert path in caught.value.message and caught.value.hint
+
+
+def test_a_bypassed_layer_stays_float() -> None:
+    assert lab_formats({"name": "integer", "bypass": True, "weight_width": 8}, "") == {
+        "data_in": None, "weight": None, "bias": None, "data_out": None
+    }  # fmt: skip
+    assert lab_formats({"name": "integer", "bypass": False, "is_ptq": True, "weight_width": 4}, "") == {
+        "weight": Integer(4, 4)
+    }
+    data = {"by": "type", "report": True, "linear": {"config": {"bypass": True}}}
+    assert [set(r.formats.values()) for r in decode_options("quantize", data).rules] == [{None}]
 
 
 def test_rules_name_the_gradient() -> None:
