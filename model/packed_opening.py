@@ -20,6 +20,7 @@ from model.formats.base import Format
 from model.formats.scaled import ScaledFormat
 from model.graph import Graph, Node
 from model.meta import Precision, TensorKey, Weight
+from model.ops import base_port
 from model.packed_file import DAMAGE, PackedFile, damaged, read_packed
 from model.packed_values import Values, same_values, unpack, unpack_mask
 from model.packing import Packed, Use, stored, use_at, users_of, ways
@@ -181,6 +182,10 @@ def _precision(held: Mapping[str, Precision], places: Mapping[str, tuple[Use, _G
             found[port] = chosen
         elif given.format is not None:
             found[port] = replace(chosen, format=given.format, scale=given.scale)
+    # A further operand has the format of the first, but not the scale that its own values need.
+    for port, (_, given) in places.items():
+        if port not in held and given.format is not None and given.scale is not None:
+            found[port] = replace(held[base_port(port)], format=given.format, scale=given.scale)
     return found
 
 

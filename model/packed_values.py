@@ -229,7 +229,7 @@ def _shared(fmt: Format, data: Bytes, start: int, shape: tuple[int, ...], scale:
 @lru_cache(maxsize=32)
 def _fields(fmt: Format, shape: tuple[int, ...]) -> tuple[tuple[str, Array, int], ...]:
     """(name, an array like it, bits) of what is shared in a tensor of `shape`."""
-    if not shared_bits(fmt, None, shape):
+    if not shared_bits(fmt, None, shape) and math.prod(shape):  # without elements there are fields without values
         return ()
     shared = _encode(fmt, np.zeros(shape, np.float32), None).shared
     return tuple((s.name, np.zeros_like(s.values), s.bits) for s in shared)
@@ -249,8 +249,9 @@ def _cast(part: Packed, seen: Array, mask: Array | None, dtype: str) -> Tensor:
 
     from model.trace.tensors import to_numpy
 
-    own: Array = _back(part, np.ascontiguousarray(seen, np.float32))
-    values: torch.Tensor = torch.from_numpy(np.ascontiguousarray(own if mask is None else np.where(mask, own, 0)))
+    # Not by ascontiguousarray, which gives a number an axis.
+    own: Array = _back(part, np.asarray(seen, np.float32, order="C"))
+    values: torch.Tensor = torch.from_numpy(np.asarray(own if mask is None else np.where(mask, own, 0), order="C"))
     true = getattr(torch, dtype)
     most = torch.finfo(true).max
     return to_numpy(values if true == torch.float32 else values.clamp(-most, most).to(true))

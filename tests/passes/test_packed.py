@@ -109,6 +109,15 @@ def test_every_format_gives_the_size_of_the_file(fmt: Format, tmp_path: Path) ->
             assert done.bytes == start + sum(p.size for p in plan(graph)) + blobs == static_score(graph).size_bytes
 
 
+@pytest.mark.parametrize("fmt", MIXED, ids=str)
+def test_a_parameter_that_is_a_number_comes_back(fmt: Format, tmp_path: Path) -> None:
+    held = case("odd")
+    graph = mixed(held, [fmt], ("data_in", "weight"))
+    assert any(graph.weights["gain"].shape == () for n in graph if n.precision) and graph.weights["gain"].shape == ()
+    again, store = reopened(packed(graph, held.store, tmp_path).files[0], tmp_path)
+    assert equal(computed(again, store, held), computed(graph, held.store, held))
+
+
 def test_weight_bits_are_those_of_the_report(tmp_path: Path) -> None:
     held = case("bert")
     graph = pruned(mixed(held, MIXED), held, 0.8)
