@@ -110,8 +110,12 @@ def chosen(
     able: Callable[[Node], bool],
     purpose: str,
     names: Mapping[str, list[Node]] | None = None,
+    first: str = "This model has no such node.",
 ) -> list[Node]:
-    """The selected nodes for which `able` holds; raises PassError when there is none. `names`: `by_name(graph)`."""
+    """The selected nodes for which `able` holds; raises PassError when there is none. `names`: `by_name(graph)`.
+
+    `first`: what to do before, where no node of the graph is able.
+    """
     if names is not None and select.by == "name" and len(select.values) == 1:
         found = names.get(select.values[0], [])
     else:
@@ -124,13 +128,13 @@ def chosen(
         return fit
     if found:
         raise PassError(f"None of the {len(found)} selected nodes can be {purpose}.",
-                        _able_hint(graph, able), found[0].id)  # fmt: skip
+                        _able_hint(graph, able, first), found[0].id)  # fmt: skip
     raise PassError(f"The selection ({select.describe()}) matches no node.", _hint(graph, select))
 
 
-def _able_hint(graph: Graph, able: Callable[[Node], bool]) -> str:
+def _able_hint(graph: Graph, able: Callable[[Node], bool], first: str) -> str:
     ops = sorted({n.op for n in graph if able(n)})
-    return f"Types that can: {', '.join(ops)}." if ops else "This model has no such node."
+    return f"Types that can: {', '.join(ops)}." if ops else first
 
 
 def types_in(graph: Graph) -> list[str]:

@@ -43,11 +43,23 @@ def _run(found: Arguments, console: Console) -> Answer:
         replayed = _replayed(recipe, target, found)
         target.context.seed = found.seed
         after = score(replayed.graph, target, options)
-        data: dict[str, Any] = {"before": before, "after": after, "steps": _steps(recipe, replayed.results)}
+        problems = _unsound(replayed, target, console)
+        data: dict[str, Any] = {"before": before, "after": after, "steps": _steps(recipe, replayed.results),
+                                "problems": problems}  # fmt: skip
         data |= _repeated(recipe, found, target, console, after) if found.seeds > 1 else {}
         if found.output:
             data["output"] = save(target, extended(target.project, recipe, replayed), found.output)
     return Answer(data, lambda: _lines(data))
+
+
+def _unsound(replayed: Replayed, target: Target, console: Console) -> list[str]:
+    """Weights of the result that hold values that are no numbers; formats would round them without a word."""
+    from model.trace.unsound import unsound
+
+    found = [p.message for p in unsound(replayed.graph, target.store)]
+    for message in found:
+        console.note(message)
+    return found
 
 
 def _replayed(recipe: Recipe, target: Target, found: Arguments) -> Replayed:

@@ -21,6 +21,7 @@ from model.trace.recording import MODEL, record
 from model.trace.reviving import revive
 from model.trace.stamping import Stack, find_stack, shortened, stamp
 from model.trace.training import unseen, with_training
+from model.trace.unsound import unsound
 from model.weights import WeightStore
 
 
@@ -50,7 +51,8 @@ def trace(
     a model without weights are captured a few times and stamped, if the whole model treats all of them alike.
     """
     stack = find_stack(model) if program is None else None
-    return (_stamped(model, example, store, stack) if stack else None) or _whole(model, example, store, program)
+    found = (_stamped(model, example, store, stack) if stack else None) or _whole(model, example, store, program)
+    return replace(found, problems=(*found.problems, *unsound(found.graph, store)))
 
 
 def _stamped(model: nn.Module, example: dict[str, Any], store: WeightStore, stack: Stack) -> Traced | None:

@@ -39,6 +39,7 @@ def seen_weight(node: Node, port: str, graph: Graph, store: WeightStore) -> Tens
     """
     from model.build import effective
     from model.trace.tensors import to_torch
+    from model.trace.unsound import told
 
     name = weight_at(node, port, graph) or ""
     weight = graph.weights[name]
@@ -47,8 +48,7 @@ def seen_weight(node: Node, port: str, graph: Graph, store: WeightStore) -> Tens
     value = to_torch(store.get(weight.key))
     value = value if value.dtype.itemsize == 8 else value.float()
     if left_out := sum(count for _, count in pieces(value.numpy())):
-        text = f"{name} holds {left_out} values that are not finite numbers."
-        raise PassError(text, "Open sound weights, or leave this node out.", node.id)
+        raise PassError(f"{name} holds {told(left_out)}.", "Open sound weights, or leave this node out.", node.id)
     return effective(node, port, graph, store).seen(value).contiguous()
 
 

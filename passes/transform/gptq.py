@@ -46,7 +46,8 @@ def gptq(graph: Graph, options: GptqOptions, context: Context) -> tuple[Graph, R
     from passes.recovery.rounding import Rounding
     from passes.recovery.walk import samples_of, told, walk
 
-    nodes = chosen(graph, options.select, lambda n: "weight" in n.precision and n.op != "embedding", "rounded by GPTQ")
+    able, first = (lambda n: "weight" in n.precision and n.op != "embedding"), "Give weights of Linears a format first."
+    nodes = chosen(graph, options.select, able, "rounded by GPTQ", first=first)
     layers, left = layers_of(nodes, graph)
     left += [(x.nodes[0], "its format rounds at random") for x in layers if _format(x).stochastic]
     layers = [x for x in layers if not _format(x).stochastic]

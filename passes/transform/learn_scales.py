@@ -42,18 +42,23 @@ def learn_scales(graph: Graph, options: LearnScalesOptions, context: Context) ->
 
     They begin as the format's source says (integers: 2·mean|x|/√q, LSQ, Esser et al. 2020), or at the format's own
     scale, of the stored tensor after its mask. A port that has a scale already keeps its value; an activation needs one
-    from calibration. Uses of one tensor in one format share their scale.
+    from calibration, and is passed over without. Uses of one tensor in one format share their scale.
     """
-    nodes = chosen(graph, options.select, lambda n: bool(_ports(n, options)), "given a learned scale")
+    first = "Give these ports a format with a scale first: scaled_integer, binary_scaled, binary_residual or ternary."
+    nodes = chosen(graph, options.select, lambda n: bool(_ports(n, options)), "given a learned scale", first=first)
     places = [(n, p) for n in nodes for p in _ports(n, options)]
     learner = _Learner(graph, options, context)
     for i, (node, port) in enumerate(places):
         context.progress(i, len(places), node.id)
         learner.learn(node, port)
+    if not learner.rows:
+        node, port = places[0]
+        raise PassError(f"{node.id}.{port} has no scale yet, so none can be learned.",
+                        "Calibrate it first: the scale of an activation begins from data.", node.id)  # fmt: skip
     scales = {str(r["scale"]): int(r["elements"]) for r in learner.rows}
-    summary = {"ports": len(places), "scales": sum(scales.values())}
+    summary = {"ports": len(learner.rows), "scales": sum(scales.values()), "skipped": len(learner.left)}
     after = graph.replace(*learner.nodes.values()).with_weights(learner.weights)
-    return after, Report("learn_scales", tuple(learner.rows), summary)
+    return after, Report("learn_scales", (*learner.rows, *learner.left), summary)
 
 
 def _ports(node: Node, options: LearnScalesOptions) -> list[str]:
@@ -69,11 +74,15 @@ class _Learner:
         self.nodes: dict[str, Node] = {}
         self.weights: dict[str, Weight] = {}
         self.rows: list[Row] = []
+        self.left: list[Row] = []
         self._known: dict[Any, str] = {}
 
     def learn(self, node: Node, port: str) -> None:
-        """Give one port a learned scale."""
+        """Give one port a learned scale, if one can begin."""
         chosen_ = node.precision[port]
+        if chosen_.scale is None and weight_at(node, port, self.graph) is None:
+            self.left.append({"node": node.id, "port": port, "skipped": "it has no scale to begin with; calibrate it"})
+            return
         name = chosen_.scale or self._shared(node, port)
         held = self.weights.get(name) or self.graph.weights[name]
         self.weights[name] = replace(held, role="parameter", trainable=True)
@@ -85,9 +94,7 @@ class _Learner:
     def _shared(self, node: Node, port: str) -> str:
         """The name of the scale that this use of a tensor has in common with others; made at the first."""
         tensor = weight_at(node, port, self.graph)
-        if tensor is None:
-            raise PassError(f"{node.id}.{port} has no scale yet, so none can be learned.",
-                            "Calibrate it first: the scale of an activation begins from data.", node.id)  # fmt: skip
+        assert tensor is not None
         pruned = node.sparsity.get(port)
         use = tensor, str(node.precision[port].format), pruned.mask if pruned else None
         if use not in self._known:

@@ -48,7 +48,8 @@ def mse_clip(graph: Graph, options: MseClipOptions, context: Context) -> tuple[G
     """
     import torch
 
-    nodes = chosen(graph, options.select, lambda n: _able(n, graph), "clipped")
+    first = "Give weights a format with a scale, an integer, a minifloat or log first; blocks find their own range."
+    nodes = chosen(graph, options.select, lambda n: _able(n, graph), "clipped", first=first)
     layers, left = layers_of(nodes, graph)
     if not layers:
         raise PassError(f"None of the {len(nodes)} selected layers can be clipped: {left[0][1]}.",

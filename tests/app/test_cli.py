@@ -135,6 +135,22 @@ def test_run_scores_before_and_after(capsys: Capture, bert: Path, recipe: Path, 
     assert len(again["rows"]) == 8
 
 
+def test_run_names_a_weight_that_is_not_finite(capsys: Capture, recipe: Path, tmp_path: Path) -> None:
+    (tmp_path / "net.py").write_text(
+        "import torch\n\n\ndef make():\n    model = torch.nn.Sequential(torch.nn.Linear(4, 4))\n"
+        "    model[0].weight.data[1, 2] = float('nan')\n    return model, {'input': torch.randn(2, 4)}\n"
+    )
+    found = answer(capsys, "run", f"{tmp_path / 'net.py'}:make", recipe_of(tmp_path))
+    assert len(found["problems"]) == 1 and found["problems"][0].startswith("0.weight holds 1 value")
+    assert answer(capsys, "run", BERT, recipe)["problems"] == []
+
+
+def recipe_of(folder: Path) -> Path:
+    path = folder / "quantize.json"
+    path.write_text(json.dumps({"quantize_transform_pass": RECIPE["quantize_transform_pass"]}))
+    return path
+
+
 def test_run_measures_a_demo_on_its_own_data(capsys: Capture, digits: Path, recipe: Path) -> None:
     found = answer(capsys, "run", digits, recipe)
     assert found["before"]["accuracy"] > 0.95

@@ -61,7 +61,7 @@ def test_scales_begin_as_their_source_says() -> None:
     assert after["first"].precision["weight"] == Precision(INT4, "first.weight_scale")
     assert after.weights["first.weight_scale"].role == "parameter" and after.weights["first.weight_scale"].trainable
     assert [r["scale"] for r in report.rows] == ["first.weight_scale", "second.weight_scale"]
-    assert report.summary == {"ports": 2, "scales": 6 + 3} and not check(after)
+    assert report.summary == {"ports": 2, "scales": 6 + 3, "skipped": 0} and not check(after)
     other, _ = learn(held, graph, start="data")
     assert torch.equal(value(held, other, "first.weight_scale"), INT4.scale_of(weight))
 
@@ -84,7 +84,7 @@ def test_uses_of_one_tensor_share_their_scale() -> None:
     after, report = learn(held, chosen(held, INT4))
     names = {n.id: n.precision["weight"].scale for n in after if n.op == "linear"}
     assert sorted(names.values(), key=str) == ["layer.weight_scale", "layer.weight_scale", "layer_1.weight_scale"]
-    assert report.summary == {"ports": 3, "scales": 8}
+    assert report.summary == {"ports": 3, "scales": 8, "skipped": 0}
     assert learn(held, after)[0] == after
 
 
@@ -136,10 +136,24 @@ def test_a_calibrated_scale_keeps_its_value() -> None:
     assert parameters_of(build(after, held.store))["step"].requires_grad
 
 
+def test_a_products_operand_without_a_scale_is_passed_over() -> None:
+    held = case("bert-eager")
+    graph = chosen(held, INT4, "matmul")
+    with pytest.raises(PassError, match="no scale yet") as caught:
+        learn(held, graph)
+    assert "Calibrate" in caught.value.hint
+    both = quantize(graph, QuantizeOptions((Rule(Select("type", ("linear",)), {"weight": INT4}),)), Context(held.store))
+    after, report = learn(held, both[0])
+    left = {str(r["node"]) for r in report.rows if "skipped" in r}
+    assert left == {n.id for n in graph if n.op == "matmul"} and report.summary["skipped"] == len(left) > 0
+    assert report.summary["ports"] == sum(n.precision["weight"].scale is not None for n in after if n.op == "linear")
+
+
 def test_what_cannot_learn_is_told() -> None:
     held = case("mlp")
-    with pytest.raises(PassError, match="learned scale"):
+    with pytest.raises(PassError, match="learned scale") as early:
         learn(held, chosen(held, Integer(8, 4)))
+    assert "scaled_integer" in early.value.hint
     with pytest.raises(OptionsError, match="wieght") as caught:
         LearnScalesOptions(ports=("wieght",))
     assert "weight" in caught.value.hint

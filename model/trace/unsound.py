@@ -1,0 +1,39 @@
+"""Weights with values that are no numbers: told when a model is opened, since all that is measured then is wrong."""
+
+from __future__ import annotations
+
+import torch
+
+from model.check import Problem
+from model.graph import Graph
+from model.meta import Weight
+from model.ports import weights_of
+from model.trace.tensors import to_torch
+from model.weights import WeightStore
+
+_SUMMED = ("float32", "float64", "float16", "bfloat16")
+
+
+def unsound(graph: Graph, store: WeightStore) -> list[Problem]:
+    """A warning for each parameter that holds NaN or infinity, at the first node that computes with it."""
+    found = {name: count for name, w in graph.weights.items() if (count := _strange(w, store))}
+    users: dict[str, str] = {}
+    for node in graph if found else ():
+        for _, name in weights_of(node, graph):
+            users.setdefault(name, node.id)
+    return [Problem(users.get(n), f"{n} holds {told(c)}: results and errors of formats will be wrong.", "warning")
+            for n, c in found.items()]  # fmt: skip
+
+
+def told(count: int) -> str:
+    """`2 values that are not finite numbers`."""
+    return "1 value that is not a finite number" if count == 1 else f"{count} values that are not finite numbers"
+
+
+def _strange(weight: Weight, store: WeightStore) -> int:
+    """How many values of a parameter are not finite. Buffers may well be: masks are."""
+    if weight.key is None or weight.role != "parameter" or weight.dtype not in _SUMMED:
+        return 0
+    value = to_torch(store.get(weight.key))
+    # What is not finite shows in the sum; so does what is too large for one, which is looked at again.
+    return 0 if bool(value.sum(dtype=torch.float64).isfinite()) else int((~value.isfinite()).sum())
