@@ -84,7 +84,8 @@ def low_effect(piece: Low, turned: Floats, squares: Floats) -> Felt:
     turned = turned.reshape(outputs, passes, rank)
     rest = float(piece.rows @ squares)
     if piece.of <= outputs:
-        sums = np.einsum("opk,pok->p", turned, piece.left, dtype=np.float64)
+        each = (turned * piece.left.transpose(1, 0, 2)).reshape(outputs, -1).sum(0, dtype=np.float64)
+        sums = each.reshape(passes, rank).sum(1)
         return _known(0.5 * (float(np.square(sums).mean()) + rest), sums / passes**0.5)
     each = np.einsum("opk,pok->po", turned, piece.left, dtype=np.float64)
     factor = piece.of / outputs

@@ -1,6 +1,6 @@
 """One place under any candidate: what is rounded, what that does to the outputs, and the error beside the signal.
 
-numpy alone, so that the window can ask; the worker passes a faster `Rounding`.
+numpy alone, so that the window can ask; the worker passes a faster `Rounding` and `Turning`.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from passes.sensitivity.predict import Felt, Signed, low_effect, rows_effect, to
 from passes.sensitivity.table import Candidate
 
 Rounding = Callable[[Format, Floats], Floats]
+Turning = Callable[[Low, Floats, Floats, int], tuple[Floats, Floats]]
 Mask = NDArray[np.bool_]
 SEEN = 1 << 13  # values that a binary point is chosen by
 TILE = 16  # rows that stay together in a sample: formats with tiles see whole ones
@@ -61,12 +62,12 @@ class Part:
             return tokens_effect(replace(self.piece, ids=self.ids), q - self.x)
         return weight_effect(self.piece, (q - self.x)[: self.counted])
 
-    def judged(self, q: Floats) -> tuple[Felt, float]:
+    def judged(self, q: Floats, turning: Turning) -> tuple[Felt, float]:
         """(effect, Σ error²) where `q` stands instead of `x`; of finite values."""
         if not isinstance(self.piece, Low):
             return self.effect(q), self._lost(q)
         with np.errstate(all="ignore"):
-            turned, squares = _in_blocks(self.piece, q, self.x, self.counted)
+            turned, squares = turning(self.piece, q, self.x, self.counted)
             found = _finite(low_effect(self.piece, turned, squares[:, 0]))
         return found, float(self.shares @ squares[:, 1])
 
@@ -84,7 +85,7 @@ class Part:
         return float(self.shares @ np.einsum("ij,ij->i", x, x))
 
 
-def _in_blocks(piece: Low, q: Floats, x: Floats, rows: int) -> tuple[Floats, Floats]:
+def in_blocks(piece: Low, q: Floats, x: Floats, rows: int) -> tuple[Floats, Floats]:
     """Of each row of q − x the products with the directions kept, and its squares by columns and alone.
 
     Block by block, so that an error is still in the processor's cache when it is squared.
@@ -137,7 +138,10 @@ class Subject:
         found = self.told(candidate, rounded)
         return found.kl, found.noise
 
-    def told(self, candidate: Candidate, rounded: Rounding = Format.rounded, mask: Mask | None = None) -> Told:
+    def told(
+        self, candidate: Candidate, rounded: Rounding = Format.rounded, mask: Mask | None = None,
+        turning: Turning = in_blocks,
+    ) -> Told:  # fmt: skip
         """What a candidate does as it is. `mask`: of the whole stored tensor, as formats see it, in the place of the
         smallest magnitudes that a sparsity takes."""
         effect, lost, along = 0.0, 0.0, np.zeros(0)
@@ -148,7 +152,7 @@ class Subject:
                     kept = None if candidate.format.keeps_zero or not candidate.sparsity else q != 0
                     q = rounded(candidate.format, q)
                     q = q if kept is None else q * kept
-            felt, noise = part.judged(q)
+            felt, noise = part.judged(q, turning)
             effect, lost = effect + felt.kl, lost + noise
             along = along + felt.along if along.shape == felt.along.shape else felt.along
         return Told(effect, lost / self._signal if self._signal > 0 else 0.0, along)
@@ -201,13 +205,21 @@ def _stored(piece: Piece, x: Floats, quick: int) -> Part:
     if isinstance(piece, Tokens):
         return _looked_up(piece, x, quick)
     rows = _spread(len(x), quick // max(x.shape[1], 1)) if quick and x.size > quick else None
+    if isinstance(piece, Low):
+        piece = replace(piece, left=_by_rows(piece.left, rows))
     if rows is None or isinstance(piece, Vectors):
         return Part(x, piece, np.ones(len(x), np.float32), len(x))
     assert isinstance(piece, Low)
-    some = replace(piece, left=np.ascontiguousarray(piece.left[:, rows]), rows=piece.rows[rows], of=len(x))
+    some = replace(piece, rows=piece.rows[rows], of=len(x))
     every = np.concatenate([rows, _peak(x)])
     shares = np.full(len(rows), len(x) / len(rows), np.float32)
     return Part(x[every], some, shares, len(rows), rows=every)
+
+
+def _by_rows(left: Floats, rows: NDArray[np.int64] | None) -> Floats:
+    """The same with what belongs to a row beside each other, as products come; of some rows alone."""
+    turned = left.transpose(1, 0, 2)
+    return np.ascontiguousarray(turned if rows is None else turned[rows]).transpose(1, 0, 2)
 
 
 def _looked_up(piece: Tokens, x: Floats, quick: int) -> Part:

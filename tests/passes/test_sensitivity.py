@@ -32,7 +32,7 @@ from passes.sensitivity.outputs import Outputs
 from passes.sensitivity.places import Place, reference
 from passes.sensitivity.subject import SEEN, Part, Subject, subject
 from passes.sensitivity.table import Candidate, Sensitivity
-from passes.sensitivity.tabled import configured, quickly
+from passes.sensitivity.tabled import configured, quickly, turned_quickly
 from passes.transform.prune import PruneOptions, prune
 from passes.transform.quantize import QuantizeOptions, Rule, quantize
 from tests.patience import PATIENCE
@@ -186,7 +186,7 @@ def test_numpy_alone_predicts_as_the_fast_versions(reviews: Case) -> None:
         found = subject(reviews.place(*key), reviews.evidence, reviews.run, reviews.context.store)
         assert found is not None
         for fmt in map(parse_format, ("integer(width=4, frac_width=2)", "mxint(width=4)", "scaled_integer(width=4)")):
-            slow, quick = found.told(Candidate(fmt)), found.told(Candidate(fmt), quickly)
+            slow, quick = found.told(Candidate(fmt)), found.told(Candidate(fmt), quickly, None, turned_quickly)
             assert (slow.kl, slow.noise) == pytest.approx((quick.kl, quick.noise), rel=1e-4)
             assert slow.along == pytest.approx(quick.along, rel=1e-3, abs=1e-3 * slow.kl**0.5)
 
