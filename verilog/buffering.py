@@ -73,9 +73,10 @@ def trimmed(design: Design, depths: dict[Wire, int], slim: Design, frames: int) 
 
 
 def _can_wait(design: Design, wire: Wire) -> bool:
-    """Neither at the design's ends nor in front of a fork, whose branches have their own."""
+    """Neither at the design's ends, nor in front of a fork, whose branches have their own, nor behind a constant."""
     reader = next((n for n, ws in design.wires.items() if wire in ws), "")
-    return bool(wire.source) and bool(reader) and design.instance(reader).module != "fork_stream"
+    inner = bool(wire.source) and bool(reader) and bool(design.instance(wire.source).inputs)
+    return inner and design.instance(reader).module != "fork_stream"
 
 
 def _name(design: Design, wire: Wire) -> str:

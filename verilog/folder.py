@@ -116,6 +116,7 @@ def _readme(design: Design, planned: Schedule) -> str:
         f"the last one after {planned.latency}. Slowest: {planned.bottleneck}. Estimated for a 7-series FPGA: "
         f"{area.lut:.0f} LUT, {area.ff:.0f} FF, {area.dsp} DSP, {area.bram} block RAMs of 18 kbit.", "",
         *_edited(design), *(f"- {node}: {text}" for node, text in design.remarks.items()), *[""] * bool(design.remarks),
+        *(f"{note}\n" for note in design.notes),
         "All streams have `_data`, `_valid` and `_ready`; a beat moves in a cycle with both. Element 0 lies in the "
         "lowest bits. `rst` is synchronous, active high.", "",
         "| port | way | node | rows × size, format |", "|---|---|---|---|",

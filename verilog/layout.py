@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -31,13 +32,19 @@ def by_pixel(shape: tuple[int, ...]) -> np.ndarray:
     return np.arange(int(np.prod(shape))).reshape(channels, -1).T.reshape(-1)
 
 
-def pixels(low: Lowering, node: Node, ref: Ref, par: int | None = None) -> tuple[Signal, np.ndarray]:
-    """A [channels, …] operand as a stream of pixels, `par` channels a beat, and the channels in their order."""
+def pixels(
+    low: Lowering, node: Node, ref: Ref, par: int | None = None, shape: tuple[int, ...] = ()
+) -> tuple[Signal, np.ndarray]:
+    """A [channels, …] operand as a stream of pixels, `par` channels a beat, and the channels in their order.
+
+    `shape`: as which it is read, where not as its own.
+    """
     if ref.node in low.host:
-        shape = low.shape(low.graph.nodes[ref.node], out_port(ref.output))
+        shape = shape or low.shape(low.graph.nodes[ref.node], out_port(ref.output))
         signal = low.from_host(node, ref, "data_in", par or 1, index=by_pixel(shape).reshape(-1, shape[0]))
     else:
         signal = low.operand(node, ref, "data_in")
+    signal = signal.viewed(np.arange(math.prod(shape)).reshape(shape)) if shape else signal
     channels = signal.shape[0]
     found = order(signal, channels)
     if found is None:

@@ -36,6 +36,7 @@ from verilog.templates.base import Template, port
 from verilog.templates.fork import Fork
 from verilog.templates.reorder import Reorder
 from verilog.templates.resize import Resize
+from verilog.templates.source import Source
 from verilog.weights import masked
 from verilog.widths import changes
 from verilog.write import RTL
@@ -46,13 +47,15 @@ RULES: dict[str, Rule] = {}
 # They give the same values before and after rounding and saturation: ops that keep the order and the zero.
 MONOTONE = ("relu", "max_pool1d", "max_pool2d", "where")
 
+MOVING = ("cat", "stack", "where", "masked_fill")  # which hand on a constant as it is, in the format of their result
+UNKNOWN = Fixed(1, 0)
+
 RECURRENT = "Each step of it waits for the one before. Use convolutions or attention, or leave it to a processor."
 CHOICE = "Leave it out: the host takes the largest of what comes."
 INSTEAD = {  # what to do about ops that have no hardware
     "scaled_dot_product_attention": "Decompose it first (pass decompose_attention).",
     **dict.fromkeys(("lstm", "gru", "rnn", "rnn_tanh", "rnn_relu"), RECURRENT),
     **dict.fromkeys(("argmax", "argmin", "topk", "sort"), CHOICE),
-    "log_softmax": "Leave it out, or take a softmax: the largest stays the largest.",
     "einsum": "Write it with matmul and transpose.", "bilinear": "Write it with matmul.",
 }  # fmt: skip
 
@@ -297,8 +300,13 @@ class Lowering:
 
     def from_host(self, node: Node, ref: Ref, name: str, par: int, tokens: int = 1,
                   index: np.ndarray | None = None) -> Signal:  # fmt: skip
-        """An input of the design in a port's format, as rows of its last axis or of `index`'; one that is there."""
+        """An input of the design in a port's format, as rows of its last axis or of `index`'; one that is there.
+
+        What hangs on no input does not come from the host: it is a source of its own.
+        """
         fixed, rounding = self.chosen(node, name), self.rounding(node, name)
+        if ref.node in self.constants:
+            return constant(self, node, ref, (fixed, rounding), (par, tokens), index)
         if fixed is None:
             text = f"{name} of {node.id} comes from the host and has no format."
             raise EmitError(text, "Quantise it with `integer` (pass quantize).", node.id)
@@ -333,16 +341,50 @@ class Lowering:
                                     axis=samples_axis(self.graph, ref)))  # fmt: skip
         design = Design(self.options.name, tuple(self.inputs), tuple(outputs), tuple(self.instances),
                         self.wires, tuple(ends), self.symbols, hosted=tuple(self.hosted),
-                        remarks=self.remarks)  # fmt: skip
+                        remarks=self.remarks, notes=fixed_batches(self.graph))  # fmt: skip
         design = forked(design)
         design.check()
         return design
+
+
+def constant(low: Lowering, node: Node, ref: Ref, form: tuple[Fixed | None, Rounding], par: tuple[int, int],
+             index: np.ndarray | None) -> Signal:  # fmt: skip
+    """What hangs on no input, in a port's format, or in that of the result of an op that only moves it."""
+    fixed, rounding = form
+    if fixed is None and node.op in MOVING:
+        fixed, rounding = low.result(node, UNKNOWN)
+    if fixed is None or fixed is UNKNOWN:
+        text = f"{ref.node}, which {node.id} reads, is constant and has no format."
+        raise EmitError(text, "Quantise what reads it with `integer` (pass quantize).", node.id)
+    values, shape = low.value(ref), low.shape(low.graph.nodes[ref.node], out_port(ref.output))
+    assert values is not None
+    rows, size = arranged(shape) if index is None else (index.shape[0], index.shape[1])
+    order = np.arange(rows * size) if index is None else index.reshape(-1)
+    stream = Stream(rows, size, fixed, *par)
+    return held(low, node, fixed.encode(values.reshape(-1)[order], rounding), stream, shape, order)
+
+
+def held(low: Lowering, node: Node, codes: Codes, stream: Stream, shape: tuple[int, ...], index: np.ndarray) -> Signal:
+    """Constant codes, in the order of the stream, as a signal."""
+    made = Source(name=low.free(f"{node.id}_source"), node=node.id, inputs=(), outputs=(stream,), shape=shape,
+                  codes=codes.reshape(stream.rows, stream.size))  # fmt: skip
+    return Signal(low.add(made, ()), stream, shape, index)
 
 
 def stays_folded(low: Lowering, node: Node, why: str) -> None:
     """Remark that a layer is folded where adders were asked for."""
     if low.options.engine == "unrolled":
         low.remarks[node.id] = f"folded, not unrolled: {why}"
+
+
+def fixed_batches(graph: Graph) -> tuple[str, ...]:
+    """A word for inputs traced with a batch that is a number: the design cannot know that as samples."""
+    shapes = {n.id: n.out.shape for n in graph.placeholders if n.out is not None and len(n.out.shape) > 1}
+    if any("batch" in str(dim) for shape in shapes.values() for dim in shape):
+        return ()
+    many = [f"{name} has {shape[0]}" for name, shape in shapes.items() if isinstance(shape[0], int) and shape[0] > 1]
+    text = "Its batch was fixed when the model was traced, so that all of it is one sample here"
+    return (f"{text}: {', '.join(many)}. Trace it with a batch that is free, or of 1.",) if many else ()
 
 
 def samples_axis(graph: Graph, ref: Ref) -> int:

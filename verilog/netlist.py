@@ -46,6 +46,7 @@ class Design:
 
     `symbols`: the sizes that it is made for. `edited`: module → text that stands in the place of the library's.
     `hosted`: the nodes that the host computes. `remarks`: node → what a person asked for and did not get, and why.
+    `notes`: what a person should know of the whole.
     """
 
     name: str
@@ -58,6 +59,7 @@ class Design:
     edited: dict[str, str] = field(default_factory=dict)  # type: ignore[assignment]
     hosted: tuple[Hosted, ...] = ()
     remarks: dict[str, str] = field(default_factory=dict)  # type: ignore[assignment]
+    notes: tuple[str, ...] = ()
 
     def instance(self, name: str) -> Template:
         """The instance called `name`."""
@@ -76,12 +78,23 @@ class Design:
         yield from (Wire("", k) for k in range(len(self.inputs)))
         yield from (Wire(i.name, k) for i in self.instances for k in range(len(i.outputs)))
 
+    @property
+    def endless(self) -> frozenset[str]:
+        """The instances that hang on constants alone: they run ahead of the frames."""
+        found: set[str] = set()
+        for instance in self.instances:
+            if all(w.source in found for w in self.wires[instance.name]):
+                found.add(instance.name)
+        return frozenset(found)
+
     def run(self, *inputs: Codes) -> dict[Wire, Codes]:
         """The integer model of the whole: input codes [frames, rows, size] → the codes on every wire."""
         held = {Wire("", k): codes for k, codes in enumerate(inputs)}
         for instance in self.instances:
             taken = zip(instance.inputs, self.wires[instance.name], strict=True)
             given = instance.reference(*(s.reads(self.stream(w), held[w]) for s, w in taken))
+            if not instance.inputs:  # a constant gives one frame for all
+                given = tuple(np.broadcast_to(g, (len(inputs[0]), *g.shape[1:])) for g in given)
             for k, (codes, stream) in enumerate(zip(given, instance.outputs, strict=True)):
                 if not stream.fixed.holds(codes):
                     text = f"{instance.name} gives values beyond {stream.fixed.label}: its template is wrong."

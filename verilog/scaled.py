@@ -21,7 +21,7 @@ from model.meta import Precision
 from model.weights import WeightStore
 from verilog.fixed import Codes, Fixed, Rounding, fixed_of
 
-PRODUCTS = ("linear", "conv1d", "conv2d")
+PRODUCTS = ("linear", "conv1d", "conv2d", "conv3d")
 ORDER = ("relu", "max_pool1d", "max_pool2d")  # they compare codes, and ReLU takes 0 for the code 0
 HARDWARE = "`integer`, `scaled_integer`, `binary`, `binary_scaled`, `ternary` or `mxint`"
 

@@ -175,12 +175,15 @@ def _compared(
     cycles: dict[Wire, np.ndarray] = {}
     found: list[Mismatch] = []
     seen: dict[Wire, Codes] = {}
+    endless = design.endless
     for wire in design.all_wires():
         stream = design.stream(wire)
         words = (folder / f"{design.label(wire)}.log").read_text().split()
         got = from_words(words[::2], stream.lanes, stream.fixed.width, stream.fixed.signed)
         cycles[wire] = np.array(words[1::2], np.int64)
         want = stream.pack(expected[wire])
+        if wire.source in endless:
+            got, cycles[wire] = got[: len(want)], cycles[wire][: len(want)]
         seen[wire] = got
         node = design.instance(wire.source).node if wire.source else design.inputs[wire.output].node
         found += _first(wire, node, stream.beats, want, got, cycles[wire])

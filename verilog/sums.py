@@ -69,10 +69,11 @@ def summing(low: Lowering, node: Node, x: Fixed, held: Weights) -> Sums:
     offsets = -zero_of(x) * held.codes.sum(1), Fixed(WIDEST, held.form.frac)
     if held.scale is None and scale_of(x) == 1.0:
         bias = low.weight(node, "bias")
+        bias = None if bias is None else (np.repeat(bias[0], held.times), bias[1])
         return Sums(*summed(held.codes, held.form, x, together(bias, offsets) if zero_of(x) else bias))
     scale = np.ones(len(held.codes)) if held.scale is None else held.scale
     biases = bias_values(low, node)
-    shift = np.zeros(len(scale)) if biases is None else biases
+    shift = np.zeros(len(scale)) if biases is None else np.repeat(biases, held.times)
     sums = summed(held.codes, held.form, x, offsets if zero_of(x) else None)
     return Sums(*sums, scale * scale_of(x), shift)
 

@@ -34,6 +34,7 @@ class Weights:
     """`codes` [outputs, inputs] in `form`, times `scale` [outputs] where there is one.
 
     `signs`: all are −1, 0 or +1. Blocks of `block` inputs have an exponent each: `exponents` [outputs, blocks].
+    `times`: how many outputs, one after the other, have the same bias.
     """
 
     codes: Codes
@@ -42,6 +43,7 @@ class Weights:
     signs: bool = False
     block: int = 0
     exponents: Codes | None = None
+    times: int = 1
 
     def picked(self, columns: Any) -> Weights:
         """With other columns, or the same in another order."""

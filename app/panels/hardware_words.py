@@ -46,6 +46,7 @@ def verdicts(made: Made) -> list[tuple[str, str]]:
         said = [("same", "lint: no tool here (install verilator or pyslang)")]
     if folded := found.get("remarks"):
         said.append(("bad", f"not unrolled: {', '.join(folded)} (the remarks in Table say why)"))
+    said += [("bad", note) for note in found.get("notes", ())]
     if "simulator" not in found:
         return [*said, ("same", "not simulated yet")]
     ran = f"{plural(found['samples'], 'sample')} in {found['simulator'].capitalize()}"

@@ -93,6 +93,7 @@ def hardware(graph: Graph, options: HardwareOptions, context: Context) -> tuple[
     summary: dict[str, Any] = {"modules": list(modules(design)), "instances": len(design.instances)}
     summary |= {"edited": sorted(design.edited)} if design.edited else {}
     summary |= {"remarks": design.remarks} if design.remarks else {}
+    summary |= {"notes": list(design.notes)} if design.notes else {}
     summary["ports"] = host_rows(graph, design)
     summary["host"] = [{"node": h.node, "op": h.op, "why": h.why, "able": h.able} for h in design.hosted]
     context.progress(1, 5, "scheduling")

@@ -30,6 +30,14 @@ def test_two_parts_of_a_host_tensor_are_two_inputs(tmp_path: Path) -> None:
     assert len(equal(found, graph).inputs) == 2
 
 
+def test_a_batch_that_is_a_number_is_told(tmp_path: Path) -> None:
+    found = opened(tmp_path, "nn.Linear(6, 3)", "return self.m(x).reshape(2, 3)", "6")
+    (note,) = lower(quantised(found), found.store, EmitOptions()).notes
+    assert "x has 2" in note
+    free = opened(tmp_path, "nn.Linear(6, 3)", "return self.m(x)", "6")
+    assert not lower(quantised(free), free.store, EmitOptions()).notes
+
+
 def test_the_host_rounds_as_the_format_says(tmp_path: Path) -> None:
     found = opened(tmp_path, "nn.Linear(4, 3)", "return self.m(x)", "4")
     graph = quantised(found)

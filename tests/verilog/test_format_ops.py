@@ -52,10 +52,41 @@ def test_scaled_convolutions_in_groups(tmp_path: Path, net: tuple[str, str, str]
     assert not done.stuck and not done.mismatches
 
 
+VOLUME = ("nn.Conv3d(2, 3, 2, padding=1)", SELF, "2, 3, 3, 3")
+
+
+@pytest.mark.parametrize("engine", ["folded", "unrolled"])
+@pytest.mark.parametrize(
+    ("net", "op"), [(DEPTHWISE, "conv2d"), (("nn.Conv2d(4, 6, 3, groups=2)", SELF, "4, 5, 5"), "conv2d"),
+                    (VOLUME, "conv3d")]
+)  # fmt: skip
+def test_weights_in_blocks_convolve_exactly(tmp_path: Path, net: tuple[str, str, str], op: str, engine: str) -> None:
+    formats = {"data_in": FIXED, "weight": "mxint(width=6, block=16)", "bias": "integer(width=12, frac_width=10)"}
+    found, graph = quantised(tmp_path, net, **{op: formats})
+    design = lower(graph, found.store, EmitOptions(engine=engine))  # type: ignore[arg-type]
+    x = torch.randn(5, *map(int, net[2].split(",")), generator=torch.Generator().manual_seed(1)) * 3
+    got, want = Exact(graph, found.store, design)(x=x), build_module(graph, found.store).double()(x=x.double())
+    torch.testing.assert_close(got, want, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("weight", [ROWS, "ternary()", "binary()"])
+def test_scaled_volumes(tmp_path: Path, weight: str) -> None:
+    bias = {"bias": FIXED} if weight == "binary()" else {}
+    found, graph = quantised(tmp_path, VOLUME, conv3d={"data_in": FIXED, "weight": weight, **bias})
+    design = lower(graph, found.store, EmitOptions())
+    x = torch.randn(5, 2, 3, 3, 3, generator=torch.Generator().manual_seed(1))
+    got, want = Exact(graph, found.store, design)(x=x), build_module(graph, found.store).double()(x=x.double())
+    torch.testing.assert_close(got, want, rtol=0, atol=1e-4)
+
+
+WIDE = {"data_in": FIXED, "weight": "mxint(width=28)"}
+
+
 @pytest.mark.parametrize(
     ("net", "formats", "says", "hint"),
     [
-        (DEPTHWISE, {"conv2d": {"data_in": FIXED, "weight": MX}}, "has a weight in blocks", "scaled_integer"),
+        (DEPTHWISE, {"conv2d": WIDE}, "so far apart that they need", "fewer bits"),
+        (("nn.Conv3d(2, 2, 2, groups=2)", *VOLUME[1:]), {"conv3d": LINEAR}, "has groups", "groups=1"),
         (DEPTHWISE, {"conv2d": {"data_in": MX, "weight": FIXED}}, "data_in of m is in mxint", "Only nn.Linear"),
         (PRODUCT, {"linear": LINEAR, "matmul": {"data_in": MX, "weight": MX}}, "data_in of matmul is in", "Only nn.Li"),
         (PRODUCT, {"linear": LINEAR, "matmul": {"data_in": ROWS, "weight": FIXED}}, "one scale", "granularity=tensor"),

@@ -83,6 +83,8 @@ NETS = [
     ("nn.Conv2d(4, 6, 3, padding='same', groups=2)", SELF, "4, 4, 5"),
     ("nn.Conv2d(4, 4, 3, padding=1, groups=4)", SELF, "4, 4, 5"),
     ("nn.Conv1d(3, 4, 3, stride=2, padding=1)", SELF, "3, 9"),
+    ("nn.Conv3d(2, 3, (2, 3, 2), stride=(2, 1, 1), padding=(1, 1, 0), dilation=(1, 1, 2))", SELF, "2, 4, 3, 4"),
+    ("nn.Conv3d(1, 2, 2)", "return torch.relu(self.m(x) + self.m(x).flip(2)).mean((2, 3, 4))", "1, 3, 3, 3"),
     ("nn.Conv2d(1, 3, 3)", "return self.m(torch.relu(x * 0.5 + 1.25))", "1, 5, 5"),
     ("nn.MaxPool2d(3, 2, 1)", SELF, "3, 6, 7"),
     ("nn.MaxPool2d(3, 2, ceil_mode=True)", SELF, "2, 6, 6"),

@@ -1,5 +1,5 @@
 // pair: two streams element by element, in another format: the sum (OP 0), the difference (1), the product (2), the
-// larger (3) or the smaller (4) of both.
+// larger (3) or the smaller (4) of both; or a bit, whether the first is larger (5), not smaller (6), equal (7) or not (8).
 // LANES elements a beat; both streams move together; 2 cycles.
 module pair #(
     parameter int OP = 0,
@@ -58,18 +58,19 @@ module pair #(
       always_ff @(posedge clk) if (ce) s <= (S_W'(a) <<< X_UP) + (S_W'(b) <<< X1_UP);
     end else if (OP == 1) begin : g_difference
       always_ff @(posedge clk) if (ce) s <= (S_W'(a) <<< X_UP) - (S_W'(b) <<< X1_UP);
-    end else if (OP == 3) begin : g_larger
-      logic signed [S_W-1:0] p, q;
-      assign p = S_W'(a) <<< X_UP;
-      assign q = S_W'(b) <<< X1_UP;
-      always_ff @(posedge clk) if (ce) s <= (p > q) ? p : q;
-    end else if (OP == 4) begin : g_smaller
-      logic signed [S_W-1:0] p, q;
-      assign p = S_W'(a) <<< X_UP;
-      assign q = S_W'(b) <<< X1_UP;
-      always_ff @(posedge clk) if (ce) s <= (p < q) ? p : q;
-    end else begin : g_product
+    end else if (OP == 2) begin : g_product
       always_ff @(posedge clk) if (ce) s <= S_W'(a) * S_W'(b);
+    end else begin : g_compare
+      logic signed [S_W-1:0] p, q;
+      logic first;                               // whether p is taken; the bit itself
+      assign p = S_W'(a) <<< X_UP;
+      assign q = S_W'(b) <<< X1_UP;
+      assign first = (OP == 4) ? p < q : (OP == 6) ? p >= q : (OP == 7) ? p == q : (OP == 8) ? p != q : p > q;
+      if (OP < 5) begin : g_one
+        always_ff @(posedge clk) if (ce) s <= first ? p : q;
+      end else begin : g_bit
+        always_ff @(posedge clk) if (ce) s <= {{(S_W - 1){1'b0}}, first};
+      end
     end
     requant #(.IN_W(S_W), .IN_F(S_F), .OUT_W(Y_W), .OUT_F(Y_F), .OUT_S(Y_S), .MODE(MODE)) u_requant (
         .x(s),

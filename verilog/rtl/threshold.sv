@@ -1,9 +1,10 @@
-// threshold: one bit an element, x >= T; LANES elements a beat; one cycle.
+// threshold: one bit an element, x >= T, or x < T where BELOW is set; LANES elements a beat; one cycle.
 module threshold #(
     parameter int LANES = 1,
     parameter int X_W = 8,
     parameter int X_S = 1,                       // 1: x is signed
-    parameter int T = 0
+    parameter int T = 0,
+    parameter int BELOW = 0
 ) (
     input  logic                 clk,
     input  logic                 rst,
@@ -30,9 +31,9 @@ module threshold #(
       assign x = C_W'(x_data[i*X_W+:X_W]);
     end
     if (T == 0) begin : g_sign
-      always_ff @(posedge clk) if (ce) y_data[i] <= ~x[C_W-1];
+      always_ff @(posedge clk) if (ce) y_data[i] <= x[C_W-1] ^ (BELOW == 0);
     end else begin : g_from
-      always_ff @(posedge clk) if (ce) y_data[i] <= (x >= C_W'(T));
+      always_ff @(posedge clk) if (ce) y_data[i] <= (x < C_W'(T)) ^ (BELOW == 0);
     end
   end
 endmodule

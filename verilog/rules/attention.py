@@ -169,16 +169,14 @@ def _scale(low: Lowering, node: Node) -> tuple[Node, int, int]:
 # ---- masks
 
 
-@lowers("where", "masked_fill")
-def masked(low: Lowering, node: Node) -> None:
-    """Scores pass; the softmax that reads them takes the mask, one bit an element, from the host."""
+def masked(low: Lowering, node: Node) -> bool:
+    """Whether a choice is the mask of a softmax: scores pass, and the softmax takes the mask, one bit an element."""
     found = _mask(low, node)
     if found is None or not _only_softmax(low, node):
-        raise refused(
-            node, "a choice that is no mask of a softmax", "Fill with -inf, on a mask that the host computes."
-        )
+        return False
     _, scores, _ = found
     low.publish(node, low.operand(node, scores, "data_in"))
+    return True
 
 
 def _mask(low: Lowering, node: Node) -> tuple[Ref, Ref, int] | None:
@@ -237,7 +235,7 @@ def _mask_before(low: Lowering, ref: Ref) -> tuple[Ref, int, bool] | None:
     return None if found is None else (found[0], found[2], False)
 
 
-def _sent(low: Lowering, mask: Ref, scores: Signal, added: bool) -> Wire:
+def sent(low: Lowering, mask: Ref, scores: Signal, added: bool) -> Wire:
     """An input of the design that brings the bit of each score, when and as often as the scores come."""
     shape = low.shape(low.graph.nodes[mask.node], out_port(mask.output))
     places = np.broadcast_to(np.arange(math.prod(shape)).reshape(shape), scores.shape).reshape(-1)
@@ -267,7 +265,7 @@ def softmax(low: Lowering, node: Node) -> None:
     par, _, _ = low.parallel(node, size, 1)
     x = low.resize(node, whole_rows(low, node, x), par, 1)
     to, rounding = needed(low, node)
-    bits = () if mask is None else (_sent(low, mask[0], x, mask[2]),)
+    bits = () if mask is None else (sent(low, mask[0], x, mask[2]),)
     inputs = (x.stream, *(low.inputs[w.output].stream for w in bits))
     out = Stream(x.stream.rows, size, to, par)
     made = Softmax(name=node.id, node=node.id, inputs=inputs, outputs=(out,), shape=x.shape,

@@ -11,7 +11,7 @@ from model.errors import EmitError
 from model.formats.mxint import MXInt
 from model.graph import Node
 from model.ports import choice
-from verilog.fixed import WIDEST, Codes, Fixed
+from verilog.fixed import WIDEST, Codes, Fixed, covering
 from verilog.layout import refused, rows_of
 from verilog.lower import Lowering
 from verilog.netlist import Wire
@@ -22,6 +22,8 @@ from verilog.sums import Sums, finished, narrow_enough, summed
 from verilog.templates.blocks import EXPONENT, BlockExponent, BlockMantissa, Cut, base
 from verilog.templates.linear_blocks import LinearBlocks
 from verilog.weights import Weights
+
+FAR = 25  # bits of weights in blocks as integers: the wider operand of a DSP block
 
 
 def blocks_of(node: Node) -> MXInt | None:
@@ -92,3 +94,17 @@ def placed(weight: Codes, exponents: Codes, block: int) -> Codes:
     """Weights times the power of two of their block."""
     each = np.repeat(exponents, block, axis=1)[:, : weight.shape[1]]
     return weight << np.minimum(each, WIDEST)
+
+
+def in_fixed_point(node: Node, held: Weights) -> Weights:
+    """Weights in blocks as integers of one step, wide enough for all exponents, where windows mix the blocks; exact."""
+    if not held.block:
+        return held
+    exponents, least = lowest(held)
+    codes, frac = placed(held.codes, exponents, held.block), held.form.frac - least
+    form = covering(min(int(codes.min()), -1), max(int(codes.max()), 0), frac)
+    wide = held.form.width + int(exponents.max())
+    if wide > WIDEST or form.width > FAR:
+        text = f"The exponents of the weights of {node.id} lie so far apart that they need {wide} bits."
+        raise EmitError(text, f"{FAR} are supported: choose fewer bits or larger blocks, or `integer`.", node.id)
+    return Weights(codes, form)

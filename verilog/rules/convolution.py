@@ -13,6 +13,7 @@ from model.errors import EmitError
 from model.graph import Node
 from verilog.layout import argument, pixels, refused
 from verilog.lower import Lowering, lowers, stays_folded
+from verilog.rules.blocks import in_fixed_point
 from verilog.scaled import Signs, zero_of
 from verilog.signal import Signal
 from verilog.stream import Stream
@@ -31,13 +32,14 @@ def convolution(low: Lowering, node: Node) -> None:
     held = weights(low, node)
     if held is None:
         raise EmitError(f"{node.id} convolves two computed tensors.", "Trace the model from modules.", node.id)
-    if held.block:
-        raise refused(node, "a weight in blocks", "Choose `integer`, `scaled_integer` or one of signs.")
+    held = in_fixed_point(node, held)
     groups = int(argument(node, "groups", 6, 1))
     out, per = node.ports["weight"].sizes(low.symbols)[:2]
     walk = walk_of(low, node, node.ports["weight"].sizes(low.symbols)[2:])
     if low.options.engine == "unrolled" and fits(walk):
-        _as_adders(low, node, walk, groups, held)
+        from verilog.unrolling import whole
+
+        as_adders(low, node, walk, whole(groups, held))
         return
     stays_folded(low, node, "its padding is so wide that several windows are complete with one pixel")
     if groups == out and per == 1:
@@ -49,16 +51,15 @@ def convolution(low: Lowering, node: Node) -> None:
         raise refused(node, "groups of channels that do not come together", "Keep the order of the channels.")
     places = np.arange(per * walk.taps).reshape(per, walk.taps)[channels if groups == 1 else slice(None)]
     rows = low.resize(node, windows(low, node, x, walk, groups, border(node, x, walk)), par_in)
-    low.publish(node, _product(low, node, rows, walk, groups, held.picked(places.T.reshape(-1)), par_out))
+    low.publish(node, product(low, node, rows, walk, groups, held.picked(places.T.reshape(-1)), par_out))
 
 
-def _as_adders(low: Lowering, node: Node, walk: Walk, groups: int, held: Weights) -> None:
-    """All products of a place at once, from windows that come a pixel a cycle."""
-    from verilog.unrolling import lined, passed_on, unrolled, whole
+def as_adders(low: Lowering, node: Node, walk: Walk, held: Weights, shape: tuple[int, ...] = ()) -> None:
+    """All products of a place at once, from windows that come a pixel a cycle; `shape`: that of the operand."""
+    from verilog.unrolling import lined, passed_on, unrolled
 
-    held = whole(groups, held)
     size = held.codes.shape[1] // walk.taps
-    x, channels = pixels(low, node, node.inputs[0], size)
+    x, channels = pixels(low, node, node.inputs[0], size, shape)
     columns = np.arange(size * walk.taps).reshape(size, walk.taps)[channels].T.reshape(-1)
     rows, held = lined(low, node, x, walk, border(node, x, walk)), held.picked(columns)
     wire, stream = unrolled(low, node, rows, held, summing(low, node, x.fixed, held))
@@ -74,7 +75,8 @@ def border(node: Node, x: Signal, walk: Walk) -> int:
     return zero_of(x.fixed)
 
 
-def _product(low: Lowering, node: Node, x: Signal, walk: Walk, groups: int, held: Weights, par_out: int) -> Signal:
+def product(low: Lowering, node: Node, x: Signal, walk: Walk, groups: int, held: Weights, par_out: int) -> Signal:
+    """The folded products of the rows of windows, as pixels of the result."""
     sums = summing(low, node, x.fixed, held)
     shape, out = low.shape(node), len(held.codes)
     make = partial(

@@ -12,12 +12,12 @@ from model.graph import Node, Ref
 from verilog.fixed import WIDEST, Fixed
 from verilog.layout import cut, gathered, refused, reordered
 from verilog.lower import Lowering, lowers, operand_ports
-from verilog.rules.attention import added, needed
+from verilog.rules.attention import BIT, added, needed
 from verilog.rules.norm import affine, multiplier_format, scaled
 from verilog.signal import Signal, arranged
 from verilog.templates.chain import Replay
 from verilog.templates.divide import Divide
-from verilog.templates.pair import Pair, exact_format
+from verilog.templates.pair import COMPARE, Pair, exact_format
 
 ONE = Fixed(2, 0)
 
@@ -27,7 +27,7 @@ def combine(low: Lowering, node: Node) -> None:
     """Two streams meet in `pair`; constants go into `scale_shift`; a mask in front of a softmax is left to that."""
     masking = added(low, node) if node.op == "add" else None
     if masking is not None:
-        low.publish(node, low.operand(node, masking[1], _port(low, node, masking[1])))
+        low.publish(node, low.operand(node, masking[1], port_of(low, node, masking[1])))
         return
     alpha = node.kwargs.get("alpha", node.args[2] if node.op == "rsub" and len(node.args) > 2 else 1)
     if len(node.args) < 2:
@@ -60,8 +60,8 @@ def _with_constant(low: Lowering, node: Node, kind: str, values: tuple[Any, Any]
     k = 0 if fixed[0] is None else 1
     if kind == "div" and k == 1:
         raise refused(node, "a constant over a tensor", "Multiply by its reciprocal.")
-    x = low.operand(node, values[k], _port(low, node, values[k]))
-    form = low.chosen(node, _port(low, node, values[1 - k])) if isinstance(values[1 - k], Ref) else None
+    x = low.operand(node, values[k], port_of(low, node, values[k]))
+    form = low.chosen(node, port_of(low, node, values[1 - k])) if isinstance(values[1 - k], Ref) else None
     constant = fixed[1 - k] if fixed[1 - k].ndim <= len(low.shape(node)) else fixed[1 - k][0]
     if x.shape != low.shape(node):
         x = spread(low, node, x, low.shape(node))
@@ -78,17 +78,18 @@ def _with_constant(low: Lowering, node: Node, kind: str, values: tuple[Any, Any]
     else:
         sign = -1 if kind == "sub" and k == 1 else 1
         shift = -placed if kind == "sub" and k == 0 else placed
-        frac = max(form.frac if form else _fraction(placed, x.fixed.frac), x.fixed.frac)
+        frac = max(form.frac if form else fraction(placed, x.fixed.frac), x.fixed.frac)
         codes = np.rint(np.ldexp(shift, frac)).astype(np.int64)
         low.publish(node, scaled(low, node, x, (np.full(placed.shape, sign), ONE), codes, frac))
 
 
-def _fraction(values: np.ndarray, least: int) -> int:
+def fraction(values: np.ndarray, least: int) -> int:
     """The places in which all values are exact, at most 16 beyond `least`."""
     return next((f for f in range(least, least + 16) if (np.ldexp(values, f) % 1 == 0).all()), least + 16)
 
 
-def _port(low: Lowering, node: Node, ref: Ref) -> str:
+def port_of(low: Lowering, node: Node, ref: Ref) -> str:
+    """The port at which a node reads a tensor."""
     return next(name for source, name in operand_ports(node, low.graph) if source == ref)
 
 
@@ -111,10 +112,7 @@ def times(low: Lowering, node: Node, x: Signal, factor: float) -> Signal:
 
 def met(low: Lowering, node: Node, kind: Any, a: Signal, b: Signal, exactly: bool = False) -> Signal:
     """Two signals element by element, the smaller broadcast; in the format of the node's result, or exact."""
-    if a.index.size < b.index.size:
-        a = like(low, node, repeated(low, node, a, b), b)
-    else:
-        b = like(low, node, repeated(low, node, b, a), a)
+    a, b = together(low, node, a, b)
     name = low.free(node.id)
     if kind == "div":
         to, rounding = needed(low, node)
@@ -124,11 +122,19 @@ def met(low: Lowering, node: Node, kind: Any, a: Signal, b: Signal, exactly: boo
             raise refused(node, f"a quotient of {quotient.bits} bits", "Choose narrower formats for its operands.")
         return replace(a, wire=low.add(quotient, (a.wire, b.wire)), stream=quotient.outputs[0])
     total = exact_format(kind, a.fixed, b.fixed)
-    to, rounding = (total, "nearest_even") if exactly else low.result(node, total)
+    known = BIT if kind in COMPARE else total if exactly else None
+    to, rounding = (known, "nearest_even") if known else low.result(node, total)
     out = replace(a.stream, fixed=to)
     made = Pair(name=name, node=node.id, inputs=(a.stream, b.stream), outputs=(out,), shape=a.shape, kind=kind,
                 total=total, rounding=rounding)  # fmt: skip
     return replace(a, wire=low.add(made, (a.wire, b.wire)), stream=out)
+
+
+def together(low: Lowering, node: Node, a: Signal, b: Signal) -> tuple[Signal, Signal]:
+    """Two signals in the same beats, the smaller broadcast."""
+    if a.index.size < b.index.size:
+        return like(low, node, repeated(low, node, a, b), b), b
+    return a, like(low, node, repeated(low, node, b, a), a)
 
 
 def repeated(low: Lowering, node: Node, small: Signal, big: Signal) -> Signal:

@@ -1,4 +1,4 @@
-"""Two streams element by element: sum, difference, product, the larger, the smaller."""
+"""Two streams element by element: sum, difference, product, the larger, the smaller, or how they compare."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ import numpy as np
 from verilog.fixed import Codes, Fixed, Rounding, covering, requantise
 from verilog.templates.base import Engine, Template
 
-Kind = Literal["add", "sub", "mul", "max", "min"]
-KINDS: tuple[Kind, ...] = ("add", "sub", "mul", "max", "min")
+Kind = Literal["add", "sub", "mul", "max", "min", "gt", "ge", "eq", "ne"]
+KINDS: tuple[Kind, ...] = ("add", "sub", "mul", "max", "min", "gt", "ge", "eq", "ne")
+COMPARE = KINDS[5:]  # whose results are bits
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Pair(Template):
-    """`total`: the format that holds every exact result."""
+    """`total`: the format that holds every exact result; of a comparison, both operands."""
 
     kind: Kind
     total: Fixed
@@ -34,20 +35,25 @@ class Pair(Template):
     def _up(self, index: int) -> int:
         return 0 if self.kind == "mul" else self.total.frac - self.inputs[index].fixed.frac
 
+    @property
+    def _frac(self) -> int:
+        """Of the exact result; a bit has none."""
+        return 0 if self.kind in COMPARE else self.total.frac
+
     def parameters(self) -> dict[str, int]:
         """Lanes and all three formats."""
         x, x1, y = self.inputs[0].fixed, self.inputs[1].fixed, self.outputs[0].fixed
         return {
             "OP": KINDS.index(self.kind), "LANES": self.inputs[0].lanes, "X_W": x.width, "X_S": int(x.signed),
             "X_UP": self._up(0), "X1_W": x1.width, "X1_S": int(x1.signed), "X1_UP": self._up(1),
-            "S_W": self.total.width, "S_F": self.total.frac, "Y_W": y.width, "Y_F": y.frac, "Y_S": int(y.signed),
+            "S_W": self.total.width, "S_F": self._frac, "Y_W": y.width, "Y_F": y.frac, "Y_S": int(y.signed),
             "MODE": int(self.rounding == "nearest_even"),
         }  # fmt: skip
 
     def reference(self, *codes: Codes) -> tuple[Codes, ...]:
         """The exact result, one requantisation."""
         exact = combined(self.kind, codes[0] << np.int64(self._up(0)), codes[1] << np.int64(self._up(1)))
-        return (requantise(exact, self.total.frac, self.outputs[0].fixed, self.rounding),)
+        return (requantise(exact, self._frac, self.outputs[0].fixed, self.rounding),)
 
     def engines(self) -> tuple[Engine, ...]:
         """A beat of each a cycle."""
@@ -56,7 +62,7 @@ class Pair(Template):
 
 
 def combined(kind: Kind, a: Codes, b: Codes) -> Codes:
-    """The sum, difference, product, larger or smaller of codes."""
+    """The sum, difference, product, larger or smaller of codes, or the bit of a comparison."""
     match kind:
         case "add":
             return a + b
@@ -68,10 +74,19 @@ def combined(kind: Kind, a: Codes, b: Codes) -> Codes:
             return np.maximum(a, b)
         case "min":
             return np.minimum(a, b)
+        case "gt":
+            return (a > b).astype(np.int64)
+        case "ge":
+            return (a >= b).astype(np.int64)
+        case "eq":
+            return (a == b).astype(np.int64)
+        case "ne":
+            return (a != b).astype(np.int64)
 
 
 def exact_format(kind: Kind, a: Fixed, b: Fixed) -> Fixed:
     """The narrowest signed format of every result, wide enough for both operands as well."""
+    kind = "max" if kind in COMPARE else kind
     frac = a.frac + b.frac if kind == "mul" else max(a.frac, b.frac)
     up = (0, 0) if kind == "mul" else (frac - a.frac, frac - b.frac)
     p, q = (np.array([f.low << n, f.high << n, 0], object) for f, n in zip((a, b), up, strict=True))

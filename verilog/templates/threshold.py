@@ -12,9 +12,10 @@ from verilog.templates.base import Engine, Template
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Threshold(Template):
-    """1 where code ≥ `least`."""
+    """1 where code ≥ `least`; the other way round where `below`."""
 
     least: int = 0
+    below: bool = False
 
     @property
     def module(self) -> str:
@@ -24,11 +25,12 @@ class Threshold(Template):
     def parameters(self) -> dict[str, int]:
         """Lanes, format and constant."""
         x = self.inputs[0]
-        return {"LANES": x.lanes, "X_W": x.fixed.width, "X_S": int(x.fixed.signed), "T": self.least}
+        return {"LANES": x.lanes, "X_W": x.fixed.width, "X_S": int(x.fixed.signed), "T": self.least,
+                "BELOW": int(self.below)}  # fmt: skip
 
     def reference(self, *codes: Codes) -> tuple[Codes, ...]:
         """A comparison."""
-        return ((codes[0] >= self.least).astype(np.int64),)
+        return (((codes[0] >= self.least) != self.below).astype(np.int64),)
 
     def engines(self) -> tuple[Engine, ...]:
         """A beat a cycle."""

@@ -1,0 +1,60 @@
+"""Log-softmax: x less the largest, less the logarithm of the sum of the exponentials of that."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from model.graph import Node
+from verilog.fixed import Fixed, covering
+from verilog.layout import argument, refused
+from verilog.lower import Lowering, lowers
+from verilog.rules.activation import through
+from verilog.rules.attention import needed, whole_rows
+from verilog.rules.elementwise import met
+from verilog.signal import Signal
+from verilog.stream import Stream
+from verilog.templates.fold import Fold, FoldMax, FoldSum
+from verilog.templates.lut import WIDEST
+
+POWERS = Fixed(16, 15, False)  # of the exponentials, which are 1 at most
+GUARD = 4  # places of the logarithm behind those of the result
+
+
+@lowers("log_softmax")
+def log_softmax(low: Lowering, node: Node) -> None:
+    """Over any axis of a sample, an element a cycle; two tables, all else exact."""
+    axis = low.axis(node, int(argument(node, "dim", 1, -1)))
+    if axis < 0:
+        raise refused(node, "samples put together", "Take it over an axis of one sample.")
+    x = low.operand(node, node.inputs[0], "data_in")
+    turned = np.moveaxis(np.arange(x.index.size).reshape(x.shape), axis, -1)
+    x = x.viewed(turned)
+    x = low.resize(node, whole_rows(low, node, x), 1, 1)
+    to, _ = needed(low, node)
+    now, count = x.stream, x.shape[-1]
+    rows = Signal(x.wire, now, (now.rows, count), np.arange(now.elements))  # in whatever order they come
+    low_by = met(low, node, "sub", rows, _folded(low, node, rows, FoldMax, now.fixed), exactly=True)
+    powers = through(low, node, low_by, np.exp, POWERS, "nearest_even")
+    whole = count.bit_length()
+    total = _folded(low, node, powers, FoldSum, Fixed(WIDEST, min(POWERS.frac, WIDEST - whole), False))
+    frac = to.frac + GUARD
+    logs = covering(0, int(np.ceil(np.ldexp(np.log(count), frac))) + 1, frac)
+    made = met(low, node, "sub", low_by, through(low, node, total, _log, logs, "nearest_even"))
+    back = np.argsort(turned.reshape(-1)).reshape(low.shape(node))
+    low.publish(node, replace(x, wire=made.wire, stream=made.stream).viewed(back))
+
+
+def _folded(low: Lowering, node: Node, x: Signal, kind: type[Fold], to: Fixed) -> Signal:
+    """One number a row."""
+    rows, count = x.shape
+    came, out = Stream(rows * count, 1, x.fixed), Stream(rows, 1, to)
+    made = kind(name=low.free(node.id), node=node.id, inputs=(came,), outputs=(out,), count=count, shape=(rows, 1))
+    return Signal(low.add(made, (x.wire,)), out, (rows, 1), np.arange(rows))
+
+
+def _log(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """No sum is below 1: the largest adds as much."""
+    return np.log(np.maximum(values, 1.0))

@@ -1,0 +1,67 @@
+"""3-D convolutions: the slices of a volume are channels of an image, their weights a band with zeros beside it.
+
+Small volumes only: a result multiplies all slices, those beyond the kernel by zeros, which adders alone leave out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import gcd
+
+import numpy as np
+
+from model.errors import EmitError
+from model.graph import Node
+from verilog.fixed import Codes
+from verilog.layout import argument, pixels, refused
+from verilog.lower import Lowering, lowers
+from verilog.rules.blocks import in_fixed_point
+from verilog.rules.convolution import as_adders, axes, border, pair, product, windows
+from verilog.templates.lines import fits
+from verilog.templates.window import Walk
+from verilog.weights import weights
+
+
+@lowers("conv3d")
+def volume(low: Lowering, node: Node) -> None:
+    """A convolution of channels × slices by windows of two axes."""
+    held = weights(low, node)
+    if held is None:
+        raise EmitError(f"{node.id} convolves two computed tensors.", "Trace the model from modules.", node.id)
+    held = in_fixed_point(node, held)
+    if int(argument(node, "groups", 6, 1)) != 1:
+        raise refused(node, "groups", "Use groups=1.")
+    if argument(node, "padding_mode", 99, "zeros") != "zeros" or isinstance(argument(node, "padding", 4, 0), str):
+        raise refused(node, "padding by name or of other than zeros", "Give it as numbers, of zeros.")
+    (channels, deep, *image), (outputs, slices, *out) = low.shape(node, "data_in"), low.shape(node)
+    kernel = node.ports["weight"].sizes(low.symbols)[2:]
+    step, before, gap = (axes(argument(node, n, k, d), 3)
+                         for n, k, d in (("stride", 3, 1), ("padding", 4, 0), ("dilation", 5, 1)))  # fmt: skip
+    walk = Walk(pair(tuple(image)), pair(tuple(out)), pair(kernel[1:]), pair(step[1:]), pair(gap[1:]),
+                pair(before[1:], 0))  # fmt: skip
+    taps = held.codes.reshape(outputs, channels, kernel[0], walk.taps)
+    wide = band(taps, deep, slices, (step[0], before[0], gap[0]))
+    scale = None if held.scale is None else np.repeat(held.scale, slices)
+    held = replace(held, codes=wide, scale=scale, times=slices)
+    shape = channels * deep, *image
+    if low.options.engine == "unrolled" and fits(walk):
+        as_adders(low, node, walk, held, shape)
+        return
+    par_in, par_out, _ = low.parallel(node, wide.shape[1], len(wide))
+    x, order = pixels(low, node, node.inputs[0], gcd(par_in, shape[0]), shape)
+    places = np.arange(wide.shape[1]).reshape(shape[0], walk.taps)[order]
+    rows = low.resize(node, windows(low, node, x, walk, 1, border(node, x, walk)), par_in)
+    low.publish(node, product(low, node, rows, walk, 1, held.picked(places.T.reshape(-1)), par_out))
+
+
+def band(taps: Codes, deep: int, slices: int, walk: tuple[int, int, int]) -> Codes:
+    """Weights [outputs, channels, taps, …] along an axis of `deep` slices as weights of all slices, for each result."""
+    step, before, gap = walk
+    outputs, channels, count, rest = taps.shape
+    wide = np.zeros((outputs, slices, channels, deep, rest), np.int64)
+    for made in range(slices):
+        for tap in range(count):
+            at = made * step + tap * gap - before
+            if 0 <= at < deep:
+                wide[:, made, :, at] = taps[:, :, tap]
+    return wide.reshape(outputs * slices, -1)
