@@ -306,7 +306,7 @@ class Form(QWidget):
     """One editor a field. `value()` gives the typed options or raises; `error` says why it would.
 
     `only` names the fields that it has, in their order; the others keep what was last put. A brief form has its help in
-    tool tips alone.
+    tool tips alone; so has an inner one that is not told to be otherwise.
     """
 
     changed = Signal()
@@ -319,10 +319,11 @@ class Form(QWidget):
         *,
         inner: bool = False,
         only: Sequence[str] | None = None,
-        brief: bool = False,
+        brief: bool | None = None,
     ) -> None:
         super().__init__()
-        self._type, self._graph, self._inner, self._brief = options_type, graph, inner, brief or inner
+        self._type, self._graph, self._inner = options_type, graph, inner
+        self._brief = inner if brief is None else brief
         self._rest: dict[str, Any] = {}
         self.editors: dict[str, Any] = {}
         self.wrong = QLabel(wordWrap=True)

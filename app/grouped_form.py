@@ -45,13 +45,23 @@ def arrange(kind: type, groups: Sequence[Group], without: Sequence[str] = ()) ->
 
 
 class GroupedForm(QWidget):
-    """`value()` gives the options or raises; `put` shows others, also in folds that are not made yet."""
+    """`value()` gives the options or raises; `put` shows others, also in folds that are not made yet.
+
+    Not brief: what options mean stands below them, not in tool tips alone.
+    """
 
     changed = Signal()
 
-    def __init__(self, kind: type, groups: Sequence[Group], without: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        kind: type,
+        groups: Sequence[Group],
+        without: Sequence[str] = (),
+        graph: Graph | None = None,
+        brief: bool = True,
+    ) -> None:
         super().__init__()
-        self._kind, self._graph = kind, None
+        self._kind, self._graph, self._brief = kind, graph, brief
         self._held = kind()
         self.forms: dict[str, Form] = {}
         self.folds: dict[str, Fold] = {}
@@ -75,7 +85,9 @@ class GroupedForm(QWidget):
         self.column.addWidget(fold)
 
     def _form(self, group: Group, names: tuple[str, ...]) -> Form:
-        form = self.forms[group.title] = Form(self._kind, self._held, self._graph, inner=True, only=names)
+        form = self.forms[group.title] = Form(
+            self._kind, self._held, self._graph, inner=True, only=names, brief=self._brief
+        )
         form.changed.connect(self._edited)
         self._join(form)
         return form

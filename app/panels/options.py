@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from PySide6.QtCore import Qt, Signal
@@ -19,16 +20,28 @@ if TYPE_CHECKING:
     from app.session import Session
 
 
+READING = ("text", "label", "tokenizer", "max_length", "batch_size")  # options of how data is read
 FRAME = 48  # the window's own frame and title, which the screen must hold too
 
 
 def make_form(options: Any, session: Session) -> QWidget:
-    """A form with `value()` for an options dataclass; a training's is in parts, as in its panel."""
+    """A form with `value()` for an options dataclass; a training's is in parts, as in its panel.
+
+    Where a pass looks at data, its own options come before how that data is read, which finds itself.
+    """
     from app.forms import Form
     from app.grouped_form import Group, GroupedForm
+    from passes.analysis.evaluate import EvaluateOptions
     from passes.training.options import FinetuneOptions
 
     graph = session.document.graph if session.document else None
+    if isinstance(options, EvaluateOptions) and type(options) is not EvaluateOptions:
+        own = tuple(f.name for f in fields(options) if f.name not in READING)
+        groups = Group("", own, folded=False), Group("How data is read", READING)
+        made = GroupedForm(type(options), groups, graph=graph, brief=False)
+        made.put(options, graph)
+        made.column.addStretch(1)
+        return made
     if not isinstance(options, FinetuneOptions):
         return Form(type(options), options, graph)
     from app.panels.training import GROUPS

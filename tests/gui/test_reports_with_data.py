@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-import pytest
+from dataclasses import replace
 
+import pytest
+from PySide6.QtWidgets import QLabel
+
+from app.grouped_form import GroupedForm
 from app.panels.options import OptionsWindow
 from app.window import Window
 from passes.base import Report
 from passes.jobs import AnalyseJob
 from passes.observed.options import ObserveOptions
+from passes.transform.calibrate import CalibrateOptions
 from tests.gui.conftest import FakeRunner, open_small, small_project
 
 pytestmark = pytest.mark.gui
@@ -23,7 +28,7 @@ def test_a_report_on_data_asks_where_none_are_known_and_remembers(opened: Window
     opened.actions_table.run("report_statistics")
     (form,) = forms(opened)
     assert not runner[-1].waiting
-    form._form.editors["data"].put("demo:digits")  # type: ignore[attr-defined]
+    form._form.editor("data").put("demo:digits")  # type: ignore[attr-defined]
     form.apply()
     info = runner[-1].waiting[0]
     assert isinstance(info.job, AnalyseJob) and info.job.step.options.data == "demo:digits"
@@ -53,3 +58,18 @@ def test_known_data_are_used_at_once(window: Window, runner: list[FakeRunner]) -
 def test_reports_without_data_ask_nothing(opened: Window, runner: list[FakeRunner]) -> None:
     opened.actions_table.run("report_parameters")
     assert not forms(opened) and len(runner[-1].waiting) == 1
+
+
+def test_what_a_pass_does_stands_before_how_data_is_read(opened: Window) -> None:
+    opened.actions_table.run("calibrate")
+    (page,) = forms(opened)
+    form = page._form
+    assert isinstance(form, GroupedForm)
+    (first, own), (rest, reading) = form.names
+    assert not first.folded and {"data", "select", "ports", "method"} <= set(own)
+    assert rest.folded and set(reading) == {"text", "label", "tokenizer", "max_length", "batch_size"}
+    words = [label.text() for label in form.forms[""].findChildren(QLabel)]
+    assert any(w.startswith("minmax: cover all values") for w in words), "what options mean is told"
+    form.folds[rest.title].unfold()
+    form.editor("max_length").put(64)
+    assert form.value() == replace(CalibrateOptions(), max_length=64)
