@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Mapping
+from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
@@ -24,6 +25,16 @@ MOST = 1 << 29  # bytes that are kept
 NAMES = 50_000  # nodes of earlier trials that are remembered by name
 Callables = Mapping[str, Callable[..., Any]]
 Run = Callable[[int], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """A node to compute, or one whose value is `there`; `last`: values that nothing needs after it."""
+
+    node: fx.Node
+    number: int
+    there: bool
+    last: tuple[fx.Node, ...]
 
 
 class Results:
@@ -72,7 +83,8 @@ class Results:
         for number in numbers.values():
             if number in self.held:
                 self.held.move_to_end(number)
-        return lambda place: self._run(wired, numbers, shared, place)
+        plans: dict[frozenset[fx.Node], tuple[_Step, ...]] = {}
+        return lambda place: self._run(wired, numbers, shared, plans, place)
 
     # -- what is the same as before
 
@@ -98,25 +110,25 @@ class Results:
 
     # -- running
 
-    def _run(self, wired: Wired, numbers: dict[fx.Node, int], shared: set[int], place: int) -> Any:
-        there = {n for n in wired.nodes if place in self.held.get(numbers[n], ())}
-        needed = _needed(wired.nodes[-1], there)
-        left = Counter(a for n in needed if n not in there for a in set(n.all_input_nodes))
+    def _run(
+        self, wired: Wired, numbers: dict[fx.Node, int], shared: set[int],
+        plans: dict[frozenset[fx.Node], tuple[_Step, ...]], place: int,
+    ) -> Any:  # fmt: skip
+        """One batch; `plans`: what is to be done, by what is there already, which most batches have in common."""
+        there = frozenset(n for n in wired.nodes if place in self.held.get(numbers[n], ()))
+        steps = plans.get(there)
+        if steps is None:
+            steps = plans[there] = _steps(wired, numbers, there)
         values: dict[fx.Node, Any] = {}
-        for node in wired.nodes:
-            if node not in needed:
+        for step in steps:
+            if step.there:
+                values[step.node] = self.held[step.number][place]
                 continue
-            number = numbers[node]
-            if node in there:
-                values[node] = self.held[number][place]
-                continue
-            value = values[node] = self.value_of(wired, node, values, place)
-            if number in shared:
-                self._keep(number, place, value)
-            for before in set(node.all_input_nodes):
-                left[before] -= 1
-                if not left[before]:
-                    del values[before]
+            value = values[step.node] = self.value_of(wired, step.node, values, place)
+            if step.number in shared:
+                self._keep(step.number, place, value)
+            for node in step.last:
+                del values[node]
         return values[wired.nodes[-1]]
 
     def value_of(self, wired: Wired, node: fx.Node, values: dict[fx.Node, Any], place: int) -> Any:
@@ -165,6 +177,18 @@ def _writes(wired: Wired) -> bool:
         if node.op == "call_function" and ((name.endswith("_") and not name.startswith("__")) or "out" in node.kwargs):
             return True
     return False
+
+
+def _steps(wired: Wired, numbers: Mapping[fx.Node, int], there: frozenset[fx.Node]) -> tuple[_Step, ...]:
+    """What a run does, values of `there` being known."""
+    needed = _needed(wired.nodes[-1], there)
+    left = Counter(a for n in needed if n not in there for a in set(n.all_input_nodes))
+    found: list[_Step] = []
+    for node in (n for n in wired.nodes if n in needed):
+        before = () if node in there else set(node.all_input_nodes)
+        left.subtract(before)
+        found.append(_Step(node, numbers[node], node in there, tuple(n for n in before if not left[n])))
+    return tuple(found)
 
 
 def _needed(end: fx.Node, there: Iterable[fx.Node]) -> set[fx.Node]:
