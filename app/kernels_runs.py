@@ -41,6 +41,7 @@ class Run:
     job: JobInfo | None = None
     error: str = ""
     stopped: bool = False
+    gives_way: bool = False  # to a job that waits; it goes on behind it
     home: Document | None = None
     _kept: str = ""
 
@@ -104,6 +105,7 @@ class KernelBench(QObject):
         self._wait.timeout.connect(lambda: self.running and self.changed.emit(self.running))
         session.opened.connect(self._read)
         session.job_event.connect(self._hear)
+        session.queued.connect(self._make_room)
         self._read()
 
     # -- what there is
@@ -152,9 +154,26 @@ class KernelBench(QObject):
         title = _title(request)
         run = self._add(Results({"device": request.device}, "", settings={"kernels": list(request.kernels),
                                                                           "sweep": request.sweep}))  # fmt: skip
-        run.job = self._session.submit(title, KernelsJob(request), lambda _: None, failed=lambda e: _fail(run, e))
+        self._submit(run, title, KernelsJob(request))
         self.listed.emit()
         return run
+
+    def _submit(self, run: Run, title: str, job: KernelsJob) -> None:
+        def done(left: int) -> None:
+            if left and run.gives_way:
+                self._submit(run, title, KernelsJob(job.request, left, run.results.ceilings))
+
+        run.gives_way = False
+        run.job = self._session.submit(title, job, done, failed=lambda e: _fail(run, e))
+
+    def _make_room(self) -> None:
+        """Let jobs that wait go first, once the size at hand is measured: a run of all kernels takes minutes."""
+        run = self.running
+        if run is None or run.job is None or run.gives_way or run.job.state != "running":
+            return
+        if any(j.state == "waiting" for j in self._session.jobs if j is not run.job):
+            run.gives_way = True
+            self._session.stop_and_keep(run.job.id)
 
     def stop(self) -> None:
         """End the run; its rows stay."""
@@ -201,6 +220,7 @@ class KernelBench(QObject):
             return
         if isinstance(heard.event, Found):
             self._take(run, heard.event.part)
+            self._make_room()
         elif isinstance(heard.event, TERMINAL):
             run.job, run.stopped = None, isinstance(heard.event, Stopped)
             self._ended(run)

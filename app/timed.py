@@ -21,10 +21,11 @@ if TYPE_CHECKING:
 
 VERSION = 1
 Row = dict[str, Any]
+RENAMED = {"ratio": "speedup"}  # of compile, in projects of before
 # What the summary and each row of an analysis must tell to be shown; a project may come from anywhere.
 NEEDED: dict[str, tuple[str, str]] = {
-    "compile": ("ratio break_even_calls compile_seconds max_error graphs backend mode device why operations "
-                "products_share", "version first seconds spread least calls ratio"),
+    "compile": ("speedup break_even_calls compile_seconds max_error graphs backend mode device why operations "
+                "products_share", "version first seconds spread least calls speedup"),
     "profile": ("plain batch device seconds peak_bytes weights_bytes",
                 "node op seconds share rounding device_seconds allocated_bytes gflop_s largest"),
     "memory": ("float_bytes file_bytes saving", "line kind elements float_bytes ideal bytes saving"),
@@ -167,13 +168,18 @@ def timed_of(session: Session, name: str, title: str, options: type) -> Timed:
     return found or Timed(session, name, title, options)
 
 
+def _renamed(told: dict[str, Any]) -> Row:
+    """As it is called now: a ratio was shown as a share."""
+    return {RENAMED.get(k, k): v for k, v in told.items()}
+
+
 def from_bytes(raw: bytes, options: type, name: str) -> Measured:
     """What a project holds; raises OptionsError where it cannot be read."""
     try:
         data: Any = json.loads(raw)
         if data["version"] != VERSION:
             raise ValueError("another version")
-        rows, summary = tuple(dict(r) for r in data["rows"]), dict(data["summary"])
+        rows, summary = tuple(map(_renamed, data["rows"])), _renamed(data["summary"])
         of_summary, of_rows = (set(keys.split()) for keys in NEEDED[name])
         if not (of_summary <= summary.keys() and all(of_rows <= r.keys() for r in rows)):
             raise ValueError("something is missing")

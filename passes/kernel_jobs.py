@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from kernels.bench.ceilings import Ceilings
 from kernels.bench.request import Request
 
 
@@ -14,9 +15,15 @@ class LabJob:
 
 @dataclass(frozen=True, slots=True)
 class KernelsJob:
-    """Measure kernels. First comes the Results without rows as Found, then the ceilings and the rows, one by one."""
+    """Measure kernels. First comes the Results without rows as Found, then the ceilings and the rows, one by one.
+
+    Its result: the number of the size to go on with where it was asked to make room, and 0 where all is measured;
+    `first` and `limits` go on.
+    """
 
     request: Request
+    first: int = 0
+    limits: Ceilings | None = None
 
 
 @dataclass(frozen=True, slots=True)

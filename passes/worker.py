@@ -214,11 +214,13 @@ def _lab(job: LabJob, channel: Channel) -> Any:
 
 
 @handle.register
-def _kernels(job: KernelsJob, channel: Channel) -> Any:
-    from kernels.bench.run import gathered, run
+def _kernels(job: KernelsJob, channel: Channel) -> int:
+    from kernels.bench.run import gathered, stretch
 
-    channel.send(Found(gathered(job.request, ())))
-    return run(job.request, channel.progress, lambda part: channel.send(Found(part)))
+    if not job.first:
+        channel.send(Found(gathered(job.request, ())))
+    return stretch(job.request, channel.progress, lambda part: channel.send(Found(part)), job.first, job.limits,
+                   channel.enough)  # fmt: skip
 
 
 @handle.register

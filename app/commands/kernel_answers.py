@@ -36,6 +36,8 @@ def answered(found: Arguments, console: Console) -> Answer:
     if found.output:
         check_place(Path(found.output))
     device = found.device or ("cuda" if torch.cuda.is_available() else "cpu")
+    if why := machine.no_device(device):
+        raise UsageError(f"Kernels cannot run on {device}: {why}.", "Choose --device cpu.")
     heard: list[object] = []
     known = Known(device)
     for one in asked:

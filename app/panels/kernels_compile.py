@@ -174,7 +174,7 @@ class CompilePage(TimedPage):
     def told(self, made: Measured) -> str:
         """Whether it is faster, after how many calls it pays, and of what that is told."""
         found, look = made.summary, tokens(self)
-        ratio, even = found["ratio"], found["break_even_calls"]
+        ratio, even = found["speedup"], found["break_even_calls"]
         faster = f"{figure(ratio)} × as fast as eager"
         colour = look.good if ratio > 1.02 else look.bad if ratio < 0.98 else look.muted
         sign = "✓ " if ratio > 1.02 else "✗ " if ratio < 0.98 else ""
@@ -205,7 +205,7 @@ def version_of(row: dict[str, Any]) -> dict[str, Any]:
     """A row of the table; figures stay numbers, so that they sort."""
     shown = {
         "version": row["version"], "first (ms)": 1e3 * row["first"], "later (ms)": 1e3 * row["seconds"],
-        "± %": 100 * row["spread"], "least (ms)": 1e3 * row["least"], "calls": row["calls"], "× eager": row["ratio"],
+        "± %": 100 * row["spread"], "least (ms)": 1e3 * row["least"], "calls": row["calls"], "× eager": row["speedup"],
     }  # fmt: skip
     return {k: float(f"{v:.4g}") if isinstance(v, float) else v for k, v in shown.items()}
 

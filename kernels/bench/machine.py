@@ -134,6 +134,15 @@ def free_bytes(device: str) -> int:
     return int(min(free, _limit()) * (1 - KEEP_FREE))
 
 
+def size_words(size: float) -> str:
+    """`14.3 GiB`, in the unit that leaves few digits."""
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"):
+        if size < 1000 or unit == "EiB":
+            break
+        size /= 1024
+    return f"{size:.4g} {unit}"
+
+
 def _limit() -> int:
     """What a container leaves."""
     try:

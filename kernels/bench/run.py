@@ -45,16 +45,39 @@ def _unheard(found: object) -> None:
     """Nobody waits for single rows."""
 
 
+def _never() -> bool:
+    """Nobody else waits."""
+    return False
+
+
 def run(request: Request, progress: Progress = _silent, found: Found = _unheard) -> Results:
     """Measure; `found` hears the Ceilings, then each Row as soon as it is known. `progress` may raise to stop.
 
     Raises KernelError for unknown names, shapes, and a device that is not there.
     """
+    heard: list[object] = []
+
+    def tell(one: object) -> None:
+        heard.append(one)
+        found(one)
+
+    stretch(request, progress, tell)
+    return gathered(request, heard)
+
+
+def stretch(
+    request: Request, progress: Progress, found: Found, first: int = 0, limits: Ceilings | None = None,
+    enough: Callable[[], bool] = _never,
+) -> int:  # fmt: skip
+    """Measure as `run` does, from the size numbered `first` on, until `enough` after a size.
+
+    Returns the number of the next size, 0 where none is left. `limits`: those that an earlier stretch told.
+    """
     asks = asked(request)
     if why := machine.no_device(request.device):
         raise KernelError(f"Kernels cannot run on {request.device}: {why}.", "Choose --device cpu.")
     with _threads(request.threads):
-        return _run(asks, request, progress, found)
+        return _stretch(asks, request, progress, found, first, limits, enough)
 
 
 @contextmanager
@@ -68,17 +91,17 @@ def _threads(count: int) -> Generator[None]:
         torch.set_num_threads(before)
 
 
-def _run(asks: list[Ask], request: Request, progress: Progress, found: Found) -> Results:
-    total, heard = len(asks), list[object]()
-
-    def tell(one: object) -> None:
-        heard.append(one)
-        found(one)
-
-    limits = _limits(request, lambda: progress(0, total, "ceilings of the machine")) if request.ceilings else None
-    if limits is not None:
-        tell(limits)
-    for i, ask in enumerate(asks):
+def _stretch(
+    asks: list[Ask], request: Request, progress: Progress, found: Found, first: int, limits: Ceilings | None,
+    enough: Callable[[], bool],
+) -> int:  # fmt: skip
+    total = len(asks)
+    if limits is None and request.ceilings:
+        limits = _limits(request, lambda: progress(0, total, "ceilings of the machine"))
+        found(limits)
+    for i, ask in enumerate(asks[first:], first):
+        if i > first and enough():
+            return i
         text = f"{ask.kernel.name} {shape_text(ask.shape)} {ask.dtype}"
 
         def between(i: int = i, text: str = text) -> None:
@@ -86,9 +109,9 @@ def _run(asks: list[Ask], request: Request, progress: Progress, found: Found) ->
 
         between()
         for row in measured(ask, request, limits, between):
-            tell(row)
+            found(row)
     progress(total, total, "done")
-    return gathered(request, heard)
+    return 0
 
 
 def gathered(request: Request, heard: Sequence[object]) -> Results:
@@ -172,7 +195,7 @@ def _why_not(ask: Ask, version: Version, device: str) -> str:
     needed = needed * 2 + 2 * ask.kernel.traffic(ask.shape, 8)  # inputs, results, and steps of the reference in double
     free = machine.free_bytes(device)
     if needed > free:
-        return f"out of memory: about {needed / 2**30:.1f} GiB are needed, {free / 2**30:.1f} GiB are free"
+        return f"out of memory: about {machine.size_words(needed)} are needed, {machine.size_words(free)} are free"
     return ""
 
 

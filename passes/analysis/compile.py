@@ -16,7 +16,7 @@ from model.errors import OptionsError, PassError
 from model.graph import Graph
 from passes.analysis.evaluate import fit_error
 from passes.base import Context, Report, Row, analysis
-from passes.timed.inputs import TimedOptions, check_device, inputs_on
+from passes.timed.inputs import TimedOptions, check_device, inputs_on, sizes_told
 from passes.timed.part import part_of
 from passes.timed.settled import settle
 from passes.timed.spans import by_host
@@ -62,7 +62,7 @@ def compiled(graph: Graph, options: CompileOptions, context: Context) -> tuple[G
     dynamo.reset()
     try:
         with torch.no_grad():
-            with fit_error(inputs):
+            with sizes_told(options), fit_error(inputs):
                 whole(**inputs)
             call = part_of(whole, graph, options.part, inputs)
             found = _measured(call, options, context)
@@ -226,7 +226,7 @@ def _told(found: Found, options: CompileOptions) -> tuple[tuple[Row, ...], Row]:
     cost = found.first["compiled"] - found.first["eager"]
     return rows, {
         "graphs": found.graphs, "breaks": "; ".join(found.breaks), "break_even_calls": _calls(cost, saved),
-        "ratio": rows[-1]["ratio"], "compile_seconds": cost, "max_error": found.difference,
+        "speedup": rows[-1]["speedup"], "compile_seconds": cost, "max_error": found.difference,
         "products_share": found.facts.products, "operations": found.facts.operations, "backend": options.backend,
         "mode": options.mode, "device": options.device, "part": options.part, "why": " ".join(reasons(found.facts)),
     }  # fmt: skip
@@ -237,7 +237,7 @@ def _row(name: str, found: Found) -> Row:
     seconds = statistics.median(later)
     return {"version": name, "first": found.first[name], "seconds": seconds, "least": min(later),
             "spread": _spread(later), "calls": len(later),
-            "ratio": min(found.later["eager"]) / min(later)}  # fmt: skip
+            "speedup": min(found.later["eager"]) / min(later)}  # fmt: skip
 
 
 def _spread(times: list[float]) -> float:

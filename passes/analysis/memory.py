@@ -13,7 +13,7 @@ from model.packing import CODED, Packed, packed_size, plan
 from model.ports import weights_of
 from passes.base import Context, Report, Row, analysis
 from passes.timed.gains import gains_of
-from passes.timed.inputs import TimedOptions, check_device, inputs_on
+from passes.timed.inputs import TimedOptions, check_device, inputs_on, sizes_told
 from passes.timed.spans import peak, profiled, tensors_of
 
 FLOAT = 4  # bytes of a float32
@@ -136,7 +136,8 @@ def _run(graph: Graph, options: MemoryOptions, context: Context) -> Iterator[Row
         return
     inputs = inputs_on(options, graph, context)
     module = build(graph, context.store, context.callables, packed=True).to(options.device)
-    seen = profiled(module, graph, inputs, 1, context)
+    with sizes_told(options):
+        seen = profiled(module, graph, inputs, 1, context)
     copies = [m.kept_bytes for m in module.modules() if isinstance(m, Effective)]
     elements, plain = sum(w.elements for w in graph.weights.values()), sum(map(_plain, graph.weights.values()))
     yield _line("model in memory", "measured", elements, 0.0, _bytes(tensors_of(module)), plain)

@@ -12,7 +12,7 @@ from model.errors import ExportError
 from model.graph import Graph
 from model.ops import macs
 from passes.base import Context, Report, Row, analysis
-from passes.timed.inputs import TimedOptions, check_device, inputs_on
+from passes.timed.inputs import TimedOptions, check_device, inputs_on, sizes_told
 from passes.timed.spans import AT, RUN, Seen, by_host, peak, profiled, tensors_of
 from passes.timed.timeline import timeline
 
@@ -43,7 +43,8 @@ def profile(graph: Graph, options: ProfileOptions, context: Context) -> tuple[Gr
     _check(options)
     inputs = inputs_on(options, graph, context)
     module = build(graph, context.store, context.callables, packed=True).to(options.device)
-    seen = profiled(module, graph, inputs, options.runs, context, options.trace)
+    with sizes_told(options):
+        seen = profiled(module, graph, inputs, options.runs, context, options.trace)
     context.found({"timeline": timeline(seen, options.device == "cuda")})
     rows = tuple(_rows(graph, seen, _sizes(graph, inputs)))
     total = statistics.median([e.time_range.elapsed_us() for e in by_host(seen.events) if e.name == RUN]) / 1e6

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from model.errors import OptionsError, nearest
+from model.errors import DataError, OptionsError, nearest
 from model.graph import Graph
 from passes.analysis.evaluate import EvaluateOptions
 from passes.base import Context
@@ -49,6 +51,18 @@ def inputs_on(options: TimedOptions, graph: Graph, context: Context) -> dict[str
         sizes = {s: options.batch_size for s in batch_symbols(graph)}
         inputs = example_inputs(graph, sizes | given, context.seed)
     return {k: v.to(options.device) for k, v in inputs.items()}
+
+
+@contextmanager
+def sizes_told(options: TimedOptions) -> Generator[None]:
+    """Where inputs of written sizes do not fit, the sizes are what to change."""
+    try:
+        yield
+    except DataError as error:
+        if not options.sizes:
+            raise
+        text = error.message.replace("this data", f"inputs of {options.sizes}")
+        raise DataError(text, "Write smaller sizes, or none for those of the trace.") from error
 
 
 def batch_symbols(graph: Graph) -> list[str]:

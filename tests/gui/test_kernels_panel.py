@@ -207,6 +207,26 @@ def test_cancel_keeps_the_rows(page: KernelRuns, runner: list[FakeRunner], windo
     assert len(page.held.runs) == 1  # nothing came of the second
 
 
+def test_a_run_lets_a_job_that_waits_go_first(page: KernelRuns, runner: list[FakeRunner], window: Window) -> None:
+    info = begin(page, runner)
+    runner[-1].tell(info, Found(row()))
+    assert runner[-1].kept == []
+    other = window.session.submit("another", LabJob(), lambda _: None)
+    assert runner[-1].kept == [info.id]
+    runner[-1].tell(info, Found(row(n=256)))
+    assert runner[-1].kept == [info.id]  # asked once
+    runner[-1].tell(info, Done(2))
+    again = job(runner)
+    assert isinstance(info.job, KernelsJob) and again.job == KernelsJob(info.job.request, 2, LIMITS)
+    assert page.run is not None and page.run.job is again and not page.run.stopped and len(page.held.runs) == 1
+    runner[-1].tell(other, Done(LAB))
+    runner[-1].tell(again, Started())
+    runner[-1].tell(again, Found(row(n=512)))
+    runner[-1].tell(again, Done(0))
+    assert [r.shape["n"] for r in page.run.rows] == [128, 256, 512] and page.run.job is None
+    assert page.setup.run_button.isEnabled()
+
+
 def test_a_worker_that_dies_leaves_the_rows(page: KernelRuns, runner: list[FakeRunner]) -> None:
     info = begin(page, runner)
     runner[-1].tell(info, Found(row()))

@@ -26,16 +26,18 @@ from app.panels.kernels_timed import OLD, TimedPage
 from app.plots.paying import EACH, Calls, even_at
 from app.plots.run_lanes import seen_of
 from app.theme import DARK
-from app.timed import Timed
+from app.timed import Timed, from_bytes
 from app.timed_actions import measure
 from app.window import Window
 from kernels.bench.spec import Lab
+from model.codec import encode
 from model.formats.integer import Integer
 from model.formats.mxint import MXInt
 from model.meta import Precision
 from model.project import load_project, save_project
 from model.registry import PASSES
 from model.weights import WeightStore
+from passes.analysis.compile import CompileOptions
 from passes.analysis.profile import ProfileOptions
 from passes.base import Report
 from passes.jobs import AnalyseJob, Failed, Found, Started, Stopped
@@ -82,8 +84,8 @@ CALLS = {"eager": {"first": 0.004, "later": [0.003, 0.002, 0.0025]},
 
 def compile_report(**more: Any) -> Report:
     rows = tuple({"version": n, "first": c["first"], "seconds": sorted(c["later"])[1], "least": min(c["later"]),
-                  "spread": 0.1, "calls": 3, "ratio": 0.002 / min(c["later"])} for n, c in CALLS.items())  # fmt: skip
-    summary = {"graphs": 2, "breaks": "a; b", "break_even_calls": 2001, "ratio": 2.0, "compile_seconds": 2.0,
+                  "spread": 0.1, "calls": 3, "speedup": 0.002 / min(c["later"])} for n, c in CALLS.items())  # fmt: skip
+    summary = {"graphs": 2, "breaks": "a; b", "break_even_calls": 2001, "speedup": 2.0, "compile_seconds": 2.0,
                "max_error": 1e-6, "products_share": 0.4, "operations": 7, "backend": "inductor", "mode": "default",
                "device": "cpu", "part": "", "why": "Compiled code takes 50% of the eager time.", **more}  # fmt: skip
     return Report("compile", rows, summary)
@@ -353,6 +355,15 @@ def test_a_project_whose_figures_lack_some_says_so(small: Window, runner: list[F
 
 
 # -- compile
+
+
+def test_a_ratio_of_an_earlier_project_is_the_speedup() -> None:
+    row = dict.fromkeys(["version", "first", "seconds", "spread", "least", "calls"], 1) | {"ratio": 1.5}
+    names = "break_even_calls compile_seconds max_error graphs backend mode device why operations products_share"
+    data = {"version": 1, "options": encode(CompileOptions()), "rows": [row], "more": {}, "mark": "",
+            "summary": dict.fromkeys(names.split(), 1) | {"ratio": 2.5}}  # fmt: skip
+    made = from_bytes(json.dumps(data).encode(), CompileOptions, "compile")
+    assert made.summary["speedup"] == 2.5 and made.rows[0]["speedup"] == 1.5 and "ratio" not in made.summary
 
 
 def test_a_part_is_what_was_chosen(small: Window, runner: list[FakeRunner]) -> None:

@@ -231,8 +231,9 @@ def test_sources_and_links_are_there() -> None:
     for asked in QUESTIONS:
         assert all(f"def {s.name}(" in s.text for s in asked.sources) and asked.links and asked.formulas
         assert all(link.url.startswith("https://") for link in asked.links)
-    with pytest.raises(KernelError, match="no question"):
-        question("sofmax")
+    with pytest.raises(KernelError, match="no question") as caught:
+        question("nosuch")
+    assert caught.value.hint.count("attention") == 1
 
 
 # -- measuring

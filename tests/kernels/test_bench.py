@@ -65,6 +65,12 @@ def test_what_memory_does_not_hold_is_never_begun(monkeypatch: pytest.MonkeyPatc
     assert all("out of memory" in r.problem and "free" in r.problem for r in rows)
 
 
+def test_memory_is_told_in_a_unit_that_can_be_read() -> None:
+    sizes = (0, 999, 1 << 10, 15 << 30, 2000 << 30, 1464843750 << 30)
+    told = [machine.size_words(s) for s in sizes]
+    assert told == ["0 B", "999 B", "1 KiB", "15 GiB", "1.953 TiB", "1.364 EiB"]
+
+
 def test_a_result_of_another_shape_or_with_nan_is_wrong() -> None:
     rows = by_version(of(Version("short", lambda x: x[:1], "")))
     assert "shape" in rows["short"].problem

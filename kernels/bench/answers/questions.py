@@ -175,5 +175,5 @@ def question(key: str) -> Question:
     found = next((q for q in QUESTIONS if q.key == key), None)
     if found is None:
         known = [q.key for q in QUESTIONS]
-        raise KernelError(f"There is no question {key!r}.", f"{nearest(key, known)} Questions: {', '.join(known)}.")
+        raise KernelError(f"There is no question {key!r}.", nearest(key, known))
     return found
