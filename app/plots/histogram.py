@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pyqtgraph as pg
 from numpy.typing import NDArray
@@ -15,6 +17,7 @@ from app.theme import Palette
 from app.weight_figures import Histogram, Loss
 from app.words import count, percent
 
+ROOM, MOST = 0.08, 4  # share of the range at each end that labels need; ticks at most
 LEAST_GAP = 5.0  # pixels between two lines of the grid
 
 
@@ -119,15 +122,9 @@ class WeightHistogram(Chart):
                 self.plot.addItem(mark)
 
     def _ticks(self, found: Histogram) -> None:
-        reach = max(abs(found.low), abs(found.high))
-        size = 10.0 ** np.floor(np.log10(reach)) if reach > 0 else 1.0
-        nice = next(s * size for s in (5, 2, 1, 0.5) if s * size <= reach * 0.98)
-        ticks = np.arange(np.ceil(found.low / nice), np.floor(found.high / nice) + 1) * nice
-        if found.low < 0 < found.high:
-            ticks = np.array([-nice, 0.0, nice])
-        elif len(ticks) < 2:
-            ticks = np.array([found.low * 0.98 + found.high * 0.02, found.high * 0.98 + found.low * 0.02])
-        self.plot.getAxis("bottom").setTicks([[(float(t), f"{t:.4g}".replace("-", "−")) for t in ticks[:7]]])
+        ticks = round_ticks(found.low, found.high)
+        digits = figures_of(ticks)
+        self.plot.getAxis("bottom").setTicks([[(t, f"{t:.{digits}g}".replace("-", "−")) for t in ticks]])
 
     def resizeEvent(self, event: object) -> None:
         super().resizeEvent(event)
@@ -160,3 +157,25 @@ class WeightHistogram(Chart):
         edges = self.histogram.edges.tolist()
         rows = zip(edges, edges[1:], self.histogram.kept.tolist(), self.histogram.pruned.tolist(), strict=False)
         return names, tuple(rows)
+
+
+def round_ticks(low: float, high: float) -> list[float]:
+    """Round values between the ends: one on each side of zero, else some that have room for their labels."""
+    reach, span = max(abs(low), abs(high)), high - low
+    if low < 0 < high:
+        size = 10.0 ** np.floor(np.log10(reach))
+        nice = float(next(s * size for s in (5, 2, 1, 0.5) if s * size <= reach * 0.98))
+        return [-nice, 0.0, nice]
+    size = 10.0 ** np.floor(np.log10(span))
+    for step in (s * size for s in (0.2, 0.5, 1.0, 2.0, 5.0)):
+        first, last = np.ceil((low + ROOM * span) / step), np.floor((high - ROOM * span) / step)
+        if last - first < MOST:
+            break
+    return [float(k * step) for k in np.arange(first, last + 1)]
+
+
+def figures_of(ticks: list[float]) -> int:
+    """The digits that tell neighbours apart."""
+    apart = min((b - a for a, b in itertools.pairwise(ticks)), default=1.0)
+    reach = max(map(abs, ticks), default=1.0)
+    return max(4, 1 + int(np.ceil(np.log10(max(reach / apart, 1.0)))))

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from pytestqt.qtbot import QtBot
 
-from app.plots.histogram import WeightHistogram
+from app.plots.histogram import WeightHistogram, figures_of, round_ticks
 from app.previews import Previews
 from app.tensor_statistics import SHARES, tensor_statistics
 from app.theme import DARK
@@ -92,6 +92,17 @@ def test_saturation_and_the_ends_of_the_grid() -> None:
     made = Tensor(np.array([-3.0, -0.5, 0.5, 0.99, 3.0], np.float32), "float32")
     lost = loss(Integer(8, 7), made, None)
     assert lost.saturated == pytest.approx(2 / 5) and (lost.low, lost.high) == (-1.0, 127 / 128)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "ticks"),
+    [(-0.16, 0.16, [-0.1, 0, 0.1]), (0.945, 1.042, [0.96, 0.98, 1.0, 1.02]), (-0.1, 7.6, [-5, 0, 5]),
+     (0.0, 7.5, [2, 4, 6]), (-3e-5, -1e-5, [-2.5e-5, -2e-5, -1.5e-5]), (999.98, 1000.02, [999.99, 1000, 1000.01])],
+)  # fmt: skip
+def test_ticks_are_round_and_have_room(low: float, high: float, ticks: list[float]) -> None:
+    found = round_ticks(low, high)
+    assert found == pytest.approx(ticks)
+    assert len({f"{t:.{figures_of(found)}g}" for t in found}) == len(found)
 
 
 @pytest.mark.parametrize("values", [[], [0.0, 0.0], [np.nan, 1.0], [np.inf, -1.0], [5.0]])
