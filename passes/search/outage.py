@@ -16,10 +16,11 @@ LOOK = 0.5  # seconds between two looks
 
 
 class Outage:
-    """Of this process' storage: since when it is away, and who is told."""
+    """Of this process' storage: since when it is away, when it came back last, and who is told."""
 
     def __init__(self) -> None:
         self.since: float | None = None
+        self.returned = 0.0
         self._tell: Callable[[str], None] = lambda text: None
         self._calls: dict[int, tuple[str, float]] = {}
         self._lock = threading.RLock()
@@ -47,6 +48,7 @@ class Outage:
         """It answers; once, where it did not before."""
         with self._lock:
             since, self.since = self.since, None
+            self.returned = self.returned if since is None else time.monotonic()
         if since is not None:
             self._tell(f"{name} is back after {time.monotonic() - since:.0f} s.")
 

@@ -114,6 +114,22 @@ def test_silence_is_timed_by_who_looks(study: optuna.Study) -> None:
     assert "silent" in study.trials[0].user_attrs[ERROR]
 
 
+def test_nobody_is_lost_because_the_storage_was_away(study: optuna.Study) -> None:
+    begun(study, **{BEAT: [0, "another machine", 1, "1.00"]})
+    watch, outage = Watch(study, silence=0.15), beat.OUTAGE
+    with outage.told(lambda text: None):
+        assert watch.lost() == []
+        outage.away("it", "gone")
+        time.sleep(0.2)
+        assert watch.lost() == []  # it answers again, before anybody has said so
+        outage.back("it")
+        watch.silence = 60
+        assert watch.lost() == []
+        watch.silence = 0.15
+        time.sleep(0.2)
+        assert watch.lost() == [0]
+
+
 def test_who_beats_is_not_lost(study: optuna.Study) -> None:
     trial = begun(study)
     watch = Watch(study, silence=0.001)

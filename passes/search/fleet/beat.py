@@ -121,17 +121,21 @@ class Watch:
     _seen: dict[int, tuple[Any, float]] = field(default_factory=dict[int, tuple[Any, float]])
 
     def lost(self) -> list[int]:
-        """The numbers of trials that were lost since the last look, each told to one worker only."""
+        """The numbers of trials that were lost since the last look, each told to one worker only.
+
+        While the storage was away nobody could beat: silence begins when it is back.
+        """
         from optuna.trial import TrialState
 
         now = time.monotonic()
         running = self.study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
+        heard = OUTAGE.returned if OUTAGE.since is None else time.monotonic()
         seen, self._seen = self._seen, {}
         found: list[int] = []
         for trial in running:
             beat = trial.user_attrs.get(BEAT)
             last, since = seen.get(trial.number, (None, now))
-            since = since if last == beat and trial.number in seen else now
+            since = max(since, heard) if last == beat and trial.number in seen else now
             self._seen[trial.number] = (beat, since)
             silent = now - since
             if (is_dead(trial) or silent > self.silence) and self._offer_again(trial, silent):
