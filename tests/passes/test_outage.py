@@ -12,6 +12,7 @@ from passes.search.fleet import beat
 from passes.search.fleet.beat import beating, id_of
 from passes.search.fleet.crew import Crew, together
 from passes.search.outage import Outage
+from passes.search.trial import Trial
 from tests.patience import until
 
 
@@ -62,10 +63,11 @@ def test_a_beat_that_fails_tells_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Search:
-    """A running search whose storage breaks off once."""
+    """A running search whose storage breaks off once; another worker's trial ended meanwhile."""
 
     def __init__(self, breaks: bool) -> None:
         self.breaks, self.study, self.plan = breaks, optuna.create_study(), self
+        self.told = {0: Trial(0, "complete"), 1: Trial(1, "running" if breaks else "pruned")}
         self.context = type("Context", (), {"enough": staticmethod(lambda: False)})
 
     def trials(self):  # type: ignore[no-untyped-def]
@@ -85,6 +87,7 @@ def test_a_search_goes_on_when_its_storage_is_back(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(study, "begin", lambda _: Search(breaks=False))
     monkeypatch.setattr(time, "sleep", lambda _: None)
     trials = together(Search(breaks=True), Crew(0, "journal:x.journal", "s", told.append))  # type: ignore[arg-type]
+    assert next(trials) == Trial(1, "pruned")
     with pytest.raises(StopIteration) as end:
         next(trials)
     assert end.value.value == "all trials have run"

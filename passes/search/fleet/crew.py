@@ -112,9 +112,10 @@ def _patiently(running: Running, crew: Crew) -> Generator[Trial, None, str]:
     while True:
         try:
             if since:
-                running = begin(replace(running.plan, resume=True))
+                before, running = running.told, begin(replace(running.plan, resume=True, by_hand=()))
                 OUTAGE.back(name)
                 since = 0.0
+                yield from (t for n, t in running.told.items() if n not in before or before[n].state != t.state)
             return (yield from _all(running, crew))
         except (StorageError, *outages()) as error:
             if isinstance(error, StorageError) and not since:
