@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QEvent, Qt, Signal
-from PySide6.QtGui import QKeySequence, QShortcut, QShowEvent
+from PySide6.QtCore import QEvent, Qt, QTimer, Signal
+from PySide6.QtGui import QHideEvent, QKeySequence, QShortcut, QShowEvent
 from PySide6.QtWidgets import QLabel, QListWidget, QPushButton, QSplitter, QStackedWidget, QVBoxLayout, QWidget
 
 from app.fields import Choice
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from app.session import Session
 
 LIST, WORDS = 190, 400
+AHEAD = 120  # milliseconds between two pictures that are made before they are asked for
 TITLES = {"cpu": "CPU", "cuda": "CUDA"}
 
 
@@ -48,6 +49,7 @@ class KernelsExplained(QWidget):
         self.doing, self.bar = muted(""), Bar()
         self.shown: dict[str, Shown] = {}
         self._views = QStackedWidget()
+        self._ahead = QTimer(self, interval=AHEAD)
         self._build()
         self._connect()
         self.held.runs.want_lab()
@@ -114,6 +116,7 @@ class KernelsExplained(QWidget):
         self.stop_button.clicked.connect(self.held.stop)
         self.device.edited.connect(self.refresh)
         self.held.changed.connect(self._changed)
+        self._ahead.timeout.connect(self._make_one)
         key = QShortcut(QKeySequence("Ctrl+Return"), self)
         key.setContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
         key.activated.connect(self.measure)
@@ -165,6 +168,14 @@ class KernelsExplained(QWidget):
             self._views.addWidget(view)
         return self.shown[asked.key]
 
+    def _make_one(self) -> None:
+        """A picture that nobody looks at yet: made when its question is chosen, it would hold the window up."""
+        missing = next((q for q in QUESTIONS if q.key not in self.shown), None)
+        if missing is None:
+            self._ahead.stop()
+        else:
+            self._view(missing)
+
     def _show_state(self) -> None:
         held, job = self.held, self.held.job
         ledger = held.ledger.error if held.asked == "memory" and self.question.key == "memory" else None
@@ -201,6 +212,11 @@ class KernelsExplained(QWidget):
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
         self._changed()
+        self._ahead.start()
+
+    def hideEvent(self, event: QHideEvent) -> None:
+        super().hideEvent(event)
+        self._ahead.stop()
 
     def changeEvent(self, event: QEvent) -> None:
         super().changeEvent(event)

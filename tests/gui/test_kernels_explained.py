@@ -411,3 +411,15 @@ def test_the_tab_is_reached_by_its_command(window: Window, runner: list[FakeRunn
     window.actions_table.run("kernels_explain")
     page = window.docks.panels["kernels"].pages["How it works"]  # type: ignore[attr-defined]
     assert isinstance(page, KernelsExplained) and page.isVisible() and page.list.count() == len(QUESTIONS)
+
+
+def test_pictures_are_made_before_they_are_asked_for(page: KernelsExplained, qtbot: QtBot) -> None:
+    first = page.question.key
+    assert len(page.shown) < len(QUESTIONS)
+    qtbot.waitUntil(lambda: len(page.shown) == len(QUESTIONS))
+    assert page.question.key == first and page._views.currentWidget() is page.shown[first]
+    qtbot.waitUntil(lambda: not page._ahead.isActive())
+    page.hide()
+    page.show()
+    page.hide()
+    assert not page._ahead.isActive()
