@@ -73,6 +73,9 @@ class Effective(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Any shape → the same shape and dtype."""
+        if type(x) is Tensor and self._bare:
+            assert self.format is not None
+            return straight_through(self.format, x, self.identity)
         learns = torch.is_grad_enabled() and (x.requires_grad or (self.scale is not None and self.scale.requires_grad))
         random = self.format is not None and self.format.stochastic
         computed = type(x) is not nn.Parameter or random or torch.compiler.is_compiling()
@@ -90,6 +93,13 @@ class Effective(nn.Module):
         return self._back(known, x)
 
     @property
+    def _bare(self) -> bool:
+        """Whether there is but a format: then most of `forward` has nothing to do, and that is felt in small models."""
+        if self.format is None or self.view is not None or self.flowing is not None:
+            return False
+        return self._buffers["mask"] is None and "scale" in self._buffers and self._buffers["scale"] is None
+
+    @property
     def kept_bytes(self) -> int:
         """What the value that is kept of a parameter takes in memory, with its gate."""
         kept = self._kept
@@ -101,16 +111,17 @@ class Effective(nn.Module):
 
     def _keep(self, x: Tensor, learns: bool) -> _Kept:
         """The value of a parameter, from before where it has not been written since."""
-        scale = None if self.scale is None else (id(self.scale), self.scale._version, self.scale.data_ptr())
-        moves = x.requires_grad or (self.scale is not None and self.scale.requires_grad)
-        stamp = (id(x), x._version, x.data_ptr(), x.dtype, scale, _Steps.count if moves else None)
+        scale = self.scale
+        given = None if scale is None else (id(scale), scale._version, scale.data_ptr())
+        moves = x.requires_grad or (scale is not None and scale.requires_grad)
+        stamp = (id(x), x._version, x.data_ptr(), x.dtype, given, _Steps.count if moves else None)
         if self._kept is None or self._kept.stamp != stamp or (learns and not self._kept.gated):
             with torch.no_grad():
                 if learns and self.format is not None and self.scale is None and not self.identity:
                     value, gate = gated(self.format, self.seen(x))
                 else:
                     value, gate = self._fresh(x), None
-            self._kept = _Kept(stamp, value, gate, learns or self.scale is not None)
+            self._kept = _Kept(stamp, value, gate, learns or scale is not None)
         return self._kept
 
     def _fresh(self, x: Tensor) -> Tensor:
@@ -167,18 +178,24 @@ class Compressed(nn.Module):
 
     def tensor(self, port: str) -> Tensor | None:
         """The effective tensor of a port."""
-        value = cast("Tensor | None", getattr(self.inner, port, None))
-        return self.effective[port](value) if value is not None and port in self.effective else value
+        return self._through(self.inner, port)
+
+    def _through(self, inner: nn.Module, port: str) -> Tensor | None:
+        held = inner._parameters
+        value = held[port] if port in held else cast("Tensor | None", getattr(inner, port, None))
+        through = self.effective._modules.get(port)  # pyright: ignore[reportPrivateUsage] (looking the usual way is slow)
+        return through(value) if value is not None and through is not None else value
 
     def forward(self, x: Tensor) -> Tensor:
         """As the inner module, on effective tensors."""
-        weight, bias = cast("Tensor", self.tensor("weight")), self.tensor("bias")
-        if isinstance(self.inner, nn.Linear):
+        inner = self.inner
+        weight, bias = cast("Tensor", self._through(inner, "weight")), self._through(inner, "bias")
+        if isinstance(inner, nn.Linear):
             return F.linear(x, weight, bias)
-        if isinstance(self.inner, nn.Conv1d | nn.Conv2d | nn.Conv3d):
-            return self.inner._conv_forward(x, weight, bias)  # pyright: ignore[reportPrivateUsage]
+        if isinstance(inner, nn.Conv1d | nn.Conv2d | nn.Conv3d):
+            return inner._conv_forward(x, weight, bias)  # pyright: ignore[reportPrivateUsage]
         values: dict[str, Any] = {"weight": weight} | ({} if bias is None else {"bias": bias})
-        return torch.func.functional_call(self.inner, values, (x,))  # type: ignore[no-any-return]
+        return torch.func.functional_call(inner, values, (x,))  # type: ignore[no-any-return]
 
 
 class Switch(nn.Module):

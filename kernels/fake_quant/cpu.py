@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from kernels.fake_quant import whole
 from kernels.fake_quant.loops import blocks, elementwise, nvfp4, scales
 from kernels.fake_quant.plan import NONE, Plan, plan_of
-from kernels.fake_quant.threads import spread
+from kernels.fake_quant.threads import parts, spread
 from model.formats.base import Array, Format
 from model.formats.blocks import Blocks
 from model.formats.scaled import ROW, TENSOR
@@ -65,8 +64,7 @@ def passed(grad: Tensor, gate: Tensor) -> Tensor:
 def words(x: Tensor) -> Array:
     """The flat numpy view of a contiguous tensor that the loops take."""
     kind = torch.uint8 if x.dtype == torch.bool else WORDS[x.dtype]
-    flat = x.view(-1)
-    return (flat if kind == x.dtype else flat.view(kind)).numpy()
+    return (x if kind == x.dtype else x.view(kind)).numpy().reshape(-1)
 
 
 def _loop(name: str, unit: int) -> Callable[..., Any]:
@@ -81,18 +79,22 @@ def _flat(plan: Plan, x: Tensor, gated: bool, unit: int, shared: Array = NONE) -
     x = x.contiguous()
     out = torch.empty_like(x)
     gate = torch.empty(x.shape, dtype=torch.bool) if gated else None
-    loop, block = _loop(plan.loop, 0 if plan.per and len(shared) else unit), np.int64(unit)
+    loop = _loop(plan.loop, 0 if plan.per and len(shared) else unit)
     elements, results, gates = words(x), words(out), None if gate is None else words(gate)
+    rest = elements.size % unit
+    if not rest and parts(elements.size) < 2:
+        every = loop(elements, results, gates, unit, shared, plan.table, plan.constants)
+        return None if every < 0 else (out, gate if every == 0 else None)
 
     def run(cut: slice, units: slice) -> tuple[int, slice]:
         own_gate = None if gates is None else gates[cut]
-        short = np.int64(min(block, cut.stop - cut.start))
+        short = min(unit, cut.stop - cut.start)
         rows = shared if len(shared) == 1 else shared[units]
         return int(loop(elements[cut], results[cut], own_gate, short, rows, plan.table, plan.constants)), cut
 
-    whole_units = elements.size - elements.size % unit
+    whole_units = elements.size - rest
     found = spread(run, whole_units, unit)
-    if whole_units < elements.size:
+    if rest:
         found.append(run(slice(whole_units, elements.size), slice(whole_units // unit, None)))
     every = min(passes for passes, _ in found)
     if gates is not None and every == 0:

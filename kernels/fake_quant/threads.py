@@ -20,10 +20,14 @@ T = TypeVar("T")
 CHUNK = 1 << 17  # elements that are worth a thread: tens of microseconds
 
 
+def parts(size: int) -> int:
+    """How many threads so many elements are worth."""
+    return min(torch.get_num_threads(), size // CHUNK)
+
+
 def spread(run: Callable[[slice, slice], T], size: int, unit: int) -> list[T]:
     """`run` (elements, units) over chunks of whole units, this thread taking the first; results in order."""
-    count = min(torch.get_num_threads(), size // CHUNK)
-    each = -(-size // (max(count, 1) * unit)) * unit
+    each = -(-size // (max(parts(size), 1) * unit)) * unit
     if each >= size:
         return [run(slice(0, size), slice(0, None))]
 
