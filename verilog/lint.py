@@ -53,12 +53,13 @@ def _verilator(files: dict[str, str], top: str) -> list[Finding]:
     tool = verilator()
     assert tool is not None
     with tempfile.TemporaryDirectory() as place:
-        for name, text in files.items():
+        sources = sorted(n for n in files if n.endswith(".sv"))
+        for name in sources:
             path = Path(place, name)
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text)
-        sources = sorted(n for n in files if n.endswith(".sv"))
-        command = [*tool.command, "--lint-only", "-Wall", "--top-module", top, *sources]
+            path.write_text(files[name])
+        # -O0: nothing is to run, and loops that optimising takes away are told
+        command = [*tool.command, "--lint-only", "-O0", "-Wall", "--top-module", top, *sources]
         environment = {**os.environ, **tool.environment}
         done = subprocess.run(command, cwd=place, env=environment, capture_output=True, text=True, timeout=SECONDS)
     found = []

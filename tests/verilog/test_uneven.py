@@ -83,7 +83,6 @@ def test_weights_of_a_norm_need_formats(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("module", "body", "words"), [
     ("nn.LSTM(4, 6, batch_first=True)", "return self.m(x)[0]", "waits for the one before"),
     ("nn.GRU(4, 6, batch_first=True)", "return self.m(x)[0]", "waits for the one before"),
-    ("nn.LogSoftmax(-1)", SELF, "the largest stays"), ("nn.Linear(4, 6)", "return self.m(x).argmax(-1)", "the host"),
 ])  # fmt: skip
 def test_what_has_no_hardware_says_what_to_do(tmp_path: Path, module: str, body: str, words: str) -> None:
     found = opened(tmp_path, module, body, "5, 4")

@@ -36,8 +36,6 @@ module linear #(
 );
   localparam int SF = IN_SIZE / PAR_IN;
   localparam int NF = OUT_SIZE / PAR_OUT;
-  localparam int SF_W = (SF > 1) ? $clog2(SF) : 1;
-  localparam int NF_W = (NF > 1) ? $clog2(NF) : 1;
   localparam int WORDS = SF * NF * GROUPS;
   localparam int A_W = (WORDS > 1) ? $clog2(WORDS) : 1;
   localparam int BA_W = (NF * GROUPS > 1) ? $clog2(NF * GROUPS) : 1;
@@ -54,46 +52,36 @@ module linear #(
   logic ce;                                      // the pipeline moves
   assign ce = ~y_valid | y_ready;
 
-  // ---- stage 0: walk (nf, sf)
-  logic [SF_W-1:0] sf;
-  logic [NF_W-1:0] nf;
+  // ---- stage 0: walk through the row
   logic [A_W-1:0]  addr;
   logic [BA_W-1:0] b_addr;
-  logic first_row, go, sf_last, nf_last;
-  assign first_row = (nf == '0);
-  assign sf_last = (sf == SF_W'(SF - 1));
-  assign nf_last = (nf == NF_W'(NF - 1));
-  assign go = ce & (~first_row | x_valid);
-  assign x_ready = ce & first_row;
-
-  logic [TOKENS*PAR_IN*X_W-1:0] x_buf [0:SF-1];
-  always_ff @(posedge clk) if (go & first_row) x_buf[sf] <= x_data;
-
-  always_ff @(posedge clk) begin
-    if (rst) begin
-      sf <= '0;
-      nf <= '0;
-      addr <= '0;
-      b_addr <= '0;
-    end else if (go) begin
-      sf <= sf_last ? '0 : sf + 1'b1;
-      if (sf_last) nf <= nf_last ? '0 : nf + 1'b1;
-      addr <= (addr == A_W'(WORDS - 1)) ? '0 : addr + 1'b1;
-      if (sf_last) b_addr <= (b_addr == BA_W'(NF * GROUPS - 1)) ? '0 : b_addr + 1'b1;
-    end
-  end
+  logic [TOKENS*PAR_IN*X_W-1:0] x1;
+  logic go, first0, last0, unused;
+  row_walk #(.SF(SF), .NF(NF), .GROUPS(GROUPS), .W(TOKENS*PAR_IN*X_W), .A_W(A_W), .B_W(BA_W)) u_walk (
+      .clk(clk),
+      .rst(rst),
+      .ce(ce),
+      .more(1'b1),
+      .x_data(x_data),
+      .x_valid(x_valid),
+      .x_ready(x_ready),
+      .go(go),
+      .first_row(unused),
+      .first(first0),
+      .last(last0),
+      .addr(addr),
+      .b_addr(b_addr),
+      .x(x1)
+  );
 
   // ---- stage 1: operands
   logic [PAR_OUT*PAR_IN*W_W-1:0] w1;
   logic [PAR_OUT*B_W-1:0] b1, b2, b3;
-  logic [TOKENS*PAR_IN*X_W-1:0] x1;
   logic v1, v2, v3, v4, first1, first2, first3, last1, last2, last3;
   always_ff @(posedge clk) if (ce) begin
     w1 <= w_rom[addr];
     b1 <= b_rom[b_addr];
-    x1 <= first_row ? x_data : x_buf[sf];
-    first1 <= (sf == '0);
-    last1 <= sf_last;
+    {first1, last1} <= {first0, last0};
   end
 
   // ---- stages 2, 3: products, then their sum; stage 4: accumulate; stage 5: requantise

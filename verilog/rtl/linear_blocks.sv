@@ -43,9 +43,8 @@ module linear_blocks #(
 );
   localparam int SF = IN_SIZE / PAR_IN;
   localparam int NF = OUT_SIZE / PAR_OUT;
-  localparam int SF_W = (SF > 1) ? $clog2(SF) : 1;
-  localparam int NF_W = (NF > 1) ? $clog2(NF) : 1;
   localparam int A_W = (SF * NF > 1) ? $clog2(SF * NF) : 1;
+  localparam int BA_W = (NF > 1) ? $clog2(NF) : 1;
   localparam int XB = (SF + X_STEPS - 1) / X_STEPS;      // blocks of a row
   localparam int XB_W = (XB > 1) ? $clog2(XB) : 1;
   localparam int WB = (SF + W_STEPS - 1) / W_STEPS;
@@ -68,51 +67,54 @@ module linear_blocks #(
   logic ce;                                      // the pipeline moves
   assign ce = ~y_valid | y_ready;
 
-  // ---- stage 0: walk (nf, sf), and the blocks
-  logic [SF_W-1:0] sf;
-  logic [NF_W-1:0] nf;
+  // ---- stage 0: walk through the row, and the blocks
   logic [A_W-1:0]  addr;
+  logic [BA_W-1:0] b_addr;
+  logic [PAR_IN*X_W-1:0] x1;
+  logic go, first_row, first0, last0;
+  row_walk #(.SF(SF), .NF(NF), .GROUPS(1), .W(PAR_IN*X_W), .A_W(A_W), .B_W(BA_W)) u_walk (
+      .clk(clk),
+      .rst(rst),
+      .ce(ce),
+      .more(~asks | x1_valid),
+      .x_data(x_data),
+      .x_valid(x_valid),
+      .x_ready(x_ready),
+      .go(go),
+      .first_row(first_row),
+      .first(first0),
+      .last(last0),
+      .addr(addr),
+      .b_addr(b_addr),
+      .x(x1)
+  );
+
   logic [EA_W-1:0] e_addr;
   logic [XB_W-1:0] xb;
   logic [XN_W-1:0] x_at;
   logic [WN_W-1:0] w_at;
-  logic first_row, go, sf_last, nf_last, x_last, w_last, asks;
-  assign first_row = (nf == '0);
-  assign sf_last = (sf == SF_W'(SF - 1));
-  assign nf_last = (nf == NF_W'(NF - 1));
-  assign x_last = sf_last | (x_at == XN_W'(X_STEPS - 1));
-  assign w_last = sf_last | (w_at == WN_W'(W_STEPS - 1));
+  logic x_last, w_last, asks;
+  assign x_last = last0 | (x_at == XN_W'(X_STEPS - 1));
+  assign w_last = last0 | (w_at == WN_W'(W_STEPS - 1));
   assign asks = first_row & (x_at == '0) & (XE == 1);
-  assign go = ce & (~first_row | x_valid) & (~asks | x1_valid);
-  assign x_ready = ce & first_row & (~asks | x1_valid);
   assign x1_ready = ce & asks & x_valid;
 
-  logic [PAR_IN*X_W-1:0] x_buf [0:SF-1];
-  logic [7:0]            e_buf [0:XB-1];
-  logic [7:0]            e;
-  always_ff @(posedge clk) begin
-    if (go & first_row) x_buf[sf] <= x_data;
-    if (go & asks) e_buf[xb] <= x1_data;
-  end
+  logic [7:0] e_buf [0:XB-1];
+  logic [7:0] e;
+  always_ff @(posedge clk) if (go & asks) e_buf[xb] <= x1_data;
   assign e = asks ? x1_data : e_buf[xb];
 
   always_ff @(posedge clk) begin
     if (rst) begin
-      sf <= '0;
-      nf <= '0;
-      addr <= '0;
       e_addr <= '0;
       xb <= '0;
       x_at <= '0;
       w_at <= '0;
     end else if (go) begin
-      sf <= sf_last ? '0 : sf + 1'b1;
-      if (sf_last) nf <= nf_last ? '0 : nf + 1'b1;
-      addr <= (sf_last & nf_last) ? '0 : addr + 1'b1;
       x_at <= x_last ? '0 : x_at + 1'b1;
-      if (x_last) xb <= sf_last ? '0 : xb + 1'b1;
+      if (x_last) xb <= last0 ? '0 : xb + 1'b1;
       w_at <= w_last ? '0 : w_at + 1'b1;
-      if (w_last) e_addr <= (sf_last & nf_last) ? '0 : e_addr + 1'b1;
+      if (w_last) e_addr <= (e_addr == EA_W'(WB * NF - 1)) ? '0 : e_addr + 1'b1;
     end
   end
 
@@ -120,7 +122,6 @@ module linear_blocks #(
   logic [PAR_OUT*PAR_IN*W_W-1:0] w1;
   logic [PAR_OUT*EW_W-1:0] we1, we2, we3;
   logic [PAR_OUT*ACC_W-1:0] b1, b2, b3, b4;
-  logic [PAR_IN*X_W-1:0] x1;
   logic [SH_W-1:0] xe1, xe2, xe3;
   logic v1, v2, v3, v4, v5, first1, first2, first3, first4, last1, last2, last3, last4;
   always_ff @(posedge clk) begin
@@ -130,11 +131,9 @@ module linear_blocks #(
   always_ff @(posedge clk) if (ce) begin
     w1 <= w_rom[addr];
     we1 <= e_rom[e_addr];
-    b1 <= b_rom[nf];
-    x1 <= first_row ? x_data : x_buf[sf];
+    b1 <= b_rom[b_addr];
     xe1 <= (XE == 1) ? SH_W'(e - 8'(BASE)) : '0;
-    first1 <= (sf == '0);
-    last1 <= sf_last;
+    {first1, last1} <= {first0, last0};
     {first2, last2, b2, xe2, we2} <= {first1, last1, b1, xe1, we1};
     {first3, last3, b3, xe3, we3} <= {first2, last2, b2, xe2, we2};
     {first4, last4, b4} <= {first3, last3, b3};

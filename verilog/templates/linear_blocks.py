@@ -38,7 +38,8 @@ class LinearBlocks(Template):
 
     def uses(self) -> tuple[str, ...]:
         """Modules below it."""
-        return ("requant",) if self._mantissas else ("linear_blocks", "requant")
+        inner = () if self._mantissas else ("linear_blocks",)
+        return (*inner, "requant", "row_walk")
 
     @property
     def _mantissas(self) -> bool:
