@@ -23,6 +23,7 @@ from passes.jobs import TERMINAL, Continued, Found, JobEvent, Paused, Progress, 
 from passes.search import kept
 from passes.search.expand import expand
 from passes.search.goals import wanted
+from passes.search.onward import discard
 from passes.search.possible import check_grid, check_limits, check_spec
 from passes.search.search import Search
 from passes.search.space import Space
@@ -184,6 +185,7 @@ class Searches(Applied):
     def remove(self, study: Study) -> None:
         """Forget a study, in the project too; one that runs is stopped."""
         self.stop(study)
+        discard(study.trials.values())
         self.studies.pop(study.name, None)
         self._unwritten.discard(study.name)
         document = self._session.open_document

@@ -1,12 +1,15 @@
 """Trials that begin at what the best trial before them was trained to: which that is, and where its weights lie.
 
-They are kept as a project beside unfinished trainings; a trial's recipe begins by taking them over, so it gives its
-result again.
+They are kept as a project beside unfinished trainings, as long as a trial's recipe takes them over or one may yet, and
+go with their study.
 """
 
 from __future__ import annotations
 
+import contextlib
+import os
 import secrets
+import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +21,10 @@ from passes.search.trial import Trial
 if TYPE_CHECKING:
     from passes.search.spec import SearchSpec
 
+BEST = 3  # trials whose weights stay though none has begun there: another worker may be about to
+DAYS = 180  # that weights are kept for trials that nobody asks for
+ENDING = ".espalier"
+
 
 def kept_folder() -> Path:
     """Where trained models of trials lie."""
@@ -27,16 +34,46 @@ def kept_folder() -> Path:
 
 
 def new_place() -> Path:
-    """A file for a trained model."""
-    kept_folder().mkdir(parents=True, exist_ok=True)
-    return kept_folder() / f"{secrets.token_hex(8)}.espalier"
+    """A file for a trained model; those that nobody has used for DAYS go."""
+    folder = kept_folder()
+    folder.mkdir(parents=True, exist_ok=True)
+    for old in folder.glob(f"*{ENDING}"):
+        with contextlib.suppress(OSError):
+            if time.time() - old.stat().st_mtime > DAYS * 86400:
+                old.unlink()
+    return folder / f"{secrets.token_hex(8)}{ENDING}"
+
+
+def tidy(trials: Iterable[Trial], want: Wanted) -> None:
+    """Remove the weights that no trial of a study began at, but for those of the best, where the next will begin."""
+    known = list(trials)
+    ended = sorted((t for t in known if t.kept and t.feasible), key=want.score, reverse=True)
+    needed = {t.begins for t in known} | {t.kept for t in ended[:BEST]}
+    _removed(t.kept for t in known if t.kept not in needed)
+
+
+def discard(trials: Iterable[Trial]) -> None:
+    """Remove all weights of a study that is forgotten."""
+    _removed(t.kept for t in trials)
+
+
+def _removed(files: Iterable[str]) -> None:
+    """Of these those that lie where trials keep them, on this machine."""
+    for path in map(Path, filter(None, files)):
+        if path.parent == kept_folder():
+            with contextlib.suppress(OSError):
+                path.unlink(missing_ok=True)
 
 
 def parent_of(spec: SearchSpec, want: Wanted, trials: Iterable[Trial]) -> Trial | None:
     """The best trial whose weights are here; None where trials begin at the source's."""
     if spec.begin_at == "source":
         return None
-    return best((t for t in trials if t.kept and Path(t.kept).is_file()), want)
+    found = best((t for t in trials if t.kept and Path(t.kept).is_file()), want)
+    if found is not None:
+        with contextlib.suppress(OSError):
+            os.utime(found.kept)
+    return found
 
 
 def is_better(trial: Trial, trials: Iterable[Trial], want: Wanted) -> bool:

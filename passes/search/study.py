@@ -23,7 +23,7 @@ from passes.search.fleet import beat
 from passes.search.fleet.claim import claimed, is_settled, is_spare
 from passes.search.goals import Wanted, best
 from passes.search.lead import Lead
-from passes.search.onward import is_better, new_place, parent_of
+from passes.search.onward import is_better, new_place, parent_of, tidy
 from passes.search.prepare import Prepared, prepared
 from passes.search.records import ABOUT, STATES, about, coded_values, trial_of, trials_of
 from passes.search.refine import FRONT
@@ -272,6 +272,7 @@ class Running:
         try:
             keep(path := new_place())
             self._attribute(trial, kept=str(path))
+            tidy([*trials_of(self.study), replace(ends, kept=str(path))], self.want)
         except (EspalierError, OSError) as error:
             self._attribute(trial, not_kept=str(error))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from passes.analysis.evaluate import EvaluateOptions
 from passes.base import Context, run_step
 from passes.replay import replay
 from passes.search.goals import wanted
-from passes.search.onward import is_better, parent_of
+from passes.search.onward import discard, is_better, new_place, parent_of, tidy
 from passes.search.search import Search
 from passes.search.space import Choice, Space
 from passes.search.spec import SearchSpec, Vary
@@ -73,6 +74,22 @@ def test_who_is_begun_at(tmp_path: Path) -> None:
     found = parent_of(SPEC, wanted(SPEC), trials)
     assert found is not None and found.number == 1
     assert parent_of(replace(SPEC, begin_at="source"), wanted(SPEC), trials) is None
+
+
+def test_weights_that_nobody_needs_go(tmp_path: Path) -> None:
+    """Those that a trial began at stay, and those of the best; with the study all go, nothing elsewhere does."""
+    other = tmp_path / "mine.espalier"
+    places = [new_place() for _ in range(6)] + [other]
+    for path in places:
+        path.touch()
+    trials = [Trial(i, "complete", values=(i / 10,), kept=str(path)) for i, path in enumerate(places[:6])]
+    trials += [Trial(6, "complete", values=(0.0,), kept=str(other)), Trial(7, begins=str(places[0]))]
+    tidy(trials, wanted(SPEC))
+    assert [p.exists() for p in places] == [True, False, False, True, True, True, True]
+    os.utime(places[0], (0, 0))
+    assert not new_place().exists() and not places[0].exists() and places[5].exists()
+    discard(trials)
+    assert [p for p in places if p.exists()] == [other]
 
 
 def test_nothing_is_trained(digits: Opened, tmp_path: Path) -> None:
