@@ -1,18 +1,32 @@
-"""All rows of kernels on a CUDA GPU, at the sizes that fill it: `python -m tests.benchmarks.kernels_gpu -o FILE.json`.
-
-Names choose kernels, as on the command line; --check only holds odd shapes in every dtype to their references.
-"""
+"""All rows of kernels on a CUDA GPU, at the sizes that fill it; --help tells what is to be run when there is one."""
 
 from __future__ import annotations
 
+import argparse
 import sys
-from dataclasses import replace
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
 
-from app.cli import main as command
-from kernels.bench.results import Row
-from kernels.bench.run import Request, run
+from kernels.bench import machine
+from kernels.bench.request import Request
+from kernels.bench.results import Results, Row, check_place, load, save
+from kernels.bench.run import asked, gathered, run, stretch
 from kernels.bench.spec import KERNELS
 
+LATER = """\
+to run when there is a GPU:
+  python -m tests.benchmarks.kernels_gpu --check            odd shapes, every dtype, against references: minutes
+  python -m tests.benchmarks.kernels_gpu -o FILE.json       all rows, bfloat16; ends after --minutes (8): exit code 3
+  the same again                                            goes on where FILE.json ends, until the exit code is 0
+  main.py kernels --compare tests/benchmarks/results/kernels-nvidia-h200.json FILE.json
+Set ESPALIER_CACHE to a folder that is kept, or launch settings are tried anew in each call. Rows below their targets in
+kernels-nvidia-h200.json: mxint8_linear m=16 0.83x (1.4 wanted), m=256 0.53x (0.8); mxint4_linear m=1 0.80x;
+fake_quant_* 10-74 % of a copy (80 %); linear_gelu 0.86x. These first:
+  python -m tests.benchmarks.kernels_gpu mxint8_linear mxint4_linear linear_gelu -o products.json
+Never timed on a GPU: fake quantisation of scaled_integer, binary_scaled, binary_residual, ternary."""
+UNFINISHED = 3
 ODD = {
     "softmax": ("777x1000", "3x70001", "5x1"), "attention": ("2x3x200x64x1x0", "1x2x77x128x0x1", "1x2x130x80x1x1"),
     "linear_gelu": ("33x100x77",), "mxint8_linear": ("1x333x1000", "3x64x45", "17x129x256", "200x130x96"),
@@ -21,26 +35,81 @@ ODD = {
 }  # fmt: skip
 
 
-def checked() -> list[Row]:
-    """Rows at odd shapes, none of them timed for long."""
+def checked(device: str, names: Sequence[str]) -> int:
+    """Rows at odd shapes, none of them timed for long; tells those that failed. 1 where a result was wrong."""
     rows: list[Row] = []
-    for name in KERNELS:
+    for name in names or tuple(KERNELS):
         shapes = ODD.get(name, ("33x100",))
-        asked = Request((name,), "cuda", ("float32", "bfloat16", "float16"), shapes, seconds=0.0, rounds=1)
-        rows += run(replace(asked, ceilings=False)).rows
-    return rows
+        wish = Request((name,), device, ("float32", "bfloat16", "float16"), shapes, seconds=0.0, rounds=1)
+        rows += run(replace(wish, ceilings=False)).rows
+    rows = [r for r in rows if device == "cpu" or r.version != "numba"]
+    for row in rows:
+        if row.problem:
+            print(row.kernel, row.version, row.dtype, row.shape, row.problem)
+    print(f"{sum(r.correct is True for r in rows)} of {len(rows)} rows are right")
+    return int(any(r.correct is False for r in rows))
 
 
-def main() -> int:
+def measured(request: Request, path: Path, minutes: float) -> int:
+    """Measure what `path` lacks, written after each size; 0 when all is there."""
+    check_place(path)
+    asks, done = asked(request), _before(request, path)
+    heard: list[object] = [*([done.ceilings] if done and done.ceilings else []), *(done.rows if done else ())]
+    had = {(r.kernel, r.dtype, tuple(r.shape.items())) for r in done.rows} if done else set()
+    first = next((i for i, a in enumerate(asks) if (a.kernel.name, a.dtype, tuple(a.shape.items())) not in had), None)
+    if first is None:
+        print(f"{path} has all {len(asks)} sizes")
+        return 0
+    until = time.monotonic() + 60 * minutes
+
+    def found(one: object) -> None:
+        heard.append(one)
+
+    def enough() -> bool:
+        save(gathered(request, heard), path)
+        return time.monotonic() > until
+
+    def progress(at: int, total: int, text: str) -> None:
+        """Nothing is told within a size."""
+
+    left = stretch(request, progress, found, first, done.ceilings if done else None, enough)
+    save(gathered(request, heard), path)
+    print(f"{left or len(asks)} of {len(asks)} sizes are in {path}" + ("; run the same again" if left else ""))
+    return UNFINISHED if left else 0
+
+
+def _before(request: Request, path: Path) -> Results | None:
+    """What an earlier call measured; a file of another request or card is not gone on with."""
+    if not path.exists():
+        return None
+    done = load(path)
+    here = machine.name(request.device)
+    wish = {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(request).items()}
+    if done.settings != wish or done.machine.get("name") != here:
+        sys.exit(f"{path} is of other settings or of another machine. Give another file.")
+    return done
+
+
+def main(words: Sequence[str] | None = None) -> int:
     """Measure all, or only check."""
-    if "--check" in sys.argv:
-        rows = [r for r in checked() if r.version != "numba"]
-        for row in rows:
-            if row.problem:
-                print(row.kernel, row.version, row.dtype, row.shape, row.problem)
-        print(f"{sum(r.correct is True for r in rows)} of {len(rows)} rows are right")
-        return int(any(r.correct is False for r in rows))
-    return command(["kernels", *sys.argv[1:], "--device", "cuda"])
+    parser = argparse.ArgumentParser("kernels_gpu", epilog=LATER, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="NAME", help="kernels; none: all")
+    parser.add_argument("-o", "--output", metavar="FILE.json", type=Path, help="where rows are kept; gone on with")
+    parser.add_argument("--check", action="store_true", help="only hold odd shapes to their references")
+    parser.add_argument("--minutes", type=float, default=8, help="after which to end, once a size is measured")
+    parser.add_argument("--dtype", default="bfloat16", help="float32, bfloat16 or float16")
+    parser.add_argument("--shapes", nargs="+", default=[], help="such as 4096x1024; none: those of each kernel")
+    parser.add_argument("--seconds", type=float, default=0.2, help="of rounds for each version and size")
+    parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"), help="cpu: to try this script")
+    found = parser.parse_args(words)
+    if why := machine.no_device(found.device):
+        parser.error(f"kernels cannot run on {found.device}: {why}")
+    if found.check:
+        return checked(found.device, found.names)
+    if found.output is None:
+        parser.error("where to? Give -o FILE.json, or --check")
+    wish = Request(tuple(found.names), found.device, (found.dtype,), tuple(found.shapes), seconds=found.seconds)
+    return measured(wish, found.output, found.minutes)
 
 
 if __name__ == "__main__":
