@@ -18,10 +18,15 @@ _CHANNELS_SECOND = ("batch_norm", "group_norm", "instance_norm", "pixel_shuffle"
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """Axes in the order `order`, then all but the first flattened where `flat`."""
+    """Axes in the order `order`, then all but the first flattened where `flat`.
+
+    `dense`: what comes back lies in memory as if nothing had been turned, since code that follows may count on it
+    (`x.view(len(x), -1)` after a convolution).
+    """
 
     order: tuple[int, ...]
     flat: bool = False
+    dense: bool = False
 
     def shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """The shape of the view of a tensor of `shape`."""
@@ -36,7 +41,8 @@ class View:
         """A tensor in the view → in the port's own shape `shape`."""
         turned = tuple(shape[i] for i in self.order)
         inverse = tuple(self.order.index(i) for i in range(len(self.order)))
-        return y.reshape(turned).permute(inverse)
+        found = y.reshape(turned).permute(inverse)
+        return found.contiguous() if self.dense else found
 
 
 def view_at(node: Node, port: str) -> View | None:
@@ -66,7 +72,7 @@ def view_of(op: str, port: str, rank: int) -> View | None:
 
 def _channels_last(rank: int, channel: int) -> View | None:
     axes = tuple(range(rank))
-    return View((*axes[:channel], *axes[channel + 1 :], channel)) if channel >= 0 else None
+    return View((*axes[:channel], *axes[channel + 1 :], channel), dense=True) if channel >= 0 else None
 
 
 def _einsum_view(equation: str, port: str, rank: int) -> View | None:

@@ -67,11 +67,12 @@ class Blocks:
         return full.reshape(*lead, n, self.rows, m, self.block).swapaxes(-3, -2)
 
     def merge(self, blocks: Any, shape: tuple[int, ...]) -> Any:
-        """The tensor of `shape` that was split."""
+        """The tensor of `shape` that was split, in one piece of memory: code that follows may count on it."""
         *lead, down, across = _plane(shape)
         *_, n, m, rows, block = blocks.shape
         full = blocks.swapaxes(-3, -2).reshape(*lead, n * rows, m * block)
-        return full[..., :down, :across].reshape(shape)
+        found = full[..., :down, :across].reshape(shape)
+        return found if isinstance(found, np.ndarray) else found.contiguous()
 
 
 def up(size: int, per: int) -> int:
