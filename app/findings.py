@@ -10,6 +10,7 @@ from PySide6.QtCore import QObject
 
 from app.canvas.colouring import MEASURED, NOT_MEASURED, Overlay
 from model.graph import Graph
+from passes.analysis.evaluate import WHICH
 from passes.base import Report
 from passes.jobs import TERMINAL, AnalyseJob, Done, JobEvent, JobInfo
 from passes.observed.options import ObserveOptions
@@ -29,7 +30,7 @@ SHOWN: dict[str, tuple[tuple[str, ...], str]] = {
 }
 NOTHING = "nothing is quantised"
 NONE_SUCH = {"weight_sqnr": "no weight is quantised", "activation_sqnr": "no activation is quantised"}
-NO_DATA = "needs data: Report → Quantisation error → Options…"
+NO_DATA = "needs data: evaluate on some first (Run → Evaluate on…)"
 STALE = "before the last edits; choose it again to measure"
 RUNNING = "being measured"
 
@@ -67,9 +68,11 @@ class Findings(QObject):
         document = self._session.document
         if mode not in SHOWN or document is None or self._running is not None or self._fresh(mode):
             return
-        data = document.project.source.data or ""
-        if self._quantised(document.graph) and (data or mode not in ON_DATA):
-            self._session.run_pass(PASS, replace(ObserveOptions(), data=data if mode in ON_DATA else ""))
+        known, options = self._session.measured_on, ObserveOptions()
+        if self._quantised(document.graph) and (known.data or mode not in ON_DATA):
+            if mode in ON_DATA:
+                options = replace(options, **{n: getattr(known, n) for n in WHICH})
+            self._session.run_pass(PASS, options)
         self._tell()
 
     def show(self, mode: str, overlay: Overlay) -> None:
@@ -131,7 +134,7 @@ class Findings(QObject):
             return STALE if not self._fresh(mode) else "" if known else NONE_SUCH.get(mode, NOTHING)
         if document and not self._quantised(document.graph):
             return NOTHING
-        return NO_DATA if document and mode in ON_DATA and not document.project.source.data else NOT_MEASURED
+        return NO_DATA if document and mode in ON_DATA and not self._session.measured_on.data else NOT_MEASURED
 
     def _quantised(self, graph: Graph) -> bool:
         """Whether a graph has formats; asked for each mode at each edit."""

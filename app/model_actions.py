@@ -14,6 +14,7 @@ from model.graph import Graph, Node
 from model.ops import category
 from model.recipe import Step
 from model.registry import PASSES
+from passes.analysis.evaluate import WHICH
 from passes.base import NoOptions, PassSpec
 from passes.offered import kept, typed
 from passes.select import Select
@@ -127,7 +128,7 @@ def selected(window: Window) -> Select | None:
 
 
 def default_options(window: Window, spec: PassSpec) -> Any:
-    """A pass's options as its form first shows them: for the selected nodes, on the data of the source."""
+    """A pass's options as its form first shows them: for the selected nodes, on the data that the score is of."""
     from model.formats.integer import Integer
     from passes.transform.prune import PruneOptions
     from passes.transform.quantize import QuantizeOptions, Rule
@@ -147,8 +148,9 @@ def default_options(window: Window, spec: PassSpec) -> Any:
         options = replace(options, width="8")  # as they are they could not be packed
     if spec.name == "prune_structured" and chosen and document:
         options = _present(document.graph, options)
-    if "data" in names and document and document.project.source.data:
-        options = replace(options, data=document.project.source.data)
+    known = window.session.measured_on
+    if "data" in names and known.data:
+        options = replace(options, **{n: getattr(known, n) for n in WHICH if n in names})
     return options
 
 

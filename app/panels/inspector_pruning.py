@@ -19,6 +19,7 @@ from app.words import count
 from model.errors import EspalierError
 from model.graph import Graph, Node
 from model.ports import weight_at
+from passes.analysis.evaluate import WHICH
 from passes.pruning.choice import SCOPES, WITH_DATA
 from passes.transform.prune import METHODS, prunable
 
@@ -256,8 +257,7 @@ class PruningSection(QWidget):
         asked, more = self._asked, self._asked.options()
         if asked.method in WITH_DATA and asked.ratio:
             known = self._session.measured_on
-            names = ("data", "text", "label", "tokenizer", "max_length")
-            more |= {n: getattr(known, n) for n in names}
+            more |= {n: getattr(known, n) for n in WHICH}
         self._session.set_sparsity(tuple(n.id for n in self.nodes), asked.ratio, asked.method, asked.scope, **more)
 
 

@@ -169,8 +169,11 @@ class SqnrPanel(Owing):
     # -- applying
 
     def apply(self, row: int, column: int) -> None:
-        """Give the weight of a row the format of a column: one undo step."""
+        """Give the weight of a row the format of a column, one undo step; its node is selected, so that all see it."""
         found = self.table.heat.row(row)
+        document = self._session.document
+        if document is not None and found.node in document.graph.nodes:
+            self._session.select((found.node,))
         self._give([found], column, f"{PORT} → {found.formats[column].label}")
 
     def apply_column(self, column: int) -> None:

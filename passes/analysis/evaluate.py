@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 SPLITS = "test, train, validation or all; default: all rows of a lone file, else test, else validation"
 
+WHICH = ("data", "text", "label", "tokenizer", "max_length")  # the options that say which data, and how it is read
+
 
 @dataclass(frozen=True, slots=True)
 class EvaluateOptions:

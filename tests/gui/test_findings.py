@@ -9,9 +9,11 @@ from PySide6.QtWidgets import QFileDialog
 from pytestqt.qtbot import QtBot
 
 from app.findings import NO_DATA, NOTHING, RUNNING, STALE, values_of
+from app.panels.options import OptionsWindow
 from app.window import Window
 from app.words import column_title, shown
 from model.formats.integer import Integer
+from passes.analysis.evaluate import EvaluateOptions
 from passes.base import Report, StepResult
 from passes.export import Exported
 from passes.jobs import AnalyseJob, ExportJob, ReplayJob, ReplayResult
@@ -116,6 +118,25 @@ def test_activations_are_measured_on_the_data_of_the_source(
     assert legend(window) == "output SQNR 9 dB"
     window.canvas.set_mode("activation_sqnr")
     assert legend(window) == "activation SQNR 20 dB"
+
+
+def test_data_that_was_evaluated_on_is_what_activations_are_measured_on(
+    drawn: Window, runner: list[FakeRunner]
+) -> None:
+    quantise(drawn)
+    drawn.actions_table.run("colour_output_sqnr")
+    assert legend(drawn) == f"output SQNR: {NO_DATA}"
+    drawn.session.evaluate(EvaluateOptions(data="some.csv", text="words", label="mood", max_length=32))
+    runner[-1].finish(Report("evaluate", (), {"accuracy": 0.5, "loss": 1.0}))
+    drawn.actions_table.run("colour_output_sqnr")
+    (job,) = jobs_of(runner[-1], "quantization")
+    told = job.step.options
+    assert (told.data, told.text, told.label, told.max_length) == ("some.csv", "words", "mood", 32)
+    runner[-1].finish(ON_DATA)
+    drawn.actions_table.run("calibrate")
+    (page,) = (p for p in drawn.findChildren(OptionsWindow) if not p.isHidden())
+    form = page._form.value()  # type: ignore[attr-defined]
+    assert (form.data, form.text, form.label, form.max_length) == ("some.csv", "words", "mood", 32)
 
 
 def test_modes_without_a_format_say_so_once_they_were_looked_at(

@@ -85,6 +85,7 @@ def test_a_click_applies_one_cell_as_one_undo_step(panel: SqnrPanel, runner: lis
     panel.table.scrollTo(panel.table.heat.index(row, 1))
     click(panel, row, 1)
     assert held(panel, KEY) == usual_formats()[1] and held(panel, QUERY) is None
+    assert window.session.selection == (KEY,), "the inspector shows what came of it"
     assert panel.table.heat.marked(panel.table.heat.index(row, 1))
     window.session.undo()
     assert held(panel, KEY) is None and not panel.table.heat.marked(panel.table.heat.index(row, 1))
