@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import Qt
 
 if TYPE_CHECKING:
-    from PySide6.QtWidgets import QDockWidget
+    from PySide6.QtWidgets import QDockWidget, QWidget
 
     from app.window import Window
 
-BEFORE = "height_before"  # what the window remembers under this name
-LARGE, USUAL = 0.5, 0.4  # of the window's height: from here on a panel is large; what a small one gets
+BEFORE = "height_before"  # under which a window keeps how high its panel was before it was made large
+SLACK = 20  # pixels by which a panel that was pulled down again is no longer large
 
 
 def panel_in_front(window: Window) -> QDockWidget | None:
@@ -22,10 +22,10 @@ def panel_in_front(window: Window) -> QDockWidget | None:
                  and not d.visibleRegion().isEmpty()), None)  # fmt: skip
 
 
-def is_large(window: Window) -> bool:
-    """Whether the panel at the bottom takes most of the window."""
-    dock = panel_in_front(window)
-    return dock is not None and dock.height() > LARGE * window.height()
+def is_large(window: QWidget, height: int) -> bool:
+    """Whether a panel of the window that is so high was made large."""
+    before = window.property(BEFORE)
+    return before is not None and height > before + SLACK
 
 
 def toggle(window: Window) -> None:
@@ -33,9 +33,10 @@ def toggle(window: Window) -> None:
     dock = panel_in_front(window)
     if dock is None:
         return
-    if is_large(window):
-        height = min(int(window.property(BEFORE) or window.height()), int(USUAL * window.height()))
+    before, height = window.property(BEFORE), window.height()
+    if is_large(window, dock.height()):
+        window.setProperty(BEFORE, None)
+        height = before
     else:
         window.setProperty(BEFORE, dock.height())
-        height = window.height()
     window.resizeDocks([dock], [height], Qt.Orientation.Vertical)

@@ -39,7 +39,9 @@ class Study:
     ending: bool = False  # it was asked to end after this trial
     went_on: int | None = None  # the trial after which it went on, of a study that was begun before
     by_hand: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])  # trials that wait to be offered
-    lines: dict[int, str] = field(default_factory=dict[int, str])
+    lines: dict[int, str] = field(default_factory=dict[int, str])  # of trials that came since `data` was last asked for
+    written: bytearray = field(default_factory=bytearray)  # the lines of trials that have ended
+    headed: tuple[Record | None, bytes] = (None, b"")
     fresh: set[int] = field(default_factory=set[int])
 
     @property
@@ -88,9 +90,20 @@ class Study:
             self.best = frozenset(t.number for t in front((*held, *fresh), self.want))
 
     def data(self) -> bytes:
-        """What the project keeps of it."""
-        record = Record(self.spec, self.recipe, self.space, (), self.key, self.baseline)
-        return "\n".join([head_line(record), *self.lines.values(), ""]).encode()
+        """What the project keeps of it. Each line is made once: with thousands of trials this is asked for often."""
+        ended = [n for n in self.lines if self.trials[n].state in FINISHED]
+        self.written += "".join(f"{self.lines.pop(n)}\n" for n in ended).encode()
+        running = "".join(f"{text}\n" for text in self.lines.values()).encode()
+        return b"".join([self._head(), self.written, running])
+
+    def _head(self) -> bytes:
+        """The first line of its record."""
+        record, (held, head) = Record(self.spec, self.recipe, self.space, (), self.key, self.baseline), self.headed
+        parts = ("spec", "recipe", "space", "key", "baseline")
+        if held is None or any(getattr(held, p) is not getattr(record, p) for p in parts):
+            head = f"{head_line(record)}\n".encode()
+            self.headed = record, head
+        return head
 
     def end(self, event: Any) -> bool:
         """Its job has ended: the trials that ran are cut off. Returns whether it goes on at once with another job."""

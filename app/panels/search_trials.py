@@ -18,8 +18,8 @@ from passes.search.spec import Goal
 from passes.search.trial import Trial
 
 WIDEST = 190
-WIDTHS = {"number": 60, "state": 92, "origin": 62, "seconds": 64}  # of what changes as trials end
-EVERY = 200  # trials after which the columns are fitted again
+WIDTHS = {"number": 60, "state": 100, "origin": 62, "seconds": 64}  # of what changes as trials end
+PAD, CELLS = 20, 360  # pixels beside a text; cells by which widths are found: a space of layers has many columns
 
 
 class TrialTable(QTableView):
@@ -55,11 +55,15 @@ class TrialTable(QTableView):
 
     def fit(self) -> None:
         """Columns as wide as their first rows need."""
-        header = self.horizontalHeader()
-        header.setResizeContentsPrecision(30)
-        self.resizeColumnsToContents()
-        for i, column in enumerate(self.rows.columns):
-            self.setColumnWidth(i, WIDTHS.get(column.key) or min(max(self.columnWidth(i) + 8, 44), WIDEST))
+        rows, metrics = self.rows, self.fontMetrics()
+        some = [rows.trials[n] for n in rows.shown[: max(CELLS // max(len(rows.columns), 1), 3)]]
+        for i, column in enumerate(rows.columns):
+            wide = WIDTHS.get(column.key)
+            if wide is None:
+                texts = {f"{column.title} ▾", *(column.words(column.of(t)) for t in some)}
+                wide = min(max(max(map(metrics.horizontalAdvance, texts)) + PAD, 44), WIDEST)
+            if wide != self.columnWidth(i):
+                self.setColumnWidth(i, wide)
 
     def copy(self) -> None:
         """Put the selected rows (with one or none selected: all) on the clipboard as TSV."""

@@ -10,6 +10,7 @@ import pytest
 from PySide6.QtGui import QGuiApplication
 
 from app.panels.search import SearchPanel
+from app.study import Study
 from app.study_record import Record, dump, load, member_of, records
 from app.window import Window
 from model.errors import OptionsError
@@ -106,3 +107,18 @@ def test_trials_are_copied_and_saved(panel: SearchPanel, runner: list[FakeRunner
     assert table[0]["accuracy"] == "0.8" and table[0]["fc1.weight"] == WIDTHS[0] and table[1]["error"] == "No, really."
     panel.trials.table.copy()
     assert QGuiApplication.clipboard().text().splitlines()[1].startswith("0\tcomplete\t0.8")
+
+
+def test_a_record_is_made_line_by_line_and_read_as_it_was() -> None:
+    spec = SearchSpec(study="a")
+    study = Study("a", spec, Recipe(()), Space(()))
+    study.take(trial(0))
+    study.take(trial(1, state="running", values=(), figures={}))
+    first = load(study.data())
+    assert [t.state for t in first.trials] == ["complete", "running"]
+    study.take(trial(2))
+    study.take(trial(1, 0.9))
+    study.spec = replace(spec, trials=99)
+    again = load(study.data())
+    assert {t.number: t.state for t in again.trials} == dict.fromkeys((0, 1, 2), "complete")
+    assert again.spec.trials == 99 and len(study.data().splitlines()) == 4  # the head, and each trial once

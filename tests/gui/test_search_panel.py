@@ -20,6 +20,7 @@ from passes.jobs import (
     AnalyseJob,
     Done,
     Found,
+    Progress,
     SearchJob,
     Started,
     TrialJob,
@@ -217,3 +218,29 @@ def test_the_menu_runs_and_applies(panel: SearchPanel, runner: list[FakeRunner],
     assert actions.actions["search_apply"].isEnabled() and not actions.actions["search_stop"].isEnabled()
     actions.run("search_apply")
     assert window.session.recipe.steps
+
+
+def test_what_a_search_does_before_its_first_trial_is_told(panel: SearchPanel, runner: list[FakeRunner]) -> None:
+    info = begin(panel, runner)
+    runner[-1].tell(info, Progress(96, 256, "gradients of the outputs"))
+    panel.results.tell()
+    assert "gradients of the outputs · 96 of 256" in panel.head.status.toolTip()
+    feed(runner, info, [trial(0)])
+    panel.results.tell()
+    assert "gradients" not in panel.head.status.toolTip()
+
+
+def test_the_panel_takes_the_window_and_gives_it_back(
+    panel: SearchPanel, runner: list[FakeRunner], window: Window, qtbot: QtBot
+) -> None:
+    begin(panel, runner)
+    window.show_dock("search")
+    dock = window.docks.docks["search"]
+    qtbot.waitUntil(lambda: panel.board.isVisible())
+    before = dock.height()
+    window.actions_table.run("larger")
+    qtbot.waitUntil(lambda: dock.height() > before + 60)
+    assert panel.board.larger.text() == "Smaller"
+    panel.board.larger.click()
+    qtbot.waitUntil(lambda: dock.height() <= before + 2)
+    assert panel.board.larger.text() == "Larger"

@@ -113,3 +113,8 @@ def axes_of(study: Study) -> list[Axis]:
     short = short_names(made)
     choices = [Axis(c.name, short[c.name], study.scales[c.name], log=c.log) for c in made]
     return [*choices, *(Axis(g.figure, title(g.figure), None) for g in study.goals if g.figure in study.figures)]
+
+
+def axes_made(study: Study) -> int:
+    """How many axes `axes_of` gives."""
+    return sum(n in study.params for n in study.scales) + sum(g.figure in study.figures for g in study.goals)

@@ -10,6 +10,7 @@ from PySide6.QtGui import QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QVBoxLayout, QWidget
 
 from app.fields import Choice as Chooser
+from app.larger import BEFORE
 from app.panels.heading import link
 from app.plots.study.choice_map import ChoiceMap
 from app.plots.study.comparison import Compared, ComparisonChart
@@ -17,6 +18,7 @@ from app.plots.study.data import Study
 from app.plots.study.history import HistoryChart
 from app.plots.study.importance import ImportanceChart
 from app.plots.study.intermediate import IntermediateChart
+from app.plots.study.pairs import PairsChart
 from app.plots.study.parallel import ParallelChart
 from app.plots.study.pareto import ParetoChart
 from app.plots.study.slices import SliceChart
@@ -26,10 +28,9 @@ from passes.search.space import Choice
 from passes.search.spec import Goal
 from passes.search.trial import Trial
 
-LARGE = 0.45  # of the window: a board that cannot become much higher
 PAUSE = 50  # milliseconds between two drawings: 20 a second
-CHARTS = (HistoryChart, ParetoChart, ParallelChart, ImportanceChart, SliceChart, ChoiceMap, IntermediateChart,
-          TimelineChart, ComparisonChart)  # fmt: skip
+CHARTS = (HistoryChart, ParetoChart, ParallelChart, ImportanceChart, SliceChart, PairsChart, ChoiceMap,
+          IntermediateChart, TimelineChart, ComparisonChart)  # fmt: skip
 KINDS: dict[str, Callable[[], Any]] = {c.name: c for c in CHARTS}
 LAYOUTS = {1: ((0, 0),), 2: ((0, 0), (0, 1)), 3: ((0, 0), (0, 1), (1, 0)), 4: ((0, 0), (0, 1), (1, 0), (1, 1))}
 
@@ -168,7 +169,7 @@ class StudyBoard(QWidget):
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
-        self.larger.setText("Smaller" if self.height() > LARGE * self.window().height() else "Larger")
+        self.larger.setText("Larger" if self.window().property(BEFORE) is None else "Smaller")
 
     def pick(self, number: int | None) -> None:
         """Mark a trial that was picked elsewhere."""

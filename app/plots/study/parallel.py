@@ -10,19 +10,22 @@ from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QPainter, QPen
 from typing_extensions import override
 
-from app.plots.study.axes import Axis, axes_of
+from app.plots.study.axes import Axis, axes_made
 from app.plots.study.data import COMPLETE, Study
 from app.plots.study.density import SHADES, Density
 from app.plots.study.face import Option
 from app.plots.study.painted import elided, joined
 from app.plots.study.parallel_pointing import LINE, SIDE, TOP, AxesOfTrials
 from app.plots.study.pieces import Pieces
+from app.plots.study.telling import picked
 from app.plots.study.words import title, value_words
 from app.words import count
 from model.data.base import Array
 
 NARROW = 28  # pixels for a label under which nothing of it could be read
 CLOSE = 38  # pixels between axes under which numbers would lie over each other
+LINES = 800  # between axes, drawn at once
+APART, FEWEST = 46, 6  # pixels between axes that can be read; so many there are at least
 
 
 class ParallelChart(AxesOfTrials):
@@ -32,6 +35,8 @@ class ParallelChart(AxesOfTrials):
 
     def __init__(self) -> None:
         self.shade = ""
+        self.every = False  # all choices have an axis, also where they are too many to be read
+        self._made, self._judged = 0, 0  # axes that there could be; trials by which they were chosen
         self._span = (0.0, 1.0)
         super().__init__()
         self._pieces = Pieces(self, self._lay)
@@ -41,15 +46,20 @@ class ParallelChart(AxesOfTrials):
     @override
     def options(self) -> list[Option]:
         names = tuple(self.study.names)
-        return [Option("colour", names, tuple(f"colour: {title(n)}" for n in names), "Figure told by colour")]
+        colour = Option("colour", names, tuple(f"colour: {title(n)}" for n in names), "Figure told by colour")
+        return [colour, Option("all choices", hint="An axis for every choice, not only for those that tell most")]
 
     @override
     def option(self, name: str) -> Any:
-        return self.shade
+        return self.every if name == "all choices" else self.shade
 
     @override
     def choose(self, name: str, value: Any) -> None:
-        self.shade = value
+        if name == "all choices":
+            self.every = value
+        else:
+            self.shade = value
+        self._pick_axes()
         self.take(None)
         self.changed.emit()
 
@@ -58,10 +68,17 @@ class ParallelChart(AxesOfTrials):
         if self.shade not in study.names:
             self.shade = study.names[0] if study.names else ""
         order = [a.name for a in self.axes]
-        self.axes = axes_of(study)
+        self.study, self.axes = study, []
+        self._pick_axes()
         if set(order) == {a.name for a in self.axes}:
             self.axes.sort(key=lambda a: order.index(a.name))
         super().show_study(study)
+
+    def _pick_axes(self) -> None:
+        """The axes of the choices that tell most, as many as can be read."""
+        room = max(int((self.width() - 2 * SIDE) / APART) + 1, FEWEST)
+        self._judged, self._made = len(self.study), axes_made(self.study)
+        self.axes = picked(self.study, self.shade, self.axes, self._made if self.every else room)
 
     @override
     def empty(self) -> str:
@@ -81,7 +98,9 @@ class ParallelChart(AxesOfTrials):
         if any(a.brushes for a in self.axes):
             many = count(int(self._wanted.sum()))
             return f"{told} &nbsp; {many} of {count(len(self._complete()))} brushed · Esc clears</span>"
-        return f"{told} &nbsp; drag on an axis to choose trials, on its title to move it</span>"
+        few = len(self.axes) < self._made
+        some = f" &nbsp; {len(self.axes)} of {self._made} axes: what tells most of {title(self.shade)}" if few else ""
+        return f"{told}{some} &nbsp; drag on an axis to choose trials, on its title to move it</span>"
 
     def _complete(self) -> Array:
         return np.flatnonzero(self.study.state[: len(self._units)] == COMPLETE)
@@ -89,9 +108,11 @@ class ParallelChart(AxesOfTrials):
     @override
     def take(self, fresh: Sequence[int] | None) -> None:
         study = self.study
-        if len(self.axes) != len(axes_of(study)):
-            self.axes = axes_of(study)
-            fresh = None
+        free = not self._grey and self._drag is None
+        if axes_made(study) != self._made or (fresh is None and free) or (free and len(study) > 2 * self._judged):
+            before = [a.name for a in self.axes]
+            self._pick_axes()
+            fresh = fresh if before == [a.name for a in self.axes] else None
         moved = [a.fit(study) for a in self.axes]
         low_high = self._shade_ends()
         again = fresh is None or any(moved) or low_high != self._span
@@ -101,6 +122,7 @@ class ParallelChart(AxesOfTrials):
         self._note(fresh if not again else None)
         if again:
             self._sheet = None
+            self._pieces.chunk = max(LINES // max(len(self.axes), 1), 4)
             self._pieces.restart(int(self.width() - 2 * SIDE + 1), int(self._bottom - self._top))
         self.choose_lines()
 
@@ -169,7 +191,7 @@ class ParallelChart(AxesOfTrials):
     def marks(self, painter: QPainter) -> None:
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         for place, axis in enumerate(self.axes if self._grey else ()):
-            self._paint_brushes(painter, axis, self._at(axis, place))
+            _paint_brushes(painter, self, axis, self._at(axis, place))
         for place, colour in ((self.pick, self.look.text), (self.under, self.look.accent)):
             if place is not None and place < len(self._units) and self.study.state[place] == COMPLETE:
                 self._paint_line(painter, place, colour)
@@ -197,20 +219,10 @@ class ParallelChart(AxesOfTrials):
             middle = Qt.AlignmentFlag.AlignLeft
         elif x + wide / 2 > self.width() - 2:
             middle = Qt.AlignmentFlag.AlignRight
-        elided(
-            painter, QRectF(left, TOP + LINE * row, right - left, LINE), axis.text, middle, Qt.TextElideMode.ElideMiddle
-        )
+        if right - left > NARROW:
+            box = QRectF(left, TOP + LINE * row, right - left, LINE)
+            elided(painter, box, axis.text, middle, Qt.TextElideMode.ElideMiddle)
         self._paint_ticks(painter, axis, x, gap)
-
-    def _paint_brushes(self, painter: QPainter, axis: Axis, x: float) -> None:
-        """Brushes as upright boxes: whole pixels, which cost nothing while one is drawn."""
-        ground = QColor(self.look.accent)
-        ground.setAlpha(70)
-        for low, high in axis.brushes:
-            top, tall = round(self._y(high)), max(round(self._y(low) - self._y(high)), 2)
-            painter.fillRect(round(x) - 5, top, 10, tall, ground)
-            for y in (top, top + tall):
-                painter.fillRect(round(x) - 5, y - 1, 10, 2, QColor(self.look.accent))
 
     def _paint_ticks(self, painter: QPainter, axis: Axis, x: float, gap: float) -> None:
         """Labels beside an axis, on a ground that lets them be read; as many as there is room for.
@@ -219,10 +231,12 @@ class ParallelChart(AxesOfTrials):
         """
         ground = QColor(self.look.panel)
         ground.setAlpha(190)
+        place = self.axes.index(axis)
+        if gap < NARROW and place and axis.like(self.axes[place - 1]):
+            return
         last, metrics = 1e9, painter.fontMetrics()
         ticks = sorted(axis.ticks())
         widest = max((metrics.horizontalAdvance(t) for _, t in ticks), default=0)
-        place = self.axes.index(axis)
         at_end = place == len(self.axes) - 1 and x + widest + 7 > self.width()
         if axis.words and widest > gap - 8 and place and axis.like(self.axes[place - 1]) and not self._drag:
             return
@@ -253,3 +267,15 @@ class ParallelChart(AxesOfTrials):
             return widest + 2
         shared = widest > gap - 8 and after and axis.like(after[0])
         return int(gap * (2 if shared else 0.5 if place >= len(self.axes) - 2 else 1)) - 8
+
+
+def _paint_brushes(painter: QPainter, chart: ParallelChart, axis: Axis, x: float) -> None:
+    """Brushes as upright boxes: whole pixels, which cost nothing while one is drawn."""
+    ground = QColor(chart.look.accent)
+    ground.setAlpha(70)
+    for low, high in axis.brushes:
+        ends = chart.heights(low, high)
+        top, tall = round(ends[1]), max(round(ends[0] - ends[1]), 2)
+        painter.fillRect(round(x) - 5, top, 10, tall, ground)
+        for y in (top, top + tall):
+            painter.fillRect(round(x) - 5, y - 1, 10, 2, QColor(chart.look.accent))

@@ -60,6 +60,10 @@ class AxesOfTrials(PaintedChart):
     def _y(self, part: float) -> float:
         return self._top + (1 - part) * (self._bottom - self._top - FOOT)
 
+    def heights(self, *parts: float) -> list[float]:
+        """Where parts of an axis lie, in pixels from the top."""
+        return [self._y(part) for part in parts]
+
     def _part(self, y: float) -> float:
         return 1 - (y - self._top) / (self._bottom - self._top - FOOT)
 

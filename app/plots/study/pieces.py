@@ -24,7 +24,7 @@ class Pieces:
     """Two layers, grey below coloured. `want` says which trials are in each; `lay(layer, places, sign)` draws them."""
 
     def __init__(self, owner: QWidget, lay: Callable[[Density, Array, int], None]) -> None:
-        self._owner, self._lay = owner, lay
+        self._owner, self._lay, self.chunk = owner, lay, CHUNK
         self._layers = [Density(1, 1), Density(1, 1)]
         self._want = [np.zeros(0, bool), np.zeros(0, bool)]
         self.drawn = [np.zeros(0, bool), np.zeros(0, bool)]
@@ -88,7 +88,7 @@ class Pieces:
         for layer in (1, 0):
             for sign, there, wanted in ((1, ~self.drawn[layer], self._want[layer]),
                                         (-1, self.drawn[layer], ~self._want[layer])):  # fmt: skip
-                found = np.flatnonzero(there & wanted)[:CHUNK]
+                found = np.flatnonzero(there & wanted)[: self.chunk]
                 if len(found):
                     self._lay(self._layers[layer], found, sign)
                     self.drawn[layer][found] = sign > 0

@@ -31,8 +31,8 @@ def test_every_chart_is_written_to_a_file(board: StudyBoard, kind: str, tmp_path
     words = ["".join(t.itertext()).strip() for t in root.iter(f"{SVG}text")]
     assert any(len(w) > 2 for w in words)
     rows = list(csv.reader((tmp_path / "chart.csv").read_text(encoding="utf-8").splitlines()))
-    assert len(rows) > 10 or kind == "Importance"
-    assert kind in ("Choice map", "Comparison", "Importance") or rows[1][:2] == ["0", "complete"]
+    assert len(rows) > 10 or kind in ("Importance", "Two choices")
+    assert kind in ("Choice map", "Comparison", "Importance", "Two choices") or rows[1][:2] == ["0", "complete"]
 
 
 @pytest.mark.parametrize("kind", ["History", "Pareto front", "Timeline"])
