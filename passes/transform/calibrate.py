@@ -175,11 +175,12 @@ class _Calibration:
         low, high = (None, None) if after.format.rowwise else ends(after.format)
         self.rows.append({
             "node": node.id, "port": port, "format": after.label, "parameter": after.format.shift or "scale",
-            "before": _value(before), "after": _value(after), "elements": found.moments.count,
-            "min": found.moments.low, "max": found.moments.high, "low": low, "high": high,
+            "before": _value(before), "after": _value(after),
+            "sqnr_before_db": was.sqnr_db, "sqnr_db": is_.sqnr_db,
             "saturated_before": was.saturated, "saturated": is_.saturated,
             "underflow_before": was.underflow, "underflow": is_.underflow,
-            "sqnr_before_db": was.sqnr_db, "sqnr_db": is_.sqnr_db,
+            "min": found.moments.low, "max": found.moments.high, "low": low, "high": high,
+            "elements": found.moments.count,
         })  # fmt: skip
 
     def _error(self, precision: Precision, x: Tensor) -> Difference:
