@@ -47,9 +47,9 @@ def _field(field: BitField, fmt: Format) -> Field:
 
 
 def stored_words(fmt: Format) -> str:
-    """`8.25 bits an element: 8 of its own and 8 of the scale, shared by 32`."""
-    parts = [f"{f.bits} of the {f.meaning.replace(' bits,', ',')}" for f in layout_of(fmt) if f.shared is not None]
-    more = " and ".join([f"{fmt.element_bits} of its own", *parts])
+    """`8.25 bits an element: 8 of its own, 8 of the scale shared by 32`."""
+    parts = [f"{f.bits} of the {f.meaning.replace(' bits,', '')}" for f in layout_of(fmt) if f.shared is not None]
+    more = ", ".join([f"{fmt.element_bits} of its own", *parts])
     return f"{fmt.bits:g} bits an element{f': {more}' if parts else ''}"
 
 

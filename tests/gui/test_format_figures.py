@@ -57,10 +57,10 @@ def test_the_stairs_are_those_of_the_format() -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("mxint", "8.25 bits an element: 8 of its own and 8 of the scale, shared by 32"),
-        ("block_fp(width=8, block=16)", "8.5 bits an element: 8 of its own and 8 of the exponent, shared by 16"),
+        ("mxint", "8.25 bits an element: 8 of its own, 8 of the scale shared by 32"),
+        ("block_fp(width=8, block=16)", "8.5 bits an element: 8 of its own, 8 of the exponent shared by 16"),
         ("integer(width=6)", "6 bits an element"),
-        ("scaled_integer(width=8)", "8 bits an element: 8 of its own and 32 of the scale, shared by a row"),
+        ("scaled_integer(width=8)", "8 bits an element: 8 of its own, 32 of the scale shared by a row"),
     ],
 )
 def test_stored_bits_in_words(text: str, words: str) -> None:

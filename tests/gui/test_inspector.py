@@ -304,7 +304,7 @@ def test_block_formats_show_the_middle_block(panel: InspectorPanel, session: Ses
     panel.weight.scale.click()
     assert panel.weight.plot.log and panel.weight.scale.text() == "Linear counts"
     qtbot.waitUntil(lambda: panel.format.found is not None, timeout=5000)
-    assert panel.format.stored.text() == "4.5 bits an element: 4 of its own and 8 of the scale, shared by 16"
+    assert panel.format.stored.text() == "4.5 bits an element: 4 of its own, 8 of the scale shared by 16"
     session.set_format((KEY,), "weight", parse_format("scaled_integer(granularity=tensor)"))
     assert panel.weight.fix.isVisible()
     panel.weight.fix.click()
