@@ -114,9 +114,12 @@ def _tile(
     x, codes, exponents, bias, out, m, n, k, groups, across, x_row, x_step, out_row,
     BLOCK: tl.constexpr, M: tl.constexpr, N: tl.constexpr, G: tl.constexpr, NIBBLES: tl.constexpr,
     WHOLE: tl.constexpr, BIASED: tl.constexpr, EXACT: tl.constexpr, ASM: tl.constexpr,
-    SPLIT: tl.constexpr,
+    SPLIT: tl.constexpr, MIXED: tl.constexpr,
 ):  # fmt: skip
-    """N × M results: the weight is the first operand, so that its values go from registers into the product."""
+    """N × M results: the weight is the first operand, so that its values go from registers into the product.
+
+    MIXED: x comes as `mixed` gives it; then four codes that lie side by side are what a thread of the product needs.
+    """
     tiles = tl.cdiv(n, N)
     row = ((tl.program_id(0) % tiles) * N + tl.arange(0, N)).to(tl.int64)
     token = ((tl.program_id(0) // tiles) * M + tl.arange(0, M)).to(tl.int64)
@@ -144,9 +147,12 @@ def _tile(
             code = tl.interleave((byte << 28) >> 28, (byte << 24) >> 28)
         if ASM:  # of bfloat16 the product with a power of two is exact, but for weights below 2^-120
             scale = (tl.maximum(e.to(tl.int32) - 6, 0) << 7).to(tl.int16).to(tl.bfloat16, bitcast=True)
-            w = tl.reshape(_to_bfloat16(code, ASM) * scale[:, :, None], (N, G * BLOCK))
+            w = _to_bfloat16(code, ASM) * scale[:, :, None]
         else:
-            w = tl.reshape(code.to(tl.float32) * (_power(e) * unit)[:, :, None], (N, G * BLOCK))
+            w = code.to(tl.float32) * (_power(e) * unit)[:, :, None]
+        if MIXED:
+            w = tl.trans(tl.reshape(w, (N, G * BLOCK // 16, 4, 2, 2)), (0, 1, 3, 2, 4))
+        w = tl.reshape(w, (N, G * BLOCK))
         at = first * BLOCK + column
         v = tl.load(x + token[None, :] * x_row + at[:, None] * x_step, mask=(token[None, :] < m) & (at[:, None] < k),
                     other=0)  # fmt: skip
@@ -172,11 +178,10 @@ VALUES: Config = {"way": 2}
 
 def _tiles(m: int, exact: bool) -> list[Config]:
     """Tiles for `m` rows of x; `exact`: small ones, as float32 has no matrix units."""
-    names = ("m", "n", "g", "num_warps", "num_stages", "split")
+    names = ("m", "n", "g", "num_warps", "num_stages", "split", "mixed")
     if exact:
-        return [
-            {"way": 1, **dict(zip(names, size, strict=True))} for size in ((16, 32, 2, 4, 2, 1), (16, 32, 2, 4, 2, 4))
-        ]
+        small = ((16, 32, 2, 4, 2, 1, 0), (16, 32, 2, 4, 2, 4, 0))
+        return [{"way": 1, **dict(zip(names, size, strict=True))} for size in small]
     held = 16 if m <= 16 else 32 if m <= 32 else 64 if m <= 64 else 128
     few = (
         (64, 4, 4, 4, 1),
@@ -192,14 +197,21 @@ def _tiles(m: int, exact: bool) -> list[Config]:
     sizes = [(held, *size) for size in (few if held <= 64 else many)]
     if m > 128:
         sizes += [(256, 128, 2, 8, 3, 1), (256, 64, 2, 4, 3, 1), (256, 128, 2, 8, 3, 2), (256, 128, 4, 8, 2, 1)]
-    return [{"way": 1, **dict(zip(names, size, strict=True))} for size in sizes]
+    plain = [(*size, 0) for size in sizes[:2]]
+    return [{"way": 1, **dict(zip(names, size, strict=True))} for size in (*((*s, 1) for s in sizes), *plain)]
 
 
 def _candidates(m: int, device: str, exact: bool) -> list[Config]:
     if device != "cuda":
-        return VECTOR[:1] if m == 1 else [{**_tiles(m, True)[0], "n": 16, "split": 2}]
+        return VECTOR[:1] if m == 1 else [{**_tiles(m, True)[0], "n": 16, "split": 2, "mixed": 1}]
     found = VECTOR if m == 1 else [] if m > 4096 else _tiles(m, exact)
     return [*(VECTOR[:2] if 1 < m <= 4 else []), *found, *([VALUES] if m > FEW else [])]
+
+
+def mixed(rows: Tensor) -> Tensor:
+    """Columns in the order in which matrix units take pairs of four threads: 0 1 4 5 8 9 12 13, then 2 3 6 7 …"""
+    parts = rows.reshape(rows.shape[0], rows.shape[1] // 16, 4, 2, 2).transpose(2, 3)
+    return parts.reshape(rows.shape)
 
 
 def linear_triton(x: Tensor, weight: MXWeight, bias: Tensor | None = None) -> Tensor:
@@ -222,7 +234,9 @@ def linear_triton(x: Tensor, weight: MXWeight, bias: Tensor | None = None) -> Te
     def _launch(c: Config) -> Tensor:
         if c["way"] == 2:
             return F.linear(rows, by_triton(weight, x.dtype), bias)
-        common = (n, k, groups, across, *rows.stride(), out.stride(0))
+        mix = c["way"] == 1 and c["mixed"] == 1 and k % 16 == 0
+        seen = mixed(rows) if mix else rows
+        common = (n, k, groups, across, *seen.stride(), out.stride(0))
         if c["way"] == 0:
             _vector[(-(-n // c["n"]), m)](rows, weight.codes, weight.exponents, held, out, *common, **fixed,
                                           N=c["n"], G=c["g"], ASM=x.is_cuda, STAGES=c["stages"],
@@ -232,9 +246,9 @@ def linear_triton(x: Tensor, weight: MXWeight, bias: Tensor | None = None) -> Te
         grid = (-(-n // c["n"]) * -(-m // c["m"]), split)
         into = out if split == 1 else torch.empty(split, m, n, device=x.device)
         g = max(c["g"] * 32 // weight.block, 1)
-        _tile[grid](rows, weight.codes, weight.exponents, held, into, m, *common, **fixed, M=c["m"], N=c["n"], G=g,
+        _tile[grid](seen, weight.codes, weight.exponents, held, into, m, *common, **fixed, M=c["m"], N=c["n"], G=g,
                     EXACT=in_float32(x.dtype, x.device.type), ASM=fast, num_warps=c["num_warps"],
-                    num_stages=c["num_stages"], SPLIT=split)  # fmt: skip
+                    num_stages=c["num_stages"], SPLIT=split, MIXED=mix)  # fmt: skip
         return out if split == 1 else torch.sum(into, 0).to(x.dtype)
 
     key = f"mx_linear{weight.width}|{x.dtype}|{bucket(m=m, n=n, k=k, block=weight.block)}"

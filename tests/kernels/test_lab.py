@@ -156,3 +156,10 @@ def test_what_a_kernel_would_misread_is_refused() -> None:
             call()
         assert caught.value.hint
     assert torch.equal(mx_dequantize.values(four, torch.float32), plain(four, torch.float32))
+
+
+def test_columns_are_mixed_for_pairs_of_four_threads() -> None:
+    x = torch.arange(64).view(2, 32)
+    order = [0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15]
+    assert mx_linear.mixed(x)[1].tolist() == [32 + start + i for start in (0, 16) for i in order]
+    assert mx_linear.mixed(x[:, :0]).shape == (2, 0)
