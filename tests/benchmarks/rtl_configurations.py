@@ -12,7 +12,7 @@ from functools import partial
 import numpy as np
 
 from tests.benchmarks.rtl_configurations_formats import blocks, linear_blocks, signs, threshold
-from tests.benchmarks.rtl_configurations_more import deep, divide, function, gather
+from tests.benchmarks.rtl_configurations_more import choose, compared, deep, divide, function, gather, source
 from tests.benchmarks.rtl_linear import layer
 from verilog.fixed import Fixed
 from verilog.rules.linear import summed
@@ -210,6 +210,7 @@ KINDS_OF: tuple[tuple[Callable[[Random], Template], int], ...] = (
     (signs, 9), (threshold, 4), *((partial(blocks, mantissas=m), 5) for m in (False, True)),
     *((partial(linear_blocks, both=b), n) for b, n in ((False, 5), (True, 6))),
     (gather, 8), (divide, 8), (deep, 6), *((partial(function, whole=f), 12) for f in (True, False)),
+    (compared, 4), (choose, 4), (source, 4),
 )  # fmt: skip
 
 
@@ -240,5 +241,5 @@ def weight(template: Template) -> float:
     """About how large an instance is: bits of its streams, memories, and what it does at once."""
     held = template.memories()
     streams = sum(s.width for s in (*template.inputs, *template.outputs))
-    products = template.inputs[0].lanes * template.outputs[0].lanes
+    products = template.outputs[0].lanes * (template.inputs[0].lanes if template.inputs else 1)
     return streams + 4 * products + sum(m.words.size * m.width for m in held) / 64

@@ -7,13 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from verilog.fixed import Fixed
+from verilog.fixed import Fixed, covering
 from verilog.stream import Stream
 from verilog.templates.base import Template
+from verilog.templates.choose import Choose
 from verilog.templates.divide import Divide
 from verilog.templates.fifo import Fifo
 from verilog.templates.gather import Gather
 from verilog.templates.lut import Lut, Pieces, fitted, tabled
+from verilog.templates.pair import KINDS, Pair, exact_format
+from verilog.templates.source import Source
 
 Random = np.random.Generator
 
@@ -56,6 +59,33 @@ def deep(rng: Random) -> Template:
     x = Stream(1, 32, Fixed(_one(rng, 4, 8, 12), 2), _one(rng, 1, 2, 4, 8))
     depth = _one(rng, 64, 100, 256, 640, 1024)
     return Fifo(name="i", node="i", inputs=(x,), outputs=(x,), depth=depth, registered=True)
+
+
+def compared(rng: Random) -> Template:
+    """Bits of two streams."""
+    a, b = (Fixed(_one(rng, 6, 8, 12, 16), _one(rng, 2, 4), bool(_one(rng, 0, 1, 1))) for _ in range(2))
+    kind, lanes = KINDS[_one(rng, 5, 6, 7, 8)], _one(rng, 1, 2, 4, 8)
+    x, x1, y = (Stream(1, 16, f, lanes) for f in (a, b, Fixed(1, 0, False)))
+    return Pair(name="i", node="i", inputs=(x, x1), outputs=(y,), kind=kind, total=exact_format(kind, a, b))
+
+
+def choose(rng: Random) -> Template:
+    """One of two streams."""
+    lanes = _one(rng, 1, 2, 4, 8)
+    a, b, y = (Fixed(_one(rng, 6, 8, 12), _one(rng, 2, 4, 5)) for _ in range(3))
+    frac = max(a.frac, b.frac)
+    ends = [v << (frac - f.frac) for f in (a, b) for v in (f.low, f.high)]
+    streams = [Stream(1, 16, f, lanes) for f in (Fixed(1, 0, False), a, b, y)]
+    return Choose(name="i", node="i", inputs=tuple(streams[:3]), outputs=(streams[3],),
+                  total=covering(min(ends), max(ends), frac))  # fmt: skip
+
+
+def source(rng: Random) -> Template:
+    """Constants of random words."""
+    rows, form = _one(rng, 1, 8, 17, 64, 200), Fixed(_one(rng, 4, 8, 12), 2)
+    lanes = _one(rng, 1, 2, 4, 8)
+    codes = rng.integers(form.low, form.high + 1, (rows, lanes))
+    return Source(name="i", node="i", inputs=(), outputs=(Stream(rows, lanes, form, lanes),), codes=codes)
 
 
 def function(rng: Random, whole: bool) -> Template:

@@ -23,7 +23,7 @@ def test_estimates_are_near_the_grid() -> None:
     assert fitted(apart(rows, others)) == model(), "fit again: tests/benchmarks/rtl_area.py --fit"
     found = errors(others, model())
     assert found["lut"]["median"] < 0.1 and found["lut"]["worst"] < 0.3
-    assert found["ff"]["median"] < 0.05 and found["ff"]["worst"] < 0.35
+    assert found["ff"]["median"] < 0.05 and found["ff"]["worst"] < 0.3
     assert min(int(found[n].split()[0]) for n in ("dsp", "bram")) >= len(others) - 1
     assert set(PARTS) == {r["module"] for r in rows}, "all have been synthesised"
 

@@ -93,6 +93,12 @@ def rounding(p: P, wide: int, frac: int) -> float:
     return CARRIED * adds + sticky + saturates
 
 
+def varying(p: P, wide: int, frac: int) -> float:
+    """Bits of a rounded result that are neither constant nor copies of each other."""
+    drop = frac - p["Y_F"]
+    return float(min(p["Y_W"], wide - drop + 1 if drop > 0 else wide))
+
+
 def _soft(a: int, b: int, wide: int = 99) -> float:
     return 0.0 if blocks(a, b, wide) else float(a * b)
 
@@ -114,7 +120,7 @@ def _folded(
         "soft product": float(products * (a + b)) if not per else 0.0,
         "sum": results * float(sums) if not per or p["PAR_IN"] > 2 else 0.0,  # two products add within the blocks
         "wide": 24.0 * p["PAR_OUT"] if per and p["PAR_IN"] >= 8 else 0.0,
-        "accumulate": results * float(acc), "result": results * float(p["Y_W"]),
+        "accumulate": results * float(acc), "result": results * varying(p, *q),
         "count": 2.0 * bits(inner * outer) + 15,
     }  # fmt: skip
     return Parts(lut, ff, products * per, held[1])
@@ -142,7 +148,9 @@ def matmul(p: P) -> Parts:
                    (p["Q_W"], p["Q_F"]))  # fmt: skip
     scaling = results * blocks(p["ACC_W"], bits(p["MUL"] + 1) + 1) if p["MUL"] > 1 else 0
     address = float(bits(2 * p["BATCH"] * inner * outer) * 6 + bits(p["BLOCKS"]) * 2)
-    return Parts({**made.lut, "address": address}, {**made.ff, "address": address}, made.dsp + scaling, made.bram)
+    words = float(lanes * group * p["B_W"]) if made.dsp and not count else 0.0  # registers of the blocks hold x
+    ff = {**made.ff, "address": address, "words": words, "sum": 0.0 if made.dsp else made.ff["sum"]}
+    return Parts({**made.lut, "address": address}, ff, made.dsp + scaling, made.bram)
 
 
 def _lanes(p: P, lut: Counted, ff: Counted, dsp: int = 0, bram: int = 0) -> Parts:
@@ -234,8 +242,28 @@ def pair(p: P) -> Parts:
     dsp = blocks(a, b, p["S_W"]) * p["LANES"] if p["OP"] == 2 else 0
     soft = p["LANES"] * float(a * b) if p["OP"] == 2 and not dsp else 0.0
     rounds = p["LANES"] * rounding(p, p["S_W"], p["S_F"])
+    if p["OP"] > 4:  # a bit, of half as many tables as its operands have bits
+        bit = {"compare": 0.5 * sums, "control": 2.0}
+        return Parts(bit, {"result": 2.0 * p["LANES"], "control": 2.0})
     lut = {"add": (1, 1, 0, 2, 2)[p["OP"]] * sums, "soft": soft, "round": rounds}
     return _lanes(p, lut, {"sum": 0.0 if dsp else sums}, dsp)
+
+
+def choose(p: P) -> Parts:
+    """A choice and a rounding a lane."""
+    wide = float(p["LANES"] * max(p["X1_W"] + p["X1_UP"], p["X2_W"] + p["X2_UP"]))
+    lut = {"choose": wide, "round": p["LANES"] * rounding(p, p["S_W"], p["S_F"]), "control": 4.0}
+    ff = {"sum": wide, "result": p["LANES"] * varying(p, p["S_W"], p["S_F"]), "control": 2.0}
+    return Parts(lut, ff)
+
+
+def source(p: P) -> Parts:
+    """A constant memory and its counter; nothing where all beats are equal."""
+    memory, count = rom(p["BEATS"], p["W"])
+    address = float(bits(p["BEATS"]) if p["BEATS"] > 1 else 0)
+    words = 0.0 if count or p["BEATS"] == 1 else float(p["W"])
+    return Parts({"memory": memory if words else 0.0, "count": address, "control": 1.0},
+                 {"result": words, "count": address, "control": 1.0}, 0, count)  # fmt: skip
 
 
 def scale_shift(p: P) -> Parts:
@@ -371,5 +399,5 @@ PARTS: dict[str, Callable[[P], Parts]] = {
     "softmax_rows": softmax, "fold_max": fold_max, "fold_sum": fold_sum, "pair": pair, "scale_shift": scale_shift,
     "lut": lut, "pieces": pieces, "cast_stream": cast, "relu": relu, "fifo": fifo, "fifo_ram": fifo_ram,
     "fork_stream": fork, "resize": resize, "reorder": reorder, "gather": gather, "divide": divide, "pick": pick,
-    "chain": chain, "replay": replay,
+    "chain": chain, "replay": replay, "choose": choose, "source": source,
 }  # fmt: skip

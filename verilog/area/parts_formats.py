@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import log2
 
-from verilog.area.parts import PARTS, Counted, P, Parts, bits, blocks, ram, rom, rounding, up
+from verilog.area.parts import PARTS, Counted, P, Parts, bits, blocks, ram, rom, rounding, up, varying
 
 
 def linear_signs(p: P) -> Parts:
@@ -73,11 +73,10 @@ def linear_blocks(p: P) -> Parts:
         "round": results * rounding(p, acc, p["ACC_F"]), "memory": w[0] + e[0] + b[0], "select": beat,
         "replay": ram(inner, int(beat), False)[0] if outer > 1 else 0.0, "count": 2 * count + 12,
     }  # fmt: skip
-    ff = {
-        "words": 0.0 if per else beat + products * float(p["W_W"]), "sum": results * float(sums),
-        "placed": results * float(acc), "accumulate": results * float(acc),
-        "biases": results * float(acc * (b[1] == 0)), "result": results * float(p["Y_W"]), "count": 2 * count + 20,
-        "exponents": results * 3.0 * exponent,
+    ff = {  # x, the products and their sum lie in registers of the blocks; what only waits in tables
+        "words": products * float(p["W_W"]) if not w[1] else 0.0, "beat": 0.0 if per else beat,
+        "products": 0.0 if per else products * float(a + p["W_W"]), "sum": 0.0 if per else results * float(sums),
+        "accumulate": results * 2.0 * acc, "result": results * varying(p, acc, p["ACC_F"]), "count": count + 20,
     }  # fmt: skip
     return Parts(lut, ff, products * per, w[1] + e[1] + b[1])
 
