@@ -153,7 +153,7 @@ def _run(command: Command, words: list[str], out: TextIO) -> int:
         return 0
     found = parser.read(words)
     console = Console(out, found.json)
-    _load_plugins(found.plugin, console)
+    _prepare(found.plugin, console)
     try:
         answer = command.run(found, console)
     finally:
@@ -162,9 +162,11 @@ def _run(command: Command, words: list[str], out: TextIO) -> int:
     return answer.code
 
 
-def _load_plugins(files: list[str], console: Console) -> None:
+def _prepare(files: list[str], console: Console) -> None:
+    from passes.heap import keep_freed_memory
     from passes.plugins import load_plugins
 
+    keep_freed_memory()
     load_plugins(files, console.note)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import time
 from collections import OrderedDict
 from dataclasses import dataclass, field, replace
 from functools import singledispatch
@@ -15,6 +16,7 @@ from model.opening import Opened, needs_source, open_any, reopen
 from model.project import keys_of, save_project
 from model.weights import WeightStore
 from passes.base import Context, is_instant, run_step
+from passes.heap import give_back, keep_freed_memory
 from passes.jobs import (
     AnalyseJob,
     Channel,
@@ -51,13 +53,25 @@ class _State:
 
 
 _STATE = _State()
+LONG = 1.0  # seconds
 
 
 def main(pipe: Connection) -> None:
     """Entry point of the spawned process: warm up, then serve."""
+    keep_freed_memory()
     for name in ("torch", "torch.export", "transformers"):
         importlib.import_module(name)
-    serve(pipe, handle)
+    serve(pipe, _tidily)
+
+
+def _tidily(job: Any, channel: Channel) -> Any:
+    """Run one job; what a long one leaves goes back to the system, which takes milliseconds."""
+    begin = time.monotonic()
+    try:
+        return handle(job, channel)
+    finally:
+        if time.monotonic() - begin > LONG:
+            give_back()
 
 
 @singledispatch

@@ -21,6 +21,7 @@ from model.opening import Opened, open_source
 from model.registry import FORMATS
 from passes.base import Context, run_step
 from passes.config import load_recipe
+from passes.heap import keep_freed_memory
 from tests.benchmarks.record import report
 
 SOURCE = ("config:bert?task=sequence-classification&num_hidden_layers=4&hidden_size=256&num_attention_heads=4"
@@ -80,6 +81,7 @@ def compare(mine: Call, reference: Call, target: float) -> dict[str, Any]:
 
 def main() -> None:
     """Every registered format, or those named as arguments."""
+    keep_freed_memory()  # as the worker does
     torch.set_num_threads(1)
     torch.set_flush_denormal(True)  # as fine-tuning does
     named = [a for a in sys.argv[1:] if not a.startswith("--")]

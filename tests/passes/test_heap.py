@@ -1,0 +1,56 @@
+"""Memory that is kept between tensors: fewer pages come anew, and nothing changes where it cannot be asked for."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from passes import heap
+
+ROUNDS = """
+import resource, sys
+from passes.heap import give_back, keep_freed_memory
+heard = keep_freed_memory() if sys.argv[1] == "keep" else True
+import numpy as np
+def faults():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+np.ones(1 << 20, np.uint8); np.ones(1 << 22, np.uint8)
+before = faults()
+for _ in range(8):
+    np.ones(3 << 20, np.uint8); np.ones(5 << 20, np.uint8)
+many = faults() - before
+give_back()
+print(int(heard), many)
+"""
+
+
+def _faults(mode: str) -> tuple[bool, int]:
+    clean = {k: v for k, v in os.environ.items() if not k.startswith("MALLOC_")}
+    done = subprocess.run([sys.executable, "-c", ROUNDS, mode], env=clean, capture_output=True, text=True, check=True)
+    heard, many = done.stdout.split()
+    return heard == "1", int(many)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="pages are counted on Linux")
+def test_freed_memory_comes_again_without_page_faults() -> None:
+    heard, kept = _faults("keep")
+    if not heard:
+        pytest.skip("the C library is not glibc")
+    assert kept < _faults("leave")[1] / 2
+
+
+def test_what_the_user_says_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MALLOC_TRIM_THRESHOLD_", "131072")
+    monkeypatch.setattr(heap, "_function", lambda name: pytest.fail(name))
+    assert not heap.keep_freed_memory()
+
+
+def test_other_c_libraries_are_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [n for n in os.environ if n.startswith("MALLOC_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setattr(heap, "_function", lambda name: None)
+    assert not heap.keep_freed_memory()
+    heap.give_back()
