@@ -105,6 +105,13 @@ def _name_metrics(study: Study, want: Wanted) -> None:
         study.set_metric_names(names)
 
 
+def _strange(name: str, figures: Mapping[str, float]) -> str:
+    """Why a goal has no number."""
+    if name in figures:
+        return f"{name} is {figures[name]}: no number to compare."
+    return f"{name} is not known of this configuration. Let weights and inputs of all layers take formats."
+
+
 class Running:
     """One worker's part in a study. `told`: all that is known of its trials, by their numbers."""
 
@@ -317,7 +324,7 @@ class Running:
         values = self.want.values(figures)
         strange = [n for n in self.want.figures if not math.isfinite(figures.get(n, math.nan))]
         if strange:
-            text = f"{strange[0]} is {figures.get(strange[0])}: no number to compare."
+            text = _strange(strange[0], figures)
             return self._ended(trial, start, TrialState.FAIL, figures, text)
         self._constrain(trial, self.want.violated(figures))
         self._kept(trial, values, figures)

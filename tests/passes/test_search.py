@@ -263,6 +263,12 @@ def failing(every: int, how: Any) -> Any:
     return figure
 
 
+def test_a_cost_that_is_not_known_of_a_configuration_says_what_it_needs(mlp: Opened, tmp_path: Path) -> None:
+    """Costs of hardware are those of integers: where inputs have no format there is none."""
+    (trial,) = searched(mlp, tmp_path, spec(goals=(Goal("lut"),), trials=1))
+    assert trial.state == "failed" and "lut is not known" in trial.error and "inputs of all layers" in trial.error
+
+
 @pytest.mark.parametrize(("how", "said"), [(math.nan, "accuracy is nan"), (math.inf, "accuracy is inf"),
                                            (RuntimeError("torch says no"), "RuntimeError: torch says no"),
                                            (OptionsError("Cannot.", "Do."), "Cannot. Do.")])  # fmt: skip
