@@ -15,6 +15,8 @@ from PySide6.QtCore import QSettings
 from PySide6.QtWidgets import QApplication
 
 from app.application import make_application, make_window
+from app.kernels_actions import EXPLAINED, panel_of
+from app.panels.kernels_explained import KernelsExplained
 from app.settings import Settings
 from app.window import Window
 from model.formats.integer import Integer
@@ -50,6 +52,15 @@ def edit(window: Window) -> None:
     session.set_sparsity(block[:3], 0.3)
 
 
+def kernels(app: QApplication, window: Window) -> None:
+    """The panel Kernels: a question whose picture needs no figures of this machine."""
+    window.docks.bring("kernels")
+    page = panel_of(window).page(EXPLAINED)
+    assert isinstance(page, KernelsExplained)
+    page.choose("mxint8")
+    rest(app, window)
+
+
 def picture(theme: str, folder: Path) -> None:
     """One picture."""
     app = make_application()
@@ -68,6 +79,8 @@ def picture(theme: str, folder: Path) -> None:
     rest(app, window)
     TARGET.mkdir(parents=True, exist_ok=True)
     window.grab().save(str(TARGET / f"window-{theme}.png"))
+    kernels(app, window)
+    window.grab().save(str(TARGET / f"kernels-{theme}.png"))
     window.leave()
 
 
