@@ -8,8 +8,9 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from difflib import get_close_matches
 from functools import partial
 
 import numpy as np
@@ -138,8 +139,7 @@ class Lowering:
                 known[node.op](self, node)
             else:
                 text = f"{node.id} ({node.op}) has no hardware template."
-                hint = f"Ops that have one: {', '.join(sorted(k for k in known if k[0] != '_'))}."
-                raise EmitError(text, INSTEAD.get(node.op, hint), node.id)
+                raise EmitError(text, INSTEAD.get(node.op) or others(node.op, known), node.id)
         return self._finished()
 
     def _by_host(self, steps: Fused) -> bool:
@@ -345,6 +345,13 @@ class Lowering:
         design = forked(design)
         design.check()
         return design
+
+
+def others(op: str, known: Mapping[str, Rule]) -> str:
+    """The ops with a template that are called nearly so, or all."""
+    every = sorted(k for k in known if k[0] != "_")
+    near = get_close_matches(op, every, 3, 0.75)
+    return f"{' and '.join(near)} {'have' if len(near) > 1 else 'has'} one." if near else f"{', '.join(every)} have one."
 
 
 def constant(low: Lowering, node: Node, ref: Ref, form: tuple[Fixed | None, Rounding], par: tuple[int, int],
