@@ -19,7 +19,7 @@ from passes.search.trial import Trial
 
 WIDEST = 190
 WIDTHS = {"number": 60, "state": 100, "origin": 62, "seconds": 64}  # of what changes as trials end
-PAD, CELLS = 20, 360  # pixels beside a text; cells by which widths are found: a space of layers has many columns
+PAD, CELLS = 32, 360  # pixels beside a text; cells by which widths are found: a space of layers has many columns
 
 
 class TrialTable(QTableView):
