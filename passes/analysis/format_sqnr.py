@@ -5,9 +5,10 @@ from __future__ import annotations
 import contextlib
 import math
 import os
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import cache
 from typing import TYPE_CHECKING, cast
 
 from model.errors import PassError
@@ -190,7 +191,21 @@ def _energy(x: Tensor) -> float:
 
 def _noise(fmt: Format, x: Tensor) -> float:
     """Σ(x − q(x))²."""
-    return _energy(fmt.forward(x).sub_(x))
+    import torch
+
+    y, error = fmt.forward(x), _squared_error()
+    plain = error is not None and x.dtype == torch.float32 and x.is_contiguous() and y.is_contiguous()
+    return error(x, y) if error is not None and plain else _energy(y.sub_(x))
+
+
+@cache
+def _squared_error() -> Callable[[Tensor, Tensor], float] | None:
+    """Σ(x − y)² in one pass, which other threads need not wait for; None without numba."""
+    try:
+        from kernels.fake_quant.noise import squared_error
+    except ImportError:
+        return None
+    return squared_error
 
 
 def _decibels(signal: float, noise: float) -> float | None:
