@@ -136,8 +136,10 @@ def _simulated(data: dict[str, Any]) -> Iterable[str]:
 
 
 def _waiting(data: dict[str, Any]) -> Iterable[str]:
-    """Which stages keep others waiting, the longest first."""
-    held = sorted((r for r in data["streams"] if r["stalled"] >= LITTLE), key=lambda r: -r["stalled"])
+    """Which stages keep others waiting, the longest first; a constant has nothing to wait for."""
+    constants = {f"{r['instance']}_y" for r in data["rows"] if r["module"] == "source"}
+    kept = (r for r in data["streams"] if r["stalled"] >= LITTLE and r["stream"] not in constants)
+    held = sorted(kept, key=lambda r: -r["stalled"])
     for row in held[:5]:
         yield f"  {row['reader'] or 'the outside'} keeps {row['stream']} waiting in {row['stalled']:.0%} of the cycles"
     yield (
