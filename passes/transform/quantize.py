@@ -53,7 +53,7 @@ def quantize(graph: Graph, options: QuantizeOptions, context: Context) -> tuple[
     for rule in options.rules:
         select = _renamed(rule.select, parts)
         # Which nodes a rule selects hangs on no format, only on the attentions that rules before it took apart.
-        found = chosen(graph, select, lambda n, rule=rule: bool(_ports(n, rule)), "quantised", names)
+        found = chosen(graph, select, lambda n, rule=rule: bool(_ports(n, rule)), _purpose(rule), names)
         apart = {v: parts[v] for v in rule.select.values if v in parts} if rule.select.by == "name" else {}
         attentions = [n.id for n in found if decomposable(n)]
         if attentions and any(rule.formats.values()):
@@ -74,6 +74,11 @@ def quantize(graph: Graph, options: QuantizeOptions, context: Context) -> tuple[
     rows = tuple({"node": i, **{p: c.label for p, c in after.nodes[i].precision.items()}} for i in changed)
     labels = Counter(c.label for i in changed for c in after.nodes[i].precision.values())
     return after, Report("quantize", rows, {"nodes": len(changed), "ports": dict(labels)})
+
+
+def _purpose(rule: Rule) -> str:
+    """What cannot be done where no node has any of the ports."""
+    return f"quantised at {', '.join(rule.formats)}" if rule.formats else "quantised"
 
 
 def _ports(node: Node, rule: Rule) -> list[str]:
