@@ -19,6 +19,7 @@ from model.document import Document
 from model.errors import EspalierError, OptionsError
 from model.project import keys_of
 from model.recipe import Recipe
+from model.source import SourceInfo
 from passes.jobs import TERMINAL, Continued, Found, JobEvent, Paused, Progress, SearchJob, TrialJob
 from passes.search import kept
 from passes.search.expand import expand
@@ -107,6 +108,7 @@ class Searches(Applied):
         space = expand(spec, document.graph, recipe)
         check_spec(spec, want := wanted(spec), recipe)
         check_grid(spec, space)
+        check_source(space, document.project.source)
         if recipe == document.recipe:
             check_limits(space, document.graph, want)
         held = self.studies.get(spec.study) if spec.study else None
@@ -281,6 +283,14 @@ class Searches(Applied):
         elif study.job and not study.gives_way:  # it is offered when the search goes on, a moment later
             study.gives_way = True
             self._session.stop_and_keep(study.job.id)
+
+
+def check_source(space: Space, source: SourceInfo) -> None:
+    """Raises PassError where an architecture is to be varied that was not made from a configuration."""
+    if any(c.kind == "config" for c in space.choices):
+        from passes.search.architecture.configuration import check_origin  # with what it needs of models
+
+        check_origin(source)
 
 
 def new_name(spec: SearchSpec, taken: Container[str]) -> str:

@@ -24,6 +24,7 @@ from app.panels.search_score import ScoreField
 from app.panels.search_training import TrainingField
 from app.panels.sweep_axis import caption
 from app.search_words import entry_words, size_words, time_words
+from app.searches import check_source
 from app.study_templates import FOLDER, load, templates, to_toml
 from model.errors import EspalierError, OptionsError
 from model.graph import Graph
@@ -278,6 +279,7 @@ class SearchSetup(Owing):
                     raise OptionsError("Nothing varies yet.", "Add formats, a sparsity or an option above.")
                 self.counted.setText(size_words(space := self._expand(spec, document.graph, self.used)))
                 self.tell_time(spec.trials)
+                check_source(space, document.project.source)
                 _check(spec, space, document.graph, self.recipe, self.used)
         except EspalierError as error:
             wrong = "" if self.how.error else _words(error)
@@ -325,4 +327,5 @@ def _words(error: EspalierError) -> str:
 def _beside(words: str) -> str:
     """What is said of an entry, where it is seen which: without its place in the space."""
     words = re.sub(r"^space\[\d+\](\.\w+)?: ", "", words)
+    words = words[:1].upper() + words[1:]
     return re.sub(r"^space\[\d+\]( |\.)", lambda m: "This " if m.group(1) == " " else "", words)

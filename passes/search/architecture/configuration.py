@@ -117,6 +117,19 @@ def _fault(origin: Origin, changes: Mapping[str, Any]) -> str:
 # -- reading
 
 
+def check_origin(info: SourceInfo) -> str:
+    """Where a source's configuration lies, as far as can be told at once; raises PassError where there is none."""
+    head, _, rest = info.spec.partition(":")
+    if head == "config":
+        return info.spec
+    place = rest if head == "hf" else str(demo_folder(rest)) if head == "demo" else info.spec
+    if head != "hf" and not (Path(place) / "config.json").is_file():
+        raise PassError(f"{info.name} was not made from a configuration, so its architecture cannot be varied.",
+                        "Open a Hugging Face folder, hf:NAME or config:TYPE?…, or vary formats, sparsity and "
+                        "options.")  # fmt: skip
+    return place
+
+
 def _read(info: SourceInfo) -> Any:
     """The configuration beside a source's weights."""
     from transformers import AutoConfig
@@ -124,12 +137,7 @@ def _read(info: SourceInfo) -> Any:
     from model.huggingface import quiet
     from model.network import offline_if_unreachable
 
-    head, _, rest = info.spec.partition(":")
-    place = rest if head == "hf" else str(demo_folder(rest)) if head == "demo" else info.spec
-    if head != "hf" and not (Path(place) / "config.json").is_file():
-        raise PassError(f"{info.name} was not made from a configuration, so its architecture cannot be varied.",
-                        "Open a Hugging Face folder, hf:NAME or config:TYPE?…, or vary formats, sparsity and "
-                        "options.")  # fmt: skip
+    place = check_origin(info)
     try:
         with quiet(), offline_if_unreachable():
             return AutoConfig.from_pretrained(place, trust_remote_code=False)
