@@ -351,7 +351,7 @@ def others(op: str, known: Mapping[str, Rule]) -> str:
     """The ops with a template that are called nearly so, or all."""
     every = sorted(k for k in known if k[0] != "_")
     near = get_close_matches(op, every, 3, 0.75)
-    return f"{' and '.join(near)} {'have' if len(near) > 1 else 'has'} one." if near else f"{', '.join(every)} have one."
+    return f"{', '.join(near or every)} {'has' if len(near) == 1 else 'have'} one."
 
 
 def constant(low: Lowering, node: Node, ref: Ref, form: tuple[Fixed | None, Rounding], par: tuple[int, int],
