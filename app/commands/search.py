@@ -132,7 +132,7 @@ def _searched(
     try:
         with polite(), contextlib.closing(trials_of_all(running, storage, found, target, console)) as trials:
             done.ended = _followed(trials, done, output, console)
-        done.trials |= running.told
+        done.trials = running.told | done.trials  # what was heard last is newer, where a storage was away
     except KeyboardInterrupt:
         ended = sum(t.state in ("complete", "pruned", "failed") for t in done.all)
         output.write(done.all, _best_recipe(done))
