@@ -70,7 +70,7 @@ def _blocks(fmt: Any, x: Array) -> Encoded | None:
     sign = _sign(fmt)
     found = np.empty(x.shape, _kind(fmt.width if sign else fmt.width - 1))
     entries = np.empty(x.size // fmt.block, np.uint32)
-    most, top = plan.constants
+    most, top = plan.constants[:2]
     flat, into = x.reshape(-1), found.reshape(-1)
     if codes.fixed_codes(flat, into, entries, np.int64(fmt.block), plan.table, most, top, sign) < 0:
         return None

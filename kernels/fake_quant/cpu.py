@@ -28,6 +28,7 @@ LOOPS: dict[str, Any] = {
     "power_blocks": blocks.power_blocks,
     "nvfp4": nvfp4.nvfp4,
     "scaled_integer": scales.scaled_integer,
+    "affine_integer": scales.affine_integer,
     "scaled_groups": scales.scaled_groups,
     "one_sign": scales.one_sign,
     "two_signs": scales.two_signs,

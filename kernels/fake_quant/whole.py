@@ -60,6 +60,7 @@ def _ternary(plan: Plan, x: Array, given: Array | None) -> Array:
 
 OWN: dict[str, Callable[[Plan, Array, Array | None], Array]] = {
     "scaled_integer": _integers,
+    "affine_integer": _integers,
     "one_sign": _signs,
     "two_signs": _signs,
     "three_signs": _signs,

@@ -1,7 +1,8 @@
 """Formats whose blocks share a power of two: the block's largest magnitude, then its elements, while they are in cache.
 
-The table has a row for each exponent of the block's largest magnitude: two numbers, and the largest whose gradient
-passes. Constants: what infinity counts as, and what all blocks share.
+A scale follows from the exponent of the block's largest magnitude, by an addition between limits. Constants: what
+infinity counts as, what all blocks share, the largest number over the scale whose gradient passes, what is added to the
+pattern, the limits, and between which patterns of the largest magnitude this holds.
 """
 
 from __future__ import annotations
@@ -13,9 +14,10 @@ from numba.extending import register_jitable
 
 from kernels.fake_quant.loops.stretches import stretched
 from kernels.fake_quant.loops.together import SIZES, side_by_side
-from kernels.fake_quant.loops.words import INFINITY, bits, cut, magnitude, real, signed, widen
+from kernels.fake_quant.loops.words import INFINITY, bits, cut_size, real
 
 _MANTISSA = np.int32(23)
+_ALIGN, _COARSEST = np.float32(2.0**23), np.float32(2.0**104)
 
 
 @register_jitable
@@ -34,66 +36,96 @@ def small(v: Any, least: Any, shift: Any) -> Any:
 
 
 @register_jitable
+def _shared(m: Any, c: Any) -> Any:
+    """Whether float32 holds the block's scale; it."""
+    _, _, _, add, low, high, first, last = c[:8]
+    e = np.int32(np.int32(m & INFINITY) + add)
+    e = low if e < low else e
+    return (m == 0) | ((m >= first) & (m <= last)), real(high if e > high else e)
+
+
+@register_jitable(inline="always")  # a call would count references to its arrays
+def _step(
+    x: Any, start: Any, block: Any, m: Any, finite: Any, b: Any, shared: Any, table: Any, c: Any, gated: Any
+) -> Any:
+    """The largest value, what aligns a number to steps, a step; not ordinary where float32 has no such number."""
+    held, step = _shared(m, c)
+    last = c[2] * step
+    return held, -last, last, step <= _COARSEST, (c[1] * step, _ALIGN * step, step, step)
+
+
+@register_jitable
+def _fixed(v: Any, p: Any, c: Any) -> Any:
+    """rne(|x|/step)·step, at most `largest`; NaN stays."""
+    largest, magic, _, _ = p
+    return ((largest if v > largest else v) + magic) - magic
+
+
+@register_jitable
+def _fixed_coarse(v: Any, p: Any, c: Any) -> Any:
+    """As `_fixed`, of any element and any step."""
+    largest, _, down, _ = p
+    y = np.rint(v / down) * down
+    y = -largest if y < -largest else y
+    return largest if y > largest else y
+
+
+@register_jitable(inline="always")
 def _scale(
     x: Any, start: Any, block: Any, m: Any, finite: Any, b: Any, shared: Any, table: Any, c: Any, gated: Any
 ) -> Any:
-    """Two numbers of the block's scale, the first 0 where float32 does not hold it."""
-    entry = exponent_entry(m)
-    first, second, last = table[entry, 0], table[entry, 1], table[entry, 2]
-    return bits(first) != 0, -last, last, True, first, second
+    """The least exponent, and the largest value."""
+    held, scale = _shared(m, c)
+    last = c[2] * scale
+    return held, -last, last, True, (c[8] * scale, c[9] * scale, scale, scale)
 
 
 @register_jitable
-def _fixed(x: Any, p: Any, c: Any) -> Any:
-    """clip(rne(x·up), ±top)·down."""
-    _, _, _, _, up, down = p
-    top = c[1]
-    code = np.rint(widen(x) * up)
-    code = -top if code < -top else code
-    return cut((top if code > top else code) * down, x)
-
-
-@register_jitable
-def _float(x: Any, p: Any, c: Any) -> Any:
-    """At most `largest`, rounded to 23 − `shift` bits at an exponent of at least `least`."""
-    _, _, _, _, least, largest = p
-    v = real(magnitude(widen(x)))
-    v = largest if v > largest else v
-    return cut(signed(bits(small(v, bits(least), c[1])), widen(x)), x)
+def _float(v: Any, p: Any, c: Any) -> Any:
+    """|x|, at most `largest`, rounded to 23 − `shift` bits at an exponent of at least `least`."""
+    least, largest, _, _ = p
+    return small(largest if v > largest else v, bits(least), c[1])
 
 
 @register_jitable
 def power(v: Any, up: Any, least: Any, highest: Any) -> Any:
-    """The nearest power of two in the log domain: exponent bits of the pattern + `up`, which carries from √2 on; 0 for
-    a pattern below `least`, at most the pattern `highest`; NaN stays."""
-    k = magnitude(v)
+    """The power of two nearest to a magnitude in the log domain: exponent bits of the pattern + `up`, which carries
+    from √2 on; 0 for a pattern below `least`, at most the pattern `highest`; NaN stays."""
+    k = bits(v)
     p = np.int32(np.int32(k + up) & INFINITY)
     p = highest if p > highest else p
     p = np.int32(0) if k < least else p
-    y = signed(p, v)
-    return y if v == v else v
+    return real(p) if v == v else v
 
 
 @register_jitable
+def _nearest_entry(m: Any, up: Any) -> Any:
+    """As `exponent_entry`, of the nearest power; zero takes some row that will do."""
+    return np.uint32(np.uint32(m + up) >> np.uint32(23)) + np.uint32(1) if m else np.uint32(127)
+
+
+@register_jitable(inline="always")
 def _limits(
     x: Any, start: Any, block: Any, m: Any, finite: Any, b: Any, shared: Any, table: Any, c: Any, gated: Any
 ) -> Any:
-    """Least and highest pattern of the block, by exponent of the nearest power of its largest magnitude."""
-    entry = np.uint32(np.uint32(m + c[1]) >> np.uint32(23)) + np.uint32(1) if m else np.uint32(127)
-    highest, last = bits(table[entry, 1]), table[entry, 2]
-    return highest != 0, -last, last, True, bits(table[entry, 0]), highest
+    """Least and highest pattern of the block: a table by exponent of the nearest power of its largest magnitude."""
+    entry = _nearest_entry(m, c[1])
+    least, highest, last = table[entry, 0], table[entry, 1], table[entry, 2]
+    return bits(highest) != 0, -last, last, True, (least, highest, highest, highest)
 
 
 @register_jitable
-def _power(x: Any, p: Any, c: Any) -> Any:
-    _, _, _, _, least, highest = p
-    return cut(power(widen(x), c[1], least, highest), x)
+def _power(v: Any, p: Any, c: Any) -> Any:
+    least, highest, _, _ = p
+    return power(v, c[1], bits(least), bits(highest))
 
 
-def _by_size(find: Any, value: Any, *, tiny: bool = False) -> dict[int, Any]:
-    return {0: stretched(find, value, tiny=tiny)} | {n: side_by_side(find, value, tiny=tiny, fixed=n) for n in SIZES}
+def _by_size(find: Any, value: Any, careful: Any = None, *, tiny: bool = False) -> dict[int, Any]:
+    kind: dict[str, Any] = {"into": cut_size, "odd": True, "tiny": tiny}
+    together = {n: side_by_side(find, value, careful, **kind, fixed=n) for n in SIZES}
+    return {0: stretched(find, value, careful, **kind)} | together
 
 
-fixed_blocks = _by_size(_scale, _fixed)
+fixed_blocks = _by_size(_step, _fixed, _fixed_coarse)
 float_blocks = _by_size(_scale, _float)
 power_blocks = _by_size(_limits, _power, tiny=True)

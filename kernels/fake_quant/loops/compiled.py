@@ -42,7 +42,7 @@ def _features() -> str:
 def _compiler() -> Callable[..., Any]:
     # Not interleaved: blocks of 16 and 32 elements then fill whole vectors (measured: 3 times faster, others alike).
     llvm.set_option("", "-force-vector-interleave=1")
-    llvm.set_option("", "-unroll-full-max-count=8")  # a block's elements are vectors, not 16 copies of the code
+    llvm.set_option("", "-unroll-full-max-count=7")  # a block's elements are vectors, not 16 copies of the code
     settings: Any = config  # fills itself from NUMBA_… variables; the user's own settings are left
     # Half as many instructions; older processors than these slow their clock for wide vectors.
     if settings.CPU_FEATURES is None and "+avx512vbmi2" in _features():

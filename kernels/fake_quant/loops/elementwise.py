@@ -13,76 +13,73 @@ from numba.extending import register_jitable
 from kernels.fake_quant.loops.blocks import power, small
 from kernels.fake_quant.loops.compiled import loop
 from kernels.fake_quant.loops.stretches import stretched
-from kernels.fake_quant.loops.words import bits, cut, magnitude, narrow, real, signed, widen
+from kernels.fake_quant.loops.words import bits, cut_size, narrow, real, widen
 
 
 @register_jitable
 def _ends(
     x: Any, start: Any, block: Any, m: Any, finite: Any, b: Any, shared: Any, table: Any, c: Any, gated: Any
 ) -> Any:
-    return True, c[0], c[1], True
+    return True, c[0], c[1], True, c
 
 
 @register_jitable
-def _nearest(x: Any, p: Any, c: Any) -> Any:
+def _nearest(v: Any, p: Any, c: Any) -> Any:
     """clip(rne(x·up), low, high)·down."""
     _, _, up, down, low, high = c
-    code = np.rint(widen(x) * up)
+    code = np.rint(v * up)
     code = low if code < low else code
-    return cut((high if code > high else code) * down, x)
+    return (high if code > high else code) * down
 
 
 @register_jitable
-def _floor(x: Any, p: Any, c: Any) -> Any:
+def _floor(v: Any, p: Any, c: Any) -> Any:
     """As `_nearest`, rounded down."""
     _, _, up, down, low, high = c
-    code = np.floor(widen(x) * up)
+    code = np.floor(v * up)
     code = low if code < low else code
-    return cut((high if code > high else code) * down, x)
+    return (high if code > high else code) * down
 
 
 @register_jitable
-def _minifloat(x: Any, p: Any, c: Any) -> Any:
-    """At most `largest`, rounded to 23 − `shift` bits at an exponent of at least `least`."""
+def _minifloat(v: Any, p: Any, c: Any) -> Any:
+    """|x|, at most `largest`, rounded to 23 − `shift` bits at an exponent of at least `least`."""
     _, _, largest, least, shift = c
-    v = real(magnitude(widen(x)))
-    v = largest if v > largest else v
-    return cut(signed(bits(small(v, least, shift)), widen(x)), x)
+    return small(largest if v > largest else v, least, shift)
 
 
 @register_jitable
-def _minifloat_wide(x: Any, p: Any, c: Any) -> Any:
+def _minifloat_wide(v: Any, p: Any, c: Any) -> Any:
     """As `_minifloat`, where 2^`shift` times the largest is beyond float32: normal numbers are rounded in the pattern.
     `half`: one less than half a step where ties go to even, and `odd`, 1 there: the last kept bit decides."""
     _, _, largest, shift, half, odd, normal, magic = c
-    m = magnitude(widen(x))
+    m = bits(v)
     n = real((m + half + ((m >> shift) & odd)) & (np.int32(-1) << shift))
-    s = (real(m) + magic) - magic
-    v = n if real(m) >= normal else s  # NaN takes the second way, which keeps it
-    return cut(signed(bits(largest if v > largest else v), widen(x)), x)
+    s = (v + magic) - magic
+    y = n if v >= normal else s  # NaN takes the second way, which keeps it
+    return largest if y > largest else y
 
 
 @register_jitable
-def _power(x: Any, p: Any, c: Any) -> Any:
+def _power(v: Any, p: Any, c: Any) -> Any:
     """The nearest power of two in the log domain."""
     _, _, up, least, highest, _ = c
-    return cut(power(widen(x), up, least, highest), x)
+    return power(v, up, least, highest)
 
 
 @register_jitable
-def _above(x: Any, p: Any, c: Any) -> Any:
+def _above(v: Any, p: Any, c: Any) -> Any:
     """`high` from `threshold` on, `low` below; NaN stays."""
     _, _, threshold, low, high = c
-    v = widen(x)
     y = high if v >= threshold else low
-    return cut(y if v == v else v, x)
+    return y if v == v else v
 
 
 integer = stretched(_ends, _nearest, tops=False)
 integer_floor = stretched(_ends, _floor, tops=False)
-minifloat = stretched(_ends, _minifloat, tops=False)
-minifloat_wide = stretched(_ends, _minifloat_wide, tops=False)
-power_of_two = stretched(_ends, _power, tops=False, tiny=True)
+minifloat = stretched(_ends, _minifloat, into=cut_size, odd=True, tops=False)
+minifloat_wide = stretched(_ends, _minifloat_wide, into=cut_size, odd=True, tops=False)
+power_of_two = stretched(_ends, _power, into=cut_size, odd=True, tops=False, tiny=True)
 above = stretched(_ends, _above, tops=False)
 
 

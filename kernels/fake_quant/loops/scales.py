@@ -17,17 +17,14 @@ from kernels.fake_quant.loops.sums import mean, mean_kept, own_levels
 from kernels.fake_quant.loops.together import SIZES, side_by_side
 from kernels.fake_quant.loops.words import (
     INFINITY,
-    MAGNITUDE,
     MOST,
     bits,
-    cut,
     from_half,
     holds,
     magnitude,
     narrow,
     nearest,
     real,
-    signed,
     to_half,
     unsigned,
     value_of,
@@ -86,6 +83,12 @@ def _finite_extremes(x: Any) -> Any:
 
 
 @register_jitable
+def _finite(y: Any) -> Any:
+    y = -MOST if y < -MOST else y
+    return MOST if y > MOST else y
+
+
+@register_jitable
 def _code(x: Any, s: Any) -> Any:
     return np.rint(x / s)
 
@@ -111,67 +114,109 @@ def _steps(least: Any, reach: Any, c: Any) -> Any:
 
 
 @register_jitable
-def _integer_scale(
+def _ordinary(s: Any, most: Any, like: Any) -> Any:
+    """Whether quotients by s and products up to `most` lose nothing."""
+    return (s >= SMALL) & (s <= LARGE) & holds(most, like)
+
+
+@register_jitable
+def _own_last(reach: Any, s: Any, c: Any, gated: Any) -> Any:
+    """The largest magnitude whose gradient passes where the scale is the largest's own; without a gate one that is
+    easily found."""
+    if not gated:
+        return np.float32(0) if c[3] else MOST
+    return _end(reach, s, np.float32(c[1])) if c[3] else MOST
+
+
+@register_jitable
+def _numbers(s: Any, m: Any, c: Any, like: Any) -> Any:
+    """Whether a scale is ordinary; it, its reciprocal, the largest value."""
+    most = s * np.float32(c[1])
+    return _ordinary(s, most, like) | (m == 0), (s, np.float32(1) / s, most, most)
+
+
+@register_jitable(inline="always")  # a call would count references to its arrays
+def _own_step(
     x: Any, start: Any, block: Any, m: Any, finite: Any, b: Any, shared: Any, table: Any, c: Any, gated: Any
 ) -> Any:
-    _, _, symmetric, kind = c
-    own, least, reach = False, -MOST, MOST
+    """Of symmetric codes, under the stretch's own scale."""
+    s = stored(np.float64(real(m)) / c[1], c[3])
+    last = _own_last(real(m), s, c, gated)
+    ordinary, numbers = _numbers(s, m, c, x[0])
+    return True, -last, last, ordinary, numbers
+
+
+@register_jitable
+def _step(
+    x: Any, start: Any, block: Any, m: Any, finite: Any, b: Any, shared: Any, table: Any, c: Any, gated: Any
+) -> Any:
+    """As `_own_step`, or under a given scale."""
+    if not shared.size:
+        return _own_step(x, start, block, m, finite, b, shared, table, c, gated)
+    s = shared[min(b, shared.shape[0] - 1), 0]
+    last = _end(MOST, s, np.float32(c[1])) if gated else MOST
+    ordinary, numbers = _numbers(s, INFINITY, c, x[0])  # a row of zeros may hold what is not finite
+    return True, -last, last, ordinary, numbers
+
+
+@register_jitable
+def _lean(v: Any, p: Any, c: Any) -> Any:
+    """A magnitude under an ordinary scale: what is clipped beforehand has the last code."""
+    s, inverse, most, _ = p
+    return np.rint(quotient(most if v > most else v, s, inverse)) * s
+
+
+@register_jitable
+def _divided(v: Any, p: Any, c: Any) -> Any:
+    """Any element under any scale."""
+    s, high = p[0], np.float32(c[1])
+    code = np.rint(v / s)
+    code = -high if code < -high else code
+    return _finite((high if code > high else code) * s)
+
+
+@register_jitable
+def _affine_step(
+    x: Any, start: Any, block: Any, m: Any, finite: Any, b: Any, shared: Any, table: Any, c: Any, gated: Any
+) -> Any:
+    """Of codes with a zero point: the scale, its reciprocal, least and largest code and value."""
+    least, reach = -MOST, MOST
     if shared.size:
         row = min(b, shared.shape[0] - 1)
         s, low, high = shared[row, 0], shared[row, 1], shared[row, 2]
-    elif symmetric:
-        reach = real(m)
-        least, own = -reach, kind == 0
-        s, low, high = _steps(least, reach, c)
     else:
         least, reach = extremes(x, start, block)
         s, low, high = _steps(least, reach, c)
     last = first = MOST
-    if gated and not own:
+    if gated:
         last, first = _end(reach, s, high), _end(-least, s, -low)
-    ordinary = (s >= SMALL) & (s <= LARGE) & holds(s * max(-low, high), x[0])
-    return True, -first, last, ordinary, s, np.float32(1) / s, low, high, low * s, high * s
+    ordinary = _ordinary(s, s * max(-low, high), x[0])
+    return True, -first, last, ordinary, (s, np.float32(1) / s, low, high, low * s, high * s)
 
 
 @register_jitable
-def _lean(x: Any, p: Any, c: Any) -> Any:
-    """Any element under an ordinary scale: what is clipped beforehand has the last code."""
-    _, _, _, _, s, inverse, _, _, least, most = p
-    v = widen(x)
-    v = least if v < least else v
-    y = np.rint(quotient(most if v > most else v, s, inverse)) * s
-    return nearest(signed(bits(y) & MAGNITUDE, v), x)  # a quotient of −0 is 0
+def _affine(v: Any, p: Any, c: Any) -> Any:
+    """Any element under an ordinary scale."""
+    s, inverse, _, _, least, most = p
+    w = least if v < least else v
+    return np.rint(quotient(most if w > most else w, s, inverse)) * s
 
 
 @register_jitable
-def _divided(x: Any, p: Any, c: Any) -> Any:
+def _affine_divided(v: Any, p: Any, c: Any) -> Any:
     """Any element under any scale."""
-    _, _, _, _, s, _, low, high, _, _ = p
-    code = np.rint(widen(x) / s)
+    s, _, low, high, _, _ = p
+    code = np.rint(v / s)
     code = low if code < low else code
-    v = (high if code > high else code) * s
-    v = -MOST if v < -MOST else v
-    return narrow(MOST if v > MOST else v, x)
+    return _finite((high if code > high else code) * s)
 
 
-@register_jitable(inline="always")  # a call would count references to its arrays
-def _group_scale(
-    x: Any, start: Any, block: Any, m: Any, finite: Any, b: Any, shared: Any, table: Any, c: Any, gated: Any
-) -> Any:
-    """As `_integer_scale`, of symmetric codes under the group's own scale."""
-    reach, kind = real(m), c[3]
-    s = stored(np.float64(reach) / c[1], kind)
-    high = np.float32(c[1])
-    last = _end(reach, s, high) if gated and kind else MOST
-    most = s * high
-    ordinary = (s >= SMALL) & (s <= LARGE) & holds(most, x[0])
-    return True, -last, last, ordinary, s, np.float32(1) / s, -high, high, -most, most
-
-
-scaled_integer = stretched(_integer_scale, _lean, _divided, infinite=False)
+_SYMMETRIC: dict[str, Any] = {"into": nearest, "odd": True, "infinite": False}
+scaled_integer = stretched(_step, _lean, _divided, **_SYMMETRIC)
 scaled_groups = {0: scaled_integer} | {
-    n: side_by_side(_group_scale, _lean, _divided, infinite=False, fixed=n) for n in SIZES
+    n: side_by_side(_own_step, _lean, _divided, **_SYMMETRIC, fixed=n) for n in SIZES
 }
+affine_integer = stretched(_affine_step, _affine, _affine_divided, into=nearest, tops=False)
 
 
 @loop
@@ -197,38 +242,21 @@ def whole_largest(x: Any, most: Any) -> Any:
 
 
 @register_jitable
-def _finite(y: Any) -> Any:
-    y = -MOST if y < -MOST else y
-    return MOST if y > MOST else y
-
-
-@register_jitable
 def _levels(
     x: Any, start: Any, block: Any, m: Any, finite: Any, b: Any, shared: Any, table: Any, c: Any, gated: Any
 ) -> Any:
     levels, zero = c
     if shared.size:
         row = min(b, shared.shape[0] - 1)
-        a, second, third = shared[row, 0], shared[row, 1], shared[row, 2]
+        a, second = shared[row, 0], shared[row, 1]
     else:
-        a, second, third = own_levels(x[start : start + block], levels)
+        a, second, _ = own_levels(x[start : start + block], levels)
     like = x[0]
     high, low = np.float32(zero + a), np.float32(zero - a)
     if levels == 1:
-        return (
-            True,
-            -_ONE,
-            _ONE,
-            True,
-            a,
-            _kept(high, like),
-            _kept(high, like),
-            _kept(low, like),
-            _kept(low, like),
-            third,
-        )
+        return True, -_ONE, _ONE, True, (a, _kept(high, like), _kept(high, like), _kept(low, like), _kept(low, like))
     above, below = _kept(high + second, like), _kept(high - second, like)
-    return True, -_ONE, _ONE, True, a, above, below, _kept(low + second, like), _kept(low - second, like), third
+    return True, -_ONE, _ONE, True, (a, above, below, _kept(low + second, like), _kept(low - second, like))
 
 
 @register_jitable
@@ -238,21 +266,19 @@ def _kept(y: Any, like: Any) -> Any:
 
 
 @register_jitable
-def _one_sign(x: Any, p: Any, c: Any) -> Any:
-    v = widen(x)
-    y = p[5] if v >= 0 else p[8]
-    return cut(y if v == v else v, x)
+def _one_sign(v: Any, p: Any, c: Any) -> Any:
+    y = p[1] if v >= 0 else p[4]
+    return y if v == v else v
 
 
 @register_jitable
-def _two_signs(x: Any, p: Any, c: Any) -> Any:
+def _two_signs(v: Any, p: Any, c: Any) -> Any:
     """One of four values; what the first sign leaves over is negative below the first scale."""
-    _, _, _, _, a, first, second, third, fourth, _ = p
-    v = widen(x)
+    a, first, second, third, fourth = p
     positive = v >= 0
     upper = v >= (a if positive else -a)
     y = (first if upper else second) if positive else (third if upper else fourth)
-    return cut(y if v == v else v, x)
+    return y if v == v else v
 
 
 @register_jitable
@@ -269,22 +295,20 @@ def _given(
         a, second, third = shared[row, 0], shared[row, 1], shared[row, 2]
     else:
         a, second, third = own_levels(x[start : start + block], c[0])
-    return True, -_ONE, _ONE, True, a, second, third
+    return True, -_ONE, _ONE, True, (a, second, third)
 
 
 @register_jitable
-def _three_signs(x: Any, p: Any, c: Any) -> Any:
-    _, _, _, _, first, second, third = p
-    v = widen(x)
+def _three_signs(v: Any, p: Any, c: Any) -> Any:
+    first, second, third = p
     r = v - first * _sign(v)
-    y = ((c[1] + first * _sign(v)) + second * _sign(r)) + third * _sign(r - second * _sign(r))
-    y = _finite(y)
-    return narrow(y if v == v else v, x)
+    y = _finite(((c[1] + first * _sign(v)) + second * _sign(r)) + third * _sign(r - second * _sign(r)))
+    return y if v == v else v
 
 
 one_sign = stretched(_levels, _one_sign, tops=False)
 two_signs = stretched(_levels, _two_signs, tops=False)
-three_signs = stretched(_given, _three_signs, tops=False)
+three_signs = stretched(_given, _three_signs, into=narrow, tops=False)
 
 
 # -- ternary: the constant is the threshold
@@ -301,22 +325,20 @@ def _threshold(
         average, finite = mean(own)
         delta = np.float32(average * c[0])
     alpha = shared[row, 0] if shared.size else np.float32(mean_kept(own, delta, finite))
-    return True, -_FULL, _FULL, finite, delta, widen(narrow(alpha, x[0]))
+    return True, -_FULL, _FULL, finite, (delta, widen(narrow(alpha, x[0])))
 
 
 @register_jitable
-def _three_values(x: Any, p: Any, c: Any) -> Any:
+def _three_values(v: Any, p: Any, c: Any) -> Any:
     """0 up to Δ, ±α above."""
-    _, _, _, _, delta, alpha = p
-    v = widen(x)
+    delta, alpha = p
     y = alpha if v > delta else np.float32(0)
-    return cut(-alpha if v < -delta else y, x)
+    return -alpha if v < -delta else y
 
 
 @register_jitable
-def _three_values_or_none(x: Any, p: Any, c: Any) -> Any:
-    v = widen(x)
-    return _three_values(x, p, c) if v == v else x
+def _three_values_or_none(v: Any, p: Any, c: Any) -> Any:
+    return _three_values(v, p, c) if v == v else v
 
 
 ternary = stretched(_threshold, _three_values, _three_values_or_none, tops=False, gates=False)

@@ -13,10 +13,24 @@ import numpy as np
 from numba.extending import register_jitable
 
 from kernels.fake_quant.loops.compiled import loop
-from kernels.fake_quant.loops.words import INFINITY, MOST, REDO, bits, magnitude, pattern, real, value_of, widen
+from kernels.fake_quant.loops.fill import PIECE, fetch, fill, fill_sizes
+from kernels.fake_quant.loops.words import (
+    INFINITY,
+    MOST,
+    REDO,
+    bits,
+    cut,
+    magnitude,
+    narrow,
+    pattern,
+    real,
+    value_of,
+    widen,
+)
 
 PAGE = 4096  # bytes of a gate that are filled at a time
 LOOK = 64  # stretches that are searched for tiny numbers at a time
+AHEAD = 2048  # elements that lie between what is computed and what is fetched
 
 
 def stretched(
@@ -24,6 +38,8 @@ def stretched(
     value: Callable[..., Any],
     careful: Callable[..., Any] | None = None,
     *,
+    into: Callable[..., Any] = cut,
+    odd: bool = False,
     tops: bool = True,
     infinite: bool = True,
     tiny: bool = False,
@@ -33,17 +49,19 @@ def stretched(
 
     `shared` has a row a stretch, or none. `find` (x, start, block, m, whether all is finite, number, shared, table,
     constants, whether there is a gate), m the pattern of the largest magnitude, gives what a stretch shares: (whether
-    float32 holds it, least x and largest x whose gradient passes, whether it is ordinary, …). `value` (x, that,
-    constants) is an element's, `careful` one's of a stretch that is not ordinary.
+    float32 holds it, least x and largest x whose gradient passes, whether it is ordinary, numbers). `value` (float32 of
+    an element, numbers, constants) is an element's, put `into` its type; of magnitudes, if it is `odd`; `careful` one's
+    of a stretch that is not ordinary.
 
     `tops`: whether `find` needs m without a gate; then the first constant is the pattern that infinity counts as, if it
     is `infinite` that counts. `tiny`: whether the last constant is a pattern below which only the definition will do,
     or 0. `gates`: whether any gradient is stopped.
     """
+    filler = fill_sizes if odd else fill
 
     @loop
     def run(x: Any, out: Any, gate: Any, block: Any, shared: Any, table: Any, c: Any) -> Any:
-        filled = 0
+        filled, ahead = 0, max(block, AHEAD)
         for b in range(x.size // block):
             start = b * block
             m = plain_pattern(x, start, block) if tops or (gates and gate is not None) else np.int32(0)
@@ -52,17 +70,20 @@ def stretched(
                 m = counted_pattern(x, start, block, c[0], INFINITY if infinite else c[0])
             if tiny and c[-1] and b % LOOK == 0 and any_below(x[start : start + LOOK * block], c[-1]):
                 return REDO
-            found = find(x, start, block, m, finite, b, shared, table, c, gate is not None)
-            if not found[0]:
+            held, least, last, ordinary, p = find(x, start, block, m, finite, b, shared, table, c, gate is not None)
+            if not held:
                 return REDO
-            if careful is None or found[3]:
-                for i in range(block):
-                    out[start + i] = value(x[start + i], found, c)
+            if careful is None or ordinary:
+                for piece in range((block + PIECE - 1) // PIECE):
+                    first = start + piece * PIECE
+                    count = min(PIECE, start + block - first)
+                    fetch(x, out, first + ahead, count)
+                    filler(x, out, first, count, value, into, p, c)
             else:
                 for i in range(block):
-                    out[start + i] = careful(x[start + i], found, c)
-            if gates and gate is not None and not (finite and real(m) <= found[2] and -real(m) >= found[1]):
-                filled = stopped(x, gate, filled, start, block, found[1], found[2])
+                    out[start + i] = narrow(careful(widen(x[start + i]), p, c), x[0])
+            if gates and gate is not None and not (finite and real(m) <= last and -real(m) >= least):
+                filled = stopped(x, gate, filled, start, block, least, last)
         return rest_passes(gate, filled)
 
     return run

@@ -9,9 +9,17 @@ import numpy as np
 from numba.extending import register_jitable
 
 from kernels.fake_quant.loops.compiled import loop
-from kernels.fake_quant.loops.stretches import any_below, counted_pattern, plain_pattern, rest_passes, stopped
+from kernels.fake_quant.loops.fill import fetch, fill, fill_sizes
+from kernels.fake_quant.loops.stretches import (
+    AHEAD,
+    any_below,
+    counted_pattern,
+    plain_pattern,
+    rest_passes,
+    stopped,
+)
 from kernels.fake_quant.loops.tops import SIDE, tops
-from kernels.fake_quant.loops.words import INFINITY, REDO, real
+from kernels.fake_quant.loops.words import INFINITY, REDO, cut, narrow, real, widen
 
 SIZES = (16, 32, 64, 128)  # of stretches that have a loop of their own
 
@@ -39,8 +47,49 @@ def _counted(x: Any, first: Any, here: Any, found: Any, size: Any, most: Any, la
 
 
 @register_jitable
-def _none(found: Any, kept: Any, shared: Any) -> Any:
-    return shared
+def _only(shared: Any) -> Any:
+    return shared[0, 0] if shared.size else np.float32(0)
+
+
+@register_jitable  # not in the loop itself: only here does it become vectors
+def _numbers(x: Any, found: Any, kept: Any, finite: Any, find: Any, shared: Any, table: Any, c: Any) -> Any:
+    """What sixteen stretches share; whether all are held, and ordinary. The last number: up to where
+    gradients pass at least."""
+    held = ordinary = True
+    for j in range(SIDE):
+        h, _, last, o, numbers = find(x, 0, 0, found[j], finite, 0, shared, table, c, False)
+        kept[0, j], kept[1, j], kept[2, j], kept[3, j] = numbers
+        kept[4, j] = last
+        held &= h
+        ordinary &= o
+    return held, ordinary
+
+
+@register_jitable
+def _asked(
+    x: Any,
+    gate: Any,
+    filled: Any,
+    start: Any,
+    block: Any,
+    m: Any,
+    finite: Any,
+    find: Any,
+    shared: Any,
+    table: Any,
+    c: Any,
+) -> Any:
+    """How far the gate is filled, after a stretch where some gradient may be stopped."""
+    _, least, last, _, _ = find(x, start, block, m, finite, 0, shared, table, c, True)
+    if finite and real(m) <= last:
+        return filled
+    return stopped(x, gate, filled, start, block, least, last)
+
+
+@register_jitable
+def _carefully(x: Any, out: Any, start: Any, count: Any, careful: Any, p: Any, c: Any) -> None:
+    for i in range(count):
+        out[start + i] = narrow(careful(widen(x[start + i]), p, c), x[0])
 
 
 def side_by_side(
@@ -48,21 +97,20 @@ def side_by_side(
     value: Callable[..., Any],
     careful: Callable[..., Any] | None = None,
     *,
+    into: Callable[..., Any] = cut,
+    odd: bool = False,
     infinite: bool = True,
     tiny: bool = False,
-    scales: Callable[..., Any] = _none,
     fixed: int,
 ) -> Any:
-    """The loop of `stretched` with the same meaning of its parameters; what is finite is so in all of sixteen.
-
-    `scales` (patterns of largest magnitudes, room for two numbers of each of sixteen, shared) gives what `find` gets
-    in place of `shared`: the same, or the room, where a stretch's numbers lie at its own number modulo 16.
-    """
+    """The loop of `stretched` with the same meaning of its parameters, for stretches of `fixed` elements with four
+    numbers, found side by side too; what is finite and ordinary is so in all of sixteen. `shared` is one number."""
+    filler = fill_sizes if odd else fill
 
     @loop
     def run(x: Any, out: Any, gate: Any, block: Any, shared: Any, table: Any, c: Any) -> Any:
         filled, stretches, found = 0, x.size // fixed, np.empty(SIDE, np.int32)
-        kept = np.empty(2 * SIDE, np.float32)
+        kept, one = np.empty((5, SIDE), np.float32), _only(shared)
         for group in range((stretches + SIDE - 1) // SIDE):  # numba sees that this is never negative
             first = group * SIDE
             here = min(SIDE, stretches - first)
@@ -71,22 +119,21 @@ def side_by_side(
             else:
                 _others(x, first, here, found, fixed)
             finite = _counted(x, first, here, found, fixed, c[0], INFINITY if infinite else c[0])
-            held = not (tiny and c[-1] and any_below(x[first * fixed : (first + here) * fixed], c[-1]))
-            given = scales(found, kept, shared)
-            for j in range(here):
-                m, start = found[j], (first + j) * fixed
-                p = find(x, start, fixed, m, finite, first + j, given, table, c, gate is not None)
-                held &= p[0]
-                if careful is None or p[3]:
-                    for i in range(fixed):
-                        out[start + i] = value(x[start + i], p, c)
-                else:
-                    for i in range(fixed):
-                        out[start + i] = careful(x[start + i], p, c)
-                if gate is not None and not (finite and real(m) <= p[2] and -real(m) >= p[1]):
-                    filled = stopped(x, gate, filled, start, fixed, p[1], p[2])
-            if not held:
+            held, ordinary = _numbers(x, found, kept, finite, find, one, table, c)
+            if not held or (tiny and c[-1] and any_below(x[first * fixed : (first + here) * fixed], c[-1])):
                 return REDO
+            fetch(x, out, first * fixed + max(AHEAD, SIDE * fixed), SIDE * fixed)
+            for j in range(here):
+                start, p = (first + j) * fixed, (kept[0, j], kept[1, j], kept[2, j], kept[3, j])
+                if careful is None or ordinary:
+                    filler(x, out, start, fixed, value, into, p, c)
+                else:
+                    _carefully(x, out, start, fixed, careful, p, c)
+            if gate is not None:
+                for j in range(here):
+                    if not (finite and real(found[j]) <= kept[4, j]):
+                        m, start = found[j], (first + j) * fixed
+                        filled = _asked(x, gate, filled, start, fixed, m, finite, find, one, table, c)
         return rest_passes(gate, filled)
 
     return run

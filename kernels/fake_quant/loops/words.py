@@ -218,3 +218,15 @@ def _cut(y: Any, like: Any) -> Any:
         return to_half(_MOST_HALF if v > _MOST_HALF else v)  # pyright: ignore[reportCallIssue]
 
     return narrowed
+
+
+def cut_size(y: Any, like: Any) -> Any:
+    """As `cut`, of a magnitude."""
+    raise NotImplementedError(y, like)
+
+
+@overload(cut_size, strict=False)
+def _cut_size(y: Any, like: Any) -> Any:
+    if like != types.int16:
+        return lambda y, like: cut(y, like)
+    return lambda y, like: to_half(_MOST_HALF if y > _MOST_HALF else y)  # pyright: ignore[reportCallIssue]

@@ -39,7 +39,8 @@ def scaled_integer(fmt: ScaledInteger, dtype: torch.dtype) -> Plan:
     """What infinity counts as, the largest code, whether codes are symmetric, how a scale is stored."""
     kind = np.int64(KINDS.index(fmt.scale_dtype))
     constants = (most_pattern(dtype), np.float64(fmt.top), np.bool_(fmt.symmetric), kind)
-    loop = "scaled_groups" if fmt.per > 0 and fmt.symmetric else "scaled_integer"
+    loop = "scaled_groups" if fmt.per > 0 else "scaled_integer"
+    loop = loop if fmt.symmetric else "affine_integer"
     return Plan(loop, constants, per=fmt.per, shared=partial(_steps, fmt))
 
 

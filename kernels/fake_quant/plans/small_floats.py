@@ -65,36 +65,49 @@ def _last(grid: SmallFloat) -> np.float64:
 @planned(MXInt)
 @planned(MXFP)
 def power_blocks(fmt: PowerBlocks, dtype: torch.dtype) -> Plan | None:
-    """Numbers of the scale for each exponent of the largest magnitude, the range where float32 constants hold."""
+    """Constants of the loops (kernels.fake_quant.loops.blocks); steps of the scale for each exponent of the largest
+    magnitude are kept for codes."""
     grid, blocks = fmt.grid, fmt.blocks
     if grid.mantissa > 22:
         return None
     scales, most, shift = scale_table(fmt), most_pattern(dtype), 23 - grid.mantissa
     if grid.top < 2 ** (grid.mantissa + 1):
-        step = scales + (grid.e_min - grid.mantissa)
+        least = grid.e_min - grid.mantissa
+        step = scales + least
         known = (scales < UNKNOWN) & (step >= LEAST) & (step <= HIGHEST - 1) & (scales < HIGHEST)
-        table = _rows(_powers(-step, known), _powers(step, known), _passing(grid, scales, known))
-        return Plan("fixed_blocks", (most, np.float32(held(grid.top, dtype))), blocks, table=table)
+        line = _line(step, known)
+        constants = (most, np.float32(held(grid.top, dtype)), np.float32(np.ldexp(_last(grid), -least)))
+        table = np.ascontiguousarray(_powers(-step, known)[:, None])
+        return None if line is None else Plan("fixed_blocks", (*constants, *line), blocks, table=table)
     lowest = max(LEAST - grid.e_min, LEAST)
     known = (scales >= lowest) & (scales <= min(HIGHEST - 1 - _top_exponent(grid) - shift, HIGHEST))
-    leasts = _powers(scales + grid.e_min, known)
-    largests = np.float32(held(grid.largest, dtype)) * _powers(scales, known)
-    table = _rows(leasts, largests, _passing(grid, scales, known))
-    return Plan("float_blocks", (most, np.int32(shift)), blocks, table=table)
+    line = _line(scales, known)
+    largest = np.float32(held(grid.largest, dtype))
+    if line is None:
+        return None
+    constants = (most, np.int32(shift), np.float32(_last(grid)), *line)
+    return Plan("float_blocks", (*constants, np.float32(2.0**grid.e_min), largest), blocks)
 
 
-def _rows(*columns: Table) -> Table:
-    return np.ascontiguousarray(np.stack(columns, 1))
+def _line(exponents: Table, known: Table) -> tuple[np.int32, ...] | None:
+    """What is added to an exponent, its limits, and from which to which largest magnitude: all as patterns. None where
+    the known do not lie on such a line."""
+    rows = np.flatnonzero(known[2:])  # from 2^−126 on
+    if not rows.size:
+        return None
+    found, tops = exponents[2:][rows], rows + 1
+    low, high = int(found.min()) + 127, int(found.max()) + 127
+    inner = (found + 127 > low) & (found + 127 < high) if high > low + 1 else found + 127 == high
+    add = int((found + 127 - tops)[inner][0])
+    if low < 1 or add > 0 or not (found + 127 == np.clip(tops + add, low, high)).all() or (np.diff(rows) != 1).any():
+        return None
+    ends = (int(tops[0]) << 23, (int(tops[-1]) << 23) | 0x7FFFFF)
+    return tuple(np.int32(v) for v in (add * 2**23, low << 23, high << 23, *ends))
 
 
 def _powers(exponents: Table, known: Table) -> Table:
     """2^e in float32, 0 where not known."""
     return np.ldexp(known.astype(np.float32), np.where(known, exponents, 0)).astype(np.float32)
-
-
-def _passing(grid: SmallFloat, scales: Table, known: Table) -> Table:
-    """The largest number whose gradient passes, under each scale."""
-    return np.minimum(np.ldexp(_last(grid), np.where(known, scales, 0)), MOST).astype(np.float32)
 
 
 def saturates(fmt: Format, largest: float, dtype: torch.dtype) -> bool:
