@@ -1,9 +1,6 @@
 """Formats whose blocks share a power of two: the block's largest magnitude, then its elements, while they are in cache.
-
-A scale follows from the exponent of the block's largest magnitude, by an addition between limits. Constants: what
-infinity counts as, what all blocks share, the largest number over the scale whose gradient passes, what is added to the
-pattern, the limits, and between which patterns of the largest magnitude this holds.
-"""
+Constants: what infinity counts as, what all blocks share, the largest number over the scale whose gradient passes; what
+turns the largest magnitude's pattern into the scale's (a summand, two limits), and from where to where this holds."""
 
 from __future__ import annotations
 
