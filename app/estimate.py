@@ -16,7 +16,7 @@ from PySide6.QtCore import QObject, Signal
 
 from app.previews import Previews
 from app.sensitivities import sensitivities_of
-from app.weight_figures import Stop, Stopped
+from app.weight_parts import Stop, Stopped
 from model.graph import Graph, Node
 from model.weights import WeightStore
 from passes.analysis.sensitivity import kept_places

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from app.weight_figures import Stop, Stopped, never
+from app.weight_parts import Stop, Stopped, never
 from model.views import View
 from model.weights import Tensor
 from passes.pruning.patterns import seen

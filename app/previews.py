@@ -11,7 +11,7 @@ from typing import Any
 
 from PySide6.QtCore import QObject, QThreadPool, QTimer, Signal
 
-from app.weight_figures import Stop, Stopped
+from app.weight_parts import Stop, Stopped
 from model.errors import EspalierError
 
 KEPT = 256

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from app.weight_figures import Stop, chunks, never
+from app.weight_parts import Stop, chunks, never
 from model.weights import Tensor
 from passes.observed.histogram import Histogram
 from passes.observed.moments import Moments

@@ -1,41 +1,30 @@
 """What the inspector shows of a tensor: its histogram, and what a format does to it. numpy alone, in chunks.
 
-Runs in a pool thread. A chunk is the most that is ever copied, unless the format shares scales (blocks).
+Runs in a pool thread. Of large tensors a sample tells the error first: a parameter is turned with its picture live.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from app.block_grid import middle_grid, seen_as
+from app.block_grid import middle_grid
+from app.weight_parts import Bits, Floats, Part, Stop, chunks, never, row_chunks, row_sample, rows_together, sample
 from model.errors import EspalierError
 from model.formats.base import Format
 from model.views import View
 from model.weights import Tensor
 from passes.observed.shifts import least_error
 
-Floats = NDArray[np.float32]
-Part = tuple[Floats, NDArray[np.bool_] | None]
-Stop = Callable[[], bool]
-CHUNK = 1 << 19  # a multiple of 8: chunks of packed masks begin at whole bytes
 BINS = 65
-SAMPLE = 1 << 16
 GRID_MOST = 4096
-
-
-class Stopped(Exception):
-    """The result is no longer wanted."""
-
-
-def never() -> bool:
-    """Nobody stops."""
-    return False
+FEW = 1 << 18  # elements whose error takes no longer than a sample of more
+MANY = 1 << 22  # rounded at once, with no way to stop, they would keep the window's other pictures waiting
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +56,8 @@ class Loss:
     `sqnr` is against the tensor as pruned, in dB; `whole_sqnr` against the tensor before pruning, None where it is not.
     `grid` holds the representable values within the tensor's range, `low` and `high` its ends; where the scales follow
     the data it has none, and is that of `unit`: the block or row in the middle, in words. `best` is the same format
-    with the frac_width or exponent_bias that loses least.
+    with the frac_width or exponent_bias that loses least. `sampled`: of some rows or values, evenly spread;
+    `goes_on`: all of them are worth waiting for.
     """
 
     sqnr: float | None = None
@@ -81,9 +71,11 @@ class Loss:
     best_sqnr: float | None = None
     unit: str = ""
     reason: str = ""
+    sampled: bool = False
+    goes_on: bool = False
 
 
-def histogram(tensor: Tensor, mask: NDArray[np.uint8] | None, stop: Stop = never) -> Histogram:
+def histogram(tensor: Tensor, mask: Bits | None, stop: Stop = never) -> Histogram:
     """The histogram of a tensor; not finite values are left out. Two passes, no full copy."""
     least, most, count = math.inf, -math.inf, 0
     for x, _ in chunks(tensor, None, stop):
@@ -121,29 +113,56 @@ def _span(least: float, most: float) -> tuple[float, float]:
     return least - room, most + room
 
 
-def loss(
-    fmt: Format, tensor: Tensor, mask: NDArray[np.uint8] | None, stop: Stop = never, view: View | None = None
-) -> Loss:
+def quick_loss(fmt: Format, tensor: Tensor, mask: Bits | None, stop: Stop = never, view: View | None = None) -> Loss:
+    """As `loss`, of a sample where the tensor is large."""
+    if tensor.array.size <= FEW:
+        return loss(fmt, tensor, mask, stop, view)
+    goes_on = not fmt.rowwise or rows_together(fmt) > 0 or tensor.array.size <= MANY
+    return _told(fmt, lambda: replace(_sampled(fmt, tensor, mask, view), sampled=True, goes_on=goes_on))
+
+
+def loss(fmt: Format, tensor: Tensor, mask: Bits | None, stop: Stop = never, view: View | None = None) -> Loss:
     """Error of `fmt` on the masked tensor, in the view of its port; `reason` says in words why there is none."""
+
+    def found() -> Loss:
+        if not fmt.rowwise:
+            return _sums(fmt, chunks(tensor, mask, stop))
+        some = row_sample(fmt, tensor, mask, view)
+        return _sums(fmt, row_chunks(fmt, tensor, mask, view, stop), _masked(*some))
+
+    return _told(fmt, lambda: _with_best(found(), fmt, sample(tensor, mask)))
+
+
+def _sampled(fmt: Format, tensor: Tensor, mask: Bits | None, view: View | None) -> Loss:
+    if fmt.rowwise:
+        some = row_sample(fmt, tensor, mask, view)
+        return _sums(fmt, (some,), _masked(*some))
+    x = sample(tensor, mask)
+    return _with_best(_sums(fmt, ((x, None),)), fmt, x)
+
+
+def _told(fmt: Format, find: Callable[[], Loss]) -> Loss:
     try:
         with np.errstate(all="ignore"):
-            found = _sums(fmt, chunks(tensor, mask, stop, fmt.rowwise), view)
-            return _with_best(found, fmt, tensor, mask)
+            return find()
     except EspalierError as error:
         return Loss(reason=str(error))
     except (ValueError, TypeError, NotImplementedError, OverflowError, IndexError):
         return Loss(reason=f"The error of {fmt.label} is not measured here; the report of quantisation errors has it.")
 
 
-def _sums(fmt: Format, parts: Iterator[Part], view: View | None) -> Loss:
+def _masked(whole: Floats, keep: NDArray[np.bool_] | None) -> Floats:
+    return whole if keep is None else np.where(keep, whole, np.float32(0))
+
+
+def _sums(fmt: Format, parts: Iterable[Part], some: Floats | None = None) -> Loss:
+    """The error over `parts`; `some` rows have the block or row whose grid is drawn."""
     ends = None if fmt.rowwise else _ends(fmt)
-    sums, shared = _Sums(ends), None
+    sums = _Sums(ends)
     for whole, keep in parts:
-        if fmt.rowwise:
-            whole, keep = seen_as(whole, view), None if keep is None else seen_as(keep, view)
-        x = whole if keep is None else np.where(keep, whole, np.float32(0))
+        x = _masked(whole, keep)
         sums.add(whole, x, quantised(fmt, x), keep is not None)
-        shared = middle_grid(fmt, np.nan_to_num(x)) if fmt.rowwise else None
+    shared = None if some is None else middle_grid(fmt, np.nan_to_num(some))
     grid, unit = shared or (_grid(fmt, sums.reach) if ends else None, "")
     low, high = ends or (None, None)
     total, own = max(sums.total, 1), decibels(sums.signal, sums.noise)
@@ -223,12 +242,9 @@ def _grid(fmt: Format, reach: float) -> NDArray[np.float64] | None:
     return inside if len(inside) <= GRID_MOST else None
 
 
-def _with_best(found: Loss, fmt: Format, tensor: Tensor, mask: NDArray[np.uint8] | None) -> Loss:
-    """Try other places of the range on a sample, where the format has one."""
-    if fmt.shift is None or found.sqnr in (None, math.inf):
-        return found
-    x = _sample(tensor, mask)
-    if not x.any():
+def _with_best(found: Loss, fmt: Format, x: Floats) -> Loss:
+    """Try other places of the range on the sample `x`, where the format has one."""
+    if fmt.shift is None or found.sqnr in (None, math.inf) or not x.any():
         return found
     best = least_error(fmt, x, float(x.min()), float(x.max()))
     return replace(found, best=best, best_sqnr=_sqnr(x, quantised(best, x)))
@@ -238,50 +254,3 @@ def _sqnr(x: Floats, y: Floats) -> float:
     noise = float(np.square(np.subtract(x, y, dtype=np.float64)).sum())
     signal = float(np.square(x, dtype=np.float64).sum())
     return math.inf if noise == 0 else 10 * math.log10(max(signal, 1e-300) / noise)
-
-
-def _sample(tensor: Tensor, mask: NDArray[np.uint8] | None) -> Floats:
-    """At most SAMPLE values, evenly spread, masked ones as zero."""
-    flat = tensor.array.reshape(-1)
-    step = max(1, flat.size // SAMPLE)
-    x = _float32(np.ascontiguousarray(flat[::step]), tensor.dtype)
-    if mask is not None:
-        place = np.arange(0, flat.size, step)
-        keep = (mask[place >> 3] >> (7 - (place & 7)).astype(np.uint8)) & 1
-        x = np.where(keep.astype(bool), x, np.float32(0))
-    return x[np.isfinite(x)]
-
-
-def chunks(tensor: Tensor, mask: NDArray[np.uint8] | None, stop: Stop, whole: bool = False) -> Iterator[Part]:
-    """(values, kept) in parts; `whole` gives the tensor at once, in its shape."""
-    flat = tensor.array.reshape(-1)
-    size = max(flat.size, 1) if whole else CHUNK
-    for start in range(0, flat.size, size):
-        if stop():
-            raise Stopped
-        part = flat[start : start + size]
-        x = _float32(part, tensor.dtype)
-        keep = None
-        if mask is not None:
-            keep = np.unpackbits(mask[start >> 3 : (start + part.size + 7) >> 3], count=part.size).astype(bool)
-        if whole:
-            x = x.reshape(tensor.shape)
-            keep = None if keep is None else keep.reshape(tensor.shape)
-        yield x, keep
-
-
-def _float32(part: NDArray[Any], dtype: str) -> Floats:
-    if dtype.startswith("float8"):
-        return _float8_values(dtype)[part]
-    return Tensor(part, dtype).float32()
-
-
-def _float8_values(dtype: str) -> Floats:
-    """The 256 values of an 8-bit float, so that no torch is needed to read them."""
-    exponent, mantissa, bias = (4, 3, 7) if dtype == "float8_e4m3fn" else (5, 2, 15)
-    codes = np.arange(256)
-    e, m = (codes >> mantissa) & ((1 << exponent) - 1), codes & ((1 << mantissa) - 1)
-    size = np.where(e == 0, m * 2.0 ** (1 - bias - mantissa), (1 + m / (1 << mantissa)) * 2.0 ** (e - bias))
-    special = (codes & 0x7F) == 0x7F if exponent == 4 else e == 31
-    size = np.where(special, np.nan, size)
-    return np.where(codes & 0x80, -size, size).astype(np.float32)

@@ -17,7 +17,7 @@ from app.panels.inspector_bits import stored_words
 from app.panels.table import Table
 from app.plots.staircase import Staircase
 from app.previews import Previews
-from app.weight_figures import Stop
+from app.weight_parts import Stop
 from app.words import plural
 from model.formats.base import Format
 

@@ -15,7 +15,7 @@ from app.panels.heading import heading, link
 from app.panels.inspector_facts import node_path
 from app.plots.mask_map import MaskMap
 from app.previews import Previews
-from app.weight_figures import Stop
+from app.weight_parts import Stop
 from app.words import count, percent
 from model.graph import Graph, Node
 from model.ports import weight_at

@@ -73,7 +73,8 @@ class PortRow:
         if loss is None:
             self.sqnr.setText("…" if waiting else "")
             return
-        self.sqnr.setText("" if loss.reason else sqnr_words(loss.sqnr))
+        about = "≈" if loss.sampled and loss.sqnr is not None else ""
+        self.sqnr.setText("" if loss.reason else about + sqnr_words(loss.sqnr))
         against = "the pruned weight" if loss.whole_sqnr is not None else "the stored values"
         self.sqnr.setToolTip(loss.reason or f"{TERMS['SQNR']}, against {against}")
 

@@ -10,7 +10,7 @@ from app.panels.inspector_facts import Fact
 from app.panels.inspector_parts import FactRows
 from app.previews import Previews
 from app.tensor_statistics import TensorStatistics, tensor_statistics
-from app.weight_figures import Stop
+from app.weight_parts import Stop
 from app.words import count, figure, percent
 from model.weights import Tensor
 

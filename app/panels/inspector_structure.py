@@ -12,7 +12,7 @@ from app.panels.inspector_facts import Fact
 from app.panels.inspector_parts import FactRows
 from app.previews import Previews
 from app.structure_figures import KNOWN, Same
-from app.weight_figures import Stop
+from app.weight_parts import Stop
 from model.graph import Graph, Node
 from passes.structure.words import ties
 

@@ -23,7 +23,8 @@ from app.panels.inspector_tensor import STORED, Values, ports_shown, values_of
 from app.plots.histogram import WeightHistogram
 from app.previews import Previews
 from app.tensor_statistics import TensorStatistics
-from app.weight_figures import Histogram, Loss, Stop, histogram, loss
+from app.weight_figures import Histogram, Loss, histogram, loss, quick_loss
+from app.weight_parts import Stop
 from app.words import count, figure, percent
 from model.formats.base import Format
 from model.formats.scaled import ScaledFormat
@@ -58,6 +59,7 @@ class WeightSection(QWidget):
         self.port = "weight"
         self._values = Values("weight")
         self._loss: Loss | None = None
+        self._wanted: dict[str, Callable[[], Any]] = {}  # by port: asks for the figure of all values
         self.heading = heading("Weight and its grid")
         self.chooser = Choice()
         self.chooser.setAccessibleName("node of the histogram")
@@ -174,8 +176,10 @@ class WeightSection(QWidget):
         chosen = node.precision.get(values.port)
         if chosen is None or values.load is None:
             return
-        work = partial(_loss, values.load, self._mask(values), chosen.format, values)
-        found = self._previews.ask(values.port, ("loss", values.key, values.mask, chosen.format), work)
+        figures = partial(_loss, values.load, self._mask(values), chosen.format, values)
+        key = (values.key, values.mask, chosen.format)
+        self._wanted[values.port] = partial(self._previews.ask, values.port, ("loss", *key), partial(figures, loss))
+        found = self._previews.ask(values.port, ("sample", *key), partial(figures, quick_loss))
         if found is not None:
             self._ready(values.port, None, found)
 
@@ -201,6 +205,8 @@ class WeightSection(QWidget):
             self._loss = result
             self.plot.show_loss(result)
             self._tell()
+        if result.sampled and result.goes_on and (found := self._wanted[slot]()) is not None:
+            self._ready(slot, None, found)
 
     def _failed(self, slot: str, error: Exception) -> None:
         if slot == "histogram":
@@ -262,6 +268,8 @@ def loss_words(lost: Loss | None, thinned: int) -> list[str]:
         [f"{_share(lost.saturated)} saturated"] if lost.high is not None else [lost.unit or "scales follow the data"]
     )
     words.append(f"{_share(lost.zeros)} become 0")
+    if lost.sampled:
+        words.append("of a sample")
     if lost.grid is None:
         words.append("grid finer than a pixel")
     elif thinned > 1:
@@ -301,6 +309,11 @@ def _histogram(load: Callable[[], Tensor], mask: Callable[[], Tensor] | None, st
 
 
 def _loss(
-    load: Callable[[], Tensor], mask: Callable[[], Tensor] | None, fmt: Format, values: Values, stop: Stop
+    load: Callable[[], Tensor],
+    mask: Callable[[], Tensor] | None,
+    fmt: Format,
+    values: Values,
+    figures: Callable[..., Loss],
+    stop: Stop,
 ) -> Loss:
-    return loss(fmt, load(), mask().array if mask else None, stop, values.view)
+    return figures(fmt, load(), mask().array if mask else None, stop, values.view)

@@ -18,7 +18,7 @@ from PySide6.QtWidgets import (
 from app.panels.heading import heading
 from app.previews import Previews
 from app.structure_figures import KNOWN, Same
-from app.weight_figures import Stop
+from app.weight_parts import Stop
 from app.words import count, plural
 from model.errors import EspalierError
 from passes.structure.outlook import Line, outlook

@@ -13,8 +13,11 @@ from app.plots.histogram import WeightHistogram, figures_of, round_ticks
 from app.previews import Previews
 from app.tensor_statistics import SHARES, tensor_statistics
 from app.theme import DARK
-from app.weight_figures import CHUNK, Stopped, histogram, loss
+from app.weight_figures import FEW, MANY, histogram, loss, quick_loss
+from app.weight_parts import CHUNK, Stopped
+from model.formats.base import parse_format
 from model.formats.integer import Integer
+from model.views import View
 from model.weights import Tensor
 
 RANDOM = np.random.default_rng(7)
@@ -46,6 +49,33 @@ def test_chunks_do_not_change_the_result() -> None:
     fmt = Integer(8, 10)
     lost = loss(fmt, made, np.packbits(keep))
     assert lost.sqnr == pytest.approx(sqnr(np.where(keep, made.array, np.float32(0)), fmt), abs=1e-6)
+
+
+@pytest.mark.parametrize("text", ["mxint", "block_fp(width=6,block=16,rows=4)", "scaled_integer(granularity=channel)",
+                                  "scaled_integer(width=4)", "nvfp4"])  # fmt: skip
+@pytest.mark.parametrize("view", [None, View((1, 0))])
+def test_rows_by_parts_are_as_exact_as_at_once(text: str, view: View | None) -> None:
+    fmt, shape = parse_format(text), (1030, 1100)
+    made = RANDOM.normal(0, 0.02, shape).astype(np.float32)
+    keep = RANDOM.random(shape) > 0.3
+    x = np.where(keep, made, np.float32(0))
+    seen = x if view is None else np.ascontiguousarray(x.T)
+    noise = ((seen.astype(np.float64) - fmt.rounded(seen)) ** 2).sum()
+    mask, held = np.packbits(keep), Tensor(made, "float32")
+    whole = loss(fmt, held, mask, view=view)
+    assert whole.sqnr == pytest.approx(10 * math.log10((x.astype(np.float64) ** 2).sum() / noise), abs=1e-6)
+    quick = quick_loss(fmt, held, mask, view=view)
+    assert quick.sampled and quick.goes_on and not whole.sampled and quick.grid is not None
+    assert quick.sqnr == pytest.approx(whole.sqnr, abs=0.5)
+
+
+def test_what_is_small_is_exact_at_once_and_what_cannot_be_cut_stays_a_sample() -> None:
+    small, large = tensor(FEW), Tensor(np.broadcast_to(np.float32(0.1), (MANY // 64 + 1, 64)), "float32")
+    assert not quick_loss(Integer(8, 7), small, None).sampled
+    assert quick_loss(Integer(8, 7), large, None).goes_on and quick_loss(parse_format("mxint"), large, None).goes_on
+    for text in ("nvfp4", "scaled_integer(granularity=tensor)"):
+        found = quick_loss(parse_format(text), large, None)
+        assert found.sampled and not found.goes_on
 
 
 def test_errors_of_a_pruned_tensor_against_both() -> None:
