@@ -1,13 +1,14 @@
 """Runs formats on CUDA tensors: Triton kernels that follow the definitions step by step, value and gate in one pass.
 
-A GPU waits for memory, so exactness costs nothing here: no case is left to the definition for its extremes.
+No case is left to the definition for its extremes: formats of ordinary ranges take quick steps, others the long ones.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from functools import lru_cache
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ import torch
 from torch import Tensor
 
 from kernels.fake_quant import triton_kernels as kernels
+from kernels.fake_quant.trusted import trusted
 from model.formats.base import Format
 from model.formats.binary import Binary
 from model.formats.binary_residual import BinaryResidual
@@ -28,13 +30,24 @@ from model.formats.minifloat_ieee import MinifloatIEEE
 from model.formats.nvfp4 import NVFP4, TINY
 from model.formats.scaled import ROW, TENSOR, ScaledFormat, per_of
 from model.formats.scaled_integer import ScaledInteger
+from model.formats.small_float import SmallFloat
 from model.formats.stored_scale import tensor_scale as stored
 from model.formats.ternary import Ternary
 
 ELEMENTS = 2048  # of one program
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
-Launch = tuple[Any, tuple[Any, ...]]
+SPREAD = 16384  # of one program that looks for the largest
 ScaledLaunch = tuple[Any, tuple[Any, ...], dict[str, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """Kernel, its numbers, its constants; the largest magnitude it may give before it is held to the dtype's."""
+
+    kernel: Any
+    numbers: tuple[Any, ...]
+    constants: Mapping[str, int] = field(default_factory=dict[str, int])
+    extent: float = math.inf
 
 
 def quantized(fmt: Format, x: Tensor, gated: bool, scale: Tensor | None = None) -> tuple[Tensor, Tensor | None] | None:
@@ -43,12 +56,17 @@ def quantized(fmt: Format, x: Tensor, gated: bool, scale: Tensor | None = None) 
         return None
     if torch.compiler.is_compiling():
         return None
-    if isinstance(fmt, ScaledFormat):
-        return _scaled(fmt, x.detach(), gated, scale)
-    launch = launch_of(fmt)
-    if scale is not None or launch is None:
+    run = _way(fmt, gated, scale)
+    if run is None or (x.is_cuda and not trusted(fmt, x, gated, _way(fmt, gated, None) or run)):
         return None
-    return _run(fmt, launch, x.detach(), gated)
+    return run(x.detach())
+
+
+def _way(fmt: Format, gated: bool, scale: Tensor | None) -> Callable[[Tensor], tuple[Tensor, Tensor | None]] | None:
+    if isinstance(fmt, ScaledFormat):
+        return partial(_scaled, fmt, gated=gated, scale=scale) if type(fmt) in SCALED else None
+    launch = launch_of(fmt)
+    return None if scale is not None or launch is None else partial(_run, fmt, launch, gated=gated)
 
 
 def passed(grad: Tensor, gate: Tensor) -> Tensor:
@@ -60,15 +78,14 @@ def _run(fmt: Format, launch: Launch, x: Tensor, gated: bool) -> tuple[Tensor, T
     cut = fmt.blocks if isinstance(fmt, BlockFormat) else None
     seen = (x if cut is None else cut.split(x)).contiguous()
     words, out, gate = _places(seen, gated)
-    kernel, constants = launch
-    if isinstance(fmt, NVFP4):
-        constants = (tensor_scale(seen),)
+    numbers = (tensor_scale(seen),) if isinstance(fmt, NVFP4) else launch.numbers
     block = 1 if cut is None else cut.elements
     width = kernels.next_power_of_2(block)
     rows, count = max(ELEMENTS // width, 1), seen.numel() // block
     grid = (-(-count // rows),)
     most = torch.finfo(x.dtype).max
-    kernel[grid](*words, count, most, *constants, BLOCK=block, WIDTH=width, ROWS=rows, GATED=gated)
+    launch.kernel[grid](*words, count, most, *numbers, BLOCK=block, WIDTH=width, ROWS=rows, GATED=gated,
+                        BOUND=launch.extent > most, CHIP=x.is_cuda, **launch.constants)  # fmt: skip
     if cut is None:
         return out, gate
     shape = tuple(x.shape)
@@ -85,19 +102,29 @@ def _places(seen: Tensor, gated: bool) -> tuple[tuple[Tensor, Tensor, Tensor], T
     return (seen, out, held), out, gate
 
 
-def _scaled(fmt: ScaledFormat, x: Tensor, gated: bool, scale: Tensor | None) -> tuple[Tensor, Tensor | None] | None:
+def _scaled(fmt: ScaledFormat, x: Tensor, gated: bool, scale: Tensor | None) -> tuple[Tensor, Tensor | None]:
     """Under a given scale, or the tensor's own, which torch finds: its sums are those of the definition."""
-    maker = SCALED.get(type(fmt))
-    if maker is None:
-        return None
     seen = x.contiguous()
-    kernel, constants, fixed = maker(fmt, seen, (fmt.scale_of(seen) if scale is None else scale).detach())
+    kernel, constants, fixed = SCALED[type(fmt)](fmt, seen, (fmt.scale_of(seen) if scale is None else scale).detach())
     words, out, gate = _places(seen, gated)
     count, most = seen.numel(), torch.finfo(x.dtype).max
-    constants = (*constants, *_stretches(fmt, tuple(x.shape)))
-    fixed = {"BLOCK": 1, "WIDTH": 1, "ROWS": ELEMENTS, "GATED": gated, **fixed}
-    kernel[(-(-count // ELEMENTS),)](*words, count, most, *constants, **fixed)
+    columns, groups, per = _stretches(fmt, tuple(x.shape))
+    grid, cut = _cut(count, columns, groups, per)
+    fixed = {**cut, "GATED": gated, "BOUND": True, "CHIP": x.is_cuda, **fixed}
+    kernel[(grid,)](*words, count, most, *constants, columns, groups, per, **fixed)
     return out, gate
+
+
+def _cut(count: int, columns: int, groups: int, per: int) -> tuple[int, dict[str, int]]:
+    """Programs, and how each finds its scales: divisions cost more than all else, so none where stretches are whole."""
+    if columns % per == 0 and per <= ELEMENTS:
+        width = kernels.next_power_of_2(per)
+        rows = ELEMENTS // width
+        return -(-count // (per * rows)), {"BLOCK": per, "WIDTH": width, "ROWS": rows, "CUT": 0}
+    one = {"BLOCK": 1, "WIDTH": ELEMENTS, "ROWS": 1}
+    if groups == 1:
+        return count // columns * -(-columns // ELEMENTS), {**one, "CUT": 1}
+    return -(-count // ELEMENTS), {**one, "CUT": 2}
 
 
 def _stretches(fmt: Any, shape: tuple[int, ...]) -> tuple[int, int, int]:
@@ -145,9 +172,12 @@ SCALED: dict[type[ScaledFormat], Callable[[Any, Tensor, Tensor], ScaledLaunch]] 
 
 
 def tensor_scale(x: Tensor) -> Tensor:
-    """nvfp4's scale of the tensor, left on the device."""
-    top = torch.nan_to_num(x.abs().float(), nan=0.0, posinf=torch.finfo(x.dtype).max).amax()
-    return (top / (6 * 448)).clamp(min=TINY)
+    """nvfp4's scale of the tensor, found in one pass and left on the device."""
+    bits = torch.zeros((), dtype=torch.int32, device=x.device)
+    words = x.view(torch.int16) if x.dtype == torch.bfloat16 else x
+    grid, most = (-(-x.numel() // SPREAD),), torch.finfo(x.dtype).max
+    kernels.largest[grid](words, bits, x.numel(), most, WIDTH=ELEMENTS, STEPS=SPREAD // ELEMENTS)
+    return (bits.view(torch.float32) / (6 * 448)).clamp(min=TINY)
 
 
 def has_kernel(fmt: Format) -> bool:
@@ -167,24 +197,41 @@ def _integer(fmt: Integer) -> Launch | None:
         return None
     low, high = fmt.limits
     most16 = fmt._limits_in(torch.float16)  # pyright: ignore[reportPrivateUsage]
-    constants = (2.0**fmt.frac_width, 2.0**-fmt.frac_width, float(low), float(high), *map(float, most16))
-    return kernels.integer_floor if fmt.rounding == "floor" else kernels.integer, constants
+    numbers = (2.0**fmt.frac_width, 2.0**-fmt.frac_width, float(low), float(high), *map(float, most16))
+    extent = max(-low, high) * 2.0**-fmt.frac_width
+    if fmt.rounding == "floor":
+        return Launch(kernels.integer_floor, numbers, extent=extent)
+    quick = fmt.signed and 0 < most16[1] <= high < 2**22
+    return Launch(kernels.integer, numbers, {"QUICK": quick}, extent)
+
+
+def _grid(grid: SmallFloat, scaled: bool) -> tuple[tuple[Any, ...], dict[str, int]]:
+    """Numbers and constants of a value set. Quick where the number that rounds is a float that holds the step, and,
+    `scaled`, where half a step is no denormal: a sum may take in the product before it, unrounded.
+    """
+    top = math.frexp(grid.largest)[1]  # the power above
+    step = grid.e_min - grid.mantissa
+    quick = grid.mantissa <= 21 and grid.e_min >= -126 and top + 23 - grid.mantissa <= 127
+    quick = quick and step >= (-124 if scaled else -149)
+    reach = 2.0**top if quick else 1.0
+    fixed = quick and grid.largest < 2.0 ** (grid.e_min + 1)
+    return (grid.e_min, grid.mantissa, grid.largest, reach), {"QUICK": quick, "FIXED": fixed}
 
 
 def _small(fmt: MinifloatIEEE | MinifloatDenorm) -> Launch | None:
-    grid = fmt.grid
-    return None if grid.wide else (kernels.small_float, (grid.e_min, grid.mantissa, grid.largest))
+    return None if fmt.grid.wide else Launch(kernels.small_float, *_grid(fmt.grid, False), fmt.grid.largest)
 
 
 def _log(fmt: Log) -> Launch | None:
-    return kernels.power_of_two, fmt.limits
+    low, high = fmt.limits
+    return Launch(kernels.power_of_two, (low, high), {"LIFT": low < -125}, 2.0**high)
 
 
 def _binary(fmt: Binary) -> Launch | None:
     if fmt.stochastic:
         return None
     smallest = float(np.finfo(np.float32).smallest_subnormal)
-    return kernels.above, (0.0, -1.0, 1.0) if fmt.bipolar else (smallest, 0.0, 1.0)
+    return Launch(kernels.above, (0.0, -1.0, 1.0) if fmt.bipolar else (smallest, 0.0, 1.0), extent=1.0)
 
 
 def _power_blocks(fmt: PowerBlocks) -> Launch | None:
@@ -196,15 +243,17 @@ def _power_blocks(fmt: PowerBlocks) -> Launch | None:
     low, high = int(exponents.min()), int(exponents.max())
     first = int(np.argmax(exponents > low))
     shift = int(exponents[first]) - (first - 149)
-    return kernels.small_float_blocks, (shift, low, high, grid.e_min, grid.mantissa, grid.largest)
+    numbers, constants = _grid(grid, True)
+    return Launch(kernels.small_float_blocks, (shift, low, high, *numbers), constants, grid.largest * 2.0**high)
 
 
 def _block_log(fmt: BlockLog) -> Launch | None:
-    return kernels.power_of_two_blocks, (fmt.top_code, 2**fmt.exponent_bias_width - 1)
+    top = min(fmt.top_code, 1000)  # beyond it biases and exponents are at their limits
+    return Launch(kernels.power_of_two_blocks, (top, 2**fmt.exponent_bias_width - 1), extent=2.0 ** min(top, 127))
 
 
 def _nvfp4(fmt: NVFP4) -> Launch | None:
-    return kernels.nvfp4, ()
+    return Launch(kernels.nvfp4, ())
 
 
 MAKERS: dict[type[Format], Callable[[Any], Launch | None]] = {

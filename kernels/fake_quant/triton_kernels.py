@@ -1,7 +1,8 @@
 """Triton kernels of fake quantisation; a program takes ROWS blocks of BLOCK elements, WIDTH the next power of two.
 
-All maths in float32, powers of two from their bits, as in model.formats.small_float. `most`: the largest number of
-the tensor's dtype, what infinity counts as and beyond which nothing is written.
+All maths in float32. `most`: the dtype's largest number, what infinity counts as. Constants: BOUND: a value may exceed
+`most`; QUICK: rounding by adding a large number is exact; CHIP: on a GPU. Few whole-number and compare steps an element
+matter: beyond some 13 they, not memory, limit a GPU.
 """
 
 # pyright: reportInvalidTypeForm=false, reportMissingParameterType=false
@@ -79,9 +80,20 @@ def _nearest(v, e_min, mantissa):
 
 
 @jit
+def _summed(v, e_min, mantissa, FIXED: tl.constexpr):
+    """As `_nearest` for QUICK formats: a number is added, and taken off again, whose last place is the step."""
+    lead = (e_min + 127) << 23
+    if not FIXED:
+        lead = tl.maximum(_bits(v) & 0x7F800000, lead)
+    large = (lead + (((23 - mantissa) << 23) | 0x00400000)).to(tl.float32, bitcast=True)
+    return _signed((v + large) - large, v)
+
+
+@jit
 def _clipped(v, low, high):
-    v = tl.where(v < low, low, v)
-    return tl.where(v > high, high, v)
+    """NaN stays."""
+    v = tl.maximum(v, low, propagate_nan=tl.PropagateNan.ALL)
+    return tl.minimum(v, high, propagate_nan=tl.PropagateNan.ALL)
 
 
 @jit
@@ -96,15 +108,17 @@ def _load(x, at, valid):
     """float32 values; bfloat16 comes as int16 patterns, since Triton's interpreter flushes its denormals."""
     raw = tl.load(x + at, mask=valid, other=0)
     if x.dtype.element_ty == tl.int16:
-        return (raw.to(tl.int32) << 16).to(tl.float32, bitcast=True)
+        return (raw.to(tl.uint16, bitcast=True).to(tl.uint32) << 16).to(tl.float32, bitcast=True)
     else:
         return raw.to(tl.float32)
 
 
 @jit
-def _rounded(v, KIND: tl.constexpr):
-    """`v` as it is stored: bfloat16 as its pattern, nearest, ties to even."""
-    if KIND == tl.int16:  # noqa: SIM300
+def _rounded(v, KIND: tl.constexpr, CHIP: tl.constexpr):
+    """`v` as it is stored: bfloat16 as its pattern, nearest, ties to even; a GPU rounds two in one step."""
+    if KIND == tl.int16 and CHIP:  # noqa: SIM300
+        return v.to(tl.bfloat16).to(tl.int16, bitcast=True)
+    elif KIND == tl.int16:  # noqa: SIM300
         u = _bits(v)
         return tl.where(v == v, (u + 0x7FFF + ((u >> 16) & 1)) >> 16, 0x7FC0).to(tl.int16)
     else:
@@ -125,17 +139,21 @@ def _top(v):
 
 
 @jit
-def _write(out, gate, at, valid, value, inside, most, GATED: tl.constexpr):
-    tl.store(out + at, _rounded(_clipped(value, -most, most), out.dtype.element_ty), mask=valid)
+def _write(out, gate, at, valid, value, inside, most, GATED: tl.constexpr, BOUND: tl.constexpr, CHIP: tl.constexpr):
+    if BOUND:
+        value = _clipped(value, -most, most)
+    tl.store(out + at, _rounded(value, out.dtype.element_ty, CHIP), mask=valid)
     if GATED:
         tl.store(gate + at, inside.to(tl.uint8), mask=valid)
 
 
 @jit
 def _coded(code, finite, most, down, low, high, low16, high16):
-    """Value of a code, and whether it was not clipped; float16 has limits of its own."""
+    """Value of a code, and whether it was not clipped; float16 has limits of its own. Zeros keep their signs."""
     half = most == 65504.0
-    value = _clipped(code, tl.where(half, low16, low), tl.where(half, high16, high)) * down
+    least, largest = tl.where(half, low16, low), tl.where(half, high16, high)
+    value = tl.where(code < least, least, code)
+    value = tl.where(value > largest, largest, value) * down
     return value, (code >= low) & (code <= high) & finite
 
 
@@ -143,107 +161,153 @@ def _coded(code, finite, most, down, low, high, low16, high16):
 def _integer(
     x, out, gate, count, most,
     up, down, low, high, low16, high16,
-    BLOCK: tl.constexpr, WIDTH: tl.constexpr, ROWS: tl.constexpr, GATED: tl.constexpr,
+    BLOCK: tl.constexpr, WIDTH: tl.constexpr, ROWS: tl.constexpr, GATED: tl.constexpr, BOUND: tl.constexpr,
+    CHIP: tl.constexpr, QUICK: tl.constexpr,
 ):  # fmt: skip
     """clip(rne(x·up), low, high)·down."""
     at, valid = _places(count, BLOCK, WIDTH, ROWS)
     v = _load(x, at, valid)
-    value, inside = _coded(_rint(v * up), tl.abs(v) <= most, most, down, low, high, low16, high16)
-    _write(out, gate, at, valid, value, inside, most, GATED)
+    finite = tl.abs(v) <= most
+    if QUICK and not GATED:  # limits first: they are whole numbers on both sides of 0
+        half = most == 65504.0
+        code = _clipped(v * up, tl.where(half, low16, low), tl.where(half, high16, high))
+        value, inside = _signed((code + 12582912.0) - 12582912.0, code) * down, finite
+    else:
+        value, inside = _coded(_rint(v * up), finite, most, down, low, high, low16, high16)
+    _write(out, gate, at, valid, value, inside, most, GATED, BOUND, CHIP)
 
 
 @jit
 def _integer_floor(
     x, out, gate, count, most,
     up, down, low, high, low16, high16,
-    BLOCK: tl.constexpr, WIDTH: tl.constexpr, ROWS: tl.constexpr, GATED: tl.constexpr,
+    BLOCK: tl.constexpr, WIDTH: tl.constexpr, ROWS: tl.constexpr, GATED: tl.constexpr, BOUND: tl.constexpr,
+    CHIP: tl.constexpr,
 ):  # fmt: skip
     """As `integer`, rounded down."""
     at, valid = _places(count, BLOCK, WIDTH, ROWS)
     v = _load(x, at, valid)
     value, inside = _coded(tl.floor(v * up), tl.abs(v) <= most, most, down, low, high, low16, high16)
-    _write(out, gate, at, valid, value, inside, most, GATED)
+    _write(out, gate, at, valid, value, inside, most, GATED, BOUND, CHIP)
+
+
+@jit
+def _small(v, e_min, mantissa, largest, reach, GATED: tl.constexpr, QUICK: tl.constexpr, FIXED: tl.constexpr):
+    """Rounded to `mantissa` bits at an exponent of at least e_min, at most `largest`; whether it was not clipped.
+
+    QUICK: clipped first, as `largest` is one of the values; where a gate is wanted at the power of two above, `reach`.
+    """
+    largest, reach = tl.full((1, 1), largest, tl.float32), tl.full((1, 1), reach, tl.float32)
+    if QUICK and not GATED:
+        value = _summed(_clipped(v, -largest, largest), e_min, mantissa, FIXED)
+        return value, value == value
+    else:
+        if QUICK:
+            r = _summed(_clipped(v, -reach, reach), e_min, mantissa, FIXED)
+        else:
+            r = _nearest(v, e_min, mantissa)
+        return _clipped(r, -largest, largest), tl.abs(r) <= largest
 
 
 @jit
 def _small_float(
-    x, out, gate, count, most, e_min, mantissa, largest,
-    BLOCK: tl.constexpr, WIDTH: tl.constexpr, ROWS: tl.constexpr, GATED: tl.constexpr,
+    x, out, gate, count, most, e_min, mantissa, largest, reach,
+    BLOCK: tl.constexpr, WIDTH: tl.constexpr, ROWS: tl.constexpr, GATED: tl.constexpr, BOUND: tl.constexpr,
+    CHIP: tl.constexpr, QUICK: tl.constexpr, FIXED: tl.constexpr,
 ):  # fmt: skip
-    """Rounded to `mantissa` bits at an exponent of at least e_min, at most `largest`."""
+    """Each element for itself."""
     at, valid = _places(count, BLOCK, WIDTH, ROWS)
-    v, finite = _read(x, at, valid, most)
-    r = _nearest(v, e_min, mantissa)
-    _write(out, gate, at, valid, _clipped(r, -largest, largest), (tl.abs(r) <= largest) & finite, most, GATED)
+    v = _load(x, at, valid)
+    finite = tl.abs(v) <= most
+    if BOUND or not QUICK:
+        v = _clipped(v, -most, most)
+    value, inside = _small(v, e_min, mantissa, largest, reach, GATED, QUICK, FIXED)
+    _write(out, gate, at, valid, value, inside & finite, most, GATED, BOUND, CHIP)
 
 
 @jit
 def _small_float_blocks(
     x, out, gate, count, most,
-    shift, least, highest, e_min, mantissa, largest,
-    BLOCK: tl.constexpr, WIDTH: tl.constexpr, ROWS: tl.constexpr, GATED: tl.constexpr,
+    shift, least, highest, e_min, mantissa, largest, reach,
+    BLOCK: tl.constexpr, WIDTH: tl.constexpr, ROWS: tl.constexpr, GATED: tl.constexpr, BOUND: tl.constexpr,
+    CHIP: tl.constexpr, QUICK: tl.constexpr, FIXED: tl.constexpr,
 ):  # fmt: skip
     """As `small_float` under 2^e, e = clip(exponent of the largest + shift, least, highest)."""
     at, valid = _places(count, BLOCK, WIDTH, ROWS)
     v, finite = _read(x, at, valid, most)
     e = tl.minimum(tl.maximum(_exponent(_top(v)) + shift, least), highest)
-    r = _nearest(_times(v, -e), e_min, mantissa)
-    value = _times(_clipped(r, -largest, largest), e)
-    _write(out, gate, at, valid, value, (tl.abs(r) <= largest) & finite, most, GATED)
+    value, inside = _small(_times(v, -e), e_min, mantissa, largest, reach, GATED, QUICK, FIXED)
+    _write(out, gate, at, valid, _times(value, e), inside & finite, most, GATED, BOUND, CHIP)
 
 
 @jit
-def _powers(v, low, high):
-    """The nearest power of two, 0 below 2^low, at most 2^high; and where that did not bind."""
-    e = _nearest_power(v)
-    power = _times(tl.full(v.shape, 1.0, tl.float32), tl.minimum(tl.maximum(e, low), high))
-    value = _signed(tl.where((e < low) | (v == 0), 0.0, power), v)
-    return tl.where(v == v, value, v), (e <= high) | (v == 0)
+def _powers(v, low, high, LIFT: tl.constexpr):
+    """The nearest power of two, 0 below 2^low, at most 2^high; and where that did not bind.
+
+    The significand carries as in `_nearest_power`. LIFT: `low` may be so small that denormals count.
+    """
+    one = tl.full((1, 1), 1.0, tl.float32)
+    least, largest = _times(one, low), _times(one, high)
+    lifted, small = tl.abs(v), v == v
+    if LIFT:
+        small = lifted < 8.673617379884035e-19  # 2^-60
+        lifted = tl.where(small, lifted * 18446744073709551616.0, lifted)
+    power = ((_bits(lifted) + 4913932) & 0x7F800000).to(tl.float32, bitcast=True)
+    if LIFT:
+        power = tl.where(small, power * 5.421010862427522e-20, power)
+    value = _signed(tl.where(power < least, 0.0, tl.minimum(power, largest)), v)
+    return tl.where(v == v, value, v), power <= largest
 
 
 @jit
 def _power_of_two(
     x, out, gate, count, most, low, high,
-    BLOCK: tl.constexpr, WIDTH: tl.constexpr, ROWS: tl.constexpr, GATED: tl.constexpr,
+    BLOCK: tl.constexpr, WIDTH: tl.constexpr, ROWS: tl.constexpr, GATED: tl.constexpr, BOUND: tl.constexpr,
+    CHIP: tl.constexpr, LIFT: tl.constexpr,
 ):  # fmt: skip
-    """Exponents low … high."""
+    """Each element for itself; infinity may stand for `most` where no power is beyond it."""
     at, valid = _places(count, BLOCK, WIDTH, ROWS)
-    v, finite = _read(x, at, valid, most)
-    value, inside = _powers(v, low, high)
-    _write(out, gate, at, valid, value, inside & finite, most, GATED)
+    v = _load(x, at, valid)
+    finite = tl.abs(v) <= most
+    if BOUND:
+        v = _clipped(v, -most, most)
+    value, inside = _powers(v, low, high, LIFT)
+    _write(out, gate, at, valid, value, inside & finite, most, GATED, BOUND, CHIP)
 
 
 @jit
 def _power_of_two_blocks(
     x, out, gate, count, most, top_code, biases,
-    BLOCK: tl.constexpr, WIDTH: tl.constexpr, ROWS: tl.constexpr, GATED: tl.constexpr,
+    BLOCK: tl.constexpr, WIDTH: tl.constexpr, ROWS: tl.constexpr, GATED: tl.constexpr, BOUND: tl.constexpr,
+    CHIP: tl.constexpr,
 ):  # fmt: skip
     """As `power_of_two`, exponents 1 − b … top_code − b with the block's bias b."""
     at, valid = _places(count, BLOCK, WIDTH, ROWS)
-    v, finite = _read(x, at, valid, most)
-    bias = tl.minimum(tl.maximum(top_code - _nearest_power(_top(v)).to(tl.int64), 0), biases)
-    low = tl.maximum(1 - bias, -149).to(tl.int32)
-    high = tl.minimum(top_code - bias, 127).to(tl.int32)
-    value, inside = _powers(v, low, high)
-    _write(out, gate, at, valid, value, inside & finite, most, GATED)
+    v = _load(x, at, valid)
+    top = tl.minimum(_top(v), most)
+    bias = tl.minimum(tl.maximum(top_code - _nearest_power(top), 0), biases)
+    value, inside = _powers(v, tl.maximum(1 - bias, -149), tl.minimum(top_code - bias, 127), True)
+    _write(out, gate, at, valid, value, inside & (tl.abs(v) <= most), most, GATED, BOUND, CHIP)
 
 
 @jit
 def _above(
     x, out, gate, count, most, threshold, low, high,
-    BLOCK: tl.constexpr, WIDTH: tl.constexpr, ROWS: tl.constexpr, GATED: tl.constexpr,
+    BLOCK: tl.constexpr, WIDTH: tl.constexpr, ROWS: tl.constexpr, GATED: tl.constexpr, BOUND: tl.constexpr,
+    CHIP: tl.constexpr,
 ):  # fmt: skip
     """`high` from the threshold on, `low` below; the gradient passes for |x| ≤ 1."""
     at, valid = _places(count, BLOCK, WIDTH, ROWS)
-    v, finite = _read(x, at, valid, most)
+    v = _load(x, at, valid)
     value = tl.where(v == v, tl.where(v >= threshold, high, low), v)
-    _write(out, gate, at, valid, value, (tl.abs(v) <= 1) & finite, most, GATED)
+    _write(out, gate, at, valid, value, tl.abs(v) <= 1, most, GATED, BOUND, CHIP)
 
 
 @jit
 def _nvfp4(
     x, out, gate, count, most, scale,
-    BLOCK: tl.constexpr, WIDTH: tl.constexpr, ROWS: tl.constexpr, GATED: tl.constexpr,
+    BLOCK: tl.constexpr, WIDTH: tl.constexpr, ROWS: tl.constexpr, GATED: tl.constexpr, BOUND: tl.constexpr,
+    CHIP: tl.constexpr,
 ):  # fmt: skip
     """E2M1(x/t)·t, t = E4M3(top/(6·s))·s; `scale` points to s."""
     at, valid = _places(count, BLOCK, WIDTH, ROWS)
@@ -251,68 +315,101 @@ def _nvfp4(
     s = tl.load(scale)
     d = _nearest(tl.div_rn(_top(v), 6.0 * s), -6, 3)
     t = tl.where(d > 448.0, 448.0, d) * s
-    r = _nearest(tl.div_rn(v, tl.where(t == 0, 1.0, t) + tl.zeros_like(v)), 0, 1)
-    _write(out, gate, at, valid, _clipped(r, -6.0, 6.0) * t, (tl.abs(r) <= 6.0) & finite, most, GATED)
+    r = tl.div_rn(v, tl.where(t == 0, 1.0, t) + tl.zeros_like(v))
+    value, inside = _small(r, 0, 1, 6.0, 8.0, GATED, True, False)
+    _write(out, gate, at, valid, value * t, inside & finite, most, GATED, BOUND, CHIP)
 
 
 @jit
-def _stretch(at, columns, groups, per):
-    """Which scale an element has: rows of `columns` elements, in each `groups` stretches of `per`."""
-    return at // columns * groups + at % columns // per
+def _largest(x, out, count, most, WIDTH: tl.constexpr, STEPS: tl.constexpr):
+    """The largest magnitude, as the bits of a float32, which order as whole numbers; NaN does not count."""
+    at = tl.program_id(0).to(tl.int64) * (WIDTH * STEPS) + tl.arange(0, WIDTH)
+    found = tl.zeros((WIDTH,), tl.float32)
+    for _ in range(STEPS):
+        v = tl.abs(_load(x, at, at < count))
+        found = tl.maximum(found, tl.where(v == v, v, 0.0))
+        at += WIDTH
+    tl.atomic_max(out, _bits(tl.minimum(tl.max(found, 0), most)))
+
+
+@jit
+def _stretches(
+    count, columns, groups, per, BLOCK: tl.constexpr, WIDTH: tl.constexpr, ROWS: tl.constexpr, CUT: tl.constexpr
+):
+    """Places, which of them there are, the number of their scale, and which scales there are: rows of `columns`
+    elements, in each `groups` stretches of `per`.
+
+    CUT 0: ROWS whole stretches; 1: WIDTH elements of a row that is one stretch; 2: any, divided element by element.
+    """
+    column = tl.arange(0, WIDTH)[None, :]
+    if CUT == 0:
+        row = (tl.program_id(0) * ROWS + tl.arange(0, ROWS)[:, None]).to(tl.int64)
+        held = row * BLOCK < count
+        return row * BLOCK + column, held & (column < BLOCK), row, held
+    elif CUT == 1:
+        parts = tl.cdiv(columns, WIDTH)
+        row = (tl.program_id(0) // parts + tl.zeros((1, 1), tl.int32)).to(tl.int64)
+        inner = (tl.program_id(0) % parts).to(tl.int64) * WIDTH + column
+        return row * columns + inner, inner < columns, row, row * columns < count
+    else:
+        at = tl.program_id(0).to(tl.int64) * WIDTH + column
+        return at, at < count, at // columns * groups + at % columns // per, at < count
 
 
 @jit
 def _steps(
     x, out, gate, count, most, scale, low, high, columns, groups, per,
-    BLOCK: tl.constexpr, WIDTH: tl.constexpr, ROWS: tl.constexpr, GATED: tl.constexpr,
+    BLOCK: tl.constexpr, WIDTH: tl.constexpr, ROWS: tl.constexpr, GATED: tl.constexpr, BOUND: tl.constexpr,
+    CHIP: tl.constexpr, CUT: tl.constexpr,
 ):  # fmt: skip
     """clip(rne(x/s), low, high)·s; a scale and two limits a stretch."""
-    at, valid = _places(count, BLOCK, WIDTH, ROWS)
+    at, valid, stretch, held = _stretches(count, columns, groups, per, BLOCK, WIDTH, ROWS, CUT)
     v = _load(x, at, valid)
-    stretch = _stretch(at, columns, groups, per)
-    s = tl.load(scale + stretch, mask=valid, other=1.0)
-    least = tl.load(low + stretch, mask=valid, other=0.0)
-    largest = tl.load(high + stretch, mask=valid, other=0.0)
-    code = _rint(tl.div_rn(v, s))
-    _write(out, gate, at, valid, _clipped(code, least, largest) * s, (code >= least) & (code <= largest), most, GATED)
+    s = tl.load(scale + stretch, mask=held, other=1.0)
+    least = tl.load(low + stretch, mask=held, other=0.0)
+    largest = tl.load(high + stretch, mask=held, other=0.0)
+    code = _rint(tl.div_rn(v, s + tl.zeros_like(v)))
+    inside = (code >= least) & (code <= largest)
+    _write(out, gate, at, valid, _clipped(code, least, largest) * s, inside, most, GATED, BOUND, CHIP)
 
 
 @jit
 def _signs(
     x, out, gate, count, most, first, second, third, start, columns, groups, per,
-    BLOCK: tl.constexpr, WIDTH: tl.constexpr, ROWS: tl.constexpr, GATED: tl.constexpr, LEVELS: tl.constexpr,
+    BLOCK: tl.constexpr, WIDTH: tl.constexpr, ROWS: tl.constexpr, GATED: tl.constexpr, BOUND: tl.constexpr,
+    CHIP: tl.constexpr, CUT: tl.constexpr, LEVELS: tl.constexpr,
 ):  # fmt: skip
     """Σ α·sign of what is left, one to three levels, from `start` on; the gradient passes for |x| ≤ 1."""
-    at, valid = _places(count, BLOCK, WIDTH, ROWS)
+    at, valid, stretch, held = _stretches(count, columns, groups, per, BLOCK, WIDTH, ROWS, CUT)
     v = _load(x, at, valid)
-    stretch = _stretch(at, columns, groups, per)
-    alpha = tl.load(first + stretch, mask=valid, other=0.0)
+    alpha = tl.load(first + stretch, mask=held, other=0.0)
     term = tl.where(v >= 0, alpha, -alpha)
     value, left = start + term, v - term
     if LEVELS > 1:
-        alpha = tl.load(second + stretch, mask=valid, other=0.0)
+        alpha = tl.load(second + stretch, mask=held, other=0.0)
         term = tl.where(left >= 0, alpha, -alpha)
         value, left = value + term, left - term
     if LEVELS > 2:
-        alpha = tl.load(third + stretch, mask=valid, other=0.0)
+        alpha = tl.load(third + stretch, mask=held, other=0.0)
         value += tl.where(left >= 0, alpha, -alpha)
-    _write(out, gate, at, valid, tl.where(v == v, value, v), tl.abs(v) <= 1, most, GATED)
+    value = tl.where(v == v, value, v)
+    _write(out, gate, at, valid, value, tl.abs(v) <= 1, most, GATED, BOUND, CHIP)
 
 
 @jit
 def _three(
     x, out, gate, count, most, delta, scale, columns, groups, per,
-    BLOCK: tl.constexpr, WIDTH: tl.constexpr, ROWS: tl.constexpr, GATED: tl.constexpr,
+    BLOCK: tl.constexpr, WIDTH: tl.constexpr, ROWS: tl.constexpr, GATED: tl.constexpr, BOUND: tl.constexpr,
+    CHIP: tl.constexpr, CUT: tl.constexpr,
 ):  # fmt: skip
     """0 up to the threshold, ±α beyond; the gradient passes everywhere."""
-    at, valid = _places(count, BLOCK, WIDTH, ROWS)
+    at, valid, stretch, held = _stretches(count, columns, groups, per, BLOCK, WIDTH, ROWS, CUT)
     v = _load(x, at, valid)
-    stretch = _stretch(at, columns, groups, per)
-    alpha = tl.load(scale + stretch, mask=valid, other=0.0)
-    kept = tl.abs(v) > tl.load(delta + stretch, mask=valid, other=0.0)
+    alpha = tl.load(scale + stretch, mask=held, other=0.0)
+    kept = tl.abs(v) > tl.load(delta + stretch, mask=held, other=0.0)
     sign = tl.where(kept, tl.where(v > 0, 1.0, -1.0), 0.0)
     value = tl.where(v == v, sign * alpha, v)
-    _write(out, gate, at, valid, value, tl.full(v.shape, 1, tl.int1), most, GATED)
+    _write(out, gate, at, valid, value, tl.full(v.shape, 1, tl.int1), most, GATED, BOUND, CHIP)
 
 
 # Triton reads annotations as code, so the kernels themselves have none.
@@ -324,6 +421,7 @@ power_of_two = _power_of_two
 power_of_two_blocks = _power_of_two_blocks
 above = _above
 nvfp4 = _nvfp4
+largest = _largest
 steps = _steps
 signs = _signs
 three = _three

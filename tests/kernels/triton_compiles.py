@@ -24,17 +24,19 @@ def main() -> None:
     target = GPUTarget("cuda", 90, 32)
     for fmt in [*DEFAULTS, *FORMS]:
         launch = cuda.launch_of(fmt)
-        if launch is None or launch[0].__name__ in done:
+        kind = None if launch is None else f"{launch.kernel.__name__} {sorted(launch.constants.items())}"
+        if launch is None or kind is None or kind in done:
             continue
-        kernel, constants = launch
-        kinds = [KINDS[type(c)] for c in constants] if constants else ["*fp32"]
+        kernel = launch.kernel
+        kinds = [KINDS[type(c)] for c in launch.numbers] if launch.numbers else ["*fp32"]
         for pointer in POINTERS.values():
             for gated in (False, True):
                 types = [pointer, pointer, "*u8" if gated else pointer, "i32", "fp32", *kinds]
-                fixed = {"BLOCK": 16, "WIDTH": 16, "ROWS": 128, "GATED": gated}
-                signature = dict(zip(kernel.arg_names, [*types, *["constexpr"] * 4], strict=True))
+                fixed = {"BLOCK": 16, "WIDTH": 16, "ROWS": 128, "GATED": gated, "BOUND": True, "CHIP": True}
+                fixed |= launch.constants
+                signature = dict(zip(kernel.arg_names, [*types, *["constexpr"] * len(fixed)], strict=True))
                 triton.compile(ASTSource(kernel, signature, fixed), target=target)
-        done.add(kernel.__name__)
+        done.add(kind)
     for fmt in SCALED:
         kernel, constants, fixed = cuda.SCALED[type(fmt)](fmt, ROWS, fmt.scale_of(ROWS))
         if kernel.__name__ in done:
@@ -43,7 +45,8 @@ def main() -> None:
         for pointer in POINTERS.values():
             for gated in (False, True):
                 types = [pointer, pointer, "*u8" if gated else pointer, "i32", "fp32", *kinds, "i32", "i32", "i32"]
-                held = {"BLOCK": 1, "WIDTH": 1, "ROWS": 2048, "GATED": gated, **fixed}
+                held = {"BLOCK": 1, "WIDTH": 2048, "ROWS": 1, "GATED": gated, "BOUND": True, "CHIP": True, "CUT": 2}
+                held |= fixed
                 signature = dict(zip(kernel.arg_names, [*types, *["constexpr"] * len(held)], strict=True))
                 triton.compile(ASTSource(kernel, signature, held), target=target)
         done.add(kernel.__name__)
