@@ -160,6 +160,13 @@ cpu_torch() {
     pip_install --extra-index-url "$index" "$pin"
 }
 
+# Triton for its interpreter, apart: torch must not take it for a compiler of this machine. Tests skip without it.
+interpreter() {
+    [ "$level" = test ] && [ "$(uname -s)" = Linux ] || return 0
+    if "$py" -c 'import triton' 2>/dev/null || [ -d .venv/triton/triton ]; then return 0; fi
+    pip_install --no-deps --target .venv/triton 'triton>=3.9' || say "tests of Triton kernels are skipped: it cannot be fetched"
+}
+
 packages() {
     local wanted=. offline='NewConnectionError|ConnectionError|name resolution|Network is unreachable|Max retries|No matching distribution|timed out'
     [ "$level" = test ] && wanted='.[test]'
@@ -177,6 +184,7 @@ packages() {
     fi
     "$py" -c 'import PySide6.QtWidgets' || die "Qt does not load: see the line above for the library it misses."
     trap - EXIT
+    interpreter
     key >".venv/.stamp-$level"
     say "ready"
 }

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -23,6 +21,7 @@ from kernels.lab.mx_linear import linear_numba, linear_values
 from model.errors import FormatError
 from model.formats.mxint import MXInt
 from model.mx_weights import MXLinear, MXWeight, packed, plain, product
+from tests.kernels.test_triton import needs_triton
 from tests.kernels.test_triton import run as interpreted
 
 SMALL = {
@@ -56,15 +55,8 @@ def test_every_version_that_runs_here_is_right(name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(find_spec("triton") is None, reason="triton is not installed (the gpu extra)")
+@needs_triton
 def test_triton_kernels_interpreted(tmp_path: Path) -> None:
-    try:
-        int(np.array([1]))
-    except TypeError:  # numpy 2.4 and later
-        from importlib.metadata import version
-
-        if tuple(map(int, version("triton").split(".")[:2])) < (3, 9):
-            pytest.skip("this triton's interpreter has no loops under this numpy")
     told = json.loads(interpreted("lab_interpreted.py", tmp_path, TRITON_INTERPRET="1"))
     assert told["wrong"] == [] and told["count"] > 80
 

@@ -16,13 +16,16 @@ from model.formats.base import FAST, Format
 from tests.kernels.test_fake_quant import DEFAULTS, ROOT, each_dtype, tame
 from tests.patience import PATIENCE
 
-pytestmark = pytest.mark.skipif(find_spec("triton") is None, reason="triton is not installed (the gpu extra)")
 HERE = Path(__file__).parent
+BESIDE = ROOT / ".venv" / "triton"  # where the tests' set-up puts it
+needs_triton = pytest.mark.skipif(
+    find_spec("triton") is None and not BESIDE.is_dir(), reason="triton is not installed (the gpu extra)"
+)
 
 
 def run(script: str, tmp_path: Path, **environment: str) -> str:
     """What a script here prints after RESULT, in an interpreter of its own: triton reads its settings on import."""
-    paths = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+    paths = os.pathsep.join([str(ROOT), str(BESIDE), *filter(None, [os.environ.get("PYTHONPATH")])])
     every = os.environ | {"PYTHONPATH": paths, "TRITON_CACHE_DIR": str(tmp_path)} | environment
     command = [sys.executable, "-W", "ignore", str(HERE / script)]
     done = subprocess.run(command, env=every, capture_output=True, text=True, timeout=PATIENCE, check=False)
@@ -31,14 +34,16 @@ def run(script: str, tmp_path: Path, **environment: str) -> str:
 
 
 @pytest.mark.slow
+@needs_triton
 def test_bits_of_every_format_when_interpreted(tmp_path: Path) -> None:
     told = json.loads(run("triton_bits.py", tmp_path, TRITON_INTERPRET="1"))
     assert told["wrong"] == [] and len(told["ran"]) == 15
 
 
 @pytest.mark.slow
+@needs_triton
 def test_all_kernels_compile_for_a_gpu(tmp_path: Path) -> None:
-    assert int(run("triton_compiles.py", tmp_path)) == 11
+    assert int(run("triton_compiles.py", tmp_path)) == 17
 
 
 @pytest.mark.gpu
