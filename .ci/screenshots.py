@@ -14,9 +14,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from PySide6.QtCore import QSettings
 from PySide6.QtWidgets import QApplication
 
+from app.actions.kernels import EXPLAINED, panel_of
 from app.application import make_application, make_window
-from app.kernels_actions import EXPLAINED, panel_of
-from app.panels.kernels_explained import KernelsExplained
+from app.panels.kernels.explained import KernelsExplained
 from app.settings import Settings
 from app.window import Window
 from model.formats.integer import Integer

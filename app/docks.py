@@ -10,31 +10,31 @@ from PySide6.QtCore import QByteArray, Qt, QTimer
 from PySide6.QtGui import QKeySequence, QShortcut
 from PySide6.QtWidgets import QApplication, QDockWidget, QTabBar, QTabWidget, QWidget
 
-from app import file_actions as files
-from app import model_actions as models
-from app.allocate_actions import connect as connect_allocate
-from app.findings import Findings
-from app.hardware_actions import connect as connect_hardware
-from app.kernels_actions import connect as connect_kernels
-from app.panels.allocate import AllocatePanel
-from app.panels.data import DataPanel
-from app.panels.hardware import HardwarePanel
+from app.actions import file as files
+from app.actions import model as models
+from app.actions.allocate import connect as connect_allocate
+from app.actions.hardware import connect as connect_hardware
+from app.actions.kernels import connect as connect_kernels
+from app.actions.search import connect as connect_search
+from app.measured.findings import Findings
+from app.panels.allocate.panel import AllocatePanel
+from app.panels.data.panel import DataPanel
+from app.panels.hardware.panel import HardwarePanel
 from app.panels.heading import DockHeading
-from app.panels.inspector import InspectorPanel
+from app.panels.inspector.panel import InspectorPanel
 from app.panels.jobs import JobsPanel
-from app.panels.kernels import KernelsPanel
+from app.panels.kernels.panel import KernelsPanel
 from app.panels.log import LogPanel
-from app.panels.outline import OutlinePanel
+from app.panels.outline.panel import OutlinePanel
 from app.panels.plots import PlotsPanel
 from app.panels.problems import ProblemsPanel
-from app.panels.recipe import RecipePanel
-from app.panels.search import SearchPanel
-from app.panels.sensitivity import SensitivityPanel
-from app.panels.sqnr import SqnrPanel
-from app.panels.sweeps import SweepsPanel
+from app.panels.recipe.panel import RecipePanel
+from app.panels.search.panel import SearchPanel
+from app.panels.sensitivity.panel import SensitivityPanel
+from app.panels.sqnr.panel import SqnrPanel
+from app.panels.sweeps.panel import SweepsPanel
 from app.panels.tables import TablesPanel
-from app.panels.training import TrainingPanel
-from app.search_actions import connect as connect_search
+from app.panels.training.panel import TrainingPanel
 
 if TYPE_CHECKING:
     from app.session import Session

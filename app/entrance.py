@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QMimeData
 from PySide6.QtWidgets import QStackedWidget, QWidget
 
-from app import file_actions as files
+from app.actions import file as files
 from app.panels.loading import LoadingPage
 from app.panels.welcome import WelcomePage
 from app.recovery import Leftover, discard, leftovers

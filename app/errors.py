@@ -20,7 +20,7 @@ from PySide6.QtCore import QObject, Qt, QUrl, Signal
 from PySide6.QtGui import QDesktopServices
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QWidget
 
-from app.live import is_evaluation
+from app.measured.live import is_evaluation
 from app.panels.heading import column_of, row_of
 from app.settings import data_folder
 from model.errors import EspalierError, JobError

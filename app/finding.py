@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from app.actions.model import run_plugin
 from app.canvas.captions import title as op_title
-from app.model_actions import run_plugin
 from app.panels.palette import Entry, rank
 from model.graph import Node
 

@@ -23,7 +23,7 @@ from app.panels.palette import FindField
 from app.panels.score import ScorePanel
 
 if TYPE_CHECKING:
-    from app.actions import Actions
+    from app.actions.table import Actions
     from app.session import Session
 
 JOB_SHARE, AROUND = 0.28, 30  # of the status line that what runs takes at most; pixels round its words

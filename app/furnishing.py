@@ -10,8 +10,11 @@ if TYPE_CHECKING:
     from app.docks import Docks
     from app.window import Window
 
-MODULES = ("pyqtgraph", "app.panels.inspector", "app.panels.training", "app.panels.sweeps", "app.panels.search",
-           "app.panels.allocate", "app.panels.hardware", "app.docks")  # fmt: skip
+MODULES = (
+    "pyqtgraph",
+    *(f"app.panels.{name}.panel" for name in ("inspector", "training", "sweeps", "search", "allocate", "hardware")),
+    "app.docks",
+)
 
 
 class Furnishing:

@@ -12,10 +12,10 @@ from typing import Any
 from PySide6.QtCore import QObject, Signal
 
 from app.edits import Edits, Wish
-from app.job_queue import JobQueue
-from app.jobs import JobRunner
-from app.measures import Measures
-from app.panels.step_words import title as step_title
+from app.jobs.queue import JobQueue
+from app.jobs.runner import JobRunner
+from app.measured.accuracies import Measures
+from app.panels.recipe.step_words import title as step_title
 from app.words import percent
 from model.check import Problem
 from model.document import Change, Document

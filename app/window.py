@@ -10,15 +10,15 @@ from PySide6.QtCore import QByteArray, QTimer
 from PySide6.QtGui import QCloseEvent, QDragEnterEvent, QDropEvent, QShowEvent
 from PySide6.QtWidgets import QMainWindow, QMenu, QMenuBar, QVBoxLayout, QWidget
 
-from app import file_actions as files
-from app import model_actions as models
-from app.actions import Actions
+from app.actions import file as files
+from app.actions import model as models
+from app.actions.table import Actions
 from app.entrance import Entrance, dropped
 from app.errors import CRASHES, Banner, show_crash
 from app.finding import entries
 from app.frame import MenuRow, StatusLine, TitleLabel, toolbar
 from app.furnishing import Furnishing
-from app.live import LiveMeasure
+from app.measured.live import LiveMeasure
 from app.panels.palette import FindField
 from app.plugins import Plugins
 from app.recovery import Recovery

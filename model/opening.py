@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from model.check import Problem
 from model.errors import SourceError
 from model.graph import Graph
-from model.packed_file import is_packed
+from model.packed.file import is_packed
 from model.project import Project, load_project
 from model.recipe import Recipe
 from model.weights import Location, WeightStore, read_header
@@ -49,7 +49,7 @@ def open_any(spec: str, workdir: Path, inputs: tuple[str, ...] = (), seed: int =
 
 
 def _open_packed(path: Path, workdir: Path, inputs: tuple[str, ...]) -> Opened:
-    from model.packed_opening import load_packed
+    from model.packed.opening import load_packed
 
     if inputs:
         raise SourceError("A packed model's inputs are fixed.", "Open its source again with --inputs.")

@@ -16,7 +16,7 @@ from model.recipe import Step
 from passes.score import one_sample
 from passes.select import Select
 from passes.transform.parallelize import ParallelizeOptions, ParallelRule
-from verilog.parallel import at_most, divisors, product
+from verilog.cycles.parallel import at_most, divisors, product
 
 LAYERS = ("linear", "conv1d", "conv2d", "matmul")
 ROWS = ("softmax", "layer_norm", "rms_norm")  # a row by itself, some elements a cycle

@@ -1,6 +1,6 @@
 """The score of a configuration: what it costs (from the graph alone) and what it achieves (measured).
 
-Definitions are the command line's contract; the layout whose size is reported is that of model/packing.py.
+Definitions are the command line's contract; the layout whose size is reported is that of model/packed/layout.py.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from model.formats.scaled import ScaledFormat
 from model.graph import Graph, Node
 from model.meta import Precision, Weight
 from model.ops import decomposable, floating, macs, spec
-from model.packed_graph import Lines, compressed, first_line, labelled, masks_of, node_line, pieces, weight_line
-from model.packing import Use, facts, header_share, shared_bits, size_with, stored, uses
+from model.packed.graph import Lines, compressed, first_line, labelled, masks_of, node_line, pieces, weight_line
+from model.packed.layout import Use, facts, header_share, shared_bits, size_with, stored, uses
 from model.ports import weight_at
 from model.views import view_at
 

@@ -14,9 +14,9 @@ from model.errors import EmitError
 from model.graph import Graph, Ref
 from model.symbols import evaluate
 from model.weights import WeightStore
-from verilog.fixed import Codes
-from verilog.hosting import ENOUGH, blank, feeding
 from verilog.netlist import Boundary, Design, Wire
+from verilog.numbers.fixed import Codes
+from verilog.plan.hosting import ENOUGH, blank, feeding
 
 
 class Host(nn.Module):

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import numpy as np
 
-from verilog.bench import CLOCK, DRIVER, STALLS, bench, quiet
-from verilog.fixed import Codes
+from verilog.cycles.schedule import Schedule
 from verilog.netlist import Boundary, Design, Wire
-from verilog.route import HARNESS, harness, netlist_script
-from verilog.schedule import Schedule
+from verilog.numbers.fixed import Codes
+from verilog.proof.bench import CLOCK, DRIVER, STALLS, bench, quiet
 from verilog.stream import to_words
-from verilog.synthesize import COMMANDS, sources
+from verilog.synthesis.route import HARNESS, harness, netlist_script
+from verilog.synthesis.synthesize import COMMANDS, sources
 from verilog.templates.base import total
 
 FRAMES = 4  # samples of the bench

@@ -23,14 +23,16 @@ from model.meta import Parallel
 from model.ops import spec
 from model.ports import choice, weight_at
 from model.weights import WeightStore
-from verilog.buffering import buffered
-from verilog.conversion import converted
-from verilog.fixed import WIDEST, Codes, Fixed, Rounding, fixed_of
-from verilog.fusing import Fused, fused
-from verilog.hosting import LOOKS, Hosted, constants, hosted, value_of
+from verilog.cycles.buffering import buffered
 from verilog.netlist import Boundary, Design, Wire
+from verilog.numbers.conversion import converted
+from verilog.numbers.fixed import WIDEST, Codes, Fixed, Rounding, fixed_of
+from verilog.numbers.scaled import format_of, gives, plain, reads
+from verilog.numbers.weights import masked
+from verilog.numbers.widths import changes
 from verilog.options import EmitOptions, check_name
-from verilog.scaled import format_of, gives, plain, reads
+from verilog.plan.fusing import Fused, fused
+from verilog.plan.hosting import LOOKS, Hosted, constants, hosted, value_of
 from verilog.signal import Signal, arranged
 from verilog.stream import Stream
 from verilog.templates.base import Template, port
@@ -38,8 +40,6 @@ from verilog.templates.fork import Fork
 from verilog.templates.reorder import Reorder
 from verilog.templates.resize import Resize
 from verilog.templates.source import Source
-from verilog.weights import masked
-from verilog.widths import changes
 from verilog.write import RTL
 
 Sizes = dict[str, tuple[int, int, int]]
@@ -324,7 +324,7 @@ class Lowering:
         return Signal(Wire("", len(self.inputs) - 1), made.stream, shape, made.index)
 
     def _written_out(self, node: Node, signal: Signal) -> Signal:
-        from verilog.layout import written_out  # which needs this module
+        from verilog.plan.layout import written_out  # which needs this module
 
         return written_out(self, node, signal)
 

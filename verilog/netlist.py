@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from model.errors import EmitError
-from verilog.fixed import Codes, Rounding
-from verilog.hosting import Hosted
+from verilog.numbers.fixed import Codes, Rounding
+from verilog.plan.hosting import Hosted
 from verilog.stream import Stream
 from verilog.templates.base import Template, port
 

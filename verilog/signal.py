@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from verilog.fixed import Fixed
 from verilog.netlist import Wire
+from verilog.numbers.fixed import Fixed
 from verilog.stream import Stream
 
 

@@ -14,7 +14,7 @@ from verilog.netlist import Design, Wire
 from verilog.templates.base import Template, port
 
 if TYPE_CHECKING:
-    from verilog.schedule import Schedule  # it brings numba, which nobody needs before
+    from verilog.cycles.schedule import Schedule  # it brings numba, which nobody needs before
 
 RTL = Path(__file__).parent / "rtl"
 BUILT = ("build/", "waves/")  # what is made from the design, and goes with it

@@ -83,7 +83,7 @@ def _write(path: str, data: dict[str, Any]) -> None:
 
 
 def _lines(asked: list[Question], known: Known, output: str | None) -> Iterator[str]:
-    from app.answer_words import note_text, value_text
+    from app.kernels.answer_words import note_text, value_text
     from kernels.bench.answers.lines import lines_of
 
     for number, one in enumerate(asked):

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from app.commands.command import UsageError
-from app.curve_picture import draw
+from app.figures.curves import draw
 from passes.sweep import journal
 from passes.sweep.journal import Journal
 from passes.sweep.outcome import Outcome, rows

@@ -10,7 +10,7 @@ from app.commands.command import Answer, Arguments, Command, Parser, UsageError
 from app.commands.console import Console, count, facts, seconds
 from app.commands.opening import Target, opened, save
 from model.opening import is_project
-from model.packed_file import is_packed
+from model.packed.file import is_packed
 from passes.analysis.graph import summarise
 
 

@@ -10,7 +10,7 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QContextMenuEvent
 from PySide6.QtWidgets import QDialog, QHBoxLayout, QLabel, QMenu, QPushButton, QScrollArea, QVBoxLayout, QWidget
 
-from app.fields import option_of
+from app.forms.fields import option_of
 from app.panels.heading import muted, warning
 from model.errors import EspalierError
 from passes.base import PassSpec
@@ -29,8 +29,8 @@ def make_form(options: Any, session: Session) -> QWidget:
 
     Where a pass looks at data, its own options come before how that data is read, which finds itself.
     """
-    from app.forms import Form
-    from app.grouped_form import Group, GroupedForm
+    from app.forms.form import Form
+    from app.forms.grouped import Group, GroupedForm
     from passes.analysis.evaluate import EvaluateOptions
     from passes.training.options import FinetuneOptions
 
@@ -44,7 +44,7 @@ def make_form(options: Any, session: Session) -> QWidget:
         return made
     if not isinstance(options, FinetuneOptions):
         return Form(type(options), options, graph)
-    from app.panels.training import GROUPS
+    from app.panels.training.panel import GROUPS
 
     form = GroupedForm(FinetuneOptions, (*GROUPS, Group("What trains", ("freeze",))))
     form.put(options, graph)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QTimer, Signal
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QStackedWidget, QVBoxLayout, QWidget
 
-from app.fields import Choice
+from app.forms.fields import Choice
 from app.panels.heading import empty_state, link
 from app.panels.jobs import can_keep, figures, trains
 from app.plots.metrics import MetricChart, export, last_step, quantities, quantity

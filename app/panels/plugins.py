@@ -10,7 +10,7 @@ from PySide6.QtCore import QSize, Qt
 from PySide6.QtGui import QColor
 from PySide6.QtWidgets import QDialog, QHeaderView, QLabel, QPushButton, QTreeWidget, QTreeWidgetItem, QVBoxLayout
 
-from app.file_actions import ask_path
+from app.actions.file import ask_path
 from app.panels.heading import muted, row_of
 from app.words import plural
 from passes.offered import PluginState

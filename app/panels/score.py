@@ -10,7 +10,7 @@ from PySide6.QtCore import QSize, Qt
 from PySide6.QtGui import QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QLabel, QSizePolicy, QWidget
 
-from app.estimate import estimate_of
+from app.measured.estimate import estimate_of
 from app.plots.heat_lines import divergence_words
 from app.words import NOT_MEASURED, mebibytes, percent, scaled, signed
 

@@ -15,10 +15,10 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from app.figures.parts import Stop
+from app.figures.structure import KNOWN, Same
+from app.jobs.previews import Previews
 from app.panels.heading import heading
-from app.previews import Previews
-from app.structure_figures import KNOWN, Same
-from app.weight_parts import Stop
 from app.words import count, plural
 from model.errors import EspalierError
 from passes.structure.outlook import Line, outlook

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QLineEdit, QSizePolicy, QStackedWidget, QVBoxLayout, QWidget
 
-from app.fields import Choice
+from app.forms.fields import Choice
 from app.panels.heading import Elided, empty_state, link
 from app.panels.table import Table
 from app.words import column_title, plural, shown

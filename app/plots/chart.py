@@ -11,7 +11,7 @@ from PySide6.QtGui import QColor, QFont, QPaintDevice, QPainter, QPen
 from PySide6.QtSvg import QSvgGenerator
 from PySide6.QtWidgets import QFrame, QWidget
 
-from app.fields import tokens
+from app.forms.fields import tokens
 from app.plots.picture import Table, in_light, write_chart
 from app.theme import PLOT_WIDTH, SECONDARY, Palette
 

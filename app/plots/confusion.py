@@ -7,7 +7,7 @@ from PySide6.QtCore import QPoint, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QColor, QFont, QKeyEvent, QMouseEvent, QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import QToolTip, QWidget
 
-from app.fields import tokens
+from app.forms.fields import tokens
 from app.theme import SMALL, Palette
 from app.words import count, percent
 from model.data.base import Array

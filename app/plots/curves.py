@@ -12,7 +12,7 @@ from PySide6.QtCore import QPointF, QSize, Qt, Signal
 from PySide6.QtGui import QColor, QMouseEvent, QPen
 from PySide6.QtWidgets import QToolTip, QWidget
 
-from app.curve_picture import figure_title, figure_words, is_log, line_style, positions
+from app.figures.curves import figure_title, figure_words, is_log, line_style, positions
 from app.plots.chart import Chart, pen
 from app.plots.picture import Table
 from app.theme import Palette

@@ -14,7 +14,7 @@ from PySide6.QtCore import QPointF, QSize, Qt, Signal
 from PySide6.QtGui import QColor, QMouseEvent
 from PySide6.QtWidgets import QToolTip, QWidget
 
-from app.curve_picture import figure_title, figure_words, is_log, ticks
+from app.figures.curves import figure_title, figure_words, is_log, ticks
 from app.plots.chart import Chart, pen
 from app.plots.picture import Table
 from app.theme import CATEGORIES, Palette

@@ -36,8 +36,8 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app.fields import tokens
-from app.panels.sqnr_table import ink
+from app.forms.fields import tokens
+from app.panels.sqnr.table import ink
 from app.plots.heat_lines import Heat, Line, divergence_words
 from app.theme import ROW, Palette
 from app.words import THIN, count

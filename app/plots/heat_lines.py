@@ -8,7 +8,7 @@ from dataclasses import MISSING, dataclass, fields, replace
 from functools import lru_cache
 from typing import Literal
 
-from app.panels.inspector_facts import node_path
+from app.panels.inspector.facts import node_path
 from model.formats.base import Format, parameters
 from model.graph import Graph, Node
 from passes.sensitivity.table import Candidate, Sensitivity

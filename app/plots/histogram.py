@@ -11,10 +11,10 @@ from PySide6.QtCore import QPointF, QSize, Qt
 from PySide6.QtGui import QMouseEvent, QPen
 from PySide6.QtWidgets import QToolTip, QWidget
 
+from app.figures.weights import Histogram, Loss
 from app.plots.chart import Chart, pen, tint
 from app.plots.picture import Table
 from app.theme import Palette
-from app.weight_figures import Histogram, Loss
 from app.words import count, percent
 
 ROOM, MOST = 0.08, 4  # share of the range at each end that labels need; ticks at most

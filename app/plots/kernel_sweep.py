@@ -10,7 +10,7 @@ import numpy as np
 import pyqtgraph as pg
 from PySide6.QtCore import Qt
 
-from app.kernels_words import BYTES, FIGURES, amount, size_axis, spoken, type_word
+from app.kernels.words import BYTES, FIGURES, amount, size_axis, spoken, type_word
 from app.plots.chart import pen
 from app.plots.log_chart import LogChart, Spot
 from app.plots.picture import Table

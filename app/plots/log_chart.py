@@ -12,7 +12,7 @@ from PySide6.QtCore import QPointF, QSize, Qt, Signal
 from PySide6.QtGui import QColor, QMouseEvent
 from PySide6.QtWidgets import QToolTip
 
-from app.curve_picture import line_style
+from app.figures.curves import line_style
 from app.plots.chart import Chart, pen
 from app.theme import Palette
 from app.words import THIN, figure

@@ -7,8 +7,8 @@ from PySide6.QtCore import QEvent, QPoint, QRect, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QColor, QImage, QKeyEvent, QMouseEvent, QPainter, QPaintEvent, QResizeEvent, QWheelEvent
 from PySide6.QtWidgets import QToolTip, QWidget
 
-from app.fields import tokens
-from app.mask_figures import Picture, Region
+from app.figures.masks import Picture, Region
+from app.forms.fields import tokens
 from app.theme import SPARSITY, Palette, rgb
 from app.words import count, figure, percent
 
@@ -216,7 +216,7 @@ def _around(first: int, last: int, size: int, factor: float, share: float) -> tu
 
 
 def _span(first: int, length: int, cells: int, cell: int) -> tuple[int, int]:
-    """The elements of a cell, as app.mask_figures cuts them."""
+    """The elements of a cell, as app.figures.masks cuts them."""
     return first + length * cell // cells, first + length * (cell + 1) // cells
 
 

@@ -13,7 +13,7 @@ from PySide6.QtCore import QPointF, QSize, Qt
 from PySide6.QtGui import QColor, QMouseEvent
 from PySide6.QtWidgets import QToolTip, QWidget
 
-from app.kernels_words import time_words
+from app.kernels.words import time_words
 from app.plots.chart import Chart, pen
 from app.plots.metrics import spacing
 from app.plots.picture import Table

@@ -10,7 +10,7 @@ import numpy as np
 import pyqtgraph as pg
 from PySide6.QtGui import QColor
 
-from app.kernels_words import limits_words, spoken, type_word
+from app.kernels.words import limits_words, spoken, type_word
 from app.plots.chart import pen
 from app.plots.log_chart import LogChart, Spot
 from app.plots.picture import Table

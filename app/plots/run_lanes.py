@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from app.panels.inspector_facts import node_path
+from app.panels.inspector.facts import node_path
 from app.theme import CATEGORIES
 from model.graph import Graph, Node
 from model.ops import category

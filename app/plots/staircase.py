@@ -8,7 +8,7 @@ from PySide6.QtCore import QPointF, QSize
 from PySide6.QtGui import QMouseEvent
 from PySide6.QtWidgets import QToolTip, QWidget
 
-from app.format_figures import Stairs
+from app.figures.formats import Stairs
 from app.plots.chart import Chart, pen
 from app.plots.picture import Table
 from app.theme import Palette

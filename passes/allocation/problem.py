@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from model.errors import OptionsError
 from model.graph import Graph
-from model.packing import Use, use_at, users_of
+from model.packed.layout import Use, use_at, users_of
 from model.ports import weight_at, weights_of
 from passes.allocation.places import Column, Place, Slot, coupled
 from passes.costs.base import Cost, Floats, table, with_candidate

@@ -20,7 +20,7 @@ class BalanceFrontOptions:
 @analysis("balance_front", "Area against interval", BalanceFrontOptions)
 def balance_front(graph: Graph, options: BalanceFrontOptions, context: Context) -> tuple[Graph, Report]:
     """One row a design, from fully folded to as parallel as it helps: interval, area, and its `multipliers`."""
-    from verilog.parallel import balance_front as front_of
+    from verilog.cycles.parallel import balance_front as front_of
 
     emit = EmitOptions(sizes=sizes_in(options.sizes))
     found = front_of(graph, context.store, emit, options.points, lambda k, n: context.progress(k, n, "designs"))

@@ -17,11 +17,11 @@ from verilog.options import EmitOptions, sizes_in
 if TYPE_CHECKING:
     import numpy as np
 
+    from verilog.cycles.schedule import Schedule
     from verilog.netlist import Design
-    from verilog.schedule import Schedule
-    from verilog.simulate import Simulated
+    from verilog.proof.simulate import Simulated
+    from verilog.proof.waves import Handshakes
     from verilog.templates.base import Area, Template
-    from verilog.waves import Handshakes
 
 STALLS = (0, 1, 2, 3)  # nobody pauses, inputs do, outputs do, both do
 
@@ -77,12 +77,12 @@ def emitting(options: HardwareOptions) -> EmitOptions:
 @analysis("hardware", "Hardware", HardwareOptions)
 def hardware(graph: Graph, options: HardwareOptions, context: Context) -> tuple[Graph, Report]:
     """One row an instance: module, format, cycles, area. The summary: interval, latency, area, lint, mismatches."""
+    from verilog.cycles.schedule import schedule
     from verilog.folder import beside
-    from verilog.lint import lint
     from verilog.lower import lower
-    from verilog.schedule import schedule
+    from verilog.proof.lint import lint
+    from verilog.proof.tools import simulator
     from verilog.templates.base import total
-    from verilog.tools import simulator
     from verilog.write import modules, texts, write
 
     if options.simulate:
@@ -137,7 +137,7 @@ def _rows(design: Design, planned: Schedule) -> list[dict[str, Any]]:
 
 
 def _simulated(graph: Graph, design: Design, options: HardwareOptions, context: Context) -> dict[str, Any]:
-    from verilog.simulate import build, run
+    from verilog.proof.simulate import build, run
 
     inputs, labels = _inputs(graph, design, options, context)
     frames = len(inputs[0])
@@ -179,8 +179,8 @@ def _told_area(area: Area) -> dict[str, int]:
 
 def _synthesized(design: Design, options: HardwareOptions, context: Context) -> dict[str, Any]:
     """What Yosys makes of it, whole and by instance, and a clock; where Yosys is missing, that is told."""
-    from verilog.synthesize import synthesize
-    from verilog.tools import yosys
+    from verilog.proof.tools import yosys
+    from verilog.synthesis.synthesize import synthesize
 
     try:
         yosys()

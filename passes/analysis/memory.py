@@ -9,7 +9,7 @@ from typing import Any
 from model.graph import Graph
 from model.meta import Weight
 from model.ops import category
-from model.packing import CODED, Packed, packed_size, plan
+from model.packed.layout import CODED, Packed, packed_size, plan
 from model.ports import weights_of
 from passes.base import Context, Report, Row, analysis
 from passes.timed.gains import gains_of

@@ -17,7 +17,7 @@ from model.errors import OptionsError
 from model.graph import Graph, Node
 from model.meta import Precision, Sparsity, Weight
 from model.ops import category
-from model.packing import Use
+from model.packed.layout import Use
 from model.recipe import Step
 from model.registry import Registry
 from passes.score import Score

@@ -107,7 +107,7 @@ def _row_area(op: str, work: Product, at_once: Parallel, x: Form, y: Form) -> Ar
     """By the template itself, with constants over their whole range."""
     import numpy as np
 
-    from verilog.fixed import Fixed
+    from verilog.numbers.fixed import Fixed
     from verilog.stream import Stream
     from verilog.templates.norm import Norm
     from verilog.templates.softmax import Softmax

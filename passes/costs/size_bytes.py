@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from model.meta import Weight
-from model.packing import Use, header_share, stored
+from model.packed.layout import Use, header_share, stored
 from passes.costs.base import COSTS, Cost, Shares
 
 

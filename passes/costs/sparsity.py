@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from model.graph import Graph
 from model.meta import Weight
 from model.ops import spec
-from model.packing import Use
+from model.packed.layout import Use
 from model.ports import weight_at
 from passes.costs.base import COSTS, Cost, Shares
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from model.graph import Graph
 from model.meta import Weight
-from model.packing import Use, stored
+from model.packed.layout import Use, stored
 from passes.costs.base import COSTS, Cost, Shares
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from model.opening import needs_source
-from model.packed_file import write_packed
-from model.packing import Packed, header_share
+from model.packed.file import write_packed
+from model.packed.layout import Packed, header_share
 from model.project import Project
 from model.weights import WeightStore
 

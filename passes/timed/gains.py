@@ -8,7 +8,7 @@ from typing import Literal
 
 from model.graph import Graph, Node
 from model.meta import Weight
-from model.packing import CODED, plan
+from model.packed.layout import CODED, plan
 
 FLOAT, MX8, MX4, BLOCK = 32, 8.25, 4.25, 16  # bits of a weight; weights that share an exponent, below which it is much
 LEAST = 0.005  # of what the weights take in float: less is not worth a word

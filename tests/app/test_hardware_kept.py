@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from app.hardware_kept import Front, Made, alike, from_bytes, mark_of, to_bytes
+from app.hardware.kept import Front, Made, alike, from_bytes, mark_of, to_bytes
 from model.errors import OptionsError
 from model.formats.integer import Integer
 from model.graph import Graph

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.mask_figures import Matrix, Region, loader, matrix_of, picture
-from app.weight_parts import Stopped
+from app.figures.masks import Matrix, Region, loader, matrix_of, picture
+from app.figures.parts import Stopped
 from model.views import View
 from model.weights import Tensor
 

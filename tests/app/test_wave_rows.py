@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from app.plots.wave_rows import STATES, Rows, Span
-from verilog.waves import Handshakes, Lane, State
+from verilog.proof.waves import Handshakes, Lane, State
 
 
 def lane(name: str, starts: list[int] | np.ndarray, states: list[int] | np.ndarray) -> Lane:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from app.curve_picture import draw
+from app.figures.curves import draw
 from model.opening import open_source
 from model.recipe import Recipe
 from passes.analysis.evaluate import EvaluateOptions

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from model.opening import open_source
-from model.packed_file import write_packed
+from model.packed.file import write_packed
 from passes.base import Context, run_step
 from passes.config import load_recipe
 from tests.benchmarks.record import report

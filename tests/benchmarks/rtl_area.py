@@ -22,7 +22,7 @@ from tests.benchmarks.record import report
 from tests.benchmarks.rtl_configurations import configurations, held_out
 from tests.verilog.proof import alone
 from verilog.area.model import GRID, HELD_OUT, MODEL, Model, apart, estimated, fitted, rows_of, which
-from verilog.synthesize import synthesize
+from verilog.synthesis.synthesize import synthesize
 from verilog.templates.base import Template
 
 _writing = threading.Lock()

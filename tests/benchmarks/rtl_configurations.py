@@ -14,7 +14,7 @@ import numpy as np
 from tests.benchmarks.rtl_configurations_formats import blocks, linear_blocks, signs, threshold
 from tests.benchmarks.rtl_configurations_more import choose, compared, deep, divide, function, gather, source
 from tests.benchmarks.rtl_linear import layer
-from verilog.fixed import Fixed
+from verilog.numbers.fixed import Fixed
 from verilog.rules.linear import summed
 from verilog.stream import Stream
 from verilog.templates.base import Template

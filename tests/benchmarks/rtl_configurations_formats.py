@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from verilog.fixed import Fixed
+from verilog.numbers.fixed import Fixed
+from verilog.numbers.scaled import Signs
+from verilog.numbers.sums import summed
 from verilog.rules.blocks import placed
-from verilog.scaled import Signs
 from verilog.stream import Stream
-from verilog.sums import summed
 from verilog.templates.base import Template
 from verilog.templates.blocks import EXPONENT, BlockExponent, BlockMantissa, Cut, base
 from verilog.templates.linear_blocks import LinearBlocks

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from verilog.fixed import Fixed, covering
+from verilog.numbers.fixed import Fixed, covering
 from verilog.stream import Stream
 from verilog.templates.base import Template
 from verilog.templates.choose import Choose

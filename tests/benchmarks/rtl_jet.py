@@ -16,10 +16,10 @@ from passes.base import Context, run_step
 from passes.config import load_recipe
 from tests.benchmarks.record import report
 from tests.benchmarks.rtl_networks import NETWORKS, balance
+from verilog.cycles.schedule import schedule
 from verilog.lower import lower
 from verilog.options import EmitOptions
-from verilog.schedule import schedule
-from verilog.synthesize import synthesize
+from verilog.synthesis.synthesize import synthesize
 from verilog.templates.base import Area, total
 
 MULTIPLIERS = (4, 64, 256)

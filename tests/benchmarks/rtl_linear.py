@@ -10,11 +10,11 @@ import numpy as np
 
 from tests.benchmarks.record import report
 from tests.verilog.proof import alone
-from verilog.fixed import Fixed
+from verilog.cycles.schedule import schedule
+from verilog.numbers.fixed import Fixed
 from verilog.rules.linear import summed
-from verilog.schedule import schedule
 from verilog.stream import Stream
-from verilog.synthesize import synthesize
+from verilog.synthesis.synthesize import synthesize
 from verilog.templates.linear import Linear
 
 PREDECESSOR = {"lut": 2361, "ff": 2876, "dsp": 16, "first": 20}  # without weights, which it streams

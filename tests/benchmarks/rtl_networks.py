@@ -25,13 +25,13 @@ from passes.analysis.evaluate import EvaluateOptions, load_split
 from passes.base import Context, run_step
 from passes.config import load_recipe
 from tests.benchmarks.record import RESULTS, report
+from verilog.cycles.schedule import schedule
 from verilog.exact import Exact, Host, structured, tensors
-from verilog.fixed import Codes
 from verilog.lower import lower
 from verilog.netlist import Design
+from verilog.numbers.fixed import Codes
 from verilog.options import EmitOptions
-from verilog.schedule import schedule
-from verilog.simulate import Built, build, run
+from verilog.proof.simulate import Built, build, run
 from verilog.templates.base import total
 
 AT_ONCE = 100  # vectors of a run; it divides all numbers of vectors above it

@@ -20,13 +20,13 @@ from passes.base import Context, run_step
 from passes.config import load_recipe
 from tests.benchmarks.record import report
 from tests.benchmarks.rtl_networks import CALIBRATE_REVIEWS, NETWORKS
+from verilog.cycles.schedule import schedule
 from verilog.folder import beside
-from verilog.lint import lint, slang
 from verilog.lower import lower
 from verilog.netlist import Design
 from verilog.options import EmitOptions
-from verilog.schedule import schedule
-from verilog.simulate import build, run
+from verilog.proof.lint import lint, slang
+from verilog.proof.simulate import build, run
 from verilog.write import texts, write
 
 TARGETS = {"emit": 2.0, "lint": 1.0, "build": 30.0, "sequence": 10.0, "diagnostics": 0.05}  # seconds, quiet

@@ -28,14 +28,14 @@ from tests.benchmarks.record import RESULTS, report
 from verilog.area.unrolled import MODEL, REGISTERS, TABLES
 from verilog.constant.network import Adder, Form, Range
 from verilog.constant.solve import solve
+from verilog.cycles.schedule import schedule
 from verilog.exact import Host
-from verilog.fixed import Codes
 from verilog.lower import lower
 from verilog.netlist import Design
+from verilog.numbers.fixed import Codes
 from verilog.options import EmitOptions
-from verilog.schedule import schedule
-from verilog.simulate import build, run
-from verilog.synthesize import synthesize
+from verilog.proof.simulate import build, run
+from verilog.synthesis.synthesize import synthesize
 from verilog.templates.base import total
 from verilog.templates.unrolled import Unrolled
 

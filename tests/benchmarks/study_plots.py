@@ -111,7 +111,7 @@ def main() -> None:
     """Every chart; or those that are named."""
     from app.application import make_application
     from app.plots.study.board import KINDS, StudyBoard
-    from tests.gui import made_study
+    from tests.gui.search import made_study
 
     application = make_application()
     board = StudyBoard()

@@ -13,10 +13,10 @@ from pytestqt.qtbot import QtBot
 from app.canvas.colouring import TRAINS, colouring
 from app.canvas.figures import Figures
 from app.canvas.namespaces import build
-from app.fields import MIXED
-from app.panels.inspector import InspectorPanel
-from app.panels.inspector_adapter import AdapterSection
-from app.panels.step_words import result, summary
+from app.forms.fields import MIXED
+from app.panels.inspector.adapter import AdapterSection
+from app.panels.inspector.panel import InspectorPanel
+from app.panels.recipe.step_words import result, summary
 from app.session import Session
 from app.theme import LIGHT
 from model.adapters import adapted

@@ -10,7 +10,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
-from app.panels.data import DataPanel
+from app.panels.data.panel import DataPanel
 from app.panels.jobs import JobsPanel
 from app.plots.data_charts import ClassChart, LengthChart
 from app.window import Window

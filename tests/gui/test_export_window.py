@@ -8,8 +8,8 @@ import pytest
 from PySide6.QtGui import QDesktopServices
 from PySide6.QtWidgets import QPushButton
 
-from app import file_actions
-from app.actions import FILE
+from app.actions import file as file_actions
+from app.actions.table import FILE
 from app.window import Window
 from passes.export import FORMS, Exported
 

@@ -9,12 +9,12 @@ import pytest
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
-from app.measures import Measures
-from app.panels.inspector import InspectorPanel
-from app.panels.search import SearchPanel
-from app.panels.training import TrainingPanel
+from app.jobs.previews import Previews
+from app.measured.accuracies import Measures
+from app.panels.inspector.panel import InspectorPanel
+from app.panels.search.panel import SearchPanel
+from app.panels.training.panel import TrainingPanel
 from app.plots.heat_bars import distinct
-from app.previews import Previews
 from app.window import Window
 from model.formats.integer import Integer
 from model.recipe import Recipe

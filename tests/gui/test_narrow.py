@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from PySide6.QtWidgets import QApplication, QLabel, QWidget
 from pytestqt.qtbot import QtBot
 
-from app.flow import Flow
+from app.forms.flow import Flow
 from app.panels.score import ENTRIES, ScorePanel
 from app.window import Window
 

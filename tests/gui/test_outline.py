@@ -12,8 +12,8 @@ from PySide6.QtWidgets import QMenu
 from pytestqt.qtbot import QtBot
 
 from app.canvas.view import GraphCanvas
-from app.panels.outline import OutlinePanel
-from app.panels.outline_model import CHIPS, OutlineModel
+from app.panels.outline.model import CHIPS, OutlineModel
+from app.panels.outline.panel import OutlinePanel
 from app.session import Session
 from model.formats.integer import Integer
 from tests.benchmarks.synthetic import transformer

@@ -11,9 +11,9 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QLineEdit, QVBoxLayout, QWidget
 from pytestqt.qtbot import QtBot
 
-from app.fields import Choice, Words, tokens
-from app.panels.inspector import InspectorPanel
-from app.panels.inspector_parts import ShareSlider
+from app.forms.fields import Choice, Words, tokens
+from app.panels.inspector.panel import InspectorPanel
+from app.panels.inspector.parts import ShareSlider
 from app.panels.loading import LoadingPage
 from app.session import Session
 from app.style import Appearance

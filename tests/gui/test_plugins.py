@@ -10,12 +10,12 @@ import pytest
 from PySide6.QtCore import QCoreApplication
 from PySide6.QtWidgets import QMenu
 
-from app import model_actions as models
+from app.actions import model as models
 from app.finding import entries
-from app.format_editor import FormatEditor
+from app.forms.format_editor import FormatEditor
 from app.panels.options import OptionsWindow
 from app.panels.plugins import PluginsWindow
-from app.panels.recipe import RecipePanel
+from app.panels.recipe.panel import RecipePanel
 from app.window import Window
 from model.formats.base import parse_format
 from model.formats.integer import Integer

@@ -11,8 +11,8 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
-from app.fields import Choice
-from app.panels.inspector import InspectorPanel
+from app.forms.fields import Choice
+from app.panels.inspector.panel import InspectorPanel
 from app.session import Session
 from passes.analysis.evaluate import EvaluateOptions
 from passes.base import Context, StepResult, run_step

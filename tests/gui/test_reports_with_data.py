@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from PySide6.QtWidgets import QLabel
 
-from app.grouped_form import GroupedForm
+from app.forms.grouped import GroupedForm
 from app.panels.options import OptionsWindow
 from app.window import Window
 from passes.base import Report

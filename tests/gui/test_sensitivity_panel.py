@@ -12,9 +12,9 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
-from app.estimate import estimate_of
-from app.panels.sensitivity import SensitivityPanel
-from app.sensitivities import MEMBER, sensitivities_of
+from app.measured.estimate import estimate_of
+from app.measured.sensitivities import MEMBER, sensitivities_of
+from app.panels.sensitivity.panel import SensitivityPanel
 from app.window import Window
 from model.errors import OptionsError
 from model.formats.base import Format, parse_format

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 from pytestqt.qtbot import QtBot
 
-from app.model_actions import ask, section_of
+from app.actions.model import ask, section_of
+from app.figures.structure import KNOWN, same_facts
 from app.panels.options import OptionsWindow
-from app.structure_figures import KNOWN, same_facts
 from app.window import Window
 from model.formats.integer import Integer
 from model.graph import Graph

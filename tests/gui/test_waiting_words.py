@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-import app.live
+import app.measured.live
 from app.panels.score import ASK, SLOW
 from app.window import Window
 from passes.analysis.evaluate import EvaluateOptions
@@ -29,7 +29,7 @@ def test_the_score_says_that_slow_measuring_waits_to_be_asked(
 ) -> None:
     figure = opened.status.score.figures["accuracy"]
     assert SLOW not in figure.toolTip()
-    monkeypatch.setattr(app.live, "QUICK", -1.0)
+    monkeypatch.setattr(app.measured.live, "QUICK", -1.0)
     opened.session.evaluate()
     info = runner[-1].waiting[-1]
     for event in (Started(), Progress(0, 1, "")):

@@ -54,7 +54,7 @@ def test_panels_hear_of_a_model_that_comes_before_they_are_made(
     window: Window, runner: list[FakeRunner], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     heard: list[object] = []
-    monkeypatch.setattr("app.searches.Searches._read", lambda self: heard.append(self))
+    monkeypatch.setattr("app.studies.searches.Searches._read", lambda self: heard.append(self))
     fresh = Window(Session(), window.settings, window.appearance)
     assert not fresh.furnished
     open_small(fresh, runner)

@@ -13,13 +13,13 @@ from pytestqt.qtbot import QtBot
 
 from app import errors
 from app.finding import entries
-from app.forms import SelectEditor
-from app.panels.inspector import InspectorPanel
+from app.forms.form import SelectEditor
+from app.panels.inspector.panel import InspectorPanel
 from app.panels.jobs import JobsPanel, status_text
 from app.panels.log import LogPanel
 from app.panels.options import OptionsWindow
 from app.panels.problems import ProblemsPanel
-from app.panels.recipe import MIME, RecipePanel
+from app.panels.recipe.panel import MIME, RecipePanel
 from app.panels.welcome import CardButton, WelcomePage, cards
 from app.settings import Settings
 from app.window import Window

@@ -6,7 +6,7 @@ import pytest
 from PySide6.QtCore import QSettings
 
 from app import words
-from app.panels.step_words import result, summary, title
+from app.panels.recipe.step_words import result, summary, title
 from app.settings import Settings, is_missing
 from model.formats.integer import Integer
 from model.recipe import Raw, Step

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from app.panels.terms import SIGNS, explained
+from app.panels.inspector.terms import SIGNS, explained
 from model.registry import FORMATS
 
 

@@ -14,8 +14,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.answer_words import note_text, value_text
 from app.cli import main
+from app.kernels.answer_words import note_text, value_text
 from kernels.bench import machine
 from kernels.bench.answers import measure, passes
 from kernels.bench.answers.bits import bits_of, dequantised, encoded, rounded, steps

@@ -13,8 +13,8 @@ from model.formats.base import Format, make_format
 from model.formats.scaled import ScaledFormat
 from model.layers import Effective
 from model.meta import Weight
-from model.packed_values import pack, same_values, unpack
-from model.packing import Packed, Use, stored
+from model.packed.layout import Packed, Use, stored
+from model.packed.values import pack, same_values, unpack
 from model.registry import FORMATS
 from model.trace.tensors import to_numpy, to_torch
 from model.views import View

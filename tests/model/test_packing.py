@@ -9,12 +9,23 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from model.bits import cut_bits, join_bits, pack_bits, unpack_bits
 from model.formats.base import parse_format
 from model.graph import Graph
 from model.meta import Precision
-from model.packed_graph import LINES, graph_of
-from model.packing import Packed, Use, blobs_of, described, header, header_share, packed_size, plan, size_with, stored
+from model.packed.bits import cut_bits, join_bits, pack_bits, unpack_bits
+from model.packed.graph import LINES, graph_of
+from model.packed.layout import (
+    Packed,
+    Use,
+    blobs_of,
+    described,
+    header,
+    header_share,
+    packed_size,
+    plan,
+    size_with,
+    stored,
+)
 from tests.model.zoo import case
 
 COUNTS = (0, 1, 2, 7, 8, 9, 63, 64, 65, 1000)

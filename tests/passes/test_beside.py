@@ -41,7 +41,7 @@ def test_the_divergence_comes_with_the_score(name: str, tmp_path: Path, monkeypa
 
 
 def test_divergences_are_kept_with_the_project_by_recipe() -> None:
-    from app.measures import Measures
+    from app.measured.accuracies import Measures
 
     one, two = Recipe((Step("quantize", QuantizeOptions()),)), Recipe()
     data, held = EvaluateOptions(data="some.csv"), Measures()

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-import app.jobs as runner_module
-from app.jobs import JobRunner
+import app.jobs.runner as runner_module
+from app.jobs.runner import JobRunner
 from model.errors import PassError
 from model.formats.integer import Integer
 from model.project import keys_of, load_project

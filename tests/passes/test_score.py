@@ -14,7 +14,7 @@ from model.formats.base import Format
 from model.formats.integer import Integer
 from model.graph import Graph, Ref
 from model.meta import Precision, Sparsity
-from model.packing import Packed, blobs_of, described, header, packed_size, plan
+from model.packed.layout import Packed, blobs_of, described, header, packed_size, plan
 from passes.base import Context
 from passes.score import Score, Scorer, bitops, static_score
 from passes.transform.prune import PruneOptions, prune

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from verilog.fixed import Codes
+from verilog.cycles.schedule import schedule
 from verilog.netlist import Boundary, Design, Wire
-from verilog.schedule import schedule
-from verilog.simulate import build, run
+from verilog.numbers.fixed import Codes
+from verilog.proof.simulate import build, run
 from verilog.stream import Stream
 from verilog.templates.base import Template, port
 

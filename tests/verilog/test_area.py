@@ -11,7 +11,7 @@ from tests.benchmarks.rtl_area import errors
 from tests.benchmarks.rtl_linear import layer
 from verilog.area.model import GRID, HELD_OUT, apart, estimate, fitted, model
 from verilog.area.parts import PARTS, blocks, ram, rom
-from verilog.fixed import Fixed
+from verilog.numbers.fixed import Fixed
 from verilog.stream import Stream
 from verilog.templates.base import total
 from verilog.templates.lut import Lut

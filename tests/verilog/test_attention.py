@@ -21,7 +21,7 @@ from tests.verilog.proof import needs_icarus
 from verilog.exact import Exact, Host
 from verilog.lower import lower, unbuffered
 from verilog.options import EmitOptions
-from verilog.simulate import build, run
+from verilog.proof.simulate import build, run
 
 BLOCKS = """
 import torch

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from model.formats.mxint import MXInt
 from tests.verilog.proof import needs_icarus, on_time, proven, random_codes
-from verilog.fixed import Fixed
+from verilog.numbers.fixed import Fixed
+from verilog.numbers.sums import summed
 from verilog.rules.blocks import placed
 from verilog.stream import Stream
-from verilog.sums import summed
 from verilog.templates.blocks import EXPONENT, BlockExponent, BlockMantissa, Cut, base
 from verilog.templates.linear_blocks import LinearBlocks
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from model.errors import SimulateError
-from verilog.child import watched
+from verilog.proof.child import watched
 
 
 def test_tells_the_exit_code_and_the_output(tmp_path: Path) -> None:

@@ -16,11 +16,11 @@ from tests.verilog.proof import needs_icarus, proven, random_codes
 from tests.verilog.test_fold import FORMATS, ROUNDINGS
 from tests.verilog.test_images import SELF, opened, quantised
 from verilog.exact import Exact
-from verilog.fixed import Fixed, covering
 from verilog.lower import lower
 from verilog.netlist import Design
+from verilog.numbers.fixed import Fixed, covering
 from verilog.options import EmitOptions
-from verilog.simulate import build, run
+from verilog.proof.simulate import build, run
 from verilog.stream import Stream
 from verilog.templates.choose import Choose
 from verilog.templates.threshold import Threshold

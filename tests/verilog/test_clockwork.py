@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.verilog import stepped
-from verilog import clockwork
-from verilog.clockwork import Clockwork
+from verilog.cycles import clockwork
+from verilog.cycles.clockwork import Clockwork
 
 
 class Net:

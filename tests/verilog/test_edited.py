@@ -9,12 +9,12 @@ import pytest
 
 from model.errors import OptionsError
 from tests.verilog.proof import alone
+from verilog.cycles.schedule import schedule
 from verilog.edited import Edited, from_bytes, texts_in, to_bytes
-from verilog.fixed import Fixed
 from verilog.folder import beside
-from verilog.live import check, needed, uses
 from verilog.netlist import Design
-from verilog.schedule import schedule
+from verilog.numbers.fixed import Fixed
+from verilog.proof.live import check, needed, uses
 from verilog.stream import Stream
 from verilog.templates.relu import Relu
 from verilog.write import ours, texts, write

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.verilog.proof import needs_icarus
 from tests.verilog.test_fold import FORMATS, ROUNDINGS, checked
-from verilog.fixed import Fixed
+from verilog.numbers.fixed import Fixed
 from verilog.stream import Stream
 from verilog.templates.base import Template
 from verilog.templates.chain import Chain, Replay

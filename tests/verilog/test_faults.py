@@ -15,11 +15,11 @@ from tests.verilog.proof import needs_icarus
 from tests.verilog.test_images import equal, opened, quantised
 from tests.verilog.test_linear import layer
 from tests.verilog.test_schedule import chain
-from verilog.fixed import Fixed, requantise
 from verilog.lower import lower
 from verilog.netlist import Wire
+from verilog.numbers.fixed import Fixed, requantise
 from verilog.options import EmitOptions
-from verilog.simulate import _first, build, complaints
+from verilog.proof.simulate import _first, build, complaints
 from verilog.write import ours, write
 
 

@@ -10,12 +10,12 @@ import pytest
 
 from tests.verilog.proof import needs_icarus, on_time, proven, random_codes
 from tests.verilog.test_linear import layer
-from verilog.buffering import buffered, pace
-from verilog.fixed import Fixed
+from verilog.cycles.buffering import buffered, pace
+from verilog.cycles.schedule import schedule
 from verilog.lower import forked
 from verilog.netlist import Boundary, Design, Wire
-from verilog.schedule import schedule
-from verilog.simulate import build, run
+from verilog.numbers.fixed import Fixed
+from verilog.proof.simulate import build, run
 from verilog.stream import Stream
 from verilog.templates.fifo import DEEP, Fifo
 from verilog.templates.pair import Pair, exact_format

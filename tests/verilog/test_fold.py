@@ -10,15 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.verilog.proof import alone, needs_icarus, on_time, proven, random_codes
-from verilog.fixed import Fixed
-from verilog.lint import lint
+from verilog.numbers.fixed import Fixed
+from verilog.proof.lint import lint
+from verilog.proof.tools import verilator
 from verilog.rules.linear import summed
 from verilog.stream import Stream
 from verilog.templates.base import Template
 from verilog.templates.depthwise import Depthwise
 from verilog.templates.fold import FoldMax, FoldSum, reciprocal
 from verilog.templates.scale_shift import ScaleShift, totalled
-from verilog.tools import verilator
 from verilog.write import texts
 
 FORMATS = st.builds(Fixed, st.integers(1, 9), st.integers(-2, 8), st.booleans())

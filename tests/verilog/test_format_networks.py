@@ -18,12 +18,12 @@ from passes.base import Context, run_step
 from passes.config import load_recipe
 from tests.verilog.proof import needs_icarus
 from verilog.exact import Exact, Host
-from verilog.lint import lint
 from verilog.lower import lower
 from verilog.netlist import Design
 from verilog.options import EmitOptions
-from verilog.simulate import build, run
-from verilog.tools import verilator
+from verilog.proof.lint import lint
+from verilog.proof.simulate import build, run
+from verilog.proof.tools import verilator
 from verilog.write import texts
 
 FIXED = "integer(width=8, frac_width=4)"

@@ -19,7 +19,7 @@ from tests.verilog.test_images import opened as made
 from verilog.exact import Exact, Host
 from verilog.lower import lower
 from verilog.options import EmitOptions
-from verilog.simulate import build, run
+from verilog.proof.simulate import build, run
 
 FIXED = "integer(width=8, frac_width=4)"
 MX, ROWS, ONE = "mxint(width=8)", "scaled_integer(width=8)", "scaled_integer(width=8, granularity=tensor)"

@@ -19,13 +19,13 @@ from model.meta import Parallel, Precision
 from model.opening import Opened, open_any
 from model.ops import quantisable
 from tests.verilog.proof import needs_icarus
+from verilog.cycles.schedule import schedule
 from verilog.exact import Exact
 from verilog.lower import lower
 from verilog.netlist import Design
 from verilog.options import EmitOptions
-from verilog.schedule import schedule
-from verilog.simulate import build as build_simulation
-from verilog.simulate import run
+from verilog.proof.simulate import build as build_simulation
+from verilog.proof.simulate import run
 from verilog.write import texts
 
 HEAD = """

@@ -21,7 +21,7 @@ from verilog.exact import Exact, Host
 from verilog.lower import lower, unbuffered
 from verilog.netlist import Design
 from verilog.options import EmitOptions
-from verilog.simulate import build, run
+from verilog.proof.simulate import build, run
 
 MODELS = """
 import torch

@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.verilog.proof import alone, needs_icarus, proven, random_codes
-from verilog.fixed import Fixed
-from verilog.lint import lint
+from verilog.numbers.fixed import Fixed
+from verilog.proof.lint import lint
+from verilog.proof.tools import verilator
 from verilog.rules.linear import summed
 from verilog.stream import Stream
 from verilog.templates.linear import Linear
-from verilog.tools import verilator
 from verilog.write import texts
 
 

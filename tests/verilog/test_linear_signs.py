@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.verilog.proof import needs_icarus, on_time, proven, random_codes
-from verilog.conversion import converted
-from verilog.fixed import Fixed
+from verilog.numbers.conversion import converted
+from verilog.numbers.fixed import Fixed
+from verilog.numbers.scaled import Scaled, Signs
 from verilog.rules.linear import summed
-from verilog.scaled import Scaled, Signs
 from verilog.stream import Stream
 from verilog.templates.base import Template
 from verilog.templates.linear_signs import LinearSigns

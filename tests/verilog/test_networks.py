@@ -13,12 +13,12 @@ from model.opening import open_any
 from passes.base import Context, run_step
 from passes.config import load_recipe
 from tests.verilog.proof import needs_icarus
+from verilog.cycles.schedule import schedule
 from verilog.exact import Host
 from verilog.lower import lower
 from verilog.netlist import Design
 from verilog.options import EmitOptions
-from verilog.schedule import schedule
-from verilog.simulate import build, run
+from verilog.proof.simulate import build, run
 
 FORMATS = {"data_in": "integer(width=8, frac_width=4)", "weight": "integer(width=8, frac_width=6)",
            "bias": "integer(width=12, frac_width=8)"}  # fmt: skip

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from tests.verilog.proof import needs_icarus, on_time, proven, random_codes
 from tests.verilog.test_images import SELF, equal, opened, quantised
-from verilog.fixed import Fixed
 from verilog.lower import lower
+from verilog.numbers.fixed import Fixed
 from verilog.options import EmitOptions
-from verilog.simulate import build, run
+from verilog.proof.simulate import build, run
 from verilog.stream import Stream
 from verilog.templates.divide import Divide
 from verilog.templates.gather import Gather

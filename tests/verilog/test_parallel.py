@@ -14,10 +14,10 @@ from model.opening import open_any
 from passes.base import Context, run_step
 from passes.config import load_recipe
 from tests.verilog.test_networks import FORMATS, LAYERS
-from verilog.buffering import pace
+from verilog.cycles.buffering import pace
+from verilog.cycles.parallel import balance_front
 from verilog.lower import unbuffered
 from verilog.options import EmitOptions
-from verilog.parallel import balance_front
 from verilog.templates.base import total
 
 

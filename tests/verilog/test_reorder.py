@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.verilog.proof import needs_icarus, on_time, proven, random_codes
-from verilog.fixed import Fixed
+from verilog.numbers.fixed import Fixed
+from verilog.plan.walk import walk
 from verilog.stream import Stream
 from verilog.templates.reorder import Pick, Reorder
-from verilog.walk import walk
 
 
 @st.composite

@@ -9,10 +9,10 @@ import pytest
 
 from tests.verilog.proof import needs_icarus, on_time, random_codes
 from tests.verilog.test_linear import layer
-from verilog.buffering import buffered, pace
-from verilog.fixed import Fixed
+from verilog.cycles.buffering import buffered, pace
+from verilog.cycles.schedule import schedule
 from verilog.netlist import Boundary, Design, Wire
-from verilog.schedule import schedule
+from verilog.numbers.fixed import Fixed
 from verilog.stream import Stream
 from verilog.templates.linear import Linear
 from verilog.templates.resize import Resize

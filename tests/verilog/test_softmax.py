@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.verilog.proof import needs_icarus, on_time, proven, random_codes
-from verilog.fixed import Codes, Fixed
+from verilog.numbers.fixed import Codes, Fixed
 from verilog.stream import Stream
 from verilog.templates.softmax import Softmax
 

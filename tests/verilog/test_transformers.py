@@ -22,7 +22,7 @@ from verilog.exact import Exact, Host
 from verilog.lower import lower, unbuffered
 from verilog.netlist import Design
 from verilog.options import EmitOptions
-from verilog.simulate import build, run
+from verilog.proof.simulate import build, run
 
 LLAMA = ("config:llama?num_hidden_layers=1&hidden_size=16&num_attention_heads=4&num_key_value_heads=2"
          "&intermediate_size=24&vocab_size=40&task=causal-lm")  # fmt: skip

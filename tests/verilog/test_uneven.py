@@ -17,8 +17,8 @@ from tests.verilog.test_images import FORMATS, SELF, opened, quantised
 from verilog.exact import Exact, Host
 from verilog.lower import lower
 from verilog.options import EmitOptions
+from verilog.proof.simulate import build, run
 from verilog.rules.uneven_pool import parts, sizes_of
-from verilog.simulate import build, run
 from verilog.templates.window import Walk
 
 NETS = [

@@ -21,17 +21,17 @@ from passes.base import Context, run_step
 from passes.config import load_recipe
 from tests.verilog.proof import alone, needs_icarus, on_time, proven, random_codes
 from tests.verilog.test_images import opened, quantised
-from verilog import unrolling
+from verilog.cycles.schedule import schedule
 from verilog.exact import Exact, Host
-from verilog.fixed import Fixed
-from verilog.lint import lint
 from verilog.lower import lower
 from verilog.netlist import Design
+from verilog.numbers.fixed import Fixed
+from verilog.numbers.sums import summed
 from verilog.options import EmitOptions
-from verilog.schedule import schedule
-from verilog.simulate import build, run
+from verilog.plan import unrolling
+from verilog.proof.lint import lint
+from verilog.proof.simulate import build, run
 from verilog.stream import Stream
-from verilog.sums import summed
 from verilog.templates.lines import Lines, fits
 from verilog.templates.unrolled import Unrolled
 from verilog.templates.window import Walk

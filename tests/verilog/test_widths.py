@@ -8,15 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.verilog.proof import needs_icarus, random_codes
-from verilog.fixed import Fixed
+from verilog.cycles.schedule import schedule
 from verilog.netlist import Boundary, Design, Wire
-from verilog.schedule import schedule
-from verilog.simulate import build, run
+from verilog.numbers.fixed import Fixed
+from verilog.numbers.widths import changes
+from verilog.proof.simulate import build, run
 from verilog.stream import Stream
 from verilog.templates.base import Template
 from verilog.templates.reorder import Reorder
 from verilog.templates.resize import Resize
-from verilog.widths import changes
 
 
 def chained(now: Stream, then: Stream) -> Design:

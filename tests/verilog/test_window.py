@@ -11,7 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tests.verilog.proof import needs_icarus, on_time, proven, random_codes
-from verilog.fixed import Fixed
+from verilog.numbers.fixed import Fixed
 from verilog.stream import Stream
 from verilog.templates.window import Walk, Window
 

@@ -10,9 +10,9 @@ import pytest
 from model.errors import EmitError
 from tests.verilog.test_linear import layer
 from tests.verilog.test_schedule import chain
-from verilog.buffering import with_fifos
+from verilog.cycles.buffering import with_fifos
+from verilog.cycles.schedule import schedule
 from verilog.netlist import Design, Wire
-from verilog.schedule import schedule
 from verilog.write import top, write
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "top.sv"

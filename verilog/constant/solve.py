@@ -10,7 +10,7 @@ import numpy as np
 
 from verilog.constant.network import Adder, Form, Network, Output, Range, joined, width
 from verilog.constant.sharing import TURNED, add_up, share
-from verilog.fixed import Codes
+from verilog.numbers.fixed import Codes
 
 TURNS = 4  # of small matrices, whose equal pairs are ranked anew each time
 SAVED = 0.42  # what sharing leaves

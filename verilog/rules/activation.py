@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from model.errors import EmitError
 from model.graph import Node
-from verilog.fixed import Fixed, Rounding, covering
-from verilog.layout import argument, refused
 from verilog.lower import Lowering, lowers
+from verilog.numbers.fixed import Fixed, Rounding, covering
+from verilog.plan.layout import argument, refused
 from verilog.rules.norm import scaled
 from verilog.signal import Signal
 from verilog.stream import Stream

@@ -10,11 +10,11 @@ import numpy as np
 
 from model.errors import EmitError
 from model.graph import Node, Ref, out_port
-from verilog.fixed import WIDEST, Fixed, Rounding, covering
-from verilog.hosting import ENOUGH, masks
-from verilog.layout import argument, cut, refused, reordered
 from verilog.lower import Lowering, lowers, operand_ports
 from verilog.netlist import Boundary, Wire
+from verilog.numbers.fixed import WIDEST, Fixed, Rounding, covering
+from verilog.plan.hosting import ENOUGH, masks
+from verilog.plan.layout import argument, cut, refused, reordered
 from verilog.rules.linear import columns
 from verilog.signal import Signal
 from verilog.stream import Stream

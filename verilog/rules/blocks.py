@@ -11,17 +11,17 @@ from model.errors import EmitError
 from model.formats.mxint import MXInt
 from model.graph import Node
 from model.ports import choice
-from verilog.fixed import WIDEST, Codes, Fixed, covering
-from verilog.layout import refused, rows_of
 from verilog.lower import Lowering
 from verilog.netlist import Wire
-from verilog.scaled import plain
+from verilog.numbers.fixed import WIDEST, Codes, Fixed, covering
+from verilog.numbers.scaled import plain
+from verilog.numbers.sums import Sums, finished, narrow_enough, summed
+from verilog.numbers.weights import Weights
+from verilog.plan.layout import refused, rows_of
 from verilog.signal import Signal
 from verilog.stream import Stream
-from verilog.sums import Sums, finished, narrow_enough, summed
 from verilog.templates.blocks import EXPONENT, BlockExponent, BlockMantissa, Cut, base
 from verilog.templates.linear_blocks import LinearBlocks
-from verilog.weights import Weights
 
 FAR = 25  # bits of weights in blocks as integers: the wider operand of a DSP block
 

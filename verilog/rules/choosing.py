@@ -10,9 +10,9 @@ import numpy as np
 
 from model.errors import EmitError
 from model.graph import Node, Ref
-from verilog.fixed import Fixed, Rounding, aligned, covering
-from verilog.layout import refused
 from verilog.lower import Lowering, held, lowers
+from verilog.numbers.fixed import Fixed, Rounding, aligned, covering
+from verilog.plan.layout import refused
 from verilog.rules.attention import BIT, masked, sent
 from verilog.rules.elementwise import fraction, like, met, port_of, repeated, together
 from verilog.signal import Signal

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from model.graph import Node, Ref
-from verilog.fixed import WIDEST, Fixed
-from verilog.layout import cut, gathered, refused, reordered
 from verilog.lower import Lowering, lowers, operand_ports
+from verilog.numbers.fixed import WIDEST, Fixed
+from verilog.plan.layout import cut, gathered, refused, reordered
 from verilog.rules.attention import BIT, added, needed
 from verilog.rules.norm import affine, multiplier_format, scaled
 from verilog.signal import Signal, arranged

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from model.graph import Node
-from verilog.fixed import Fixed
-from verilog.layout import argument, refused
 from verilog.lower import Lowering, lowers
+from verilog.numbers.fixed import Fixed
+from verilog.plan.layout import argument, refused
 from verilog.rules.activation import through
 from verilog.rules.elementwise import met
 from verilog.rules.indices import taken

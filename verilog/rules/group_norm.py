@@ -8,9 +8,9 @@ from dataclasses import replace
 import numpy as np
 
 from model.graph import Node
-from verilog.fixed import Fixed
-from verilog.layout import argument, refused
 from verilog.lower import Lowering, lowers
+from verilog.numbers.fixed import Fixed
+from verilog.plan.layout import argument, refused
 from verilog.rules.attention import needed
 from verilog.rules.norm import batch_norm, scaled
 from verilog.rules.row_norm import normalised_rows

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from model.graph import Node, Ref
-from verilog.layout import argument, by_pixel, gathered, order, refused
 from verilog.lower import Lowering, lowers
+from verilog.plan.layout import argument, by_pixel, gathered, order, refused
 from verilog.signal import Signal, arranged
 from verilog.templates.reorder import Pick
 

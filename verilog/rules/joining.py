@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from model.graph import Node, Ref, out_port
-from verilog.fixed import Fixed
-from verilog.layout import argument, cut, order, pixels, refused
 from verilog.lower import Lowering, lowers, operand_ports
+from verilog.numbers.fixed import Fixed
+from verilog.plan.layout import argument, cut, order, pixels, refused
 from verilog.rules.convolution import pair, windows
 from verilog.rules.indices import bordered, taken
 from verilog.signal import Signal

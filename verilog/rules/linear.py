@@ -9,17 +9,17 @@ import numpy as np
 
 from model.errors import EmitError
 from model.graph import Node
-from verilog.layout import rows_of
 from verilog.lower import Lowering, lowers, stays_folded
 from verilog.netlist import Wire
+from verilog.numbers.sums import finished, summing
+from verilog.numbers.sums import summed as summed
+from verilog.numbers.weights import Weights, weights
+from verilog.plan.layout import rows_of
 from verilog.rules.blocks import blocks_of, by_blocks
 from verilog.signal import Signal
 from verilog.stream import Stream
-from verilog.sums import finished, summing
-from verilog.sums import summed as summed
 from verilog.templates.linear import Linear
 from verilog.templates.linear_signs import LinearSigns
-from verilog.weights import Weights, weights
 
 
 @lowers("linear")
@@ -51,7 +51,7 @@ def linear(low: Lowering, node: Node) -> None:
 
 def _as_adders(low: Lowering, node: Node, held: Weights) -> None:
     """All products of a row at once."""
-    from verilog.unrolling import passed_on, unrolled
+    from verilog.plan.unrolling import passed_on, unrolled
 
     x = rows_of(low, node, node.inputs[0], held.codes.shape[1])
     held = held.picked(columns(x, node))

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model.graph import Node
-from verilog.fixed import Fixed, covering
-from verilog.layout import argument, refused
 from verilog.lower import Lowering, lowers
+from verilog.numbers.fixed import Fixed, covering
+from verilog.plan.layout import argument, refused
 from verilog.rules.activation import through
 from verilog.rules.attention import needed, whole_rows
 from verilog.rules.elementwise import met

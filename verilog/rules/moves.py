@@ -6,8 +6,8 @@ import numpy as np
 
 from model.graph import Node
 from model.ops import floating
-from verilog.layout import refused
 from verilog.lower import Lowering, lowers
+from verilog.plan.layout import refused
 
 
 @lowers("flatten", "view", "reshape", "identity", "dropout", "contiguous", "clone", "unsqueeze", "squeeze", "unflatten",

@@ -9,9 +9,9 @@ import numpy as np
 
 from model.errors import EmitError
 from model.graph import Node
-from verilog.fixed import Codes, Fixed
-from verilog.layout import argument, order
 from verilog.lower import Lowering, lowers
+from verilog.numbers.fixed import Codes, Fixed
+from verilog.plan.layout import argument, order
 from verilog.signal import Signal
 from verilog.templates.scale_shift import ScaleShift, totalled
 

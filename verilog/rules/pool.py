@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 
 from model.graph import Node
-from verilog.layout import argument, cut, pixels, refused, reordered
 from verilog.lower import Lowering, lowers
+from verilog.plan.layout import argument, cut, pixels, refused, reordered
 from verilog.rules.convolution import axes, pair, windows
 from verilog.rules.uneven_pool import averaged, brought, parts, sizes_of
 from verilog.signal import Signal

@@ -6,9 +6,9 @@ import numpy as np
 
 from model.errors import EmitError
 from model.graph import Node
-from verilog.fixed import WIDEST, Codes, Fixed, Rounding
-from verilog.layout import argument, refused
 from verilog.lower import Lowering, lowers
+from verilog.numbers.fixed import WIDEST, Codes, Fixed, Rounding
+from verilog.plan.layout import argument, refused
 from verilog.rules.attention import needed, whole_rows
 from verilog.rules.linear import columns
 from verilog.signal import Signal, arranged

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model.graph import Node, Ref
-from verilog.fixed import Codes, Fixed, Rounding
-from verilog.fusing import PASSES, Function, RmsNorm
 from verilog.lower import Lowering, lowers, operand_ports
+from verilog.numbers.fixed import Codes, Fixed, Rounding
+from verilog.plan.fusing import PASSES, Function, RmsNorm
 from verilog.rules.activation import function_of, through
 from verilog.rules.attention import needed
 from verilog.rules.norm import multiplier_format

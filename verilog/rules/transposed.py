@@ -10,15 +10,15 @@ import numpy as np
 
 from model.errors import EmitError
 from model.graph import Node
-from verilog.fixed import Codes, Fixed
-from verilog.layout import argument, pixels, refused
 from verilog.lower import Lowering, lowers
+from verilog.numbers.fixed import Codes, Fixed
+from verilog.numbers.sums import narrow_enough, summed
+from verilog.plan.layout import argument, pixels, refused
 from verilog.rules.convolution import axes, windows
 from verilog.rules.convolution import pair as both
 from verilog.rules.indices import taken
 from verilog.signal import Signal
 from verilog.stream import Stream
-from verilog.sums import narrow_enough, summed
 from verilog.templates.linear import Linear
 from verilog.templates.window import Walk
 

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model.graph import Node
-from verilog.fixed import Fixed
-from verilog.layout import gathered
 from verilog.lower import Lowering
+from verilog.numbers.fixed import Fixed
+from verilog.plan.layout import gathered
 from verilog.rules.norm import scaled
 from verilog.signal import Signal
 from verilog.templates.fold import WIDEST_SUM

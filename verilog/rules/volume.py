@@ -12,14 +12,14 @@ import numpy as np
 
 from model.errors import EmitError
 from model.graph import Node
-from verilog.fixed import Codes
-from verilog.layout import argument, pixels, refused
 from verilog.lower import Lowering, lowers
+from verilog.numbers.fixed import Codes
+from verilog.numbers.weights import weights
+from verilog.plan.layout import argument, pixels, refused
 from verilog.rules.blocks import in_fixed_point
 from verilog.rules.convolution import as_adders, axes, border, pair, product, windows
 from verilog.templates.lines import fits
 from verilog.templates.window import Walk
-from verilog.weights import weights
 
 
 @lowers("conv3d")

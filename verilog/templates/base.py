@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from verilog.fixed import Codes
+from verilog.numbers.fixed import Codes
 from verilog.stream import Stream, to_words
 
 

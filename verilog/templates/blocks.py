@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from verilog.fixed import Codes, Fixed
+from verilog.numbers.fixed import Codes, Fixed
 from verilog.stream import Stream
 from verilog.templates.base import Engine, Template
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from verilog.fixed import Codes
+from verilog.numbers.fixed import Codes
 from verilog.templates.base import Engine, Template
 
 

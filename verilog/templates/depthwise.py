@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from verilog.fixed import Codes, Fixed, Rounding, requantise, shifted
+from verilog.numbers.fixed import Codes, Fixed, Rounding, requantise, shifted
 from verilog.templates.base import Engine, Memory, Template
 
 

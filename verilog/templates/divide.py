@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from verilog.fixed import Codes, Rounding
+from verilog.numbers.fixed import Codes, Rounding
 from verilog.templates.base import Engine, Template
 
 DEPTH = 2  # cycles from the last bit to the output

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from verilog.fixed import Codes, Fixed, Rounding, requantise
+from verilog.numbers.fixed import Codes, Fixed, Rounding, requantise
 from verilog.stream import Stream
 from verilog.templates.base import Engine, Template
 
@@ -109,6 +109,6 @@ def reciprocal(count: int, x: Stream) -> tuple[int, int]:
 
 def summed_format(count: int, multiplier: int, shift: int, x: Fixed) -> Fixed:
     """The narrowest format that holds every sum times multiplier·2^−shift."""
-    from verilog.fixed import covering
+    from verilog.numbers.fixed import covering
 
     return covering(x.low * count * multiplier, x.high * count * multiplier, x.frac + shift)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from verilog.area.contents import figures_of
-from verilog.fixed import Codes
+from verilog.numbers.fixed import Codes
 from verilog.templates.base import Engine, Memory, Template
 from verilog.templates.reorder import banked
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from verilog.fixed import Codes, Fixed, Rounding, requantise
+from verilog.numbers.fixed import Codes, Fixed, Rounding, requantise
 from verilog.templates.base import Engine, Memory, Template
 from verilog.templates.blocks import Cut
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from verilog.area.contents import figures_of, varying
-from verilog.fixed import Codes, Fixed, Rounding, covering, requantise, shifted
+from verilog.numbers.fixed import Codes, Fixed, Rounding, covering, requantise, shifted
 from verilog.templates.base import Engine, Memory, Template
 
 WHOLE = 10  # bits of codes up to which every one has its word

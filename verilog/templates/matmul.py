@@ -8,9 +8,9 @@ from typing import Literal
 import numpy as np
 
 from model.errors import EmitError
-from verilog.fixed import Codes, Fixed, Rounding, product, requantise
+from verilog.numbers.fixed import Codes, Fixed, Rounding, product, requantise
+from verilog.plan.walk import Walk, walk
 from verilog.templates.base import Engine, Template
-from verilog.walk import Walk, walk
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

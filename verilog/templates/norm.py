@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from verilog.fixed import Codes, Fixed, Rounding, covering, requantise
+from verilog.numbers.fixed import Codes, Fixed, Rounding, covering, requantise
 from verilog.templates.base import Engine, Memory, Template
 
 ROOT = 18  # fraction bits of the inverse root

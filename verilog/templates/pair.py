@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-from verilog.fixed import Codes, Fixed, Rounding, covering, requantise
+from verilog.numbers.fixed import Codes, Fixed, Rounding, covering, requantise
 from verilog.templates.base import Engine, Template
 
 Kind = Literal["add", "sub", "mul", "max", "min", "gt", "ge", "eq", "ne"]

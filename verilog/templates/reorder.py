@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from model.errors import EmitError
-from verilog.fixed import Codes
+from verilog.numbers.fixed import Codes
+from verilog.plan.walk import Walk, walk
 from verilog.templates.base import Engine, Template
-from verilog.walk import Walk, walk
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from verilog.fixed import WIDEST, Codes, Fixed, Rounding, covering, requantise, shifted
+from verilog.numbers.fixed import WIDEST, Codes, Fixed, Rounding, covering, requantise, shifted
 from verilog.stream import Stream
 from verilog.templates.base import Engine, Memory, Template
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from verilog.fixed import Codes, Rounding, requantise
+from verilog.numbers.fixed import Codes, Rounding, requantise
 from verilog.templates.base import Engine, Memory, Template
 
 GUARD = 5  # bits of the exponentials beyond the result's

@@ -12,7 +12,7 @@ from verilog.constant.layout import Laid, laid
 from verilog.constant.network import Network, Range, form_of, width
 from verilog.constant.solve import solved
 from verilog.constant.text import Settling, Written, module_text
-from verilog.fixed import Codes, Fixed, Rounding, product, requantise, shifted
+from verilog.numbers.fixed import Codes, Fixed, Rounding, product, requantise, shifted
 from verilog.templates.base import Area, Engine, Template
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from PySide6.QtCore import QPointF, QRectF
 
-from app.kernels_words import time_words
+from app.kernels.words import time_words
 from app.plots.answers.curves import Curve, binary, binary_ticks, draw_curves
 from app.plots.answers.picture import CENTRE, Picture, Sheet
 from app.plots.log_chart import short

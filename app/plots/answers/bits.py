@@ -5,7 +5,7 @@ from __future__ import annotations
 from PySide6.QtCore import QPointF, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QMouseEvent, QPolygonF
 
-from app.panels.inspector_bits import COLOURS
+from app.panels.inspector.bits import COLOURS
 from app.plots.answers.picture import CENTRE, Picture, Sheet
 from app.plots.picture import Table
 from kernels.bench.answers.bits import Dequantised, bfloat16, dequantised, steps

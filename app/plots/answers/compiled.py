@@ -6,7 +6,7 @@ import math
 
 from PySide6.QtCore import QRectF
 
-from app.kernels_words import time_words
+from app.kernels.words import time_words
 from app.plots.answers.curves import Curve, draw_curves
 from app.plots.answers.picture import Picture, Sheet
 from app.plots.log_chart import short

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from PySide6.QtCore import QRectF
 
-from app.answer_words import value_text
+from app.kernels.answer_words import value_text
 from app.plots.answers.picture import RIGHT, Picture, Sheet
 from app.plots.picture import Table
 from app.theme import CATEGORIES

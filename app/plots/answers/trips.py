@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from PySide6.QtCore import QRectF
 
-from app.kernels_words import time_words
+from app.kernels.words import time_words
 from app.plots.answers.picture import READS, RIGHT, WRITES, Picture, Sheet
 from app.plots.picture import Table
 from app.words import NOT_MEASURED, THIN, figure, mebibytes

@@ -9,7 +9,7 @@ from PySide6.QtCore import QTimer, Signal
 from PySide6.QtGui import QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QVBoxLayout, QWidget
 
-from app.fields import Choice as Chooser
+from app.forms.fields import Choice as Chooser
 from app.larger import BEFORE
 from app.panels.heading import link
 from app.plots.study.choice_map import ChoiceMap

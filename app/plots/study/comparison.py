@@ -13,7 +13,7 @@ from PySide6.QtGui import QMouseEvent
 from PySide6.QtWidgets import QToolTip
 from typing_extensions import override
 
-from app.curve_picture import line_style
+from app.figures.curves import line_style
 from app.plots.chart import pen, tint
 from app.plots.picture import Table
 from app.plots.study.chart import StudyChart, dashed, lighter

@@ -13,7 +13,7 @@ from PySide6.QtCore import QPointF, QProcess, QProcessEnvironment, QRectF, Qt, Q
 from PySide6.QtGui import QColor, QHideEvent, QKeyEvent, QPainter, QShowEvent, QWheelEvent
 from typing_extensions import override
 
-from app.curve_picture import COLOURS
+from app.figures.curves import COLOURS
 from app.plots.picture import Table
 from app.plots.study.chart import lighter
 from app.plots.study.data import COMPLETE, Study

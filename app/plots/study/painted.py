@@ -11,7 +11,7 @@ from PySide6.QtCore import QEvent, QPointF, QRectF, Qt, Signal
 from PySide6.QtGui import QColor, QFont, QMouseEvent, QPaintDevice, QPainter, QPaintEvent, QPixmap, QResizeEvent
 from PySide6.QtWidgets import QToolTip, QWidget
 
-from app.fields import tokens
+from app.forms.fields import tokens
 from app.plots.picture import Table, in_light, write_chart
 from app.plots.study.chart import MOVED, study_table
 from app.plots.study.data import Study

@@ -11,7 +11,7 @@ from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QPainter, QPen
 from typing_extensions import override
 
-from app.panels.sqnr_table import ink
+from app.panels.sqnr.table import ink
 from app.plots.picture import Table
 from app.plots.study.axes import Axis, axes_of
 from app.plots.study.data import COMPLETE, Study

@@ -10,7 +10,7 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QResizeEvent, QShowEvent, QTextDocument
 from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QLabel, QMenu, QSizePolicy, QStackedWidget, QVBoxLayout, QWidget
 
-from app.fields import Check, Choice
+from app.forms.fields import Check, Choice
 from app.panels.heading import empty_state, link
 from app.plots.study.comparison import Compared, ComparisonChart
 from app.plots.study.data import Study

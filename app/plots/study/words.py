@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from app.curve_picture import figure_title
+from app.figures.curves import figure_title
 from app.words import THIN, cell, duration, figure, mebibytes, percent, scaled, shown
 from model.errors import FormatError
 from model.formats.base import parse_format

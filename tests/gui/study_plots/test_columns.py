@@ -11,7 +11,7 @@ from app.plots.study.words import bits_of, plain, short_names
 from passes.search.space import Choice
 from passes.search.spec import Goal
 from passes.search.trial import Trial
-from tests.gui.made_study import choices
+from tests.gui.search.made_study import choices
 
 pytestmark = pytest.mark.gui
 

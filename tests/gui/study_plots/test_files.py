@@ -13,7 +13,7 @@ from PySide6.QtWidgets import QApplication
 from app.plots.study.board import KINDS, StudyBoard
 from app.plots.study.comparison import Compared
 from app.style import Appearance
-from tests.gui.made_study import GOALS, trials
+from tests.gui.search.made_study import GOALS, trials
 from tests.gui.study_plots.shown import show
 
 pytestmark = pytest.mark.gui

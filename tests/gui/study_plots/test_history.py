@@ -12,7 +12,7 @@ from PySide6.QtWidgets import QApplication, QToolTip
 
 from app.plots.study.board import StudyBoard
 from app.plots.study.history import GREY
-from tests.gui.made_study import GOALS, WITHIN, choices, trial, trials
+from tests.gui.search.made_study import GOALS, WITHIN, choices, trial, trials
 from tests.gui.study_plots.shown import show, spot
 
 pytestmark = pytest.mark.gui

@@ -11,7 +11,7 @@ from pytestqt.qtbot import QtBot
 
 from app.plots.study.board import StudyBoard
 from app.plots.study.importance_work import importances
-from tests.gui.made_study import choices
+from tests.gui.search.made_study import choices
 from tests.gui.study_plots.shown import show
 
 pytestmark = pytest.mark.gui

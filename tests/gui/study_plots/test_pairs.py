@@ -12,7 +12,7 @@ from pytestqt.qtbot import QtBot
 
 from app.plots.study.board import StudyBoard
 from app.plots.study.pairs import PARTS
-from tests.gui.made_study import GOALS, choices, trials
+from tests.gui.search.made_study import GOALS, choices, trials
 from tests.gui.study_plots.shown import show
 
 pytestmark = pytest.mark.gui

@@ -13,7 +13,7 @@ from pytestqt.qtbot import QtBot
 from app.plots.study.board import StudyBoard
 from app.plots.study.density import Density, colours_of
 from app.theme import LIGHT
-from tests.gui.made_study import GOALS, choices, trials
+from tests.gui.search.made_study import GOALS, choices, trials
 from tests.gui.study_plots.shown import drag, show
 
 pytestmark = pytest.mark.gui

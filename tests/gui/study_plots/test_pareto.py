@@ -11,7 +11,7 @@ from app.plots.study.data import nondominated
 from app.plots.study.rest import fill
 from passes.search.spec import Goal
 from passes.search.trial import Trial
-from tests.gui.made_study import GOALS, choices, trial, trials
+from tests.gui.search.made_study import GOALS, choices, trial, trials
 from tests.gui.study_plots.shown import show
 
 pytestmark = pytest.mark.gui

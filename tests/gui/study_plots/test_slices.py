@@ -15,8 +15,8 @@ from app.plots.study.board import StudyBoard
 from app.plots.study.comparison import Compared
 from passes.search.spec import Goal
 from passes.search.trial import Trial
-from tests.gui import made_study
-from tests.gui.made_study import GOALS, choices, trial, trials
+from tests.gui.search import made_study
+from tests.gui.search.made_study import GOALS, choices, trial, trials
 from tests.gui.study_plots.shown import LEFT, NONE, show
 
 pytestmark = pytest.mark.gui

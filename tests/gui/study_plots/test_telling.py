@@ -8,7 +8,7 @@ import pytest
 from app.plots.study.board import StudyBoard
 from app.plots.study.parallel import FEWEST
 from app.plots.study.telling import explained
-from tests.gui.made_study import GOALS, choices, trials
+from tests.gui.search.made_study import GOALS, choices, trials
 
 pytestmark = pytest.mark.gui
 MANY = 60

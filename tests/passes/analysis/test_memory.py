@@ -13,7 +13,7 @@ from model.formats.mxint import MXInt
 from model.formats.scaled_integer import ScaledInteger
 from model.graph import Graph
 from model.meta import Precision
-from model.packing import packed_size
+from model.packed.layout import packed_size
 from model.recipe import Step
 from passes.analysis.memory import MemoryOptions
 from passes.base import Context, Report, run_step

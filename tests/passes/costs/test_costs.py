@@ -12,7 +12,7 @@ from model.errors import OptionsError
 from model.formats.base import parse_format
 from model.graph import Graph
 from model.opening import open_any
-from model.packing import users_of
+from model.packed.layout import users_of
 from passes.base import Context, run_step
 from passes.costs.base import COSTS, Cost, cost, figures, separable, table, with_candidates
 from passes.costs.limits import Limit, parse_budget, parse_limit, violations

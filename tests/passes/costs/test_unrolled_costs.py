@@ -16,9 +16,9 @@ from passes.costs.limits import parse_budget
 from passes.costs.unrolled import area, cycles
 from passes.score import static_score
 from tests.passes.allocation.cases import made_table
+from verilog.cycles.schedule import schedule
 from verilog.lower import lower
 from verilog.options import EmitOptions
-from verilog.schedule import schedule
 from verilog.templates.base import total
 
 

@@ -13,7 +13,7 @@ from model.formats.base import parse_format
 from model.graph import Graph
 from model.meta import Sparsity
 from model.opening import open_any
-from model.packing import packed_size
+from model.packed.layout import packed_size
 from model.project import Project, load_project, save_project
 from model.recipe import Recipe
 from model.source import SourceInfo

@@ -1,0 +1,1 @@
+"""What is drawn of formats, weights and masks, as numbers: numpy alone, no widgets."""

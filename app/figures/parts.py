@@ -1,0 +1,126 @@
+"""A stored tensor in the parts that a figure can be summed up over, and a sample of it. numpy alone.
+
+A part is the most that is ever copied, unless a format has one scale for the whole tensor.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.figures.block_grid import seen_as
+from model.formats.base import Format
+from model.formats.blocks import BlockFormat
+from model.formats.nvfp4 import NVFP4
+from model.formats.scaled import TENSOR, ScaledFormat, per_of
+from model.views import View
+from model.weights import Tensor
+
+Floats = NDArray[np.float32]
+Bits = NDArray[np.uint8]
+Part = tuple[Floats, NDArray[np.bool_] | None]
+Stop = Callable[[], bool]
+CHUNK = 1 << 19  # a multiple of 8: chunks of packed masks begin at whole bytes
+SAMPLE = 1 << 16
+
+
+class Stopped(Exception):
+    """The result is no longer wanted."""
+
+
+def never() -> bool:
+    """Nobody stops."""
+    return False
+
+
+def chunks(tensor: Tensor, mask: Bits | None, stop: Stop = never) -> Iterator[Part]:
+    """(values, kept) in flat parts."""
+    flat = tensor.array.reshape(-1)
+    for start in range(0, flat.size, CHUNK):
+        if stop():
+            raise Stopped
+        part = flat[start : start + CHUNK]
+        keep = None
+        if mask is not None:
+            keep = np.unpackbits(mask[start >> 3 : (start + part.size + 7) >> 3], count=part.size).astype(bool)
+        yield _float32(part, tensor.dtype), keep
+
+
+def row_chunks(fmt: Format, tensor: Tensor, mask: Bits | None, view: View | None, stop: Stop = never) -> Iterator[Part]:
+    """(values, kept) in whole rows as `fmt` sees them; at once where it has one scale for all of them."""
+    seen, keep = _seen(tensor, mask, view)
+    together = rows_together(fmt)
+    if not together or seen.ndim < 2:
+        yield _float32(seen, tensor.dtype), keep
+        return
+    each = max(CHUNK // max(seen[0].size, 1) // together, 1) * together
+    for start in range(0, len(seen), each):
+        if stop():
+            raise Stopped
+        rows = slice(start, start + each)
+        yield _float32(seen[rows], tensor.dtype), None if keep is None else keep[rows]
+
+
+def sample(tensor: Tensor, mask: Bits | None) -> Floats:
+    """At most SAMPLE finite values, evenly spread, masked ones as zero."""
+    flat = tensor.array.reshape(-1)
+    step = max(1, flat.size // SAMPLE)
+    x = _float32(flat[::step], tensor.dtype)
+    if mask is not None:
+        place = np.arange(0, flat.size, step)
+        keep = (mask[place >> 3] >> (7 - (place & 7)).astype(np.uint8)) & 1
+        x = np.where(keep.astype(bool), x, np.float32(0))
+    return x[np.isfinite(x)]
+
+
+def row_sample(fmt: Format, tensor: Tensor, mask: Bits | None, view: View | None) -> Part:
+    """(values, kept) of some SAMPLE values: whole rows as `fmt` sees them, in tiles, evenly spread."""
+    seen, keep = _seen(tensor, mask, view)
+    if seen.ndim < 2 or not seen.size:
+        return _float32(seen, tensor.dtype), keep
+    together = max(rows_together(fmt), 1)
+    tiles = -(-len(seen) // together)
+    wanted = min(tiles, max(SAMPLE // (seen[0].size * together), 1))
+    firsts = np.unique(np.linspace(0, tiles - 1, wanted).round().astype(np.int64)) * together
+    rows = (firsts[:, None] + np.arange(together)).reshape(-1)
+    rows = rows[rows < len(seen)]
+    return _float32(seen[rows], tensor.dtype), None if keep is None else keep[rows]
+
+
+def rows_together(fmt: Format) -> int:
+    """So many rows, and multiples of it, can be rounded without the others; 0: only all at once."""
+    if isinstance(fmt, BlockFormat):
+        return 0 if isinstance(fmt, NVFP4) else fmt.blocks.rows
+    if isinstance(fmt, ScaledFormat):
+        per = getattr(fmt, "per", None)
+        return 0 if (per_of(getattr(fmt, "granularity", "tensor")) if per is None else per) == TENSOR else 1
+    return 0
+
+
+def _seen(tensor: Tensor, mask: Bits | None, view: View | None) -> tuple[NDArray[Any], NDArray[np.bool_] | None]:
+    seen = seen_as(tensor.array.reshape(tensor.shape), view)
+    if mask is None:
+        return seen, None
+    keep = np.unpackbits(mask, count=math.prod(tensor.shape)).astype(bool)
+    return seen, seen_as(keep.reshape(tensor.shape), view)
+
+
+def _float32(part: NDArray[Any], dtype: str) -> Floats:
+    if dtype.startswith("float8"):
+        return _float8_values(dtype)[part]
+    return Tensor(np.ascontiguousarray(part), dtype).float32()
+
+
+def _float8_values(dtype: str) -> Floats:
+    """The 256 values of an 8-bit float, so that no torch is needed to read them."""
+    exponent, mantissa, bias = (4, 3, 7) if dtype == "float8_e4m3fn" else (5, 2, 15)
+    codes = np.arange(256)
+    e, m = (codes >> mantissa) & ((1 << exponent) - 1), codes & ((1 << mantissa) - 1)
+    size = np.where(e == 0, m * 2.0 ** (1 - bias - mantissa), (1 + m / (1 << mantissa)) * 2.0 ** (e - bias))
+    special = (codes & 0x7F) == 0x7F if exponent == 4 else e == 31
+    size = np.where(special, np.nan, size)
+    return np.where(codes & 0x80, -size, size).astype(np.float32)

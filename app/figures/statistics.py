@@ -1,0 +1,55 @@
+"""What the report of statistics tells of a tensor, for the window: range, mean, deviation, quantiles. numpy alone."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.figures.parts import Stop, chunks, never
+from model.weights import Tensor
+from passes.observed.histogram import Histogram
+from passes.observed.moments import Moments
+
+SHARES = (0.01, 0.25, 0.5, 0.75, 0.99)
+
+
+@dataclass(frozen=True, slots=True)
+class TensorStatistics:
+    """Of the finite elements, pruned ones as 0; `quantiles` at SHARES, to 1/2000 of the range at worst."""
+
+    elements: int
+    not_finite: int
+    low: float
+    high: float
+    mean: float
+    deviation: float
+    abs_mean: float
+    quantiles: tuple[float, ...]
+    zeros: int
+
+    def around(self, deviations: float) -> tuple[float, float]:
+        """The range mean ± so many deviations."""
+        return self.mean - deviations * self.deviation, self.mean + deviations * self.deviation
+
+
+def tensor_statistics(tensor: Tensor, mask: NDArray[np.uint8] | None, stop: Stop = never) -> TensorStatistics:
+    """One pass over a tensor, a chunk in memory at a time."""
+    moments, spread = Moments(), Histogram()
+    for x, keep in chunks(tensor, mask, stop):
+        values = x if keep is None else np.where(keep, x, np.float32(0))
+        moments.add(values)
+        spread.add(values)
+    return TensorStatistics(
+        moments.count,
+        moments.not_finite,
+        moments.low,
+        moments.high,
+        moments.mean,
+        math.sqrt(moments.variance),
+        moments.abs_mean,
+        tuple(map(spread.quantile, SHARES)) if moments.count else (),
+        moments.zeros,
+    )

@@ -1,0 +1,162 @@
+"""What a project keeps of its hardware: the tables of the last run and of the last front, never the files."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from model.codec import decode, encode
+from model.errors import OptionsError
+from model.graph import Graph, Node
+from model.graph_json import graph_to_json
+from passes.analysis.balance_front import BalanceFrontOptions
+from passes.analysis.hardware import HardwareOptions
+
+MEMBER = "hardware.json"  # of the project file
+VERSION = 1
+VERBS = ("check", "simulate", "emit")
+NEEDED = ("lint", "interval", "cycles", "bottleneck", "instances", "modules")  # of a summary
+# What says nothing of the circuit: where a node stands in the source.
+ASIDE = {"module_path": "", "source": ""}
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """What a run gave. `sources`: file name → text of the SystemVerilog; `verb`: one of VERBS.
+
+    `graph` is None where it came with a project; `mark` tells then what it is of. `copies`: the edited modules in it.
+    """
+
+    verb: str
+    graph: Graph | None
+    options: HardwareOptions
+    rows: tuple[Row, ...]
+    summary: Row
+    sources: dict[str, str] = field(default_factory=dict)  # type: ignore[assignment]
+    mark: str = ""
+
+    @property
+    def name(self) -> str:
+        """The name of the top module."""
+        return self.options.name
+
+    @property
+    def copies(self) -> dict[str, str]:
+        """Module → the edited text that it was made with."""
+        return self.options.modules
+
+    def file_of(self, module: str) -> str:
+        """The file that a module is written in."""
+        return f"{module}.sv" if module == self.name else f"rtl/{module}.sv"
+
+    def used(self, copies: Mapping[str, str]) -> dict[str, str]:
+        """Of edited modules those that this design has."""
+        return {m: t for m, t in copies.items() if m in self.summary.get("modules", ())}
+
+
+@dataclass(frozen=True, slots=True)
+class Front:
+    """Designs from fully folded to as parallel as it helps; `graph` and `mark` as of Made."""
+
+    graph: Graph | None
+    options: BalanceFrontOptions
+    rows: tuple[Row, ...]
+    mark: str = ""
+
+
+def alike(now: Graph, then: Graph, parallel: bool = True) -> bool:
+    """Whether two graphs are the same circuit; `parallel`: also in what is computed at once."""
+    if now is then:
+        return True
+    if now.nodes.keys() != then.nodes.keys() or now.symbols != then.symbols:
+        return False
+    pairs = ((a, then.nodes[a.id]) for a in now)
+    same = all(a is b or _plain(a, parallel) == _plain(b, parallel) for a, b in pairs)
+    return same and _keys(now) == _keys(then)
+
+
+def _plain(node: Node, parallel: bool) -> Node:
+    return replace(node, **ASIDE, parallel=node.parallel if parallel else None)
+
+
+def _keys(graph: Graph) -> dict[str, str | None]:
+    return {name: w.key for name, w in graph.weights.items()}
+
+
+def mark_of(graph: Graph, parallel: bool = True) -> str:
+    """Equal for equal circuits, in any process."""
+    plain = replace(graph, nodes={n.id: _plain(n, parallel) for n in graph})
+    data = graph_to_json(plain)
+    data["weights"] = _keys(graph)
+    text = json.dumps(data, sort_keys=True, separators=(",", ":"))
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def waves_of(made: Made, home: Path | None) -> Path | None:
+    """The folder of the handshakes: where the run left it, or in the same place near the project, which was moved."""
+    place = Path(made.summary.get("waves") or "")
+    if not place.name:
+        return None
+    ends = (place.parts[-n:] for n in range(1, len(place.parts))) if home else ()
+    near = (home.joinpath(*end) for end in ends) if home else ()
+    wanted = [s["stream"] for s in made.summary.get("streams", ())]
+    return place if place.is_dir() else next((f for f in near if _streams_in(f) == wanted), None)
+
+
+def _streams_in(folder: Path) -> list[str] | None:
+    from verilog.proof.waves import HEAD  # which loads numpy; the window paints before
+
+    try:
+        head: Any = json.loads((folder / HEAD).read_text())
+        return [s["name"] for s in head["streams"]]
+    except (OSError, ValueError, LookupError, TypeError):
+        return None
+
+
+def to_bytes(made: Made | None, front: Front | None) -> bytes | None:
+    """The member of the project; None where there is nothing to keep."""
+    data: dict[str, Any] = {"version": VERSION}
+    if made:
+        mark = made.mark or mark_of(made.graph) if made.graph else made.mark
+        data["made"] = {"verb": made.verb, "options": encode(replace(made.options, folder="")), "rows": list(made.rows),
+                        "summary": made.summary, "mark": mark}  # fmt: skip
+    if front:
+        mark = front.mark or mark_of(front.graph, parallel=False) if front.graph else front.mark
+        data["front"] = {"options": encode(front.options), "rows": list(front.rows), "mark": mark}
+    return json.dumps(data, separators=(",", ":"), default=str).encode() if made or front else None
+
+
+def from_bytes(raw: bytes) -> tuple[Made | None, Front | None]:
+    """What `to_bytes` gave; raises OptionsError where it cannot be read."""
+    try:
+        data: Any = json.loads(raw)
+        if data["version"] != VERSION:
+            raise ValueError("another version")
+        return _made(data.get("made")), _front(data.get("front"))
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        text = "The results of hardware in the project cannot be read."
+        raise OptionsError(text, "Check the hardware again.") from error
+
+
+def _made(data: Any) -> Made | None:
+    if data is None:
+        return None
+    if data["verb"] not in VERBS or not set(NEEDED) <= set(data["summary"]):
+        raise ValueError("no results")
+    options = decode(HardwareOptions, data["options"], "options")
+    rows = tuple({"node": "", "instance": "", "module": "", **dict(r)} for r in data["rows"])
+    return Made(data["verb"], None, options, rows, dict(data["summary"]), {}, str(data["mark"]))
+
+
+def _front(data: Any) -> Front | None:
+    if data is None:
+        return None
+    rows = tuple(dict(r) for r in data["rows"])
+    if not all(isinstance(r.get(k), int | float) for r in rows for k in ("multipliers", "interval", "lut", "dsp")):
+        raise ValueError("no front")
+    return Front(None, decode(BalanceFrontOptions, data["options"], "options"), rows, str(data["mark"]))

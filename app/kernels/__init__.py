@@ -1,0 +1,1 @@
+"""Measured kernels and answers about them: what stands behind the panel Kernels."""

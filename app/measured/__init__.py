@@ -1,0 +1,1 @@
+"""What is known of the open model by measurement or estimate: scores, sensitivities, findings of formats."""

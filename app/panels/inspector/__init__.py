@@ -1,0 +1,1 @@
+"""The inspector, a file for each of its parts."""

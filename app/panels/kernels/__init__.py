@@ -1,0 +1,1 @@
+"""The panel Kernels, a file for each of its tabs and parts."""

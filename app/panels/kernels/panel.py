@@ -1,0 +1,109 @@
+"""Kernels: what a machine's kernels can do, and why: run, compiled, profiled, explained. Its tabs are one table."""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import Qt, QTimer, Signal
+from PySide6.QtGui import QPaintEvent
+from PySide6.QtWidgets import QStackedWidget, QTabBar, QVBoxLayout, QWidget
+
+if TYPE_CHECKING:
+    from app.session import Session
+
+PASSED_ON = ("begun", "node_wanted", "mode_wanted", "pass_wanted", "overlay_changed", "save_wanted", "load_wanted")
+
+
+@dataclass(frozen=True, slots=True)
+class Tab:
+    """A page that is imported and built when it is first seen: `make` of `module` is a widget of a session."""
+
+    title: str
+    module: str
+    make: str
+
+    def build(self, session: Session) -> QWidget:
+        """The page."""
+        return getattr(importlib.import_module(self.module), self.make)(session)
+
+
+TABS: tuple[Tab, ...] = (
+    Tab("Run", "app.panels.kernels.runs", "KernelRuns"),
+    Tab("Compile", "app.panels.kernels.compile", "CompilePage"),
+    Tab("Profile", "app.panels.kernels.profile", "ProfilePage"),
+    Tab("Memory", "app.panels.kernels.memory", "MemoryPage"),
+    Tab("How it works", "app.panels.kernels.explained", "KernelsExplained"),
+)
+
+
+class KernelsPanel(QWidget):
+    """Pages under a row of tabs. Signals of PASSED_ON that a page has are told by the panel, for the window.
+
+    `overlay_changed`: a mode of the graph's colours and its Overlay. `save_wanted`: what is to be saved (a Table, a
+    chart, or something with `export`), a title and a file's name. `built`: a page is there, by its title.
+    """
+
+    begun = Signal()
+    node_wanted = Signal(str)
+    mode_wanted = Signal(str)
+    pass_wanted = Signal(str)
+    overlay_changed = Signal(str, object)
+    save_wanted = Signal(object, str, str)
+    load_wanted = Signal()
+    built = Signal(str)
+
+    def __init__(self, session: Session) -> None:
+        super().__init__()
+        self._session = session
+        self.bar, self._pages = QTabBar(), QStackedWidget()
+        self.pages: dict[str, QWidget] = {}
+        self._soon = QTimer(self, singleShot=True, interval=0)
+        self._soon.timeout.connect(self._show)
+        self.bar.setExpanding(False)
+        self.bar.setDrawBase(False)
+        self.bar.setUsesScrollButtons(True)
+        self.bar.setElideMode(Qt.TextElideMode.ElideNone)
+        self.bar.setAccessibleName("View of the kernels")
+        for tab in TABS:
+            self.bar.addTab(tab.title)
+        box = QVBoxLayout(self)
+        box.setContentsMargins(0, 0, 0, 0)
+        box.setSpacing(0)
+        box.addWidget(self.bar)
+        box.addWidget(self._pages, 1)
+        self.bar.currentChanged.connect(lambda _: self._show())
+
+    def page(self, title: str) -> QWidget:
+        """The page of a tab, brought to the front."""
+        at = next(i for i, tab in enumerate(TABS) if tab.title == title)
+        self.bar.setCurrentIndex(at)
+        page = self._page(TABS[at])
+        self._pages.setCurrentWidget(page)
+        return page
+
+    def prepared(self, title: str) -> QWidget:
+        """The page of a tab, wherever it stands: built, but not brought."""
+        return self._page(next(tab for tab in TABS if tab.title == title))
+
+    def _page(self, tab: Tab) -> QWidget:
+        if tab.title not in self.pages:
+            page = self.pages[tab.title] = tab.build(self._session)
+            for name in PASSED_ON:
+                if hasattr(page, name):
+                    getattr(page, name).connect(getattr(self, name))
+            self._pages.addWidget(page)
+            self.built.emit(tab.title)
+        return self.pages[tab.title]
+
+    def _show(self) -> None:
+        """Put the chosen tab's page in front; nothing is built for those that nobody sees."""
+        if self.isVisible():
+            self._pages.setCurrentWidget(self._page(TABS[self.bar.currentIndex()]))
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        """Build what is looked at: a paint is sure to be seen, while docks are shown before they become tabs."""
+        super().paintEvent(event)
+        if TABS[self.bar.currentIndex()].title not in self.pages:
+            self._soon.start()

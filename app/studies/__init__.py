@@ -1,0 +1,1 @@
+"""Searches and sweeps of the open model, their trials and files: what stands behind those panels."""

@@ -1,0 +1,101 @@
+"""The files of a study while its document is open, and what a window that died left of it.
+
+Each trial is on disk before it is shown: in the journal by the worker, in the record beside it by the window. A note
+in the data folder says where they lie, so that the next window finds them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+from pathlib import Path
+
+from app.recovery import _alive
+from app.settings import data_folder
+from app.studies.record import ENDING, load
+from model.document import Document
+from model.errors import EspalierError
+from passes.search import kept
+from passes.search.trial import Trial
+
+
+class Copies:
+    """Journals as the project keeps them, read on from where they were."""
+
+    def __init__(self) -> None:
+        self._held: dict[Path, bytearray] = {}
+
+    def keep(self, document: Document, name: str) -> None:
+        """Put what is whole of a study's journal into the project."""
+        path = kept.path_for(document.store.folder, name)
+        held = self._held.setdefault(path, bytearray())
+        with contextlib.suppress(OSError), path.open("rb") as file:
+            if os.fstat(file.fileno()).st_size < len(held):
+                held.clear()
+            file.seek(len(held))
+            data = file.read()
+            held += data[: data.rfind(b"\n") + 1]
+        if held:
+            document.keep(kept.member(name), bytes(held))
+
+    def forget(self) -> None:
+        """Another document: hold nothing of the one before."""
+        self._held.clear()
+
+
+def record_path(workdir: Path, name: str) -> Path:
+    """Where the record of a study lies while its document is open."""
+    path = kept.path_for(workdir, name)
+    return path.with_name(path.name.removesuffix(kept.ENDING) + ENDING)
+
+
+def begin_record(path: Path, data: bytes, key: str) -> None:
+    """Write a record as it is, and note where it lies."""
+    with contextlib.suppress(OSError):  # without it nothing is lost but what a crash would take
+        path.write_bytes(data)
+        note = data_folder("studies") / f"{key}-{os.getpid()}.json"
+        note.write_text(json.dumps({"pid": os.getpid(), "record": str(path)}), encoding="utf-8")
+
+
+def add_line(path: Path, line: str) -> None:
+    """Add a trial to a record."""
+    with contextlib.suppress(OSError), path.open("a", encoding="utf-8") as file:
+        file.write(line + "\n")
+
+
+def recovered(key: str, workdir: Path, name: str, known: int) -> tuple[Trial, ...]:
+    """The trials of a study that a window which is gone had found, where they are more than `known`.
+
+    Its journal takes the place of the one from the project, so that the search goes on from there.
+    """
+    found: tuple[Trial, ...] = ()
+    for note in data_folder("studies").glob("*.json"):
+        pid, path = _read(note)
+        if path is None or not path.exists():
+            if not _alive(pid):
+                note.unlink(missing_ok=True)  # closed as it should be
+        elif key and note.name.startswith(f"{key}-") and not _alive(pid):
+            trials = _trials(path)
+            journal = path.with_name(path.name.removesuffix(ENDING) + kept.ENDING)
+            if len(trials) > max(known, len(found)) and journal.exists():
+                found = trials
+                shutil.copyfile(journal, kept.path_for(workdir, name))
+            note.unlink(missing_ok=True)
+    return found
+
+
+def _read(note: Path) -> tuple[int, Path | None]:
+    try:
+        data = json.loads(note.read_text(encoding="utf-8"))
+        return int(data["pid"]), Path(data["record"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return 0, None
+
+
+def _trials(path: Path) -> tuple[Trial, ...]:
+    try:
+        return load(path.read_bytes()).trials
+    except (OSError, EspalierError):
+        return ()

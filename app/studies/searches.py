@@ -1,0 +1,352 @@
+"""The searches of a document: started as jobs, heard trial by trial, kept in the project, used as recipes."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Container, Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from PySide6.QtCore import QTimer, Signal
+
+from app.studies.files import Copies, add_line, begin_record, record_path, recovered
+from app.studies.kept_runs import KeptRuns
+from app.studies.present_choices import present_choices
+from app.studies.record import Record, member_of, records
+from app.studies.study import FINISHED, Study, cut_off
+from model.document import Document
+from model.errors import EspalierError, OptionsError
+from model.project import keys_of
+from model.recipe import Recipe
+from model.source import SourceInfo
+from passes.jobs import TERMINAL, Continued, Found, JobEvent, Paused, Progress, SearchJob, TrialJob
+from passes.search import kept
+from passes.search.expand import expand
+from passes.search.goals import wanted
+from passes.search.onward import discard
+from passes.search.possible import check_grid, check_limits, check_spec
+from passes.search.search import Search
+from passes.search.space import Space
+from passes.search.spec import SearchSpec
+from passes.search.trial import Trial
+
+if TYPE_CHECKING:
+    from app.session import Session
+
+FRAME = 50  # milliseconds: what came is told 20 times a second
+PAUSE = 1500  # milliseconds between two writings of what has come
+
+
+class Applied(KeptRuns):
+    """What is done with a trial: its recipe taken over, or its model written."""
+
+    def recipe_of(self, study: Study, trial: Trial) -> Recipe:
+        """The recipe that the worker measured; raises OptionsError for a trial of another architecture."""
+        if study.other:
+            raise OptionsError("This trial has another architecture: it is a model of its own, not a recipe.",
+                               "Save it as a project of its own.")  # fmt: skip
+        base = self._session.open_document.project.base
+        return Search(study.spec, study.recipe, base).recipe_of(study.space, trial.params, trial.begins)
+
+    def save_model(self, study: Study, trial: Trial, path: Path, done: Callable[[Path], None]) -> None:
+        """Write a trial of another architecture as a project, in the worker; its trainings run as in the trial."""
+        job = trial_job(study, trial, path, self._session.open_document)
+        self._session.submit(f"Save trial {trial.number} of {study.name}", job, done)
+
+    def use(self, study: Study, trial: Trial) -> None:
+        """Make a trial's recipe the recipe, in one undo step; its score is known already. Raises OptionsError."""
+        recipe = self.recipe_of(study, trial)
+        if {"accuracy", "loss"} <= set(trial.figures):
+            self._session.know_score(recipe, study.spec.score, dict(trial.figures))
+        self._session.set_recipe(recipe, f"Apply trial {trial.number} of {study.name}")
+
+
+class Searches(Applied):
+    """All studies of the open document. `changed` tells a study and its new trials, `listed` of another list."""
+
+    changed = Signal(object, object)
+    stood = Signal()  # a study's job began, paused, went on or ended, or its best is another
+
+    def __init__(self, session: Session) -> None:
+        super().__init__(session, PAUSE)
+        self.studies: dict[str, Study] = {}
+        self.timed: float | None = None
+        self._copies = Copies()
+        self._frame = QTimer(self, singleShot=True, interval=FRAME)
+        self._frame.timeout.connect(self._tell)
+        session.queued.connect(self._make_room)
+
+    # -- what there is
+
+    def _read(self) -> None:
+        """Take the studies of another document, and out of a window that died what it had not saved."""
+        self._forget()
+        self.studies.clear()
+        self._copies.forget()
+        document = self._session.document
+        if document:
+            kept.unpack(document.project.extras, document.store.folder)
+            for name, held in records(document.project.extras).items():
+                if found := held_study(name, held, document):
+                    self.studies[name] = found[0]
+                    if found[1]:
+                        self._note(found[0])
+        self.listed.emit()
+
+    def _keep(self, document: Document, name: str) -> None:
+        if study := self.studies.get(name):
+            document.keep(member_of(name), study.data())
+            self._copies.keep(document, name)
+
+    # -- running
+
+    def start(self, spec: SearchSpec, recipe: Recipe | None = None) -> Study:
+        """Begin a search, or go on with the one of that name; raises OptionsError where it cannot run."""
+        document = self._session.open_document
+        recipe = document.recipe if recipe is None else recipe
+        space = expand(spec, document.graph, recipe)
+        check_spec(spec, want := wanted(spec), recipe)
+        check_grid(spec, space)
+        check_source(space, document.project.source)
+        if recipe == document.recipe:
+            check_limits(space, document.graph, want)
+        held = self.studies.get(spec.study) if spec.study else None
+        if held and held.running:
+            raise OptionsError(f"The study {spec.study!r} runs already.", "Wait for it, or stop it first.")
+        if held and not _alike(held, spec, recipe):
+            raise OptionsError(f"The study {spec.study!r} varies something else, or has another goal.",
+                               "Choose another name, or remove it first.")  # fmt: skip
+        if held is None:
+            name = spec.study or new_name(spec, self.studies)
+            held = self.studies[name] = Study(name, replace(spec, study=name), recipe, space, baseline=self._baseline())
+        else:
+            held.spec = replace(spec, study=held.name)
+            held.went_on = max(held.trials, default=None)
+        self._begin(held)
+        return held
+
+    def go_on(self, study: Study, more: int = 0) -> None:
+        """Go on where a study stopped; with `more` trials than it was asked for."""
+        if study.running:
+            return
+        if more:
+            study.spec = replace(study.spec, trials=study.done + more)
+        study.went_on = max(study.trials, default=None)
+        self._begin(study)
+
+    def _begin(self, study: Study) -> None:
+        study.error, study.why, study.ending = "", "", False
+        self._submit(study)
+        self._note(study)
+        self.listed.emit()
+
+    def _submit(self, study: Study) -> None:
+        document = self._session.open_document
+        begin_record(record_path(document.store.folder, study.name), study.data(), study.key)
+        job = search_job(study, document)
+        study.by_hand.clear()
+        study.gives_way = False
+        study.job = self._session.submit(f"Search {study.name}", job, lambda _: None)
+
+    def _baseline(self) -> dict[str, float]:
+        score = self._session.baseline
+        return {n: float(v) for n in score.__dataclass_fields__ if (v := getattr(score, n)) is not None}
+
+    def pause(self, study: Study) -> None:
+        """Wait after the trial that runs; `again` goes on. One that has not begun leaves the queue."""
+        job = study.job
+        study.held = job is not None
+        if job and job.state == "waiting" and isinstance(job.job, SearchJob):
+            study.gives_way = True
+            study.by_hand[:0] = job.job.by_hand
+            self._session.cancel(job.id)
+        elif job and not study.gives_way:
+            self._session.pause(job.id)
+
+    def again(self, study: Study) -> None:
+        """Let a paused search go on."""
+        held, study.held = study.held, False
+        if study.job:  # where it gives way, it queues up again
+            self._session.resume(study.job.id)
+        elif held:
+            self._begin(study)
+
+    def stop(self, study: Study, *, after_trial: bool = False) -> None:
+        """End a search: now, or after the trial that it is at. What has come stays."""
+        study.gives_way = study.held = False
+        if study.job and not after_trial:
+            self._session.cancel(study.job.id)
+            return
+        if study.job:
+            study.ending = True
+            self._session.stop_and_keep(study.job.id)
+        self.changed.emit(study, ())
+        self.stood.emit()
+
+    def remove(self, study: Study) -> None:
+        """Forget a study, in the project too; one that runs is stopped."""
+        self.stop(study)
+        discard(study.trials.values())
+        self.studies.pop(study.name, None)
+        self._unwritten.discard(study.name)
+        document = self._session.open_document
+        for path in (kept.path_for(document.store.folder, study.name), record_path(document.store.folder, study.name)):
+            path.unlink(missing_ok=True)
+        for name in (member_of(study.name), kept.member(study.name)):
+            document.keep(name, None)
+        self.listed.emit()
+        self.kept.emit()
+
+    # -- hearing
+
+    def _hear(self, heard: JobEvent) -> None:
+        study = next((s for s in self.studies.values() if s.job and s.job.id == heard.job.id), None)
+        if study is None:
+            return
+        event = heard.event
+        if isinstance(event, Found):
+            self._found(study, event.part)
+        elif isinstance(event, TERMINAL):
+            self._ended(study, event)
+        elif isinstance(event, Progress):
+            self._draw()
+        else:
+            if isinstance(event, Paused | Continued):  # as it ends to give way, it continues too
+                study.held = isinstance(event, Paused) or (study.held and study.gives_way)
+            self._make_room()
+            self._stands()
+
+    def _found(self, study: Study, part: Any) -> None:
+        if isinstance(part, Space):  # with each format as fitted to its weight
+            study.space = part
+        elif isinstance(part, tuple):  # what the storage holds of a study that goes on
+            for trial in part:
+                if study.trials.get(trial.number) != trial:
+                    study.take(trial)
+            self._draw()
+        if not isinstance(part, Trial) or self._session.document is None:
+            return
+        study.take(part)
+        if part.state in FINISHED:
+            add_line(record_path(self._session.open_document.store.folder, study.name), study.lines[part.number])
+            self._note(study)
+            if not study.ending:
+                self._give_way(study)
+        self._draw()
+
+    def _ended(self, study: Study, event: Any) -> None:
+        goes_on = study.end(event)
+        self._tell()
+        self.write()
+        if goes_on:
+            self._submit(study)
+        self.changed.emit(study, ())
+        self.stood.emit()
+
+    def _stands(self) -> None:
+        self._tell()
+        self.stood.emit()
+
+    def _draw(self) -> None:
+        if not self._frame.isActive():
+            self._frame.start()
+
+    def _tell(self) -> None:
+        """Tell what has come since the last time, of each study at once."""
+        self._frame.stop()
+        for study in list(self.studies.values()):
+            news = [study.trials[n] for n in sorted(study.fresh)]
+            study.fresh.clear()
+            before = study.best
+            study.judge(news)
+            if bool(before) != bool(study.best):
+                self.stood.emit()
+            if news or study.running:
+                self.changed.emit(study, news)
+
+    def _make_room(self) -> None:
+        """A job waits: a search that is paused must not keep it waiting."""
+        for study in self.studies.values():
+            if study.job and study.job.state == "paused" and not study.ending:
+                self._give_way(study)
+
+    # -- using
+
+    def add_present(self, study: Study) -> None:
+        """The configuration as it is now as a trial of a study; raises OptionsError where its space lacks it."""
+        document = self._session.open_document
+        study.by_hand.append(present_choices(study.space, document.graph, document.recipe))
+        study.spec = replace(study.spec, trials=max(study.spec.trials, study.done + 1))
+        if not study.running:
+            self._begin(study)
+        elif study.job and not study.gives_way:  # it is offered when the search goes on, a moment later
+            study.gives_way = True
+            self._session.stop_and_keep(study.job.id)
+
+
+def check_source(space: Space, source: SourceInfo) -> None:
+    """Raises PassError where an architecture is to be varied that was not made from a configuration."""
+    if any(c.kind == "config" for c in space.choices):
+        from passes.search.architecture.configuration import check_origin  # with what it needs of models
+
+        check_origin(source)
+
+
+def new_name(spec: SearchSpec, taken: Container[str]) -> str:
+    """A name for a search that was given none: what it varies, and a number."""
+    kinds = {v.kind for v in spec.space}
+    kind = next(iter(kinds)) if len(kinds) == 1 else "mixed"
+    head = {"format": "formats", "config": "architecture"}.get(kind, kind)
+    return next(n for i in itertools.count(1) if (n := f"{head} {i}") not in taken)
+
+
+def search_job(study: Study, document: Document) -> SearchJob:
+    """What the worker gets of a study."""
+    source, base, folder = document.project.source, document.project.base, document.store.folder
+    held = ((document.recipe.active, document.graph),) if document.recipe.active else ()
+    wish = Search(study.spec, study.recipe, base, source)
+    locations = document.store.locate(keys_of(base, document.graph))
+    return SearchJob(wish, kept.url_for(folder, study.name), locations, folder, source.spec, source.tokenizer, True,
+                     held, tuple(study.by_hand))  # fmt: skip
+
+
+def trial_job(study: Study, trial: Trial, path: Path, document: Document) -> TrialJob:
+    """What the worker gets of a trial that is to be a project of its own."""
+    source, base = document.project.source, document.project.base
+    wish = Search(study.spec, study.recipe, base, source)
+    return TrialJob(wish, study.space, trial.params, path, document.store.locate(keys_of(base)),
+                    document.store.folder, source.spec, source.tokenizer, trial.begins)  # fmt: skip
+
+
+def held_study(name: str, held: Record, document: Document) -> tuple[Study, bool] | None:
+    """A study of a project, and whether a window that died had found more; None where its formats are not known here.
+
+    Trials that ran then were cut off.
+    """
+    try:
+        space = held.space or expand(held.spec, document.graph, held.recipe)
+        wanted(held.spec)
+    except EspalierError:
+        return None
+    more = recovered(held.key, document.store.folder, name, len(held.trials))
+    study = Study(name, held.spec, held.recipe, space, key=held.key, baseline=held.baseline)
+    for trial in (*held.trials, *more):
+        study.take(cut_off(trial) if trial.state == "running" else trial)
+    study.fresh.clear()
+    study.judge(study.trials.values())
+    return study, bool(more)
+
+
+def _alike(held: Study, spec: SearchSpec, recipe: Recipe) -> bool:
+    """Whether a study can go on as `spec`: what it varies and wants is the same; how it is looked for may change."""
+    same = ("space", "goals", "within", "summed", "train", "finetune", "score")
+    return held.recipe == recipe and all(getattr(held.spec, n) == getattr(spec, n) for n in same)
+
+
+def seconds_each(studies: Iterable[Study]) -> float | None:
+    """How long a trial takes on this model, by those that have run; None where none has."""
+    found = [
+        t.seconds for s in studies for t in s.trials.values() if t.seconds and t.state == "complete" and not t.reused
+    ]
+    return sorted(found)[len(found) // 2] if found else None

@@ -1,0 +1,123 @@
+"""A search of the document and what has come of it: its trials, the best of them, and where its job stands."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from app.studies.record import Record, head_line, line
+from model.recipe import Recipe
+from passes.jobs import Done, Failed, JobInfo
+from passes.search.goals import Wanted, best, front, wanted
+from passes.search.space import Space
+from passes.search.spec import SearchSpec
+from passes.search.trial import Trial
+
+FINISHED = ("complete", "pruned", "failed")
+ASKED = "as asked"  # why a search ended that was stopped by hand
+
+
+@dataclass(slots=True)
+class Study:
+    """A search and what has come of it. `fresh`: numbers that came since they were last told."""
+
+    name: str
+    spec: SearchSpec
+    recipe: Recipe
+    space: Space
+    trials: dict[int, Trial] = field(default_factory=dict[int, Trial])
+    key: str = field(default_factory=lambda: uuid.uuid4().hex)
+    baseline: dict[str, float] = field(default_factory=dict[str, float])
+    best: frozenset[int] = frozenset()
+    job: JobInfo | None = None
+    error: str = ""
+    why: str = ""  # why it ended by itself, where not all trials have run
+    gives_way: bool = False
+    held: bool = False  # it is to wait until it is told to go on, with a job or without one
+    ending: bool = False  # it was asked to end after this trial
+    went_on: int | None = None  # the trial after which it went on, of a study that was begun before
+    by_hand: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])  # trials that wait to be offered
+    lines: dict[int, str] = field(default_factory=dict[int, str])  # of trials that came since `data` was last asked for
+    written: bytearray = field(default_factory=bytearray)  # the lines of trials that have ended
+    headed: tuple[Record | None, bytes] = (None, b"")
+    fresh: set[int] = field(default_factory=set[int])
+
+    @property
+    def running(self) -> bool:
+        """Whether it goes on by itself, or once it is told to."""
+        return self.job is not None or self.held
+
+    @property
+    def paused(self) -> bool:
+        """Whether it waits to be told to go on; its job may have ended meanwhile, so that others could run."""
+        if self.job is None:
+            return self.held
+        return self.job.state == "paused" or (self.held and self.gives_way)
+
+    @property
+    def done(self) -> int:
+        """How many trials have ended; one whose worker died is made up for by another."""
+        return sum(t.state in FINISHED and not t.lost for t in self.trials.values())
+
+    @property
+    def other(self) -> bool:
+        """Whether its trials are models of their own, which no recipe leads to."""
+        return any(c.kind == "config" for c in self.space.choices)
+
+    @property
+    def want(self) -> Wanted:
+        """Its goals, with which way is better."""
+        return wanted(self.spec)
+
+    @property
+    def leader(self) -> Trial | None:
+        """The best so far; of several goals the one of the front that is best in the first."""
+        return best((self.trials[n] for n in self.best), self.want)
+
+    def take(self, trial: Trial) -> None:
+        """Take a trial in, or what became of one."""
+        self.trials[trial.number] = trial
+        self.lines[trial.number] = line(trial)
+        self.fresh.add(trial.number)
+
+    def judge(self, news: Iterable[Trial]) -> None:
+        """Take these into the front; what they surpass leaves it."""
+        fresh = [t for t in news if t.feasible]
+        if fresh:
+            held = [self.trials[n] for n in self.best]
+            self.best = frozenset(t.number for t in front((*held, *fresh), self.want))
+
+    def data(self) -> bytes:
+        """What the project keeps of it. Each line is made once: with thousands of trials this is asked for often."""
+        ended = [n for n in self.lines if self.trials[n].state in FINISHED]
+        self.written += "".join(f"{self.lines.pop(n)}\n" for n in ended).encode()
+        running = "".join(f"{text}\n" for text in self.lines.values()).encode()
+        return b"".join([self._head(), self.written, running])
+
+    def _head(self) -> bytes:
+        """The first line of its record."""
+        record, (held, head) = Record(self.spec, self.recipe, self.space, (), self.key, self.baseline), self.headed
+        parts = ("spec", "recipe", "space", "key", "baseline")
+        if held is None or any(getattr(held, p) is not getattr(record, p) for p in parts):
+            head = f"{head_line(record)}\n".encode()
+            self.headed = record, head
+        return head
+
+    def end(self, event: Any) -> bool:
+        """Its job has ended: the trials that ran are cut off. Returns whether it goes on at once with another job."""
+        self.job = None
+        self.why = event.result if isinstance(event, Done) and isinstance(event.result, str) else ""
+        self.error = f"{event.message} {event.hint}".strip() if isinstance(event, Failed) else ""
+        for trial in list(self.trials.values()):
+            if trial.state == "running":
+                self.take(cut_off(trial))
+        made_way = self.gives_way and not self.ending and not isinstance(event, Failed)
+        self.held = self.held and made_way and self.why in ("", ASKED)
+        return made_way and isinstance(event, Done) and not self.held
+
+
+def cut_off(trial: Trial) -> Trial:
+    """A trial that ran when its search ended."""
+    return replace(trial, state="failed", error="It was cut off.", lost=True)

@@ -1,0 +1,240 @@
+"""The packed layout of a model: which bits each tensor takes when stored with no waste, and so the file's size.
+
+A weight used in several ways is stored for each, or in float where that is smaller: rounding twice is not rounding
+once. A scale that is given from outside is a weight itself, and takes the place of the format's own.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from typing import Any, Literal, NamedTuple
+
+from model.formats.base import Format
+from model.graph import Graph, Node
+from model.meta import TensorKey, Weight
+from model.packed.graph import graph_bytes
+from model.ports import choice, weights_of
+from model.views import View, view_at
+from model.weights import header_of
+
+VERSION = 1
+GRAPH, SOURCE = "@graph", "@source"  # names of the tensors that hold the graph, and where the model came from
+SOURCE_BYTES = 256
+CODED = ("float32", "bfloat16", "float16")  # what codes give back exactly; others stay as they are
+
+
+class Use(NamedTuple):
+    """How a node reads a weight: in which format (None: float), with which scale from outside, under which mask.
+
+    `view`: how the tensor lies for a format with blocks or rows. `own`: the node itself names the weight, and could
+    name another; a function is handed it. `exact`: the mask has a pattern that no other zeros keep.
+    """
+
+    format: Format | None = None
+    scale: str | None = None
+    mask: TensorKey | None = None
+    zeros: int = 0
+    view: View | None = None
+    own: bool = True
+    exact: bool = False
+
+
+FLOAT = Use()
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """One stored tensor of a weight: dense in its format's bits or, where that is smaller or nothing else keeps its
+    zeros, a bit mask and the kept values.
+
+    `shared`: bits of what blocks, rows or the tensor share; `use`: how it is read.
+    """
+
+    name: str
+    layout: Literal["dense", "masked"]
+    shape: tuple[int, ...]
+    kept: int
+    element_bits: int
+    format: str
+    role: str
+    shared: int = 0
+    weight: str = ""
+    use: Use = FLOAT
+
+    @property
+    def elements(self) -> int:
+        """Number of elements."""
+        return math.prod(self.shape)
+
+    @property
+    def bits(self) -> int:
+        """Stored bits in all: mask, values, and what is shared."""
+        return self.mask_bits + self.code_bits + self.shared
+
+    @property
+    def size(self) -> int:
+        """Bytes in the file: mask and values are padded to whole bytes, each for itself."""
+        return -(-self.mask_bits // 8) - (-(self.code_bits + self.shared) // 8)
+
+    @property
+    def mask_bits(self) -> int:
+        """A bit an element in the "masked" layout."""
+        return self.elements if self.layout == "masked" else 0
+
+    @property
+    def code_bits(self) -> int:
+        """Bits of the values that are stored."""
+        return (self.kept if self.layout == "masked" else self.elements) * self.element_bits
+
+
+# -- the plan
+
+
+def uses(node: Node, graph: Graph) -> tuple[tuple[str, Use], ...]:
+    """(weight, how it is used) of all weights that a node reads."""
+    return tuple((name, use_at(node, port, name)) for port, name in weights_of(node, graph))
+
+
+def use_at(node: Node, port: str, name: str) -> Use:
+    """How a node reads the weight `name` at `port` ("": as it is)."""
+    if not port:
+        return FLOAT._replace(own=False)
+    chosen, pruned = (choice(node, port) if port else None), node.sparsity.get(port)
+    fmt = chosen.format if chosen else None
+    view = view_at(node, port) if fmt and fmt.rowwise and port in node.ports else None
+    return Use(fmt, chosen.scale if chosen else None, pruned.mask if pruned else None, pruned.zeros if pruned else 0,
+               view, node.weights.get(port) == name, pruned is not None and pruned.pattern != "element")  # fmt: skip
+
+
+def users_of(graph: Graph) -> dict[str, list[Use]]:
+    """Each weight's uses, in the graph's order."""
+    users: dict[str, list[Use]] = {name: [] for name in graph.weights}
+    for node in graph:
+        for name, use in uses(node, graph):
+            users[name].append(use)
+    return users
+
+
+def plan(graph: Graph) -> list[Packed]:
+    """How each weight of the graph is stored, in the graph's order."""
+    users = users_of(graph)
+    return [p for name, w in graph.weights.items() for p in stored(name, w, users[name])]
+
+
+def ways(users: Sequence[Use]) -> list[Use]:
+    """The different uses; a weight that nobody reads is kept in float."""
+    return list(dict.fromkeys(u._replace(own=True) for u in users)) or [FLOAT]
+
+
+def stored(name: str, weight: Weight, users: Sequence[Use]) -> tuple[Packed, ...]:
+    """How a weight with these uses is stored: once for each way, or as float values and masks for all of them."""
+    found = ways(users)
+    shared = _shared(name, weight, found)
+    coded = weight.dtype in CODED or not any(u.format for u in found)
+    if not coded or (len(found) > 1 and not all(u.own for u in users)):
+        return shared
+    label = _escaped(name)
+    each = tuple(_packed(f"{label}@{i}" if i else label, name, weight, u) for i, u in enumerate(found))
+    return each if len(each) == 1 else min(shared, each, key=lambda packed: sum(p.bits for p in packed))
+
+
+def _escaped(name: str) -> str:
+    """A tensor's name in the file: there a single @ is ours."""
+    return name.replace("@", "@@")
+
+
+def _shared(name: str, weight: Weight, found: list[Use]) -> tuple[Packed, ...]:
+    """Float values for all ways; masks of their own where they differ."""
+    masks, label = list(dict.fromkeys((u.mask, u.zeros, u.exact) for u in found)), _escaped(name)
+    if len(masks) == 1:
+        mask, zeros, exact = masks[0]
+        return (_packed(label, name, weight, Use(mask=mask, zeros=zeros, exact=exact)),)
+    apart = [Use(mask=mask) for mask, *_ in masks if mask is not None]
+    return (_packed(label, name, weight, FLOAT),
+            *(Packed(f"{label}@mask{i}", "dense", weight.shape, weight.elements, 1, "mask", weight.role, 0, name, use)
+              for i, use in enumerate(apart)))  # fmt: skip
+
+
+def _packed(label: str, name: str, weight: Weight, use: Use) -> Packed:
+    size, kept, fmt = weight.elements, weight.elements - use.zeros, use.format
+    bits = fmt.element_bits if fmt else weight.float_bits
+    shared = shared_bits(fmt, use.view, weight.shape) if fmt and use.scale is None else 0
+    # A format without a zero would give what the mask removes another value.
+    needed = use.exact or (fmt is not None and not fmt.keeps_zero)
+    layout = "masked" if use.zeros and (needed or size + kept * bits < size * bits) else "dense"
+    return Packed(label, layout, weight.shape, kept, bits, str(fmt or weight.dtype), weight.role, shared, name, use)
+
+
+@lru_cache(maxsize=4096)
+def shared_bits(fmt: Format, view: View | None, shape: tuple[int, ...]) -> int:
+    """Bits that a tensor of `shape` takes beside its elements' codes: scales, exponents, zero points."""
+    seen = view.shape(shape) if view else shape
+    return fmt.stored_bits(seen) - math.prod(shape) * fmt.element_bits
+
+
+# -- the file's header
+
+
+def facts(packed: Packed) -> dict[str, Any]:
+    """How a tensor is stored, for whoever reads the file."""
+    view = packed.use.view
+    return {"tensor": packed.name, "format": packed.format, "layout": packed.layout, "bits": packed.element_bits,
+            "kept": packed.kept, **({"order": view.order, "flat": view.flat} if view else {})}  # fmt: skip
+
+
+def header(packed: Sequence[Packed], blobs: Mapping[str, int], check: str = "0" * 32) -> bytes:
+    """The safetensors header of a packed file: uint8 tensors.
+
+    `blobs`: name → bytes of the tensors that hold no weight. `check`: xxh3-128 of all data.
+    """
+    sizes = {p.name: p.size for p in packed} | dict(blobs)
+    text = json.dumps({"packed": VERSION, "check": check}, separators=(",", ":"))
+    return header_of({k: ("uint8", (size,), size) for k, size in sizes.items()}, {"espalier": text})
+
+
+def blobs_of(graph_size: int) -> dict[str, int]:
+    """The tensors that hold no weight, with their sizes."""
+    return {GRAPH: graph_size, SOURCE: SOURCE_BYTES}
+
+
+def packed_size(graph: Graph) -> int:
+    """Bytes of the packed file, header included."""
+    packed = plan(graph)
+    return size_with([p.size for p in packed], [header_share(p) for p in packed], len(described(graph, packed)))
+
+
+def described(graph: Graph, packed: Sequence[Packed]) -> bytes:
+    """The graph as it lies in the file, with how each of its weights is stored."""
+    tensors: dict[str, list[dict[str, Any]]] = {name: [] for name in graph.weights}
+    for part in packed:
+        tensors[part.weight].append(facts(part))
+    return graph_bytes(graph, tensors)
+
+
+def header_share(packed: Packed) -> int:
+    """Characters that one tensor adds to the header, but for its two offsets."""
+    return len(header([packed], {})) - _bare() - len(f"0{packed.size}")
+
+
+@cache
+def _bare() -> int:
+    return len(header([], {}))
+
+
+@cache
+def _blob_share(name: str, size: int) -> int:
+    return len(header([], {name: size})) - _bare() - len(f"0{size}")
+
+
+def size_with(sizes: Sequence[int], shares: Sequence[int], graph_size: int) -> int:
+    """`packed_size` from the tensors' sizes and `header_share`s and the graph's size, where these are known."""
+    blobs = blobs_of(graph_size)
+    ends = list(itertools.accumulate([*sizes, *blobs.values()], initial=0))
+    offsets = len("".join(map(str, ends))) * 2 - len(f"0{ends[-1]}")
+    text = _bare() + sum(shares) + sum(_blob_share(n, s) for n, s in blobs.items()) + offsets
+    return 8 + text + -(8 + text) % 64 + ends[-1]

@@ -1,0 +1,69 @@
+"""What Allocate says of a configuration is what the score says of it: the whole, not the sum of its layers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from app.measured.estimate import estimate_of
+from app.panels.allocate.panel import AllocatePanel
+from app.window import Window
+from passes.sensitivity.table import Sensitivity
+from passes.sensitivity.whole import packed
+from tests.gui.allocate import test_allocate
+from tests.gui.allocate.test_allocate import find, panel
+from tests.gui.conftest import FakeRunner
+from tests.passes.allocation.cases import made_table
+
+pytestmark = pytest.mark.gui
+__all__ = ["panel"]
+
+
+@pytest.fixture
+def agreeing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A table in which the errors of all layers point the same way."""
+    unit = np.full(32, (2 / 32) ** 0.5)
+
+    def made(*args: object, **more: object) -> tuple[Sensitivity, ...]:
+        rows = made_table(*args, **more)  # type: ignore[arg-type]
+        return tuple(replace(r, along=tuple(packed(kl, unit * kl**0.5) for kl in r.predicted)) for r in rows)
+
+    monkeypatch.setattr(test_allocate, "made_table", made)
+
+
+@pytest.mark.usefixtures("agreeing")
+def test_the_panel_and_the_score_say_the_same(panel: AllocatePanel, runner: list[FakeRunner], window: Window) -> None:
+    find(window, runner, ("weight",))
+    held = panel.allocations
+    panel.slider.setValue(300)
+    assert held.found is not None and held.kl is not None and held.kl > 2 * held.found.kl, "errors add up here"
+    panel.apply.click()
+    applied = held.kl if held.kl is not None else panel.chart.marks[0].kl
+    estimate = estimate_of(window.session)
+    assert estimate.how == "estimated" and estimate.kl == pytest.approx(applied)
+    present = held.present()
+    assert present is not None and present[1] == estimate.kl and "estimated" in panel.told.text()
+
+
+@pytest.mark.usefixtures("agreeing")
+def test_the_slider_stands_on_the_drawn_front(panel: AllocatePanel, runner: list[FakeRunner], window: Window) -> None:
+    find(window, runner, ("weight",))
+    held = panel.allocations
+    assert held.now is not None
+    for place in (7, 30):
+        held.aim(held.now.front[place].amounts[0])
+        assert panel.chart.budget is not None and panel.chart.budget[2] == pytest.approx(held.now.kls[place])
+        assert panel.chart.points[place][1] == held.now.kls[place] != held.now.front[place].kl
+
+
+@pytest.mark.usefixtures("agreeing")
+def test_what_was_measured_is_told_as_that(panel: AllocatePanel, runner: list[FakeRunner], window: Window) -> None:
+    find(window, runner, ("weight",))
+    panel.slider.setValue(300)
+    panel.apply.click()
+    session = window.session
+    session.know_score(session.recipe, session.measures.options, {"kl": 0.125})
+    assert estimate_of(session).how == "measured" and "measured" in panel.told.text()
+    assert panel.chart.marks[0].kl == 0.125 and "measured" in panel.chart.marks[0].words

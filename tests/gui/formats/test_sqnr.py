@@ -1,0 +1,174 @@
+"""The heat map of SQNR: rows stream in, cells and columns apply formats, keys and files."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QGuiApplication
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QApplication
+from pytestqt.qtbot import QtBot
+
+from app.panels.sqnr.panel import FIRST, HOW, SqnrPanel
+from app.panels.sqnr.table import NAMES, in_lines, ink, words_of
+from app.theme import ROW, SEQUENTIAL
+from app.window import Window
+from model.formats.base import Format
+from passes.analysis.format_sqnr import WeightSqnr, tried_nodes, usual_formats
+from passes.base import Report
+from passes.jobs import AnalyseJob, Failed, Found
+from tests.gui.bert import KEY, QUERY, open_bert
+from tests.gui.conftest import FakeRunner
+
+pytestmark = pytest.mark.gui
+
+
+@pytest.fixture
+def panel(window: Window, runner: list[FakeRunner]) -> SqnrPanel:
+    """The dock of a window with the traced model, in front."""
+    open_bert(window.session, runner)
+    window.docks.bring("sqnr")
+    found = window.docks.panels["sqnr"]
+    assert isinstance(found, SqnrPanel)
+    return found
+
+
+def held(window_or_panel: SqnrPanel, node: str) -> Format | None:
+    document = window_or_panel._session.document
+    assert document is not None
+    chosen = document.graph.nodes[node].precision.get("weight")
+    return chosen.format if chosen else None
+
+
+def fill(panel: SqnrPanel, runner: list[FakeRunner]) -> list[str]:
+    """Measure as the worker would: the SQNR of row i and column j is 10·i + j; returns the nodes."""
+    panel.measure()
+    info = runner[-1].waiting[0]
+    assert isinstance(info.job, AnalyseJob) and info.job.step.pass_name == "format_sqnr"
+    formats = usual_formats()
+    nodes = [n.id for n in tried_nodes(info.job.graph)]
+    for i, node in enumerate(nodes):
+        values = tuple(float(10 * i + j) for j in range(len(formats)))
+        runner[-1].tell(info, Found(WeightSqnr(node, 1024, formats, values)))
+        assert panel.table.heat.rowCount() == i + 1
+    runner[-1].finish(Report("format_sqnr"))
+    return nodes
+
+
+def click(panel: SqnrPanel, row: int, column: int) -> None:
+    cell = panel.table.visualRect(panel.table.heat.index(row, column)).center()
+    QTest.mouseClick(panel.table.viewport(), Qt.MouseButton.LeftButton, pos=cell)
+
+
+def test_nothing_is_measured_before_it_is_asked_for(panel: SqnrPanel, runner: list[FakeRunner]) -> None:
+    assert panel.start.isVisible() and panel.start.text().endswith(f"under {len(usual_formats())} formats")
+    nodes = fill(panel, runner)
+    assert f"{len(nodes)} weights" in panel._counts.text() and panel.again.text() == "Measure again"
+
+
+def test_it_tells_what_goes_on_and_what_a_click_does(panel: SqnrPanel, runner: list[FakeRunner]) -> None:
+    panel.measure()
+    assert panel.words.toolTip() == FIRST
+    runner[-1].finish(Report("format_sqnr"))
+    fill(panel, runner)
+    assert panel.words.toolTip() == HOW
+    widest = max(panel.table.fontMetrics().horizontalAdvance(n) for n in panel.table.heat.names.values())
+    assert min(widest, NAMES) <= panel.table.verticalHeader().width() <= NAMES
+
+
+def test_a_click_applies_one_cell_as_one_undo_step(panel: SqnrPanel, runner: list[FakeRunner], window: Window) -> None:
+    nodes = fill(panel, runner)
+    row = nodes.index(KEY)
+    panel.table.scrollTo(panel.table.heat.index(row, 1))
+    click(panel, row, 1)
+    assert held(panel, KEY) == usual_formats()[1] and held(panel, QUERY) is None
+    assert window.session.selection == (KEY,), "the inspector shows what came of it"
+    assert panel.table.heat.marked(panel.table.heat.index(row, 1))
+    window.session.undo()
+    assert held(panel, KEY) is None and not panel.table.heat.marked(panel.table.heat.index(row, 1))
+
+
+def test_keys_move_and_apply(panel: SqnrPanel, runner: list[FakeRunner], window: Window) -> None:
+    nodes = fill(panel, runner)
+    table = panel.table
+    table.setFocus()
+    table.setCurrentIndex(table.heat.index(0, 0))
+    for key in (Qt.Key.Key_Right, Qt.Key.Key_Down, Qt.Key.Key_Return):
+        QTest.keyClick(table, key)
+    assert held(panel, nodes[1]) == usual_formats()[1] and held(panel, nodes[0]) is None
+    QTest.keyClick(table, Qt.Key.Key_Return, Qt.KeyboardModifier.ControlModifier)
+    assert {held(panel, n) for n in nodes} == {usual_formats()[1]}
+    window.session.undo()
+    assert held(panel, nodes[0]) is None and held(panel, nodes[1]) == usual_formats()[1], "a column is one undo step"
+    assert "Ctrl+Enter for all" in panel.words.toolTip()
+
+
+def test_the_head_of_a_column_applies_and_sorts(panel: SqnrPanel, runner: list[FakeRunner]) -> None:
+    nodes = fill(panel, runner)
+    panel.table.header_pressed.emit(3)
+    use, *sorts = [a for a in panel.menu.actions() if not a.isSeparator()]
+    sorts[0].trigger()
+    assert panel.table.heat.row(0).node == nodes[-1], "best first"
+    assert str(panel.table.heat.headerData(3, Qt.Orientation.Horizontal)).endswith("↓")
+    sorts[1].trigger()
+    assert panel.table.heat.row(0).node == nodes[0]
+    panel.menu.close()
+    use.trigger()
+    assert all(held(panel, n) == usual_formats()[3] for n in nodes)
+
+
+def test_copy_and_save(panel: SqnrPanel, runner: list[FakeRunner], tmp_path: Path) -> None:
+    nodes = fill(panel, runner)
+    panel.table.copy()
+    head, first, *_ = QGuiApplication.clipboard().text().splitlines()
+    assert head.split("\t")[:3] == ["node", "elements", "int 8 fitted"]
+    assert first.split("\t")[:4] == [nodes[0], "1024", "0.0", "1.0"]
+    panel.save(tmp_path / "sqnr.csv")
+    assert len((tmp_path / "sqnr.csv").read_text().splitlines()) == len(nodes) + 1
+    heard: list[object] = []
+    panel._session.problem.connect(heard.append)
+    panel.save(tmp_path / "nowhere" / "sqnr.csv")
+    assert "was not written" in str(heard[0])
+
+
+def test_the_first_measurement_gets_room_for_rows(panel: SqnrPanel, runner: list[FakeRunner], window: Window) -> None:
+    window.resize(1400, 1000)
+    window.show_dock("sqnr")
+    panel.measure()
+    QApplication.processEvents()
+    dock = window.docks.docks["sqnr"]
+    assert panel.table.viewport().height() >= 8 * ROW and dock.height() <= 0.45 * window.height()
+
+
+def test_a_failure_leads_back_to_the_beginning(panel: SqnrPanel, runner: list[FakeRunner]) -> None:
+    panel.measure()
+    assert panel.again.text() == "Stop"
+    runner[-1].tell(runner[-1].waiting[0], Failed("It broke."))
+    assert panel.start.isVisible()
+
+
+def test_a_stopped_measurement_keeps_its_rows(panel: SqnrPanel, runner: list[FakeRunner]) -> None:
+    panel.measure()
+    formats = usual_formats()
+    part = WeightSqnr(KEY, 4, formats, tuple(math.inf for _ in formats))
+    runner[-1].tell(runner[-1].waiting[0], Found(part))
+    panel.again.click()
+    assert not runner[-1].waiting and panel.table.heat.rowCount() == 1
+    assert panel.table.heat.index(0, 0).data() == "exact"
+
+
+def test_words_and_colours() -> None:
+    assert [words_of(v) for v in (42.13, -3.21, math.inf, None)] == ["42.1", "−3.2", "exact", "no signal"]
+    assert in_lines("int 8 fitted") == "int 8\nfitted" and in_lines("mxint8/32") == "mxint8/32\n"
+    assert ink(SEQUENTIAL[0]) == "#FFFFFF" and ink(SEQUENTIAL[-1]) == "#000000"
+
+
+def test_it_can_be_drawn(panel: SqnrPanel, runner: list[FakeRunner], qtbot: QtBot) -> None:
+    fill(panel, runner)
+    panel.table.setCurrentIndex(panel.table.heat.index(1, 1))
+    picture = panel.grab().toImage()
+    cell = panel.table.viewport().mapTo(panel, panel.table.visualRect(panel.table.heat.index(4, 0)).topLeft())
+    assert picture.pixelColor(cell.x() + 4, cell.y() + 4).name() != picture.pixelColor(2, 2).name()

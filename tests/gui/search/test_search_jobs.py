@@ -1,0 +1,119 @@
+"""A search as a job of the window: paused, stopped, gone on with, giving way, cut off; names that are taken."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from pytestqt.qtbot import QtBot
+
+from app.panels.search.panel import SearchPanel
+from app.window import Window
+from passes.jobs import (
+    AnalyseJob,
+    Continued,
+    Done,
+    Failed,
+    Found,
+    Started,
+)
+from tests.gui.conftest import FakeRunner
+from tests.gui.search.searching import begin, feed, quiet, search_job, search_panel, trial
+
+pytestmark = pytest.mark.gui
+
+
+@pytest.fixture
+def panel(window: Window, runner: list[FakeRunner]) -> SearchPanel:
+    """The panel on a model that knows its data."""
+    return search_panel(window, runner)
+
+
+def test_pause_stop_and_go_on(panel: SearchPanel, runner: list[FakeRunner], qtbot: QtBot) -> None:
+    info = begin(panel, runner)
+    study = panel.study
+    assert study
+    feed(runner, info, [trial(0), trial(1, state="running", seconds=None)])
+    panel.head.links["pause"].click()
+    assert study.paused and panel.head.links["again"].isVisibleTo(panel)
+    qtbot.waitUntil(lambda: "paused" in panel.head.status._whole)
+    panel.head.links["again"].click()
+    assert not study.paused and study.running
+    panel.head.links["after"].click()
+    assert runner[-1].kept == [info.id] and "ends after this trial" in panel.head.status._whole
+    panel.head.links["stop"].click()
+    assert not study.running and study.trials[1].state == "failed" and study.done == 1
+    assert "failed" not in panel.head.status._whole  # it was cut off by the user, and is tried again
+    panel.head.links["on"].click()
+    again = search_job(runner)
+    assert again is not info and study.went_on == 1
+    runner[-1].tell(again, Started())
+    runner[-1].tell(again, Found((replace(trial(1), origin="retry"), trial(0))))  # what the storage holds
+    qtbot.waitUntil(lambda: panel.trials.table.rows.trials[1].state == "complete")
+    assert "went on from trial 1" in panel.head.status._whole
+
+
+def test_a_dead_worker_is_told_and_nothing_is_lost(panel: SearchPanel, runner: list[FakeRunner]) -> None:
+    info = begin(panel, runner)
+    feed(runner, info, [trial(0, 0.9), trial(1, state="running", seconds=None)])
+    runner[-1].tell(info, Failed("The worker process ended unexpectedly.", "Go on with it."))
+    study = panel.study
+    assert study and "ended unexpectedly" in panel.head.wrong.text() and "are kept" in panel.head.wrong.text()
+    assert study.leader and study.leader.number == 0 and study.trials[1].error == "It was cut off."
+
+
+def test_an_end_before_the_first_trial_keeps_none(panel: SearchPanel, runner: list[FakeRunner]) -> None:
+    runner[-1].tell(begin(panel, runner), Failed("No configuration holds weight_bits<=1.", "Raise it."))
+    assert panel.head.wrong.text() == "No configuration holds weight_bits<=1. Raise it."
+
+
+def test_other_jobs_go_between_two_trials(panel: SearchPanel, runner: list[FakeRunner]) -> None:
+    info = begin(panel, runner)
+    panel._session.evaluate()
+    waiting = next(j for j in runner[-1].waiting if isinstance(j.job, AnalyseJob))
+    feed(runner, info, [trial(0)])
+    assert runner[-1].kept == [info.id]
+    runner[-1].tell(info, Done(1))
+    again = search_job(runner)
+    assert again is not info and panel.study and panel.study.running
+    assert runner[-1].waiting.index(waiting) < runner[-1].waiting.index(again)
+
+
+def test_a_paused_search_lets_other_jobs_go(panel: SearchPanel, runner: list[FakeRunner], qtbot: QtBot) -> None:
+    info = begin(panel, runner)
+    study = panel.study
+    assert study
+    panel.head.links["pause"].click()
+    assert study.paused and not runner[-1].kept  # nobody waits for it
+    panel._session.evaluate()
+    assert runner[-1].kept == [info.id]
+    runner[-1].tell(info, Continued())  # the trial that it is at is measured
+    feed(runner, info, [trial(0)])
+    runner[-1].tell(info, Done("as asked"))
+    assert study.job is None and study.paused and panel.head.links["again"].isVisibleTo(panel)
+    assert "paused" in panel.head.status._whole and not panel.head.links["on"].isVisibleTo(panel)
+    quiet(runner)
+    assert study.paused and not runner[-1].waiting
+    panel.head.links["again"].click()
+    again = search_job(runner)
+    assert again is not info and study.job is again and not study.paused
+    panel.head.links["pause"].click()  # before it has begun
+    assert study.paused and not runner[-1].waiting
+    panel.head.links["stop"].click()
+    assert not study.running and panel.head.links["on"].isVisibleTo(panel)
+
+
+def test_names_that_are_taken(panel: SearchPanel, runner: list[FakeRunner]) -> None:
+    told: list[object] = []
+    panel._session.problem.connect(told.append)
+    panel.setup.name.put("mine")
+    info = begin(panel, runner)
+    panel.setup.run()
+    assert "runs already" in str(told[0])
+    runner[-1].tell(info, Done(0))
+    panel.setup.goals.add_goal()
+    panel.setup.run()
+    assert "varies something else" in str(told[1]) and len(panel.searches.studies) == 1
+    panel.setup.name.put("")
+    panel.setup.run()
+    assert list(panel.searches.studies) == ["mine", "formats 1"]

@@ -1,0 +1,124 @@
+"""Studies are kept with the project, and lose nothing when a window dies."""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from PySide6.QtGui import QGuiApplication
+
+from app.panels.search.panel import SearchPanel
+from app.studies.record import Record, dump, load, member_of, records
+from app.studies.study import Study
+from app.window import Window
+from model.errors import OptionsError
+from model.recipe import Recipe
+from passes.jobs import (
+    Done,
+    SaveJob,
+)
+from passes.search import kept
+from passes.search.space import Choice, Space
+from passes.search.spec import SearchSpec, Vary
+from tests.gui.conftest import FakeRunner, open_small, small_project
+from tests.gui.search.searching import WIDTHS, begin, feed, quiet, search_panel, trial
+
+pytestmark = pytest.mark.gui
+
+
+@pytest.fixture
+def panel(window: Window, runner: list[FakeRunner]) -> SearchPanel:
+    """The panel on a model that knows its data."""
+    return search_panel(window, runner)
+
+
+def test_a_record_survives_its_text() -> None:
+    spec = SearchSpec(study="a/b", space=(Vary(values="integer"),))
+    held = Record(spec, Recipe(), Space((Choice("c", "format", ("float",)),)), (trial(0), trial(1)), "k", {"loss": 1.0})
+    data = dump(held)
+    assert load(data) == held and load(data[:-40]).trials == held.trials[:1]  # a line that was cut off
+    assert records({member_of("a/b"): data, "studies/bad.trials.jsonl": b"{", "other": b""}) == {"a/b": held}
+    with pytest.raises(OptionsError, match="cannot be read"):
+        load(b"{}\n")
+
+
+def test_studies_are_kept_with_the_project(panel: SearchPanel, runner: list[FakeRunner], window: Window) -> None:
+    info = begin(panel, runner)
+    document = window.session.document
+    assert document
+    kept.path_for(document.store.folder, "formats 1").write_bytes(b'{"op_code":0}\n{"op_co')
+    feed(runner, info, [trial(0, 0.9), trial(1)])
+    runner[-1].tell(info, Done(2))
+    assert document.dirty and window.isWindowModified()
+    extras = document.project.extras
+    assert extras["studies/formats 1.journal"] == b'{"op_code":0}\n'  # whole lines alone
+    assert load(extras[member_of("formats 1")]).trials == (trial(0, 0.9), trial(1))
+    quiet(runner)
+    open_small(window, runner, replace(small_project("demo:small"), extras=extras))
+    quiet(runner)
+    assert panel.study and panel.study.leader and panel.study.leader.number == 0
+    assert panel.trials.table.rows.shown == [0, 1] and window.session.document and not window.session.document.dirty
+    path = kept.path_for(window.session.document.store.folder, "formats 1")
+    assert path.read_bytes() == b'{"op_code":0}\n'
+    panel.act("remove")
+    assert not panel.searches.studies and not path.exists() and not window.session.document.project.extras
+
+
+def test_what_a_dead_window_had_found_is_found_again(
+    panel: SearchPanel, runner: list[FakeRunner], window: Window, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    info = begin(panel, runner)
+    feed(runner, info, [trial(0)])
+    panel.searches.write()
+    document = window.session.document
+    assert document
+    extras = dict(document.project.extras)  # as it was when the project was last saved
+    feed(runner, info, [trial(1, 0.95), trial(2)])
+    kept.path_for(document.store.folder, "formats 1").write_bytes(b'{"op_code":0}\n{"op_code":4}\n')
+    quiet(runner)
+    monkeypatch.setattr("app.studies.files._alive", lambda pid: False)
+    open_small(window, runner, replace(small_project("demo:small"), extras=extras))
+    assert panel.study and sorted(panel.study.trials) == [0, 1, 2] and panel.study.leader.number == 1  # type: ignore[union-attr]
+    now = window.session.document
+    assert now and kept.path_for(now.store.folder, "formats 1").read_bytes().count(b"\n") == 2
+    panel.searches.write()
+    assert now.dirty
+
+
+def test_saving_amid_a_search_keeps_every_trial(
+    panel: SearchPanel, runner: list[FakeRunner], window: Window, tmp_path: Path
+) -> None:
+    feed(runner, begin(panel, runner), [trial(0), trial(1)])
+    window.session.save_as(tmp_path / "a.espalier", copy=True)
+    job = runner[-1].waiting[-1].job
+    assert isinstance(job, SaveJob)
+    assert len(load(job.project.extras[member_of("formats 1")]).trials) == 2
+
+
+def test_trials_are_copied_and_saved(panel: SearchPanel, runner: list[FakeRunner], tmp_path: Path) -> None:
+    info = begin(panel, runner)
+    feed(runner, info, [trial(0), trial(1, state="failed", values=(), error="No, really.")])
+    runner[-1].tell(info, Done(2))
+    panel.export(tmp_path / "t.csv")
+    with (tmp_path / "t.csv").open() as handle:
+        table = list(csv.DictReader(handle))
+    assert table[0]["accuracy"] == "0.8" and table[0]["fc1.weight"] == WIDTHS[0] and table[1]["error"] == "No, really."
+    panel.trials.table.copy()
+    assert QGuiApplication.clipboard().text().splitlines()[1].startswith("0\tcomplete\t0.8")
+
+
+def test_a_record_is_made_line_by_line_and_read_as_it_was() -> None:
+    spec = SearchSpec(study="a")
+    study = Study("a", spec, Recipe(()), Space(()))
+    study.take(trial(0))
+    study.take(trial(1, state="running", values=(), figures={}))
+    first = load(study.data())
+    assert [t.state for t in first.trials] == ["complete", "running"]
+    study.take(trial(2))
+    study.take(trial(1, 0.9))
+    study.spec = replace(spec, trials=99)
+    again = load(study.data())
+    assert {t.number: t.state for t in again.trials} == dict.fromkeys((0, 1, 2), "complete")
+    assert again.spec.trials == 99 and len(study.data().splitlines()) == 4  # the head, and each trial once

@@ -1,0 +1,246 @@
+"""What comes of a search in the window: the best is told, applied and seen on the graph; studies are compared."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtTest import QTest
+from pytestqt.qtbot import QtBot
+
+from app.panels.search.panel import SearchPanel
+from app.studies.trial_preview import trial_graph
+from app.window import Window
+from model.errors import OptionsError
+from model.formats.integer import Integer
+from model.recipe import Recipe, Step
+from passes.jobs import (
+    AnalyseJob,
+    Done,
+    Found,
+    Progress,
+    SearchJob,
+    Started,
+    TrialJob,
+)
+from passes.search.space import Choice, Space, fit_key
+from passes.search.trial import Trial
+from passes.select import Select
+from passes.transform.quantize import QuantizeOptions, Rule
+from tests.gui.conftest import FakeRunner, small_graph
+from tests.gui.search.searching import WIDTHS, begin, feed, search_job, search_panel, trial
+
+pytestmark = pytest.mark.gui
+
+
+@pytest.fixture
+def panel(window: Window, runner: list[FakeRunner]) -> SearchPanel:
+    """The panel on a model that knows its data."""
+    return search_panel(window, runner)
+
+
+def test_trials_come_and_the_best_is_told(panel: SearchPanel, runner: list[FakeRunner], qtbot: QtBot) -> None:
+    info = begin(panel, runner)
+    study = panel.study
+    assert study and study.running and panel.head.links["pause"].isVisibleTo(panel)
+    job = info.job
+    assert isinstance(job, SearchJob) and job.resume and job.search.spec.study == study.name == "formats 1"
+    feed(runner, info, [trial(0, 0.7), trial(1, 0.8, 5.0), trial(2, 0.75), trial(3, state="running", seconds=None)])
+    qtbot.waitUntil(lambda: len(panel.trials.table.rows.shown) == 4)
+    assert study.leader and study.leader.number == 2  # trial 1 is over the limit
+    qtbot.waitUntil(lambda: panel.head.best.text().startswith("Best:"))
+    assert panel.head.best.text().replace("\u2009", " ").startswith("Best: accuracy 75.0 %, weight bits 4")
+    assert "trial 2" in panel.head.best.text() and "3 of 30 trials" in panel.head.status._whole
+    assert len(panel.board.study.trials) == 4
+    failed = trial(3, state="failed", error="It became NaN. Train longer.", values=())
+    feed(runner, info, [failed, trial(4, 0.9)])
+    runner[-1].tell(info, Done(5))
+    assert study.leader and study.leader.number == 4 and not study.running
+    rows = panel.trials.table.rows
+    assert rows.shown == [0, 1, 2, 3, 4]
+    panel.trials.filter.put("failed")
+    panel.trials.filter.edited.emit()
+    assert rows.shown == [3]
+    panel.trials.table.setCurrentIndex(rows.index(0, 0))
+    assert "It became NaN" in panel.trials.words.text() and not panel.trials.use.isEnabled()
+    assert panel.head.links["on"].isVisibleTo(panel) and "1 failed" in panel.head.status._whole
+
+
+def test_the_best_is_applied_and_undone(panel: SearchPanel, runner: list[FakeRunner], qtbot: QtBot) -> None:
+    info = begin(panel, runner)
+    study, session = panel.study, panel._session
+    assert study
+    fitted = {fit_key("fc1", "weight", WIDTHS[2]): "integer(width=4, frac_width=3)"}
+    runner[-1].tell(info, Found(replace(study.space, fitted=fitted)))
+    feed(runner, info, [trial(2, 0.9)])
+    runner[-1].tell(info, Done(1))
+    panel.head.apply.click()
+    formats = {r.select.values[0]: r.formats["weight"] for r in session.recipe.steps[0].options.rules}
+    assert formats["fc1"] == Integer(4, 3)  # as the worker measured it
+    assert session.document and session.document.undo_label == "Apply trial 2 of formats 1"
+    assert session.score.accuracy == 0.9 and not [j for j in runner[-1].waiting if isinstance(j.job, AnalyseJob)]
+    session.undo()
+    assert not session.recipe.steps
+
+
+def test_a_trial_is_seen_on_the_graph_until_escape(panel: SearchPanel, runner: list[FakeRunner], window: Window,
+                                                   qtbot: QtBot) -> None:  # fmt: skip
+    info = begin(panel, runner)
+    feed(runner, info, [trial(0), trial(2)])
+    qtbot.waitUntil(lambda: len(panel.trials.table.rows.shown) == 2)
+    qtbot.waitUntil(lambda: window.canvas.scene is not None and not window.canvas.waiting)
+    canvas = window.canvas
+    panel.trials.table.setCurrentIndex(panel.trials.table.rows.index(1, 0))
+    shown = canvas.scene.graph if canvas.scene else None
+    assert shown is not None and str(shown["fc1"].precision["weight"].format).startswith("integer(width=4")
+    assert canvas.mode == "bits" and not canvas.graph["fc1"].precision  # type: ignore[index]
+    QTest.keyClick(panel.trials.table, Qt.Key.Key_Escape)
+    assert canvas.scene and canvas.scene.graph is canvas.graph and canvas.mode == "kind"
+    assert panel.trials.picked is None
+
+
+def test_what_a_trial_chose_is_put_on_the_graph() -> None:
+    choices = (Choice("a", "format", WIDTHS, nodes=("fc1", "gone"), ports=("weight",)),
+               Choice("s", "sparsity", (0.0, 0.5), nodes=("fc2",), method="l1"))  # fmt: skip
+    space = Space(choices, {fit_key("fc1", "weight", WIDTHS[2]): "integer(width=4, frac_width=1)"})
+    graph = small_graph()
+    shown = trial_graph(graph, space, {"a": WIDTHS[2], "s": 0.5})
+    assert shown["fc1"].precision["weight"].format == Integer(4, 1) and shown["fc2"].sparsity["weight"].ratio == 0.5
+    assert trial_graph(graph, space, {}) is graph
+
+
+def test_the_present_configuration_competes(panel: SearchPanel, runner: list[FakeRunner]) -> None:
+    info = begin(panel, runner)
+    runner[-1].tell(info, Done(0))
+    session, told = panel._session, []
+    session.problem.connect(told.append)
+    rules = tuple(Rule(Select("name", (n,)), {"weight": Integer(w, 2)}) for n, w in (("fc1", 3), ("fc2", 8)))
+    session.set_recipe(Recipe((Step("quantize", QuantizeOptions(rules)),)), "By hand")
+    panel.act("hand")
+    job = search_job(runner).job
+    assert isinstance(job, SearchJob) and job.by_hand == ({"fc1.weight": WIDTHS[1], "fc2.weight": WIDTHS[5]},)
+    assert job.search.recipe == Recipe()  # trials begin as they began
+    panel.act("stop")
+    session.set_recipe(Recipe(), "Float")
+    panel.act("hand")
+    assert "none of this search: fc1.weight is float" in str(told[0])
+
+
+def test_a_search_is_repeated_with_other_seeds(panel: SearchPanel, runner: list[FakeRunner]) -> None:
+    begin(panel, runner)
+    assert panel.study
+    panel.repeat(panel.study, 2)
+    assert list(panel.searches.studies) == ["formats 1", "formats 1 · seed 1", "formats 1 · seed 2"]
+    assert [s.spec.seed for s in panel.searches.studies.values()] == [0, 1, 2]
+    assert panel.study and panel.study.name == "formats 1"
+
+
+def test_a_search_that_ends_by_itself_says_why(panel: SearchPanel, runner: list[FakeRunner]) -> None:
+    info = begin(panel, runner)
+    feed(runner, info, [trial(0)])
+    runner[-1].tell(info, Done("every configuration has been tried"))
+    assert "ended: every configuration has been tried" in panel.head.status._whole
+
+
+def test_studies_are_compared(panel: SearchPanel, runner: list[FakeRunner], qtbot: QtBot) -> None:
+    info = begin(panel, runner)
+    feed(runner, info, [trial(0), trial(1, 0.9)])
+    runner[-1].tell(info, Done(""))
+    assert not panel.head.compare.isVisibleTo(panel)
+    assert panel.study
+    panel.repeat(panel.study, 1)
+    assert panel.head.compare.isVisibleTo(panel) and panel.head.together == ("formats 1", "formats 1 · seed 1")
+    panel.head.others.actions()[0].setChecked(False)
+    panel.head.others.actions()[0].setChecked(True)
+    chart = panel.board.seen[-1].charts["Comparison"]
+    assert [(c.name, c.group, len(c.trials)) for c in chart.others] == [
+        ("formats 1", "formats 1", 2), ("formats 1 · seed 1", "formats 1", 0)]  # fmt: skip
+
+
+def test_a_repeated_search_is_drawn_when_it_has_ended(panel: SearchPanel, runner: list[FakeRunner]) -> None:
+    runner[-1].tell(begin(panel, runner), Done(""))
+    assert panel.study
+    panel.repeat(panel.study, 1)
+    panel.compare(show=True)
+    assert panel._clock.isActive()  # another than the shown one runs
+    info = search_job(runner)
+    runner[-1].tell(info, Started())
+    feed(runner, info, [trial(0), trial(1)])
+    runner[-1].tell(info, Done(""))
+    assert [len(c.trials) for c in panel.board.seen[-1].charts["Comparison"].others] == [0, 2]
+
+
+def test_another_architecture_becomes_a_project(
+    panel: SearchPanel, runner: list[FakeRunner], window: Window, tmp_path: Path
+) -> None:
+    info = begin(panel, runner)
+    study = panel.study
+    assert study
+    config = Choice("hidden_size", "config", (64, 128), key="hidden_size")
+    runner[-1].tell(info, Found(replace(study.space, choices=(*study.space.choices, config))))
+    made = replace(trial(0), params={**trial(0).params, "hidden_size": 64})
+    feed(runner, info, [made])
+    runner[-1].tell(info, Done(""))
+    asked: list[Trial] = []
+    panel.model_wanted.disconnect()
+    panel.model_wanted.connect(asked.append)
+    assert panel.head.apply.text() == "The best as a project…"
+    panel.act("apply")
+    assert asked == [made] and not window.session.recipe.steps
+    written: list[Path] = []
+    panel.searches.save_model(study, made, tmp_path / "a.espalier", written.append)
+    job = runner[-1].waiting[-1]
+    assert isinstance(job.job, TrialJob) and job.job.params == made.params and job.job.search.info is not None
+    runner[-1].tell(job, Done(tmp_path / "a.espalier"))
+    assert written == [tmp_path / "a.espalier"]
+    with pytest.raises(OptionsError, match="another architecture"):
+        panel.searches.recipe_of(study, made)
+
+
+def test_without_a_model_there_is_nothing_to_search(window: Window, runner: list[FakeRunner]) -> None:
+    panel = window.docks.panels["search"]
+    assert isinstance(panel, SearchPanel) and panel.example_link.isHidden() and panel._pages.currentIndex() == 0
+    panel.compose()
+    assert not panel.setup.run_button.isEnabled()
+
+
+def test_the_menu_runs_and_applies(panel: SearchPanel, runner: list[FakeRunner], window: Window) -> None:
+    actions = window.actions_table
+    assert not actions.actions["search_apply"].isEnabled() and not actions.actions["search_pause"].isEnabled()
+    actions.run("search_run")
+    info = search_job(runner)
+    runner[-1].tell(info, Started())
+    assert actions.actions["search_pause"].isEnabled()
+    feed(runner, info, [trial(0)])
+    runner[-1].tell(info, Done(1))
+    assert actions.actions["search_apply"].isEnabled() and not actions.actions["search_stop"].isEnabled()
+    actions.run("search_apply")
+    assert window.session.recipe.steps
+
+
+def test_what_a_search_does_before_its_first_trial_is_told(panel: SearchPanel, runner: list[FakeRunner]) -> None:
+    info = begin(panel, runner)
+    runner[-1].tell(info, Progress(96, 256, "gradients of the outputs"))
+    panel.results.tell()
+    assert "gradients of the outputs · 96 of 256" in panel.head.status.toolTip()
+    feed(runner, info, [trial(0)])
+    panel.results.tell()
+    assert "gradients" not in panel.head.status.toolTip()
+
+
+def test_the_panel_takes_the_window_and_gives_it_back(
+    panel: SearchPanel, runner: list[FakeRunner], window: Window, qtbot: QtBot
+) -> None:
+    begin(panel, runner)
+    window.show_dock("search")
+    dock = window.docks.docks["search"]
+    qtbot.waitUntil(lambda: panel.board.isVisible())
+    before = dock.height()
+    window.actions_table.run("larger")
+    qtbot.waitUntil(lambda: dock.height() > before + 60)
+    assert panel.board.larger.text() == "Smaller"
+    panel.board.larger.click()
+    qtbot.waitUntil(lambda: dock.height() <= before + 2)
+    assert panel.board.larger.text() == "Larger"

@@ -1,0 +1,75 @@
+"""The table of trials: fluent at ten thousand, and clear about what was cut off."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from PySide6.QtCore import Qt
+
+from app.studies.trial_rows import TrialRows, state_words, told
+from app.studies.words import limit_words
+from passes.search.spec import Goal
+from tests.gui.search.searching import trial
+from tests.patience import budget
+
+pytestmark = pytest.mark.gui
+
+
+def test_ten_thousand_trials_are_fluent() -> None:
+    rows = TrialRows()
+    rows.begin((Goal("accuracy"),), [trial(i, i / 10_000) for i in range(10_000)])
+    rows.sort(2, Qt.SortOrder.DescendingOrder)
+    assert rows.shown[0] == 9999
+    least = min(_taken(rows, i) for i in range(5))
+    assert least < budget(0.05) and rows.rowCount() == 10_005  # of processor time, where 20 a second have 50 ms each
+    rows.sort(-1)
+    assert rows.shown[-1] == 10_004
+
+
+def _taken(rows: TrialRows, i: int) -> float:
+    begun = time.process_time()
+    rows.take([trial(10_000 + i, 0.5)], frozenset())
+    return time.process_time() - begun
+
+
+def test_what_is_cut_off_is_lost_and_what_waits_is_paused() -> None:
+    rows = TrialRows()
+    cut = trial(1, state="failed", values=(), error="It was cut off.", lost=True)
+    broken = trial(2, state="failed", values=(), error="NaN")
+    rows.begin((Goal("accuracy"),), [trial(0), cut, broken, trial(3, state="running", seconds=None)])
+    column = [c.key for c in rows.columns].index("state")
+
+    def words() -> list[object]:
+        return [rows.data(rows.index(r, column)) for r in range(rows.rowCount())]
+
+    assert words() == ["complete", "lost", "failed", "runs"] and told(cut) == "lost: It was cut off."
+    changed: list[int] = []
+    rows.dataChanged.connect(lambda first, last: changed.append(first.row()))
+    rows.pause(True)
+    assert words()[3] == "paused" and changed == [3]
+    rows.pause(False)
+    assert words()[3] == "runs"
+    rows.set_filter("failed")
+    assert rows.shown == [2]
+    rows.set_filter("lost")
+    assert rows.shown == [1]
+
+
+def test_limits_are_told_in_words_and_their_figures_stand_beside_the_goals() -> None:
+    rows = TrialRows()
+    early = trial(1, state="pruned", values=(), error="not measured: it misses weight_bits<=4.5")
+    twice = trial(2, 0.7, reused=True)
+    rows.begin((Goal("accuracy"),), [trial(0, 0.9, 5.0), early, twice], within=("weight_bits<=4.5",))
+    assert [c.key for c in rows.columns][:5] == ["number", "state", "accuracy", "weight_bits", "loss"]
+    assert told(rows.trials[0]) == "outside weight bits ≤ 4.5"
+    assert told(early) == "ended early: not measured: it misses weight bits ≤ 4.5"
+    assert state_words(twice) == "known" and state_words(rows.trials[0]) == "outside"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [("size_bytes >= 3", "size ≥ 3"), ("bitops<2e9", "BitOPs < 2e9"), ("lut≤900", "LUT ≤ 900"), ("odd", "odd")],
+)
+def test_a_limit_in_words(text: str, words: str) -> None:
+    assert limit_words(text) == words

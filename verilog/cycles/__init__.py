@@ -1,0 +1,1 @@
+"""When every beat moves: schedules, FIFOs, and the parallelism that keeps a pace."""

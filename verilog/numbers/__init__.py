@@ -1,0 +1,1 @@
+"""Numbers as hardware holds them: codes, scales, sums, and the changes between formats."""

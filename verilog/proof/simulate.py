@@ -1,0 +1,210 @@
+"""Run a design in a simulator and compare every stream with the integer model, beat by beat."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from model.errors import SimulateError
+from verilog.netlist import Design, Wire
+from verilog.numbers.fixed import Codes
+from verilog.proof.bench import CLOCK, DRIVER, bench
+from verilog.proof.child import Tick, quiet, watched
+from verilog.proof.tools import Tool, simulator
+from verilog.proof.waves import Handshakes, keep, logged
+from verilog.stream import from_words, to_words
+from verilog.write import texts
+
+Trace = Literal["", "fst", "vcd"]
+TRACING: Mapping[str, tuple[str, ...]] = {"": (), "fst": ("--trace-fst",), "vcd": ("--trace",)}
+_MARK = re.compile(r"^%Error(-\w+)?: ")
+_COUNTS = re.compile(r"error\(s\)|Cannot continue|^make(\[\d+\])?:")
+# what runs once a start is compiled as it stands, the rest lightly: a long design compiles in a third of the time
+OPTIMISED = "OPT_FAST=-O1 OPT_SLOW=-O0 OPT_GLOBAL=-O1"
+BUILD_SECONDS = 900
+RUN_SECONDS = 3600
+STUCK = 3  # the driver's exit code for a design that does not end
+
+
+@dataclass(frozen=True, slots=True)
+class Mismatch:
+    """The first beat of a stream that differs, with its codes lane by lane; `got` is empty for one that never
+    came, `expected` for one too many."""
+
+    wire: Wire
+    node: str
+    beat: int
+    frame: int
+    expected: tuple[int, ...]
+    got: tuple[int, ...]
+    cycle: int
+    count: int  # beats of this stream that differ
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Simulated:
+    """What a run gave. `cycles[wire]`: when each beat of the stream was taken."""
+
+    simulator: str
+    cycles: dict[Wire, np.ndarray]
+    outputs: tuple[Codes, ...]
+    mismatches: tuple[Mismatch, ...]
+    total: int
+    stuck: bool
+    seconds: float
+    handshakes: Handshakes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """A simulation that can be run: its folder and the command, to be started in a folder with the inputs.
+
+    `trace`: the kind of waveform that it writes where a record is asked for.
+    """
+
+    simulator: str
+    folder: Path
+    command: tuple[str, ...]
+    trace: Trace = ""
+
+
+def build(
+    design: Design, frames: int, cache: Path, name: str | None = None, trace: Trace = "", tick: Tick = quiet
+) -> Built:
+    """Compile a design for `frames` frames; an equal one that was built before is taken from `cache`.
+
+    Raises SimulateError with the simulator's own message, file and line.
+    """
+    kind, tool = simulator(name)
+    files = {**texts(design), "bench.sv": bench(design, frames), "clocked.sv": CLOCK, "main.cpp": DRIVER}
+    parts = (
+        kind,
+        *tool.command,
+        trace if kind == "verilator" else "",
+        *(f"{n}\n{t}" for n, t in sorted(files.items())),
+    )
+    folder = cache / hashlib.blake2b("\0".join(parts).encode(), digest_size=12).hexdigest()
+    command = (str(folder / "obj" / "Vbench"),) if kind == "verilator" else ("vvp", str(folder / "bench.vvp"))
+    built = Built(kind, folder, command, trace)
+    if Path(built.command[-1]).exists():
+        return built
+    cache.mkdir(parents=True, exist_ok=True)
+    fresh = Path(tempfile.mkdtemp(prefix="build-", dir=cache))
+    try:
+        for path, text in files.items():
+            (fresh / path).parent.mkdir(parents=True, exist_ok=True)
+            (fresh / path).write_text(text)
+        _compile(kind, tool, fresh, design, trace, tick)
+        shutil.rmtree(folder, ignore_errors=True)
+        os.replace(fresh, folder)
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
+    return built
+
+
+def _compile(kind: str, tool: Tool, folder: Path, design: Design, trace: Trace, tick: Tick) -> None:
+    sources = sorted(str(p.relative_to(folder)) for p in folder.glob("rtl/*.sv"))
+    sources += [f"{design.name}.sv", "bench.sv"]
+    if kind == "verilator":
+        command = [*tool.command, "--cc", "--exe", "--build", "-O3", "--x-assign", "fast", "--noassert", "-Wno-fatal",
+                   "-Wno-WIDTH", "--top-module", "bench", "--Mdir", "obj", "-MAKEFLAGS", OPTIMISED,
+                   "-j", str(os.cpu_count() or 1), *TRACING[trace], *sources, "main.cpp"]  # fmt: skip
+    else:
+        command = [*tool.command, "-g2012", "-o", "bench.vvp", "-s", "clocked", *sources, "clocked.sv"]
+    code, said = watched(command, folder, tool.environment, BUILD_SECONDS, tick)
+    if code:
+        first, *more = complaints(said)[:5] or [said.strip()[-500:]]
+        raise SimulateError(
+            f"{kind.capitalize()} cannot build the design: {first}", "\n".join(more) or "Repair it there."
+        )
+
+
+def complaints(said: str) -> list[str]:
+    """The errors among a simulator's words, each with file and line, without those that only count or end them."""
+    lines = [_MARK.sub("", x).strip() for x in said.splitlines() if "error" in x.lower()]
+    return [x for x in dict.fromkeys(lines) if not _COUNTS.search(x)]
+
+
+def run(design: Design, built: Built, inputs: tuple[Codes, ...], stall: int = 0, seed: int = 1, limit: int = 0,
+        tick: Tick = quiet, record: Path | None = None) -> Simulated:  # fmt: skip
+    """Simulate on input codes [frames, rows, size]; `stall`: random pauses of inputs (1), outputs (2) or both (3).
+
+    What `tick` raises, which is called meanwhile, stops it. `record`: the folder to keep its handshakes and trace in.
+    """
+    import time
+
+    start = time.perf_counter()
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        os.symlink(built.folder / "mem", folder / "mem")
+        for boundary, codes in zip(design.inputs, inputs, strict=True):
+            lanes = boundary.stream.pack(codes)
+            (folder / f"{boundary.name}.hex").write_text("\n".join(to_words(lanes, boundary.stream.fixed.width)) + "\n")
+        command = [*built.command, f"+stall={stall}", f"+seed={seed}", f"+limit={limit or 10**9}"]
+        if record is not None:
+            command += _watching(built)
+        code, said = watched(command, folder, {}, RUN_SECONDS, tick)
+        if code not in (0, STUCK):
+            raise SimulateError(f"The simulation failed: {said.strip()[-400:]}", "See its message.")
+        stuck = "stuck" in said
+        found = _compared(design, built.simulator, folder, inputs, stuck, time.perf_counter() - start)
+        if record is None:
+            return found
+        return replace(found, handshakes=keep(logged(design, folder), record))
+
+
+def _watching(built: Built) -> list[str]:
+    if not built.trace or built.simulator == "verilator":  # whose trace is of the build's kind
+        return ["+watch"]
+    return ["+watch", f"+trace=waves.{built.trace}", f"-{built.trace}"]
+
+
+def _compared(
+    design: Design, name: str, folder: Path, inputs: tuple[Codes, ...], stuck: bool, seconds: float
+) -> Simulated:
+    expected = design.run(*inputs)
+    cycles: dict[Wire, np.ndarray] = {}
+    found: list[Mismatch] = []
+    seen: dict[Wire, Codes] = {}
+    endless = design.endless
+    for wire in design.all_wires():
+        stream = design.stream(wire)
+        words = (folder / f"{design.label(wire)}.log").read_text().split()
+        got = from_words(words[::2], stream.lanes, stream.fixed.width, stream.fixed.signed)
+        cycles[wire] = np.array(words[1::2], np.int64)
+        want = stream.pack(expected[wire])
+        if wire.source in endless:
+            got, cycles[wire] = got[: len(want)], cycles[wire][: len(want)]
+        seen[wire] = got
+        node = design.instance(wire.source).node if wire.source else design.inputs[wire.output].node
+        found += _first(wire, node, stream.beats, want, got, cycles[wire])
+    outputs = tuple(
+        b.stream.unpack(seen[w][: len(seen[w]) // b.stream.beats * b.stream.beats])
+        for b, w in zip(design.outputs, design.ends, strict=True)
+    )
+    total = max((int(c[-1]) for c in cycles.values() if len(c)), default=0)
+    return Simulated(name, cycles, outputs, tuple(found), total, stuck, seconds)
+
+
+def _first(wire: Wire, node: str, beats: int, want: Codes, got: Codes, cycles: np.ndarray) -> list[Mismatch]:
+    common = min(len(want), len(got))
+    differs = (want[:common] != got[:common]).any(axis=1)
+    # A module may begin a frame that never comes, where its first beats need no input (padding); but not end it.
+    extra = len(got) - len(want) if len(got) - len(want) >= beats else 0
+    count = int(differs.sum()) + len(want) - common + extra
+    if not count:
+        return []
+    beat = int(differs.argmax()) if differs.any() else common
+    came = tuple(map(int, got[beat])) if beat < len(got) else ()
+    when = int(cycles[beat]) if beat < len(cycles) else -1
+    expected = tuple(map(int, want[beat])) if beat < len(want) else ()
+    return [Mismatch(wire, node, beat, beat // beats, expected, came, when, count)]

@@ -1,0 +1,1 @@
+"""What a synthesiser and a router make of a design."""
