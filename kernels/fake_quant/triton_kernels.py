@@ -1,8 +1,8 @@
 """Triton kernels of fake quantisation; a program takes ROWS blocks of BLOCK elements, WIDTH the next power of two.
 
-All maths in float32. `most`: the dtype's largest number, what infinity counts as. Constants: BOUND: a value may exceed
-`most`; QUICK: rounding by adding a large number is exact; CHIP: on a GPU. Few whole-number and compare steps an element
-matter: beyond some 13 they, not memory, limit a GPU.
+All maths in float32. `most`: the dtype's largest number, what infinity counts as. BOUND: a value may exceed it; QUICK:
+rounding by adding a large number is exact; CHIP: on a GPU. Beyond some 13 whole-number or compare steps an element
+they, not memory, limit a GPU.
 """
 
 # pyright: reportInvalidTypeForm=false, reportMissingParameterType=false
