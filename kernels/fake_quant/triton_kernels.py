@@ -1,8 +1,7 @@
 """Triton kernels of fake quantisation; a program takes ROWS blocks of BLOCK elements, WIDTH the next power of two.
 
 All maths in float32. `most`: the dtype's largest number, what infinity counts as. BOUND: a value may exceed it; QUICK:
-rounding by adding a large number is exact; CHIP: on a GPU. Beyond some 13 whole-number or compare steps an element
-they, not memory, limit a GPU.
+adding a large number rounds; CHIP: on a GPU, which more than some 13 whole-number steps an element hold up, not memory.
 """
 
 # pyright: reportInvalidTypeForm=false, reportMissingParameterType=false
