@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import re
 import types
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Literal, Union, get_args, get_origin
 
@@ -17,7 +17,7 @@ from PySide6.QtGui import QColor, QKeyEvent, QPainter, QPaintEvent, QPalette, QP
 from PySide6.QtWidgets import QAbstractItemView, QCheckBox, QComboBox, QLineEdit, QWidget
 
 from app.theme import DARK, LIGHT, Palette
-from model.errors import OptionsError
+from model.errors import EspalierError, OptionsError
 
 MIXED = "mixed"
 OPTION = "option"  # the property of a widget that names the option which it edits
@@ -29,6 +29,15 @@ def tokens(widget: QWidget) -> Palette:
     """The theme that a widget stands in, told by the colour of its text."""
     text = widget.palette().color(QPalette.ColorGroup.Active, QPalette.ColorRole.WindowText)  # a disabled one fades
     return DARK if text.lightness() > 128 else LIGHT
+
+
+def trouble(value: Callable[[], object]) -> str:
+    """Why `value` gives none; empty when it does."""
+    try:
+        value()
+    except EspalierError as error:
+        return str(error)
+    return ""
 
 
 def field_style(palette: Palette) -> str:

@@ -16,7 +16,7 @@ from PySide6.QtCore import QStringListModel, Qt, Signal
 from PySide6.QtWidgets import QCompleter, QFrame, QGridLayout, QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
 
 from app.forms.data_fields import DataField, data_editor, join
-from app.forms.fields import OPTION, Choice, Line, NumberField, Words, field_style, scalar, tokens
+from app.forms.fields import OPTION, Choice, Line, NumberField, Words, field_style, scalar, tokens, trouble
 from app.forms.format_editor import FormatEditor
 from app.panels.heading import link
 from model.codec import decode, encode, hints
@@ -396,11 +396,7 @@ class Form(QWidget):
     @property
     def error(self) -> str:
         """Why there is no value; empty when there is one."""
-        try:
-            self.value()
-        except EspalierError as error:
-            return str(error)
-        return ""
+        return trouble(self.value)
 
     def _edited(self) -> None:
         self._tell()

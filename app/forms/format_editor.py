@@ -13,7 +13,7 @@ from typing import Any
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
-from app.forms.fields import MIXED, OPTION, Check, Choice, NumberField, Scalar, chain, scalar
+from app.forms.fields import MIXED, OPTION, Check, Choice, NumberField, Scalar, chain, scalar, trouble
 from app.forms.format_choice import FormatChoice
 from model.codec import hints
 from model.errors import EspalierError, FormatError
@@ -109,11 +109,7 @@ class FormatEditor(QWidget):
     @property
     def error(self) -> str:
         """Why the fields make no format; empty when they do."""
-        try:
-            self.value()
-        except EspalierError as error:
-            return str(error)
-        return ""
+        return trouble(self.value)
 
     def get(self) -> Format | None:
         """Same as `value`, as all editors call it."""

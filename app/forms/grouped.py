@@ -13,10 +13,9 @@ from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QLabel, QVBoxLayout, QWidget
 
 from app.forms.data_fields import DataField, NameField
-from app.forms.fields import field_style, tokens
+from app.forms.fields import field_style, tokens, trouble
 from app.forms.fold import Fold
 from app.forms.form import Form
-from model.errors import EspalierError
 from model.graph import Graph
 
 OTHER = "Other"
@@ -122,11 +121,7 @@ class GroupedForm(QWidget):
     @property
     def error(self) -> str:
         """Why there is no value; empty when there is one."""
-        try:
-            self.value()
-        except EspalierError as error:
-            return str(error)
-        return ""
+        return trouble(self.value)
 
     def _edited(self) -> None:
         self._tell()

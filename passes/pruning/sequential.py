@@ -4,29 +4,27 @@ its threshold is of what the pruned layers before it give.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import cast
 
-from torch import Tensor, fx, no_grad
+from torch import fx, no_grad
 
 from model.build import PORT
 from model.flowing import Flowing
 from model.layers import Effective
-from passes.analysis.evaluate import fit_error
+from passes.observed.abreast import Abreast, Inputs
 from passes.pruning.magnitudes import Magnitudes
 
 Place = tuple[str, str]
-Inputs = Mapping[str, Tensor]
 
 
-class Sequential(fx.Interpreter):
+class Sequential(Abreast):
     """Runs a built module node by node on all samples; in memory are the tensors that later nodes still need."""
 
     def __init__(self, module: fx.GraphModule, samples: Sequence[Inputs], share: float) -> None:
-        super().__init__(module)
-        self.samples, self.share = samples, share
-        self.envs: list[dict[fx.Node, Any]] = [{} for _ in samples]
+        super().__init__(module, samples)
+        self.share = share
         self.found: dict[Place, tuple[float, float]] = {}
 
     def thresholds(self, places: frozenset[Place], told: Callable[[int], None]) -> dict[Place, tuple[float, float]]:
@@ -39,7 +37,7 @@ class Sequential(fx.Interpreter):
                     told(len(self.found))
                 if len(self.found) == len(places):
                     break
-                self._run_all(n)
+                self.run_all(n)
         return self.found
 
     def _choose(self, n: fx.Node, places: Sequence[Place]) -> None:
@@ -52,14 +50,3 @@ class Sequential(fx.Interpreter):
         rule = cast("Effective", self.fetch_attr(str(n.target)))
         assert rule.flowing is not None
         rule.flowing = Flowing(replace(rule.flowing.chosen, threshold=limit))
-
-    def _run_all(self, n: fx.Node) -> None:
-        for env, inputs in zip(self.envs, self.samples, strict=True):
-            self.env = env
-            if n.op == "placeholder":
-                env[n] = inputs.get(str(n.target))
-            else:
-                with fit_error(dict(inputs)):
-                    env[n] = self.run_node(n)
-            for past in self.user_to_last_uses.get(n, ()):
-                del env[past]

@@ -4,7 +4,7 @@ on what the layers before it, already altered, give.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
@@ -16,11 +16,11 @@ from model.build import NODE, alters_input
 from model.graph import Graph, Node
 from passes.analysis.evaluate import batches, fit_error
 from passes.base import Context
+from passes.observed.abreast import Abreast, Inputs
 
 if TYPE_CHECKING:
     from model.data.base import Split
 
-Inputs = Mapping[str, Tensor]
 Pair = tuple[Tensor, Tensor]
 
 
@@ -70,11 +70,10 @@ def told(visit: Callable[[Stop], None], count: int, context: Context, text: str)
     return each
 
 
-class _Walker(fx.Interpreter):
+class _Walker(Abreast):
     def __init__(self, module: fx.GraphModule, graph: Graph, samples: Sequence[Inputs]) -> None:
-        super().__init__(module)
-        self.graph_of, self.samples = graph, samples
-        self.envs: list[dict[fx.Node, Any]] = [{} for _ in samples]
+        super().__init__(module, samples)
+        self.graph_of = graph
 
     def go(self, wanted: frozenset[str], visit: Callable[[Stop], None]) -> None:
         """All nodes up to the last one wanted, each on all samples."""
@@ -85,18 +84,7 @@ class _Walker(fx.Interpreter):
                 left -= 1
             if not left:
                 return
-            self._run_all(n)
-
-    def _run_all(self, n: fx.Node) -> None:
-        for env, inputs in zip(self.envs, self.samples, strict=True):
-            self.env = env
-            if n.op == "placeholder":
-                env[n] = inputs.get(str(n.target))
-            else:
-                with fit_error(dict(inputs)):
-                    env[n] = self.run_node(n)
-            for past in self.user_to_last_uses.get(n, ()):
-                del env[past]
+            self.run_all(n)
 
     def _inputs(self, n: fx.Node) -> Iterator[Tensor]:
         return (env[cast("fx.Node", n.args[0])] for env in self.envs)

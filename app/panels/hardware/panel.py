@@ -13,9 +13,10 @@ from app.canvas.colouring import Overlay
 from app.forms.fields import tokens
 from app.forms.form import Form
 from app.hardware.hardware import Hardware
+from app.jobs.words import doing
 from app.panels.bench import Bench, invitation
 from app.panels.hardware.views import MODULES, SOURCE, SUMMED, Views
-from app.panels.hardware.words import ABOUT, FIRST, NO_FORMATS, NO_MODEL, doing, told
+from app.panels.hardware.words import ABOUT, FIRST, NO_FORMATS, NO_MODEL, told
 from app.panels.heading import link, muted, warning
 from model.errors import EspalierError
 from passes.analysis.balance_front import BalanceFrontOptions
@@ -180,7 +181,7 @@ class HardwarePanel(Bench):
             button.setVisible(running == (name == "stop") or name != "stop")
             button.setEnabled(running == (name == "stop"))
         self._words.setText(told(held.made, tokens(self), held.stale) if held.made else FIRST)
-        self._doing.setText(doing(held))
+        self._doing.setText(doing(held.job, held.stopped))
         self._doing.setVisible(bool(self._doing.text()))
         self.views.front.refresh(rows=False)
         error = held.error

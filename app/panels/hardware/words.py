@@ -9,7 +9,6 @@ from app.theme import Palette
 from app.words import count, percent, plural
 
 if TYPE_CHECKING:
-    from app.hardware.hardware import Hardware
     from app.hardware.kept import Made
 
 ABOUT = (
@@ -78,16 +77,6 @@ def synthesised(found: dict[str, Any]) -> str:
     areas = ", ".join(f"{count(found[k])} {k.upper()}" for k in ("lut", "ff", "dsp", "bram"))
     clock = f", {found['fmax_mhz']:.0f} MHz" if found.get("fmax_mhz") else ""
     return f"Yosys for {found['target']}: {areas}{clock}"
-
-
-def doing(held: Hardware) -> str:
-    """What the run is at."""
-    job = held.job
-    if job is None:
-        return "Stopped." if held.stopped else ""
-    if job.state != "running":
-        return "Waits for the jobs before it."
-    return f"{job.progress.text[:1].upper()}{job.progress.text[1:]} …" if job.progress else "Begins …"
 
 
 def mismatch_rows(made: Made) -> list[dict[str, Any]]:

@@ -12,8 +12,9 @@ from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QStackedWidget, 
 from app.forms.fields import OPTION, Choice, field_style, tokens
 from app.forms.flow import Flow
 from app.forms.form import Form
+from app.jobs.words import doing
 from app.kernels.runs import kernel_runs_of
-from app.kernels.timed import Measured, Timed, timed_of
+from app.kernels.timed import Measured, timed_of
 from app.panels.bench import Bench, invitation
 from app.panels.heading import empty_state, link, muted, warning
 from model.errors import EspalierError
@@ -191,7 +192,7 @@ class TimedPage(Bench):
         self.stop_button.setVisible(running)
         self.words.setText(self.told(held.made) if held.made else "")
         self.words.setVisible(held.made is not None)
-        self.doing.setText(doing(held))
+        self.doing.setText(doing(held.job, held.stopped))
         self.doing.setVisible(bool(self.doing.text()))
         error = held.error
         self.wrong.setText(f"{error.message} {error.hint}".strip() if error else "")
@@ -269,13 +270,3 @@ def titled(title: str, editor: QWidget, form: Form) -> QWidget:
 def cleared(options: Any) -> Any:
     """Options without the file that a run wrote."""
     return replace(options, trace="") if "trace" in {f.name for f in fields(options)} else options
-
-
-def doing(held: Timed) -> str:
-    """What the run is at."""
-    job = held.job
-    if job is None:
-        return "Stopped." if held.stopped else ""
-    if job.state != "running":
-        return "Waits for the jobs before it."
-    return f"{job.progress.text[:1].upper()}{job.progress.text[1:]} …" if job.progress else "Begins …"
