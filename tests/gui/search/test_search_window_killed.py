@@ -36,7 +36,7 @@ def test_a_killed_window_loses_only_the_running_trial(
     notes = tmp_path / "share" / "espalier" / "studies"
     environment = {**os.environ, "XDG_DATA_HOME": str(tmp_path / "share"), "QT_QPA_PLATFORM": "offscreen",
                    "TMPDIR": str(own), "PYTHONPATH": str(ROOT)}  # fmt: skip
-    words = [sys.executable, str(ROOT / "tests" / "gui" / "searching_window.py"), str(project)]
+    words = [sys.executable, str(ROOT / "tests" / "gui" / "search" / "searching_window.py"), str(project)]
     with subprocess.Popen(words, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None and process.stdout.readline() == "saved\n"
