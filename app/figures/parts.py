@@ -78,7 +78,10 @@ def sample(tensor: Tensor, mask: Bits | None) -> Floats:
 
 
 def row_sample(fmt: Format, tensor: Tensor, mask: Bits | None, view: View | None) -> Part:
-    """(values, kept) of some SAMPLE values: whole rows as `fmt` sees them, in tiles, evenly spread."""
+    """(values, kept) of some SAMPLE values: whole rows as `fmt` sees them, in tiles, evenly spread.
+
+    Where one scale holds for all, the rows of the largest and the least value are among them: it hangs on these.
+    """
     seen, keep = _seen(tensor, mask, view)
     if seen.ndim < 2 or not seen.size:
         return _float32(seen, tensor.dtype), keep
@@ -88,6 +91,9 @@ def row_sample(fmt: Format, tensor: Tensor, mask: Bits | None, view: View | None
     firsts = np.unique(np.linspace(0, tiles - 1, wanted).round().astype(np.int64)) * together
     rows = (firsts[:, None] + np.arange(together)).reshape(-1)
     rows = rows[rows < len(seen)]
+    if not rows_together(fmt) and seen.dtype.kind == "f":
+        ends = [np.unravel_index(int(at), seen.shape)[0] for at in (seen.argmax(), seen.argmin())]
+        rows = np.union1d(rows, ends)
     return _float32(seen[rows], tensor.dtype), None if keep is None else keep[rows]
 
 

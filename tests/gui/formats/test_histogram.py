@@ -78,6 +78,14 @@ def test_what_is_small_is_exact_at_once_and_what_cannot_be_cut_stays_a_sample() 
         assert found.sampled and not found.goes_on
 
 
+def test_a_scale_for_all_is_that_of_the_largest_value_in_a_sample_too() -> None:
+    made = RANDOM.normal(0, 0.02, (1200, 800)).astype(np.float32)
+    made[777, 3] = -1.0
+    fmt = parse_format("scaled_integer(granularity=tensor)")
+    quick, whole = quick_loss(fmt, Tensor(made, "float32"), None), loss(fmt, Tensor(made, "float32"), None)
+    assert quick.sampled and quick.sqnr == pytest.approx(whole.sqnr, abs=0.6)
+
+
 def test_errors_of_a_pruned_tensor_against_both() -> None:
     made, fmt = tensor(CHUNK + 11), Integer(8, 9)
     keep = np.abs(made.array) > 0.01
