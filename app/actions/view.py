@@ -94,6 +94,7 @@ def shortcuts(window: Window) -> None:
     rows += [{"where": where, "what": what, "key": key} for where, what, key in KEYS]
     keys = Table()
     keys.show_rows(rows)
+    keys.resizeColumnsToContents()
     keys.horizontalHeader().setStretchLastSection(True)
     keys.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
     wide = sum(keys.columnWidth(i) for i in range(keys.model().columnCount())) + 70

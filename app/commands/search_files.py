@@ -41,10 +41,15 @@ def templates() -> list[str]:
 
 
 def spec_path(text: str) -> Path:
-    """The file of a spec; a template's name stands for its file."""
+    """The file of a spec; a template's name stands for its file. Raises UsageError where there is neither."""
     path = Path(text)
+    if path.exists():
+        return path
     shipped = TEMPLATES / f"{text}.toml"
-    return shipped if not path.exists() and "/" not in text and shipped.exists() else path
+    if "/" in text or not shipped.exists():
+        known = ", ".join(templates())
+        raise UsageError(f"There is no search {text!r}.", f"Give the path of a TOML or JSON file, or one of {known}.")
+    return shipped
 
 
 @dataclass(frozen=True, slots=True)

@@ -101,7 +101,7 @@ def test_an_output_of_no_kind(capsys: Capture, spec: Path) -> None:
 
 
 def test_a_template_goes_by_its_name(capsys: Capture) -> None:
-    assert "no recipe" in refused(capsys, MLP, "mixed-precison")
+    assert "no search" in refused(capsys, MLP, "mixed-precison")
     found = answer(capsys, MLP, "samplers", "--trials", 2, "--limit", 40)
     assert found["study"] == "samplers" and len(found["trials"]) == 2
 

@@ -17,7 +17,7 @@ HELP = {
     "busy": "The share of the interval in which it works",
     "waits": "The most beats that waited in this FIFO",
 }
-WIDTHS = (138, 70, 76, 56, 54, 50)
+WIDTHS = (138, 70, 76, 56, 66, 50)
 NUMBERS = ("cycles", "busy", "waits")
 VALUE = Qt.ItemDataRole.UserRole
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import Qt, QTimer, Signal
-from PySide6.QtGui import QPaintEvent
-from PySide6.QtWidgets import QStackedWidget, QTabBar, QVBoxLayout, QWidget
+from PySide6.QtGui import QHideEvent, QPaintEvent, QShowEvent
+from PySide6.QtWidgets import QSizePolicy, QStackedWidget, QTabBar, QVBoxLayout, QWidget
 
 if TYPE_CHECKING:
     from app.session import Session
@@ -101,6 +101,19 @@ class KernelsPanel(QWidget):
         """Put the chosen tab's page in front; nothing is built for those that nobody sees."""
         if self.isVisible():
             self._pages.setCurrentWidget(self._page(TABS[self.bar.currentIndex()]))
+
+    def showEvent(self, event: QShowEvent) -> None:
+        """Ask for room while it is looked at …"""
+        self._ask_for_room(QSizePolicy.Policy.Preferred)
+        super().showEvent(event)
+
+    def hideEvent(self, event: QHideEvent) -> None:
+        """… and for none behind another tab, which could not be made lower."""
+        self._ask_for_room(QSizePolicy.Policy.Ignored)
+        super().hideEvent(event)
+
+    def _ask_for_room(self, policy: QSizePolicy.Policy) -> None:
+        self._pages.setSizePolicy(QSizePolicy.Policy.Preferred, policy)
 
     def paintEvent(self, event: QPaintEvent) -> None:
         """Build what is looked at: a paint is sure to be seen, while docks are shown before they become tabs."""

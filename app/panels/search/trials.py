@@ -18,7 +18,7 @@ from passes.search.spec import Goal
 from passes.search.trial import Trial
 
 WIDEST = 190
-WIDTHS = {"number": 60, "state": 100, "origin": 62, "seconds": 64}  # of what changes as trials end
+WIDTHS = {"number": 76, "state": 100, "origin": 62, "seconds": 64}  # of what changes as trials end
 PAD, CELLS = 32, 360  # pixels beside a text; cells by which widths are found: a space of layers has many columns
 
 

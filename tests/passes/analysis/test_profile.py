@@ -142,5 +142,5 @@ def test_sizes_are_as_written() -> None:
             heard(bert, bert.graph, ProfileOptions(sizes=wrong))
     with pytest.raises(OptionsError, match="sizes of their own"):
         heard(bert, bert.graph, ProfileOptions(sizes="seq=5", data="some.csv"))
-    with pytest.raises(DataError, match="cannot take this data"):
+    with pytest.raises(DataError, match="cannot take inputs of seq=5000"):
         heard(bert, bert.graph, ProfileOptions(sizes="seq=5000", runs=1))
