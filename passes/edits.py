@@ -29,14 +29,25 @@ def with_format(recipe: Recipe, ids: tuple[str, ...], port: str, fmt: Format | N
 
 
 def _joined(rules: tuple[Rule, ...], new: Rule) -> tuple[Rule, ...]:
-    """The rules with a newer one: in the place of that of the same nodes, if none after it is of any of these."""
+    """The rules with a newer one: in the place of that of the same nodes, if none after it is of any of these.
+
+    What it overrides goes, so that the step says what holds.
+    """
     names = set(new.select.values)
+    rules = tuple(r for r in (_without(r, new) for r in rules) if r.formats)
     for i in reversed(range(len(rules))):
         if rules[i].select == new.select:
             return (*rules[:i], replace(rules[i], formats={**rules[i].formats, **new.formats}), *rules[i + 1 :])
         if names & set(rules[i].select.values):
             break
     return (*rules, new)
+
+
+def _without(rule: Rule, new: Rule) -> Rule:
+    """A rule without the formats that `new` gives to all of its nodes."""
+    if rule.select == new.select or rule.gradient != new.gradient or not {*rule.select.values} <= {*new.select.values}:
+        return rule
+    return replace(rule, formats={port: fmt for port, fmt in rule.formats.items() if port not in new.formats})
 
 
 def _by_hand(step: Step) -> bool:

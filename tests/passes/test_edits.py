@@ -60,6 +60,12 @@ def test_the_same_port_again_replaces() -> None:
     assert rules(edited((("first",), "weight", None), start=recipe)) == [(("first",), {"weight": None})]
 
 
+def test_what_a_later_edit_overrides_goes() -> None:
+    recipe = edited((("first",), "weight", A), (("second",), "weight", B), (("second",), "bias", B),
+                    (("first", "second"), "weight", C))  # fmt: skip
+    assert rules(recipe) == [(("second",), {"bias": B}), (("first", "second"), {"weight": C})]
+
+
 def test_order_is_kept_where_selections_overlap() -> None:
     recipe = edited((("first",), "weight", A), (("first", "second"), "weight", B), (("first",), "weight", C))
     graph = result(recipe)
