@@ -50,13 +50,17 @@ def fast_version(backend: str) -> Fast:
         found = module.quantized(fmt, x, True, None) if module else None
         return found if found is not None else (fmt.define(x), fmt.inside(x))
 
-    def gradient(grad: Tensor, gate: Tensor) -> Tensor:
+    def gradient(grad: Tensor, gate: Tensor, alone: bool) -> Tensor:
         module = _backend(backend)
-        return module.passed(grad, gate) if module else grad * gate
+        return module.passed(grad, gate, alone) if module else grad * gate
+
+    def over(fmt: Format, x: Tensor, scale: Tensor | None, gated: bool) -> tuple[Tensor, Tensor | None] | None:
+        module = _backend(backend)
+        return module.overwritten(fmt, x, scale, gated) if module else None
 
     if backend != BACKENDS["cpu"][1]:
         return Fast(value, masked, gradient)
-    return Fast(value, masked, gradient, *_codes())
+    return Fast(value, masked, gradient, *_codes(), over)
 
 
 def _codes() -> tuple[Callable[[Format, Array], Encoded | None], Callable[[Format, Encoded], Array | None]]:

@@ -26,6 +26,7 @@ from model.ops import base_port, category, floating, quantisable
 from model.ports import carriers, choice, operands
 from model.trace.targets import function_of
 from model.trace.tensors import to_numpy, to_torch
+from model.unheard import OWN, own_values
 from model.views import view_at
 from model.weights import Tensor as Stored
 from model.weights import WeightStore
@@ -183,7 +184,7 @@ class Builder:
             if self.graph.weights[name].role == "constant":  # not part of the state, as in the original
                 parent, _, attribute = path.rpartition(".")
                 module.get_submodule(parent).register_buffer(attribute, self.tensors[name], persistent=False)
-        module.meta[_PLACES] = self.places
+        module.meta |= {_PLACES: self.places, OWN: (module.code, own_values(self.fx, self.graph.nodes, NODE))}
         return module.eval()
 
     # -- modules and tensors under their own paths

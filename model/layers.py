@@ -12,7 +12,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from model.flowing import Flowing
 from model.formats.base import Format
-from model.straight_through import gated, reused, scaled, straight_through
+from model.straight_through import NOTHING, Own, gated, reused, scaled, straight_through
 from model.views import View
 
 if TYPE_CHECKING:
@@ -46,7 +46,8 @@ class Effective(nn.Module):
     """x → format(x·mask). Values of parameters are computed once and kept until the parameter is written.
 
     `view`: how the tensor lies for formats that see rows. `scale`: a given or learned scale of a ScaledFormat.
-    `flowing`: what takes the place of the mask where an activation is pruned.
+    `flowing`: what takes the place of the mask where an activation is pruned. `own`: where it may write, as
+    model.unheard says.
     """
 
     mask: Tensor | None
@@ -70,17 +71,18 @@ class Effective(nn.Module):
         else:
             self.register_buffer("scale", scale, persistent=False)
         self._kept: _Kept | None = None
+        self.own = NOTHING
 
     def forward(self, x: Tensor) -> Tensor:
         """Any shape → the same shape and dtype."""
         if type(x) is Tensor and self._bare:
             assert self.format is not None
-            return straight_through(self.format, x, self.identity)
+            return straight_through(self.format, x, self.identity, self.own)
         learns = torch.is_grad_enabled() and (x.requires_grad or (self.scale is not None and self.scale.requires_grad))
         random = self.format is not None and self.format.stochastic
         computed = type(x) is not nn.Parameter or random or torch.compiler.is_compiling()
         if computed or (learns and self.format is None):
-            return self._back(self._fresh(x), x)
+            return self._back(self._fresh(x, self.own if type(x) is Tensor and self.flowing is None else NOTHING), x)
         kept = self._keep(x, learns)
         if not learns:
             return self._back(kept.value, x)
@@ -89,7 +91,7 @@ class Effective(nn.Module):
             known = scaled(cast("ScaledFormat", self.format), self.seen(x), self.scale, self.identity, kept.value)
         else:
             mask = None if self.mask is None else self._seen(self.mask)
-            known = reused(self.format, self._seen(x), kept.value, kept.gate, mask)
+            known = reused(self.format, self._seen(x), kept.value, kept.gate, mask, self.own)
         return self._back(known, x)
 
     @property
@@ -124,14 +126,14 @@ class Effective(nn.Module):
             self._kept = _Kept(stamp, value, gate, learns or scale is not None)
         return self._kept
 
-    def _fresh(self, x: Tensor) -> Tensor:
+    def _fresh(self, x: Tensor, own: Own = NOTHING) -> Tensor:
         """The value in the format's view."""
         seen = self.seen(x)
         if self.format is None:
             return seen
         if self.scale is None:
-            return straight_through(self.format, seen, self.identity)
-        return scaled(cast("ScaledFormat", self.format), seen, self.scale, self.identity)
+            return straight_through(self.format, seen, self.identity, own)
+        return scaled(cast("ScaledFormat", self.format), seen, self.scale, self.identity, own=own)
 
     def seen(self, x: Tensor) -> Tensor:
         """`x` as the format sees it: after the mask, in the view of the op."""

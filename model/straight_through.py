@@ -5,6 +5,7 @@ The gradient of x is that of the value where `Format.inside(x)`, and 0 elsewhere
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -16,46 +17,66 @@ if TYPE_CHECKING:
     from model.formats.scaled import ScaledFormat
 
 
+@dataclass(frozen=True, slots=True)
+class Own:
+    """What nobody but a format sees, so that it may write there: its input, in runs without gradients and in those
+    with, and the gradient of its result."""
+
+    input: bool = False
+    trained: bool = False
+    gradient: bool = False
+
+
+NOTHING = Own()
+
+
 def gated(fmt: Format, x: Tensor) -> tuple[Tensor, Tensor | None]:
     """The value of `x` and what its gradient needs: a fast version's gate, or the bool tensor `inside`."""
     fast = fast_for(fmt, x)
     return fast.masked(fmt, x) if fast else (fmt.define(x), fmt.inside(x))
 
 
-def _passed(fmt: Format, grad: Tensor, gate: Tensor | None) -> Tensor:
+def _passed(fmt: Format, grad: Tensor, gate: Tensor | None, alone: bool) -> Tensor:
     if gate is None:
         return grad
     fast = fast_for(fmt, grad)
-    return fast.gradient(grad, gate) if fast else grad * gate
+    return fast.gradient(grad, gate, alone) if fast else grad * gate
 
 
 class _StraightThrough(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, fmt: Format, identity: bool) -> Tensor:
-        ctx.fmt = fmt
-        value, gate = (fmt.forward(x), None) if identity else gated(fmt, x)
+    def forward(ctx: Any, x: Tensor, fmt: Format, identity: bool, own: Own) -> Tensor:
+        ctx.fmt, ctx.own = fmt, own
+        fast = fast_for(fmt, x) if own.trained and not x._is_view() else None
+        if fast and (found := fast.over(fmt, x, None, not identity)):
+            ctx.mark_dirty(x)
+            value, gate = x, found[1]
+        else:
+            value, gate = (fmt.forward(x), None) if identity else gated(fmt, x)
         ctx.save_for_backward(gate)
         return value
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
-        return _passed(ctx.fmt, grads[0], ctx.saved_tensors[0]), None, None
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None, None]:
+        return _passed(ctx.fmt, grads[0], ctx.saved_tensors[0], ctx.own.gradient), None, None, None
 
 
 class _Reused(torch.autograd.Function):
     """The value and gate of an unchanged parameter once more, without computing them."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, value: Tensor, gate: Tensor | None, mask: Tensor | None, fmt: Format) -> Tensor:
-        ctx.fmt = fmt
+    def forward(
+        ctx: Any, x: Tensor, value: Tensor, gate: Tensor | None, mask: Tensor | None, fmt: Format, own: Own
+    ) -> Tensor:
+        ctx.fmt, ctx.own = fmt, own
         ctx.save_for_backward(gate, mask)
         return value.view_as(value)
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None, None, None]:
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None, None, None, None]:
         gate, mask = ctx.saved_tensors
-        passed = _passed(ctx.fmt, grads[0], gate)
-        return passed if mask is None else passed * mask, None, None, None, None
+        passed = _passed(ctx.fmt, grads[0], gate, ctx.own.gradient)
+        return passed if mask is None else passed * mask, None, None, None, None, None
 
 
 class _Scaled(torch.autograd.Function):
@@ -78,20 +99,29 @@ class _Scaled(torch.autograd.Function):
         return to_x, to_scale, None, None, None
 
 
-def straight_through(fmt: Format, x: Tensor, identity: bool = False) -> Tensor:
+def straight_through(fmt: Format, x: Tensor, identity: bool = False, own: Own = NOTHING) -> Tensor:
     """`fmt` of `x` with its gradient; `identity`: 1 everywhere instead of inside the range only."""
     if torch.is_grad_enabled() and x.requires_grad:
-        return _StraightThrough.apply(x, fmt, identity)  # type: ignore[no-any-return]
-    return fmt.forward(x)
+        return _StraightThrough.apply(x, fmt, identity, own)  # type: ignore[no-any-return]
+    return fmt.forward(x, spare=own.input)
 
 
-def reused(fmt: Format, x: Tensor, value: Tensor, gate: Tensor | None, mask: Tensor | None = None) -> Tensor:
+def reused(
+    fmt: Format, x: Tensor, value: Tensor, gate: Tensor | None, mask: Tensor | None = None, own: Own = NOTHING
+) -> Tensor:
     """`value`, kept from an earlier `gated(fmt, x·mask)`, with its gradient to `x`."""
-    return _Reused.apply(x, value, gate, mask, fmt)  # type: ignore[no-any-return]
+    return _Reused.apply(x, value, gate, mask, fmt, own)  # type: ignore[no-any-return]
 
 
-def scaled(fmt: ScaledFormat, x: Tensor, scale: Tensor, identity: bool = False, value: Tensor | None = None) -> Tensor:
+def scaled(
+    fmt: ScaledFormat,
+    x: Tensor,
+    scale: Tensor,
+    identity: bool = False,
+    value: Tensor | None = None,
+    own: Own = NOTHING,
+) -> Tensor:
     """`fmt` of `x` under `scale`, with the gradients of both; `value`: the result, where it is known already."""
     if torch.is_grad_enabled() and (x.requires_grad or scale.requires_grad):
         return _Scaled.apply(x, scale, value, fmt, identity)  # type: ignore[no-any-return]
-    return fmt.forward_with(x, scale) if value is None else value
+    return fmt.forward_with(x, scale, spare=own.input) if value is None else value

@@ -23,6 +23,7 @@ LOOPS: dict[str, Any] = {
     "minifloat_wide": elementwise.minifloat_wide,
     "power_of_two": elementwise.power_of_two,
     "above": elementwise.above,
+    "beyond": elementwise.beyond,
     "fixed_blocks": blocks.fixed_blocks,
     "float_blocks": blocks.float_blocks,
     "power_blocks": blocks.power_blocks,
@@ -52,13 +53,62 @@ def quantized(fmt: Format, x: Tensor, gated: bool, scale: Tensor | None = None) 
     return _in_blocks(plan, plan.blocks, x, gated) if plan.blocks else _flat(plan, x, gated, SPAN)
 
 
-def passed(grad: Tensor, gate: Tensor) -> Tensor:
-    """grad·gate."""
-    if grad.dtype not in WORDS or not grad.is_contiguous() or type(grad) is not Tensor:
+def overwritten(fmt: Format, x: Tensor, scale: Tensor | None, gated: bool) -> Found:
+    """`quantized` written over `x`; None where `x` is as it was."""
+    plan = plan_of(fmt, x.dtype) if x.dtype in WORDS and type(x) is Tensor else None
+    if plan is None or torch.compiler.is_compiling() or not (x.numel() and x.is_contiguous()):
+        return None
+    cut = Blocks(plan.per) if plan.per is not None and plan.per > 0 else plan.blocks
+    if cut is not None and not _plain(cut, x):
+        return None
+    x = x.detach()
+    given = None if scale is None or plan.shared is None else plan.shared(scale)
+    if plan.per == TENSOR or plan.loop == "nvfp4":
+        given = whole.scale_of(plan, words(x), given)
+    gate = torch.empty(x.shape, dtype=torch.bool) if gated else None
+    unit = (x.shape[-1] if x.ndim else 1) if plan.per == ROW else cut.elements if cut else SPAN
+    return x, gate if _over(fmt, plan, x, gate, unit, NONE if given is None else given) else None
+
+
+def _over(fmt: Format, plan: Plan, x: Tensor, gate: Tensor | None, unit: int, shared: Array) -> bool:
+    """The loop over `x` itself, and whether it needed the gate. Where it stops, the definition goes on: stretches do
+    not see each other."""
+    loop = _loop(plan.loop, 0 if plan.per and len(shared) else unit)
+    elements, flat, gates = words(x), x.view(-1), None if gate is None else words(gate)
+
+    def run(cut: slice, units: slice) -> tuple[bool, slice]:
+        rows = shared if len(shared) == 1 else shared[units]
+        short, own = min(unit, cut.stop - cut.start), None if gates is None else gates[cut]
+        passes = int(loop(elements[cut], None, own, short, rows, plan.constants))
+        if passes < 0:
+            left = flat[cut.start - passes - 1 : cut.stop]
+            seen = left.view(-1, short) if plan.blocks else left
+            if gate is not None:
+                gate.view(-1)[cut.start - passes - 1 : cut.stop] = fmt.inside(seen).view(-1)
+            left.copy_(fmt.define(seen).view(-1))
+        return passes == 1, cut
+
+    rest = elements.size % unit
+    found = spread(run, elements.size - rest, unit) if elements.size > rest else []
+    if rest:
+        found.append(run(slice(elements.size - rest, elements.size), slice(elements.size // unit, None)))
+    stops = not all(passes for passes, _ in found)
+    if gates is not None and stops:
+        for _, cut in (chunk for chunk in found if chunk[0]):  # a loop that needs no gate writes none
+            gates[cut] = 1
+    return stops
+
+
+def passed(grad: Tensor, gate: Tensor, alone: bool = False) -> Tensor:
+    """grad·gate; over grad where nobody else has it (`alone`)."""
+    if grad.dtype not in WORDS or not grad.is_contiguous() or type(grad) is not Tensor or grad.requires_grad:
         return grad * gate
-    out = torch.empty_like(grad)
+    out = grad if alone else torch.empty_like(grad)
     x, y, gates = words(grad), words(out), words(gate.contiguous())
-    spread(lambda cut, _: elementwise.passed(x[cut], y[cut], gates[cut]), x.size, 1)
+    if alone:
+        spread(lambda cut, _: elementwise.stop(x[cut], gates[cut]), x.size, 1)
+    else:
+        spread(lambda cut, _: elementwise.passed(x[cut], y[cut], gates[cut]), x.size, 1)
     return out
 
 
@@ -84,14 +134,14 @@ def _flat(plan: Plan, x: Tensor, gated: bool, unit: int, shared: Array = NONE) -
     elements, results, gates = words(x), words(out), None if gate is None else words(gate)
     rest = elements.size % unit
     if not rest and parts(elements.size) < 2:
-        every = loop(elements, results, gates, unit, shared, plan.table, plan.constants)
+        every = loop(elements, results, gates, unit, shared, plan.constants)
         return None if every < 0 else (out, gate if every == 0 else None)
 
     def run(cut: slice, units: slice) -> tuple[int, slice]:
         own_gate = None if gates is None else gates[cut]
         short = min(unit, cut.stop - cut.start)
         rows = shared if len(shared) == 1 else shared[units]
-        return int(loop(elements[cut], results[cut], own_gate, short, rows, plan.table, plan.constants)), cut
+        return int(loop(elements[cut], results[cut], own_gate, short, rows, plan.constants)), cut
 
     whole_units = elements.size - rest
     found = spread(run, whole_units, unit)
@@ -106,16 +156,20 @@ def _flat(plan: Plan, x: Tensor, gated: bool, unit: int, shared: Array = NONE) -
 
 def _in_blocks(plan: Plan, cut: Blocks, x: Tensor, gated: bool, shared: Array = NONE) -> Found:
     """Blocks that lie in one piece are taken where they lie; tiles and short blocks are gathered first."""
-    shape = tuple(x.shape)
-    plain = cut.rows == 1 and shape and shape[-1] % cut.block == 0
+    shape, plain = tuple(x.shape), _plain(cut, x)
     seen = x.contiguous() if plain else cut.split(x).contiguous()
     if plan.loop == "nvfp4":
-        shared = whole.nvfp4_scale(words(seen), plan.constants[0])
+        shared = whole.scale_of(plan, words(seen), None)
     found = _flat(plan, seen, gated, cut.elements, shared)
     if found is None or plain:
         return found
     value, gate = found
     return cut.merge(value, shape), None if gate is None else cut.merge(gate, shape)
+
+
+def _plain(cut: Blocks, x: Tensor) -> bool:
+    """Whether blocks lie in one piece."""
+    return cut.rows == 1 and x.ndim > 0 and x.shape[-1] % cut.block == 0
 
 
 def _scaled(plan: Plan, x: Tensor, gated: bool, scale: Tensor | None) -> Found:

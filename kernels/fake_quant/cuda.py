@@ -69,7 +69,7 @@ def _way(fmt: Format, gated: bool, scale: Tensor | None) -> Callable[[Tensor], t
     return None if scale is not None or launch is None else partial(_run, fmt, launch, gated=gated)
 
 
-def passed(grad: Tensor, gate: Tensor) -> Tensor:
+def passed(grad: Tensor, gate: Tensor, alone: bool) -> Tensor:
     """grad·gate: one pass already."""
     return grad * gate
 

@@ -30,7 +30,7 @@ F = TypeVar("F", bound=Format)
 class Plan:
     """One loop with its constants (numpy scalars, so that their types are fixed).
 
-    `blocks`: how the tensor is cut, for loops over blocks; `table`: for these, a row for each exponent. `per`: for
+    `blocks`: how the tensor is cut, for loops over blocks; `table`: a row for each exponent, for codes. `per`: for
     loops with scales, what shares one (model.formats.scaled); `shared` gives, for a given scale, a row a stretch.
     """
 

@@ -58,6 +58,12 @@ def _ternary(plan: Plan, x: Array, given: Array | None) -> Array:
     return np.array([[_mean(chunks(sums.whole_kept, x, delta, finite)), delta]], np.float32)
 
 
+def _nvfp4(plan: Plan, x: Array, given: Array | None) -> Array:
+    """The tensor's scale, which all blocks share."""
+    top = np.float32(max((float(v) for v in chunks(nvfp4.largest, x, plan.constants[0])), default=0.0))
+    return np.array([[max(np.float32(top / np.float32(6 * 448)), np.float32(TINY))]], np.float32)
+
+
 OWN: dict[str, Callable[[Plan, Array, Array | None], Array]] = {
     "scaled_integer": _integers,
     "affine_integer": _integers,
@@ -65,10 +71,5 @@ OWN: dict[str, Callable[[Plan, Array, Array | None], Array]] = {
     "two_signs": _signs,
     "three_signs": _signs,
     "ternary": _ternary,
+    "nvfp4": _nvfp4,
 }
-
-
-def nvfp4_scale(x: Array, most: np.int32) -> Array:
-    """The tensor's scale, which all blocks share."""
-    top = np.float32(max((float(v) for v in chunks(nvfp4.largest, x, most)), default=0.0))
-    return np.array([[max(np.float32(top / np.float32(6 * 448)), np.float32(TINY))]], np.float32)

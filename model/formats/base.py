@@ -60,15 +60,19 @@ class Fast:
 
     `value`: (format, x, scale) → the value; `scale` is None or the shared scale that is given from outside.
     `masked`: (format, x) → (value, gate): the gate is what `gradient` needs, None where all of x lies inside.
-    `gradient`: (gradient of the value, gate) → gradient of x.
+    `gradient`: (gradient of the value, gate, whether nobody else has that gradient) → gradient of x.
     `encode` and `decode`: as the format's own, None where only these will do; codes may come in smaller integers.
+    `over`: (format, x, scale, gated) → (value, gate), the value written over x; None where x is as it was.
     """
 
     value: Callable[[Format, Tensor, Tensor | None], Tensor]
     masked: Callable[[Format, Tensor], tuple[Tensor, Tensor | None]]
-    gradient: Callable[[Tensor, Tensor], Tensor]
+    gradient: Callable[[Tensor, Tensor, bool], Tensor]
     encode: Callable[[Format, Array], Encoded | None] = lambda fmt, x: None
     decode: Callable[[Format, Encoded], Array | None] = lambda fmt, encoded: None
+    over: Callable[[Format, Tensor, Tensor | None, bool], tuple[Tensor, Tensor | None] | None] = (
+        lambda fmt, x, scale, gated: None
+    )
 
 
 FAST: dict[tuple[type[Format], str], Fast] = {}
@@ -149,10 +153,15 @@ class Format:
         """float32 values of `x` in this format, by numpy alone: what the window draws."""
         return self.decode(self.encode(x))
 
-    def forward(self, x: Tensor) -> Tensor:
-        """`x` in this format without gradient: the fast version for x's device, or else `define`."""
+    def forward(self, x: Tensor, *, spare: bool = False) -> Tensor:
+        """`x` in this format without gradient: the fast version for x's device, or else `define`.
+
+        `spare`: nobody needs `x` any more, so its value may be written over it.
+        """
         fast = fast_for(self, x)
-        return fast.value(self, x, None) if fast else self.define(x)
+        if fast is None:
+            return self.define(x)
+        return x if spare and fast.over(self, x, None, False) else fast.value(self, x, None)
 
     def quantize(self, x: Tensor) -> Tensor:
         """`x` in this format, with the straight-through gradient (1 inside the range, 0 outside)."""

@@ -117,7 +117,7 @@ def signs_alone(name: str, values: Mapping[str, Any]) -> dict[str, Any]:
     """
     known = unsaid(trained(name, values), width=1, bipolar=True, stochastic=False)
     if known.get("stochastic") is True:
-        raise FormatError(f"{name}: stochastic is true.", "It takes signs by the rule; binary rounds at random.")
+        raise FormatError(f"{name}: stochastic is true.", "Leave it out, or choose binary(stochastic=true).")
     if known.get("bipolar") is False:
         raise FormatError(f"{name}: bipolar is false.", "Its signs are −1 and +1; binary has 0 and 1.")
     return known

@@ -80,15 +80,17 @@ class ScaledFormat(Format):
         """Codes under the tensor's own scale, and that scale."""
         return self.encode_with(x, self.scale_of_array(x))
 
-    def forward_with(self, x: Tensor, scale: Tensor) -> Tensor:
-        """`with_scale` by the fast version for x's device where there is one; raises FormatError for a scale that
-        does not fit `x`."""
+    def forward_with(self, x: Tensor, scale: Tensor, *, spare: bool = False) -> Tensor:
+        """`with_scale` by the fast version for x's device where there is one, `spare` as in `forward`; raises
+        FormatError for a scale that does not fit `x`."""
         want = self.scale_shape(tuple(x.shape))
         if tuple(scale.shape) != want:
             text = f"{self.name}: a scale of shape {list(scale.shape)} does not fit a tensor of {list(x.shape)}."
             raise FormatError(text, f"It must have the shape {list(want)}; scales of one tensor fit any batch.")
         fast = fast_for(self, x)
-        return fast.value(self, x, scale) if fast else self.with_scale(x, scale)
+        if fast is None:
+            return self.with_scale(x, scale)
+        return x if spare and fast.over(self, x, scale, False) else fast.value(self, x, scale)
 
     def learned(self, x: Tensor, scale: Tensor, identity: bool = False) -> Tensor:
         """`x` under a given scale, with the straight-through gradient of `x` and the format's own of `scale`.

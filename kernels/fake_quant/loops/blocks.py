@@ -14,13 +14,9 @@ from kernels.fake_quant.loops.together import SIZES, side_by_side
 from kernels.fake_quant.loops.words import INFINITY, bits, cut_size, real
 
 _MANTISSA = np.int32(23)
+_ABOVE_ROOT, _LEAST_DENORMAL, _NORMAL = np.int32(0x3504F4), np.int32(0x5A827A), np.int32(1 << 23)
+_HIGHEST = np.int32(254)
 _ALIGN, _COARSEST = np.float32(2.0**23), np.float32(2.0**104)
-
-
-@register_jitable
-def exponent_entry(m: Any) -> Any:
-    """Place in a table by exponent: 0 for zero, 1 for a denormal, then one for each exponent from −126 on."""
-    return np.uint32(np.uint32(m) >> np.uint32(23)) + np.uint32(1) if m else np.uint32(0)
 
 
 @register_jitable
@@ -43,7 +39,7 @@ def _shared(m: Any, c: Any) -> Any:
 
 @register_jitable(inline="always")  # a call would count references to its arrays
 def _step(
-    x: Any, start: Any, block: Any, m: Any, finite: Any, b: Any, shared: Any, table: Any, c: Any, gated: Any
+    x: Any, out: Any, start: Any, block: Any, m: Any, finite: Any, b: Any, shared: Any, c: Any, gated: Any
 ) -> Any:
     """The largest value, what aligns a number to steps, a step; not ordinary where float32 has no such number."""
     held, step = _shared(m, c)
@@ -69,7 +65,7 @@ def _fixed_coarse(v: Any, p: Any, c: Any) -> Any:
 
 @register_jitable(inline="always")
 def _scale(
-    x: Any, start: Any, block: Any, m: Any, finite: Any, b: Any, shared: Any, table: Any, c: Any, gated: Any
+    x: Any, out: Any, start: Any, block: Any, m: Any, finite: Any, b: Any, shared: Any, c: Any, gated: Any
 ) -> Any:
     """The least exponent, and the largest value."""
     held, scale = _shared(m, c)
@@ -95,20 +91,25 @@ def power(v: Any, up: Any, least: Any, highest: Any) -> Any:
     return real(p) if v == v else v
 
 
-@register_jitable
-def _nearest_entry(m: Any, up: Any) -> Any:
-    """As `exponent_entry`, of the nearest power; zero takes some row that will do."""
-    return np.uint32(np.uint32(m + up) >> np.uint32(23)) + np.uint32(1) if m else np.uint32(127)
-
-
 @register_jitable(inline="always")
 def _limits(
-    x: Any, start: Any, block: Any, m: Any, finite: Any, b: Any, shared: Any, table: Any, c: Any, gated: Any
+    x: Any, out: Any, start: Any, block: Any, m: Any, finite: Any, b: Any, shared: Any, c: Any, gated: Any
 ) -> Any:
-    """Least and highest pattern of the block: a table by exponent of the nearest power of its largest magnitude."""
-    entry = _nearest_entry(m, c[1])
-    least, highest, last = table[entry, 0], table[entry, 1], table[entry, 2]
-    return bits(highest) != 0, -last, last, True, (least, highest, highest, highest)
+    """Least and highest pattern of the block, by the power nearest to its largest magnitude: that is the highest, as
+    far as the shared bias allows. Powers that are no normal numbers are left to the definition."""
+    _, up, code, reach, _ = c
+    top = np.int32(np.uint32(m + up) >> np.uint32(23))
+    bias = np.int32(code - top)
+    bias = np.int32(0) if bias < 0 else bias
+    bias = reach if bias > reach else bias
+    high, zero = np.int32(code - bias), np.int32(np.int32(127) - bias)
+    highest = np.int32((_HIGHEST if high > _HIGHEST else high) << _MANTISSA)
+    least = np.int32((zero << _MANTISSA) | _ABOVE_ROOT)
+    least = _LEAST_DENORMAL if zero == 0 else least
+    least = _NORMAL if zero < 0 else least
+    last = real(np.int32((highest | _ABOVE_ROOT) - np.int32(1)))
+    held = (m == 0) | ((top != 0) & (highest != 0))
+    return held, -last, last, True, (real(least), real(highest), last, last)
 
 
 @register_jitable

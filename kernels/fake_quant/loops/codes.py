@@ -5,12 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numba.extending import register_jitable
 
-from kernels.fake_quant.loops.blocks import exponent_entry
 from kernels.fake_quant.loops.compiled import loop
 from kernels.fake_quant.loops.scales import stored
 from kernels.fake_quant.loops.stretches import plain_pattern
 from kernels.fake_quant.loops.words import REDO, bits, real, size
+
+
+@register_jitable
+def _exponent_entry(m: Any) -> Any:
+    """Place in a table by exponent: 0 for zero, 1 for a denormal, then one for each exponent from −126 on."""
+    return np.uint32(np.uint32(m) >> np.uint32(23)) + np.uint32(1) if m else np.uint32(0)
 
 
 @loop
@@ -22,7 +28,7 @@ def fixed_codes(x: Any, codes: Any, entries: Any, block: Any, table: Any, most: 
     for b in range(entries.size):
         start = b * block
         m = plain_pattern(x, start, block)
-        entry = exponent_entry(m)
+        entry = _exponent_entry(m)
         if m > most or table[entry, 0] == 0:
             return REDO
         entries[b], up = entry, table[entry, 0]

@@ -18,7 +18,7 @@ from kernels.fake_quant.loops.words import bits, cut_size, narrow, real, widen
 
 @register_jitable
 def _ends(
-    x: Any, start: Any, block: Any, m: Any, finite: Any, b: Any, shared: Any, table: Any, c: Any, gated: Any
+    x: Any, out: Any, start: Any, block: Any, m: Any, finite: Any, b: Any, shared: Any, c: Any, gated: Any
 ) -> Any:
     return True, c[0], c[1], True, c
 
@@ -75,17 +75,48 @@ def _above(v: Any, p: Any, c: Any) -> Any:
     return y if v == v else v
 
 
+@register_jitable
+def _beyond(v: Any, p: Any, c: Any) -> Any:
+    """`high` above `threshold`, `low` up to it; NaN stays. The number next to 0 counts as 0 where denormals do."""
+    _, _, threshold, low, high = c
+    y = high if v > threshold else low
+    return y if v == v else v
+
+
 integer = stretched(_ends, _nearest, tops=False)
 integer_floor = stretched(_ends, _floor, tops=False)
 minifloat = stretched(_ends, _minifloat, into=cut_size, odd=True, tops=False)
 minifloat_wide = stretched(_ends, _minifloat_wide, into=cut_size, odd=True, tops=False)
 power_of_two = stretched(_ends, _power, into=cut_size, odd=True, tops=False, tiny=True)
 above = stretched(_ends, _above, tops=False)
+beyond = stretched(_ends, _beyond, tops=False)
+
+
+@register_jitable
+def _through(g: Any, gate: Any) -> Any:
+    """g, infinite or not, or 0·g."""
+    none = narrow(widen(g) * np.float32(0), g)
+    return g if gate else none
+
+
+_ALL_PASS = np.uint64(0x0101010101010101)
+
+
+@loop
+def stop(grad: Any, gate: Any) -> None:
+    """`passed` over grad itself: most gates are ones, eight of which are looked at together."""
+    eights = gate[: gate.size // 8 * 8].view(np.uint64)
+    for k in range(eights.size):
+        if eights[k] != _ALL_PASS:
+            for i in range(8 * k, 8 * k + 8):
+                grad[i] = _through(grad[i], gate[i])
+    for i in range(8 * eights.size, grad.size):
+        grad[i] = _through(grad[i], gate[i])
 
 
 @loop
 def passed(grad: Any, out: Any, gate: Any) -> Any:
     """grad·gate."""
     for i in range(grad.size):
-        out[i] = narrow(widen(grad[i]) * np.float32(gate[i]), grad[i])
+        out[i] = _through(grad[i], gate[i])
     return np.int32(0)

@@ -88,21 +88,46 @@ def _fetching(write: int) -> Any:
 _to_read, _to_write = _fetching(0), _fetching(1)
 
 
-def fetch(x: Any, out: Any, start: Any, count: Any) -> None:
-    """Ask for elements that will be read and places that will be written; beyond the end nothing happens."""
+def fetch(x: Any, start: Any, count: Any) -> None:
+    """Ask for elements that will be read; beyond the end nothing happens."""
     raise NotImplementedError
 
 
 @overload(fetch, strict=False, inline="always")
-def _fetch(x: Any, out: Any, start: Any, count: Any) -> Any:
+def _fetch(x: Any, start: Any, count: Any) -> Any:
     line = 8 * LINE // x.dtype.bitwidth
 
-    def ask(x: Any, out: Any, start: Any, count: Any) -> None:
+    def ask(x: Any, start: Any, count: Any) -> None:
         for i in range(0, count, line):
             _to_read(x, start + i)  # pyright: ignore[reportCallIssue]
+
+    return ask
+
+
+def fetch_room(out: Any, start: Any, count: Any) -> None:
+    """Ask for places that will be written; beyond the end nothing happens."""
+    raise NotImplementedError
+
+
+@overload(fetch_room, strict=False, inline="always")
+def _fetch_room(out: Any, start: Any, count: Any) -> Any:
+    line = 8 * LINE // out.dtype.bitwidth
+
+    def ask(out: Any, start: Any, count: Any) -> None:
+        for i in range(0, count, line):
             _to_write(out, start + i)  # pyright: ignore[reportCallIssue]
 
     return ask
+
+
+def result_in(x: Any, out: Any) -> Any:
+    """`x` itself where `out` is None: told as it is compiled, since two arrays that may be one are never vectors."""
+    raise NotImplementedError(x, out)
+
+
+@overload(result_in, strict=False, inline="always")
+def _result_in(x: Any, out: Any) -> Any:
+    return (lambda x, out: x) if out in (None, types.none) else (lambda x, out: out)
 
 
 def _twos(x: Any, count: Any) -> bool:

@@ -56,7 +56,7 @@ def _block_scale(top: Any, s: Any) -> Any:
 
 @register_jitable(inline="always")  # a call would count references to its arrays
 def _scale(
-    x: Any, start: Any, block: Any, m: Any, finite: Any, b: Any, shared: Any, table: Any, c: Any, gated: Any
+    x: Any, out: Any, start: Any, block: Any, m: Any, finite: Any, b: Any, shared: Any, c: Any, gated: Any
 ) -> Any:
     t, inverse = _block_scale(real(m), shared)
     ordinary = finite & ((t == 0) | ((t >= SMALL) & (t <= LARGE) & holds(_SIX * t, x[0])))
@@ -66,9 +66,9 @@ def _scale(
 
 @register_jitable
 def _scale_in(
-    x: Any, start: Any, block: Any, m: Any, finite: Any, b: Any, shared: Any, table: Any, c: Any, gated: Any
+    x: Any, out: Any, start: Any, block: Any, m: Any, finite: Any, b: Any, shared: Any, c: Any, gated: Any
 ) -> Any:
-    return _scale(x, start, block, m, finite, b, shared[0, 0], table, c, gated)
+    return _scale(x, out, start, block, m, finite, b, shared[0, 0], c, gated)
 
 
 @register_jitable

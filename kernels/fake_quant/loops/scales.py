@@ -137,7 +137,7 @@ def _numbers(s: Any, m: Any, c: Any, like: Any) -> Any:
 
 @register_jitable(inline="always")  # a call would count references to its arrays
 def _own_step(
-    x: Any, start: Any, block: Any, m: Any, finite: Any, b: Any, shared: Any, table: Any, c: Any, gated: Any
+    x: Any, out: Any, start: Any, block: Any, m: Any, finite: Any, b: Any, shared: Any, c: Any, gated: Any
 ) -> Any:
     """Of symmetric codes, under the stretch's own scale."""
     s = stored(np.float64(real(m)) / c[1], c[3])
@@ -148,11 +148,11 @@ def _own_step(
 
 @register_jitable
 def _step(
-    x: Any, start: Any, block: Any, m: Any, finite: Any, b: Any, shared: Any, table: Any, c: Any, gated: Any
+    x: Any, out: Any, start: Any, block: Any, m: Any, finite: Any, b: Any, shared: Any, c: Any, gated: Any
 ) -> Any:
     """As `_own_step`, or under a given scale."""
     if not shared.size:
-        return _own_step(x, start, block, m, finite, b, shared, table, c, gated)
+        return _own_step(x, out, start, block, m, finite, b, shared, c, gated)
     s = shared[min(b, shared.shape[0] - 1), 0]
     last = _end(MOST, s, np.float32(c[1])) if gated else MOST
     ordinary, numbers = _numbers(s, INFINITY, c, x[0])  # a row of zeros may hold what is not finite
@@ -177,7 +177,7 @@ def _divided(v: Any, p: Any, c: Any) -> Any:
 
 @register_jitable
 def _affine_step(
-    x: Any, start: Any, block: Any, m: Any, finite: Any, b: Any, shared: Any, table: Any, c: Any, gated: Any
+    x: Any, out: Any, start: Any, block: Any, m: Any, finite: Any, b: Any, shared: Any, c: Any, gated: Any
 ) -> Any:
     """Of codes with a zero point: the scale, its reciprocal, least and largest code and value."""
     least, reach = -MOST, MOST
@@ -243,14 +243,14 @@ def whole_largest(x: Any, most: Any) -> Any:
 
 @register_jitable
 def _levels(
-    x: Any, start: Any, block: Any, m: Any, finite: Any, b: Any, shared: Any, table: Any, c: Any, gated: Any
+    x: Any, out: Any, start: Any, block: Any, m: Any, finite: Any, b: Any, shared: Any, c: Any, gated: Any
 ) -> Any:
     levels, zero = c
     if shared.size:
         row = min(b, shared.shape[0] - 1)
         a, second = shared[row, 0], shared[row, 1]
     else:
-        a, second, _ = own_levels(x[start : start + block], levels)
+        a, second, _ = own_levels(x[start : start + block], levels, out, start)
     like = x[0]
     high, low = np.float32(zero + a), np.float32(zero - a)
     if levels == 1:
@@ -288,13 +288,13 @@ def _sign(v: Any) -> Any:
 
 @register_jitable
 def _given(
-    x: Any, start: Any, block: Any, m: Any, finite: Any, b: Any, shared: Any, table: Any, c: Any, gated: Any
+    x: Any, out: Any, start: Any, block: Any, m: Any, finite: Any, b: Any, shared: Any, c: Any, gated: Any
 ) -> Any:
     if shared.size:
         row = min(b, shared.shape[0] - 1)
         a, second, third = shared[row, 0], shared[row, 1], shared[row, 2]
     else:
-        a, second, third = own_levels(x[start : start + block], c[0])
+        a, second, third = own_levels(x[start : start + block], c[0], out, start)
     return True, -_ONE, _ONE, True, (a, second, third)
 
 
@@ -306,9 +306,9 @@ def _three_signs(v: Any, p: Any, c: Any) -> Any:
     return y if v == v else v
 
 
-one_sign = stretched(_levels, _one_sign, tops=False)
-two_signs = stretched(_levels, _two_signs, tops=False)
-three_signs = stretched(_given, _three_signs, into=narrow, tops=False)
+one_sign = stretched(_levels, _one_sign, tops=False, ahead=512)
+two_signs = stretched(_levels, _two_signs, tops=False, sums=True)
+three_signs = stretched(_given, _three_signs, into=narrow, tops=False, sums=True)
 
 
 # -- ternary: the constant is the threshold
@@ -316,7 +316,7 @@ three_signs = stretched(_given, _three_signs, into=narrow, tops=False)
 
 @register_jitable
 def _threshold(
-    x: Any, start: Any, block: Any, m: Any, finite: Any, b: Any, shared: Any, table: Any, c: Any, gated: Any
+    x: Any, out: Any, start: Any, block: Any, m: Any, finite: Any, b: Any, shared: Any, c: Any, gated: Any
 ) -> Any:
     own, row = x[start : start + block], min(b, shared.shape[0] - 1)
     if shared.shape[1] > 1:
@@ -324,7 +324,7 @@ def _threshold(
     else:
         average, finite = mean(own)
         delta = np.float32(average * c[0])
-    alpha = shared[row, 0] if shared.size else np.float32(mean_kept(own, delta, finite))
+    alpha = shared[row, 0] if shared.size else np.float32(mean_kept(own, delta, finite, out, start))
     return True, -_FULL, _FULL, finite, (delta, widen(narrow(alpha, x[0])))
 
 
@@ -341,4 +341,4 @@ def _three_values_or_none(v: Any, p: Any, c: Any) -> Any:
     return _three_values(v, p, c) if v == v else v
 
 
-ternary = stretched(_threshold, _three_values, _three_values_or_none, tops=False, gates=False)
+ternary = stretched(_threshold, _three_values, _three_values_or_none, tops=False, gates=False, sums=True)

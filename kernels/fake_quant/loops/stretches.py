@@ -1,7 +1,7 @@
 """The one loop that all formats are made of: stretches of a flat array whose elements share something, one by one.
 
-A loop returns 1 when all gradients pass (no gate was written), 0 when not, REDO where only the definition will do.
-Gates are looked at where a stretch's largest magnitude is clipped; the rest is filled with ones up to there.
+A loop gives 1 when all gradients pass (no gate was written), 0 when not, −1 − n where from element n on only the
+definition will do. Without `out` it writes over `x`. The gate of a stretch that is not clipped is filled with ones.
 """
 
 from __future__ import annotations
@@ -13,11 +13,10 @@ import numpy as np
 from numba.extending import register_jitable
 
 from kernels.fake_quant.loops.compiled import loop
-from kernels.fake_quant.loops.fill import PIECE, fetch, fill, fill_sizes
+from kernels.fake_quant.loops.fill import PIECE, fetch, fetch_room, fill, fill_sizes, result_in
 from kernels.fake_quant.loops.words import (
     INFINITY,
     MOST,
-    REDO,
     bits,
     cut,
     magnitude,
@@ -31,6 +30,23 @@ from kernels.fake_quant.loops.words import (
 PAGE = 4096  # bytes of a gate that are filled at a time
 LOOK = 64  # stretches that are searched for tiny numbers at a time
 AHEAD = 2048  # elements that lie between what is computed and what is fetched
+SHARE = 192  # elements of the next stretch that are fetched for each piece, where `find` fetches too
+
+
+@register_jitable(inline="always")
+def _ask_for_share(x: Any, out: Any, beyond: Any, piece: Any, first: Any, count: Any) -> None:
+    """For a part of the next stretch."""
+    fetch(x, beyond + piece * SHARE, SHARE)
+
+
+def _ask_beyond(ahead: int) -> Any:
+    @register_jitable(inline="always")
+    def ask(x: Any, out: Any, beyond: Any, piece: Any, first: Any, count: Any) -> None:
+        """For elements and room that lie `ahead`."""
+        fetch(x, first + ahead, count)
+        fetch_room(out, first + ahead, count)
+
+    return ask
 
 
 def stretched(
@@ -44,10 +60,12 @@ def stretched(
     infinite: bool = True,
     tiny: bool = False,
     gates: bool = True,
+    sums: bool = False,
+    ahead: int = AHEAD,
 ) -> Any:
-    """The loop (x, out, gate, block, shared, table, constants) → result over stretches of `block` elements.
+    """The loop (x, out, gate, block, shared, constants) → result over stretches of `block` elements.
 
-    `shared` has a row a stretch, or none. `find` (x, start, block, m, whether all is finite, number, shared, table,
+    `shared` has a row a stretch, or none. `find` (x, out, start, block, m, whether all is finite, number, shared,
     constants, whether there is a gate), m the pattern of the largest magnitude, gives what a stretch shares: (whether
     float32 holds it, least x and largest x whose gradient passes, whether it is ordinary, numbers). `value` (float32 of
     an element, numbers, constants) is an element's, put `into` its type; of magnitudes, if it is `odd`; `careful` one's
@@ -55,13 +73,14 @@ def stretched(
 
     `tops`: whether `find` needs m without a gate; then the first constant is the pattern that infinity counts as, if it
     is `infinite` that counts. `tiny`: whether the last constant is a pattern below which only the definition will do,
-    or 0. `gates`: whether any gradient is stopped.
+    or 0. `gates`: whether any gradient is stopped. `sums`: whether `find` asks for the result's memory, while it sums.
+    `ahead`: how far beyond what is computed elements and room are fetched.
     """
-    filler = fill_sizes if odd else fill
+    filler, ask = fill_sizes if odd else fill, _ask_for_share if sums else _ask_beyond(ahead)
 
     @loop
-    def run(x: Any, out: Any, gate: Any, block: Any, shared: Any, table: Any, c: Any) -> Any:
-        filled, ahead = 0, max(block, AHEAD)
+    def run(x: Any, out: Any, gate: Any, block: Any, shared: Any, c: Any) -> Any:
+        y, filled = result_in(x, out), 0
         for b in range(x.size // block):
             start = b * block
             m = plain_pattern(x, start, block) if tops or (gates and gate is not None) else np.int32(0)
@@ -69,21 +88,21 @@ def stretched(
             if not finite:
                 m = counted_pattern(x, start, block, c[0], INFINITY if infinite else c[0])
             if tiny and c[-1] and b % LOOK == 0 and any_below(x[start : start + LOOK * block], c[-1]):
-                return REDO
-            held, least, last, ordinary, p = find(x, start, block, m, finite, b, shared, table, c, gate is not None)
+                return stopped_at(gate, filled, start)
+            held, least, last, ordinary, p = find(x, y, start, block, m, finite, b, shared, c, gate is not None)
             if not held:
-                return REDO
+                return stopped_at(gate, filled, start)
+            if gates and gate is not None and not (finite and real(m) <= last and -real(m) >= least):
+                filled = stopped(x, gate, filled, start, block, least, last)
             if careful is None or ordinary:
                 for piece in range((block + PIECE - 1) // PIECE):
                     first = start + piece * PIECE
                     count = min(PIECE, start + block - first)
-                    fetch(x, out, first + ahead, count)
-                    filler(x, out, first, count, value, into, p, c)
+                    ask(x, y, start + block, piece, first, count)
+                    filler(x, y, first, count, value, into, p, c)
             else:
                 for i in range(block):
-                    out[start + i] = narrow(careful(widen(x[start + i]), p, c), x[0])
-            if gates and gate is not None and not (finite and real(m) <= last and -real(m) >= least):
-                filled = stopped(x, gate, filled, start, block, least, last)
+                    y[start + i] = narrow(careful(widen(x[start + i]), p, c), x[0])
         return rest_passes(gate, filled)
 
     return run
@@ -146,6 +165,14 @@ def _ones_up_to(gate: Any, start: Any, stop: Any) -> Any:
     end = min(gate.size, -(-stop // PAGE) * PAGE)
     _ones(gate, start, end)
     return end
+
+
+@register_jitable
+def stopped_at(gate: Any, filled: Any, start: Any) -> Any:
+    """−1 − `start`, up to where the gate is whole."""
+    if gate is not None and filled < start:
+        _ones(gate, filled, start)
+    return -1 - start
 
 
 @register_jitable

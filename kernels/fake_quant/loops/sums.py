@@ -9,6 +9,7 @@ import numpy as np
 from numba.extending import register_jitable
 
 from kernels.fake_quant.loops.compiled import any_order, loop
+from kernels.fake_quant.loops.fill import PIECE, fetch_room
 from kernels.fake_quant.loops.words import MOST, size, widen
 
 _NONE = np.float32(0)
@@ -29,7 +30,7 @@ def _summed(term: Callable[..., Any]) -> Any:
             s3 += np.float64(term(widen(x[3 * q + i]), a, b))
         for i in range(4 * q, x.size):
             s0 += np.float64(term(widen(x[i]), a, b))
-        return (s0 + s1) + (s2 + s3)
+        return (s0 + s1) + (s2 + s3), x.size
 
     return total
 
@@ -50,12 +51,8 @@ def _left_of_two(v: Any, a: Any, b: Any) -> Any:
     return size(size(size(v) - a) - b)
 
 
-_SUMS = _summed(_magnitude), _summed(_left), _summed(_left_of_two)
-_sum, _sum_left, _sum_left_of_two = _SUMS
-
-
 @any_order
-def _sum_kept(x: Any, delta: Any) -> Any:
+def _sum_kept(x: Any, delta: Any, b: Any) -> Any:
     """Sum and number of the magnitudes above `delta`."""
     q = x.size // 2
     s0 = s1 = np.float64(0)
@@ -69,7 +66,30 @@ def _sum_kept(x: Any, delta: Any) -> Any:
         v = size(widen(x[i]))
         s0 += np.float64(v if v > delta else np.float32(0))
         count = np.int32(count + np.int32(v > delta))
-    return s0 + s1, count
+    return s0 + s1, np.int64(count)
+
+
+def _by_pieces(total: Callable[..., Any]) -> Any:
+    """(x, a, b, out, start, last) → `total` of x; the `last` one asks for the memory of the result meanwhile."""
+
+    @register_jitable
+    def run(x: Any, a: Any, b: Any, out: Any, start: Any, last: Any) -> Any:
+        if not last:
+            return total(x, a, b)
+        found, count = np.float64(0), 0
+        for piece in range((x.size + PIECE - 1) // PIECE):
+            own = x[piece * PIECE : (piece + 1) * PIECE]
+            fetch_room(out, start + piece * PIECE, own.size)
+            s, n = total(own, a, b)
+            found, count = found + s, count + n
+        return found, count
+
+    return run
+
+
+_SUMS = tuple(_by_pieces(_summed(term)) for term in (_magnitude, _left, _left_of_two))
+_sum, _sum_left, _sum_left_of_two = _SUMS
+_sum_over = _by_pieces(_sum_kept)
 
 
 @register_jitable
@@ -93,62 +113,65 @@ def _finite_sum(x: Any, least: Any, a: Any, b: Any) -> Any:
 
 
 @register_jitable
-def _total(x: Any, a: Any, b: Any) -> Any:
+def _total(x: Any, a: Any, b: Any, out: Any, start: Any, last: Any) -> Any:
     """Sum and number of the finite magnitudes that two scaled signs leave over, and whether all are finite."""
     if b:
-        total = _sum_left_of_two(x, a, b)
+        total, count = _sum_left_of_two(x, a, b, out, start, last)
+    elif a:
+        total, count = _sum_left(x, a, b, out, start, last)
     else:
-        total = _sum_left(x, a, b) if a else _sum(x, a, b)
+        total, count = _sum(x, a, b, out, start, last)
     if total < np.inf:
-        return total, x.size, True
+        return total, count, True
     least = np.float32(-1)
-    return _finite_sum(x, least, a, b), _count(x, least, a, b), False
+    return _finite_sum(x, least, a, b), np.int64(_count(x, least, a, b)), False
 
 
 @register_jitable
-def _total_kept(x: Any, delta: Any, finite: Any) -> Any:
+def _total_kept(x: Any, delta: Any, finite: Any, out: Any, start: Any, last: Any) -> Any:
     """Sum and number of the finite magnitudes above `delta`."""
     if finite:
-        return _sum_kept(x, delta)
-    return _finite_sum(x, delta, _NONE, _NONE), _count(x, delta, _NONE, _NONE)
+        return _sum_over(x, delta, _NONE, out, start, last)
+    return _finite_sum(x, delta, _NONE, _NONE), np.int64(_count(x, delta, _NONE, _NONE))
 
 
 @register_jitable
 def mean(x: Any) -> Any:
     """Mean magnitude of the finite elements, float64, and whether all are."""
-    total, count, finite = _total(x, _NONE, _NONE)
+    total, count, finite = _total(x, _NONE, _NONE, x, 0, False)
     return total / max(count, 1), finite
 
 
 @register_jitable
-def mean_kept(x: Any, delta: Any, finite: Any) -> Any:
-    """Mean of the finite magnitudes above `delta`, float64."""
-    total, count = _total_kept(x, delta, finite)
+def mean_kept(x: Any, delta: Any, finite: Any, out: Any, start: Any) -> Any:
+    """Mean of the finite magnitudes above `delta`, float64; the result's memory is asked for meanwhile."""
+    total, count = _total_kept(x, delta, finite, out, start, True)
     return total / max(count, 1)
 
 
 @register_jitable
-def _mean_left(x: Any, a: Any, b: Any) -> Any:
-    total, count, _ = _total(x, a, b)
+def _mean_left(x: Any, a: Any, b: Any, out: Any, start: Any, last: Any) -> Any:
+    total, count, _ = _total(x, a, b, out, start, last)
     return np.float32(total / max(count, 1))
 
 
 @register_jitable
-def own_levels(x: Any, levels: Any) -> Any:
-    """Scales of one to three signs, float32: each the mean of what those before it leave over."""
-    a = _mean_left(x, _NONE, _NONE)
-    b = _mean_left(x, a, _NONE) if levels > 1 else _NONE
-    return a, b, _mean_left(x, a, b) if levels > 2 else _NONE
+def own_levels(x: Any, levels: Any, out: Any, start: Any) -> Any:
+    """Scales of one to three signs, float32: each the mean of what those before it leave over. While the last of
+    several is found, the result's memory is asked for."""
+    a = _mean_left(x, _NONE, _NONE, out, start, False)
+    b = _mean_left(x, a, _NONE, out, start, levels == 2) if levels > 1 else _NONE
+    return a, b, _mean_left(x, a, b, out, start, True) if levels > 2 else _NONE
 
 
 @loop
 def whole_left(x: Any, a: Any, b: Any) -> Any:
     """Of a whole array: sum and number of the finite magnitudes that two scaled signs leave over."""
-    total, count, _ = _total(x, a, b)
+    total, count, _ = _total(x, a, b, x, 0, False)
     return total, count
 
 
 @loop
 def whole_kept(x: Any, delta: Any, finite: Any) -> Any:
     """Of a whole array: sum and number of the finite magnitudes above `delta`."""
-    return _total_kept(x, delta, finite)
+    return _total_kept(x, delta, finite, x, 0, False)

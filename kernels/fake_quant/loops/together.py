@@ -9,7 +9,7 @@ import numpy as np
 from numba.extending import register_jitable
 
 from kernels.fake_quant.loops.compiled import loop
-from kernels.fake_quant.loops.fill import fetch, fill, fill_sizes
+from kernels.fake_quant.loops.fill import fetch, fetch_room, fill, fill_sizes, result_in
 from kernels.fake_quant.loops.stretches import (
     AHEAD,
     any_below,
@@ -17,9 +17,10 @@ from kernels.fake_quant.loops.stretches import (
     plain_pattern,
     rest_passes,
     stopped,
+    stopped_at,
 )
 from kernels.fake_quant.loops.tops import SIDE, tops
-from kernels.fake_quant.loops.words import INFINITY, REDO, cut, narrow, real, widen
+from kernels.fake_quant.loops.words import INFINITY, cut, narrow, real, widen
 
 SIZES = (16, 32, 64, 128)  # of stretches that have a loop of their own
 
@@ -52,12 +53,12 @@ def _only(shared: Any) -> Any:
 
 
 @register_jitable  # not in the loop itself: only here does it become vectors
-def _numbers(x: Any, found: Any, kept: Any, finite: Any, find: Any, shared: Any, table: Any, c: Any) -> Any:
+def _numbers(x: Any, found: Any, kept: Any, finite: Any, find: Any, shared: Any, c: Any) -> Any:
     """What sixteen stretches share; whether all are held, and ordinary. The last number: up to where
     gradients pass at least."""
     held = ordinary = True
     for j in range(SIDE):
-        h, _, last, o, numbers = find(x, 0, 0, found[j], finite, 0, shared, table, c, False)
+        h, _, last, o, numbers = find(x, x, 0, 0, found[j], finite, 0, shared, c, False)
         kept[0, j], kept[1, j], kept[2, j], kept[3, j] = numbers
         kept[4, j] = last
         held &= h
@@ -76,11 +77,10 @@ def _asked(
     finite: Any,
     find: Any,
     shared: Any,
-    table: Any,
     c: Any,
 ) -> Any:
     """How far the gate is filled, after a stretch where some gradient may be stopped."""
-    _, least, last, _, _ = find(x, start, block, m, finite, 0, shared, table, c, True)
+    _, least, last, _, _ = find(x, x, start, block, m, finite, 0, shared, c, True)
     if finite and real(m) <= last:
         return filled
     return stopped(x, gate, filled, start, block, least, last)
@@ -108,9 +108,9 @@ def side_by_side(
     filler = fill_sizes if odd else fill
 
     @loop
-    def run(x: Any, out: Any, gate: Any, block: Any, shared: Any, table: Any, c: Any) -> Any:
+    def run(x: Any, out: Any, gate: Any, block: Any, shared: Any, c: Any) -> Any:
         filled, stretches, found = 0, x.size // fixed, np.empty(SIDE, np.int32)
-        kept, one = np.empty((5, SIDE), np.float32), _only(shared)
+        y, kept, one = result_in(x, out), np.empty((5, SIDE), np.float32), _only(shared)
         for group in range((stretches + SIDE - 1) // SIDE):  # numba sees that this is never negative
             first = group * SIDE
             here = min(SIDE, stretches - first)
@@ -119,21 +119,22 @@ def side_by_side(
             else:
                 _others(x, first, here, found, fixed)
             finite = _counted(x, first, here, found, fixed, c[0], INFINITY if infinite else c[0])
-            held, ordinary = _numbers(x, found, kept, finite, find, one, table, c)
+            held, ordinary = _numbers(x, found, kept, finite, find, one, c)
             if not held or (tiny and c[-1] and any_below(x[first * fixed : (first + here) * fixed], c[-1])):
-                return REDO
-            fetch(x, out, first * fixed + max(AHEAD, SIDE * fixed), SIDE * fixed)
-            for j in range(here):
-                start, p = (first + j) * fixed, (kept[0, j], kept[1, j], kept[2, j], kept[3, j])
-                if careful is None or ordinary:
-                    filler(x, out, start, fixed, value, into, p, c)
-                else:
-                    _carefully(x, out, start, fixed, careful, p, c)
+                return stopped_at(gate, filled, first * fixed)
             if gate is not None:
                 for j in range(here):
                     if not (finite and real(found[j]) <= kept[4, j]):
                         m, start = found[j], (first + j) * fixed
-                        filled = _asked(x, gate, filled, start, fixed, m, finite, find, one, table, c)
+                        filled = _asked(x, gate, filled, start, fixed, m, finite, find, one, c)
+            for j in range(here):
+                start, p = (first + j) * fixed, (kept[0, j], kept[1, j], kept[2, j], kept[3, j])
+                fetch(x, start + AHEAD, fixed)
+                fetch_room(y, start + AHEAD, fixed)
+                if careful is None or ordinary:
+                    filler(x, y, start, fixed, value, into, p, c)
+                else:
+                    _carefully(x, y, start, fixed, careful, p, c)
         return rest_passes(gate, filled)
 
     return run

@@ -18,5 +18,5 @@ def binary(fmt: Binary, dtype: torch.dtype) -> Plan | None:
     """Where the gradient ends, threshold, lower and upper value."""
     if fmt.stochastic:
         return None
-    values = (0, -1, 1) if fmt.bipolar else (np.finfo(np.float32).smallest_subnormal, 0, 1)
-    return Plan("above", tuple(np.float32(v) for v in (-1, 1, *values)))
+    constants = tuple(np.float32(v) for v in (-1, 1, 0, -1 if fmt.bipolar else 0, 1))
+    return Plan("above" if fmt.bipolar else "beyond", constants)

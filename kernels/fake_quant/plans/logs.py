@@ -49,18 +49,9 @@ def log(fmt: Log, dtype: torch.dtype) -> Plan | None:
 
 @planned(BlockLog)
 def block_log(fmt: BlockLog, dtype: torch.dtype) -> Plan:
-    """Limits for each exponent of a block's largest magnitude; entry 0 and 1 stand for denormals. Numbers for which
-    some limits will not do count as tiny in every block."""
-    rows = [_limits_under(fmt, top) for top in range(-128, 130)]
-    whole = [(least, high, last_inside(high).view(np.int32)) for least, high, _ in rows]
-    table = np.array(whole, np.int32).view(np.float32)
-    tiny = np.int32(max(tiny for *_, tiny in rows))
-    return Plan("power_blocks", (most_pattern(dtype), CARRY, tiny), fmt.blocks, table=table)
-
-
-def _limits_under(fmt: BlockLog, top: int) -> tuple[int, int, int]:
-    bias = min(max(fmt.top_code - top, 0), 2**fmt.exponent_bias_width - 1)
-    low, high = 1 - bias, min(fmt.top_code - bias, 127)
-    if top < -126 or high < -126:
-        return 0, 0, 0  # to the definition
-    return limits(low, high)
+    """The largest code's exponent at bias 0 as float32 would write it, and the largest bias; where some bias puts zero
+    below all normal numbers, tiny ones are left to the definition."""
+    reach, code = 2**fmt.exponent_bias_width - 1, fmt.top_code + 127
+    tiny = NORMAL if min(reach, code - 1) > 127 else 0
+    numbers = (CARRY, min(code, 2**10), reach, tiny)  # beyond 2^10 all biases are the largest
+    return Plan("power_blocks", (most_pattern(dtype), *map(np.int32, numbers)), fmt.blocks)
