@@ -13,9 +13,9 @@ from verilog.cycles.schedule import Schedule
 from verilog.netlist import Boundary, Design, Wire
 from verilog.numbers.fixed import Codes
 from verilog.proof.bench import CLOCK, DRIVER, STALLS, bench, quiet
-from verilog.stream import to_words
+from verilog.stream import to_text
 from verilog.synthesis.route import HARNESS, harness, netlist_script
-from verilog.synthesis.synthesize import COMMANDS, sources
+from verilog.synthesis.synthesize import COMMANDS, commands, sources
 from verilog.templates.base import total
 
 FRAMES = 4  # samples of the bench
@@ -45,20 +45,16 @@ def _vectors(design: Design) -> dict[str, str]:
     inputs = tuple(_random(rng, b) for b in design.inputs)
     found: dict[str, str] = {}
     for boundary, codes in zip(design.inputs, inputs, strict=True):
-        found[f"sim/{boundary.name}.hex"] = _words(boundary.stream.pack(codes), boundary.stream.fixed.width)
+        found[f"sim/{boundary.name}.hex"] = to_text(boundary.stream.pack(codes), boundary.stream.fixed.width)
     for wire, codes in design.run(*inputs).items():
         stream = design.stream(wire)
-        found[f"sim/expected/{design.label(wire)}.hex"] = _words(stream.pack(codes), stream.fixed.width)
+        found[f"sim/expected/{design.label(wire)}.hex"] = to_text(stream.pack(codes), stream.fixed.width)
     return found
 
 
 def _random(rng: np.random.Generator, boundary: Boundary) -> Codes:
     stream = boundary.stream
     return rng.integers(stream.fixed.low, stream.fixed.high + 1, (FRAMES, stream.rows, stream.size))
-
-
-def _words(lanes: Codes, width: int) -> str:
-    return "\n".join(to_words(lanes, width)) + "\n"
 
 
 def _makefile(design: Design) -> str:
@@ -89,7 +85,7 @@ def _filled(file: str, **values: str) -> str:
 def _script(design: Design, target: str) -> str:
     return "\n".join([
         f"read_verilog -sv -defer {' '.join(sources(design))}", f"read_verilog -sv {design.name}.sv",
-        f"hierarchy -check -top {design.name}", f"{COMMANDS[target]} -top {design.name}", "stat",
+        f"hierarchy -check -top {design.name}", *commands(design, target), "stat",
         "setattr -mod -unset keep_hierarchy", "flatten", f"write_json build/{target}.json", "",
     ])  # fmt: skip
 

@@ -26,8 +26,8 @@ from model.weights import WeightStore
 from verilog.cycles.buffering import buffered
 from verilog.netlist import Boundary, Design, Wire
 from verilog.numbers.conversion import converted
-from verilog.numbers.fixed import WIDEST, Codes, Fixed, Rounding, fixed_of
-from verilog.numbers.scaled import format_of, gives, plain, reads
+from verilog.numbers.fixed import WIDEST, Codes, Fixed, Rounding, beyond, fixed_of
+from verilog.numbers.scaled import PRODUCTS, format_of, gives, plain, reads
 from verilog.numbers.weights import masked
 from verilog.numbers.widths import changes
 from verilog.options import EmitOptions, check_name
@@ -46,10 +46,12 @@ Sizes = dict[str, tuple[int, int, int]]
 Rule = Callable[["Lowering", Node], None]
 RULES: dict[str, Rule] = {}
 # They give the same values before and after rounding and saturation: ops that keep the order and the zero.
-MONOTONE = ("relu", "max_pool1d", "max_pool2d", "where")
+MONOTONE = ("relu", "max_pool1d", "max_pool2d", "max_pool3d", "where")
 
 MOVING = ("cat", "stack", "where", "masked_fill")  # which hand on a constant as it is, in the format of their result
 UNKNOWN = Fixed(1, 0)
+OUTLIERS = 0.01  # share of a tensor that a format may clip without a word: calibration gives up a few for finer steps
+NAMED = 4  # of those that it clips
 
 RECURRENT = "Each step of it waits for the one before. Use convolutions or attention, or leave it to a processor."
 CHOICE = "Leave it out: the host takes the largest of what comes."
@@ -117,6 +119,7 @@ class Lowering:
         self.instances: list[Template] = []
         self.wires: dict[str, tuple[Wire, ...]] = {}
         self.remarks: dict[str, str] = {}
+        self.clipped: dict[str, float] = {}  # tensors of layers → how many of their numbers lie beyond their format
 
     def design(self) -> Design:
         """Lower all nodes in order, then give every wire one reader."""
@@ -166,10 +169,9 @@ class Lowering:
         return -1 if shape[at] == "batch" else at - len(shape) + len(self.shape(node, name))
 
     def chosen(self, node: Node, name: str) -> Fixed | None:
-        """The format of what flows through a port, None where none is chosen, or one of blocks, which a layer's rule
-        makes itself; raises EmitError for others."""
+        """The format of what flows through a port; None for none, or for blocks, which a layer makes. Or EmitError."""
         found = choice(node, name)
-        if found is None or (isinstance(found.format, MXInt) and node.op == "linear" and name == "data_in"):
+        if found is None or (isinstance(found.format, MXInt) and node.op in PRODUCTS and name == "data_in"):
             return None
         return format_of(node, name, found, self.graph, self.store)
 
@@ -186,8 +188,9 @@ class Lowering:
         if chosen is None or not isinstance(chosen.format, Integer):
             text = f"{name} of {node.id} {f'is in {chosen.label}, not in integers' if chosen else 'has no format'}."
             raise EmitError(text, "Quantise it with `integer` (pass quantize).", node.id)
-        fixed = fixed_of(chosen.format)
-        return fixed.encode(masked(self, node, name)[0], self.rounding(node, name)), fixed
+        fixed, values = fixed_of(chosen.format), masked(self, node, name)[0]
+        self.clipped[f"{name} of {node.id}"] = beyond(fixed, values)
+        return fixed.encode(values, self.rounding(node, name)), fixed
 
     def value(self, ref: Ref) -> np.ndarray | None:
         """The numbers of a tensor that hangs on no input, None for others."""
@@ -341,7 +344,7 @@ class Lowering:
                                     axis=samples_axis(self.graph, ref)))  # fmt: skip
         design = Design(self.options.name, tuple(self.inputs), tuple(outputs), tuple(self.instances),
                         self.wires, tuple(ends), self.symbols, hosted=tuple(self.hosted),
-                        remarks=self.remarks, notes=fixed_batches(self.graph))  # fmt: skip
+                        remarks=self.remarks, notes=(*fixed_batches(self.graph), *overflows(self.clipped)))  # fmt: skip
         design = forked(design)
         design.check()
         return design
@@ -392,6 +395,17 @@ def fixed_batches(graph: Graph) -> tuple[str, ...]:
     many = [f"{name} has {shape[0]}" for name, shape in shapes.items() if isinstance(shape[0], int) and shape[0] > 1]
     text = "Its batch was fixed when the model was traced, so that all of it is one sample here"
     return (f"{text}: {', '.join(many)}. Trace it with a batch that is free, or of 1.",) if many else ()
+
+
+def overflows(clipped: Mapping[str, float]) -> tuple[str, ...]:
+    """A word for formats that hold too little of a tensor, the worst first."""
+    worst = sorted((n for n, share in clipped.items() if share >= OUTLIERS), key=lambda name: -clipped[name])
+    if not worst:
+        return ()
+    named = ", ".join(f"{100 * clipped[name]:.0f} % of {name}" for name in worst[:NAMED])
+    more = f" and of {len(worst) - NAMED} more" if len(worst) > NAMED else ""
+    return (f"Beyond their format, and so clipped, are {named}{more}: calibrate them, or leave more bits "
+            "before the point.",)  # fmt: skip
 
 
 def samples_axis(graph: Graph, ref: Ref) -> int:

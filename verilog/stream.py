@@ -67,20 +67,22 @@ class Stream:
         return blocks.transpose(0, 1, 3, 2, 4).reshape(-1, self.rows, self.size)
 
 
-def to_words(lanes: Codes, width: int) -> list[str]:
-    """Rows of codes as hexadecimal words, element 0 lowest; the form that $readmemh reads."""
-    bits = ((lanes[..., None] >> np.arange(width)) & 1).astype(np.uint8)  # [words, lanes, width], lowest first
-    flat = bits.reshape(len(lanes), -1)[:, ::-1]
-    digits = -(-flat.shape[1] // 4)
-    padded = np.zeros((len(lanes), digits * 4), np.uint8)
-    padded[:, digits * 4 - flat.shape[1] :] = flat
-    nibbles = padded.reshape(len(lanes), digits, 4) @ np.array([8, 4, 2, 1], np.uint8)
-    text = np.frombuffer(b"0123456789abcdef", np.uint8)[nibbles]
-    return [row.tobytes().decode() for row in text]
+def to_text(lanes: Codes, width: int) -> str:
+    """Rows of codes as hexadecimal words, element 0 lowest, a line each; the form that $readmemh reads."""
+    count, size = lanes.shape
+    octets = np.ascontiguousarray(lanes, "<i8").view(np.uint8).reshape(count, size, 8)
+    bits = np.unpackbits(octets, axis=2, count=width, bitorder="little").reshape(count, size * width)  # lowest first
+    digits = -(-size * width // 4)
+    padded = np.zeros((count, digits * 4), np.uint8)
+    padded[:, digits * 4 - size * width :] = bits[:, ::-1]
+    text = np.full((count, digits + 1), ord("\n"), np.uint8)
+    nibbles = padded.reshape(count, digits, 4) @ np.array([8, 4, 2, 1], np.uint8)
+    text[:, :-1] = np.frombuffer(b"0123456789abcdef", np.uint8)[nibbles]
+    return text.tobytes().decode()
 
 
 def from_words(words: list[str], lanes: int, width: int, signed: bool) -> Codes:
-    """The inverse of `to_words`; raises ValueError for a word with x or z in it."""
+    """The inverse of `to_text`, by its lines; raises ValueError for a word with x or z in it."""
     digits = -(-lanes * width // 4)
     raw = np.frombuffer("".join(w.zfill(digits) for w in words).encode(), np.uint8).reshape(len(words), digits)
     nibbles = np.full(raw.shape, 255, np.uint8)

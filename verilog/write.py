@@ -153,6 +153,11 @@ def _declared(design: Design, wire: Wire) -> list[str]:
     return [f"  logic {_range(design.stream(wire).width)} {name}_data;", f"  logic {name}_valid, {name}_ready;"]
 
 
+def _number(value: int) -> str:
+    """A parameter's value: one beyond 32 bits needs its size."""
+    return str(value) if -(1 << 31) < value < 1 << 31 else f"{'-' if value < 0 else ''}64'sd{abs(value)}"
+
+
 def _pace(planned: Schedule | None) -> str:
     if planned is None or planned.stuck:
         return ""
@@ -164,7 +169,7 @@ def _instance(design: Design, instance: Template, planned: Schedule | None) -> l
     remark = f"; {instance.remark()}" if instance.remark() else ""
     when = planned.told(design, instance) if planned else ""
     lines = [f"  // {instance.node}: {shape}, {instance.outputs[0].label}{remark}{when and f'; {when}'}"]
-    values = [f".{name}({value})" for name, value in instance.parameters().items()]
+    values = [f".{name}({_number(value)})" for name, value in instance.parameters().items()]
     values += [f'.{m.parameter}("mem/{memory_file(instance, m.parameter)}")' for m in instance.memories()]
     if values:
         lines += [f"  {instance.module} #(", ",\n".join(f"      {v}" for v in values), f"  ) u_{instance.name} ("]

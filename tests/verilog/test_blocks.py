@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -13,7 +15,7 @@ from verilog.numbers.fixed import Fixed
 from verilog.numbers.sums import summed
 from verilog.rules.blocks import placed
 from verilog.stream import Stream
-from verilog.templates.blocks import EXPONENT, BlockExponent, BlockMantissa, Cut, base
+from verilog.templates.blocks import EXPONENT, BlockExponent, BlockMantissa, BlockRound, Cut, back_in, base
 from verilog.templates.linear_blocks import LinearBlocks
 
 Made = tuple[BlockExponent, BlockMantissa, np.random.Generator]
@@ -25,6 +27,13 @@ def maker(x: Stream, block: int, width: int) -> tuple[BlockExponent, BlockMantis
     out = Stream(x.rows, x.size, Fixed(width, width - 2), x.par)
     first = BlockExponent(name="e", node="e", inputs=(x,), outputs=(exponents,), block=block)
     return first, BlockMantissa(name="m", node="m", inputs=(x, exponents), outputs=(out,), block=block)
+
+
+def put_back(second: BlockMantissa) -> BlockRound:
+    """The same elements in the fixed point in which they came."""
+    width, x = second.outputs[0].fixed.width, second.inputs[0]
+    out = replace(x, fixed=back_in(x.fixed))
+    return BlockRound(name="r", node="r", inputs=second.inputs, outputs=(out,), block=second.block, width=width)
 
 
 @st.composite
@@ -43,6 +52,11 @@ def small(rng: np.random.Generator, x: Stream, frames: int) -> np.ndarray:
     return codes >> rng.integers(0, x.fixed.width, (*codes.shape[:-1], 1))
 
 
+def x_width(made: BlockExponent) -> int:
+    """Bits of what comes."""
+    return made.inputs[0].fixed.width
+
+
 @needs_icarus
 @pytest.mark.rtl
 @settings(max_examples=12)
@@ -55,6 +69,8 @@ def test_blocks_equal_their_integer_model(tmp_path_factory: pytest.TempPathFacto
     on_time(first, (x,), cache)
     proven(second, (x, *first.reference(x)), cache)
     on_time(second, (x, *first.reference(x)), cache)
+    if second.outputs[0].fixed.width <= x_width(first):
+        proven(put_back(second), (x, *first.reference(x)), cache)
 
 
 @settings(max_examples=60)
@@ -67,6 +83,9 @@ def test_blocks_equal_the_format(case: Made) -> None:
     form = MXInt(second.outputs[0].fixed.width, first.block)
     held = form.encode(first.inputs[0].fixed.values(x))
     np.testing.assert_array_equal(codes, held.codes)
+    if second.outputs[0].fixed.width <= x_width(first):
+        (back,) = put_back(second).reference(x, exponents)
+        np.testing.assert_array_equal(first.inputs[0].fixed.values(back), form.decode(held))
     zeros = np.maximum.reduceat(np.abs(x), np.arange(first.cut.blocks) * first.block, axis=-1) == 0
     np.testing.assert_array_equal(np.where(zeros, 0, exponents), np.where(zeros, 0, held.shared[0].values))
 

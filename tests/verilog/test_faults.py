@@ -12,7 +12,7 @@ from model.errors import EmitError, OptionsError, SimulateError
 from model.formats.integer import Integer
 from model.meta import Precision
 from tests.verilog.proof import needs_icarus
-from tests.verilog.test_images import equal, opened, quantised
+from tests.verilog.test_images import SELF, equal, opened, quantised
 from tests.verilog.test_linear import layer
 from tests.verilog.test_schedule import chain
 from verilog.lower import lower
@@ -166,3 +166,14 @@ def test_a_build_that_is_stopped_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(InterruptedError):
         build(chain(layer("a", (4, 1), (4, 1))), 1, tmp_path, "icarus", tick=stop)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(("width", "frac", "told"), [(4, 6, True), (8, 6, False)])
+def test_weights_beyond_their_format_are_told(tmp_path: Path, width: int, frac: int, told: bool) -> None:
+    found = opened(tmp_path, "nn.Linear(16, 8)", SELF, "16")
+    graph = quantised(found)
+    node = next(n for n in graph if n.op == "linear")
+    chosen = {**node.precision, "weight": Precision(Integer(width, frac))}
+    notes = lower(graph.replace(replace(node, precision=chosen)), found.store, EmitOptions()).notes
+    assert [n for n in notes if f"weight of {node.id}" in n and "clipped" in n] == (list(notes) if told else [])
+    assert bool(notes) is told

@@ -146,3 +146,19 @@ def test_what_has_no_hardware_names_the_node(opened: Opened, formats: dict[str, 
         lower(graph, opened.store, EmitOptions())
     assert caught.value.node == "fc1"
     assert caught.value.hint
+
+
+def test_bits_between_layers_train(opened: Opened) -> None:
+    bits, wide = {"data_in": "binary(bipolar=false)", "weight": "binary_scaled()"}, {"data_in": FIXED, "weight": ROWS}
+    rules = [{"select": {"by": "type", "values": ["linear"]}, "formats": bits}]
+    rules += [{"select": {"by": "name", "values": ["fc1"]}, "formats": wide}]
+    rules += [{"select": {"by": "name", "values": ["fc3"]}, "formats": {**wide, "data_in": bits["data_in"]}}]
+    training = {"data": "demo:digits", "epochs": 6, "learning_rate": 1e-2, "validate": False}
+    graph = stepped(
+        opened, {"pass": "quantize", "options": {"rules": rules}}, {"pass": "finetune", "options": training}
+    )
+    design = lower(graph, opened.store, EmitOptions())
+    assert {"linear_signs", "threshold"} <= {i.module for i in design.instances}
+    tests = load_digits()["test"]
+    got = Exact(graph, opened.store, design)(x=torch.from_numpy(tests.inputs["x"])).argmax(-1).numpy()
+    assert (got == tests.labels).mean() > 0.5, "chance where the gradient of bits is wrong"

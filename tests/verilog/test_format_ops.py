@@ -87,8 +87,8 @@ WIDE = {"data_in": FIXED, "weight": "mxint(width=28)"}
     [
         (DEPTHWISE, {"conv2d": WIDE}, "so far apart that they need", "fewer bits"),
         (("nn.Conv3d(2, 2, 2, groups=2)", *VOLUME[1:]), {"conv3d": LINEAR}, "has groups", "groups=1"),
-        (DEPTHWISE, {"conv2d": {"data_in": MX, "weight": FIXED}}, "data_in of m is in mxint", "Only nn.Linear"),
-        (PRODUCT, {"linear": LINEAR, "matmul": {"data_in": MX, "weight": MX}}, "data_in of matmul is in", "Only nn.Li"),
+        (DEPTHWISE, {"conv2d": {"data_in": MX, "weight": FIXED}}, "comes from the host", "first layer"),
+        (PRODUCT, {"linear": LINEAR, "matmul": {"data_in": MX, "weight": MX}}, "data_in of matmul is in", "Only la"),
         (PRODUCT, {"linear": LINEAR, "matmul": {"data_in": ROWS, "weight": FIXED}}, "one scale", "granularity=tensor"),
         (PRODUCT, {"linear": LINEAR, "matmul": {"data_in": ONE, "weight": FIXED}}, "from each sample", "calibrate"),
         (("nn.ConvTranspose2d(3, 4, 3, stride=2)", SELF, "3, 4, 4"),

@@ -29,6 +29,12 @@ NETS = [
     ("nn.GroupNorm(2, 4)", "4, 3, 3"), ("nn.GroupNorm(2, 4, affine=False)", "4, 6"),
     ("nn.InstanceNorm2d(3, affine=True)", "3, 4, 4"), ("nn.InstanceNorm1d(3)", "3, 8"),
     ("nn.Sequential(nn.Conv2d(2, 4, 3, padding=1), nn.GroupNorm(4, 4), nn.ReLU(), nn.AdaptiveAvgPool2d(3))", "2, 5, 5"),
+    ("nn.MaxPool3d(2)", "2, 4, 4, 2"), ("nn.MaxPool3d((2, 3, 2), (1, 2, 2), (1, 1, 0), (2, 1, 1))", "3, 3, 4, 5"),
+    ("nn.MaxPool3d(2, ceil_mode=True)", "2, 3, 3, 3"), ("nn.AvgPool3d((2, 2, 1))", "3, 4, 4, 2"),
+    ("nn.AvgPool3d(3, 2, 1)", "2, 3, 4, 3"), ("nn.AvgPool3d(2, 1, 1, count_include_pad=False)", "2, 3, 2, 3"),
+    ("nn.AvgPool3d(2, ceil_mode=True, divisor_override=4)", "1, 3, 3, 3"), ("nn.AdaptiveAvgPool3d(1)", "3, 2, 4, 2"),
+    ("nn.AdaptiveAvgPool3d((2, 1, 2))", "2, 3, 2, 3"), ("nn.AdaptiveMaxPool3d((1, 2, 2))", "2, 3, 3, 4"),
+    ("nn.Sequential(nn.Conv3d(1, 2, 2), nn.ReLU(), nn.MaxPool3d(2), nn.Flatten(), nn.Linear(2, 3))", "1, 3, 3, 3"),
 ]  # fmt: skip
 
 
@@ -59,6 +65,15 @@ def test_parts_are_those_of_torch(image: tuple[int, int], out: tuple[int, int]) 
     padded = np.append(x.numpy().reshape(-1), 0.0)
     want = functional.adaptive_avg_pool2d(x, out).numpy().reshape(-1)
     np.testing.assert_allclose(padded[pixels].sum(1) / counts, want)
+
+
+@pytest.mark.parametrize(("size", "out"), [((5, 7, 3), (2, 3, 1)), ((2, 2, 2), (3, 1, 2))])
+def test_parts_of_volumes_are_those_of_torch(size: tuple[int, ...], out: tuple[int, ...]) -> None:
+    x = torch.randn(1, 1, *size, dtype=torch.float64)
+    voxels, counts = parts(size, out)
+    padded = np.append(x.numpy().reshape(-1), 0.0)
+    want = functional.adaptive_avg_pool3d(x, out).numpy().reshape(-1)
+    np.testing.assert_allclose(padded[voxels].sum(1) / counts, want)
 
 
 @pytest.mark.parametrize("border", [True, False])

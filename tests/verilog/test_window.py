@@ -10,10 +10,13 @@ import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from tests.verilog.proof import needs_icarus, on_time, proven, random_codes
+from tests.verilog.proof import alone, needs_icarus, on_time, proven, random_codes
 from verilog.numbers.fixed import Fixed
+from verilog.proof.lint import lint
+from verilog.proof.tools import verilator
 from verilog.stream import Stream
 from verilog.templates.window import Walk, Window
+from verilog.write import texts
 
 KINDS = st.tuples(st.integers(1, 7), st.integers(1, 3), st.integers(1, 3), st.integers(1, 2), st.integers(0, 2))
 
@@ -70,3 +73,16 @@ def test_equals_its_integer_model(
     inputs = (random_codes(rng, made.inputs[0], 3),)
     proven(made, inputs, cache)
     on_time(made, inputs, cache)
+
+
+@needs_icarus
+@pytest.mark.rtl
+@pytest.mark.parametrize(("width", "pad"), [(32, -(1 << 31)), (40, -(1 << 39)), (45, 5)])
+def test_borders_beyond_32_bits(tmp_path: Path, width: int, pad: int) -> None:
+    """The largest of exact sums: the code around the image is the least of a wide format."""
+    walk, form = Walk((2, 2), (2, 2), (3, 3), before=(1, 1)), Fixed(width, 3)
+    x, y = Stream(4, 1, form), Stream(4, 9, form)
+    made = Window(name="w", node="w", inputs=(x,), outputs=(y,), walk=walk, pad=pad)
+    proven(made, (random_codes(np.random.default_rng(0), x, 2),), tmp_path)
+    if verilator() is not None:
+        assert not lint(texts(alone(made)), "top").findings

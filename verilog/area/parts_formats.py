@@ -52,7 +52,9 @@ def block_mantissa(p: P) -> Parts:
     deep = log2(p["X_W"] + 1) / 2
     lut = {"shift": p["PAR"] * (p["X_W"] + p["Y_W"]) * deep, "round": p["PAR"] * 3.0 * p["Y_W"],
            "count": 2 * _turns(p) + 16}  # fmt: skip
-    ff = {"operand": float(p["PAR"] * p["X_W"]), "result": float(p["PAR"] * p["Y_W"]),
+    if p.get("BACK"):
+        lut["back"] = 2 * p["PAR"] * p["X_W"] * deep
+    ff = {"operand": float(p["PAR"] * p["X_W"]), "result": float(p["PAR"] * p.get("O_W", p["Y_W"])),
           "exponent": 8.0 + bits(p["X_W"] + 1), "count": _turns(p) + 2}  # fmt: skip
     return Parts(lut, ff)
 

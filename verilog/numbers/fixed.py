@@ -79,6 +79,12 @@ def shifted(codes: Codes, places: int) -> Codes:
     return codes << np.int64(places)
 
 
+def beyond(fixed: Fixed, values: np.ndarray) -> float:
+    """The share of real numbers that a format clips, beyond the rounding to its ends."""
+    steps = np.ldexp(values.astype(np.float64), fixed.frac)
+    return float(np.mean((steps > fixed.high + 0.5) | (steps < fixed.low - 0.5)))
+
+
 def requantise(codes: Codes, frac: int, to: Fixed, rounding: Rounding = "nearest_even") -> Codes:
     """Codes of step 2^−frac in the format `to`: rounded (ties to even, or down), then saturated. Exact in int64."""
     drop = frac - to.frac

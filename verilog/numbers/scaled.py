@@ -22,7 +22,7 @@ from model.weights import WeightStore
 from verilog.numbers.fixed import Codes, Fixed, Rounding, fixed_of
 
 PRODUCTS = ("linear", "conv1d", "conv2d", "conv3d")
-ORDER = ("relu", "max_pool1d", "max_pool2d")  # they compare codes, and ReLU takes 0 for the code 0
+ORDER = ("relu", "max_pool1d", "max_pool2d", "max_pool3d")  # they compare codes, and ReLU takes 0 for the code 0
 HARDWARE = "`integer`, `scaled_integer`, `binary`, `binary_scaled`, `ternary` or `mxint`"
 
 
@@ -124,7 +124,7 @@ def format_of(node: Node, name: str, chosen: Precision, graph: Graph, store: Wei
         return Signs(1, -1, False, float(_given(node, name, chosen, graph, store)))
     text = f"{name} of {node.id} is in {form.label}, for which there is no hardware."
     hint = f"Layers take {HARDWARE}, all other operations `integer`; what flows has one scale for the whole tensor."
-    blocks = "Only nn.Linear computes in blocks; choose `integer` here, or `scaled_integer` for a convolution."
+    blocks = "Only layers compute in blocks, and those of `mxint`; choose `integer` here."
     raise EmitError(text, blocks if form.name.startswith("mx") else hint, node.id)
 
 

@@ -20,7 +20,7 @@ from model.formats.ternary import Ternary
 from model.graph import Node
 from model.meta import Precision
 from model.ports import choice, weight_at
-from verilog.numbers.fixed import Codes, Fixed, fixed_of
+from verilog.numbers.fixed import Codes, Fixed, beyond, fixed_of
 from verilog.numbers.scaled import HARDWARE, stored
 
 if TYPE_CHECKING:
@@ -88,6 +88,7 @@ def _encoded(low: Lowering, node: Node, chosen: Precision, values: NDArray[Any])
     form: Any = chosen.format
     if isinstance(form, Integer):
         fixed = fixed_of(form)
+        low.clipped[f"weight of {node.id}"] = beyond(fixed, values)
         return Weights(fixed.encode(values, form.rounding), fixed)
     if isinstance(form, MXInt) and form.rows == 1:
         held = form.encode(values)

@@ -21,7 +21,7 @@ from verilog.proof.bench import CLOCK, DRIVER, bench
 from verilog.proof.child import Tick, quiet, watched
 from verilog.proof.tools import Tool, simulator
 from verilog.proof.waves import Handshakes, keep, logged
-from verilog.stream import from_words, to_words
+from verilog.stream import from_words, to_text
 from verilog.write import texts
 
 Trace = Literal["", "fst", "vcd"]
@@ -148,7 +148,7 @@ def run(design: Design, built: Built, inputs: tuple[Codes, ...], stall: int = 0,
         os.symlink(built.folder / "mem", folder / "mem")
         for boundary, codes in zip(design.inputs, inputs, strict=True):
             lanes = boundary.stream.pack(codes)
-            (folder / f"{boundary.name}.hex").write_text("\n".join(to_words(lanes, boundary.stream.fixed.width)) + "\n")
+            (folder / f"{boundary.name}.hex").write_text(to_text(lanes, boundary.stream.fixed.width))
         command = [*built.command, f"+stall={stall}", f"+seed={seed}", f"+limit={limit or 10**9}"]
         if record is not None:
             command += _watching(built)

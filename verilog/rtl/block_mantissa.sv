@@ -1,5 +1,6 @@
 // block_mantissa: elements of blocks under their exponents (x1, E8M0, one a block), as OCP MX has them:
-// y = clip(x / 2^(e - (Y_W - 2))), nearest, ties to even; the smallest code is left out.
+// y = clip(x / 2^(e - (Y_W - 2))), nearest, ties to even; the smallest code is left out. With BACK what these stand for
+// leaves in the fixed point in which x came, where all that a block can hold of it is a multiple of its step.
 // A row comes as BEATS beats of PAR elements, a block of it as STEPS of them; 2 cycles.
 module block_mantissa #(
     parameter int PAR = 1,
@@ -8,7 +9,9 @@ module block_mantissa #(
     parameter int STEPS = 4,
     parameter int BEATS = 8,
     parameter int BASE = 127,                    // exponent of the step of x
-    parameter int Y_W = 8
+    parameter int Y_W = 8,                       // bits of an element
+    parameter int BACK = 0,
+    parameter int O_W = Y_W                      // bits of y: those of x with BACK
 ) (
     input  logic               clk,
     input  logic               rst,
@@ -18,7 +21,7 @@ module block_mantissa #(
     input  logic [7:0]         x1_data,
     input  logic               x1_valid,
     output logic               x1_ready,
-    output logic [PAR*Y_W-1:0] y_data,
+    output logic [PAR*O_W-1:0] y_data,
     output logic               y_valid,
     input  logic               y_ready
 );
@@ -62,7 +65,7 @@ module block_mantissa #(
   end
   for (genvar i = 0; i < PAR; i++) begin : g_lane
     logic signed [V_W-1:0] v;
-    logic signed [Q_W-1:0] q;
+    logic signed [Q_W-1:0] q, cut;
     logic up;
     if (X_S == 1) begin : g_signed
       assign v = $signed({x1[i*X_W+:X_W], {(Y_W - 2 + G){1'b0}}}) >>> drop;
@@ -71,6 +74,13 @@ module block_mantissa #(
     end
     assign up = v[G-1] & ((|v[G-2:0]) | v[G]);  // half, and any below it or odd
     assign q = Q_W'($signed(v[V_W-1:G])) + Q_W'($signed({1'b0, up}));
-    always_ff @(posedge clk) if (ce) y_data[i*Y_W+:Y_W] <= (q > TOP) ? Y_W'(TOP) : (q < -TOP) ? Y_W'(-TOP) : Y_W'(q);
+    assign cut = (q > TOP) ? TOP : (q < -TOP) ? -TOP : q;
+    if (BACK == 1) begin : g_back
+      logic signed [Q_W+X_W-1:0] wide;
+      assign wide = (Q_W + X_W)'(cut) <<< drop;
+      always_ff @(posedge clk) if (ce) y_data[i*O_W+:O_W] <= O_W'(wide >>> (Y_W - 2));
+    end else begin : g_element
+      always_ff @(posedge clk) if (ce) y_data[i*O_W+:O_W] <= O_W'(cut);
+    end
   end
 endmodule

@@ -6,7 +6,7 @@ module gather #(
     parameter int W = 8,
     parameter int BEATS = 4,
     parameter int LEAVE = 4,
-    parameter int PAD = 0,
+    parameter logic signed [63:0] PAD = 0,
     parameter T_FILE = "t.mem"
 ) (
     input  logic               clk,

@@ -71,7 +71,7 @@ module linear_blocks #(
   logic [A_W-1:0]  addr;
   logic [BA_W-1:0] b_addr;
   logic [PAR_IN*X_W-1:0] x1;
-  logic go, first_row, first0, last0;
+  logic go, first_row, first0, last0, asks;
   row_walk #(.SF(SF), .NF(NF), .GROUPS(1), .W(PAR_IN*X_W), .A_W(A_W), .B_W(BA_W)) u_walk (
       .clk(clk),
       .rst(rst),
@@ -93,7 +93,7 @@ module linear_blocks #(
   logic [XB_W-1:0] xb;
   logic [XN_W-1:0] x_at;
   logic [WN_W-1:0] w_at;
-  logic x_last, w_last, asks;
+  logic x_last, w_last;
   assign x_last = last0 | (x_at == XN_W'(X_STEPS - 1));
   assign w_last = last0 | (w_at == WN_W'(W_STEPS - 1));
   assign asks = first_row & (x_at == '0) & (XE == 1);
@@ -145,18 +145,9 @@ module linear_blocks #(
     logic [SH_W-1:0] places;
     logic signed [L_W-1:0] wide;
     logic signed [ACC_W-1:0] placed, acc;
-    for (genvar i = 0; i < PAR_IN; i++) begin : g_mul
-      logic signed [X_W-X_S:0] xe;
-      logic signed [W_W-1:0] we;
-      logic signed [P_W-1:0] p;
-      if (X_S == 1) begin : g_signed
-        assign xe = x1[i*X_W+:X_W];
-      end else begin : g_unsigned
-        assign xe = {1'b0, x1[i*X_W+:X_W]};
-      end
-      assign we = w1[(o*PAR_IN+i)*W_W+:W_W];
-      always_ff @(posedge clk) if (ce) p <= xe * we;
-      assign prod[i*P_W+:P_W] = p;
+    always_ff @(posedge clk) if (ce) begin     // in one process: tools are slow with many
+      for (int i = 0; i < PAR_IN; i++)
+        prod[i*P_W+:P_W] <= P_W'($signed((X_W+1-X_S)'(x1[i*X_W+:X_W]))) * P_W'($signed(w1[(o*PAR_IN+i)*W_W+:W_W]));
     end
     always_comb begin
       sum = '0;

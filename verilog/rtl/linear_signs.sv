@@ -35,56 +35,41 @@ module linear_signs #(
 );
   localparam int SF = IN_SIZE / PAR_IN;
   localparam int NF = OUT_SIZE / PAR_OUT;
-  localparam int WORDS = SF * NF * GROUPS;
-  localparam int A_W = (WORDS > 1) ? $clog2(WORDS) : 1;
-  localparam int BA_W = (NF * GROUPS > 1) ? $clog2(NF * GROUPS) : 1;
   localparam int T_W = X_W + 1 - X_S + $clog2(PAR_IN);
   localparam int S_W = (T_W < ACC_W) ? T_W : ACC_W; // sums are right modulo 2^ACC_W
-
-  logic [PAR_OUT*PAR_IN*W_W-1:0] w_rom [0:WORDS-1];
-  logic [PAR_OUT*ACC_W-1:0]      b_rom [0:NF*GROUPS-1];
-  initial $readmemh(W_FILE, w_rom);
-  initial $readmemh(B_FILE, b_rom);
 
   logic ce;                                      // the pipeline moves
   assign ce = ~y_valid | y_ready;
 
-  // ---- stage 0: walk through the row
-  logic [A_W-1:0]  addr;
-  logic [BA_W-1:0] b_addr;
-  logic [TOKENS*PAR_IN*X_W-1:0] x1;
-  logic go, first0, last0, unused;
-  row_walk #(.SF(SF), .NF(NF), .GROUPS(GROUPS), .W(TOKENS*PAR_IN*X_W), .A_W(A_W), .B_W(BA_W)) u_walk (
-      .clk(clk),
-      .rst(rst),
-      .ce(ce),
-      .more(1'b1),
-      .x_data(x_data),
-      .x_valid(x_valid),
-      .x_ready(x_ready),
-      .go(go),
-      .first_row(unused),
-      .first(first0),
-      .last(last0),
-      .addr(addr),
-      .b_addr(b_addr),
-      .x(x1)
-  );
-
-  // ---- stage 1: operands; stage 2: the sum of the terms; stage 3: accumulate; stage 4: requantise
+  // ---- stages 0, 1: walk through the row, read the operands
+  logic [TOKENS*PAR_IN*X_W-1:0]  x1;
   logic [PAR_OUT*PAR_IN*W_W-1:0] w1;
   logic [PAR_OUT*ACC_W-1:0] b1, b2;
   logic v1, v2, v3, first1, first2, last1, last2;
+  row_operands #(
+      .SF(SF), .NF(NF), .GROUPS(GROUPS), .X_W(TOKENS*PAR_IN*X_W), .W_W(PAR_OUT*PAR_IN*W_W), .B_W(PAR_OUT*ACC_W),
+      .W_FILE(W_FILE), .B_FILE(B_FILE)
+  ) u_operands (
+      .clk(clk),
+      .rst(rst),
+      .ce(ce),
+      .x_data(x_data),
+      .x_valid(x_valid),
+      .x_ready(x_ready),
+      .v(v1),
+      .first(first1),
+      .last(last1),
+      .x(x1),
+      .w(w1),
+      .b(b1)
+  );
+
+  // ---- stage 2: the sum of the terms; stage 3: accumulate; stage 4: requantise
   always_ff @(posedge clk) begin
-    if (rst) {v1, v2, v3, y_valid} <= '0;
-    else if (ce) {v1, v2, v3, y_valid} <= {go, v1, v2 & last2, v3};
+    if (rst) {v2, v3, y_valid} <= '0;
+    else if (ce) {v2, v3, y_valid} <= {v1, v2 & last2, v3};
   end
-  always_ff @(posedge clk) if (ce) begin
-    w1 <= w_rom[addr];
-    b1 <= b_rom[b_addr];
-    {first1, last1} <= {first0, last0};
-    {first2, last2, b2} <= {first1, last1, b1};
-  end
+  always_ff @(posedge clk) if (ce) {first2, last2, b2} <= {first1, last1, b1};
 
   for (genvar t = 0; t < TOKENS; t++) begin : g_token
     for (genvar o = 0; o < PAR_OUT; o++) begin : g_out

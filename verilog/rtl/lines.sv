@@ -20,7 +20,7 @@ module lines #(
     parameter int FIRST = 9,
     parameter int LANES = 1,
     parameter int W = 8,
-    parameter int PAD = 0
+    parameter logic signed [63:0] PAD = 0
 ) (
     input  logic                       clk,
     input  logic                       rst,

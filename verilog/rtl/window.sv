@@ -21,7 +21,7 @@ module window #(
     parameter int RING_ROWS = 4,
     parameter int LANES = 1,
     parameter int W = 8,
-    parameter int PAD = 0
+    parameter logic signed [63:0] PAD = 0
 ) (
     input  logic               clk,
     input  logic               rst,

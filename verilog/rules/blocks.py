@@ -1,4 +1,5 @@
-"""nn.Linear on numbers in blocks (MXINT): exponents beside mantissas, sums in fixed point."""
+"""Layers on numbers in blocks (MXINT): nn.Linear takes exponents beside mantissas; windows mix the blocks, so that
+convolutions take what blocks hold as fixed point. Sums are exact."""
 
 from __future__ import annotations
 
@@ -17,10 +18,10 @@ from verilog.numbers.fixed import WIDEST, Codes, Fixed, covering
 from verilog.numbers.scaled import plain
 from verilog.numbers.sums import Sums, finished, narrow_enough, summed
 from verilog.numbers.weights import Weights
-from verilog.plan.layout import refused, rows_of
+from verilog.plan.layout import cut, pixels, refused, reordered, rows_of
 from verilog.signal import Signal
 from verilog.stream import Stream
-from verilog.templates.blocks import EXPONENT, BlockExponent, BlockMantissa, Cut, base
+from verilog.templates.blocks import EXPONENT, BlockExponent, BlockMantissa, BlockRound, Cut, back_in, base
 from verilog.templates.linear_blocks import LinearBlocks
 
 FAR = 25  # bits of weights in blocks as integers: the wider operand of a DSP block
@@ -32,15 +33,24 @@ def blocks_of(node: Node) -> MXInt | None:
     return found.format if found is not None and isinstance(found.format, MXInt) else None
 
 
-def by_blocks(low: Lowering, node: Node, held: Weights) -> tuple[Signal, Wire, Stream]:
-    """The operand, and the result's wire and stream: blocks are made of the fixed point that comes, then multiplied."""
+def from_fixed_point(low: Lowering, node: Node) -> MXInt | None:
+    """The same, made of what comes in fixed point from another instance; raises EmitError."""
     form = blocks_of(node)
-    if held.scale is not None or (form is not None and form.rows > 1):
-        text = f"{node.id} multiplies numbers in blocks by {'scaled ones' if held.scale is not None else 'tiles'}."
-        raise EmitError(text, "Choose `mxint` with rows=1 or `integer` for both operands.", node.id)
+    if form is not None and form.rows > 1:
+        text = f"data_in of {node.id} is in {form.label}, in blocks of several rows."
+        raise EmitError(text, "Choose `mxint` with rows=1, or `integer`.", node.id)
     if form is not None and node.inputs[0].node in low.host:
         text = f"data_in of {node.id} is in {form.label} and comes from the host, which sends fixed point."
         raise EmitError(text, "Choose `integer` for data_in of the first layer.", node.id)
+    return form
+
+
+def by_blocks(low: Lowering, node: Node, held: Weights) -> tuple[Signal, Wire, Stream]:
+    """The operand, and the result's wire and stream: blocks are made of the fixed point that comes, then multiplied."""
+    form = from_fixed_point(low, node)
+    if held.scale is not None:
+        text = f"{node.id} multiplies numbers in blocks by scaled ones."
+        raise EmitError(text, "Choose `mxint` with rows=1 or `integer` for both operands.", node.id)
     outputs, inputs = held.codes.shape
     sizes = [min(b, inputs) for b in (held.block, form.block if form else 0) if b]
     par_in, par_out, _ = low.parallel(node, math.gcd(inputs, *sizes), outputs)
@@ -69,15 +79,43 @@ def by_blocks(low: Lowering, node: Node, held: Weights) -> tuple[Signal, Wire, S
 
 def made(low: Lowering, node: Node, x: Signal, form: MXInt) -> tuple[tuple[Stream, ...], tuple[Wire, ...]]:
     """Mantissas and exponents of a fixed-point operand."""
-    per = Cut(x.stream.size, x.stream.par, form.block)
-    exponents = Stream(x.stream.rows, per.blocks, EXPONENT)
-    first = BlockExponent(name=low.free(f"{node.id}_exponents"), node=node.id, inputs=(x.stream,), block=form.block,
-                          outputs=(exponents,), shape=x.shape)  # fmt: skip
-    wire = low.add(first, (x.wire,))
+    exponents, wire = exponents_of(low, node, x, form)
     elements = replace(x.stream, fixed=Fixed(form.width, form.width - 2))
     second = BlockMantissa(name=low.free(f"{node.id}_mantissas"), node=node.id, inputs=(x.stream, exponents),
                            outputs=(elements,), block=form.block, shape=x.shape)  # fmt: skip
     return (elements, exponents), (low.add(second, (x.wire, wire)), wire)
+
+
+def exponents_of(low: Lowering, node: Node, x: Signal, form: MXInt) -> tuple[Stream, Wire]:
+    """Those of the blocks of each row."""
+    stream = Stream(x.stream.rows, Cut(x.stream.size, x.stream.par, form.block).blocks, EXPONENT)
+    first = BlockExponent(name=low.free(f"{node.id}_exponents"), node=node.id, inputs=(x.stream,), block=form.block,
+                          outputs=(stream,), shape=x.shape)  # fmt: skip
+    return stream, low.add(first, (x.wire,))
+
+
+def channels_of(low: Lowering, node: Node, par: int | None = None, shape: tuple[int, ...] = ()) -> tuple[Signal, Codes]:
+    """`pixels` of the operand of a convolution, with the values that blocks hold where its format has blocks.
+
+    Blocks lie along the channels, and windows mix them, so they are put back into the fixed point that came.
+    """
+    form = from_fixed_point(low, node)
+    x, channels = pixels(low, node, node.inputs[0], par, shape)
+    if form is None or (plain(x.fixed) and x.fixed.width < form.width):  # such blocks hold all that comes
+        return x, channels
+    if not plain(x.fixed):
+        raise refused(node, f"blocks made of {x.fixed.label}", "Choose `integer` for its data_in.")
+    lanes, many, count = x.stream.par, x.stream.size, low.shape(node, "data_in")[0]
+    channels = np.arange(many).reshape(count, -1).T.reshape(-1)  # slices one after the other
+    index = np.arange(x.index.size).reshape(many, -1)[channels].T.reshape(-1)
+    x = reordered(low, node, x, index, many)
+    x = cut(low, node, low.resize(node, x, math.gcd(lanes, count, min(form.block, count))), count)
+    exponents, wire = exponents_of(low, node, x, form)
+    out = replace(x.stream, fixed=back_in(x.fixed))
+    rounded = BlockRound(name=low.free(f"{node.id}_blocks"), node=node.id, inputs=(x.stream, exponents), shape=x.shape,
+                         outputs=(out,), block=form.block, width=form.width)  # fmt: skip
+    x = cut(low, node, replace(x, wire=low.add(rounded, (x.wire, wire)), stream=out), many)
+    return low.resize(node, x, lanes), channels
 
 
 def lowest(held: Weights) -> tuple[Codes, int]:

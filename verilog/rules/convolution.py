@@ -15,8 +15,8 @@ from verilog.lower import Lowering, lowers, stays_folded
 from verilog.numbers.scaled import Signs, zero_of
 from verilog.numbers.sums import finished, summing
 from verilog.numbers.weights import Weights, weights
-from verilog.plan.layout import argument, pixels, refused
-from verilog.rules.blocks import in_fixed_point
+from verilog.plan.layout import argument, refused
+from verilog.rules.blocks import channels_of, in_fixed_point
 from verilog.signal import Signal
 from verilog.stream import Stream
 from verilog.templates.depthwise import Depthwise
@@ -46,7 +46,7 @@ def convolution(low: Lowering, node: Node) -> None:
         _depthwise(low, node, walk, held)
         return
     par_in, par_out, _ = low.parallel(node, per * walk.taps, out // groups)
-    x, channels = pixels(low, node, node.inputs[0], math.gcd(par_in, per))
+    x, channels = channels_of(low, node, math.gcd(par_in, per))
     if groups > 1 and (np.diff(channels) != 1).any():
         raise refused(node, "groups of channels that do not come together", "Keep the order of the channels.")
     places = np.arange(per * walk.taps).reshape(per, walk.taps)[channels if groups == 1 else slice(None)]
@@ -59,7 +59,7 @@ def as_adders(low: Lowering, node: Node, walk: Walk, held: Weights, shape: tuple
     from verilog.plan.unrolling import lined, passed_on, unrolled
 
     size = held.codes.shape[1] // walk.taps
-    x, channels = pixels(low, node, node.inputs[0], size, shape)
+    x, channels = channels_of(low, node, size, shape)
     columns = np.arange(size * walk.taps).reshape(size, walk.taps)[channels].T.reshape(-1)
     rows, held = lined(low, node, x, walk, border(node, x, walk)), held.picked(columns)
     wire, stream = unrolled(low, node, rows, held, summing(low, node, x.fixed, held))
@@ -93,7 +93,7 @@ def product(low: Lowering, node: Node, x: Signal, walk: Walk, groups: int, held:
 def _depthwise(low: Lowering, node: Node, walk: Walk, held: Weights) -> None:
     """One channel of the result for each of the operand: several of them side by side, tap by tap."""
     lanes, _, _ = low.parallel(node, len(held.codes), 1)
-    x, channels = pixels(low, node, node.inputs[0], lanes)
+    x, channels = channels_of(low, node, lanes)
     rows = windows(low, node, x, walk, len(held.codes) // lanes, border(node, x, walk))
     sums = summing(low, node, x.fixed, held).picked(channels)
     make = partial(

@@ -25,7 +25,7 @@ def max_pool(low: Lowering, node: Node) -> None:
     x, channels = pixels(low, node, node.inputs[0])
     walk = pool_walk(low, node, gap=argument(node, "dilation", 4, 1))
     rows = _by_group(windows(low, node, x, walk, x.stream.size // x.stream.par, x.fixed.low))
-    low.publish(node, _image(low, node, _largest(low, node, rows, walk.taps), rows, channels))
+    low.publish(node, imaged(low, node, largest(low, node, rows, walk.taps), rows, channels))
 
 
 @lowers("avg_pool1d", "avg_pool2d")
@@ -40,7 +40,7 @@ def avg_pool(low: Lowering, node: Node) -> None:
     x, channels = pixels(low, node, node.inputs[0])
     rows = _by_group(windows(low, node, x, walk, x.stream.size // x.stream.par))
     if divisor is None and (not whole or (walk.before != (0, 0) and not border)):
-        _averaged(low, node, rows, channels, walk.taps, sizes_of(walk, border, walk.before))
+        several(low, node, rows, channels, walk.taps, sizes_of(walk, border, walk.before))
     else:
         mean(low, node, rows, channels, walk.taps, int(divisor or walk.taps))
 
@@ -56,7 +56,7 @@ def adaptive_pool(low: Lowering, node: Node) -> None:
     if _uneven(image, out):
         pixels_of, counts = parts(image, out)
         rows = brought(low, node, x, pixels_of, 0)
-        _averaged(low, node, rows, channels, pixels_of.shape[1], counts)
+        several(low, node, rows, channels, pixels_of.shape[1], counts)
         return
     rows, walk = _parts(low, node, x, image, out)
     mean(low, node, rows, channels, walk.taps, walk.taps)
@@ -66,12 +66,12 @@ def _uneven(image: Pair, out: Pair) -> bool:
     return bool(image[0] % out[0] or image[1] % out[1])
 
 
-def _averaged(low: Lowering, node: Node, rows: Signal, channels: np.ndarray, taps: int, counts: np.ndarray) -> None:
+def several(low: Lowering, node: Node, rows: Signal, channels: np.ndarray, taps: int, counts: np.ndarray) -> None:
     """The sums of `taps` rows each, over how many of them count."""
     out = replace(rows.stream, rows=rows.stream.rows // taps, fixed=summed_format(taps, 1, 0, rows.fixed))
     made = FoldSum(name=low.free(f"{node.id}_sum"), node=node.id, inputs=(rows.stream,), outputs=(out,),
                    shape=low.shape(node), count=taps, multiplier=1, shift=0)  # fmt: skip
-    low.publish(node, averaged(low, node, _image(low, node, made, rows, channels), rows.fixed, counts))
+    low.publish(node, averaged(low, node, imaged(low, node, made, rows, channels), rows.fixed, counts))
 
 
 def _parts(low: Lowering, node: Node, x: Signal, image: Pair, out: Pair) -> tuple[Signal, Walk]:
@@ -81,7 +81,8 @@ def _parts(low: Lowering, node: Node, x: Signal, image: Pair, out: Pair) -> tupl
     return _by_group(windows(low, node, x, walk, x.stream.size // x.stream.par)), walk
 
 
-def _largest(low: Lowering, node: Node, rows: Signal, taps: int) -> FoldMax:
+def largest(low: Lowering, node: Node, rows: Signal, taps: int) -> FoldMax:
+    """The largest of `taps` rows each."""
     out = replace(rows.stream, rows=rows.stream.rows // taps)
     return FoldMax(name=node.id, node=node.id, inputs=(rows.stream,), outputs=(out,), shape=low.shape(node),
                    count=taps)  # fmt: skip
@@ -101,11 +102,11 @@ def adaptive_max(low: Lowering, node: Node) -> None:
         else:
             rows, walk = _parts(low, node, x, image, out)
             taps = walk.taps
-        low.publish(node, _image(low, node, _largest(low, node, rows, taps), rows, channels))
+        low.publish(node, imaged(low, node, largest(low, node, rows, taps), rows, channels))
         return
     made = FoldMax(name=node.id, node=node.id, inputs=(x.stream,), outputs=(replace(x.stream, rows=1),),
                    shape=low.shape(node), count=x.stream.rows)  # fmt: skip
-    low.publish(node, _image(low, node, made, x, channels))
+    low.publish(node, imaged(low, node, made, x, channels))
 
 
 @lowers("mean", "sum", "amax")
@@ -146,7 +147,7 @@ def _reduced(low: Lowering, node: Node, x: Signal, channels: np.ndarray, count: 
         return
     made = FoldMax(name=low.free(node.id), node=node.id, inputs=(x.stream,), count=count, shape=low.shape(node),
                    outputs=(replace(x.stream, rows=x.stream.rows // count),))  # fmt: skip
-    low.publish(node, _image(low, node, made, x, channels))
+    low.publish(node, imaged(low, node, made, x, channels))
 
 
 def mean(low: Lowering, node: Node, x: Signal, channels: np.ndarray, count: int, divisor: int) -> None:
@@ -158,7 +159,7 @@ def mean(low: Lowering, node: Node, x: Signal, channels: np.ndarray, count: int,
         name=node.id, node=node.id, inputs=(x.stream,), outputs=(out,), shape=low.shape(node), count=count,
         multiplier=multiplier, shift=shift, rounding=rounding,
     )  # fmt: skip
-    low.publish(node, _image(low, node, made, x, channels))
+    low.publish(node, imaged(low, node, made, x, channels))
 
 
 def _by_group(x: Signal) -> Signal:
@@ -167,7 +168,7 @@ def _by_group(x: Signal) -> Signal:
     return replace(x, stream=replace(now, rows=now.elements // now.par, size=now.par))
 
 
-def _image(low: Lowering, node: Node, made: FoldMax | FoldSum, x: Signal, channels: np.ndarray) -> Signal:
+def imaged(low: Lowering, node: Node, made: FoldMax | FoldSum, x: Signal, channels: np.ndarray) -> Signal:
     """Pixels again, their channels in the order of the operand."""
     out = made.outputs[0]
     shape = low.shape(node)

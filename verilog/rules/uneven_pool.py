@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import reduce
+from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,22 +24,26 @@ Whole = NDArray[np.int64]
 
 def sizes_of(walk: Walk, with_border: bool, border: Pair) -> Whole:
     """How many taps of each window count: those on the image, or on it and its border."""
-    found: list[Whole] = []
-    for axis in range(2):
-        more = border[axis] if with_border else 0
-        first = np.arange(walk.out[axis]) * walk.step[axis] - walk.before[axis]
-        last = np.minimum(first + walk.kernel[axis], walk.image[axis] + more)
-        found.append(last - np.maximum(first, -more))
-    return (found[0][:, None] * found[1][None, :]).reshape(-1)
+    axes = zip(walk.image, walk.out, walk.kernel, walk.step, walk.before, border, strict=True)
+    return together([counted(*axis, with_border=with_border) for axis in axes])
 
 
-def parts(image: Pair, out: Pair) -> tuple[Whole, Whole]:
+def counted(size: int, out: int, kernel: int, step: int, before: int, border: int, with_border: bool) -> Whole:
+    """The same along one axis, for each place."""
+    more = border if with_border else 0
+    first = np.arange(out) * step - before
+    return np.minimum(first + kernel, size + more) - np.maximum(first, -more)
+
+
+def together(axes: Sequence[Whole]) -> Whole:
+    """The products of a number along each axis, for each place."""
+    return reduce(np.multiply.outer, axes).reshape(-1)
+
+
+def parts(image: tuple[int, ...], out: tuple[int, ...]) -> tuple[Whole, Whole]:
     """[places, most pixels] of the parts of an adaptive pool, −1 where one has fewer; and how many each has."""
-    ends = [[(k * n // o, -(-(k + 1) * n // o)) for k in range(o)] for n, o in zip(image, out, strict=True)]
-    held = [
-        (np.arange(*rows)[:, None] * image[1] + np.arange(*columns)).reshape(-1)
-        for rows in ends[0] for columns in ends[1]
-    ]  # fmt: skip
+    ends = [[np.arange(k * n // o, -(-(k + 1) * n // o)) for k in range(o)] for n, o in zip(image, out, strict=True)]
+    held = [np.ravel_multi_index(np.ix_(*axes), image).reshape(-1) for axes in product(*ends)]
     counts = np.array([len(h) for h in held])
     found = np.full((len(held), counts.max()), -1)
     for row, pixels in zip(found, held, strict=True):

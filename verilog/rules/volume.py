@@ -15,8 +15,8 @@ from model.graph import Node
 from verilog.lower import Lowering, lowers
 from verilog.numbers.fixed import Codes
 from verilog.numbers.weights import weights
-from verilog.plan.layout import argument, pixels, refused
-from verilog.rules.blocks import in_fixed_point
+from verilog.plan.layout import argument, refused
+from verilog.rules.blocks import channels_of, in_fixed_point
 from verilog.rules.convolution import as_adders, axes, border, pair, product, windows
 from verilog.templates.lines import fits
 from verilog.templates.window import Walk
@@ -48,7 +48,7 @@ def volume(low: Lowering, node: Node) -> None:
         as_adders(low, node, walk, held, shape)
         return
     par_in, par_out, _ = low.parallel(node, wide.shape[1], len(wide))
-    x, order = pixels(low, node, node.inputs[0], gcd(par_in, shape[0]), shape)
+    x, order = channels_of(low, node, gcd(par_in, shape[0]), shape)
     places = np.arange(wide.shape[1]).reshape(shape[0], walk.taps)[order]
     rows = low.resize(node, windows(low, node, x, walk, 1, border(node, x, walk)), par_in)
     low.publish(node, product(low, node, rows, walk, 1, held.picked(places.T.reshape(-1)), par_out))

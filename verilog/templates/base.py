@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from verilog.numbers.fixed import Codes
-from verilog.stream import Stream, to_words
+from verilog.stream import Stream, to_text
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -25,7 +25,7 @@ class Memory:
 
     def text(self) -> str:
         """The file's content, for $readmemh."""
-        return "\n".join(to_words(self.words, self.width)) + "\n"
+        return to_text(self.words, self.width)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

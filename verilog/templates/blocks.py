@@ -115,7 +115,11 @@ class BlockMantissa(Template):
 
     def reference(self, *codes: Codes) -> tuple[Codes, ...]:
         """Shifted to the place of the block, rounded, clipped."""
-        places = self.outputs[0].fixed.width - 2
+        return (self.elements(codes, self.outputs[0].fixed.width),)
+
+    def elements(self, codes: tuple[Codes, ...], width: int) -> Codes:
+        """Those of `width` bits."""
+        places = width - 2
         drop = self.cut.spread(codes[1]) - base(self.inputs[0]) - places
         down, up = np.maximum(drop, 0), np.maximum(-drop, 0)
         whole = (codes[0] << up) >> down
@@ -123,13 +127,36 @@ class BlockMantissa(Template):
         twice, full = 2 * rest, np.int64(1) << down
         more = (down > 0) & ((twice > full) | ((twice == full) & (whole & 1 == 1)))
         top = (1 << (places + 1)) - 1
-        return (np.clip(whole + more, -top, top),)
+        return np.clip(whole + more, -top, top)
 
     def engines(self) -> tuple[Engine, ...]:
         """A beat a cycle; the first of a block waits for its exponent."""
         starts = self.cut.starts(self.inputs[0].rows)
         every = np.ones(len(starts), bool)
         return (Engine({"x": every, "x1": starts}, {"y": every}, 2),)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class BlockRound(BlockMantissa):
+    """What elements of `width` bits stand for, in the fixed point in which x came: for whatever mixes the blocks."""
+
+    width: int
+
+    def parameters(self) -> dict[str, int]:
+        """Sizes and formats."""
+        return {**BlockMantissa.parameters(self), "Y_W": self.width, "BACK": 1,
+                "O_W": self.outputs[0].fixed.width}  # fmt: skip
+
+    def reference(self, *codes: Codes) -> tuple[Codes, ...]:
+        """Elements put back in the place of their block."""
+        places = self.width - 2
+        drop = self.cut.spread(codes[1]) - base(self.inputs[0])
+        return ((self.elements(codes, self.width) << drop) >> places,)
+
+
+def back_in(source: Fixed) -> Fixed:
+    """The fixed point of what blocks of `source` stand for: beside the least code of all, the largest rounds up."""
+    return Fixed(source.width + source.signed, source.frac, source.signed)
 
 
 def base(x: Stream) -> int:

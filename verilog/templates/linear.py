@@ -33,7 +33,7 @@ class Linear(Template):
 
     def uses(self) -> tuple[str, ...]:
         """Modules below it."""
-        return ("requant", "row_walk")
+        return ("requant", "row_operands", "row_walk")
 
     @property
     def _shift(self) -> int:

@@ -96,7 +96,7 @@ class Window(Template):
             "IN_H": w.image[0], "IN_W": w.image[1], "OUT_H": w.out[0], "OUT_W": w.out[1], "BLOCKS": self._blocks,
             "GROUPS": self.groups, "K_H": w.kernel[0], "K_W": w.kernel[1], "STEP_H": w.step[0], "STEP_W": w.step[1],
             "GAP_H": w.gap[0], "GAP_W": w.gap[1], "TOP": w.before[0], "LEFT": w.before[1], "RING_ROWS": w.ring,
-            "LANES": x.par, "W": x.fixed.width, "PAD": self.pad,
+            "LANES": x.par, "W": x.fixed.width, "PAD": self.pad % (1 << x.fixed.width),
         }  # fmt: skip
 
     def reference(self, *codes: Codes) -> tuple[Codes, ...]:
