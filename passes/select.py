@@ -96,12 +96,18 @@ def matches(node: Node, select: Select) -> bool:
 
 
 def by_name(graph: Graph) -> dict[str, list[Node]]:
-    """Node id or module path → its nodes in order: for passes that select by name again and again."""
+    """Node id, else module path → its nodes in order: for passes that select by name again and again."""
     found: dict[str, list[Node]] = {}
     for node in graph:
-        for name in {node.id, node.target} if node.call == "call_module" else (node.id,):
-            found.setdefault(name, []).append(node)
-    return found
+        if node.call == "call_module" and node.target not in graph.nodes:
+            found.setdefault(node.target, []).append(node)
+    return found | {node.id: [node] for node in graph}
+
+
+def _named(graph: Graph, names: frozenset[str]) -> list[Node]:
+    """A name that is a node's own is that node, though other calls of its module share its path."""
+    paths = {n for n in names if n not in graph.nodes}
+    return [n for n in graph if n.id in names or (n.call == "call_module" and n.target in paths)]
 
 
 def chosen(
@@ -120,7 +126,7 @@ def chosen(
         found = names.get(select.values[0], [])
     else:
         test, values = _TESTS[select.by], _values(select)
-        found = [n for n in graph if test(n, values)]
+        found = _named(graph, values) if select.by == "name" else [n for n in graph if test(n, values)]
     fit = [n for n in found if able(n)]
     if found and (strange := _unknown_type(graph, select)):
         raise PassError(f"There is no type {strange!r}.", nearest(strange, types_in(graph)))

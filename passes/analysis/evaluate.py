@@ -114,10 +114,11 @@ def measure(
     import torch
     import torch.nn.functional as F
 
+    from model.unheard import unheard
     from passes.analysis.arrange import arranged
 
     correct, loss, seen = 0, 0.0, 0
-    with torch.no_grad():
+    with unheard(module), torch.no_grad():
         for inputs, labels in arranged(split, graph, batch_size):
             result = _run(module, inputs)
             logits = logits_of(result, graph)

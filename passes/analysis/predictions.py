@@ -66,8 +66,10 @@ def predict(module: Any, graph: Graph, split: Split, size: int, context: Context
     import numpy as np
     import torch
 
+    from model.unheard import unheard
+
     told, sure, width = [], [], 0
-    with torch.no_grad():
+    with unheard(module), torch.no_grad():
         for inputs, labels in batches(split, graph, size):
             with fit_error(inputs):
                 logits = logits_of(module(**inputs), graph)

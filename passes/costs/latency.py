@@ -28,11 +28,12 @@ def least_seconds(module: Any, graph: Graph, options: EvaluateOptions, context: 
     """
     import torch
 
+    from model.unheard import unheard
     from passes.analysis.evaluate import batches, fit_error, load_split
 
     inputs, _ = next(batches(load_split(options, context), graph, options.batch_size))
     found: list[float] = []
-    with torch.no_grad(), fit_error(inputs):
+    with unheard(module), torch.no_grad(), fit_error(inputs):
         for _ in range(WARM):
             module(**inputs)
         begin = time.perf_counter()

@@ -8,8 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from passes.allocation.problem import Whole
 from passes.search.forecast import costs_of, params_of, picks_of
 from passes.search.goals import Wanted
+from passes.search.margins import Known
 from passes.search.refine import FRONT, Refined, read_field
 from passes.search.trial import Trial
 
@@ -18,6 +22,8 @@ if TYPE_CHECKING:
 
     from model.graph import Graph
     from passes.search.space import Space
+
+LEAST = 4  # trials whose samples are known, from which shifts are learned
 
 
 class Lead:
@@ -28,8 +34,11 @@ class Lead:
         self._left, self._seed = warm, seed
         self._refined: Refined | None = None
 
-    def next(self, told: Iterable[Trial]) -> dict[str, Any] | None:
-        """A trial to try; None where one waits, all have been proposed, or nothing is predicted."""
+    def next(self, told: Iterable[Trial], runner: object) -> dict[str, Any] | None:
+        """A trial to try; None where one waits, all have been proposed, or nothing is predicted.
+
+        A runner that keeps each sample's margin tells more of its trials than their figures.
+        """
         trials = list(told)
         if any(t.state == "waiting" for t in trials) or sum(t.origin == FRONT for t in trials) >= self._left:
             return None
@@ -37,10 +46,28 @@ class Lead:
         if self._refined is None:
             return None
         known = [(p, t) for t in trials if (p := picks_of(self._space, t.params)) is not None]
-        picks = self._refined.proposed(known)
+        picks = self._refined.proposed(known, self._seen(known, runner))
         if picks is None:
             self._left = 0
         return None if picks is None else params_of(self._space, picks)
+
+    def _seen(self, known: list[tuple[Whole, Trial]], runner: object) -> Known | None:
+        """What this worker saw of each sample, where accuracy is wanted and that is most of what there is."""
+        want, margins = self._want, getattr(runner, "margins", None)
+        if margins is None or want.summed or want.goals[0].figure != "accuracy" or want.signs[0] < 0:
+            return None
+        done = [(p, t) for p, t in known if t.state == "complete"]
+        seen = [(p, held) for p, t in done if (held := margins(t.params)) is not None and np.isfinite(held).all()]
+        if len(seen) < LEAST or 2 * len(seen) < len(done):
+            return None
+        base = margins({}, self._graph)
+        if not np.isfinite(base).all():
+            return None
+        # The same again and what changes nothing tell nothing: with them all would seem to act alone.
+        told = {tuple(p): (p, held) for p, held in seen if not np.array_equal(held, base)}
+        if len(told) < LEAST:
+            return None
+        return Known(np.array([p for p, _ in told.values()]), np.array([m for _, m in told.values()], np.float64), base)
 
     def _read(self) -> Refined | None:
         held = self._study.user_attrs.get(FRONT) if self._left else None

@@ -9,10 +9,14 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Generator
+from typing import Any
 
 STORAGE = "The storage"
 SLOW = 3.0  # seconds after which a call counts as not answered
 LOOK = 0.5  # seconds between two looks
+FIRST_PAUSE, LAST_PAUSE = 0.25, 4.0  # seconds between two tries
+LIMIT = 300.0  # seconds that a storage may be away
+PARTING = 5.0  # seconds of them that who is about to end waits
 
 
 class Outage:
@@ -21,6 +25,7 @@ class Outage:
     def __init__(self) -> None:
         self.since: float | None = None
         self.returned = 0.0
+        self.limit = LIMIT
         self._tell: Callable[[str], None] = lambda text: None
         self._calls: dict[int, tuple[str, float]] = {}
         self._lock = threading.RLock()
@@ -34,6 +39,35 @@ class Outage:
             yield
         finally:
             self._tell, self.since = before, None
+
+    @contextlib.contextmanager
+    def hurried(self) -> Generator[None]:
+        """Nobody waits long meanwhile: this process is about to end."""
+        before, self.limit = self.limit, PARTING
+        try:
+            yield
+        finally:
+            self.limit = before
+
+    def patiently(self, name: str, call: Callable[[], Any], is_away: Callable[[Exception], str]) -> Any:
+        """What `call` gives, tried again while its storage is away: `is_away` says why, or nothing of other errors."""
+        begun, pause = time.monotonic(), FIRST_PAUSE
+        while True:
+            try:
+                found = call()
+            # Storages raise what their drivers raise: what says that one is away decides, all else goes on its way.
+            except Exception as error:
+                why = is_away(error)
+                left = self.limit - (time.monotonic() - begun)
+                if not why or left < 0:
+                    raise
+                self.away(name, why)
+                time.sleep(min(pause, left + FIRST_PAUSE))
+                pause = min(2 * pause, LAST_PAUSE)
+            else:
+                if pause > FIRST_PAUSE:
+                    self.back(name)
+                return found
 
     def away(self, name: str, why: str, since: float | None = None) -> None:
         """A storage does not answer; `since` by the monotonic clock."""

@@ -10,11 +10,11 @@ from optuna.storages import GrpcStorageProxy
 from optuna.storages._grpc.auto_generated import api_pb2_grpc
 from optuna.storages._grpc.client import GrpcClientCache
 
-from passes.search.outage import OUTAGE
+from passes.search.outage import LIMIT, OUTAGE
+from passes.search.storage import reason
 
-WAIT = 300  # seconds
 _CONFIG = {"methodConfig": [{
-    "name": [{}], "waitForReady": True, "timeout": f"{WAIT}s",
+    "name": [{}], "waitForReady": True, "timeout": f"{LIMIT:.0f}s",
     "retryPolicy": {"maxAttempts": 5, "initialBackoff": "0.5s", "maxBackoff": "10s", "backoffMultiplier": 2,
                     "retryableStatusCodes": ["UNAVAILABLE"]},
 }]}  # fmt: skip
@@ -39,9 +39,16 @@ class _Watched:
 
         def watched(*args: Any, **more: Any) -> Any:
             with OUTAGE.calling(self._name):
-                return call(*args, **more)
+                return OUTAGE.patiently(self._name, lambda: call(*args, timeout=OUTAGE.limit, **more), _gone)
 
         return watched
+
+
+def _gone(error: Exception) -> str:
+    """Why a server is away: it cannot be reached, or it stopped amid a call."""
+    code = error.code() if isinstance(error, grpc.RpcError) and isinstance(error, grpc.Call) else None
+    away = code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
+    return reason(error) or "the connection broke" if away else ""
 
 
 class PatientProxy(GrpcStorageProxy):

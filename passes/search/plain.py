@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -18,6 +20,12 @@ from passes.search.space import Space
 from passes.search.trial_run import Order
 from passes.search.warm import Warm
 
+MOST = 1 << 25  # margins that are kept
+
+
+def _spelled(params: Mapping[str, Any]) -> str:
+    return json.dumps(params, sort_keys=True)
+
 
 class Plain:
     """One for a whole study: the data, the baseline's results and quantised weights stay."""
@@ -31,6 +39,7 @@ class Plain:
         self._warm: Warm | None = None
         self._last: tuple[str, Graph] | None = None
         self._costs: tuple[Graph, dict[str, float]] | None = None
+        self._margins: dict[str, Any] = {}
 
     def key(self, order: Order) -> str:
         """The recipe alone decides, unless formats round by chance."""
@@ -57,10 +66,23 @@ class Plain:
         graph, found = self.graph(order), self.costs(order)
         if any(f in MEASURED for f in self.want.figures):
             found |= self.warm(order.context).measure(graph, order.show, KL in self.want.figures)
+            self._keep(_spelled(order.params))
         for name in self.want.figures:
             if name not in found and name in COSTS and (measure := COSTS.get(name).measure):
                 found[name] = float(measure(graph, self.options, order.context))
         return found
+
+    def margins(self, params: Mapping[str, Any], graph: Graph | None = None) -> Any:
+        """By how much each sample's class is ahead in a trial; None of one that ran elsewhere. `graph`: of this one."""
+        name = _spelled(params) if graph is None else fingerprint(graph)
+        if graph is not None and name not in self._margins and self._warm is not None:
+            self._warm.measure(graph)
+            self._keep(name)
+        return self._margins.get(name)
+
+    def _keep(self, name: str) -> None:
+        if self._warm is not None and len(self._margins) * self._warm.total < MOST:
+            self._margins[name] = self._warm.margins
 
     def warm(self, context: Context) -> Warm:
         """The evaluator, made when it is first needed."""

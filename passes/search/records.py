@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
 ABOUT = "espalier"  # the study's own attribute: what it is a search of
+CONSTRAINTS = "constraints"  # Optuna's own attribute of a trial: by how much each is missed
 VERSION = 1
 STATES: dict[str, State] = {"WAITING": "waiting", "RUNNING": "running", "COMPLETE": "complete", "PRUNED": "pruned",
                             "FAIL": "failed"}  # fmt: skip
@@ -82,6 +83,15 @@ def trials_of(study: Study) -> tuple[Trial, ...]:
 
 def _frozen(study: Study) -> Iterable[FrozenTrial]:
     return (t for t in study.get_trials(deepcopy=False) if not is_spare(t))
+
+
+def constrain(study: Study, number: int, violated: Mapping[str, float]) -> None:
+    """Note by how much each constraint is missed, in the form that Optuna's dashboard reads; their names beside it."""
+    if violated:
+        storage = study._storage  # pyright: ignore[reportPrivateUsage]
+        trial = storage.get_trial_id_from_study_id_trial_number(study._study_id, number)  # pyright: ignore[reportPrivateUsage]
+        storage.set_trial_system_attr(trial, CONSTRAINTS, [*violated.values()])
+    attribute(study, number, violation=dict(violated))
 
 
 def attribute(study: Study, number: int, **attrs: Any) -> None:

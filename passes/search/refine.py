@@ -20,6 +20,7 @@ from passes.allocation.hulls import Hulls, Solution
 from passes.allocation.problem import Group, Problem, Whole
 from passes.costs.base import Cost, Floats
 from passes.search.goals import Wanted
+from passes.search.margins import Known, climbed, learned
 from passes.search.trial import Trial
 
 FRONT = "front"  # the study's attribute: what is predicted, for all its workers
@@ -29,6 +30,7 @@ WIDTHS, WIDTH = (0.003, 0.01, 0.03, 0.1), (0.02, 1.0)  # how wide luck is where 
 ALONE = (0.3, 1.0)  # variance of what choices do only together, beside what adds up
 LEAST, LEVEL, ROUGH = 1e-9, 0.1, 1e-6  # divergence that counts; spread of the goal's level; variance there always is
 NARROWER, LESS = 0.03, 0.8  # how much less of the limits is taken for each trial that missed them, down to what share
+STARTS = 3  # of the best trials, from which what is next is looked for
 TRIES = 20  # draws, until one is no trial yet
 
 
@@ -89,22 +91,35 @@ class Refined:
         self._rows = np.arange(len(kl))
         self._chance = np.random.default_rng(seed)
 
-    def proposed(self, told: Iterable[tuple[Whole, Trial]]) -> Whole | None:
+    def proposed(self, told: Iterable[tuple[Whole, Trial]], seen: Known | None = None) -> Whole | None:
         """The next picks, none of those that are there; None where draws give nothing new.
 
-        Costs that are no exact sums may be missed: then less of the limits is taken.
+        Costs that are no exact sums may be missed: then less of the limits is taken. `seen`: each sample of trials.
         """
         known = list(told)
         missed = sum(any(v > 0 for v in t.violation.values()) for _, t in known)
         tried = {tuple(p.tolist()) for p, _ in known}
         done = [(p, self.want.score(t)) for p, t in known if t.state == "complete"]
         picks = np.array([p for p, _ in done], np.int64).reshape(len(done), len(self._rows))
-        fit = self._fitted(picks, np.array([s for _, s in done]) / self._scale)
+        fit, share = self._fitted(picks, np.array([s for _, s in done]) / self._scale), max(LESS, 1 - NARROWER * missed)
         for _ in range(TRIES):
-            found = self.field.solved(self._drawn(picks, fit), max(LESS, 1 - NARROWER * missed))
+            found = self.field.solved(self._drawn(picks, fit), share)
             if found is not None and tuple(found.picks.tolist()) not in tried:
-                return found.picks
+                return found.picks if seen is None else self._by_samples(seen, found.picks, share, tried)
         return None
+
+    def _by_samples(self, seen: Known, drawn: Whole, share: float, tried: set[tuple[int, ...]]) -> Whole:
+        """What may gain most of all that is near the best trials, or near what was drawn."""
+        best = seen.picks[np.argsort(-seen.accuracies, kind="stable")[:STARTS]]
+        budgets, problem = np.array(self.field.within(share)), self.field.problem
+
+        def fits(many: Whole) -> NDArray[np.bool_]:
+            amounts = problem.rest + problem.amounts[:, self._rows, many].sum(2).T
+            return (amounts <= budgets + 1e-9 * np.abs(budgets)).all(1)
+
+        sizes = [len(g.kl) for g in problem.groups]
+        found = climbed(learned(seen, self._kl), [drawn, *best], fits, tried, sizes, self._chance)
+        return drawn if found is None else found
 
     # -- what is known
 

@@ -15,7 +15,7 @@ from passes.search.trial import Trial
 if TYPE_CHECKING:
     from optuna.study import Study
 
-LEAST, EVERY = 20, 5  # trials before the terminator judges, and between two judgements: each takes seconds
+LEAST, EVERY = 30, 5  # complete trials before the terminator can judge, and trials between two judgements, of seconds
 
 
 def reason(
@@ -35,7 +35,8 @@ def reason(
     seen = {tuple(sorted((k, repr(v)) for k, v in t.params.items())) for t in alike if t.state != "running"}
     if len(seen) >= space.configurations():
         return "every configuration has been tried"
-    if spec.terminator and len(begun) >= LEAST and len(begun) % EVERY == 0 and _settled(study):
+    complete = sum(t.state == "complete" for t in begun)
+    if spec.terminator and complete >= LEAST and len(begun) % EVERY == 0 and _settled(study):
         return "little is left to gain"
     return ""
 

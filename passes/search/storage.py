@@ -202,12 +202,14 @@ def _missing(what: str, package: str) -> StorageError:
 def _database(full: str, url: str, connect: dict[str, Any], **engine: Any) -> BaseStorage:
     """Optuna's storage in a database that is empty or holds studies: it never makes tables among foreign ones."""
     from optuna.exceptions import StorageInternalError
-    from optuna.storages import RDBStorage, get_storage
+    from optuna.storages import get_storage
     from sqlalchemy.exc import NoSuchModuleError, SQLAlchemyError
+
+    from passes.search.patient_database import PatientDatabase
 
     try:
         _refuse_foreign(full, url, connect)
-        return get_storage(RDBStorage(full, engine_kwargs={"connect_args": connect, **engine}))
+        return get_storage(PatientDatabase(full, shown(url), {"connect_args": connect, **engine}))
     except (NoSuchModuleError, ImportError) as error:
         raise _missing(shown(url), "psycopg2-binary") from error
     except (SQLAlchemyError, StorageInternalError) as error:

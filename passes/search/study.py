@@ -25,7 +25,7 @@ from passes.search.goals import Wanted, best
 from passes.search.lead import Lead
 from passes.search.onward import is_better, new_place, parent_of, tidy
 from passes.search.prepare import Prepared, prepared
-from passes.search.records import ABOUT, STATES, about, coded_values, trial_of, trials_of
+from passes.search.records import ABOUT, STATES, about, coded_values, constrain, trial_of, trials_of
 from passes.search.refine import FRONT
 from passes.search.samplers import coded, pruner_of, sampler_of, stored, suggest
 from passes.search.search import Search
@@ -141,7 +141,7 @@ class Running:
         self._begin_well()
         while not (why := self.ended()):
             yield from self._news()
-            if self.spec.warm and (params := self.lead.next(self.told.values())) is not None:
+            if self.spec.warm and (params := self.lead.next(self.told.values(), self.runner)) is not None:
                 self._enqueue(params, FRONT)
             if trial := claimed(self.study, self.spec.trials):
                 yield from self._one(trial)
@@ -302,21 +302,23 @@ class Running:
         missed = {k: v for k, v in self.want.violated(costs).items() if v > 0}
         if missed and self.spec.sampler in SAMPLED and self.want.measured:
             figures, error = costs, f"not measured: it misses {', '.join(missed)}"
-            self._constrain(trial, self.want.violated(figures))
+            constrain(self.study, trial.number, self.want.violated(figures))
+            ended = self._ended(trial, start, TrialState.PRUNED, figures, error)
             self.keys[key] = trial.number
-            return self._ended(trial, start, TrialState.PRUNED, figures, error)
+            return ended
         try:
             figures = self.runner.figures(order) if self.want.measured else costs
         except Weak as weak:
             return self._weak(trial, start, order, costs, str(weak))
-        self.keys[key] = trial.number
-        return self._complete(trial, start, {**costs, **figures})
+        ended = self._complete(trial, start, {**costs, **figures})
+        self.keys[key] = trial.number  # told: one that was given to another worker meanwhile is no result
+        return ended
 
     def _weak(self, trial: optuna.Trial, start: float, order: Order, costs: dict[str, float], why: str) -> Trial:
         """Ended early: what was seen is kept, and called by how far it went."""
         seen = order.show.last if isinstance(order.show, Watch) else None
         figures = {**costs, **(seen.figures if seen else {})}
-        self._constrain(trial, self.want.violated(costs))
+        constrain(self.study, trial.number, self.want.violated(costs))
         self._attribute(trial, early=True)
         return self._ended(trial, start, TrialState.PRUNED, figures, why)
 
@@ -326,21 +328,16 @@ class Running:
         if strange:
             text = _strange(strange[0], figures)
             return self._ended(trial, start, TrialState.FAIL, figures, text)
-        self._constrain(trial, self.want.violated(figures))
+        constrain(self.study, trial.number, self.want.violated(figures))
         self._kept(trial, values, figures)
         return self._ended(trial, start, TrialState.COMPLETE, figures, values=values, **attrs)
 
     def _again(self, trial: optuna.Trial, held: Trial, start: float) -> Trial:
         """Equal to an earlier one: its result is taken."""
-        self._constrain(trial, held.violation)
+        constrain(self.study, trial.number, held.violation)
         state = TrialState.COMPLETE if held.state == "complete" else TrialState.PRUNED
         values = held.values if held.state == "complete" else None
         return self._ended(trial, start, state, held.figures, held.error, values=values, reused=True)
-
-    def _constrain(self, trial: optuna.Trial, violated: Mapping[str, float]) -> None:
-        for name, value in violated.items():
-            trial.set_constraint(name, value)
-        self._attribute(trial, violation=dict(violated))
 
     def _ended(
         self, trial: optuna.Trial, start: float, state: TrialState, figures: Mapping[str, float] | None = None,
@@ -350,7 +347,7 @@ class Running:
         finite = {k: float(v) for k, v in (figures or {}).items() if math.isfinite(v)}
         attrs = {"figures": finite, "seconds": round(self._clock() - start, 4), **attrs}
         self._attribute(trial, **attrs, **({"error": error} if error else {}))
-        self.study.tell(trial, list(values) if values is not None else None, state=state)
+        beat.tell(self.study, trial, state, values)
         self.told[trial.number] = told = self._read(trial.number)
         return told
 

@@ -41,6 +41,7 @@ class Warm:
         # Of graphs by their fingerprints, where rungs compare.
         self.known: OrderedDict[str, tuple[Any, Any]] = OrderedDict()
         self._reference: list[Tensor] | None = None
+        self.margins: Any = None  # of the graph that was measured last
 
     def measure(
         self, graph: Graph, show: Callable[[Seen], None] = lambda seen: None, kl: bool = False
@@ -60,6 +61,7 @@ class Warm:
                 if rungs and found.seen >= rungs[0]:
                     rungs = [r for r in rungs if r > found.seen]
                     show(found.told())
+        self.margins = found.margins()
         if self.rungs:
             self._keep(fingerprint(graph), found)
         return found.figures()
@@ -87,6 +89,7 @@ class _Found:
         self._sums: list[tuple[int, float, float] | None] = [None] * count
         self._losses: list[Any] = []
         self._correct: list[Any] = []
+        self._margins: list[Any] = [None] * count
         self.seen = 0
 
     def take(self, place: int, logits: Tensor, labels: Tensor, reference: Tensor | None) -> None:
@@ -98,6 +101,7 @@ class _Found:
         self._sums[place] = int(right.sum()), loss, kl
         self._losses.append(F.cross_entropy(plain, labels, reduction="none").numpy())
         self._correct.append(right.numpy())
+        self._margins[place] = _margins(plain, labels)
         self.seen += len(labels)
         self._kl = reference is not None
 
@@ -108,6 +112,10 @@ class _Found:
     def correct(self) -> Any:
         """Of each sample."""
         return np.concatenate(self._correct)
+
+    def margins(self) -> Any:
+        """Of each sample, in the order of the data."""
+        return np.concatenate(self._margins)
 
     def figures(self) -> dict[str, float]:
         """Of what was seen so far."""
@@ -123,6 +131,12 @@ class _Found:
     def told(self) -> Seen:
         """As a trial shows it."""
         return Seen(self.seen, self.figures(), self.losses(), self.correct())
+
+
+def _margins(logits: Tensor, labels: Tensor) -> Any:
+    """By how much each sample's class is ahead of the next; below 0: it is behind."""
+    at = labels.clamp(min=0)[:, None]
+    return (logits.gather(-1, at) - logits.scatter(-1, at, -torch.inf).amax(-1, keepdim=True))[:, 0].numpy()
 
 
 def _divergence(reference: Tensor, logits: Tensor) -> float:

@@ -16,6 +16,7 @@ from transformers import Trainer, TrainerCallback, TrainingArguments
 from transformers.trainer_callback import PrinterCallback
 
 from model.errors import DataError, PassError
+from model.unheard import unheard
 from passes.analysis.evaluate import fit_error
 from passes.base import Context
 from passes.training.checkpoint import Checkpoints, Raw, set_chance
@@ -52,7 +53,7 @@ def train(ready: Prepared, options: FinetuneOptions, context: Context) -> Watch:
         callbacks.insert(0, ready.gradual)  # an evaluation sees the new masks
     finished = False
     try:
-        with running() as own, memory_told(options):
+        with running() as own, memory_told(options), unheard(ready.objective.inner):
             _run(trainer_of(ready, options, context.seed, own, callbacks), watch, kept, options.resume)
         finished = True
     finally:

@@ -63,9 +63,19 @@ def bias_correction(graph: Graph, options: BiasCorrectionOptions, context: Conte
     names = {biases[i] for i in work.changed}
     corrected = graph.replace(*(prepared.nodes[i] for i in sorted(work.changed)))
     after = corrected.with_weights({k: after.weights[k] for k in names})
-    summary = {"layers": len(names), "left": len(biases) - len(names), "skipped": len(left), "samples": len(split),
+    summary: Row = {"layers": len(names), "left": len(biases) - len(names), "skipped": len(left), "samples": len(split),
                "added": len(names - graph.weights.keys())}  # fmt: skip
+    if not names:
+        summary["warning"] = _unchanged(work.rows, options)
     return after, Report("bias_correction", (*work.rows, *left), summary)
+
+
+def _unchanged(rows: list[Row], options: BiasCorrectionOptions) -> str:
+    """Why no bias changed, and what to do."""
+    if any(row["shift_before"] for row in rows):
+        return "No bias changed: none would bring its layer's means nearer. Give the biases a finer format."
+    lost = "formats or pruning" if options.pruning else "formats"
+    return f"No bias changed: {lost} shift no selected layer's mean. Quantise first, or select others."
 
 
 def _reference(graph: Graph, ids: list[str], options: BiasCorrectionOptions, context: Context) -> Graph:

@@ -203,6 +203,7 @@ def test_mistakes_in_the_labs_formats(config: dict[str, Any], path: str) -> None
     with pytest.raises((OptionsError, FormatError)) as caught:
         lab_formats(config, "c")
     assert path in caught.value.message and caught.value.hint
+    assert path != "stochastic is true" or "choose binary(stochastic=true)" in caught.value.hint
 
 
 def test_a_bypassed_layer_stays_float() -> None:

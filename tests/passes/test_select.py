@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from model.errors import OptionsError, PassError
 from model.graph import Node
+from model.opening import open_source
 from model.ops import quantisable
 from passes.select import Select, by_name, chosen, matches, types_in
 from tests.model.zoo import case
@@ -90,7 +93,8 @@ def test_an_index_of_names_finds_the_same() -> None:
     for value in {*graph.nodes, *(n.target for n in graph if n.call == "call_module")}:
         select = Select("name", (value,))
         assert chosen(graph, select, lambda n: True, "x", names) == chosen(graph, select, lambda n: True, "x")
-    assert len(chosen(graph, Select("name", ("layer",)), lambda n: True, "x", names)) == 2
+    assert len(chosen(graph, Select("name", ("layer",)), lambda n: True, "x", names)) == 1  # a node's own name
+    assert len(chosen(graph, Select("module", ("layer",)), lambda n: True, "x", names)) == 2
     with pytest.raises(PassError, match="matches no node"):
         chosen(graph, Select("name", ("layr",)), lambda n: True, "x", names)
 
@@ -170,3 +174,12 @@ def test_types_in_a_graph_all_select_something() -> None:
     assert {"linear", "norm", "LayerNorm", "layer_norm"} <= set(words) and all(
         picked(Select("type", (w,))) for w in words
     )
+
+
+def test_the_first_call_of_a_shared_module_is_chosen_alone(tmp_path: Path) -> None:
+    graph = open_source("demo:digits", tmp_path).project.base
+    names = [n.id for n in graph if n.op == "relu"]
+    assert len(names) > 1 and graph.nodes[names[0]].target == names[0]
+    for name in names:
+        assert [n.id for n in chosen(graph, Select("name", (name,)), lambda n: True, "chosen")] == [name]
+        assert [n.id for n in by_name(graph)[name]] == [name]

@@ -10,7 +10,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -22,7 +22,7 @@ from passes.search.storage import outages, reason
 if TYPE_CHECKING:
     from optuna.storages import BaseStorage
     from optuna.study import Study
-    from optuna.trial import FrozenTrial, Trial
+    from optuna.trial import FrozenTrial, Trial, TrialState
 
 WORKER, BEAT, ERROR, LOST, RETRY = "worker", "beat", "error", "lost", "retry_of"
 INTERVAL = float(os.environ.get("ESPALIER_BEAT", "10"))  # seconds between two beats
@@ -170,6 +170,23 @@ def fail(study: Study, trial_id: int, why: str, *, lost: bool = False) -> bool:
         return False
 
 
+def tell(study: Study, trial: Trial, state: TrialState, values: Sequence[float] | None) -> None:
+    """How a trial ended; raises UpdateFinishedTrialError where it was taken for lost and is another worker's.
+
+    Told twice it is told: a storage that broke off may have heard it the first time.
+    """
+    from optuna.exceptions import UpdateFinishedTrialError
+
+    try:
+        study.tell(trial, None if values is None else [*values], state=state)
+    except (UpdateFinishedTrialError, ValueError):
+        held = storage_of(study).get_trial(id_of(trial))
+        if not held.state.is_finished():
+            raise
+        if held.user_attrs.get(LOST) or held.state != state:
+            raise UpdateFinishedTrialError(f"Trial {trial.number} was taken for lost.") from None
+
+
 def offer(study: Study, trial: FrozenTrial, history: list[int]) -> None:
     """Put a lost trial's choices back into the queue."""
     import optuna
@@ -193,7 +210,7 @@ def give_back(study: Study, trial_id: int) -> None:
     from optuna.trial import TrialState
 
     storage = storage_of(study)
-    with contextlib.suppress(UpdateFinishedTrialError):
+    with contextlib.suppress(UpdateFinishedTrialError, *outages()), OUTAGE.hurried():
         for name, value in _fixed(storage.get_trial(trial_id)).items():
             storage.set_trial_system_attr(trial_id, name, value)
         storage.set_trial_user_attr(trial_id, WORKER, "")  # who takes it next has to find a place first

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 from model.errors import StorageError
 from passes.search.fleet.beat import worker_name
 from passes.search.fleet.memory import Room, free, resident
-from passes.search.fleet.work import ENDED, OUTAGE_LIMIT, PARENT, wait_for_others
-from passes.search.outage import OUTAGE
+from passes.search.fleet.work import ENDED, PARENT, wait_for_others
+from passes.search.outage import LIMIT, OUTAGE
 from passes.search.storage import broken_off, outages, reason, shown
 from passes.search.trial import Trial
 
@@ -120,8 +120,8 @@ def _patiently(running: Running, crew: Crew) -> Generator[Trial, None, str]:
         except (StorageError, *outages()) as error:
             if isinstance(error, StorageError) and not since:
                 raise
-            since = since or time.monotonic()
-            if time.monotonic() - since > OUTAGE_LIMIT:
+            since = since or OUTAGE.since or time.monotonic()
+            if time.monotonic() - since > LIMIT:
                 raise
             OUTAGE.away(name, reason(error))
             time.sleep(min(10.0, 1 + (time.monotonic() - since) / 4))

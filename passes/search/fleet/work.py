@@ -18,7 +18,7 @@ from model.project import recipe_from_json
 from passes.base import Context, Progress
 from passes.search.fleet.beat import INTERVAL, Watch, worker_name
 from passes.search.fleet.handing import Received, elsewhere, receive
-from passes.search.outage import OUTAGE
+from passes.search.outage import LIMIT, OUTAGE
 from passes.search.records import ABOUT, VERSION
 from passes.search.search import Search
 from passes.search.spec import SearchSpec
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from passes.search.study import Plan
 
 PARENT = "ESPALIER_PARENT"  # the process that a worker was started for, and does not outlive
-OUTAGE_LIMIT = 300.0  # seconds that a storage may be away
 ENDED = ("complete", "pruned", "failed")
 
 
@@ -131,9 +130,9 @@ def _worked(plan: Plan, part: Part, tell: Callable[[str], None]) -> Generator[Tr
         except (StorageError, *outages()) as error:
             if isinstance(error, StorageError) and not since:
                 raise  # it was there a moment ago, or this is no outage
-            since = since or time.monotonic()
+            since = since or OUTAGE.since or time.monotonic()
             told = error if isinstance(error, StorageError) else broken_off(plan.storage, error)
-            if time.monotonic() - since > OUTAGE_LIMIT:
+            if time.monotonic() - since > LIMIT:
                 raise told from error
             OUTAGE.away(name, reason(error))
             time.sleep(min(10.0, 1 + (time.monotonic() - since) / 4))

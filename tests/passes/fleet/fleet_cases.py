@@ -9,6 +9,7 @@ import socket
 import subprocess
 import tempfile
 from collections.abc import Generator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -44,9 +45,38 @@ def _user() -> list[str]:
     return ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"]
 
 
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """A PostgreSQL of the tests' own, with an empty database."""
+
+    programs: Path
+    user: list[str]
+    folder: Path
+    port: int
+
+    @property
+    def url(self) -> str:
+        """Its database."""
+        return f"postgresql://tests@127.0.0.1:{self.port}/studies"
+
+    def run(self, program: str, *words: str) -> None:
+        """One of its programs."""
+        subprocess.run([*self.user, f"{self.programs}/{program}", *words], check=True, capture_output=True,
+                       cwd=self.folder, timeout=PATIENCE)  # fmt: skip
+
+    def start(self) -> None:
+        """Until it answers."""
+        options = f"-p {self.port} -k {self.folder} -h 127.0.0.1 -F"
+        self.run("pg_ctl", "-D", f"{self.folder}/data", "-o", options, "-l", f"{self.folder}/log", "-w", "start")
+
+    def stop(self) -> None:
+        """At once, whoever is connected."""
+        self.run("pg_ctl", "-D", f"{self.folder}/data", "-m", "immediate", "stop")
+
+
 @pytest.fixture(scope="module")
-def postgres() -> Generator[str]:
-    """The URL of an empty database in a cluster that goes with the tests."""
+def cluster() -> Generator[Cluster]:
+    """One that goes with the tests."""
     programs, user = _programs(), _user()
     folder = Path(tempfile.mkdtemp(prefix="espalier-pg-"))
     if user:
@@ -54,16 +84,18 @@ def postgres() -> Generator[str]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-
-    def run(*words: str) -> None:
-        subprocess.run([*user, *words], check=True, capture_output=True, cwd=folder, timeout=PATIENCE)
-
-    run(f"{programs}/initdb", "-D", f"{folder}/data", "-U", "tests", "-A", "trust", "--no-sync")
-    options = f"-p {port} -k {folder} -h 127.0.0.1 -F"
-    run(f"{programs}/pg_ctl", "-D", f"{folder}/data", "-o", options, "-l", f"{folder}/log", "-w", "start")
+    made = Cluster(programs, user, folder, port)
+    made.run("initdb", "-D", f"{folder}/data", "-U", "tests", "-A", "trust", "--no-sync")
+    made.start()
     try:
-        run(f"{programs}/createdb", "-h", "127.0.0.1", "-p", str(port), "-U", "tests", "studies")
-        yield f"postgresql://tests@127.0.0.1:{port}/studies"
+        made.run("createdb", "-h", "127.0.0.1", "-p", str(port), "-U", "tests", "studies")
+        yield made
     finally:
-        run(f"{programs}/pg_ctl", "-D", f"{folder}/data", "-m", "immediate", "stop")
+        made.stop()
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def postgres(cluster: Cluster) -> str:
+    """The URL of an empty database."""
+    return cluster.url

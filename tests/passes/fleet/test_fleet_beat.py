@@ -15,6 +15,7 @@ import pytest
 from optuna.trial import TrialState
 
 from model.errors import StorageError
+from passes.search import outage
 from passes.search.fleet import beat
 from passes.search.fleet.beat import BEAT, ERROR, LOST, RETRY, Watch, beating, give_back, id_of
 from passes.search.fleet.files import CHUNK, Files, FolderFiles, files_of
@@ -23,10 +24,10 @@ from passes.search.fleet.serve import is_loopback, serve
 from passes.search.samplers import Grid
 from passes.search.space import Choice, Space
 from passes.search.storage import load_study, open_storage, open_study
-from tests.passes.fleet.fleet_cases import postgres, server
+from tests.passes.fleet.fleet_cases import cluster, postgres, server
 from tests.patience import until
 
-__all__ = ["postgres", "server"]
+__all__ = ["cluster", "postgres", "server"]
 FORMATS = ["integer(width=8)", "mxint(width=4)"]
 
 
@@ -177,6 +178,30 @@ def test_a_storage_that_fails_meanwhile_does_not_end_a_trial(
         monkeypatch.undo()
         before = study.trials[0].user_attrs.get(BEAT, [0])[0]
         until(lambda: study.trials[0].user_attrs.get(BEAT, [0])[0] > before + 1)
+
+
+def test_told_twice_is_told_and_what_was_lost_is_another_workers(study: optuna.Study) -> None:
+    twice, lost = begun(study), begun(study, **{BEAT: dead()})
+    beat.tell(study, twice, TrialState.COMPLETE, (1.0,))
+    beat.tell(study, twice, TrialState.COMPLETE, (1.0,))
+    assert Watch(study, silence=60).lost() == [lost.number]
+    with pytest.raises(optuna.exceptions.UpdateFinishedTrialError):
+        beat.tell(study, lost, TrialState.COMPLETE, (2.0,))
+    assert states(study) == ["COMPLETE", "FAIL", "WAITING"] and study.trials[0].value == 1.0
+
+
+def test_who_leaves_while_the_storage_is_away_does_not_wait_for_it(
+    study: optuna.Study, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trial, limits = begun(study), list[float]()
+
+    def broken(*_: object) -> None:
+        limits.append(beat.OUTAGE.limit)
+        raise optuna.exceptions.StorageInternalError("connection refused")
+
+    monkeypatch.setattr(beat.storage_of(study), "set_trial_user_attr", broken)
+    give_back(study, id_of(trial))
+    assert limits == [outage.PARTING] and beat.OUTAGE.limit == outage.LIMIT
 
 
 # -- over gRPC

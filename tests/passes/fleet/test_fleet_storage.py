@@ -30,11 +30,11 @@ from passes.search.storage import (
     shown,
     study_names,
 )
-from tests.passes.fleet.fleet_cases import postgres, server
+from tests.passes.fleet.fleet_cases import cluster, postgres, server
 from tests.patience import until
 
 FORMATS = ["integer(width=8, frac_width=4)", "mxint(width=4)", "float"]
-__all__ = ["postgres", "server"]
+__all__ = ["cluster", "postgres", "server"]
 
 
 def filled(path: Path, trials: int = 3) -> optuna.Study:

@@ -7,7 +7,8 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import optuna
@@ -16,11 +17,12 @@ from optuna.trial import TrialState
 
 from passes.search.fleet.beat import BEAT, LOST, RETRY
 from passes.search.fleet.claim import is_spare
-from passes.search.storage import journal_url, load_study, open_storage
-from tests.passes.fleet.fleet_cases import postgres, server
+from passes.search.fleet.serve import serve
+from passes.search.storage import journal_url, load_study, open_storage, study_names
+from tests.passes.fleet.fleet_cases import Cluster, cluster, postgres, server
 from tests.patience import PATIENCE, until
 
-__all__ = ["postgres", "server"]
+__all__ = ["cluster", "postgres", "server"]
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).resolve().parents[3]
 TRIALS = 10
@@ -84,10 +86,10 @@ def start(folder: Path, *words: str, gate: bool = False, free: int = 0) -> subpr
     return STARTED[-1]
 
 
-def study_at(url: str) -> optuna.Study | None:
+def study_at(url: str, name: str = "nap") -> optuna.Study | None:
     """The study, once it is there."""
     storage = open_storage(url)
-    return load_study(storage, "nap") if storage.get_all_studies() else None
+    return load_study(storage, name) if name in study_names(storage) else None
 
 
 def runs_in(folder: Path, study: optuna.Study, process: subprocess.Popen[str]) -> int | None:
@@ -139,6 +141,48 @@ def test_workers_die_and_stop(kind: str, folder: Path, request: pytest.FixtureRe
     assert not any(stopped in t.user_attrs.get(RETRY, []) for t in study.trials)
     assert told["complete"] == sum(t.state == TrialState.COMPLETE for t in study.trials)
     assert len({t["worker"] for t in told["trials"]}) >= 2  # what was given back bears the name of who ended it
+
+
+@pytest.fixture(params=["server", "postgres", "both"])
+def away(request: pytest.FixtureRequest, folder: Path) -> Iterator[tuple[str, Callable[[], None], Callable[[], None]]]:
+    """A storage, how it goes, and how it comes back: a server, a database, or the database behind a server."""
+    if request.param == "server":
+        behind = f"journal:{folder}/served.journal"
+        served = [serve(behind, "127.0.0.1", 0)]
+        port = served[0][1]
+        yield (f"grpc://127.0.0.1:{port}", lambda: served.pop()[0].stop(None).wait(),
+               lambda: served.append(serve(behind, "127.0.0.1", port)))  # fmt: skip
+    else:
+        cluster: Cluster = request.getfixturevalue("cluster")
+        served = [serve(cluster.url, "127.0.0.1", 0)] if request.param == "both" else []
+        yield f"grpc://127.0.0.1:{served[0][1]}" if served else cluster.url, cluster.stop, cluster.start
+    for held, _ in served:
+        held.stop(None).wait()
+
+
+def test_a_storage_that_goes_away_costs_no_trial(
+    away: tuple[str, Callable[[], None], Callable[[], None]], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three workers end what they measure while it is away, for longer than who says nothing counts as alive."""
+    monkeypatch.setenv("ESPALIER_BEAT", "1")
+    url, go, come_back = away
+    name = f"away-{folder.name}"
+    words = ("search", "demo:digits-mlp", "spec.toml", "--study", name, "--storage", url)
+    first = start(folder, *words, gate=True, free=1)
+    study = until(lambda: study_at(url, name))
+    until(lambda: "project" in study.user_attrs)
+    workers = [start(folder, "worker", "--storage", url, "--study", name, gate=True) for _ in range(2)]
+    running = {until(lambda p=p: runs_in(folder, study, p)): p for p in (first, *workers)}
+    go()
+    (folder / "go").touch()
+    time.sleep(8)
+    come_back()
+    told = [end(process) for process in (first, *workers)]
+    assert all("is away since" in text and "is back after" in text for text in told)
+    assert lost_in(study) == [] and len(running) == 3
+    for number, process in running.items():
+        trial = study.trials[number]
+        assert trial.state == TrialState.COMPLETE and trial.user_attrs["worker"].endswith(f":{process.pid}")
 
 
 def test_a_killed_search_goes_on(folder: Path) -> None:

@@ -62,6 +62,29 @@ def test_a_beat_that_fails_tells_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
         until(lambda: len(told) == 2)
 
 
+def test_a_call_is_made_again_while_its_storage_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outage, "FIRST_PAUSE", 0.001)
+    held, told, left = Outage(), list[str](), [ConnectionError("refused"), ConnectionError("refused")]
+
+    def call() -> int:
+        if left:
+            raise left.pop()
+        return 7
+
+    def why(error: Exception) -> str:
+        return str(error) if isinstance(error, ConnectionError) else ""
+
+    with held.told(told.append):
+        assert held.patiently("s", call, why) == 7
+        assert len(told) == 2 and "refused" in told[0] and "is back" in told[1]
+        with pytest.raises(ZeroDivisionError):
+            held.patiently("s", lambda: 1 // 0, why)
+        held.limit = 0.0
+        left.append(ConnectionError("refused"))
+        with pytest.raises(ConnectionError):
+            held.patiently("s", call, why)
+
+
 class Search:
     """A running search whose storage breaks off once; another worker's trial ended meanwhile."""
 

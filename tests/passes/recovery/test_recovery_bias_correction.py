@@ -134,7 +134,10 @@ def test_a_bias_comes_only_when_asked() -> None:
         f"{n.target}.bias" for n in after if n.op == "linear"
     }
     assert all(r["shift"] < r["shift_before"] for r in report.rows)
-    assert run(bare, "demo:digits-mlp", add=True)[0] == bare  # nothing to correct, so nothing is added
+    assert "warning" not in report.summary
+    same, idle = run(bare, "demo:digits-mlp", add=True)
+    assert same == bare  # nothing to correct, so nothing is added
+    assert "Quantise first" in idle.summary["warning"]
 
 
 def test_a_bias_in_a_coarse_format_stays_unless_it_helps() -> None:
@@ -143,6 +146,8 @@ def test_a_bias_in_a_coarse_format_stays_unless_it_helps() -> None:
     before = with_format(opened.project.graph, context, ("linear",), weight=ScaledInteger(8), bias=coarse)
     after, report = run(before, "demo:digits-mlp")
     assert not any(r["changed"] for r in report.rows[:1])
+    idle = not any(r["changed"] for r in report.rows)
+    assert ("finer format" in report.summary.get("warning", "")) == idle
     first = next(n for n in before if n.op == "linear")
     assert after.weights[first.weights["bias"]] == before.weights[first.weights["bias"]]
 

@@ -309,6 +309,35 @@ def test_a_missed_budget_costs_nothing(mlp: Opened, tmp_path: Path) -> None:
     assert all(t.violation["weight_bits<=4"] > 0 for t in missed)
 
 
+def test_other_programs_know_what_holds_the_limits(mlp: Opened, tmp_path: Path) -> None:
+    """Optuna by `best_trials`, its dashboard by a list in the trial's own attributes."""
+    wish = spec(within=("weight_bits<=4", "accuracy>=0.2"), sampler="gp", trials=5)
+    found = searched(mlp, tmp_path, wish)
+    study = load_study(open_storage(f"{tmp_path}/s.journal"), "s")
+    for trial, held in zip(found, study.trials, strict=True):
+        assert held.system_attrs["constraints"] == list(trial.violation.values()) and len(trial.violation) == 2
+        assert all(v <= 0 for v in held.constraints.values()) is trial.feasible
+    feasible = {t.number for t in found if t.feasible}
+    assert {t.number for t in study.best_trials} <= feasible and (feasible or not study.best_trials)
+
+
+@pytest.mark.slow
+def test_the_terminator_ends_a_search_that_has_found_its_best(mlp: Opened, tmp_path: Path) -> None:
+    wish = spec(replace(BITS, ports=("weight", "data_in")), goals=(Goal("kl"),), trials=60, terminator=True)
+    running = begin(Plan(Search(wish, Recipe(), mlp.project.base), context(mlp), f"journal://{tmp_path}/s.journal"))
+    why, trials = "", running.trials()
+    while not why:
+        try:
+            next(trials)
+        except StopIteration as end:
+            why = end.value
+    assert why == "little is left to gain" and 30 <= running.done < 60
+    (tmp_path / "all").mkdir()
+    every = searched(mlp, tmp_path / "all", replace(wish, sampler="grid", trials=64, terminator=False))
+    least, found = (min(t.values[0] for t in held) for held in (every, running.told.values()))
+    assert found - least <= 0.01 * (max(t.values[0] for t in every) - least)
+
+
 def test_a_budget_below_the_cheapest_says_the_least(mlp: Opened, tmp_path: Path) -> None:
     with pytest.raises(OptionsError, match=r"weight_bits<=1 cannot be held: the least possible is 2\."):
         searched(mlp, tmp_path, spec(within=("weight_bits<=1",)))
