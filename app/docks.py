@@ -74,6 +74,7 @@ DOCKS: tuple[Spec, ...] = (
     Spec("problems", "Problems", BOTTOM, ProblemsPanel),
 )
 SIDE, LEAST = 262, 300
+LOW = {"outline": 92, "recipe": 56}  # pixels that lists at the left keep where another panel is made large
 READ_HIGH = {"plots": 240, "tables": 240, "data": 300, "sweeps": 340, "search": 400, "allocate": 300, "hardware": 340,
              "kernels": 340}  # fmt: skip
 MAP_HEIGHT, MOST = 340, 0.45  # the heat map with more than eight rows; but no more than this part of the window
@@ -123,6 +124,8 @@ class Docks:
             dock.visibilityChanged.connect(panel.look_on)
         if spec.area == BOTTOM:
             panel.setMinimumWidth(LEAST)  # a wide panel must not make the window wider than the screen
+        if spec.id in LOW:
+            panel.setMinimumHeight(LOW[spec.id])
         panel.setProperty("surface", "panel")
         panel.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         self.panels[spec.id], self.docks[spec.id] = panel, dock
@@ -290,6 +293,7 @@ class Docks:
         for panel in (inspector, *(self.panels[name] for name in others)):
             key = QShortcut(QKeySequence(Qt.Key.Key_Escape), panel)
             key.setContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
+            key.activated.connect(inspector.precision.typed.forget)
             key.activated.connect(inspector.refresh)
             key.activated.connect(window.canvas.setFocus)
 

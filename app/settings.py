@@ -89,9 +89,10 @@ class Settings:
 
 
 def data_folder(name: str) -> Path:
-    """A folder for files of the program itself (crash reports, recovery), made if need be."""
+    """A folder for files of the program itself (crash reports, recovery), made if need be; below ESPALIER_STATE."""
     base = QStandardPaths.writableLocation(QStandardPaths.StandardLocation.GenericDataLocation)
-    folder = Path(base or Path.home() / ".local" / "share") / "espalier" / name
+    usual = Path(base or Path.home() / ".local" / "share") / "espalier"
+    folder = Path(os.environ.get("ESPALIER_STATE") or usual) / name
     folder.mkdir(parents=True, exist_ok=True)
     return folder
 

@@ -95,7 +95,9 @@ def show_plugins(window: Window) -> None:
     """Show the list of plug-ins."""
     from app.panels.plugins import PluginsWindow
 
-    PluginsWindow(window).show()
+    made = PluginsWindow(window)
+    made.show()
+    made.activateWindow()  # a window of tools does not get the keys everywhere
 
 
 def select_all(window: Window) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import repeat
@@ -124,7 +125,8 @@ def by_value(title: str, values: NDArray[np.float64], palette: Palette, unit: st
 def _scale(title: str, low: float, high: float, unit: str, note: str) -> Legend:
     words = f"{title} ({note})" if note else title
     if unit == "share":
-        return Legend(words, low=percent(low), high=percent(high))
+        digits = min(max(1, 1 - math.floor(math.log10(100 * high))), 4) if high > 0 else 1  # else 0.02 % reads 0.0
+        return Legend(words, low=percent(low, digits), high=percent(high, digits))
     if unit == "log":
         return Legend(words, low=short(10.0**low), high=short(10.0**high))
     ends = [f"{short(v)} {unit}".rstrip() for v in (low, high)]

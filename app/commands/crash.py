@@ -15,7 +15,7 @@ KEPT = 20
 def crash_folder() -> Path:
     """Where crash reports lie: with the window's own."""
     home = Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share")
-    return home / "espalier" / "crashes"
+    return Path(os.environ.get("ESPALIER_STATE") or home / "espalier") / "crashes"
 
 
 def write_crash_report(error: BaseException, words: list[str]) -> Path | None:

@@ -128,6 +128,8 @@ def _searched(
     done, start = _Done(search, wanted(search.spec)), time.perf_counter()
     running = begin(Plan(search, target.context, storage, found.resume, memo=known_steps(target)))
     done.space, done.trials = running.space, dict(running.told)
+    if found.resume and not done.trials:
+        console.note(f"{shown(storage)} holds no trials of {search.spec.study!r}: the study begins anew.")
     output.space = running.space
     try:
         with polite(), contextlib.closing(trials_of_all(running, storage, found, target, console)) as trials:

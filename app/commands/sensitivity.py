@@ -11,6 +11,7 @@ from app.commands.console import Console, cell, facts, seconds, table
 from app.commands.opening import opened
 from app.commands.option_flags import add_options, read_options
 from app.commands.report import write_report, writer
+from app.words import plural
 from model.codec import encode
 from model.errors import DataError, OptionsError
 from model.formats.base import Format, parse_format
@@ -58,7 +59,7 @@ def _run(found: Arguments, console: Console) -> Answer:
     }
     if write:
         answer["output"] = write_report(found.output, write([report], answer))
-    return Answer(answer, lambda: _lines(report) if not write else [f"written to {found.output}"])
+    return Answer(answer, lambda: _lines(report, found.output if write else None))
 
 
 def _plain(found: Arguments) -> Arguments:
@@ -89,11 +90,16 @@ def _shares(text: str | None) -> list[float]:
         raise OptionsError(f"--sparsities is {text!r}.", "Write shares such as 0.5,0.8.") from None
 
 
-def _lines(report: Report) -> Iterable[str]:
+def _lines(report: Report, file: str | None) -> Iterable[str]:
+    """The summary; the rows, unless a file has them."""
     told = {k: v for k, v in report.summary.items() if k not in ("correction", "evidence")}
     yield from facts({k.replace("_", " "): cell(v) for k, v in told.items()}, "  ")
     yield ""
-    yield from table([{k: v for k, v in row.items() if k not in ("format", "sparsity")} for row in report.rows], "  ")
+    if file is None:
+        rows = [{k: v for k, v in row.items() if k not in ("format", "sparsity")} for row in report.rows]
+        yield from table(rows, "  ")
+    else:
+        yield f"{plural(len(report.rows), 'row')} written to {file}"
     yield seconds(report.summary["seconds"])
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Literal, Union, get_args, get_origin
 
-from PySide6.QtCore import QPointF, QRect, QSize, Qt, Signal
+from PySide6.QtCore import QEvent, QObject, QPointF, QRect, QSize, Qt, QTimer, Signal
 from PySide6.QtGui import QColor, QKeyEvent, QPainter, QPaintEvent, QPalette, QPen, QWheelEvent
 from PySide6.QtWidgets import QAbstractItemView, QCheckBox, QComboBox, QLineEdit, QWidget
 
@@ -40,12 +40,42 @@ def trouble(value: Callable[[], object]) -> str:
     return ""
 
 
+class _Worn(QObject):
+    """Keeps a widget's fields in the colours of the theme."""
+
+    def __init__(self, widget: QWidget) -> None:
+        super().__init__(widget)
+        self._widget, self._look = widget, tokens(widget)
+        widget.setStyleSheet(field_style(self._look))
+        # Not at once: while a style is put on, the palette is the old one for a moment.
+        self._later = QTimer(self, singleShot=True, interval=0)
+        self._later.timeout.connect(self._dress)
+        widget.installEventFilter(self)
+
+    def _dress(self) -> None:
+        look = tokens(self._widget)
+        if look is not self._look:
+            self._look = look
+            self._widget.setStyleSheet(field_style(look))
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        if event.type() == QEvent.Type.PaletteChange:
+            self._later.start()
+        return False
+
+
+def wear_field_style(widget: QWidget) -> None:
+    """Give a widget the style of fields, in whichever theme there is."""
+    _Worn(widget)
+
+
 def field_style(palette: Palette) -> str:
     """What the fields below need beyond the window's style sheet; for the root of a form or panel."""
     return f"""
     QLineEdit {{ padding: 0 6px; border-radius: 4px; min-height: {HEIGHT - 2}px; max-height: {HEIGHT - 2}px; }}
     QComboBox {{ border: none; padding: 0; min-height: {HEIGHT}px; max-height: {HEIGHT}px; }}
     QLineEdit#number {{ padding: 0 2px; }}
+    QLineEdit#number[several="true"] {{ padding: 0; font-size: 10.5px; }}
     QLineEdit[wrong="true"] {{ border-color: {palette.bad}; }}
     QPushButton[link="true"] {{ padding-left: 0; padding-right: 0; }}
     QLabel[role="wrong"] {{ color: {palette.bad}; font-size: 11.5px; }}
@@ -154,6 +184,7 @@ class NumberField(QLineEdit):
         self.setObjectName("number")
         self.kind, self.low, self.high, self.optional = kind, low, high, optional
         self.zero = zero  # what 0 means, shown in its place
+        self.typing = False  # while `edited` tells of a key, after which others may follow
         self._value: Any = None
         self._mixed = False
         self._empty = zero or ("none" if optional else "")
@@ -184,7 +215,8 @@ class NumberField(QLineEdit):
         text = "" if self._value is None or (self.zero and not self._value) else _number_text(self._value)
         if text != self.text():
             self.setText(text)
-        self._mark(False)
+        self._mark("wrong", False)
+        self._mark("several", False)
 
     @property
     def mixed(self) -> bool:
@@ -196,6 +228,7 @@ class NumberField(QLineEdit):
         self.put(MIXED)
         if None not in values:
             self.setPlaceholderText(f"{_number_text(min(values))}–{_number_text(max(values))}")
+            self._mark("several", True)
 
     @property
     def _noun(self) -> str:
@@ -218,12 +251,15 @@ class NumberField(QLineEdit):
         except ValueError:
             self._value = None
         good = (not word and self.optional) or (self._value is not None and self._in_range(self._value))
-        self._mark(not good)
+        self._mark("wrong", not good)
+        self._mark("several", self._mixed)
+        self.typing = True
         self.edited.emit()
+        self.typing = False
 
-    def _mark(self, wrong: bool) -> None:
-        if bool(self.property("wrong")) != wrong:
-            self.setProperty("wrong", wrong)
+    def _mark(self, name: str, on: bool) -> None:
+        if bool(self.property(name)) != on:
+            self.setProperty(name, on)
             self.style().unpolish(self)
             self.style().polish(self)
 

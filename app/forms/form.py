@@ -16,8 +16,18 @@ from PySide6.QtCore import QStringListModel, Qt, Signal
 from PySide6.QtWidgets import QCompleter, QFrame, QGridLayout, QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
 
 from app.forms.data_fields import DataField, data_editor, join
-from app.forms.fields import OPTION, Choice, Line, NumberField, Words, field_style, scalar, tokens, trouble
+from app.forms.fields import (
+    OPTION,
+    Choice,
+    Line,
+    NumberField,
+    Words,
+    scalar,
+    trouble,
+    wear_field_style,
+)
 from app.forms.format_editor import FormatEditor
+from app.forms.formats_line import FormatsLine
 from app.panels.heading import link
 from model.codec import decode, encode, hints
 from model.errors import EspalierError, OptionsError
@@ -63,6 +73,8 @@ class SelectEditor(QWidget):
         super().__init__()
         self.by = Choice(tuple(BY), tuple(BY.values()))
         self.values = Words()
+        self.by.setAccessibleName("chosen by")
+        self.values.setAccessibleName("which nodes")
         self._known = _names(graph) if graph else {}
         self._paths = _paths(graph) if graph else {}
         self._ids: dict[str, str] = {}
@@ -289,6 +301,8 @@ def editor_for(kind: Any, metadata: Mapping[str, Any] | None = None, graph: Grap
         return FormatEditor()
     if origin is dict and any(_is_format(k) for k in get_args(inner[1])):
         return PortFormats()
+    if origin is tuple and inner[1:] == (...,) and _is_format(inner[0]):
+        return FormatsLine()
     if origin is tuple and len(inner) == 2 and inner[1] is Ellipsis and _is_plain_dataclass(inner[0]):
         return Rows(inner[0], graph)
     return Nested(kind, graph) if _is_plain_dataclass(kind) else JsonLine(kind)
@@ -344,7 +358,7 @@ class Form(QWidget):
         self._grid.addWidget(self.wrong, self._grid.rowCount(), 0, 1, 2)
         self._grid.setRowStretch(self._grid.rowCount(), 1)
         if not inner:
-            self.setStyleSheet(field_style(tokens(self)))
+            wear_field_style(self)
         self.put(value)
 
     def _add(self, field: Field[Any], kind: Any) -> None:

@@ -48,7 +48,10 @@ class FormatEditor(QWidget):
 
     Compact: one row with the first two parameters; the others lie in `more`, to be placed by the owner.
     `put_many` shows what several formats share and MIXED for the rest; `edits` says what the user changed.
+    `typing`: while `edited` tells of a key in a number, after which others may follow; `entered` ends it.
     """
+
+    entered = Signal()
 
     edited = Signal()
 
@@ -68,6 +71,7 @@ class FormatEditor(QWidget):
         self.wrong.setProperty("role", "wrong")
         self._kind: type[Format] | None = None
         self._base: Format | None = None
+        self.typing = False
         self._change: dict[str, Any] = {}
         self._arrange()
         self.put(None if allow_none else first_value(FORMATS.get(self.names[0])))
@@ -191,6 +195,8 @@ class FormatEditor(QWidget):
         number = len(self.widgets)
         self.widgets[name] = widget
         widget.edited.connect(lambda: self._parameter_changed(name))
+        if isinstance(widget, NumberField):
+            widget.editingFinished.connect(self.entered)
         widget.setAccessibleName(name)
         widget.setProperty(OPTION, name)
         widget.setToolTip(f"{name}: {help_text}" if help_text else name)
@@ -239,7 +245,9 @@ class FormatEditor(QWidget):
         with contextlib.suppress(EspalierError):
             self._change = {**self._change, name: self.widgets[name].get()}
         self._tell()
+        self.typing = bool(getattr(self.widgets[name], "typing", False))
         self.edited.emit()
+        self.typing = False
 
     def _tell(self) -> None:
         mixed = self.choice.currentIndex() < 0 or any(_is_mixed(w) for w in self.widgets.values())

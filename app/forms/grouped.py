@@ -13,7 +13,7 @@ from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QLabel, QVBoxLayout, QWidget
 
 from app.forms.data_fields import DataField, NameField
-from app.forms.fields import field_style, tokens, trouble
+from app.forms.fields import trouble, wear_field_style
 from app.forms.fold import Fold
 from app.forms.form import Form
 from model.graph import Graph
@@ -73,7 +73,7 @@ class GroupedForm(QWidget):
         for group, names in self.names:
             self._add(group, names)
         self.column.addWidget(self.wrong)
-        self.setStyleSheet(field_style(tokens(self)))
+        wear_field_style(self)
         self.wrong.hide()
 
     def _add(self, group: Group, names: tuple[str, ...]) -> None:

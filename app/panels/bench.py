@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QEvent, QObject, Qt
+from PySide6.QtCore import QEvent, QObject, QSize, Qt
 from PySide6.QtWidgets import QLabel, QScrollArea, QSplitter, QStackedWidget, QVBoxLayout, QWidget
 
 NARROWEST, WIDEST = 250, 460  # pixels of the form
@@ -30,12 +30,24 @@ class FormArea(QScrollArea):
         return min(max((held.minimumSizeHint().width() if held else 0) + bar, NARROWEST), WIDEST)
 
 
+class Front(QStackedWidget):
+    """Pages of which the one in front alone asks for room: what nobody sees keeps nothing from being made lower."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.currentChanged.connect(lambda _: self.updateGeometry())
+
+    def minimumSizeHint(self) -> QSize:
+        page = self.currentWidget()
+        return QSize(super().minimumSizeHint().width(), page.minimumSizeHint().height() if page else 0)
+
+
 class Bench(QWidget):
     """Pages: 0 invites, 1 has the form and what came of it."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._pages = QStackedWidget()
+        self._pages = Front()
         self.split = QSplitter(Qt.Orientation.Horizontal)
         self.split.setHandleWidth(1)
         box = QVBoxLayout(self)

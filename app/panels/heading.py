@@ -89,6 +89,14 @@ def warning() -> QLabel:
     return label
 
 
+def say_as(label: QLabel, role: str) -> None:
+    """Let a label be in the look of another role: `bad` where it tells what went wrong."""
+    if label.property("role") != role:
+        label.setProperty("role", role)
+        label.style().unpolish(label)
+        label.style().polish(label)
+
+
 def muted(text: str, wrap: bool = True) -> QLabel:
     """A line of secondary text."""
     label = QLabel(text, wordWrap=wrap)

@@ -7,7 +7,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtGui import QContextMenuEvent
+from PySide6.QtGui import QContextMenuEvent, QShowEvent
 from PySide6.QtWidgets import QDialog, QHBoxLayout, QLabel, QMenu, QPushButton, QScrollArea, QVBoxLayout, QWidget
 
 from app.forms.fields import option_of
@@ -92,6 +92,7 @@ class OptionsWindow(QDialog):
         title.setProperty("role", "title")
         area = QScrollArea()
         area.setWidgetResizable(True)
+        area.setFocusPolicy(Qt.FocusPolicy.NoFocus)  # the first field has the keys
         area.setWidget(form)
         self.apply_button = QPushButton(verb)
         self.apply_button.setProperty("primary", True)
@@ -119,6 +120,10 @@ class OptionsWindow(QDialog):
         wide = 620 if self.outlook else 460
         room = parent.screen().availableGeometry().height() - FRAME
         self.resize(wide, min(820 if self.outlook else 640, form.sizeHint().height() + 190, room))
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        self.activateWindow()  # not every window manager gives the keys to a window of tools by itself
 
     def _allow(self, reason: str) -> None:
         """Apply only where something comes of it; its tool tip says why not."""

@@ -17,10 +17,10 @@ from PySide6.QtCore import (
     QSize,
     Qt,
     QTimer,
-    Signal,
 )
 from PySide6.QtGui import QFocusEvent, QFont, QKeyEvent, QPainter, QResizeEvent
 from PySide6.QtWidgets import (
+    QApplication,
     QFrame,
     QLabel,
     QLineEdit,
@@ -32,6 +32,7 @@ from PySide6.QtWidgets import (
     QVBoxLayout,
     QWidget,
 )
+from shiboken6 import isValid
 
 Index = QModelIndex | QPersistentModelIndex
 _NOWHERE = QModelIndex()
@@ -162,13 +163,12 @@ LEAST, MOST = 150, 330  # pixels that the field gives way between, lest it leave
 
 
 class FindField(QLineEdit):
-    """Type to find; up and down choose, Enter goes there, Escape leaves."""
-
-    left = Signal()
+    """Type to find; up and down choose, Enter goes there, Escape leaves: the keys go back to where they were."""
 
     def __init__(self, finder: Finder, parent: QWidget) -> None:
         super().__init__(placeholderText="Find a node or a command")
         self._finder, self._window = finder, parent
+        self._before: QWidget | None = None
         self.setAccessibleName("Find a node or a command")
         self.setMinimumWidth(LEAST)
         self.setMaximumWidth(MOST)
@@ -184,6 +184,8 @@ class FindField(QLineEdit):
 
     def begin(self) -> None:
         """Take the focus and show the list."""
+        if not self.hasFocus():
+            self._before = QApplication.focusWidget()
         self.setFocus(Qt.FocusReason.ShortcutFocusReason)
         self.selectAll()
         self._search()
@@ -210,7 +212,9 @@ class FindField(QLineEdit):
         self.found.hide()
         self.clear()
         self._tell_key()
-        self.left.emit()
+        before, self._before = self._before, None
+        if before is not None and isValid(before) and before.isVisible() and self.hasFocus():
+            before.setFocus()
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         steps = {Qt.Key.Key_Down: 1, Qt.Key.Key_Up: -1, Qt.Key.Key_PageDown: 10, Qt.Key.Key_PageUp: -10}

@@ -62,11 +62,14 @@ def _order(value: object) -> tuple[int, Any]:
     return 1, cell(value).casefold()
 
 
+RIGHT = int(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
+LEFT = int(Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter)
+
+
 def alignment(value: object) -> int:
     """Numbers stand at the right, words at the left."""
     number = isinstance(value, int | float) and not isinstance(value, bool)
-    side = Qt.AlignmentFlag.AlignRight if number else Qt.AlignmentFlag.AlignLeft
-    return int(side | Qt.AlignmentFlag.AlignVCenter)
+    return RIGHT if number else LEFT
 
 
 class TableModel(QAbstractTableModel):

@@ -31,10 +31,12 @@ class KeptRuns(QObject):
         super().__init__(session)
         self._session = session
         self._unwritten: set[str] = set()
+        self._ahead: set[str] = set()  # runs of which the project has something that its file lacks
         self._wait = QTimer(self, singleShot=True, interval=pause)
         self._wait.timeout.connect(self.write)
         session.opened.connect(self._read)
         session.saving.connect(self.write)
+        session.saved.connect(self._saved)
         session.job_event.connect(self._hear)
 
     # -- what each kind does for itself
@@ -57,11 +59,21 @@ class KeptRuns(QObject):
         """Another document is open."""
         self._wait.stop()
         self._unwritten.clear()
+        self._ahead.clear()
 
     def _note(self, run: Kept) -> None:
-        """Something has come that the project lacks."""
+        """Something has come that the project lacks.
+
+        It is told once that it is unsaved; what comes after is put into it when it is saved, or the run has ended:
+        a copy of all there is at every moment would grow with the trials, which lie on disk meanwhile.
+        """
         self._unwritten.add(run.name)
-        if not self._wait.isActive():
+        if run.name not in self._ahead and not self._wait.isActive():
+            self._wait.start()
+
+    def _saved(self) -> None:
+        self._ahead.clear()
+        if self._unwritten:
             self._wait.start()
 
     def write(self) -> None:
@@ -71,6 +83,7 @@ class KeptRuns(QObject):
         names, self._unwritten = self._unwritten, set()
         for name in names if document else ():
             self._keep(document, name)  # type: ignore[arg-type]
+            self._ahead.add(name)
         if names and document:
             self.kept.emit()
 

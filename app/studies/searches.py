@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from app.session import Session
 
 FRAME = 50  # milliseconds: what came is told 20 times a second
+CELLS = 4000  # choices of trials that are told in one turn at most: some milliseconds
 PAUSE = 1500  # milliseconds between two writings of what has come
 
 
@@ -125,6 +126,12 @@ class Searches(Applied):
             held.went_on = max(held.trials, default=None)
         self._begin(held)
         return held
+
+    def same(self, spec: SearchSpec, recipe: Recipe | None = None) -> Study | None:
+        """A study that runs or waits and asks what a spec without a name asks."""
+        recipe = self._session.open_document.recipe if recipe is None else recipe
+        return next((s for s in self.studies.values() if s.running and s.recipe == recipe and not spec.study
+                     and replace(s.spec, study="", trials=spec.trials) == spec), None)  # fmt: skip
 
     def go_on(self, study: Study, more: int = 0) -> None:
         """Go on where a study stopped; with `more` trials than it was asked for."""
@@ -221,9 +228,7 @@ class Searches(Applied):
         if isinstance(part, Space):  # with each format as fitted to its weight
             study.space = part
         elif isinstance(part, tuple):  # what the storage holds of a study that goes on
-            for trial in part:
-                if study.trials.get(trial.number) != trial:
-                    study.take(trial)
+            study.coming |= {t.number: t for t in part if study.trials.get(t.number) != t}
             self._draw()
         if not isinstance(part, Trial) or self._session.document is None:
             return
@@ -237,7 +242,7 @@ class Searches(Applied):
 
     def _ended(self, study: Study, event: Any) -> None:
         goes_on = study.end(event)
-        self._tell()
+        self._tell(all_of=study)
         self.write()
         if goes_on:
             self._submit(study)
@@ -252,18 +257,19 @@ class Searches(Applied):
         if not self._frame.isActive():
             self._frame.start()
 
-    def _tell(self) -> None:
-        """Tell what has come since the last time, of each study at once."""
+    def _tell(self, all_of: Study | None = None) -> None:
+        """Tell what has come since the last time, of each study at once; of very many trials only as many as fit."""
         self._frame.stop()
         for study in list(self.studies.values()):
-            news = [study.trials[n] for n in sorted(study.fresh)]
-            study.fresh.clear()
+            news = study.take_some(None if study is all_of else max(CELLS // (len(study.space.choices) + 1), 8))
             before = study.best
             study.judge(news)
             if bool(before) != bool(study.best):
                 self.stood.emit()
             if news or study.running:
                 self.changed.emit(study, news)
+            if study.fresh or study.coming:
+                self._draw()
 
     def _make_room(self) -> None:
         """A job waits: a search that is paused must not keep it waiting."""
@@ -344,9 +350,10 @@ def _alike(held: Study, spec: SearchSpec, recipe: Recipe) -> bool:
     return held.recipe == recipe and all(getattr(held.spec, n) == getattr(spec, n) for n in same)
 
 
-def seconds_each(studies: Iterable[Study]) -> float | None:
-    """How long a trial takes on this model, by those that have run; None where none has."""
-    found = [
-        t.seconds for s in studies for t in s.trials.values() if t.seconds and t.state == "complete" and not t.reused
-    ]
-    return sorted(found)[len(found) // 2] if found else None
+def seconds_each(studies: Iterable[Study]) -> dict[str, float]:
+    """How long a trial takes on this model, by what it trains (`none`, `after`, …), of those that have run."""
+    found: dict[str, list[float]] = {}
+    for study in studies:
+        ran = (t.seconds for t in study.trials.values() if t.seconds and t.state == "complete" and not t.reused)
+        found.setdefault(study.spec.train, []).extend(ran)
+    return {train: sorted(each)[len(each) // 2] for train, each in found.items() if each}

@@ -43,6 +43,7 @@ class Study:
     written: bytearray = field(default_factory=bytearray)  # the lines of trials that have ended
     headed: tuple[Record | None, bytes] = (None, b"")
     fresh: set[int] = field(default_factory=set[int])
+    coming: dict[int, Trial] = field(default_factory=dict[int, Trial])  # out of the storage, taken in a few at a time
 
     @property
     def running(self) -> bool:
@@ -78,9 +79,21 @@ class Study:
 
     def take(self, trial: Trial) -> None:
         """Take a trial in, or what became of one."""
+        self.coming.pop(trial.number, None)  # older news of it
         self.trials[trial.number] = trial
         self.lines[trial.number] = line(trial)
         self.fresh.add(trial.number)
+
+    def take_some(self, most: int | None = None) -> list[Trial]:
+        """Take in what comes, and give what is to be told, of many only the first: no turn has to bear them all."""
+        self._take_in(list(self.coming.values())[:most])
+        told = sorted(self.fresh)[:most]
+        self.fresh.difference_update(told)
+        return [self.trials[n] for n in told]
+
+    def _take_in(self, trials: Iterable[Trial]) -> None:
+        for trial in trials:
+            self.take(trial)
 
     def judge(self, news: Iterable[Trial]) -> None:
         """Take these into the front; what they surpass leaves it."""
@@ -91,6 +104,7 @@ class Study:
 
     def data(self) -> bytes:
         """What the project keeps of it. Each line is made once: with thousands of trials this is asked for often."""
+        self._take_in(list(self.coming.values()))
         ended = [n for n in self.lines if self.trials[n].state in FINISHED]
         self.written += "".join(f"{self.lines.pop(n)}\n" for n in ended).encode()
         running = "".join(f"{text}\n" for text in self.lines.values()).encode()
@@ -108,6 +122,7 @@ class Study:
     def end(self, event: Any) -> bool:
         """Its job has ended: the trials that ran are cut off. Returns whether it goes on at once with another job."""
         self.job = None
+        self._take_in(list(self.coming.values()))
         self.why = event.result if isinstance(event, Done) and isinstance(event.result, str) else ""
         self.error = f"{event.message} {event.hint}".strip() if isinstance(event, Failed) else ""
         for trial in list(self.trials.values()):

@@ -17,6 +17,9 @@ from passes.search.trial import Trial
 Index = QModelIndex | QPersistentModelIndex
 _NOWHERE = QModelIndex()
 ASCENDING = Qt.SortOrder.AscendingOrder
+SAID = frozenset(
+    map(int, (Qt.ItemDataRole.DisplayRole, Qt.ItemDataRole.ToolTipRole, Qt.ItemDataRole.TextAlignmentRole))
+)
 FIGURES = ("accuracy", "loss", "weight_bits", "activation_bits", "size_bytes", "bitops", "sparsity")
 FILTERS: dict[str, str] = {
     "all": "all trials", "feasible": "within the limits", "complete": "complete", "front": "the best", "pruned":
@@ -269,6 +272,8 @@ class TrialRows(QAbstractTableModel):
 
     def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> object:
         """What the view asks of a cell."""
+        if role not in SAID:
+            return None  # most of what a view asks for while it paints
         trial, column = self.trials[self.shown[index.row()]], self.columns[index.column()]
         if role == Qt.ItemDataRole.DisplayRole:
             star = "★ " if column.key == "number" and trial.number in self.best else ""

@@ -101,9 +101,10 @@ def pace_words(trials: Iterable[Trial]) -> str:
     return f"{rate:.0f} trials a minute" if rate >= 10 else f"{rate:.1f} trials a minute"
 
 
-def time_words(trials: int, each: float | None) -> str:
-    """`50 trials · about 25 s`."""
-    return plural(trials, "trial") + (f" · about {duration(trials * each)}" if each else "")
+def time_words(trials: int, each: float | None, *, trains: bool = False) -> str:
+    """`50 trials · about 25 s`; of trials that train nothing is said before one has."""
+    unknown = " · how long one trains is told by the first" if trains else ""
+    return plural(trials, "trial") + (f" · about {duration(trials * each)}" if each else unknown)
 
 
 def best_words(spec: SearchSpec, trial: Trial, baseline: Mapping[str, float], front: int) -> str:

@@ -16,14 +16,14 @@ KEPT = 50  # models
 
 
 def _file(spec: str) -> Path:
-    return data_folder("training") / f"{hashlib.sha256(spec.encode()).hexdigest()[:32]}.json"
+    return data_folder("trained") / f"{hashlib.sha256(spec.encode()).hexdigest()[:32]}.json"
 
 
 def remember(spec: str, options: FinetuneOptions) -> None:
     """Keep the options of a training that begins; a folder that cannot be written is passed over."""
     with contextlib.suppress(OSError):
         _file(spec).write_text(json.dumps(encode(options)), encoding="utf-8")
-        kept = sorted(data_folder("training").glob("*.json"), key=lambda p: p.stat().st_mtime, reverse=True)
+        kept = sorted(data_folder("trained").glob("*.json"), key=lambda p: p.stat().st_mtime, reverse=True)
         for old in kept[KEPT:]:
             old.unlink(missing_ok=True)
 

@@ -18,9 +18,10 @@ from app.forms.format_editor import FormatEditor
 from app.forms.grouped import GroupedForm
 from app.panels.options import make_form
 from model.data.glance import Glance
-from model.formats.base import Format
+from model.formats.base import Format, parse_format
 from model.formats.integer import Integer
 from model.registry import FORMATS, PASSES
+from passes.analysis.sensitivity import SensitivityOptions
 from passes.select import Select
 from passes.transform.finetune import FinetuneOptions
 from passes.transform.prune import PruneOptions
@@ -219,3 +220,18 @@ def test_a_training_step_is_edited_in_parts(qtbot: QtBot) -> None:
     qtbot.addWidget(form)
     assert isinstance(form, GroupedForm) and form.value() == options
     assert "patience" in form.folds["Validation and early stopping"].head.text()
+
+
+def test_several_formats_are_text_as_a_search_has_it(qtbot: QtBot) -> None:
+    form = Form(SensitivityOptions)
+    qtbot.addWidget(form)
+    line = form.editors["formats"]
+    assert line.text() == "" and "mxint" in line.placeholderText() and form.value().formats == ()
+    QTest.keyClicks(line, "integer(width=3|4), mxint(width=4)")
+    assert form.value().formats == (Integer(3), Integer(4), parse_format("mxint(width=4)"))
+    form.put(form.value())
+    assert form.value().formats == (Integer(3), Integer(4), parse_format("mxint(width=4)"))
+    for text, words in (("wrong", "formats: There is no format 'wrong'."), ("float", "float is no format to try")):
+        line.clear()
+        QTest.keyClicks(line, text)
+        assert words in form.error and form.wrong.text() == form.error

@@ -57,6 +57,7 @@ def test_no_figure_of_the_score_is_lost_silently(opened: Window) -> None:
 
 def test_what_runs_stands_whole_beside_the_figures(opened: Window) -> None:
     line = opened.status
+    opened.docks.panels["jobs"]._clock.stop()  # type: ignore[attr-defined]  # else it tells that nothing runs
     for width in (1600, 1100, 1000):
         opened.resize(width, 700)
         line.tell("Simulate the hardware: building the simulation, 23 % (2 waiting)")

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 from PySide6.QtCore import QMimeData, Qt
 from PySide6.QtGui import QGuiApplication
-from PySide6.QtWidgets import QApplication, QLabel
+from PySide6.QtWidgets import QApplication, QLabel, QScrollArea
 from pytestqt.qtbot import QtBot
 
 from app import errors
+from app.commands.crash import crash_folder
 from app.finding import entries
 from app.forms.form import SelectEditor
 from app.panels.inspector.panel import InspectorPanel
@@ -473,3 +474,25 @@ def test_a_bug_ends_in_a_report_and_a_banner(
     assert "ValueError: odd" in window.banner.text
     assert "ValueError: odd" in next(tmp_path.glob("crash-*.txt")).read_text()
     assert "odd" in capsys.readouterr().err
+
+
+def test_crash_reports_lie_where_the_state_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ESPALIER_STATE", str(tmp_path / "state"))
+    assert errors.crash_report(ValueError("odd")).parent == tmp_path / "state" / "crashes" == crash_folder()
+
+
+def test_a_form_and_the_find_field_give_the_keys_on(window: Window, runner: list[FakeRunner], qtbot: QtBot) -> None:
+    open_small(window, runner)
+    window.furnish()
+    qtbot.focus(window.canvas)
+    window.finder.begin()
+    qtbot.keyClick(window.finder, Qt.Key.Key_Escape)
+    assert window.canvas.hasFocus()
+    window.finder.begin()
+    qtbot.keyClicks(window.finder, "quantise")
+    qtbot.keyClick(window.finder, Qt.Key.Key_Return)
+    form = window.findChildren(OptionsWindow)[0]
+    qtbot.waitUntil(lambda: QApplication.activeWindow() is form)
+    field = QApplication.focusWidget()
+    assert field is not None and form.isAncestorOf(field) and not isinstance(field, QScrollArea)
+    form.close()

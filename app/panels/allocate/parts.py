@@ -15,7 +15,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app.forms.fields import NumberField, field_style, tokens
+from app.forms.fields import NumberField, wear_field_style
 from app.forms.owing import Owing
 from app.panels.allocate.choices import AllocateChoices
 from app.panels.allocate.table import AllocateTable
@@ -94,7 +94,7 @@ class AllocateParts(Owing):
         box = QVBoxLayout(self)
         box.setContentsMargins(0, 0, 0, 0)
         box.addWidget(self.pages)
-        self.setStyleSheet(field_style(tokens(self)))
+        wear_field_style(self)
 
     def _empty(self) -> QWidget:
         page = QWidget()

@@ -15,6 +15,7 @@ from app.forms.form import Form
 from app.hardware.hardware import Hardware
 from app.jobs.words import doing
 from app.panels.bench import Bench, invitation
+from app.panels.hardware.front import FIFOS
 from app.panels.hardware.views import MODULES, SOURCE, SUMMED, Views
 from app.panels.hardware.words import ABOUT, FIRST, NO_FORMATS, NO_MODEL, told
 from app.panels.heading import link, muted, warning
@@ -217,7 +218,7 @@ class HardwarePanel(Bench):
             return
         rows = self.views.tree.select_where("node", ids)
         if len(ids) == 1 and rows:
-            self._show_module(rows[-1])
+            self._show_module(next((r for r in reversed(rows) if r["module"] not in FIFOS), rows[-1]))
 
     def _picked(self, rows: list[dict[str, Any]]) -> None:
         """Instances were chosen in the tree: select their nodes."""

@@ -174,7 +174,9 @@ class SourceView(QWidget):
             self._gone = None
             self._copies.begin(copy.module, copy.original)
             self._copies.edit(copy.module, copy.text)
-            self.show_file(f"rtl/{copy.module}.sv")
+            if (name := f"rtl/{copy.module}.sv") in self._files:
+                self.choice.put(name)
+                self._show(name)  # in front or not: the text is that from before
 
     def _typed(self) -> None:
         if self.module in self._copies.held and not self._comparing:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import Qt, Signal
@@ -13,6 +14,7 @@ from PySide6.QtWidgets import QApplication, QGridLayout, QHBoxLayout, QLabel, QV
 from app.canvas.captions import title
 from app.canvas.figures import FLOATS
 from app.forms.format_editor import CELL_WIDTH, CELLS, FormatEditor, short_name
+from app.forms.pending import Pending
 from app.panels.heading import heading
 from app.panels.inspector.bits import BitsBar, formula, key_words
 from app.panels.inspector.sensitivity import SensitivityLine
@@ -28,6 +30,7 @@ from passes.transform.quantize import PORTS
 if TYPE_CHECKING:
     from app.figures.weights import Loss
     from app.session import Session
+    from model.document import Document
 
 GAP = 4
 WIDEST_SQNR, USUAL, ARROW = "−88.8 dB", "integer", 32
@@ -123,6 +126,8 @@ class PrecisionSection(QWidget):
         self._session = session
         self.port = "weight"
         self.rows = {port: PortRow(port) for port in PORTS}
+        self.typed = Pending(self)
+        session.saving.connect(self.typed.settle)
         self._column = QVBoxLayout(self)
         self._column.setContentsMargins(0, 0, 0, 0)
         self._column.setSpacing(4)
@@ -149,6 +154,7 @@ class PrecisionSection(QWidget):
                 grid.addWidget(widget, 1 + 2 * i, column)
             grid.addWidget(row.editor.wrong, 2 + 2 * i, 0, 1, 3)
             row.editor.edited.connect(lambda port=row.port: self._edited(port))
+            row.editor.entered.connect(self.typed.settle)
             row.name.clicked.connect(lambda port=row.port: self.take(port))
         self._column.addWidget(self.table)
 
@@ -286,31 +292,43 @@ class PrecisionSection(QWidget):
 
     def _edited(self, port: str) -> None:
         row = self.rows[port]
+        self.typed.forget()
         try:
             wanted = {fmt: row.editor.applied(fmt) for fmt in row.formats}
         except EspalierError:
             return
         self.take(port)
-        results = list(dict.fromkeys(wanted.values()))
-        if len(results) == 1:
-            self._session.set_format(row.nodes, port, results[0])
-        else:
-            self._apply_each(row, wanted)
+        self.typed.wait(partial(self._give, self._session.document, port, row.nodes, wanted))
+        if not row.editor.typing:
+            self.typed.settle()
 
-    def _apply_each(self, row: PortRow, wanted: dict[Format | None, Format | None]) -> None:
+    def _give(
+        self,
+        document: Document | None,
+        port: str,
+        nodes: tuple[str, ...],
+        wanted: dict[Format | None, Format | None],
+    ) -> None:
+        results = list(dict.fromkeys(wanted.values()))
+        if document is not self._session.document or not document or not all(n in document.graph.nodes for n in nodes):
+            return  # meanwhile it is another graph
+        if len(results) == 1:
+            self._session.set_format(nodes, port, results[0])
+        else:
+            self._give_each(port, nodes, wanted)
+
+    def _give_each(self, port: str, nodes: tuple[str, ...], wanted: dict[Format | None, Format | None]) -> None:
         """One step for a mixed selection: each node keeps what was not edited."""
-        assert self._session.document is not None
-        nodes = self._session.document.graph.nodes
+        known = self._session.open_document.graph.nodes
         rules: dict[Format | None, list[str]] = {}
-        for name in row.nodes:
-            held = nodes[name].precision.get(row.port)
-            rules.setdefault(wanted[held.format if held else None], []).append(name)
+        for name in nodes:
+            choice = known[name].precision.get(port)
+            held = choice.format if choice else None
+            rules.setdefault(wanted.get(held, held), []).append(name)
         recipe = self._session.recipe
         for fmt, ids in rules.items():
-            recipe = with_format(recipe, tuple(ids), row.port, fmt)
-        self._session.set_recipe(
-            recipe, f"{row.port} of {plural(len(row.nodes), 'node')}", ("format", row.nodes, row.port)
-        )
+            recipe = with_format(recipe, tuple(ids), port, fmt)
+        self._session.set_recipe(recipe, f"{port} of {plural(len(nodes), 'node')}", ("format", nodes, port))
 
 
 def _stored(nodes: Sequence[Node], port: str) -> str:

@@ -13,7 +13,7 @@ from app.forms.fields import Choice, Line, tokens
 from app.forms.flow import Flow
 from app.kernels.timed import Measured
 from app.kernels.words import time_words
-from app.panels.heading import link
+from app.panels.heading import link, muted
 from app.panels.kernels.timed import OLD, Pages, TimedPage, forbid, titled
 from app.panels.table import Table
 from app.plots.paying import EACH, SUMMED, Calls, PayingChart
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 WHOLE, SELECTED, MODULE = "", "selected", "module"
 NO_BREAKS = "None: the model is one graph."
 MODES = "Modes are of inductor alone."
+LACKING = "inductor cannot be chosen: it needs a C++ compiler, and there is none (apt install g++)."
 
 
 class CompilePage(TimedPage):
@@ -45,6 +46,7 @@ class CompilePage(TimedPage):
         self.part = Choice((WHOLE, SELECTED, MODULE), ("the whole model", "the selected nodes", "a module"))
         self.module = Line("encoder.layer.0")
         self.module.setAccessibleName("Module")
+        self.lacking = muted(LACKING)
         self.versions, self.calls = Table(), Table()
         self.why, self.chart, self.legend = QLabel(wordWrap=True), PayingChart(), QLabel()
         self.kind = Choice((SUMMED, EACH), ("time in all", "each call"))
@@ -55,7 +57,7 @@ class CompilePage(TimedPage):
 
     def extra(self) -> tuple[QWidget, ...]:
         """Which part is compiled."""
-        return titled("part", self.part, self.form), self.module
+        return titled("part", self.part, self.form), self.module, self.lacking
 
     def body(self) -> QWidget:
         """Figures and words at the left, the chart at the right."""
@@ -141,6 +143,7 @@ class CompilePage(TimedPage):
         editors = self.form.editors
         without = editors["device"].get() == "cpu" and not has_compiler()
         forbid(editors["backend"], editors["backend"].values.index("inductor"), COMPILER if without else "")
+        self.lacking.setVisible(without)
         inductor = editors["backend"].get() == "inductor"
         editors["mode"].setEnabled(inductor)
         editors["mode"].setToolTip("How much inductor tries" if inductor else MODES)

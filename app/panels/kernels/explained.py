@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QEvent, Qt, QTimer, Signal
 from PySide6.QtGui import QHideEvent, QKeySequence, QShortcut, QShowEvent
-from PySide6.QtWidgets import QLabel, QListWidget, QPushButton, QSplitter, QStackedWidget, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QLabel, QListWidget, QPushButton, QSplitter, QVBoxLayout, QWidget
 
 from app.forms.fields import Choice
 from app.forms.flow import Flow
 from app.kernels.answers import kernel_answers_of
-from app.panels.bench import FormArea
+from app.panels.bench import FormArea, Front
 from app.panels.heading import link, muted, warning
 from app.panels.kernels.answer import Shown, formulas_html, lines_html, links_html, text_html
 from app.panels.kernels.timed import forbid
@@ -48,7 +48,7 @@ class KernelsExplained(QWidget):
         self.measure_button, self.stop_button = QPushButton("Measure"), QPushButton("Stop")
         self.doing, self.bar = muted(""), Bar()
         self.shown: dict[str, Shown] = {}
-        self._views = QStackedWidget()
+        self._views = Front()
         self._ahead = QTimer(self, interval=AHEAD)
         self._build()
         self._connect()

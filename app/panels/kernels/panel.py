@@ -6,13 +6,16 @@ import importlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import Qt, QTimer, Signal
-from PySide6.QtGui import QHideEvent, QPaintEvent, QShowEvent
-from PySide6.QtWidgets import QSizePolicy, QStackedWidget, QTabBar, QVBoxLayout, QWidget
+from PySide6.QtCore import QSize, Qt, QTimer, Signal
+from PySide6.QtGui import QPaintEvent
+from PySide6.QtWidgets import QScrollArea, QTabBar, QVBoxLayout, QWidget
+
+from app.panels.bench import Front
 
 if TYPE_CHECKING:
     from app.session import Session
 
+LEAST = 100  # pixels of a page that are always seen
 PASSED_ON = ("begun", "node_wanted", "mode_wanted", "pass_wanted", "overlay_changed", "save_wanted", "load_wanted")
 
 
@@ -38,6 +41,24 @@ TABS: tuple[Tab, ...] = (
 )
 
 
+class _Scrolled(QScrollArea):
+    """Pages that are as high as there is room, and scroll where there is less than they need: no page of charts and
+    tables makes the bottom of the window grow."""
+
+    def __init__(self, pages: QWidget) -> None:
+        super().__init__()
+        self.setWidgetResizable(True)
+        self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        pages.setProperty("surface", "panel")
+        pages.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        pages.setMinimumWidth(1)  # narrower than it would be, it gives way and is not cut
+        self.setWidget(pages)
+
+    def minimumSizeHint(self) -> QSize:
+        return QSize(1, LEAST)
+
+
 class KernelsPanel(QWidget):
     """Pages under a row of tabs. Signals of PASSED_ON that a page has are told by the panel, for the window.
 
@@ -57,7 +78,7 @@ class KernelsPanel(QWidget):
     def __init__(self, session: Session) -> None:
         super().__init__()
         self._session = session
-        self.bar, self._pages = QTabBar(), QStackedWidget()
+        self.bar, self._pages = QTabBar(), Front()
         self.pages: dict[str, QWidget] = {}
         self._soon = QTimer(self, singleShot=True, interval=0)
         self._soon.timeout.connect(self._show)
@@ -72,7 +93,7 @@ class KernelsPanel(QWidget):
         box.setContentsMargins(0, 0, 0, 0)
         box.setSpacing(0)
         box.addWidget(self.bar)
-        box.addWidget(self._pages, 1)
+        box.addWidget(_Scrolled(self._pages), 1)
         self.bar.currentChanged.connect(lambda _: self._show())
 
     def page(self, title: str) -> QWidget:
@@ -101,19 +122,6 @@ class KernelsPanel(QWidget):
         """Put the chosen tab's page in front; nothing is built for those that nobody sees."""
         if self.isVisible():
             self._pages.setCurrentWidget(self._page(TABS[self.bar.currentIndex()]))
-
-    def showEvent(self, event: QShowEvent) -> None:
-        """Ask for room while it is looked at …"""
-        self._ask_for_room(QSizePolicy.Policy.Preferred)
-        super().showEvent(event)
-
-    def hideEvent(self, event: QHideEvent) -> None:
-        """… and for none behind another tab, which could not be made lower."""
-        self._ask_for_room(QSizePolicy.Policy.Ignored)
-        super().hideEvent(event)
-
-    def _ask_for_room(self, policy: QSizePolicy.Policy) -> None:
-        self._pages.setSizePolicy(QSizePolicy.Policy.Preferred, policy)
 
     def paintEvent(self, event: QPaintEvent) -> None:
         """Build what is looked at: a paint is sure to be seen, while docks are shown before they become tabs."""

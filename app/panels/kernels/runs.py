@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QSplitter, QVBoxLayout, QWidget
 
-from app.forms.fields import Choice, field_style, tokens
+from app.forms.fields import Choice, wear_field_style
 from app.kernels.runs import Run, kernel_runs_of
 from app.kernels.words import limits_words
 from app.panels.bench import FormArea
@@ -47,7 +47,7 @@ class KernelRuns(QWidget):
         self.views = Views(self._save, self._load, self._remove)
         self._build()
         self._connect()
-        self.setStyleSheet(field_style(tokens(self)))
+        wear_field_style(self)
         self.held.want_lab()
         self._known()
         self._listed()

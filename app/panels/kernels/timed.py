@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from PySide6.QtCore import QEvent, Qt, Signal
 from PySide6.QtGui import QKeySequence, QShortcut, QStandardItemModel
-from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QStackedWidget, QTabBar, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QTabBar, QVBoxLayout, QWidget
 
-from app.forms.fields import OPTION, Choice, field_style, tokens
+from app.forms.fields import OPTION, Choice, wear_field_style
 from app.forms.flow import Flow
 from app.forms.form import Form
 from app.jobs.words import doing
 from app.kernels.runs import kernel_runs_of
 from app.kernels.timed import Measured, timed_of
-from app.panels.bench import Bench, invitation
+from app.panels.bench import Bench, Front, invitation
 from app.panels.heading import empty_state, link, muted, warning
 from model.errors import EspalierError
 from passes.timed.inputs import batch_symbols
@@ -59,7 +59,7 @@ class TimedPage(Bench):
         self.run_button.setToolTip(f"{self.VERB} with these settings (Ctrl+Return)")
         self.run_button.clicked.connect(lambda: self.run())
         self.stop_button.clicked.connect(self.held.stop)
-        self._results, self._empty = QStackedWidget(), empty_state(self.FIRST)
+        self._results, self._empty = Front(), empty_state(self.FIRST)
         self._build()
         self._connect()
         self._opened()
@@ -213,7 +213,7 @@ class Pages(QWidget):
 
     def __init__(self, views: dict[str, QWidget], tools: tuple[QWidget, ...] = ()) -> None:
         super().__init__()
-        self.tabs, self.pages = QTabBar(), QStackedWidget()
+        self.tabs, self.pages = QTabBar(), Front()
         for title, view in views.items():
             self.tabs.addTab(title)
             self.pages.addWidget(view)
@@ -263,7 +263,7 @@ def titled(title: str, editor: QWidget, form: Form) -> QWidget:
     row.addWidget(label)
     row.addWidget(editor, 1)
     held.setLayout(row)
-    held.setStyleSheet(field_style(tokens(held)))
+    wear_field_style(held)
     return held
 
 

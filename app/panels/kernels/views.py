@@ -5,12 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QHBoxLayout, QLabel, QStackedWidget, QTabBar, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QLabel, QTabBar, QVBoxLayout, QWidget
 
 from app.forms.fields import Choice
 from app.forms.flow import Flow
 from app.kernels.runs import Run
 from app.kernels.words import FIGURES, type_word
+from app.panels.bench import Front
 from app.panels.heading import empty_state, link
 from app.panels.kernels.beside import KernelsBeside
 from app.panels.kernels.source import KernelSource
@@ -64,7 +65,7 @@ class Views(QWidget):
         super().__init__()
         self._run: Run | None = None
         self._others = tools
-        self.tabs, self._pages = QTabBar(), QStackedWidget()
+        self.tabs, self._pages = QTabBar(), Front()
         self.table, self.beside = KernelTable(), KernelsBeside()
         self.kernel, self.dtype = Choice(), Choice()
         self.figure = Choice(tuple(FIGURES), tuple(TITLES[f] for f in FIGURES))

@@ -40,6 +40,17 @@ class Body(QWidget):
         self._grid.setVerticalSpacing(5)
         self._grid.setColumnStretch(1, 1)
 
+    def see(self, graph: Graph | None, recipe: Recipe) -> bool:
+        """Whether it offers the same of another graph and recipe, which it then has; formats alone change neither."""
+        same = self._offers(graph, recipe) == self._offers(self.graph, self.recipe)
+        if same:
+            self.graph, self.recipe = graph, recipe
+        return same
+
+    def _offers(self, graph: Graph | None, recipe: Recipe) -> object:
+        """What its fields are made from: the names of the nodes, by which layers are chosen."""
+        return None if graph is None else [(n.id, n.op, n.target, n.module_path) for n in graph]
+
     def row(self, caption: str, field: Any) -> Any:
         """A field under its caption; its edits are the body's."""
         row, label = self._grid.rowCount(), QLabel(caption)
@@ -186,6 +197,9 @@ class OptionBody(Body):
         self._by_text = not recipe.steps
         self.axis.offer(recipe)
         self._show()
+
+    def _offers(self, graph: Graph | None, recipe: Recipe) -> object:
+        return recipe
 
     def _show(self) -> None:
         self.axis.setVisible(not self._by_text)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from app.studies.searches import Study
 
 NAME = 220
+HEIRS = {"pause": "again", "again": "pause", "on": "pause"}  # links that take the focus of one that goes
 RECENT = 200  # trials by which the pace is told
 MORE = 20  # trials that "go on" adds to a study that has had all of its own
 
@@ -130,11 +131,8 @@ class SearchHead(QWidget):
         running = study is not None and study.running
         paused = study is not None and study.paused
         live = running and not paused and study is not None and not study.ending
-        self.links["pause"].setVisible(live)
-        self.links["again"].setVisible(paused)
-        self.links["after"].setVisible(live)
-        self.links["stop"].setVisible(running)
-        self.links["on"].setVisible(study is not None and not running)
+        self._offer_links({"pause": live, "again": paused, "after": live, "stop": running,
+                           "on": study is not None and not running})  # fmt: skip
         self.bar.setVisible(running)
         self.more.setVisible(study is not None)
         self.studies.setVisible(study is not None)
@@ -152,6 +150,15 @@ class SearchHead(QWidget):
         kept = " The trials so far are kept; Go on runs the others." if study.done else ""
         self.wrong.setText(f"{study.error}{kept}" if study.error else "")
         self.bar.show_done(min(study.done, study.spec.trials), max(study.spec.trials, 1))
+
+    def _offer_links(self, shown: dict[str, bool]) -> None:
+        """Show these links; the focus of one that goes is never left to Stop, which is beside it."""
+        focused = next((n for n, b in self.links.items() if b.hasFocus()), "")
+        for name in sorted(shown, key=lambda n: not shown[n]):  # those that come before those that go
+            if name == focused and not shown[name]:
+                heir = HEIRS.get(name, "")
+                (self.links[heir] if shown.get(heir) else self.studies).setFocus()
+            self.links[name].setVisible(shown[name])
 
 
 def _none(study: Study) -> str:

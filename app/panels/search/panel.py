@@ -17,7 +17,7 @@ from app.panels.search.results import SearchResults
 from app.panels.search.setup import SearchSetup
 from app.studies.searches import Searches, Study, seconds_each
 from app.studies.templates import beginning
-from model.errors import EspalierError
+from model.errors import EspalierError, OptionsError
 from model.recipe import Recipe
 from passes.search.expand import expand
 from passes.search.goals import figures
@@ -84,7 +84,7 @@ class SearchPanel(Bench):
         searches.listed.connect(self._listed)
         session.opened.connect(self._opened)
         session.changed.connect(self._edited)
-        session.score_changed.connect(self._scored)
+        session.score_changed.connect(self._outdate_form)
 
     # -- what is shown
 
@@ -112,14 +112,11 @@ class SearchPanel(Bench):
     def _edited(self) -> None:
         """The graph is another: nothing is previewed, and the space is counted again."""
         self.results.end_preview()
-        self.setup.owe(self.setup.refresh, also=True)
+        self._outdate_form()
 
-    def _scored(self) -> None:
-        """Trials may be scored on other data."""
-        if self.setup.isVisible():
-            self.setup.tell()
-        else:
-            self.setup.owe(self.setup.refresh, also=True)
+    def _outdate_form(self) -> None:
+        """The space is another, or trials may be scored on other data: an edit tells of both, and they cost once."""
+        self.setup.owe(self.setup.refresh, also=True)
 
     def compose(self) -> None:
         """Show the form."""
@@ -147,6 +144,7 @@ class SearchPanel(Bench):
             elif not self._soon.isActive():
                 self._soon.start()
         if not study.running:
+            self.trials.settle()
             self.compare()  # a last time, also where another study is shown
 
     def _tell(self) -> None:
@@ -188,7 +186,12 @@ class SearchPanel(Bench):
         """Run a search and show it."""
         assert isinstance(spec, SearchSpec)
         try:
-            study = self.searches.start(spec, self.setup.recipe if recipe is None else recipe)
+            recipe = self.setup.recipe if recipe is None else recipe
+            if running := self.searches.same(spec, recipe):
+                self.choose(running)
+                raise OptionsError(f"This search runs already, as {running.name}.",
+                                   "Wait for it, or give another a name or a seed of its own.")  # fmt: skip
+            study = self.searches.start(spec, recipe)
         except EspalierError as error:
             self._session.problem.emit(error)
             return

@@ -31,6 +31,7 @@ class SearchResults(QWidget):
     def __init__(self) -> None:
         super().__init__()
         self.study: Study | None = None
+        self._drawn: tuple[object, ...] = ()  # of what spec and space of it
         self.preview: TrialPreview | None = None
         self.head, self.trials, self.board = SearchHead(), SearchTrials(), StudyBoard()
         split = QSplitter(Qt.Orientation.Horizontal)
@@ -53,8 +54,11 @@ class SearchResults(QWidget):
         self.board.applied.connect(self.used)
 
     def show_study(self, study: Study | None) -> None:
-        """Draw a study from its beginning."""
-        self.study = study
+        """Draw a study from its beginning; what stands there already stays."""
+        drawn = (study.spec.goals, study.spec.within, study.space.choices) if study else ()
+        if study and study is self.study and drawn == self._drawn:
+            return
+        self.study, self._drawn = study, drawn
         trials = list(study.trials.values()) if study else []
         goals = study.spec.goals if study else ()
         self.trials.use.setText(AS_PROJECT if study and study.other else "Apply")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QTimer, Signal
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QMenu, QPushButton, QVBoxLayout, QWidget
 
-from app.forms.fields import Line, field_style, tokens
+from app.forms.fields import Line, wear_field_style
 from app.forms.flow import Flow
 from app.forms.fold import Fold
 from app.forms.grouped import Group, GroupedForm
@@ -60,7 +61,7 @@ class SearchSetup(Owing):
     def __init__(self, session: Session, expand: Expand, figures: Sequence[str]) -> None:
         super().__init__()
         self._session, self._expand = session, expand
-        self.each: float | None = None  # seconds of a trial, where that is known
+        self.each: dict[str, float] = {}  # seconds of a trial by what it trains, where that is known
         self.recipe: Recipe | None = None  # a template's own; None: the document's
         self._cards: list[EntryCard] = []
         self.name = Line("a name, or none")
@@ -110,8 +111,8 @@ class SearchSetup(Owing):
         self.counted.setProperty("role", "strong")
         for part in (self.counted, self.wrong, self.time, self.run_button):
             foot.addWidget(part)
-        self.setStyleSheet(field_style(tokens(self)))
-        self.foot.setStyleSheet(field_style(tokens(self)))
+        wear_field_style(self)
+        wear_field_style(self.foot)
 
     def _connect(self) -> None:
         self._wait.timeout.connect(self.tell)
@@ -184,11 +185,8 @@ class SearchSetup(Owing):
     def put(self, spec: SearchSpec) -> None:
         """Show a search."""
         self.forget()
-        for card in list(self._cards):
-            self._drop(card)
         self.name.put(spec.study)
-        for vary in spec.space:
-            self.add(vary)
+        self._fill(spec.space)
         self.goals.put(spec.goals, spec.within, spec.summed)
         self.how.put(spec)
         self.training.put(spec.train, spec.finetune, self._session.measured_on.data)
@@ -199,18 +197,20 @@ class SearchSetup(Owing):
 
     def refresh(self) -> None:
         """The graph or the recipe is another: count again, with the same entries."""
-        kept: list[Vary] = []
-        for card in self.cards:
-            try:
-                kept.append(card.value())
-            except EspalierError:
-                continue  # half written: it stays as it is
-        if len(kept) == len(self.cards):
-            for card in list(self.cards):
-                self._drop(card)
-            for vary in kept:
-                self.add(vary)
+        document = self._session.document
+        stay = [card.body.see(document.graph if document else None, self.used) for card in self.cards]
+        with contextlib.suppress(EspalierError):  # half written: they stay as they are
+            kept = [card.value() for card in self.cards]
+            if not all(stay):
+                self._fill(kept)
         self.tell()
+
+    def _fill(self, space: Sequence[Vary]) -> None:
+        """Cards that offer what the graph and the recipe have now."""
+        for card in list(self._cards):
+            self._drop(card)
+        for vary in space:
+            self.add(vary)
 
     # -- the search
 
@@ -297,10 +297,11 @@ class SearchSetup(Owing):
         """How long it will take, by the trials that ran before."""
         editor = self.how.editor("trials")
         try:
-            number = trials or int(editor.get())
+            number, train = trials or int(editor.get()), self.training.get()[0]
         except EspalierError:
-            number = 0
-        self.time.setText(time_words(number, self.each) if number and self.counted.text() else "")
+            number, train = 0, "none"
+        words = time_words(number, self.each.get(train), trains=train != "none")
+        self.time.setText(words if number and self.counted.text() else "")
 
 
 def fill_with_templates(menu: QMenu, chosen: Callable[[Path], None]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from PySide6.QtCore import QModelIndex, Qt, Signal
+from PySide6.QtCore import QModelIndex, Qt, QTimer, Signal
 from PySide6.QtGui import QGuiApplication, QKeyEvent, QKeySequence, QShortcut
 from PySide6.QtWidgets import QAbstractItemView, QHBoxLayout, QHeaderView, QPushButton, QTableView, QVBoxLayout, QWidget
 
@@ -19,6 +19,7 @@ from passes.search.trial import Trial
 
 WIDEST = 190
 WIDTHS = {"number": 76, "state": 100, "origin": 62, "seconds": 64}  # of what changes as trials end
+REST = 200  # milliseconds between two lots of rows: a table is laid out and painted whole for each
 PAD, CELLS = 32, 360  # pixels beside a text; cells by which widths are found: a space of layers has many columns
 
 
@@ -92,6 +93,10 @@ class SearchTrials(QWidget):
         self.table = TrialTable()
         self.picked: Trial | None = None
         self._fitted = 0
+        self._coming: dict[int, Trial] = {}
+        self._best: frozenset[int] = frozenset()
+        self._rest = QTimer(self, singleShot=True, interval=REST)
+        self._rest.timeout.connect(self.settle)
         self.filter = Choice(tuple(FILTERS), tuple(FILTERS.values()))
         self.filter.setAccessibleName("Which trials")
         self.search = Line("filter")
@@ -139,6 +144,7 @@ class SearchTrials(QWidget):
     ) -> None:  # fmt: skip
         """Show another study; `best` are the numbers of its trials that nothing surpasses."""
         self.picked = None
+        self._coming.clear()
         self.table.horizontalHeader().setSortIndicator(-1, Qt.SortOrder.AscendingOrder)
         self.table.rows.begin(goals, trials, best, within)
         self.table.fit()
@@ -146,7 +152,19 @@ class SearchTrials(QWidget):
         self._tell()
 
     def take(self, news: Sequence[Trial], best: frozenset[int]) -> None:
-        """Trials that came, and which are the best now."""
+        """Trials that came, and which are the best now: seen at once, where many come five times a second."""
+        self._coming |= {t.number: t for t in news}
+        self._best = best
+        if not self._rest.isActive():
+            self.settle()
+
+    def settle(self) -> None:
+        """Show what came."""
+        news, best = list(self._coming.values()), self._best
+        if not news:
+            return
+        self._coming.clear()
+        self._rest.start()
         rows = self.table.rows
         columns = len(rows.columns)
         bar = self.table.verticalScrollBar()
@@ -172,6 +190,7 @@ class SearchTrials(QWidget):
         """Mark a trial, and say which it is."""
         if self.picked is not None and self.picked.number == trial.number:
             return
+        self.settle()
         self.picked = trial
         row = self.table.rows.row_of(trial.number)
         if row >= 0 and self.table.currentIndex().row() != row:
@@ -201,4 +220,5 @@ class SearchTrials(QWidget):
 
     def save(self, path: Path) -> None:
         """Write the trials that are shown as CSV; raises OSError."""
+        self.settle()
         path.write_text(to_text(*self.table.rows.table(), ","), encoding="utf-8")

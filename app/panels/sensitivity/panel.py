@@ -14,7 +14,7 @@ from PySide6.QtWidgets import QMenu, QStackedWidget, QVBoxLayout, QWidget
 
 from app.canvas.colouring import Overlay
 from app.measured.sensitivities import NO_DATA, sensitivities_of
-from app.panels.heading import empty_state, link
+from app.panels.heading import empty_state, link, say_as
 from app.panels.sensitivity.views import Views
 from app.plots.heat_lines import LEAST, Heat, arrange, title_of
 from app.plots.heat_picture import export_heat
@@ -150,6 +150,7 @@ class SensitivityPanel(QWidget):
         elif able and not data:
             words = f"{ABOUT} {NO_DATA}"
         self._empty.setText(words)
+        say_as(self._empty, "bad" if able and self.known.error else "muted")
         self.start.setVisible(able and bool(data) and not running)
         self.start.setText(f"Find the sensitivities on {data.rpartition('/')[2]}")
         self.ask.setVisible(able and not running)

@@ -9,7 +9,7 @@ from PySide6.QtWidgets import QLabel, QStackedWidget, QTabBar, QVBoxLayout, QWid
 
 from app.forms.fields import Check, Choice
 from app.forms.flow import Flow
-from app.panels.heading import Elided, empty_state, link
+from app.panels.heading import Elided, empty_state, link, say_as
 from app.plots.agreement import AgreementChart, agreement_words
 from app.plots.chart import Chart
 from app.plots.heat import HeatMap, HeatScale, Present
@@ -190,6 +190,7 @@ class Views(QWidget):
             line.row is not None for line in self.heat.lines)  # fmt: skip
         rows = plural(count, "row")
         self.status.show_text(" · ".join(w for w in (rows, known.words) if w))
+        say_as(self.status, "bad" if known.error else "muted")
         self.links["stop"].setVisible(known.running or known.measuring)
         self.links["run"].setVisible(not known.running)
         self.links["measure"].setEnabled(not (known.running or known.measuring))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QHBoxLayout, QPushButton, QVBoxLayout, QWidget
 
-from app.forms.fields import NumberField, field_style, tokens
+from app.forms.fields import NumberField, wear_field_style
 from app.panels.heading import link, muted
 from app.panels.sweeps.axis import AxisField, caption
 from app.words import count, duration, plural
@@ -54,7 +54,7 @@ class SweepSetup(QWidget):
         self.main.edited.connect(self._edited)
         self.seeds.edited.connect(self.tell)
         self.main.values.returnPressed.connect(self.run)
-        self.setStyleSheet(field_style(tokens(self)))
+        wear_field_style(self)
 
     def _arrange(self) -> None:
         self._more, self._rows, self._links = QVBoxLayout(), QVBoxLayout(), QVBoxLayout()

@@ -38,9 +38,10 @@ class Columns:
 
     def put(self, place: int, name: str, value: float) -> None:
         """Write one value."""
-        if name not in self._held:
-            self._held[name] = np.full(self._room, np.nan)
-        self._held[name][place] = value
+        held = self._held.get(name)
+        if held is None:
+            held = self._held[name] = np.full(self._room, np.nan)
+        held[place] = value
 
     def __contains__(self, name: str) -> bool:
         return name in self._held
@@ -66,18 +67,20 @@ class Scale:
             self.values.sort()
         self.numeric = choice.low is not None and choice.high is not None
         self.log = choice.log
-        self._places = {_key(v): i for i, v in enumerate(self.values)}
+        self._places = {_key(v): float(i) for i, v in enumerate(self.values)}
 
     def place(self, value: Any) -> float:
         """Where a value stands: its number, or its place among the values; one that is new gets the next."""
-        if self.numeric and isinstance(value, int | float):
+        if self.numeric and isinstance(value, (int, float)):
             return float(value)
-        return float(self._places.setdefault(_key(value), self._add(value)))
+        key = value if type(value) is str else _key(value)
+        held = self._places.get(key)
+        return self._add(key, value) if held is None else held
 
-    def _add(self, value: Any) -> int:
-        if _key(value) not in self._places:
-            self.values.append(value)
-        return len(self.values) - 1
+    def _add(self, key: Any, value: Any) -> float:
+        self.values.append(value)
+        self._places[key] = place = float(len(self.values) - 1)
+        return place
 
     @property
     def ends(self) -> tuple[float, float]:
@@ -136,9 +139,10 @@ class Study:
             self.trials[place] = trial
         for name, value in self._told(trial).items():
             self.figures.put(place, name, value)
+        scales, put = self.scales, self.params.put  # a space of layers has a hundred choices
         for name, value in trial.params.items():
-            if scale := self._scale(name):
-                self.params.put(place, name, scale.place(value))
+            if scale := scales.get(name) or self._scale(name):
+                put(place, name, scale.place(value))
         facts = {"number": trial.number, "state": STATES.index(trial.state), "feasible": trial.feasible,
                  "started": trial.started, "seconds": np.nan if trial.seconds is None else trial.seconds}  # fmt: skip
         for name, value in facts.items():

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from PySide6.QtCore import QCoreApplication, QEvent, Qt
-from PySide6.QtGui import QFont, QKeySequence, QShortcut
+from PySide6.QtCore import QCoreApplication, QEvent, QObject, Qt
+from PySide6.QtGui import QCloseEvent, QFont, QKeySequence, QShortcut, QShortcutEvent
 from PySide6.QtTest import QTest
 from pytestqt.qtbot import QtBot
 
@@ -59,6 +59,7 @@ def write(panel: InspectorPanel, port: str, name: str, text: str) -> None:
     field.setFocus()
     field.selectAll()  # type: ignore[union-attr]
     QTest.keyClicks(field, text)
+    QTest.keyClick(field, Qt.Key.Key_Return)
 
 
 def choose(panel: InspectorPanel, port: str, name: str) -> None:
@@ -129,6 +130,82 @@ def test_an_impossible_format_is_told_and_edits_nothing(panel: InspectorPanel, s
     row = panel.precision.rows["weight"]
     assert "1 to 32" in row.editor.wrong.text() and row.editor.wrong.isVisible()
     assert fmt_of(session, KEY, "weight") == Integer()
+
+
+def test_of_a_number_that_is_still_typed_nothing_is_applied(
+    panel: InspectorPanel, session: Session, qtbot: QtBot
+) -> None:
+    session.select((KEY,))
+    choose(panel, "weight", "integer")
+    editor = panel.precision.rows["weight"].editor
+    field = editor.widgets["width"]
+    field.selectAll()  # type: ignore[union-attr]
+    QTest.keyClicks(field, "9")
+    assert fmt_of(session, KEY, "weight") == Integer()
+    QTest.keyClicks(field, "9")
+    assert "1 to 32" in editor.wrong.text() and not panel.precision.typed._pause.isActive()
+    QTest.keyClick(field, Qt.Key.Key_Return)
+    assert fmt_of(session, KEY, "weight") == Integer()  # neither 99 nor the 9 on the way to it
+    field.selectAll()  # type: ignore[union-attr]
+    QTest.keyClicks(field, "12")
+    panel.precision.typed.forget()  # as Escape does
+    panel.refresh()
+    assert field.text() == "8"  # type: ignore[union-attr]
+    field.selectAll()  # type: ignore[union-attr]
+    QTest.keyClicks(field, "16")
+    qtbot.waitUntil(lambda: fmt_of(session, KEY, "weight") == Integer(16))  # it is meant once no key follows
+
+
+def test_an_edit_that_waits_is_of_the_nodes_it_was_typed_for(
+    panel: InspectorPanel, session: Session, qtbot: QtBot
+) -> None:
+    session.select((KEY,))
+    choose(panel, "weight", "integer")
+    field = panel.precision.rows["weight"].editor.widgets["width"]
+    field.selectAll()  # type: ignore[union-attr]
+    QTest.keyClicks(field, "6")
+    session.select((QUERY,))
+    qtbot.waitUntil(lambda: fmt_of(session, KEY, "weight") == Integer(6))
+    assert fmt_of(session, QUERY, "weight") is None
+
+
+@pytest.mark.parametrize("ends", ["saving", "shortcut", "close"])
+def test_what_is_typed_is_part_of_whatever_comes_next(panel: InspectorPanel, session: Session, ends: str) -> None:
+    session.select((KEY,))
+    choose(panel, "weight", "integer")
+    field = panel.precision.rows["weight"].editor.widgets["width"]
+    field.selectAll()  # type: ignore[union-attr]
+    QTest.keyClicks(field, "6")
+    assert fmt_of(session, KEY, "weight") == Integer()
+    if ends == "saving":
+        session.saving.emit()
+    else:
+        event = QShortcutEvent(QKeySequence("Ctrl+E"), 0) if ends == "shortcut" else QCloseEvent()
+        QCoreApplication.sendEvent(QObject(), event)
+    assert fmt_of(session, KEY, "weight") == Integer(6)
+
+
+def test_escape_does_not_make_an_edit_of_what_is_typed(panel: InspectorPanel, session: Session) -> None:
+    session.select((KEY,))
+    choose(panel, "weight", "integer")
+    field = panel.precision.rows["weight"].editor.widgets["width"]
+    field.selectAll()  # type: ignore[union-attr]
+    QTest.keyClicks(field, "6")
+    QCoreApplication.sendEvent(QObject(), QShortcutEvent(QKeySequence(Qt.Key.Key_Escape), 0))
+    assert fmt_of(session, KEY, "weight") == Integer()
+    panel.precision.typed.forget()
+
+
+def test_a_range_of_widths_is_seen_whole(panel: InspectorPanel, session: Session) -> None:
+    for node, width in ((KEY, 10), (QUERY, 16)):
+        session.set_format((node,), "weight", Integer(width, 4))
+    session.select((KEY, QUERY))
+    field = panel.precision.rows["weight"].editor.widgets["width"]
+    assert isinstance(field, NumberField) and field.placeholderText() == "10–16"
+    field.ensurePolished()
+    assert field.fontMetrics().horizontalAdvance("10–16") <= field.width() - 6  # the frame, and Qt's own margins
+    field.put(4)
+    assert field.fontMetrics().horizontalAdvance("10–16") > field.width() - 6  # a single number has its usual size
 
 
 def test_arrow_keys_step(panel: InspectorPanel, session: Session) -> None:
@@ -215,6 +292,7 @@ def test_an_empty_bias_is_the_standard_one(panel: InspectorPanel, session: Sessi
     assert fmt_of(session, KEY, "weight") == parse_format("minifloat_ieee(exponent_bias=9)")
     field.selectAll()
     QTest.keyClick(field, Qt.Key.Key_Delete)
+    QTest.keyClick(field, Qt.Key.Key_Return)
     assert fmt_of(session, KEY, "weight") == parse_format("minifloat_ieee")
 
 

@@ -92,6 +92,7 @@ def test_a_copy_is_kept_undone_and_reverted(panel: HardwarePanel, window: Window
     assert not source.text.editable and source.text.toPlainText() == LINEAR and not copies.held
     source.bring_back.click()
     assert "14" in copies.texts["linear"] and source.text.editable
+    assert source.text.toPlainText() == copies.texts["linear"]  # the next key writes into it
     copies.revert("linear")
     copies.write()
     assert MEMBER not in document.project.extras

@@ -153,7 +153,8 @@ def test_node_instance_and_text_lead_to_each_other(
     session, tree, source = window.session, panel.views.tree, panel.views.source
     assert source.file == "top.sv" and source.text.toPlainText() == TOP
     session.select(("fc1",))
-    assert selected(panel) == ["fc1", "fc1_fifo"]
+    assert selected(panel) == ["fc1", "fc1_fifo"] and source.file == "rtl/linear.sv", "its own module, not its FIFO's"
+    source.show_file("top.sv")
     session.select(("fc2",))
     assert selected(panel) == ["fc2"] and source.file == "rtl/linear.sv", "the module of the node"
     top = tree.topLevelItem(0)

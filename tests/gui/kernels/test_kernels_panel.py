@@ -13,12 +13,12 @@ import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QGuiApplication, QImage
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QTabBar
+from PySide6.QtWidgets import QApplication, QTabBar
 from pytestqt.qtbot import QtBot
 
 from app.actions.kernels import panel_of
 from app.kernels.words import BYTES, size_axis
-from app.panels.kernels.panel import KernelsPanel
+from app.panels.kernels.panel import TABS, KernelsPanel
 from app.panels.kernels.runs import KernelRuns
 from app.panels.kernels.source import KernelSource
 from app.panels.kernels.views import BESIDE, CURVES, ROOF, SOURCE, TABLE
@@ -371,3 +371,15 @@ def test_what_tells_sizes_apart() -> None:
     assert held((256, 128), (256, 512)) == "n"
     assert held((512, 128), (128, 512)) == "n"  # as many bytes: by the rows' length
     assert held((768, 3072), (333, 1000)) == held((768, 3072), (768, 100), (333, 10)) == BYTES
+
+
+def test_the_panel_can_be_made_low_and_scrolls_then(window: Window) -> None:
+    window.show_dock("kernels")
+    panel = window.docks.panels["kernels"]
+    assert isinstance(panel, KernelsPanel)
+    for tab in TABS:
+        page = panel.page(tab.title)
+        assert panel.minimumSizeHint().height() <= 160
+        panel.resize(700, 150)
+        QApplication.processEvents()
+        assert page.height() >= page.minimumSizeHint().height()  # nothing is squeezed: it is scrolled

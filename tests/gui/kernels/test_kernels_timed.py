@@ -397,6 +397,7 @@ def test_a_missing_compiler_is_told(small: Window, monkeypatch: pytest.MonkeyPat
     at = backend.values.index("inductor")
     model = backend.model()
     assert isinstance(model, QStandardItemModel) and not model.item(at).isEnabled()
+    assert page.lacking.isVisibleTo(page) and "apt install g++" in page.lacking.text()
     assert "C++ compiler" in backend.itemData(at, Qt.ItemDataRole.ToolTipRole) and backend.get() != "inductor"
     assert not page.form.editors["mode"].isEnabled(), "modes are of inductor"
 

@@ -6,12 +6,17 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from PySide6.QtGui import QColor, QPalette
+from PySide6.QtWidgets import QWidget
+from pytestqt.qtbot import QtBot
 
+from app.forms.fields import field_style, wear_field_style
 from app.panels.search.panel import SearchPanel
 from app.studies.format_families import Family, read, write
 from app.studies.templates import beginning, to_toml
 from app.studies.templates import load as load_template
 from app.studies.words import size_words
+from app.theme import DARK, LIGHT
 from app.window import Window
 from model.errors import OptionsError
 from model.recipe import Recipe, Step
@@ -185,3 +190,15 @@ def test_an_architecture_is_varied_only_of_a_model_that_has_a_configuration(pane
     panel._session.problem.connect(lambda error: problems.append(error.message))
     panel.start(SearchSpec(space=(entry,), score=DATA))
     assert problems and "was not made from a configuration" in problems[0] and not panel.searches.studies
+
+
+def test_fields_follow_the_theme(qtbot: QtBot) -> None:
+    field = QWidget()
+    qtbot.addWidget(field)
+    for look in (LIGHT, DARK, LIGHT):
+        palette = field.palette()
+        palette.setColor(QPalette.ColorRole.WindowText, QColor(look.text))
+        field.setPalette(palette)
+        if not field.styleSheet():
+            wear_field_style(field)
+        qtbot.waitUntil(lambda look=look: field.styleSheet() == field_style(look))

@@ -11,7 +11,9 @@ from PySide6.QtGui import QGuiApplication
 
 from app.panels.search.panel import SearchPanel
 from app.studies.record import Record, dump, load, member_of, records
+from app.studies.searches import seconds_each
 from app.studies.study import Study
+from app.studies.words import time_words
 from app.window import Window
 from model.errors import OptionsError
 from model.recipe import Recipe
@@ -95,6 +97,32 @@ def test_saving_amid_a_search_keeps_every_trial(
     job = runner[-1].waiting[-1].job
     assert isinstance(job, SaveJob)
     assert len(load(job.project.extras[member_of("formats 1")]).trials) == 2
+
+
+def test_trials_that_train_are_not_timed_by_those_that_do_not() -> None:
+    plain = Study("a", SearchSpec(), Recipe(), Space(()), {0: replace(trial(0, 0.9), seconds=0.1)})
+    each = seconds_each([plain])
+    assert each == {"none": 0.1} and "about" in time_words(30, each.get("none"))
+    words = time_words(30, each.get("after"), trains=True)
+    assert "about" not in words and "first" in words
+
+
+def test_what_comes_is_not_copied_at_every_moment(
+    panel: SearchPanel, runner: list[FakeRunner], window: Window, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The project is told once that it has what its file lacks; the rest goes into it when it is saved."""
+    document, info = window.session.open_document, begin(panel, runner)
+    panel.searches.write()
+    kept_now: list[str] = []
+    monkeypatch.setattr(document, "keep", lambda name, data: kept_now.append(name))
+    for number in range(5):
+        feed(runner, info, [trial(number, 0.9)])
+    assert document.dirty and not panel.searches._wait.isActive() and not kept_now
+    panel.searches.write()  # as saving does
+    assert member_of("formats 1") in kept_now
+    window.session.saved.emit()
+    feed(runner, info, [trial(5, 0.9)])
+    assert panel.searches._wait.isActive()
 
 
 def test_trials_are_copied_and_saved(panel: SearchPanel, runner: list[FakeRunner], tmp_path: Path) -> None:

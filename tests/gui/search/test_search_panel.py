@@ -26,11 +26,12 @@ from passes.jobs import (
     TrialJob,
 )
 from passes.search.space import Choice, Space, fit_key
+from passes.search.spec import Vary
 from passes.search.trial import Trial
 from passes.select import Select
 from passes.transform.quantize import QuantizeOptions, Rule
 from tests.gui.conftest import FakeRunner, small_graph
-from tests.gui.search.searching import WIDTHS, begin, feed, search_job, search_panel, trial
+from tests.gui.search.searching import DATA, WIDTHS, begin, feed, search_job, search_panel, trial
 
 pytestmark = pytest.mark.gui
 
@@ -244,3 +245,88 @@ def test_the_panel_takes_the_window_and_gives_it_back(
     panel.board.larger.click()
     qtbot.waitUntil(lambda: dock.height() <= before + 2)
     assert panel.board.larger.text() == "Larger"
+
+
+def test_the_same_search_does_not_run_twice_at_once(panel: SearchPanel, runner: list[FakeRunner]) -> None:
+    info = begin(panel, runner)
+    told: list[object] = []
+    panel._session.problem.connect(told.append)
+    panel.setup.run()  # as F8 does
+    assert list(panel.searches.studies) == ["formats 1"] and "runs already, as formats 1" in str(told[-1])
+    panel.setup.how.editor("seed") or panel.setup.how.folds["How it begins"].unfold()
+    panel.setup.how.editor("seed").put(7)
+    panel.setup.run()  # another seed is another search
+    panel.setup.name.put("by name")
+    panel.setup.run()
+    assert list(panel.searches.studies) == ["formats 1", "formats 2", "by name"] and len(told) == 1
+    runner[-1].tell(info, Done(""))
+    panel.setup.how.editor("seed").put(0)
+    panel.setup.name.put("")
+    panel.setup.run()  # one that has ended may run again
+    assert "formats 3" in panel.searches.studies
+
+
+def test_after_pause_the_keyboard_stands_on_continue(
+    panel: SearchPanel, runner: list[FakeRunner], qtbot: QtBot
+) -> None:
+    begin(panel, runner)
+    links = panel.head.links
+    qtbot.focus(links["pause"])
+    QTest.keyClick(links["pause"], Qt.Key.Key_Space)
+    assert panel.study and panel.study.paused and links["again"].hasFocus()
+    QTest.keyClick(links["again"], Qt.Key.Key_Space)
+    assert not panel.study.paused and links["pause"].hasFocus()
+    qtbot.focus(links["after"])
+    QTest.keyClick(links["after"], Qt.Key.Key_Space)
+    assert panel.study.ending and panel.head.studies.hasFocus()  # a second Enter must not stop it
+
+
+def test_many_trials_at_once_are_told_in_parts(
+    panel: SearchPanel, runner: list[FakeRunner], qtbot: QtBot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.studies.searches.CELLS", 90)  # 30 trials of two choices in a turn
+    info = begin(panel, runner)
+    told: list[int] = []
+    panel.searches.changed.connect(lambda study, news: told.append(len(news)))
+    runner[-1].tell(info, Found(tuple(trial(n, n / 100) for n in range(100))))
+    study = panel.study
+    assert study and not study.trials
+    assert len(study.data().splitlines()) == 101 and len(study.trials) == 100  # saved meanwhile, none is missing
+    qtbot.waitUntil(lambda: len(panel.board.study.trials) == 100)
+    assert max(told) == 30 and sum(told) == 100 and study.leader and study.leader.number == 99
+    runner[-1].tell(info, Found(tuple(trial(n, 0.5) for n in range(100, 200))))
+    runner[-1].tell(info, Done(200))  # at the end all are told
+    assert len(panel.board.study.trials) == 200 and study.done == 200
+
+
+def test_old_news_of_a_trial_do_not_follow_newer_ones(panel: SearchPanel, runner: list[FakeRunner]) -> None:
+    info = begin(panel, runner)
+    study = panel.study
+    assert study
+    old = replace(trial(7, 0.5), state="running")
+    runner[-1].tell(info, Found((trial(6, 0.4), old)))
+    runner[-1].tell(info, Found(trial(7, 0.5)))
+    study.data()
+    assert study.trials[7].state == "complete"
+    runner[-1].tell(info, Found((replace(trial(8, 0.5), state="running"),)))
+    runner[-1].tell(info, Done(9))  # what ran is cut off, though it had not been taken in
+    assert study.trials[8].state == "failed" and study.trials[8].lost and study.done == 2
+
+
+def test_an_edit_costs_the_form_one_count_and_no_new_cards(
+    panel: SearchPanel, runner: list[FakeRunner], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cards, counts = panel.setup.cards, []
+    whole = panel.setup._tell_whole
+    monkeypatch.setattr(panel.setup, "_tell_whole", lambda good: (counts.append(good), whole(good)))
+    session = panel._session
+    session.know_score(Recipe(), DATA, {"accuracy": 0.8, "loss": 0.5})
+    session.set_format(("fc1",), "weight", Integer(4, 2))
+    assert not counts
+    panel.setup.settle()
+    assert counts == [True] and panel.setup.cards is cards and cards[0].body.recipe == session.recipe
+    panel.setup.add(Vary("option", key="quantize.rules"))
+    option = panel.setup.cards[-1]
+    session.set_format(("fc2",), "weight", Integer(5, 2))
+    panel.setup.settle()
+    assert panel.setup.cards[-1] is not option  # it offers the options of the recipe's steps
