@@ -19,6 +19,7 @@ from model.build import build
 from model.graph import Graph
 from model.opening import Opened, open_source
 from model.registry import FORMATS
+from model.unheard import unheard
 from passes.base import Context, run_step
 from passes.config import load_recipe
 from passes.heap import keep_freed_memory
@@ -52,13 +53,14 @@ def calls(graph: Graph, opened: Opened) -> tuple[Call, Call]:
         if not module.training:
             module.train()
         optimiser.zero_grad()
-        torch.nn.functional.cross_entropy(module(**inputs)["logits"], labels).backward()
+        with unheard(module):  # as every fine-tuning is
+            torch.nn.functional.cross_entropy(module(**inputs)["logits"], labels).backward()
         optimiser.step()
 
     def evaluate() -> None:
         if module.training:  # the walk over all modules is no part of an evaluation
             module.eval()
-        with torch.no_grad():
+        with unheard(module), torch.no_grad():  # as every evaluation here is
             module(**inputs)
 
     return train, evaluate

@@ -221,19 +221,32 @@ TANH = {"select": {"by": "type", "values": ["tanh"]}, "formats": {"data_in": int
 CALIBRATE = {"pass": "calibrate", "options": {"data": "demo:digits"}}
 
 
-def layers(formats: dict[str, str], first: dict[str, str] | None = None, *steps: dict[str, Any]) -> Network:
-    """The digits' MLP in some formats, the first layer in others where they are given."""
+def layers(formats: dict[str, str], first: dict[str, str] | None = None, *steps: dict[str, Any],
+           last: dict[str, str] | None = None) -> Network:  # fmt: skip
+    """The digits' MLP in some formats, the first and the last layer in others where they are given."""
     rules = [{"select": {"by": "type", "values": ["linear"]}, "formats": formats}]
-    if first:
-        rules.append({"select": {"by": "name", "values": ["fc1"]}, "formats": first})
+    rules += [{"select": {"by": "name", "values": [name]}, "formats": own}
+              for name, own in (("fc1", first), ("fc3", last)) if own]  # fmt: skip
     chosen = {"pass": "quantize", "options": {"rules": rules}}
     return Network(lambda _: "demo:digits-mlp", (chosen, CALIBRATE, *steps, balance(64)), digits, 1000)
 
 
 TENSOR, CHANNEL = (f"scaled_integer(width=8, granularity={g}" for g in ("tensor", "channel"))
 MX, BIAS = "mxint(width=6, block=16)", {"bias": integer(16, 10)}
-TRAIN = {"pass": "finetune", "options": {"data": "demo:digits", "epochs": 8}}
+
+
+def trained(epochs: int, rate: float = 1e-4) -> dict[str, Any]:
+    """The step that trains through the formats; bits want a high rate, since they move rarely."""
+    return {"pass": "finetune", "options": {"data": "demo:digits", "epochs": epochs, "learning_rate": rate}}
+
+
+TRAIN = trained(8)
 BYTES = {"data_in": integer(8)}
+WIDE = {**BYTES, "weight": f"{CHANNEL})"}
+BITS = {"data_in": "binary(bipolar=false)", "weight": "binary_scaled()"}
+INSIDE = {"pass": "quantize", "options": {"rules": [  # batch norms before the signs stay
+    {"select": {"by": "type", "values": ["conv2d"]}, "formats": BITS},
+    {"select": {"by": "name", "values": ["conv1", "classifier"]}, "formats": WIDE}]}}  # fmt: skip
 FORMATS: dict[str, Network] = {
     f"digits MLP, {name}": network
     for name, network in {
@@ -245,7 +258,7 @@ FORMATS: dict[str, Network] = {
         "ternary weights, trained": layers({**BYTES, "weight": "ternary()"}, None, TRAIN),
         "binary weights with scales, trained": layers({**BYTES, "weight": "binary_scaled()"}, None, TRAIN),
         "binary weights, binary activations, trained": layers(
-            {"data_in": "binary(bipolar=false)", "weight": "binary_scaled()"}, BYTES, TRAIN
+            BITS, WIDE, trained(40, 1e-2), last={**WIDE, "data_in": BITS["data_in"]}
         ),
         "MXINT6 weights": layers({**BYTES, "weight": MX, **BIAS}),
         "MXINT6 weights and activations": layers({"data_in": MX, "weight": MX, **BIAS}, BYTES),
@@ -274,6 +287,9 @@ NETWORKS: dict[str, Network] = {
         reviews, 100, "seq=24",
     ),
     "ViT block": Network(vit, (*attention("add.*"), CALIBRATE, balance(256)), digits, 200),
+    "digits CNN, binary weights and activations inside": Network(
+        lambda _: "demo:digits", (INSIDE, CALIBRATE, trained(20, 3e-3), balance(256)), digits, 1000
+    ),
     **WRITTEN,
     **FORMATS,
 }  # fmt: skip

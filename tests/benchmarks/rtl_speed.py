@@ -80,7 +80,7 @@ def main() -> None:
         files = texts(design)
         _, figures["lint"] = timed(lambda: lint(files, design.name), 3)
         _, figures["diagnostics"] = timed(lambda: slang(files, design.name), 5)
-        module = {f"{n}.sv": files[f"rtl/{n}.sv"] for n in ("linear", "requant", "row_walk")}
+        module = {f"{n}.sv": files[f"rtl/{n}.sv"] for n in ("linear", "requant", "row_operands", "row_walk")}
         _, figures["diagnostics of a module"] = timed(lambda: slang(module, "linear"), 5)
         built, figures["build"] = timed(lambda: build(design, FRAMES, folder / "builds", "verilator"))
         rng = np.random.default_rng(0)

@@ -26,14 +26,14 @@ SHARED = Path(os.environ.get("ESPALIER_SHARED", Path(__file__).resolve().parents
 EPOCHS, LENGTH, RATE = 4, 48, 5e-4
 
 
-def train(folder: Path) -> None:
+def train(folder: Path, seed: int = 0) -> None:
     """A BERT-tiny from scratch (AdamW, linear decay), saved as a Hugging Face folder with its tokenizer."""
     from transformers import BertConfig, BertForSequenceClassification
 
     tokenizer = SHARED / "data" / "wordpiece"
     data = load_data(str(SHARED / "data" / "SST2"), tokenizer=tokenizer, max_length=LENGTH)
     split = data.split("train")
-    torch.manual_seed(0)
+    torch.manual_seed(seed)
     config = BertConfig(vocab_size=30522, num_hidden_layers=2, hidden_size=128, num_attention_heads=2,
                         intermediate_size=512, num_labels=2)  # fmt: skip
     model = BertForSequenceClassification(config).train()

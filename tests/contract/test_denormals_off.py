@@ -33,6 +33,16 @@ def test_zero_rows_and_tiny_rows_stay_numbers(fmt: Format, flushed: None) -> Non
     assert gated(fmt, x)[0].isfinite().all()
 
 
+@pytest.mark.parametrize("fmt", [f for f in FORMS if not f.stochastic], ids=str)
+def test_zeros_among_numbers_have_their_own_value(fmt: Format, flushed: None) -> None:
+    x = torch.randn(8, 64, generator=torch.Generator().manual_seed(0)).relu()
+    value, _ = gated(fmt, x)
+    assert torch.equal(value, fmt.define(x))
+    wide = x.clone().requires_grad_()
+    fmt.quantize(wide).backward(torch.ones_like(x))
+    assert torch.equal(wide.grad, fmt.inside(x).float())
+
+
 @pytest.mark.parametrize("fmt", FORMS, ids=str)
 def test_what_is_kept_from_then_is_exact_afterwards(fmt: Format) -> None:
     plan_of.cache_clear()
