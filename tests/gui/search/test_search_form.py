@@ -6,8 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from PySide6.QtGui import QColor, QPalette
-from PySide6.QtWidgets import QWidget
+from PySide6.QtWidgets import QApplication, QWidget
 from pytestqt.qtbot import QtBot
 
 from app.forms.fields import field_style, wear_field_style
@@ -16,6 +15,7 @@ from app.studies.format_families import Family, read, write
 from app.studies.templates import beginning, to_toml
 from app.studies.templates import load as load_template
 from app.studies.words import size_words
+from app.style import Appearance
 from app.theme import DARK, LIGHT
 from app.window import Window
 from model.errors import OptionsError
@@ -192,13 +192,15 @@ def test_an_architecture_is_varied_only_of_a_model_that_has_a_configuration(pane
     assert problems and "was not made from a configuration" in problems[0] and not panel.searches.studies
 
 
-def test_fields_follow_the_theme(qtbot: QtBot) -> None:
-    field = QWidget()
-    qtbot.addWidget(field)
-    for look in (LIGHT, DARK, LIGHT):
-        palette = field.palette()
-        palette.setColor(QPalette.ColorRole.WindowText, QColor(look.text))
-        field.setPalette(palette)
-        if not field.styleSheet():
-            wear_field_style(field)
-        qtbot.waitUntil(lambda look=look: field.styleSheet() == field_style(look))
+def test_fields_follow_the_theme(qtbot: QtBot, qapp: QApplication) -> None:
+    appearance = Appearance(qapp, "light")
+    try:
+        field = QWidget()
+        qtbot.addWidget(field)
+        wear_field_style(field)
+        for look in (LIGHT, DARK, LIGHT):
+            appearance.set_mode(look.name)
+            qtbot.waitUntil(lambda look=look: field.styleSheet() == field_style(look))
+    finally:
+        appearance.set_mode("light")
+        appearance.deleteLater()
