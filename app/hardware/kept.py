@@ -157,6 +157,8 @@ def _front(data: Any) -> Front | None:
     if data is None:
         return None
     rows = tuple(dict(r) for r in data["rows"])
+    if rows and not any("fifos" in r for r in rows):
+        return None  # of a version whose areas left the FIFOs out
     if not all(isinstance(r.get(k), int | float) for r in rows for k in ("multipliers", "interval", "lut", "dsp")):
         raise ValueError("no front")
     return Front(None, decode(BalanceFrontOptions, data["options"], "options"), rows, str(data["mark"]))

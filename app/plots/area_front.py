@@ -166,7 +166,13 @@ def round_values(values: Sequence[float], most: int) -> list[float]:
 
 def told(row: Row, present: bool) -> str:
     """What a design says of itself."""
-    areas = ", ".join(f"{count(int(row[k]))} {title}" for k, title in AREAS.items() if k in row)
+    areas = _areas(row)
+    waits = {k: v for k, v in (row.get("fifos") or {}).items() if v}
+    areas += f"\nof it FIFOs: {_areas(waits)}" if waits else ""
     now = "\nthe graph as it is" if present else "\nclick: take it, as one step that can be undone"
     pace = f"a sample every {count(int(row['interval']))} cycles, {count(int(row['multipliers']))} multipliers"
     return f"{pace}\n{areas}\nslowest: {row.get('bottleneck', '')}{now}"
+
+
+def _areas(row: Row) -> str:
+    return ", ".join(f"{count(int(row[k]))} {title}" for k, title in AREAS.items() if k in row)

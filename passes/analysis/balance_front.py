@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from model.graph import Graph
 from passes.base import Context, Report, analysis
 from verilog.options import EmitOptions, sizes_in
+
+if TYPE_CHECKING:
+    from verilog.templates.base import Area
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,9 +29,12 @@ def balance_front(graph: Graph, options: BalanceFrontOptions, context: Context) 
     emit = EmitOptions(sizes=sizes_in(options.sizes))
     found = front_of(graph, context.store, emit, options.points, lambda k, n: context.progress(k, n, "designs"))
     rows = tuple(
-        {"multipliers": p.multipliers, "interval": p.interval, "lut": round(p.area.lut), "ff": round(p.area.ff),
-         "dsp": p.area.dsp, "bram": p.area.bram, "bottleneck": p.bottleneck,
-         "parallelism": {name: each.label for name, each in p.parallelism.items()}}
+        {"multipliers": p.multipliers, "interval": p.interval, **_told(p.area), "bottleneck": p.bottleneck,
+         "fifos": _told(p.fifos), "parallelism": {name: each.label for name, each in p.parallelism.items()}}
         for p in found
     )  # fmt: skip
     return graph, Report("balance_front", rows, {"designs": len(rows)})
+
+
+def _told(area: Area) -> dict[str, int]:
+    return {"lut": round(area.lut), "ff": round(area.ff), "dsp": area.dsp, "bram": area.bram}

@@ -19,6 +19,8 @@ SUMMARY = {"modules": ["linear"], "lint": {"tools": [], "findings": []}, "interv
            "bottleneck": "a", "instances": 1}  # fmt: skip
 ROW = {"node": "fc1", "instance": "fc1", "module": "linear", "cycles": 64, "busy": 1.0, "waits": None, "lut": 7}
 
+DESIGN = {"multipliers": 2, "interval": 9, "lut": 1, "dsp": 0, "fifos": {"lut": 1}}
+
 
 def changed(graph: Graph, **what: object) -> Graph:
     return graph.replace(replace(graph.nodes["fc1"], **what))
@@ -28,7 +30,7 @@ def test_tables_come_back_without_the_files() -> None:
     graph = small_graph()
     made = Made("simulate", graph, HardwareOptions("/some/where", "chip", modules={"linear": "x"}), (ROW,), SUMMARY,
                 {"top.sv": "text"})  # fmt: skip
-    front = Front(graph, BalanceFrontOptions(8, "seq=4"), ({"multipliers": 2, "interval": 9, "lut": 1, "dsp": 0},))
+    front = Front(graph, BalanceFrontOptions(8, "seq=4"), (DESIGN,))
     raw = to_bytes(made, front)
     assert raw is not None and b"/some/where" not in raw and b"text" not in raw
     again, chart = from_bytes(raw)
@@ -56,8 +58,14 @@ def test_an_edit_that_matters_is_told_from_one_that_does_not() -> None:
 @pytest.mark.parametrize("raw", [
     b"", b"[]", b'{"version": 2}', b'{"version": 1, "made": {"verb": "check"}}',
     b'{"version": 1, "made": {"verb": "burn", "summary": {}, "rows": [], "options": {}}}',
-    b'{"version": 1, "front": {"rows": [{"interval": "x"}], "options": {}, "mark": ""}}',
+    b'{"version": 1, "front": {"rows": [{"interval": "x", "fifos": {}}], "options": {}, "mark": ""}}',
 ])  # fmt: skip
 def test_what_is_damaged_is_told(raw: bytes) -> None:
     with pytest.raises(OptionsError, match="cannot be read"):
         from_bytes(raw)
+
+
+def test_a_front_without_its_fifos_is_computed_again() -> None:
+    old = {k: v for k, v in DESIGN.items() if k != "fifos"}
+    raw = to_bytes(None, Front(small_graph(), BalanceFrontOptions(8), (old,)))
+    assert raw and from_bytes(raw) == (None, None)

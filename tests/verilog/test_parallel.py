@@ -16,7 +16,7 @@ from passes.config import load_recipe
 from tests.verilog.test_networks import FORMATS, LAYERS
 from verilog.cycles.buffering import pace
 from verilog.cycles.parallel import balance_front
-from verilog.lower import unbuffered
+from verilog.lower import lower, unbuffered
 from verilog.options import EmitOptions
 from verilog.templates.base import total
 
@@ -53,8 +53,11 @@ def test_a_point_is_what_balancing_gives(source: str) -> None:
     for point in balance_front(graph, context.store, EmitOptions(), 5):
         after = ran(source, "balance_parallelism", multipliers=point.multipliers)
         assert {n.id: n.parallel for n in after if n.parallel} == point.parallelism
-        design = unbuffered(after, context.store, EmitOptions())[0]
+        design = lower(after, context.store, EmitOptions())
         assert pace(design) == point.interval and total(design.instances) == point.area
+        rest = unbuffered(after, context.store, EmitOptions())[0]
+        assert point.area.lut == pytest.approx(total(rest.instances).lut + point.fifos.lut)
+        assert (point.fifos.lut > 0) == (len(design.instances) > len(rest.instances))
 
 
 def test_the_pass_starts_folded_whatever_the_graph_has() -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from model.meta import Parallel
 from verilog.netlist import Design
 from verilog.templates.base import Area, total
+from verilog.templates.fifo import Fifo
 
 if TYPE_CHECKING:
     from model.graph import Graph
@@ -35,13 +36,14 @@ class Balanced:
 class FrontPoint:
     """A balanced design: `balance_parallelism` with so many `multipliers` gives the same parallelism.
 
-    `interval`: cycles of the slowest engine, `bottleneck` its node; `area`: estimated, less the FIFOs between nodes.
+    `interval`: cycles of the slowest engine, `bottleneck` its node; `area`: estimated, `fifos`: what of it waits.
     """
 
     parallelism: dict[str, Parallel]
     multipliers: int
     interval: int
     area: Area
+    fifos: Area
     bottleneck: str
 
 
@@ -96,8 +98,10 @@ def balance_front(
 ) -> list[FrontPoint]:
     """Area against interval: at most `most` balanced designs from fully folded to as parallel as it helps.
 
-    Each is lowered, so windows, casts and changes of width count; what is no faster than a smaller one is left out.
+    Each is lowered and scheduled, so windows, casts, changes of width and FIFOs count as in the design itself; what is
+    no faster than a smaller one is left out.
     """
+    from verilog.cycles.buffering import buffered
     from verilog.lower import unbuffered
 
     folded = graph.replace(*(replace(n, parallel=None) for n in graph if n.parallel))
@@ -111,9 +115,12 @@ def balance_front(
                           store, options)[0]  # fmt: skip
         cycles = cycles_of(made)
         slowest = max(cycles, key=lambda n: cycles[n], default="")
-        point = FrontPoint(chosen, step.multipliers, cycles.get(slowest, 0), total(made.instances), slowest)
-        if not found or point.interval < found[-1].interval:
-            found.append(point)
+        interval = cycles.get(slowest, 0)
+        if found and interval >= found[-1].interval:
+            continue
+        whole = buffered(made).instances
+        fifos = total(tuple(i for i in whole if isinstance(i, Fifo)))
+        found.append(FrontPoint(chosen, step.multipliers, interval, total(whole), fifos, slowest))
     heard(len(steps), len(steps))
     return found
 

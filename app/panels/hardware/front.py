@@ -24,8 +24,7 @@ if TYPE_CHECKING:
 NONE = "Area against interval, from fully folded to as parallel as it helps: compute it and choose a design."
 OLD = "of an earlier state: compute it again"
 BUDGETS = ("lut", "dsp")
-FIFOS = ("fifo", "fifo_ram")  # modules that the designs' areas leave out
-ABOUT = "Estimated areas, less those of the FIFOs between nodes"
+ABOUT = "Estimated areas of the whole designs, the FIFOs between nodes among them"
 
 
 class FrontView(QWidget):
@@ -170,9 +169,8 @@ class FrontView(QWidget):
 
 
 def areas_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, int]:
-    """Areas of a design as those of a front are: less the FIFOs between nodes; empty where they are not known."""
-    plain = [r for r in rows if r["module"] not in FIFOS]
-    return {k: sum(r[k] for r in plain) for k in AREAS if plain and all(k in r for r in plain)}
+    """Areas of a whole design; empty where they are not known."""
+    return {k: sum(r[k] for r in rows) for k in AREAS if rows and all(k in r for r in rows)}
 
 
 def present_of(rows: tuple[dict[str, Any], ...], graph: Graph) -> int:

@@ -15,7 +15,6 @@ from app.forms.form import Form
 from app.hardware.hardware import Hardware
 from app.jobs.words import doing
 from app.panels.bench import Bench, invitation
-from app.panels.hardware.front import FIFOS
 from app.panels.hardware.views import MODULES, SOURCE, SUMMED, Views
 from app.panels.hardware.words import ABOUT, FIRST, NO_FORMATS, NO_MODEL, told
 from app.panels.heading import link, muted, warning
@@ -31,6 +30,7 @@ FIELDS = (
     "sizes", "name",
 )  # fmt: skip
 WORDS = 520
+FIFOS = ("fifo", "fifo_ram")
 _INSTANCE = re.compile(r"\) u_(\w+) \(")
 
 
