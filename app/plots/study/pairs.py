@@ -25,7 +25,8 @@ from model.data.base import Array
 
 PARTS = 8  # of a choice that is any number between two
 TOP, FOOT, LINE, RIGHT, WIDEST = 6, 34, 16, 10, 130  # pixels beside the cells
-WORDS = (34, 15)  # pixels of a cell in which its value is written
+NAMES, GAP = 13, 4  # pixels of a line of names below, and between two of them
+WORDS = 15  # pixels of a cell that is high enough for its value
 MORE = 1.5  # times as many trials, by which the two choices that tell most are looked for again
 MEAN, BEST = "mean", "best"
 
@@ -156,7 +157,15 @@ class PairsChart(OfFigure):
         names = self._sides[1].names if self._sides else ()
         widest = max((self.fontMetrics().horizontalAdvance(n) for n in names), default=0)
         left = min(widest, WIDEST, self.width() * 0.3) + LINE + 12
-        return QRectF(left, TOP, max(self.width() - left - RIGHT, 1), max(self.height() - TOP - FOOT, 1))
+        wide = max(self.width() - left - RIGHT, 1)
+        foot = FOOT + NAMES * (self._tiers(wide) - 1)
+        return QRectF(left, TOP, wide, max(self.height() - TOP - foot, 1))
+
+    def _tiers(self, wide: float) -> int:
+        """Names below take turns between two lines where their cells are too narrow for them."""
+        names = self._sides[0].names if self._sides else ()
+        longest = max((self.fontMetrics().horizontalAdvance(n) for n in names), default=0)
+        return 1 if longest + GAP <= wide / max(len(names), 1) else 2
 
     def _cell(self, row: int, column: int) -> QRectF:
         box, (rows, columns) = self._box(), self._cells.shape
@@ -188,29 +197,47 @@ class PairsChart(OfFigure):
                 continue
             colour = self.look.sequential((value - low) / ((high - low) or 1.0))
             painter.fillRect(box, QColor(colour))
-            if box.width() > WORDS[0] and box.height() > WORDS[1]:
+            if box.height() > WORDS:
                 painter.setPen(QColor(ink(colour)))
-                elided(painter, box, value_words(self.figure, value), Qt.AlignmentFlag.AlignHCenter)
+                painter.drawText(box, Qt.AlignmentFlag.AlignCenter, self.words_in(value, box.width()))
         self._paint_names(painter, *self._sides)
 
-    def _paint_names(self, painter: QPainter, across: Side, up: Side) -> None:
-        box, last, metrics = self._box(), -1e9, painter.fontMetrics()
-        painter.setPen(QColor(self.look.muted))
+    def words_in(self, value: float, wide: float) -> str:
+        """A cell's value; a narrow one leaves the unit out, or says nothing: half a number tells another."""
+        told, metrics = value_words(self.figure, value), self.fontMetrics()
+        texts = (told, told.removesuffix("%").rstrip())
+        return next((t for t in texts if metrics.horizontalAdvance(t) + GAP / 2 <= wide), "")
+
+    def names_below(self) -> list[tuple[QPointF, str]]:
+        """Where which names stand below the cells; a number is left out rather than cut."""
+        if self._sides is None:
+            return []
+        across, box, metrics, found = self._sides[0], self._box(), self.fontMetrics(), list[tuple[QPointF, str]]()
+        tiers = self._tiers(box.width())
+        ends = [-1e9] * tiers
+        room = int(tiers * box.width() / max(len(across.names), 1)) - GAP
         for column, name in enumerate(across.names):
-            cell = self._cell(0, column)
-            short = metrics.elidedText(name, Qt.TextElideMode.ElideRight, max(int(cell.width()), 40))
-            wide = metrics.horizontalAdvance(short)
-            x = min(max(cell.center().x() - wide / 2, 0), self.width() - wide)
-            if x > last + 4:
-                painter.drawText(QPointF(x, box.bottom() + 13), short)
-                last = x + wide
+            text = metrics.elidedText(name, Qt.TextElideMode.ElideRight, max(room, 40)) if across.axis.words else name
+            wide, tier = metrics.horizontalAdvance(text), column % tiers
+            x = min(max(self._cell(0, column).center().x() - wide / 2, 0), self.width() - wide)
+            if x >= ends[tier] + GAP:
+                found.append((QPointF(x, box.bottom() + NAMES * (tier + 1)), text))
+                ends[tier] = x + wide
+        return found
+
+    def _paint_names(self, painter: QPainter, across: Side, up: Side) -> None:
+        box = self._box()
+        tiers = self._tiers(box.width())
+        painter.setPen(QColor(self.look.muted))
+        for at, text in self.names_below():
+            painter.drawText(at, text)
         for row, name in enumerate(up.names):
             cell = self._cell(row, 0)
             if cell.height() >= 9 or row % 2 == 0:
                 line = QRectF(LINE + 4, cell.center().y() - 8, box.left() - LINE - 10, 16)
                 elided(painter, line, name, Qt.AlignmentFlag.AlignRight)
         painter.setPen(QColor(self.look.text))
-        foot = QRectF(box.left(), box.bottom() + 16, box.width(), LINE)
+        foot = QRectF(box.left(), box.bottom() + 3 + NAMES * tiers, box.width(), LINE)
         elided(painter, foot, across.axis.text, Qt.AlignmentFlag.AlignHCenter, Qt.TextElideMode.ElideMiddle)
         painter.save()
         painter.translate(2, box.bottom())

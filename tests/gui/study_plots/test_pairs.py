@@ -11,7 +11,8 @@ from PySide6.QtTest import QTest
 from pytestqt.qtbot import QtBot
 
 from app.plots.study.board import StudyBoard
-from app.plots.study.pairs import PARTS
+from app.plots.study.pairs import LINE, PARTS
+from app.plots.study.words import value_words
 from tests.gui.search.made_study import GOALS, choices, trials
 from tests.gui.study_plots.shown import show
 
@@ -64,3 +65,23 @@ def test_one_choice_makes_no_pair(board: StudyBoard) -> None:
     lone = [replace(t, params={name: t.params[name]}) for t in trials(9)]
     board.show_study(lone, GOALS, choices()[:1])
     assert "one choice only" in board.tiles[0].chart.empty()
+
+
+def test_no_number_is_cut_and_names_take_turns_in_two_lines(board: StudyBoard) -> None:
+    chart = show(board, 300, "Two choices")
+    chart.choose("across", "sparsity")
+    chart.choose("up", "method")
+    wide = chart.fontMetrics().horizontalAdvance
+    assert chart.words_in(0.7431, 200) == value_words("accuracy", 0.7431)
+    short = chart.words_in(0.7431, wide("74.3 %") - 3)
+    assert short == "74.3" and chart.words_in(0.7431, wide("74.3")) == ""
+    chart.setFixedSize(360, 200)
+    below = chart.names_below()
+    names = chart._sides[0].names
+    assert [text for _, text in below] == list(names) and len({at.y() for at, _ in below}) == 2
+    assert max(at.y() for at, _ in below) < chart.height() - LINE + 2
+    chart.setFixedSize(1400, 200)
+    assert len({at.y() for at, _ in chart.names_below()}) == 1
+    chart.choose("across", choices()[0].name)
+    chart.setFixedSize(300, 200)
+    assert all("…" not in text for _, text in chart.names_below())
