@@ -49,6 +49,7 @@ class AllocatePanel(AllocateParts):
         self.choices.edited.connect(self._choose)
         self.slider.valueChanged.connect(self._slid)
         self.number.edited.connect(self._typed)
+        self.number.editingFinished.connect(self._put_number)
         self.chart.dragged.connect(self._dragged)
         self.chart.themed.connect(self._name_colours)
         self.apply.clicked.connect(self.allocations.apply)
@@ -145,13 +146,18 @@ class AllocatePanel(AllocateParts):
         kl: dict[Place, float | None] = {p: self._lost.get(p, {}).get(id(c), 0.0) for p, c in chosen.items()}
         self.table.rows.show_choices(chosen, kl)
         assert held.wanted is not None and held.reached is not None
-        aimed = now.problem.figure(0, held.wanted)
-        self.chart.show_budget((aimed, held.reached, held.kl or 0.0))
+        self.chart.show_budget((now.problem.figure(0, held.wanted), held.reached, held.kl or 0.0))
         with QSignalBlocker(self.slider):
             self.slider.setValue(self._place(held.wanted))
         if not self.number.hasFocus():
-            self.number.put(float(f"{aimed / self._unit[0]:.4g}"))
+            self._put_number()
         self._say()
+
+    def _put_number(self) -> None:
+        """The budget that is tried: what was typed below the least gives way to it once the field is done with."""
+        held, now = self.allocations, self.allocations.now
+        if now is not None and held.wanted is not None:
+            self.number.put(float(f"{now.problem.figure(0, held.wanted) / self._unit[0]:.4g}"))
 
     def _show_present(self) -> None:
         """Nothing is tried: what the ports have now, as it was applied or edited."""

@@ -139,6 +139,9 @@ def test_a_number_is_a_budget(panel: AllocatePanel, runner: list[FakeRunner], wi
     panel.number.setText("1")
     panel.number.textEdited.emit("1")
     assert "The least possible is" in panel.wrong.text() and panel.wrong.isVisible()
+    QTest.keyClick(panel.number, Qt.Key.Key_Return)  # what Apply would apply is what the field says
+    assert panel.allocations.reached is not None
+    assert panel.number.get() == pytest.approx(panel.allocations.reached, rel=1e-3) and panel.wrong.isVisible()
 
 
 def test_apply_is_one_undo_step_and_the_next_takes_its_place(
