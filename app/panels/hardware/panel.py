@@ -129,6 +129,7 @@ class HardwarePanel(Bench):
         session.selection_changed.connect(self._selected)
         views.tree.picked.connect(self._picked)
         views.tree.opened.connect(self._find_instance)
+        views.tree.place_wanted.connect(self._show_place)
         views.source.text.clicked.connect(self._clicked)
         views.source.choice.edited.connect(self._file_chosen)
         views.colour.connect(self.mode_wanted)
@@ -238,10 +239,22 @@ class HardwarePanel(Bench):
             self.views.tabs.setCurrentIndex(SOURCE)
             self.views.source.show_file(made.file_of(made.name), f") u_{name} (")
 
-    def _clicked(self, paragraph: str) -> None:
-        """A part of the top's text: select the instance that stands there."""
-        if found := _INSTANCE.search(paragraph):
-            self._select(r["node"] for r in self.views.tree.select_where("instance", [found[1]]))
+    def _show_place(self, module: str, line: int) -> None:
+        """Show a line of a module's text."""
+        if made := self.held.made:
+            self.views.tabs.setCurrentIndex(SOURCE)
+            self.views.source.go_to(made.file_of(module), line)
+
+    def _clicked(self, paragraph: str, line: int) -> None:
+        """A part of a text: select the instance that stands there."""
+        source, tree = self.views.source, self.views.tree
+        if source.file.startswith("rtl/"):
+            rows = [] if source.text.editable else tree.select_inside(source.module, line)
+        else:
+            found = _INSTANCE.search(paragraph)
+            rows = tree.select_where("instance", [found[1]]) if found else []
+        if rows:
+            self._select(r["node"] for r in rows)
 
     def _file_chosen(self) -> None:
         """A module's file: select its instances."""

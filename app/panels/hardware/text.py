@@ -52,12 +52,12 @@ class Numbers(QWidget):
 
 
 class SourceText(QPlainTextEdit):
-    """In a fixed font. `marks`: line → what a tool found there. `clicked`: the paragraph under the mouse.
+    """In a fixed font. `marks`: line → what a tool found there. `clicked`: the paragraph and the line under the mouse.
 
     `typed`: what is edited is another text now. Each edited text keeps its own document, and so its own undo.
     """
 
-    clicked = Signal(str)
+    clicked = Signal(str, int)
     typed = Signal()
 
     def __init__(self, colours: type[Highlighter] = Highlighter) -> None:
@@ -197,7 +197,8 @@ class SourceText(QPlainTextEdit):
     def mouseReleaseEvent(self, event: QMouseEvent) -> None:
         super().mouseReleaseEvent(event)
         if event.button() == Qt.MouseButton.LeftButton and not self.textCursor().hasSelection():
-            self.clicked.emit(self.paragraph(self.cursorForPosition(event.position().toPoint()).blockNumber()))
+            line = self.cursorForPosition(event.position().toPoint()).blockNumber()
+            self.clicked.emit(self.paragraph(line), line + 1)
 
     # -- the strip
 

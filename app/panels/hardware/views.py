@@ -12,7 +12,7 @@ from app.forms.fields import Choice
 from app.forms.flow import Flow
 from app.hardware.kept import Made
 from app.panels.hardware.front import FrontView
-from app.panels.hardware.source import SourceView
+from app.panels.hardware.source import SourceView, module_of
 from app.panels.hardware.tree import ModuleTree
 from app.panels.hardware.waves import WavesView
 from app.panels.hardware.words import host_rows, lint_rows, mismatch_rows
@@ -101,7 +101,7 @@ class Views(QWidget):
         """Show what a run gave; what is wrong comes to the front."""
         self._made = made
         wrong, found = (mismatch_rows(made), lint_rows(made)) if made else ([], [])
-        self.tree.show_design(made.name, made.rows) if made else self.tree.clear()
+        self.tree.show_design(made.name, made.rows, texts_of(made)) if made else self.tree.clear()
         marks: dict[str, dict[int, str]] = {}
         for row in found:
             marks.setdefault(row["file"], {})[row["line"]] = row["finding"]
@@ -161,3 +161,8 @@ class Views(QWidget):
             row = self.lint.rows.shown[at]
             self.tabs.setCurrentIndex(SOURCE)
             self.source.go_to(row["file"], row["line"])
+
+
+def texts_of(made: Made) -> dict[str, str]:
+    """Module → its text, without the top's, whose instances the report tells."""
+    return {module_of(f): text for f, text in made.sources.items() if f.startswith("rtl/")}

@@ -174,6 +174,60 @@ def test_node_instance_and_text_lead_to_each_other(
     assert set(session.selection) == {"fc1", "fc2"} and source.text.toPlainText() == LINEAR
 
 
+NESTED = {
+    "linear": """module linear #(parameter int IN_SIZE = 1) (input logic clk);
+
+  for (genvar i = 0; i < 2; i++) begin : g_out
+    operands #(.W(8)) u_operands (
+        .clk(clk)
+    );
+  end
+endmodule
+""",
+    "operands": "module operands #(parameter int W = 1) (input logic clk);\n  walk u_walk (.clk(clk));\nendmodule\n",
+    "walk": "module walk (input logic clk);\n  linear u_again (.clk(clk));\nendmodule\n",
+}
+
+
+def nested(panel: HardwarePanel, runner: list[FakeRunner], folder: Path) -> None:
+    """A check whose linear is made of other modules, one of which wrongly holds a linear again."""
+    made = report(folder, modules=["fifo", *NESTED], files=["top.sv", *(f"rtl/{m}.sv" for m in NESTED)])
+    for module, text in NESTED.items():
+        (folder / "rtl" / f"{module}.sv").write_text(text)
+    panel.run("check")
+    runner[-1].finish(made)
+
+
+def test_what_is_inside_a_module_leads_to_its_text_and_back(
+    panel: HardwarePanel, runner: list[FakeRunner], window: Window, tmp_path: Path
+) -> None:
+    nested(panel, runner, tmp_path)
+    session, tree, source = window.session, panel.views.tree, panel.views.source
+    top = tree.topLevelItem(0)
+    assert top is not None and not top.child(2).childCount(), "put in when it is opened"
+    tree.expandItem(top.child(2))
+    part = top.child(2).child(0)
+    assert (part.text(0), part.text(1), top.child(2).childCount()) == ("u_operands", "operands", 1)
+    tree.setCurrentItem(part)
+    assert source.file == "rtl/operands.sv" and session.selection == ("fc2",)
+    tree.itemDoubleClicked.emit(part, 0)
+    assert source.file == "rtl/linear.sv" and source.text.textCursor().blockNumber() == 3
+    tree.expandItem(part)
+    tree.setCurrentItem(part.child(0))
+    assert source.file == "rtl/walk.sv"
+    source.text.clicked.emit("", 2)
+    assert tree.currentItem().text(0) == "u_again", "a module that holds itself is no end"
+    session.select(("fc1",))
+    source.text.clicked.emit("", 5)
+    found = tree.currentItem()
+    assert found.text(0) == "u_operands" and found.parent() is top.child(0) and session.selection == ("fc1",)
+    source.show_file("rtl/operands.sv")
+    source.text.clicked.emit("", 2)
+    assert tree.currentItem().parent() is found and source.file == "rtl/operands.sv"
+    source.text.clicked.emit("", 1)
+    assert tree.currentItem().text(0) == "u_walk", "where nothing stands it stays"
+
+
 def test_proofs_in_words(panel: HardwarePanel, runner: list[FakeRunner], tmp_path: Path) -> None:
     check(panel, runner, tmp_path)
     made = panel.held.made
