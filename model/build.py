@@ -16,7 +16,7 @@ from model.errors import GraphError
 from model.flowing import Flowing
 from model.formats.mxint import MXInt
 from model.graph import Arg, Graph, Node, Ref, Slice, TorchConst, out_port
-from model.layers import Compressed, Effective, Switch, unpack_mask
+from model.layers import Compressed, Effective, Surrounded, Switch, unpack_mask
 from model.leaves import make
 from model.low_rank import Adapted, LowRank
 from model.meta import Weight
@@ -409,7 +409,7 @@ class _Recorded(Builder):
         self._adopt(module)
         for node in self._one_call_each():
             if any(_choices(node)):
-                module.set_submodule(node.target, self._whole_leaf(node))
+                module.set_submodule(node.target, self._whole_leaf(node, module.get_submodule(node.target)))
         module.meta = {_PLACES: self.places}
         return module
 
@@ -438,13 +438,12 @@ class _Recorded(Builder):
                 if id(value) in names:
                     setattr(inner, key, self.tensors[names[id(value)]])
 
-    def _whole_leaf(self, node: Node) -> nn.Module:
+    def _whole_leaf(self, node: Node, original: nn.Module) -> nn.Module:
         """A leaf with all its choices inside, activations too, for a model that cannot be re-wired."""
         for name in node.weights.values():
             self.places.pop(name, None)
         place = f"{node.target}.{int(alters_input(node))}"
         before = [self._effective(node, "data_in", f"{node.target}.0")] if alters_input(node) else []
         leaf, last = self._leaf(node, place), f"{node.target}.{len(before) + 1}"
-        return nn.Sequential(
-            *before, leaf, *([self._effective(node, "data_out", last)] if "data_out" in node.precision else [])
-        )
+        after = [self._effective(node, "data_out", last)] if "data_out" in node.precision else []
+        return Surrounded(before, leaf, after, original)

@@ -321,6 +321,36 @@ def test_a_recorded_module_has_one_choice_for_all_its_calls() -> None:
             build(choose(both, other, {**ALL, "weight": Y}), store, traced.callables)
 
 
+class Asking(nn.Module):
+    """A decision by the data, and code that looks at settings and tensors of its layer, as Whisper's and T5's does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv1d(4, 6, 3, stride=2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        assert self.conv.bias is not None
+        y = self.conv(x.to(self.conv.weight.dtype)) * self.conv.stride[0] + self.conv.bias.sum()
+        return -y if float(y.detach().sum()) > 1e9 else y
+
+
+@pytest.mark.parametrize("ports", [("data_in",), ("data_out",), ("weight", "bias"), tuple(ALL)])
+def test_code_of_a_recorded_model_still_finds_the_settings_of_a_layer(ports: tuple[str, ...]) -> None:
+    torch.manual_seed(2)
+    model, x, store = Asking().eval(), torch.randn(3, 4, 9), WeightStore(Path("unwritten"))
+    traced = trace(model, {"x": x}, store)
+    chosen = {p: ALL[p] for p in ports}
+    node = next(n.id for n in traced.graph if n.target == "conv")
+    (got,) = run(build(choose(traced.graph, node, chosen), store, traced.callables), {"x": x})
+
+    def through(port: str, value: Tensor) -> Tensor:
+        return chosen[port].quantize(value) if port in chosen else value
+
+    weight, bias = (through(p, getattr(model.conv, p).detach()) for p in ("weight", "bias"))
+    want = through("data_out", F.conv1d(through("data_in", x), weight, bias, stride=2)) * 2 + bias.sum()
+    assert traced.graph.runs == "module" and torch.equal(got, want)
+
+
 def test_recorded_functions_offer_no_ports() -> None:
     """They run inside the original's own code, where no format can be put in."""
     held = case("choosy")
