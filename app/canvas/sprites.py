@@ -93,16 +93,16 @@ def paint_node(painter: QPainter, face: Face, palette: Palette, scale: float) ->
         size = min(10.0 / scale, 22.0)
         write(painter, face.name, font(size), palette.text, QRectF(12, 0, face.width - 16, NODE_HEIGHT))
         return
-    right = face.width - 8
-    if face.badge:
+    left = low = right = face.width - 8
+    if face.badge and face.sparsity >= 0:
+        paint_sparsity(painter, face.sparsity, right, palette)
+        low = right - 36
+    if face.badge and leaves_name(face.name, badge_width(face.badge), face.width):
         left = paint_badge(painter, face.badge, right, palette)
-        if face.sparsity >= 0:
-            paint_sparsity(painter, face.sparsity, right, palette)
-    else:
-        left = right
+    elif face.badge:  # below the name
+        low = paint_badge(painter, face.badge, low, palette, 22) - 4
     ink = palette.muted if face.quiet else palette.text
     write(painter, face.name, font(NODE_LABEL), ink, QRectF(13, 4, left - 17, 18))
-    low = right - 36 if face.badge and face.sparsity >= 0 else right
     if face.adapter:
         full = QFontMetricsF(font(SECONDARY)).horizontalAdvance(face.detail) > low - 13 - 58  # then its rank alone
         low = paint_adapter(painter, face.adapter.removeprefix("LoRA ") if full else face.adapter, low, palette) - 4
@@ -111,11 +111,22 @@ def paint_node(painter: QPainter, face: Face, palette: Palette, scale: float) ->
         paint_mark(painter, face.width, palette)
 
 
-def paint_badge(painter: QPainter, text: str, right: float, palette: Palette) -> float:
+def badge_width(text: str) -> float:
+    """Of the format's badge."""
+    return QFontMetricsF(font(SECONDARY)).horizontalAdvance(text) + 12
+
+
+def leaves_name(name: str, badge: float, width: float) -> bool:
+    """Whether a badge of that width beside the name of a node leaves it whole."""
+    return QFontMetricsF(font(NODE_LABEL)).horizontalAdvance(name) <= width - 25 - badge
+
+
+def paint_badge(painter: QPainter, text: str, right: float, palette: Palette, top: float = 6) -> float:
     """The format's badge; answers where it begins."""
     face = font(SECONDARY)
-    width = QFontMetricsF(face).horizontalAdvance(text) + 12
-    box = QRectF(right - width, 6, width, 15)
+    width = min(badge_width(text), right - 8)
+    text = QFontMetricsF(face).elidedText(text, Qt.TextElideMode.ElideRight, width - 8)
+    box = QRectF(right - width, top, width, 15)
     painter.setPen(Qt.PenStyle.NoPen)
     painter.setBrush(QColor(palette.chip))
     painter.drawRoundedRect(box, 7.5, 7.5)

@@ -168,16 +168,22 @@ class _Writer:
         yield f'<path d="{bar}" fill="{p.category(caption.category)}"/>'
         badge, pruned = self.figures.badges[number], self.figures.sparsity[number]
         room, ink = w - 22, p.muted if caption.category == "shape" else p.text
+        low = w - (54 if pruned == pruned else 20)
         if badge:
-            wide = text_width(badge, SECONDARY) + 12
-            room -= wide + 6
-            yield _box((x + w - 8 - wide, y + 6, wide, 15.0), 7.5, p.chip)
-            yield _text(x + w - 8 - wide / 2, y + 17, badge, SECONDARY, p.text, anchor="middle")
+            right = w - 8
+            wide = min(text_width(badge, SECONDARY) + 12, low)
+            beside = text_width(caption.name, NODE_LABEL) <= room - wide - 6
+            if beside:
+                room -= wide + 6
+            else:  # below the name
+                right, low = low + 12, low - wide - 4
+            top, badge = y + (6 if beside else 22), fitting(badge, SECONDARY, wide - 8)
+            yield _box((x + right - wide, top, wide, 15.0), 7.5, p.chip)
+            yield _text(x + right - wide / 2, top + 11, badge, SECONDARY, p.text, anchor="middle")
         if pruned == pruned:
             yield _box((x + w - 38, y + 28, 28.0, 4.0), 2, p.chip)
             yield _box((x + w - 38, y + 28, max(28 * min(pruned, 1.0), 4.0), 4.0), 2, SPARSITY)
         yield _text(x + 13, y + 17, fitting(caption.name, NODE_LABEL, room), NODE_LABEL, ink)
-        low = w - (54 if pruned == pruned else 20)
         if adapter := self.figures.adapters[number]:
             wide = text_width(adapter, SECONDARY - 1) + 10
             edge = x + low + 12 - wide

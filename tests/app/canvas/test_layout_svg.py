@@ -11,6 +11,7 @@ from app.canvas.namespaces import build
 from app.canvas.svg import to_svg
 from app.theme import DARK
 from model.formats.integer import Integer
+from model.formats.scaled_integer import ScaledInteger
 from model.graph import Graph
 from model.meta import Precision, Sparsity
 from tests.benchmarks.synthetic import transformer
@@ -61,3 +62,20 @@ def test_cut_edges_show_at_closed_groups() -> None:
     assert words.count("↳ attention_mask") == blocks and words.count(f"→ {blocks} blocks") == 1
     assert {g.get("class") for g in found} == {f"tensor{tree.index['attention_mask']}"}
     assert f".tensor{tree.index['attention_mask']}:hover" in text
+
+
+def test_a_wide_badge_goes_below_a_name_that_it_would_hide() -> None:
+    """A norm keeps its title whole; a name with room beside the badge keeps it there."""
+    graph = transformer(30)
+    norm = next(n for n in graph if n.op == "layer_norm")
+    linear = next(n for n in graph if n.op == "linear")
+    chosen = [replace(n, precision={"weight": Precision(fmt)}) for n, fmt in (
+        (replace(norm, target="post_feedforward_norm"), ScaledInteger(8)), (linear, Integer(4, 2)))]  # fmt: skip
+    root = ElementTree.fromstring(to_svg(graph.replace(*chosen), open_all(build(graph))))
+    places = {}
+    for node in (norm, linear):
+        drawn = next(g for g in root.iter(f"{SVG}g") if g.get("id") == node.id)
+        places[node.id] = {t.text: float(t.get("y") or 0) for t in drawn.iter(f"{SVG}text")}
+    assert places[norm.id]["int8 channel"] - places[norm.id]["post_feedforward_norm"] > 12
+    name = next(iter(set(places[linear.id]) & {linear.target.rpartition(".")[2]}))
+    assert places[linear.id]["int 4/2"] == places[linear.id][name]

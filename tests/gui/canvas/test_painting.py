@@ -14,6 +14,7 @@ from pytestqt.qtbot import QtBot
 from app.canvas.camera import Area
 from app.canvas.paint import DETAIL_FROM
 from app.canvas.scene import Scene
+from app.canvas.sprites import Face, paint_node
 from app.canvas.view import GraphCanvas
 from app.theme import DARK, LIGHT
 from model.formats.integer import Integer
@@ -133,3 +134,21 @@ def test_the_chip_of_a_cast_comes_and_goes_with_its_format(canvas: GraphCanvas, 
     canvas.set_show_casts(True)
     settle(qtbot, canvas)
     assert (pixels(canvas.grab().toImage()) == before).all()
+
+
+@pytest.mark.parametrize("adapter", ["", "LoRA r8"])
+def test_a_badge_leaves_the_name_of_a_narrow_node(canvas: GraphCanvas, adapter: str) -> None:
+    """Where both do not fit beside each other, the badge goes below the name."""
+
+    def name_row(badge: str, width: int = 104) -> np.ndarray:
+        picture = QImage(width, 40, QImage.Format.Format_RGB32)
+        picture.fill(QColor(LIGHT.node))
+        painter = QPainter(picture)
+        paint_node(
+            painter, Face("BatchNorm", "BatchNorm 64", badge, -1.0, "#000000", width, adapter=adapter), LIGHT, 1.0
+        )
+        painter.end()
+        return pixels(picture)[4:21]
+
+    assert (name_row("int8 channel") == name_row("")).all()
+    assert (name_row("int 8/4", 168) != name_row("", 168)).any(), "with room it stands beside it"
