@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
 
 from model.errors import FormatError
@@ -126,6 +127,14 @@ def shown(key: str, value: object) -> str:
     if key in _SHARES and isinstance(value, float) and value == value:
         return "0" if value == 0 else percent(value, 1 if value >= 0.01 else 3)
     return _label(value) if key == "format" and isinstance(value, str) else cell(value)
+
+
+def of_row(row: Mapping[str, object], key: str) -> object:
+    """A value of a report's row; an SQNR that is missing says why, where the row knows."""
+    value = row.get(key)
+    if value is None and key == "sqnr_db" and "max_error" in row:
+        return "no signal" if row["max_error"] else "exact"
+    return value
 
 
 @lru_cache(maxsize=1000)

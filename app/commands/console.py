@@ -9,6 +9,8 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TextIO
 
+from app.words import of_row
+
 THIN = "\u2009"
 BAR = 24
 QUIET = 20.0  # seconds without a line after which one says what goes on, where nobody sees a bar
@@ -123,7 +125,7 @@ def table(rows: Sequence[Mapping[str, Any]], indent: str = "") -> Iterable[str]:
     """Aligned columns under their names; numbers to the right."""
     names = list(dict.fromkeys(k for row in rows for k in row))
     right = [all(isinstance(r.get(n), int | float | None) for r in rows) for n in names]
-    lines = [[n.replace("_", " ") for n in names], *([cell(r.get(n)) for n in names] for r in rows)]
+    lines = [[n.replace("_", " ") for n in names], *([cell(of_row(r, n)) for n in names] for r in rows)]
     widths = [max(len(line[i]) for line in lines) for i in range(len(names))]
     for line in lines:
         cells = (c.rjust(w) if r else c.ljust(w) for c, w, r in zip(line, widths, right, strict=True))

@@ -15,6 +15,7 @@ from app.commands.command import Answer, Arguments, Command, Parser, UsageError
 from app.commands.console import Console, cell, facts, table
 from app.commands.opening import opened
 from app.commands.option_flags import add_options, read_options
+from app.words import of_row
 from model.errors import OptionsError, nearest
 from model.recipe import Step
 from model.registry import PASSES
@@ -133,7 +134,7 @@ def _html(reports: list[Report], data: dict[str, Any]) -> str:
 def _section(report: Report) -> str:
     names = list(dict.fromkeys(k for row in report.rows for k in row))
     head = "".join(f"<th>{html.escape(n.replace('_', ' '))}</th>" for n in names)
-    rows = "".join("<tr>" + "".join(_td(row.get(n)) for n in names) + "</tr>" for row in report.rows)
+    rows = "".join("<tr>" + "".join(_td(of_row(row, n)) for n in names) + "</tr>" for row in report.rows)
     told = ", ".join(f"{k.replace('_', ' ')}: {cell(v)}" for k, v in report.summary.items())
     title = html.escape(PASSES.get(report.pass_name).title)
     return f"<h2>{title}</h2><p>{html.escape(told)}</p><table><tr>{head}</tr>{rows}</table>"

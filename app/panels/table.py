@@ -22,7 +22,7 @@ from PySide6.QtGui import QGuiApplication, QKeySequence, QShortcut, QShowEvent
 from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QTableView, QWidget
 
 from app.theme import ROW
-from app.words import cell, column_title, shown
+from app.words import cell, column_title, of_row, shown
 
 Row = dict[str, Any]
 Index = QModelIndex | QPersistentModelIndex
@@ -124,7 +124,7 @@ class TableModel(QAbstractTableModel):
         column = self.columns[index.column()]
         value = self.shown[index.row()].get(column)
         if role == Qt.ItemDataRole.DisplayRole:
-            return shown(column, value)
+            return shown(column, of_row(self.shown[index.row()], column))
         if role == Qt.ItemDataRole.ToolTipRole:
             return plain(value) or None
         if role == Qt.ItemDataRole.TextAlignmentRole:

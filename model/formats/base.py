@@ -28,12 +28,16 @@ Kind = Literal["sign", "integer", "fraction", "exponent", "mantissa", "shared"]
 
 @dataclass(frozen=True, slots=True)
 class BitField:
-    """One field of the stored layout: `bits` wide, stored once for every `per` elements (0: once a row or tensor)."""
+    """One field of the stored layout: `bits` wide, stored once for every `per` elements (0: once a row or tensor).
+
+    `places`: binary places that the field's part of the number has, where more than are stored.
+    """
 
     name: str
     kind: Kind
     bits: int
     per: int = 1
+    places: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,9 +51,10 @@ class Integer(Format):
     def layout(self) -> tuple[BitField, ...]:
         """Sign, integer and fraction bits; the scale is a parameter of the format and is not stored."""
         fraction = min(max(self.frac_width, 0), self.width - self.signed)
+        whole = self.width - self.signed - fraction
         fields = (BitField("sign", "sign", int(self.signed)),
-                  BitField("integer", "integer", self.width - self.signed - fraction),
-                  BitField("fraction", "fraction", fraction))  # fmt: skip
+                  BitField("integer", "integer", whole, places=whole + max(-self.frac_width, 0)),
+                  BitField("fraction", "fraction", fraction, places=self.frac_width))  # fmt: skip
         return tuple(f for f in fields if f.bits)
 
     @property

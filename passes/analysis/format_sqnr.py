@@ -74,7 +74,8 @@ class WeightSqnr:
 
 @analysis("format_sqnr", "SQNR of formats", FormatSqnrOptions)
 def format_sqnr(graph: Graph, options: FormatSqnrOptions, context: Context) -> tuple[Graph, Report]:
-    """Per weight and format: SQNR = 10·log10(Σx² / Σ(x − q(x))²) dB, of the weight after its mask.
+    """Per weight and format: SQNR = 10·log10(Σx² / Σ(x − q(x))²) dB, of the weight after its mask; `exact` without
+    any error, nothing where there is no signal.
 
     A format without a scale of its own gets, for each weight, the frac_width or exponent_bias that loses least.
     """
@@ -87,7 +88,7 @@ def format_sqnr(graph: Graph, options: FormatSqnrOptions, context: Context) -> t
         with _one_thread_each():
             found = _measured(node, _value(node, graph, context), formats, options.fit)
         context.found(found)
-        shown = (None if v is None or math.isinf(v) else v for v in found.sqnr)
+        shown = ("exact" if v is not None and math.isinf(v) else v for v in found.sqnr)
         rows.append({"node": node.id, "elements": found.elements, **dict(zip(names, shown, strict=True))})
     return graph, Report("format_sqnr", tuple(rows), {"weights": len(rows), "formats": len(formats)})
 

@@ -39,7 +39,9 @@ def layout_of(fmt: Format) -> list[Field]:
 
 def _field(field: BitField, fmt: Format) -> Field:
     if field.kind != "shared":
-        noun = field.name if field.kind == "sign" else f"{field.name} {'bit' if field.bits == 1 else 'bits'}"
+        places = max(field.places, field.bits)
+        of = f"of {places} " if places > field.bits else ""
+        noun = field.name if field.kind == "sign" else f"{of}{field.name} {'bit' if places == 1 else 'bits'}"
         return Field(COLOURS[field.kind], MARKS[field.kind], field.bits, noun)
     whole = f"a {'tensor' if getattr(fmt, 'granularity', 'tensor') == 'tensor' else 'row'}"
     sharers = f"by {field.per}" if field.per else f"by {whole}"

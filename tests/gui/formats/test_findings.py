@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
 from PySide6.QtWidgets import QFileDialog
 from pytestqt.qtbot import QtBot
 
+from app.commands.console import table as console_table
 from app.measured.findings import NO_DATA, NOTHING, RUNNING, STALE, values_of
 from app.panels.options import OptionsWindow
+from app.panels.sqnr.table import words_of
 from app.window import Window
 from app.words import column_title, shown
 from model.formats.integer import Integer
@@ -174,6 +177,18 @@ def test_the_quantisation_report_stands_worst_first_with_units(drawn: Window) ->
         zip(names, cells, strict=True)
     )
     assert column_title("worst_activation_sqnr_db") == "worst activation SQNR (dB)" and shown("zeros", 12) == "12"
+
+
+def test_a_layer_without_error_is_exact_in_every_table(drawn: Window) -> None:
+    rows = (row("fc1", "weight", None) | {"max_error": 0.0}, row("fc2", "weight", None) | {"max_error": 0.5})
+    drawn.session.report_ready.emit(Report("quantization", rows))
+    table = drawn.docks.tables.table
+    column = table.rows.columns.index("sqnr_db")
+    told = {table.rows.shown[i]["node"]: table.rows.index(i, column).data() for i in range(2)}
+    assert told == {"fc1": words_of(math.inf), "fc2": words_of(None)} == {"fc1": "exact", "fc2": "no signal"}
+    head, *lines = console_table(rows)
+    end = head.index("sqnr db") + len("sqnr db")
+    assert [line[:end].split("  ")[-1].strip() for line in lines] == ["exact", "no signal"]
 
 
 def test_show_node_brings_the_node_of_a_row_into_view(drawn: Window) -> None:

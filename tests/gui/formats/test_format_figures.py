@@ -81,6 +81,18 @@ def test_the_colours_of_the_bits_are_told() -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "words"),
+    [("integer(width=4, frac_width=7)", "3 of 7 fraction bits"),
+     ("integer(width=4, frac_width=4)", "3 of 4 fraction bits"),
+     ("integer(width=4, frac_width=-2)", "3 of 5 integer bits"), ("integer(width=4, frac_width=3)", "3 fraction bits"),
+     ("integer(width=2, frac_width=5)", "1 of 5 fraction bits"),
+     ("integer(width=8, frac_width=8, signed=False)", "8 fraction bits")],
+)  # fmt: skip
+def test_binary_places_that_are_not_stored_are_told(text: str, words: str) -> None:
+    assert key_words(parse_format(text)).replace("&nbsp;", " ").endswith(f"</span> {words}")
+
+
+@pytest.mark.parametrize(
     ("text", "fine"),
     [("integer(width=8)", True), ("integer(width=4)", False), ("integer(width=16)", True), ("block_fp(width=8)", True),
      ("mxfp(element=e4m3)", False), ("log(width=8)", False), ("binary", False)],

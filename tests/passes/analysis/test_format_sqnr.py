@@ -110,3 +110,10 @@ def test_names_of_columns() -> None:
     tried = tuple(parse_format(t) for t in ("integer(width=6, frac_width=3)", "mxint", "minifloat_ieee"))
     assert columns(tried) == ("int 6 fitted", "mxint8/32", "E4M3 fitted")
     assert columns(tried, fit=False) == ("int 6/3", "mxint8/32", "E4M3")
+
+
+def test_the_report_tells_exact_from_no_signal(tmp_path: Path) -> None:
+    graph, store = one_layer(np.full((4, 8), 0.5, np.float32), tmp_path / "some")
+    options = FormatSqnrOptions((Integer(8, 4), Integer(4, 0)), fit=False)
+    _, report = format_sqnr(graph, options, Context(store))
+    assert report.rows[0]["int 8/4"] == "exact" and report.rows[0]["int 4/0"] == 0.0
