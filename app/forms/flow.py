@@ -12,11 +12,18 @@ class Flow(QLayout):
     def __init__(self, parent: QWidget | None = None, spacing: int = 8, between: int = 4) -> None:
         super().__init__(parent)
         self._items: list[QLayoutItem] = []
+        self._heights: dict[int, int] = {}  # by width, until something changes: Qt asks again and again
         self._gap, self._between = spacing, between
         self.setContentsMargins(0, 0, 0, 0)
 
     def addItem(self, item: QLayoutItem) -> None:
         self._items.append(item)
+        self.invalidate()
+
+    def invalidate(self) -> None:
+        """Something has another size."""
+        self._heights.clear()
+        super().invalidate()
 
     def count(self) -> int:
         """How many items there are."""
@@ -26,7 +33,11 @@ class Flow(QLayout):
         return self._items[index] if 0 <= index < len(self._items) else None
 
     def takeAt(self, index: int) -> QLayoutItem | None:
-        return self._items.pop(index) if 0 <= index < len(self._items) else None
+        if not 0 <= index < len(self._items):
+            return None
+        taken = self._items.pop(index)
+        self.invalidate()
+        return taken
 
     def expandingDirections(self) -> Qt.Orientation:
         return Qt.Orientation(0)
@@ -35,7 +46,9 @@ class Flow(QLayout):
         return True
 
     def heightForWidth(self, width: int) -> int:
-        return self._arrange(QRect(0, 0, width, 0), move=False)
+        if width not in self._heights:
+            self._heights[width] = self._arrange(QRect(0, 0, width, 0), move=False)
+        return self._heights[width]
 
     def minimumSize(self) -> QSize:
         """The widest of them: beside each other they need not stand."""
