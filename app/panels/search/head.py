@@ -147,7 +147,7 @@ class SearchHead(QWidget):
         self.links["on"].setText("Go on" if missing > 0 else f"{MORE} more trials")
         self.status.show_text(progress_words(study, time.monotonic()))
         self.best.setText(best_words(study.spec, leader, study.baseline, len(study.best)) if leader else _none(study))
-        kept = " The trials so far are kept; Go on runs the others." if study.done else ""
+        kept = " The trials so far are kept." if study.done else ""
         self.wrong.setText(f"{study.error}{kept}" if study.error else "")
         self.bar.show_done(min(study.done, study.spec.trials), max(study.spec.trials, 1))
 
