@@ -27,6 +27,7 @@ from app.panels.inspector.parts import ElidedLabel, FactRows
 from app.panels.inspector.pattern import PatternSection
 from app.panels.inspector.precision import PrecisionSection
 from app.panels.inspector.pruning import PruningSection
+from app.panels.inspector.several import Least, LeastSqnr
 from app.panels.inspector.structure import StructureSection
 from app.panels.inspector.weight import WeightSection
 from app.theme import Palette
@@ -58,6 +59,7 @@ class InspectorPanel(QScrollArea):
         self.hint.setProperty("role", "muted")
         self.precision = PrecisionSection(session)
         self.weight = WeightSection(session)
+        self.least = LeastSqnr(session, self.weight.samples)
         self.pruning = PruningSection(session)
         self.pattern = PatternSection(session)
         self.inputs = ActivationPruningSection(session)
@@ -99,6 +101,7 @@ class InspectorPanel(QScrollArea):
         self.precision.port_changed.connect(self.weight.show_port)
         self.precision.format_shown.connect(self.format.show_format)
         self.weight.measured.connect(self._measured)
+        self.least.measured.connect(self._measured_least)
         self.weight.chooser.edited.connect(self._show_pattern)
 
     # -- showing
@@ -164,6 +167,7 @@ class InspectorPanel(QScrollArea):
             return
         self.precision.show_nodes(nodes, document.graph)
         self.weight.show_nodes(nodes, document.graph, self.precision.port)
+        self.least.show_nodes(nodes, document.graph)
         self.pruning.show_nodes(nodes, document.graph)
         self.adapter.show_nodes(nodes, document.graph)
         self.structure.show_nodes(nodes, document.graph)
@@ -188,8 +192,12 @@ class InspectorPanel(QScrollArea):
 
     def _measured(self, port: str, loss: Loss) -> None:
         row = self.precision.rows[port]
-        if len(row.formats) == 1 and row.formats != (None,):
+        if len(row.formats) == 1 and row.formats != (None,) and row.count[1] == 1:
             row.show_sqnr(loss, waiting=False)
+
+    def _measured_least(self, port: str, found: Least) -> None:
+        """Of several nodes the one that loses most is told, whichever the histogram is of."""
+        self.precision.rows[port].show_least(found)
 
     # -- look
 
@@ -213,6 +221,7 @@ class InspectorPanel(QScrollArea):
 
     def closeEvent(self, event: QCloseEvent) -> None:
         self.weight.close_previews()
+        self.least.close_previews()
         self.format.close_previews()
         self.pattern.close_previews()
         self.structure.close_previews()

@@ -29,6 +29,7 @@ from passes.transform.quantize import PORTS
 
 if TYPE_CHECKING:
     from app.figures.weights import Loss
+    from app.panels.inspector.several import Least
     from app.session import Session
     from model.document import Document
 
@@ -80,6 +81,15 @@ class PortRow:
         self.sqnr.setText("" if loss.reason else about + sqnr_words(loss.sqnr))
         against = "the pruned weight" if loss.whole_sqnr is not None else "the stored values"
         self.sqnr.setToolTip(loss.reason or f"{TERMS['SQNR']}, against {against}")
+
+    def show_least(self, found: Least) -> None:
+        """Show the lowest loss of several nodes, all of which have the port."""
+        if self.count[0] < self.count[1] or found.nodes != self.count[0]:
+            return
+        loss, words = found.loss, "" if found.loss.reason else sqnr_words(found.loss.sqnr)
+        self.sqnr.setText(f"≥{words}" if words.endswith("dB") else words)
+        sampled = ", of a sample" if loss.sampled else ""
+        self.sqnr.setToolTip(loss.reason or f"The lowest of the {found.nodes} nodes, that of {found.node}{sampled}")
 
 
 def sqnr_words(value: float | None) -> str:

@@ -226,6 +226,33 @@ def test_sqnr_arrives_from_the_pool(panel: InspectorPanel, session: Session, qtb
     assert "saturated" in panel.weight.words.text()
 
 
+@pytest.mark.parametrize("widths", [(8, 8), (8, 5), (5, 8), (32, 32)])
+def test_the_sqnr_of_several_nodes_is_the_lowest(
+    panel: InspectorPanel, session: Session, qtbot: QtBot, widths: tuple[int, int]
+) -> None:
+    formats = dict(zip((KEY, QUERY), (Integer(w, 10 if w < 32 else 31) for w in widths), strict=True))
+    for node, fmt in formats.items():
+        session.set_format((node,), "weight", fmt)
+    document = session.open_document
+    found: dict[str, float] = {}
+    for node, fmt in formats.items():
+        weight = weight_of(document.graph[node], "weight", document.graph)
+        assert weight and weight.key
+        x = document.store.get(weight.key).float32().astype(float)
+        low, high = fmt.limits
+        error = x - np.clip(np.rint(x * 2.0**fmt.frac_width), low, high) * 2.0**-fmt.frac_width
+        found[node] = 10 * np.log10((x**2).sum() / (error**2).sum())
+    worst = min(found, key=found.__getitem__)
+    session.select((KEY, QUERY))
+    row = panel.precision.rows["weight"]
+    qtbot.waitUntil(lambda: bool(row.sqnr.text()), timeout=60_000)
+    assert row.sqnr.text() == f"≥{found[worst]:.1f} dB" and worst in row.sqnr.toolTip()
+    qtbot.waitUntil(lambda: panel.weight.plot.loss is not None, timeout=60_000)  # that of one node
+    assert row.sqnr.text() == f"≥{found[worst]:.1f} dB"
+    session.select((KEY,))
+    qtbot.waitUntil(lambda: row.sqnr.text() == f"{found[KEY]:.1f} dB", timeout=60_000)
+
+
 def test_the_best_binary_point_is_one_click_away(panel: InspectorPanel, session: Session, qtbot: QtBot) -> None:
     session.select((KEY,))
     session.set_format((KEY,), "weight", Integer(8, 4))
