@@ -40,6 +40,7 @@ def shift_of(fmt: Format) -> int:
     return int(getattr(fmt, "bias")) if value is None else value  # noqa: B009 (all with an empty one have it)
 
 
+@lru_cache(maxsize=8192)
 def shifted(fmt: Format, shift: int) -> Format | None:
     """The format with another shift; None where it refuses that."""
     try:
