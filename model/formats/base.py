@@ -241,10 +241,14 @@ def parse_format(text: str) -> Format:
 
 
 def _pairs(name: str, inner: str) -> Iterator[tuple[str, Any]]:
+    seen = set[str]()
     for part in filter(str.strip, _SPLIT.split(inner)):
         key, equals, value = part.partition("=")
         if not equals:
             raise FormatError(f"{name}: {part.strip()!r} is not key=value.", f"Write {name}(key=value, …).")
+        if key.strip() in seen:
+            raise FormatError(f"{name}: {key.strip()} is given twice.", f"Write each key once: {name}(key=value, …).")
+        seen.add(key.strip())
         yield key.strip(), _literal(value.strip().strip("'\""))
 
 

@@ -50,7 +50,9 @@ def quantize(graph: Graph, options: QuantizeOptions, context: Context) -> tuple[
     """Set the number formats of data_in, weight, bias and data_out of the selected nodes."""
     before, nodes, parts = graph, dict[str, Node](), dict[str, tuple[str, ...]]()
     names = by_name(graph) if len(options.rules) > 1 else None
-    for rule in options.rules:
+    for i, rule in enumerate(options.rules):
+        if not rule.formats:
+            raise OptionsError(f"rules[{i}] names no format.", 'Write formats = {weight = "int8"}, or take it out.')
         select = _renamed(rule.select, parts)
         # Which nodes a rule selects hangs on no format, only on the attentions that rules before it took apart.
         found = chosen(graph, select, lambda n, rule=rule: bool(_ports(n, rule)), _purpose(rule), names)
@@ -78,7 +80,7 @@ def quantize(graph: Graph, options: QuantizeOptions, context: Context) -> tuple[
 
 def _purpose(rule: Rule) -> str:
     """What cannot be done where no node has any of the ports."""
-    return f"quantised at {', '.join(rule.formats)}" if rule.formats else "quantised"
+    return f"quantised at {', '.join(rule.formats)}"
 
 
 def _ports(node: Node, rule: Rule) -> list[str]:

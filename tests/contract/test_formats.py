@@ -373,6 +373,7 @@ def bad_texts() -> Iterator[tuple[str, str]]:
     yield "", "name(key=value"
     yield "integer(width=eight)", "width"
     yield "integer(width=8, width=)", "width"
+    yield "integer(width=8, width=4)", "width is given twice"
     yield "mxint(block=[2, 3, 4])", "block"
 
 

@@ -51,6 +51,12 @@ def test_only_choices_of_selected_nodes_change() -> None:
     assert not check(after)
 
 
+def test_a_rule_without_formats_says_so() -> None:
+    with pytest.raises(OptionsError, match=r"rules\[1\] names no format") as caught:
+        apply(case("mlp").graph, (LINEAR, {"weight": W8}), (Select(), {}))
+    assert "formats = " in caught.value.hint
+
+
 def test_later_rules_hold() -> None:
     graph = case("mlp").graph
     after, _ = apply(graph, (Select(), {"weight": W8, "bias": W8}), (FIRST, {"weight": W4}))
