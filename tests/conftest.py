@@ -13,6 +13,7 @@ import tempfile
 import threading
 import time
 import traceback
+from collections import Counter
 from collections.abc import Generator
 from pathlib import Path
 
@@ -59,9 +60,10 @@ def qtbot(qapp: object, request: pytest.FixtureRequest) -> PatientBot:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files with slow tests first, so that none of them keeps one process busy while the others have ended."""
+    """Files with slow tests first, then those with many, so that none keeps one process busy while the others wait."""
     slow = {item.path for item in items if item.get_closest_marker("slow")}
-    items.sort(key=lambda item: item.path not in slow)
+    count = Counter(item.path for item in items)
+    items.sort(key=lambda item: (item.path not in slow, -count[item.path], item.path))
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

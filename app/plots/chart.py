@@ -26,11 +26,10 @@ class Chart(pg.PlotWidget):
     themed = Signal()
 
     def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+        super().__init__(parent, enableMenu=False)  # menus made and thrown away were a third of a plot's making
         self.look: Palette = tokens(self)
         self.plot: Any = self.getPlotItem()  # pyqtgraph makes its methods while it runs
         self.plot.hideButtons()
-        self.plot.setMenuEnabled(False)
         self.plot.setMouseEnabled(x=False, y=False)
         self.plot.layout.setContentsMargins(0, 0, 0, 0)
         self.setFrameShape(QFrame.Shape.NoFrame)

@@ -17,9 +17,10 @@ ALL = [n for n in FORMATS if not FORMATS.get(n)().stochastic]
 
 
 def built(fmt: Format) -> torch.nn.Module:
+    """The second of two layers in the format: gradients reach the first one through its `data_in`."""
     found = case("mlp")
     chosen = {"weight": Precision(fmt), "data_in": Precision(fmt)}
-    return found.build(found.graph.replace(*(replace(n, precision=chosen) for n in found.graph if n.op == "linear")))
+    return found.build(found.graph.replace(replace(found.graph["second"], precision=chosen)))
 
 
 def gradients(module: torch.nn.Module, result: Tensor) -> list[Tensor]:
