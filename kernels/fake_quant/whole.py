@@ -52,10 +52,9 @@ def _signs(plan: Plan, x: Array, given: Array | None) -> Array:
 def _ternary(plan: Plan, x: Array, given: Array | None) -> Array:
     all_of_it = chunks(sums.whole_left, x, np.float32(0), np.float32(0))
     delta = np.float32(_mean(all_of_it) * plan.constants[0])
-    if given is not None:
-        return np.array([[given.item(), delta]], np.float32)
     finite = np.bool_(sum(int(count) for _, count in all_of_it) == x.size)
-    return np.array([[_mean(chunks(sums.whole_kept, x, delta, finite)), delta]], np.float32)
+    alpha = given.item() if given is not None else _mean(chunks(sums.whole_kept, x, delta, finite))
+    return np.array([[alpha, delta, finite]], np.float32)
 
 
 def _nvfp4(plan: Plan, x: Array, given: Array | None) -> Array:

@@ -11,7 +11,7 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic, overload
 
-from kernels.fake_quant.loops.words import MAGNITUDE, bits, real, size, widen
+from kernels.fake_quant.loops.words import MAGNITUDE, bits, real, size, unsigned_part, widen
 
 PIECE = 512  # elements that are fetched at a time
 LINE = 64  # bytes of a line of cache
@@ -67,6 +67,17 @@ def _put_pair(typing: Any, x: Any, i: Any, word: Any) -> Any:  # pyright: ignore
         return context.get_dummy_value()
 
     return types.void(x, types.intp, types.int32), generate
+
+
+@intrinsic
+def four(typing: Any, x: Any, i: Any) -> Any:  # pyright: ignore[reportUnusedParameter]
+    """Four elements of 16 bits as one word."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        place = _place(context, builder, signature.args[0], *args)
+        return builder.load(builder.bitcast(place, ir.IntType(64).as_pointer()), align=2)
+
+    return types.int64(x, types.intp), generate
 
 
 def _fetching(write: int) -> Any:
@@ -188,6 +199,29 @@ def _fill_sizes(x: Any, out: Any, start: Any, count: Any, value: Any, into: Any,
             out[start + count - 1] = with_sign(into(value(size(widen(v)), p, c), v), v)
 
     return by_twos if _twos(x, count) else each
+
+
+def fill_beyond(
+    x: Any, out: Any, start: Any, count: Any, value: Callable[..., Any], into: Callable[..., Any], p: Any, c: Any
+) -> None:
+    """As `fill`, of elements of 16 bits by their patterns: ± p[3] where a magnitude lies above p[2], else 0."""
+    raise NotImplementedError
+
+
+@overload(fill_beyond, strict=False, inline="always", prefer_literal=True)
+def _fill_beyond(x: Any, out: Any, start: Any, count: Any, value: Any, into: Any, p: Any, c: Any) -> Any:
+    if x.dtype == types.float32:
+        return lambda x, out, start, count, value, into, p, c: fill(x, out, start, count, value, into, p, c)
+
+    kind = np.uint16 if x.dtype == types.uint16 else np.int16
+
+    def patterns(x: Any, out: Any, start: Any, count: Any, value: Any, into: Any, p: Any, c: Any) -> None:
+        for i in range(count):
+            k = np.int16(_element(x, start + i))  # pyright: ignore[reportCallIssue]
+            y = np.int16(p[3] ^ np.int16(k & _HALF_SIGN))  # a given scale may be negative
+            _put(out, start + i, kind(y if unsigned_part(k) > p[2] else np.int16(0)))  # pyright: ignore[reportCallIssue]
+
+    return patterns
 
 
 def with_sign(y: Any, v: Any) -> Any:

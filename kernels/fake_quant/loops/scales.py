@@ -8,9 +8,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba.extending import register_jitable
+from numba.core import types
+from numba.extending import overload, register_jitable
 
 from kernels.fake_quant.loops.compiled import loop
+from kernels.fake_quant.loops.fill import fill_beyond
 from kernels.fake_quant.loops.quotients import LARGE, SMALL, quotient
 from kernels.fake_quant.loops.stretches import counted_pattern, furthest, plain_pattern, stretched
 from kernels.fake_quant.loops.sums import mean, mean_kept, own_levels
@@ -314,24 +316,45 @@ three_signs = stretched(_given, _three_signs, into=narrow, tops=False, sums=True
 # -- ternary: the constant is the threshold
 
 
+def short_pattern(y: Any, like: Any) -> Any:
+    """The largest pattern of 16 bits up to a magnitude; whether it parts elements as y does. In float32 of no use."""
+    raise NotImplementedError
+
+
+@overload(short_pattern, strict=False)
+def _short_pattern(y: Any, like: Any) -> Any:
+    if like == types.uint16:
+        # Where denormals count as 0, their patterns would still lie above one.
+        return lambda y, like: (np.int16(bits(y) >> np.int32(16)), (y >= _LEAST) & (y <= MOST))
+
+    def of_half(y: Any, like: Any) -> Any:
+        near = to_half(y)  # pyright: ignore[reportCallIssue]
+        down = from_half(near) > y  # pyright: ignore[reportCallIssue]
+        return np.int16(near - np.int16(down)), (y >= _LEAST) & (y <= MOST)
+
+    return of_half if like == types.int16 else lambda y, like: (np.int16(0), True)
+
+
 @register_jitable
 def _threshold(
     x: Any, out: Any, start: Any, block: Any, m: Any, finite: Any, b: Any, shared: Any, c: Any, gated: Any
 ) -> Any:
     own, row = x[start : start + block], min(b, shared.shape[0] - 1)
     if shared.shape[1] > 1:
-        delta, finite = shared[row, 1], False
+        delta, finite = shared[row, 1], shared[row, 2] != 0
     else:
         average, finite = mean(own)
         delta = np.float32(average * c[0])
     alpha = shared[row, 0] if shared.size else np.float32(mean_kept(own, delta, finite, out, start))
-    return True, -_FULL, _FULL, finite, (delta, widen(narrow(alpha, x[0])))
+    limit, exact = short_pattern(delta, x[0])
+    kept = widen(narrow(alpha, x[0]))
+    return True, -_FULL, _FULL, finite & exact, (delta, kept, limit, np.int16(narrow(alpha, x[0])))
 
 
 @register_jitable
 def _three_values(v: Any, p: Any, c: Any) -> Any:
     """0 up to Δ, ±α above."""
-    delta, alpha = p
+    delta, alpha, _, _ = p
     y = alpha if v > delta else np.float32(0)
     return -alpha if v < -delta else y
 
@@ -341,4 +364,6 @@ def _three_values_or_none(v: Any, p: Any, c: Any) -> Any:
     return _three_values(v, p, c) if v == v else v
 
 
-ternary = stretched(_threshold, _three_values, _three_values_or_none, tops=False, gates=False, sums=True)
+ternary = stretched(
+    _threshold, _three_values, _three_values_or_none, tops=False, gates=False, sums=True, filler=fill_beyond
+)

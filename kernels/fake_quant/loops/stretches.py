@@ -61,6 +61,7 @@ def stretched(
     tiny: bool = False,
     gates: bool = True,
     sums: bool = False,
+    filler: Callable[..., Any] | None = None,
     ahead: int = AHEAD,
 ) -> Any:
     """The loop (x, out, gate, block, shared, constants) → result over stretches of `block` elements.
@@ -74,9 +75,11 @@ def stretched(
     `tops`: whether `find` needs m without a gate; then the first constant is the pattern that infinity counts as, if it
     is `infinite` that counts. `tiny`: whether the last constant is a pattern below which only the definition will do,
     or 0. `gates`: whether any gradient is stopped. `sums`: whether `find` asks for the result's memory, while it sums.
+    `filler`: what puts elements in place instead of `fill`.
     `ahead`: how far beyond what is computed elements and room are fetched.
     """
-    filler, ask = fill_sizes if odd else fill, _ask_for_share if sums else _ask_beyond(ahead)
+    put = filler or (fill_sizes if odd else fill)
+    ask = _ask_for_share if sums else _ask_beyond(ahead)
 
     @loop
     def run(x: Any, out: Any, gate: Any, block: Any, shared: Any, c: Any) -> Any:
@@ -99,7 +102,7 @@ def stretched(
                     first = start + piece * PIECE
                     count = min(PIECE, start + block - first)
                     ask(x, y, start + block, piece, first, count)
-                    filler(x, y, first, count, value, into, p, c)
+                    put(x, y, first, count, value, into, p, c)
             else:
                 for i in range(block):
                     y[start + i] = narrow(careful(widen(x[start + i]), p, c), x[0])

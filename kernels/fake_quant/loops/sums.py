@@ -6,11 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numba.extending import register_jitable
+from numba.core import types
+from numba.extending import overload, register_jitable
 
 from kernels.fake_quant.loops.compiled import any_order, loop
-from kernels.fake_quant.loops.fill import PIECE, fetch_room
-from kernels.fake_quant.loops.words import MOST, size, widen
+from kernels.fake_quant.loops.fill import PIECE, fetch_room, four
+from kernels.fake_quant.loops.words import INFINITY, MOST, bits, real, size, widen
 
 _NONE = np.float32(0)
 
@@ -51,6 +52,41 @@ def _left_of_two(v: Any, a: Any, b: Any) -> Any:
     return size(size(size(v) - a) - b)
 
 
+_FIELD, _SCALE, _TOO_LARGE = np.int64(0x7FFF << 45), np.float64(2.0**896), np.float64(2.0**128)
+
+
+@any_order
+def _sum_of_words(x: Any, a: Any, b: Any) -> Any:
+    """As `_summed` of the magnitudes of bfloat16: their patterns are those of float64 numbers, all smaller by 2^896.
+    What is not finite comes out large."""
+    s0 = s1 = s2 = s3 = np.float64(0)
+    for i in range(x.size >> 2):
+        w = four(x, 4 * i)  # pyright: ignore[reportCallIssue]
+        s0 += np.int64(np.int64(w << np.int64(45)) & _FIELD).view(np.float64)
+        s1 += np.int64(np.int64(w << np.int64(29)) & _FIELD).view(np.float64)
+        s2 += np.int64(np.int64(w << np.int64(13)) & _FIELD).view(np.float64)
+        s3 += np.int64(np.int64(w >> np.int64(3)) & _FIELD).view(np.float64)
+    total = ((s0 + s1) + (s2 + s3)) * _SCALE
+    for i in range(x.size & -4, x.size):
+        total += np.float64(size(widen(x[i])))
+    return total if total < _TOO_LARGE else np.float64(np.inf), x.size
+
+
+_sum_of_floats = _summed(_magnitude)
+
+
+def _sum_sizes(x: Any, a: Any, b: Any) -> Any:
+    """Σ |element|, not finite where one is not, and how many there are."""
+    raise NotImplementedError
+
+
+@overload(_sum_sizes, strict=False)
+def _sum_of_sizes(x: Any, a: Any, b: Any) -> Any:
+    if x.dtype == types.uint16:
+        return lambda x, a, b: _sum_of_words(x, a, b)
+    return lambda x, a, b: _sum_of_floats(x, a, b)
+
+
 @any_order
 def _sum_kept(x: Any, delta: Any, b: Any) -> Any:
     """Sum and number of the magnitudes above `delta`."""
@@ -67,6 +103,36 @@ def _sum_kept(x: Any, delta: Any, b: Any) -> Any:
         s0 += np.float64(v if v > delta else np.float32(0))
         count = np.int32(count + np.int32(v > delta))
     return s0 + s1, np.int64(count)
+
+
+@any_order
+def _sum_kept_short(x: Any, delta: Any) -> Any:
+    """As `_sum_kept` of 16 bits, in float32."""
+    total, count = np.float32(0), np.int32(0)
+    for i in range(x.size):
+        v = size(widen(x[i]))
+        total += v if v > delta else np.float32(0)
+        count = np.int32(count + np.int32(v > delta))
+    return total, count
+
+
+@register_jitable
+def _sum_kept_of_16(x: Any, delta: Any, spare: Any, out: Any, start: Any, last: Any) -> Any:
+    """By pieces in float32. What lies above `delta` is a multiple of the last place of delta, and `spare` bits hold
+    sums of that exactly: a total that needs no more was exact all the way."""
+    limit = real(np.int32(np.int32(bits(delta) & INFINITY) + np.int32(spare << 23)))
+    found, count = np.float64(0), 0
+    for piece in range((x.size + PIECE - 1) // PIECE):
+        own = x[piece * PIECE : (piece + 1) * PIECE]
+        if last:
+            fetch_room(out, start + piece * PIECE, own.size)
+        s, n = _sum_kept_short(own, delta)
+        if s < limit:
+            found, count = found + np.float64(s), count + np.int64(n)
+        else:
+            t, n = _sum_kept(own, delta, _NONE)
+            found, count = found + t, count + n
+    return found, count
 
 
 def _by_pieces(total: Callable[..., Any]) -> Any:
@@ -87,9 +153,22 @@ def _by_pieces(total: Callable[..., Any]) -> Any:
     return run
 
 
-_SUMS = tuple(_by_pieces(_summed(term)) for term in (_magnitude, _left, _left_of_two))
-_sum, _sum_left, _sum_left_of_two = _SUMS
-_sum_over = _by_pieces(_sum_kept)
+_SUMS = tuple(_by_pieces(_summed(term)) for term in (_left, _left_of_two))
+_sum_left, _sum_left_of_two = _SUMS
+_sum, _sum_kept_of_32 = _by_pieces(_sum_sizes), _by_pieces(_sum_kept)
+
+
+def _sum_over(x: Any, delta: Any, out: Any, start: Any, last: Any) -> Any:
+    """Sum and number of the magnitudes above `delta`; with `last` the memory of the result is asked for."""
+    raise NotImplementedError
+
+
+@overload(_sum_over, strict=False)
+def _sum_all_over(x: Any, delta: Any, out: Any, start: Any, last: Any) -> Any:
+    if x.dtype == types.float32:
+        return lambda x, delta, out, start, last: _sum_kept_of_32(x, delta, _NONE, out, start, last)
+    spare = 17 if x.dtype == types.uint16 else 14  # 24 bits, less those after an element's first
+    return lambda x, delta, out, start, last: _sum_kept_of_16(x, delta, spare, out, start, last)
 
 
 @register_jitable
@@ -131,7 +210,7 @@ def _total(x: Any, a: Any, b: Any, out: Any, start: Any, last: Any) -> Any:
 def _total_kept(x: Any, delta: Any, finite: Any, out: Any, start: Any, last: Any) -> Any:
     """Sum and number of the finite magnitudes above `delta`."""
     if finite:
-        return _sum_over(x, delta, _NONE, out, start, last)
+        return _sum_over(x, delta, out, start, last)
     return _finite_sum(x, delta, _NONE, _NONE), np.int64(_count(x, delta, _NONE, _NONE))
 
 
