@@ -20,9 +20,12 @@ if TYPE_CHECKING:
     from PySide6.QtWidgets import QApplication
 
     from app.session import Session
+    from app.window import Window
+    from model.formats.base import Format
 
 EDITS = 40
 TARGET_REPAINT, TARGET_SCORE = 16, 50
+LIVE = ("integer(frac_width=6, ", "scaled_integer(", "mxint(")
 
 
 def run(application: QApplication, until: Callable[[], bool], seconds: float) -> None:
@@ -68,6 +71,44 @@ def edits(application: QApplication, session: Session) -> dict[str, Any]:
     return {**figures, "score_from_nothing": round(whole, 2)}
 
 
+def live(application: QApplication, window: Window) -> dict[str, Any]:
+    """A parameter of a 768 × 3072 weight turned: processor ms of the UI thread and of all others in the process, until
+    bits, staircase, codes, histogram and error of a sample are painted, and until the error is of all values."""
+    from app.panels.inspector.panel import InspectorPanel
+    from model.formats.base import parse_format
+
+    session, inspector = window.session, window.docks.panels["inspector"]
+    assert isinstance(inspector, InspectorPanel)
+    layer = next(n.id for n in session.open_document.graph if n.target.endswith("intermediate.dense"))
+    session.select([layer])
+    run(application, lambda: inspector.weight.plot.histogram is not None, 60)
+    found: dict[str, list[float]] = {f"{what}_{who}": [] for what in ("painted", "all") for who in ("ui", "others")}
+    texts = (f"{f}{rest}" for f in LIVE for rest in (f"width={w})" for w in range(4, 12)))
+    for fmt in map(parse_format, texts):
+        ui, process = time.thread_time(), time.process_time()
+
+        def told(name: str, ui: float = ui, process: float = process) -> None:
+            application.processEvents()  # what was asked to be painted
+            mine = time.thread_time() - ui
+            found[f"{name}_ui"].append(mine * 1e3)
+            found[f"{name}_others"].append((time.process_time() - process - mine) * 1e3)
+
+        def shown(fmt: Format = fmt) -> bool:
+            figures = inspector.format.found
+            return inspector.weight.plot.loss is not None and figures is not None and figures.format == fmt
+
+        def whole() -> bool:
+            loss = inspector.weight.plot.loss
+            return loss is not None and not (loss.sampled and loss.goes_on)
+
+        session.set_format([layer], "weight", fmt)
+        run(application, shown, 60)
+        told("painted")
+        run(application, whole, 60)
+        told("all")
+    return {k: {"median": round(statistics.median(v), 1), "most": round(max(v), 1)} for k, v in found.items()}
+
+
 def _summary(found: list[tuple[float, float]]) -> dict[str, float]:
     clock, busy = ([f[i] for f in found] for i in (0, 1))
     return {"median": round(statistics.median(clock), 2), "fastest": round(min(clock), 2),
@@ -106,7 +147,8 @@ def main() -> None:
     run(application, lambda: False, 3)
     rest_collector()
     report("edit", {"milliseconds": edits(application, session), "target_painted_ms": TARGET_REPAINT,
-                    "target_score_ms": TARGET_SCORE, "quantize_all_linears": quantize_all(session)})  # fmt: skip
+                    "target_score_ms": TARGET_SCORE, "quantize_all_linears": quantize_all(session),
+                    "live_cpu_milliseconds": live(application, window), "target_live_ms": TARGET_SCORE})  # fmt: skip
     window.close()
     session.shutdown()
 
