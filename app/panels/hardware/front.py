@@ -11,8 +11,8 @@ from PySide6.QtWidgets import QHBoxLayout, QLabel, QSplitter, QStackedWidget, QV
 
 from app.forms.fields import Choice, NumberField
 from app.forms.flow import Flow
+from app.panels.hardware.fitting import FittedTable
 from app.panels.heading import empty_state, link, muted
-from app.panels.table import Table
 from app.plots.area_front import AREAS, COLUMNS, AreaFront
 from app.words import plural
 from model.graph import Graph
@@ -36,7 +36,7 @@ class FrontView(QWidget):
     def __init__(self, session: Session, held: Hardware) -> None:
         super().__init__()
         self._session, self._held = session, held
-        self.chart, self.table = AreaFront(), Table()
+        self.chart, self.table = AreaFront(), FittedTable()
         self.area = Choice(tuple(AREAS), tuple(AREAS.values()))
         self.area.setAccessibleName("Area")
         self.budgets = {name: NumberField(int, 0, optional=True, zero="any") for name in BUDGETS}

@@ -8,6 +8,7 @@ from typing import Any
 from PySide6.QtCore import QSignalBlocker, Qt, Signal
 from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QTreeWidget, QTreeWidgetItem
 
+from app.panels.hardware.fitting import FittedColumns
 from app.words import count, shown
 from verilog.hierarchy import Inside, inside
 
@@ -18,7 +19,7 @@ HELP = {
     "busy": "The share of the interval in which it works",
     "waits": "The most beats that waited in this FIFO",
 }
-WIDTHS = (138, 70, 76, 56, 66, 50)
+WIDTHS = (240, 110, 110, 74, 66, 52)
 NUMBERS = ("cycles", "busy", "waits")
 VALUE = Qt.ItemDataRole.UserRole
 ROW, PLACE = VALUE + 1, VALUE + 2  # of an instance; (module, line) where one inside a module stands
@@ -54,9 +55,9 @@ class ModuleTree(QTreeWidget):
             self.headerItem().setToolTip(k, HELP.get(name, ""))
             if name in NUMBERS:
                 self.headerItem().setTextAlignment(k, Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
-            self.setColumnWidth(k, WIDTHS[k])
         self.header().setSectionResizeMode(QHeaderView.ResizeMode.Interactive)
         self.header().setStretchLastSection(False)
+        FittedColumns(self, WIDTHS, soft=3)
         self.setSelectionMode(QAbstractItemView.SelectionMode.ExtendedSelection)
         self.setUniformRowHeights(True)
         self.setIndentation(14)

@@ -11,6 +11,7 @@ from app.canvas.colouring import MEASURED
 from app.forms.fields import Choice
 from app.forms.flow import Flow
 from app.hardware.kept import Made
+from app.panels.hardware.fitting import FittedTable
 from app.panels.hardware.front import FrontView
 from app.panels.hardware.source import SourceView, module_of
 from app.panels.hardware.tree import ModuleTree
@@ -49,7 +50,7 @@ class Views(QWidget):
     def __init__(self, session: Session, held: Hardware) -> None:
         super().__init__()
         self.tree, self.source = ModuleTree(), SourceView(held.copies)
-        self.table, self.mismatches, self.lint, self.host = Table(), Table(), Table(), Table()
+        self.table, self.mismatches, self.lint, self.host = (FittedTable() for _ in range(4))
         self.waves, self.front = WavesView(), FrontView(session, held)
         self.tables = {TABLE: self.table, MISMATCHES: self.mismatches, LINT: self.lint, HOST: self.host}
         self.tabs, self._pages = QTabBar(), QStackedWidget()
