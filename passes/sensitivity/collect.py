@@ -117,7 +117,7 @@ class _Collection:
 
     def _weight(self, key: tuple[str, str], gradient: Tensor) -> None:
         view = view_at(self.graph[key[0]], key[1]) if gradient.dim() > 1 else None
-        seen = gradient.float() / self._scale
+        seen = gradient.float() if self._scale == 1 else gradient.float() / self._scale
         seen = (seen if view is None else view.of(seen)).reshape(
             -1, seen.shape[-1] if view is None else view.of(seen).shape[-1]
         )
@@ -158,22 +158,25 @@ class _Weight:
         self._columns: Any = 0.0
 
     def add(self, gradient: Tensor, random: torch.Generator) -> None:
-        """The gradient of a batch, [outputs, inputs]."""
-        if not bool(torch.isfinite(gradient).all()):
-            gradient = torch.zeros_like(gradient)  # a pass that tells nothing keeps its place among the others
+        """The gradient of a batch, [outputs, inputs]; one that is not finite tells nothing and counts as zeros."""
         if self.whole:
-            self._left.append(gradient.reshape(-1).clone())
+            known = bool(torch.isfinite(gradient).all())
+            self._left.append(gradient.reshape(-1).clone() if known else torch.zeros(gradient.numel()))
             return
         rank = min(RANK, *gradient.shape)
         start = torch.randn(gradient.shape[1], rank + 2, generator=random)
-        basis, _ = torch.linalg.qr(gradient @ (gradient.T @ (gradient @ start)))
+        seen = (start.T @ gradient.T).T  # a few rows times a matrix: several times as fast as it times a few columns
+        if not bool(torch.isfinite(seen).all()):  # nothing is hidden by directions drawn by chance, and they are few
+            gradient, seen = torch.zeros_like(gradient), torch.zeros_like(seen)
+        basis, _ = torch.linalg.qr(((seen.T @ gradient) @ gradient.T).T)
         inner, strengths, right = torch.linalg.svd(basis.T @ gradient, full_matrices=False)
         left, right = basis @ inner[:, :rank], strengths[:rank, None] * right[:rank]
         rest = torch.addmm(gradient, left, right, alpha=-1).square_()
         self._left.append(left)
         self._right.append(right)
-        self._rows = self._rows + rest.sum(1, dtype=torch.float64)
-        self._columns = self._columns + rest.sum(0, dtype=torch.float64)
+        # As products: a sum in float64 copies all of it first.
+        self._rows = self._rows + (rest @ torch.ones(rest.shape[1])).double()
+        self._columns = self._columns + (torch.ones(rest.shape[0]) @ rest).double()
 
     def piece(self, samples: int) -> Piece | None:
         """As evidence: sums over passes are means over samples."""
