@@ -101,12 +101,13 @@ def whole(weight: MXWeight) -> Tensor:
 
 
 def plain(weight: MXWeight, dtype: torch.dtype) -> Tensor:
-    """The values; of float16 those beyond its range are its largest."""
+    """The values, contiguous: bits of a product depend on strides. Those beyond float16 are its largest."""
     e = weight.exponents.int() - (127 + weight.width - 2)
     codes = F.pad(whole(weight), (0, -weight.columns % weight.block)).reshape(weight.rows, -1, weight.block)
     found = times(codes.float(), e[..., None]).reshape(weight.rows, -1)[:, : weight.columns]
     most = torch.finfo(dtype).max
-    return found.clamp(-most, most).to(dtype) if dtype == torch.float16 else found.to(dtype)
+    found = found.clamp(-most, most).to(dtype) if dtype == torch.float16 else found.to(dtype)
+    return found.contiguous()
 
 
 def values(weight: MXWeight, dtype: torch.dtype) -> Tensor:

@@ -28,7 +28,7 @@ def run(script: str, tmp_path: Path, **environment: str) -> str:
     paths = os.pathsep.join([str(ROOT), str(BESIDE), *filter(None, [os.environ.get("PYTHONPATH")])])
     every = os.environ | {"PYTHONPATH": paths, "TRITON_CACHE_DIR": str(tmp_path)} | environment
     command = [sys.executable, "-W", "ignore", str(HERE / script)]
-    done = subprocess.run(command, env=every, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    done = subprocess.run(command, env=every, capture_output=True, text=True, timeout=10 * PATIENCE, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout.rpartition("RESULT")[2]
 

@@ -6,13 +6,16 @@ from collections.abc import Sequence
 
 from PySide6.QtCore import QEvent, QObject, Qt
 from PySide6.QtGui import QResizeEvent
-from PySide6.QtWidgets import QTreeWidget
+from PySide6.QtWidgets import QTableView, QTreeWidget
 
 from app.panels.table import Table, alignment
+from app.words import of_row, shown
 
 PAD = 8  # pixels beside what a column holds
 WORDS, ROOM = 40, 320  # the least and the most of a column of words
 LEFT = alignment("")
+ARROW = " ▾"  # at the title of the column that is sorted by
+DIGITS = str.maketrans("123456789", "0" * 9)
 
 
 def shared(natural: Sequence[int], words: Sequence[bool], room: int) -> list[int]:
@@ -29,29 +32,55 @@ def shared(natural: Sequence[int], words: Sequence[bool], room: int) -> list[int
     return [min(w, most) if soft else w for w, soft in zip(natural, words, strict=True)]
 
 
+def share(view: QTableView | QTreeWidget, natural: Sequence[int], words: Sequence[bool], given: list[int]) -> list[int]:
+    """Fit the columns of a view, and return their widths; one no longer as it was `given` is a person's, and stays."""
+    own = [bool(given) and view.columnWidth(k) != given[k] for k in range(len(natural))]
+    wish = [view.columnWidth(k) if mine else w for k, (w, mine) in enumerate(zip(natural, own, strict=True))]
+    soft = [w and not mine for w, mine in zip(words, own, strict=True)]
+    now = list(given) or [0] * len(natural)
+    for k, width in enumerate(shared(wish, soft, view.viewport().width())):
+        if not own[k]:
+            view.setColumnWidth(k, width)
+            now[k] = view.columnWidth(k)  # Qt has a least width of its own
+    return now
+
+
 class FittedTable(Table):
     """A table that never scrolls sideways where the least widths have room."""
 
     def __init__(self) -> None:
         super().__init__()
         self._natural: list[int] = []
+        self._soft: list[bool] = []
+        self._given: list[int] = []
         self.setTextElideMode(Qt.TextElideMode.ElideMiddle)  # names differ at their ends
 
     def _fit(self) -> None:
         super()._fit()
-        self._natural = [self.columnWidth(k) - 28 + PAD for k in range(len(self.rows.columns))]
+        self._soft = [self._words(name) for name in self.rows.columns]
+        self._natural = [self._need(k) for k in range(len(self.rows.columns))]
+        self._given = []
         self._share()
 
+    def _need(self, column: int) -> int:
+        """Pixels for a column: of words, what the first rows need, of numbers, what the widest of all needs."""
+        head = self.horizontalHeader()
+        least = head.sectionSizeHint(column) + head.fontMetrics().horizontalAdvance(ARROW)
+        if self._soft[column]:
+            return max(self.columnWidth(column) - 28 + PAD, least)
+        name = self.rows.columns[column]
+        looks: dict[str, int] = {}  # how the digits stand → the first row with it: few, so few are measured
+        for at, row in enumerate(self.rows.shown):
+            looks.setdefault(shown(name, of_row(row, name)).translate(DIGITS), at)
+        cells = (self.sizeHintForIndex(self.rows.index(at, column)).width() for at in looks.values())
+        return max(max(cells, default=0) + PAD, least)
+
     def _share(self) -> None:
-        columns = self.rows.columns
-        if len(self._natural) != len(columns):
-            return
-        soft = [self._words(name) for name in columns]
-        for k, width in enumerate(shared(self._natural, soft, self.viewport().width())):
-            self.setColumnWidth(k, width)
+        if len(self._natural) == len(self.rows.columns):
+            self._given = share(self, self._natural, self._soft, self._given)
 
     def _words(self, column: str) -> bool:
-        value = next((v for r in self.rows.shown[:50] if (v := r.get(column)) is not None), None)
+        value = next((v for r in self.rows.shown if (v := r.get(column)) is not None), None)
         return alignment(value) == LEFT
 
     def resizeEvent(self, event: QResizeEvent) -> None:
@@ -65,13 +94,16 @@ class FittedColumns(QObject):
 
     def __init__(self, tree: QTreeWidget, natural: Sequence[int], soft: int) -> None:
         super().__init__(tree)
-        self._tree, self._natural, self._soft = tree, natural, soft
+        self._tree, self._natural = tree, natural
+        self._words = [k < soft for k in range(len(natural))]
+        self._given: list[int] = []
+        self._room = -1
         tree.setTextElideMode(Qt.TextElideMode.ElideMiddle)
         tree.viewport().installEventFilter(self)
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        if event.type() == QEvent.Type.Resize:
-            words = [k < self._soft for k in range(len(self._natural))]
-            for k, width in enumerate(shared(self._natural, words, self._tree.viewport().width())):
-                self._tree.setColumnWidth(k, width)
+        room = self._tree.viewport().width()
+        if event.type() == QEvent.Type.Resize and room != self._room:  # a scroll bar below changes the height alone
+            self._room = room
+            self._given = share(self._tree, self._natural, self._words, self._given)
         return False

@@ -248,6 +248,8 @@ class HardwarePanel(Bench):
     def _clicked(self, paragraph: str, line: int) -> None:
         """A part of a text: select the instance that stands there."""
         source, tree = self.views.source, self.views.tree
+        if source.comparing:  # the lines of a diff are not those of the module
+            return
         if source.file.startswith("rtl/"):
             rows = [] if source.text.editable else tree.select_inside(source.module, line)
         else:

@@ -46,14 +46,14 @@ class SourceView(QWidget):
         self.state.setTextFormat(Qt.TextFormat.RichText)
         self._checked = ""
         self.edit = link("Edit a copy", self._begin)
-        self.compare = link("Changes", lambda: self._show_changes(not self._comparing))
+        self.compare = link("Changes", lambda: self._show_changes(not self.comparing))
         self.settle = link("Keep mine", lambda: copies.settle(self.module))
         self.revert = link("Revert", self._revert)
         self.bring_back = link("Bring my copy back", self._bring_back)
         self.compare.setToolTip("What differs from ours")
         self.revert.setToolTip("Let the copy go and use ours")
         self.settle.setToolTip("Ours has become another since this copy was made; keep the copy as it is")
-        self._comparing = False
+        self.comparing = False
         self._previews = Previews(self)
         self._wait = QTimer(self, singleShot=True, interval=PAUSE)
         self._build()
@@ -130,14 +130,14 @@ class SourceView(QWidget):
         """Show a file; at the first line that holds `text`."""
         if name not in self._files:
             return
-        if name != self.file or self._comparing:
+        if name != self.file or self.comparing:
             self.choice.put(name)
             self._show(name)
         if text and (line := self.text.line_of(text)):
             self.text.go_to(line)
 
     def _show(self, name: str) -> None:
-        self._comparing, self._checked = False, ""
+        self.comparing, self._checked = False, ""
         self._previews.forget(SLOT)
         copy = self._copies.held.get(module_of(name))
         if copy:
@@ -179,7 +179,7 @@ class SourceView(QWidget):
                 self._show(name)  # in front or not: the text is that from before
 
     def _typed(self) -> None:
-        if self.module in self._copies.held and not self._comparing:
+        if self.module in self._copies.held and not self.comparing:
             self._wait.start()
             self._copies.edit(self.module, self.text.toPlainText())
 
@@ -191,7 +191,7 @@ class SourceView(QWidget):
             return
         shown = self.text.editable if module == self.module else None
         held = module in self._copies.held
-        if shown is not None and shown != held and not self._comparing:
+        if shown is not None and shown != held and not self.comparing:
             self._offer()
             if not held:
                 self.text.forget(self.file)
@@ -209,7 +209,7 @@ class SourceView(QWidget):
             return
         lines = difflib.unified_diff((ours(copy.module) or copy.original).splitlines(), copy.text.splitlines(),
                                      "ours", "yours", lineterm="")  # fmt: skip
-        self._comparing = True
+        self.comparing = True
         self.text.show_text("\n".join(lines) or "// The copy is as ours.", {})
         self.findings.show_marks([])
         self._refresh()
@@ -223,7 +223,7 @@ class SourceView(QWidget):
         self.edit.setToolTip("The project keeps the copy; it takes the place of ours" if library else GENERATED)
         old = copy is not None and self._copies.outdated(module)
         self.compare.setVisible(copy is not None)
-        self.compare.setText("Back" if self._comparing else "Changes")
+        self.compare.setText("Back" if self.comparing else "Changes")
         self.settle.setVisible(old)
         self.revert.setVisible(copy is not None)
         self.bring_back.setVisible(self._gone is not None and copy is None and self._gone.module == module)
@@ -237,7 +237,7 @@ class SourceView(QWidget):
     def _look(self) -> None:
         """Ask slang, in a pool thread; the latest text alone."""
         name, module = self.file, self.module
-        if module not in self._copies.held or self._comparing:
+        if module not in self._copies.held or self.comparing:
             return
         self._refresh()
         if not can_check():
@@ -253,7 +253,7 @@ class SourceView(QWidget):
             self._looked(key, found)
 
     def _looked(self, key: tuple[str, str, int], found: tuple[Finding, ...]) -> None:
-        if key[0] == self.file and self.text.editable and not self._comparing:
+        if key[0] == self.file and self.text.editable and not self.comparing:
             own = [Mark(f.line, f.text, f.column) if f.file == self.file else Mark(0, f.text) for f in found]
             self.text.show_marks(own)
             self.findings.show_marks(own)

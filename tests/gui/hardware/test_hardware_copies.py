@@ -22,7 +22,7 @@ from model.project import load_project, save_project
 from model.weights import WeightStore
 from passes.jobs import AnalyseJob
 from tests.gui.conftest import FakeRunner, open_small
-from tests.gui.hardware.test_hardware_panel import LINEAR, check, quantised
+from tests.gui.hardware.test_hardware_panel import LINEAR, check, nested, quantised
 from tests.patience import PATIENCE
 from verilog.edited import MEMBER, from_bytes, texts_in
 
@@ -176,3 +176,18 @@ def test_what_cannot_be_read_is_told_and_stays(panel: HardwarePanel, window: Win
     panel.held.copies.write()
     document = window.session.document
     assert document is not None and document.project.extras[MEMBER] == b"nonsense"
+
+
+def test_a_click_in_the_changes_selects_nothing(panel: HardwarePanel, runner: list[FakeRunner], tmp_path: Path,
+                                                window: Window) -> None:  # fmt: skip
+    nested(panel, runner, tmp_path)
+    source, tree = panel.views.source, panel.views.tree
+    source.show_file(FILE)
+    begin(panel)
+    put(panel, "endmodule", "// mine")
+    source.compare.click()
+    window.session.select(())
+    assert source.comparing and not source.text.editable
+    source.text.clicked.emit("", 5)
+    assert window.session.selection == () and not tree.selectedItems()
+    assert source.comparing, "the changes stay in front"

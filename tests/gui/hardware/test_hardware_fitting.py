@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from PySide6.QtCore import Qt
 from pytestqt.qtbot import QtBot
 
 from app.panels.hardware.fitting import FittedTable, shared
@@ -45,3 +46,57 @@ def test_the_tree_of_modules_does_not_scroll_sideways(qtbot: QtBot) -> None:
     tree.show()
     qtbot.waitExposed(tree)
     assert tree.horizontalScrollBar().maximum() == 0
+
+
+def needs(table: FittedTable, name: str) -> int:
+    """Pixels for the widest cell of a column, and its header as it is."""
+    at = table.rows.columns.index(name)
+    cells = (table.sizeHintForIndex(table.rows.index(k, at)).width() for k in range(len(table.rows.shown)))
+    return max(*cells, table.horizontalHeader().sectionSizeHint(at))
+
+
+def test_numbers_are_whole_in_all_rows_and_under_the_arrow(qtbot: QtBot) -> None:
+    table = FittedTable()
+    qtbot.addWidget(table)
+    table.resize(760, 200)
+    table.show_rows([{**ROW, "lut": 7, "ff": 9}] * 60 + [{**ROW, "lut": 7, "ff": 1234567, "waits": 7654321}])
+    table.show()
+    qtbot.waitUntil(lambda: table.isVisible() and table.horizontalScrollBar().maximum() == 0)
+    for name in ("ff", "lut", "dsp", "waits"):
+        at = table.rows.columns.index(name)
+        table.sortByColumn(at, Qt.SortOrder.DescendingOrder)
+        assert "▾" in table.rows.headerData(at, Qt.Orientation.Horizontal)
+        assert table.columnWidth(at) >= needs(table, name), name
+
+
+def test_a_table_keeps_the_widths_that_a_person_gave(qtbot: QtBot) -> None:
+    table = FittedTable()
+    qtbot.addWidget(table)
+    table.resize(760, 200)
+    table.show_rows([ROW] * 40)
+    table.show()
+    qtbot.waitUntil(lambda: table.isVisible() and table.horizontalScrollBar().maximum() == 0)
+    other = table.columnWidth(1)
+    table.setColumnWidth(0, 200)
+    for width in (700, 780):
+        table.resize(width, 200)
+        qtbot.waitUntil(lambda: table.horizontalScrollBar().maximum() == 0)
+        assert table.columnWidth(0) == 200 and table.columnWidth(1) < other, "the others give way"
+    table.show_rows([{"node": "a", "instance": "b"}])
+    assert table.columnWidth(0) < 200, "other rows have widths of their own"
+
+
+def test_the_tree_keeps_the_widths_that_a_person_gave(qtbot: QtBot) -> None:
+    tree = ModuleTree()
+    qtbot.addWidget(tree)
+    tree.resize(700, 300)
+    tree.show_design("top", [ROW] * 3)
+    tree.show()
+    qtbot.waitExposed(tree)
+    before, high = [tree.columnWidth(k) for k in range(6)], tree.viewport().height()
+    tree.setColumnWidth(0, 400)
+    qtbot.waitUntil(lambda: tree.viewport().height() < high)
+    assert [tree.columnWidth(k) for k in range(6)] == [400, *before[1:]]
+    tree.resize(690, 300)
+    qtbot.waitUntil(lambda: tree.horizontalScrollBar().maximum() == 0)
+    assert tree.columnWidth(0) == 400
