@@ -16,7 +16,7 @@ from model.errors import GraphError
 from model.flowing import Flowing
 from model.formats.mxint import MXInt
 from model.graph import Arg, Graph, Node, Ref, Slice, TorchConst, out_port
-from model.layers import Compressed, Effective, Surrounded, Switch, unpack_mask
+from model.layers import Compressed, Effective, Switch, unpack_mask
 from model.leaves import make
 from model.low_rank import Adapted, LowRank
 from model.meta import Weight
@@ -24,6 +24,7 @@ from model.mx_weights import MXLinear, why_unpacked
 from model.mx_weights import packed as codes_of
 from model.ops import base_port, category, floating, quantisable
 from model.ports import carriers, choice, operands
+from model.surrounded import Surrounded
 from model.trace.targets import function_of
 from model.trace.tensors import to_numpy, to_torch
 from model.unheard import OWN, own_values
@@ -411,7 +412,7 @@ class _Recorded(Builder):
             if any(_choices(node)):
                 module.set_submodule(node.target, self._whole_leaf(node, module.get_submodule(node.target)))
         module.meta = {_PLACES: self.places}
-        return module
+        return module.eval()  # the new leaves too
 
     def _one_call_each(self) -> Iterable[Node]:
         """The first call of each module of a recorded model: all calls run the one leaf that takes its place."""

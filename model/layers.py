@@ -200,25 +200,6 @@ class Compressed(nn.Module):
         return torch.func.functional_call(inner, values, (x,))  # type: ignore[no-any-return]
 
 
-class Surrounded(nn.Sequential):
-    """A leaf between the formats of what flows in and out; the model's own code finds the leaf's settings here."""
-
-    def __init__(self, before: list[Effective], leaf: nn.Module, after: list[Effective], original: nn.Module) -> None:
-        super().__init__(*before, leaf, *after)
-        self._place = len(before)
-        self._settings = {k: v for k, v in vars(original).items() if not k.startswith("_") and k != "training"}
-
-    def __getattr__(self, name: str) -> Any:
-        """What a Sequential lacks: a setting (stride) as the original has it, a tensor as the leaf computes with it."""
-        known: dict[str, Any] = self.__dict__.get("_settings", {})
-        if name in known:
-            return known[name]
-        if name in ("weight", "bias") and known:
-            leaf = self[self._place]
-            return leaf.tensor(name) if isinstance(leaf, Compressed) else getattr(leaf, name)
-        return super().__getattr__(name)
-
-
 class Switch(nn.Module):
     """An argument of a function that has one value in evaluation and another in training."""
 

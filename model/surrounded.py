@@ -1,0 +1,53 @@
+"""A leaf of a recorded model with formats around it, where the model's own code still finds what it asks a leaf for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import nn
+
+from model.layers import Compressed, Effective
+from model.low_rank import Adapted
+from model.mx_weights import MXLinear, values
+
+
+class Surrounded(nn.Sequential):
+    """A leaf between the formats of what flows in and out; the model's own code finds the leaf's settings here."""
+
+    def __init__(self, before: list[Effective], leaf: nn.Module, after: list[Effective], original: nn.Module) -> None:
+        super().__init__(*before, leaf, *after)
+        self._place = len(before)
+        base = _base(leaf)
+        inner = base.inner if isinstance(base, Compressed) else base
+        for name, value in original.named_buffers(recurse=False):
+            if name not in inner._buffers:  # one that the model's own code gave it
+                self.register_buffer(name, value, name not in original._non_persistent_buffers_set)
+        if isinstance(base, MXLinear):  # tells the dtype of the weight that is no longer there, also after `to`
+            self.register_buffer("_like", original.get_parameter("weight").new_empty(0), persistent=False)
+        own = vars(inner)
+        self._settings = {k: v for k, v in vars(original).items() if k != "training" and (k[0] != "_" or k not in own)}
+
+    def __getattr__(self, name: str) -> Any:
+        """What a Sequential lacks: a setting (stride) as the original has it, a tensor as the leaf computes with it."""
+        known: dict[str, Any] | None = self.__dict__.get("_settings")
+        if known is not None and name in known:
+            return known[name]
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            if known is None or name.startswith("__"):  # half made, or asked by copy and pickle
+                raise
+        return self._of_leaf(name)
+
+    def _of_leaf(self, name: str) -> Any:
+        base = _base(self[self._place])
+        if isinstance(base, Compressed):
+            return base.tensor(name) if name in base.effective else getattr(base.inner, name)
+        if isinstance(base, MXLinear) and name == "weight":
+            return values(base.held, self._like.dtype)
+        return getattr(base, name)
+
+
+def _base(leaf: nn.Module) -> nn.Module:
+    """The leaf without its adapter."""
+    return _base(leaf.base) if isinstance(leaf, Adapted) and isinstance(leaf.base, nn.Module) else leaf
