@@ -102,8 +102,7 @@ class FittedColumns(QObject):
         tree.viewport().installEventFilter(self)
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        room = self._tree.viewport().width()
-        if event.type() == QEvent.Type.Resize and room != self._room:  # a scroll bar below changes the height alone
-            self._room = room
+        if isinstance(event, QResizeEvent) and event.size().width() != self._room:  # not where a bar below comes
+            self._room = event.size().width()
             self._given = share(self._tree, self._natural, self._words, self._given)
         return False

@@ -61,7 +61,7 @@ def test_numbers_are_whole_in_all_rows_and_under_the_arrow(qtbot: QtBot) -> None
     table.resize(760, 200)
     table.show_rows([{**ROW, "lut": 7, "ff": 9}] * 60 + [{**ROW, "lut": 7, "ff": 1234567, "waits": 7654321}])
     table.show()
-    qtbot.waitUntil(lambda: table.isVisible() and table.horizontalScrollBar().maximum() == 0)
+    qtbot.waitExposed(table)
     for name in ("ff", "lut", "dsp", "waits"):
         at = table.rows.columns.index(name)
         table.sortByColumn(at, Qt.SortOrder.DescendingOrder)
@@ -72,13 +72,13 @@ def test_numbers_are_whole_in_all_rows_and_under_the_arrow(qtbot: QtBot) -> None
 def test_a_table_keeps_the_widths_that_a_person_gave(qtbot: QtBot) -> None:
     table = FittedTable()
     qtbot.addWidget(table)
-    table.resize(760, 200)
+    table.resize(1000, 200)
     table.show_rows([ROW] * 40)
     table.show()
-    qtbot.waitUntil(lambda: table.isVisible() and table.horizontalScrollBar().maximum() == 0)
+    qtbot.waitExposed(table)
     other = table.columnWidth(1)
     table.setColumnWidth(0, 200)
-    for width in (700, 780):
+    for width in (960, 1020):
         table.resize(width, 200)
         qtbot.waitUntil(lambda: table.horizontalScrollBar().maximum() == 0)
         assert table.columnWidth(0) == 200 and table.columnWidth(1) < other, "the others give way"
