@@ -133,7 +133,8 @@ def of_row(row: Mapping[str, object], key: str) -> object:
     """A value of a report's row; an SQNR that is missing says why, where the row knows."""
     value = row.get(key)
     if value is None and key == "sqnr_db" and "max_error" in row:
-        return "no signal" if row["max_error"] else "exact"
+        nothing = row.get("zeros") == 0 and row.get("cosine", 0) is None  # neither a zero nor a product: none is finite
+        return "no signal" if row["max_error"] or nothing else "exact"
     return value
 
 

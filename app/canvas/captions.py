@@ -5,6 +5,7 @@ Widths are estimated from a table, so that the layout needs no Qt and depends on
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from math import ceil
@@ -27,6 +28,8 @@ TITLES: dict[str, str] = {
 BADGE_ROOM = 62.0
 MULTIPLIES = ("linear", "matmul", "embedding")  # categories whose badge tells their float too, and has room kept for it
 NODE_HEIGHT = 40.0
+BESIDE = 25.0  # a node's margins, and the gap between its name and a badge
+BADGES_FROM = 8.0  # badges begin right of this
 _ADVANCES: dict[str, float] = {
     letter: width
     for width, letters in (
@@ -55,6 +58,16 @@ def text_width(text: str, size: float, bold: bool = False) -> float:
 
 def _advance(letter: str) -> float:
     return _ADVANCES.get(letter, 0.65)
+
+
+def leaves_name(name: float, badge: float, width: float) -> bool:
+    """Whether the format's badge beside a name, both that wide, leaves it whole in a node."""
+    return name <= width - BESIDE - badge
+
+
+def adapter_words(label: str, room: float, wide: Callable[[str], float]) -> str:
+    """What the adapter's badge says: the label, its rank alone, or nothing where `room` is too narrow for it too."""
+    return next((t for t in (label, label.removeprefix("LoRA ")) if wide(t) + 10 <= room), "")
 
 
 def shape_text(meta: TensorMeta | None) -> str:

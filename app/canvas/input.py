@@ -217,7 +217,7 @@ class Input(Stage):
         return super().event(event)
 
     def note_at(self, spot: QPointF) -> str:
-        """The tool tip of a pixel: a node's full name and its problem; where a shared tensor comes from."""
+        """The tool tip of a pixel: a node's full name, adapter and problem; where a shared tensor comes from."""
         hit = self.hit(spot)
         if self.scene is None or hit is None or hit.kind == "group":
             return ""
@@ -226,5 +226,6 @@ class Input(Stage):
             return "\n".join(f"{tree.ids[i]}: {self.scene.output(i)}" for i in self.scene.sources_at(hit))
         number = int(self.scene.layout.nodes[hit.place])
         node = self.scene.graph.nodes[self.scene.layout.tree.ids[number]]
-        lines = [node.target if node.call == "call_module" else node.id, self.scene.problems.get(number, "")]
+        name = node.target if node.call == "call_module" else node.id
+        lines = [name, self.scene.figures.adapters[number], self.scene.problems.get(number, "")]
         return "\n".join(filter(None, lines))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QFont, QFontMetricsF, QPainter, QPainterPath, QPixmap
 
-from app.canvas.captions import NODE_HEIGHT
+from app.canvas.captions import BADGES_FROM, NODE_HEIGHT, adapter_words, leaves_name
 from app.canvas.primitives import font, pen
 from app.theme import NODE_LABEL, RADIUS, SECONDARY, SPARSITY, Palette, mix
 
@@ -97,7 +97,8 @@ def paint_node(painter: QPainter, face: Face, palette: Palette, scale: float) ->
     if face.badge and face.sparsity >= 0:
         paint_sparsity(painter, face.sparsity, right, palette)
         low = right - 36
-    if face.badge and leaves_name(face.name, badge_width(face.badge), face.width):
+    name = QFontMetricsF(font(NODE_LABEL)).horizontalAdvance(face.name)
+    if face.badge and leaves_name(name, badge_width(face.badge), face.width):
         left = paint_badge(painter, face.badge, right, palette)
     elif face.badge:  # below the name
         low = paint_badge(painter, face.badge, low, palette, 22) - 4
@@ -105,8 +106,9 @@ def paint_node(painter: QPainter, face: Face, palette: Palette, scale: float) ->
     write(painter, face.name, font(NODE_LABEL), ink, QRectF(13, 4, left - 17, 18))
     if face.adapter:
         full = QFontMetricsF(font(SECONDARY)).horizontalAdvance(face.detail) > low - 13 - 58  # then its rank alone
-        low = paint_adapter(painter, face.adapter.removeprefix("LoRA ") if full else face.adapter, low, palette) - 4
-    write(painter, face.detail, font(SECONDARY), palette.muted, QRectF(13, 20, low - 13, 16))
+        low = paint_adapter(painter, face.adapter.removeprefix("LoRA ") if full else face.adapter, low, palette)
+    if low - 13 >= SECONDARY:  # room for more than its ellipsis
+        write(painter, face.detail, font(SECONDARY), palette.muted, QRectF(13, 20, low - 13, 16))
     if face.problem:
         paint_mark(painter, face.width, palette)
 
@@ -116,15 +118,10 @@ def badge_width(text: str) -> float:
     return QFontMetricsF(font(SECONDARY)).horizontalAdvance(text) + 12
 
 
-def leaves_name(name: str, badge: float, width: float) -> bool:
-    """Whether a badge of that width beside the name of a node leaves it whole."""
-    return QFontMetricsF(font(NODE_LABEL)).horizontalAdvance(name) <= width - 25 - badge
-
-
 def paint_badge(painter: QPainter, text: str, right: float, palette: Palette, top: float = 6) -> float:
     """The format's badge; answers where it begins."""
     face = font(SECONDARY)
-    width = min(badge_width(text), right - 8)
+    width = min(badge_width(text), right - BADGES_FROM)
     text = QFontMetricsF(face).elidedText(text, Qt.TextElideMode.ElideRight, width - 8)
     box = QRectF(right - width, top, width, 15)
     painter.setPen(Qt.PenStyle.NoPen)
@@ -137,8 +134,11 @@ def paint_badge(painter: QPainter, text: str, right: float, palette: Palette, to
 
 
 def paint_adapter(painter: QPainter, text: str, right: float, palette: Palette) -> float:
-    """The adapter's badge, below that of the format and drawn as a line; answers where it begins."""
+    """The adapter's badge, drawn as a line, where it has the room; answers how far the text beside it may reach."""
     face = font(SECONDARY - 1)
+    text = adapter_words(text, right - BADGES_FROM, QFontMetricsF(face).horizontalAdvance)
+    if not text:
+        return right
     width = QFontMetricsF(face).horizontalAdvance(text) + 10
     box = QRectF(right - width, 23.5, width, 13)
     painter.setPen(pen(palette.accent, 1.0, False))
@@ -147,7 +147,7 @@ def paint_adapter(painter: QPainter, text: str, right: float, palette: Palette) 
     painter.setFont(face)
     painter.setPen(QColor(palette.text))
     painter.drawText(box, Qt.AlignmentFlag.AlignCenter, text)
-    return right - width
+    return right - width - 4
 
 
 def paint_sparsity(painter: QPainter, share: float, right: float, palette: Palette) -> None:

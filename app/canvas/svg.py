@@ -6,9 +6,10 @@ The drawing is the canvas's own: same layout, same tokens.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from html import escape
 
-from app.canvas.captions import NODE_HEIGHT, shape_text, text_width
+from app.canvas.captions import BADGES_FROM, BESIDE, NODE_HEIGHT, adapter_words, leaves_name, shape_text, text_width
 from app.canvas.casts import CastLayer
 from app.canvas.figures import Figures, counts
 from app.canvas.hierarchy import default_open
@@ -172,9 +173,9 @@ class _Writer:
         if badge:
             right = w - 8
             wide = min(text_width(badge, SECONDARY) + 12, low)
-            beside = text_width(caption.name, NODE_LABEL) <= room - wide - 6
+            beside = leaves_name(text_width(caption.name, NODE_LABEL), wide, w)
             if beside:
-                room -= wide + 6
+                room = w - BESIDE - wide
             else:  # below the name
                 right, low = low + 12, low - wide - 4
             top, badge = y + (6 if beside else 22), fitting(badge, SECONDARY, wide - 8)
@@ -184,13 +185,17 @@ class _Writer:
             yield _box((x + w - 38, y + 28, 28.0, 4.0), 2, p.chip)
             yield _box((x + w - 38, y + 28, max(28 * min(pruned, 1.0), 4.0), 4.0), 2, SPARSITY)
         yield _text(x + 13, y + 17, fitting(caption.name, NODE_LABEL, room), NODE_LABEL, ink)
-        if adapter := self.figures.adapters[number]:
-            wide = text_width(adapter, SECONDARY - 1) + 10
+        free, narrow = low + 12 - BADGES_FROM, partial(text_width, size=SECONDARY - 1)
+        if adapter := adapter_words(self.figures.adapters[number], free, narrow):
+            wide = narrow(adapter) + 10
             edge = x + low + 12 - wide
             yield _box((edge, y + 23.5, wide, 13.0), 6.5, "none", p.accent)
             yield _text(edge + wide / 2, y + 33.5, adapter, SECONDARY - 1, p.text, anchor="middle")
             low -= wide + 4
-        yield _text(x + 13, y + NODE_HEIGHT - 8, fitting(caption.detail, SECONDARY, low), SECONDARY, p.muted)
+        elif self.figures.adapters[number]:
+            yield f"<title>{_clean(self.figures.adapters[number])}</title>"
+        if low >= SECONDARY:  # room for more than its ellipsis
+            yield _text(x + 13, y + NODE_HEIGHT - 8, fitting(caption.detail, SECONDARY, low), SECONDARY, p.muted)
 
 
 def _box(rect: list[float] | tuple[float, ...], radius: float, fill: str, line: str = "") -> str:

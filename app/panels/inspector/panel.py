@@ -156,6 +156,7 @@ class InspectorPanel(QScrollArea):
         document = self._session.document
         self.precision.setVisible(bool(nodes))
         if document is None or not nodes:
+            self.least.forget()
             self.weight.show_nodes((), document.graph, "weight") if document else self.weight.hide()
             self.pruning.hide()
             self.pattern.hide()

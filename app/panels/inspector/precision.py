@@ -84,12 +84,14 @@ class PortRow:
 
     def show_least(self, found: Least) -> None:
         """Show the lowest loss of several nodes, all of which have the port."""
-        if self.count[0] < self.count[1] or found.nodes != self.count[0]:
+        if self.count[0] < self.count[1] or len(found.losses) != self.count[0]:
             return
         loss, words = found.loss, "" if found.loss.reason else sqnr_words(found.loss.sqnr)
-        self.sqnr.setText(f"≥{words}" if words.endswith("dB") else words)
-        sampled = ", of a sample" if loss.sampled else ""
-        self.sqnr.setToolTip(loss.reason or f"The lowest of the {found.nodes} nodes, that of {found.node}{sampled}")
+        if words:  # a sample bounds nothing
+            words = f"≈{words}" if found.sampled else f"≥{words}" if words.endswith("dB") else words
+        self.sqnr.setText(words)
+        told = f"The lowest of the {len(found.losses)} nodes, that of {found.node}"
+        self.sqnr.setToolTip(loss.reason or told + (", of samples" if found.sampled else ""))
 
 
 def sqnr_words(value: float | None) -> str:

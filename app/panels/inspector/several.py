@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,7 @@ from PySide6.QtCore import QObject, Signal
 
 from app.figures.activations import ActivationSamples
 from app.figures.parts import Stop, Stopped
-from app.figures.weights import Loss, quick_loss
+from app.figures.weights import Loss, loss, quick_loss
 from app.jobs.previews import Previews
 from app.panels.inspector.tensor import values_of
 from model.formats.base import Format
@@ -25,19 +25,29 @@ if TYPE_CHECKING:
     from app.session import Session
 
 Load = Callable[[], Tensor]
+Work = tuple[str, Callable[[Stop], Loss]]
+Works = Sequence[Work]
 
 
 @dataclass(frozen=True, slots=True)
 class Least:
-    """The lowest SQNR among `nodes` nodes, that of `node`; a loss with a reason where none could be measured."""
+    """The lowest SQNR among nodes, that of `node`; a loss with a reason where none could be measured.
+
+    `losses` are those of all of them, in their order.
+    """
 
     node: str
     loss: Loss
-    nodes: int
+    losses: tuple[Loss, ...]
+
+    @property
+    def sampled(self) -> bool:
+        """Whether any is of a sample: that node may lose more than the lowest."""
+        return any(each.sampled for each in self.losses)
 
 
 class LeastSqnr(QObject):
-    """`show_nodes` says of which; `measured(port, Least)` tells it, of samples of large tensors."""
+    """`show_nodes` says of which; `measured(port, Least)` tells it, of samples of large tensors first."""
 
     measured = Signal(str, object)
 
@@ -45,8 +55,10 @@ class LeastSqnr(QObject):
         super().__init__(samples)
         self._session, self._samples = session, samples
         self._previews = Previews(self)
-        self._previews.ready.connect(lambda port, key, found: self.measured.emit(port, found))
+        self._previews.ready.connect(lambda port, key, found: self._found(port, found))
+        self._previews.failed.connect(self._failed)
         self._nodes: tuple[str, ...] = ()
+        self._wanted: dict[str, tuple[Hashable, Works]] = {}  # by port: what is measured of all values
         samples.changed.connect(self._again)
 
     def close_previews(self) -> None:
@@ -55,12 +67,19 @@ class LeastSqnr(QObject):
 
     def show_nodes(self, nodes: Sequence[Node], graph: Graph) -> None:
         """Measure the ports that several of these nodes have in a format."""
+        self.forget()
         self._nodes = tuple(n.id for n in nodes)
         for port in PORTS:
-            self._previews.forget(port)
             held = [n for n in nodes if port in n.precision] if len(nodes) > 1 else []
             if len(held) > 1:
                 self._ask(port, held, graph)
+
+    def forget(self) -> None:
+        """Nothing is shown any more: what computes stops, and new samples of activations start nothing."""
+        self._nodes = ()
+        self._wanted.clear()
+        for port in PORTS:
+            self._previews.forget(port)
 
     def _again(self) -> None:
         document = self._session.document
@@ -69,34 +88,55 @@ class LeastSqnr(QObject):
 
     def _ask(self, port: str, nodes: Sequence[Node], graph: Graph) -> None:
         store = self._session.open_document.store
-        works: list[tuple[str, Callable[[Stop], Loss]]] = []
+        quick, whole = list[Work](), list[Work]()
         keys: list[Hashable] = []
         for node in nodes:
             values, fmt = values_of(node, port, graph, store, self._samples), node.precision[port].format
             if values.load is not None:
                 mask = partial(store.get, values.mask) if values.mask else None
-                works.append((node.id, partial(_loss, values.load, mask, fmt, values.view)))
+                work = partial(_loss, values.load, mask, fmt, values.view)
+                quick.append((node.id, partial(work, quick_loss)))
+                whole.append((node.id, partial(work, loss)))
                 keys.append((node.id, values.key, values.mask, fmt))
-        if len(works) == len(nodes):  # a minimum of some would say too much
-            found = self._previews.ask(port, (port, *keys), partial(least_of, works))
+        if len(quick) == len(nodes):  # a minimum of some would say too much
+            self._wanted[port] = ("whole", port, *keys), whole
+            found = self._previews.ask(port, ("sample", port, *keys), partial(least_of, quick))
             if found is not None:
-                self.measured.emit(port, found)
+                self._found(port, found)
+
+    def _found(self, port: str, found: Least) -> None:
+        """Tell it; where samples were taken that all values are worth waiting for, ask for these."""
+        self.measured.emit(port, found)
+        if any(each.sampled and each.goes_on for each in found.losses):
+            key, works = self._wanted[port]
+            whole = self._previews.ask(port, key, partial(least_of, works, known=found.losses))
+            if whole is not None:
+                self._found(port, whole)
+
+    def _failed(self, port: str, error: Exception) -> None:
+        lost = Loss(reason=str(error) or type(error).__name__)
+        self.measured.emit(port, Least("", lost, (lost,) * len(self._wanted[port][1])))
 
 
-def least_of(works: Sequence[tuple[str, Callable[[Stop], Loss]]], stop: Stop) -> Least:
-    """The node that loses most."""
-    found: list[tuple[str, Loss]] = []
-    for node, work in works:
+def least_of(works: Works, stop: Stop, known: Sequence[Loss] = ()) -> Least:
+    """The node that loses most; where losses are known, only those of samples are measured anew."""
+    found: list[Loss] = []
+    for i, (_, work) in enumerate(works):
         if stop():
             raise Stopped
-        found.append((node, work(stop)))
-    node, loss = min(found, key=lambda each: _height(each[1]))
-    return Least(node, loss, len(found))
+        if known and not (known[i].sampled and known[i].goes_on):
+            found.append(known[i])
+        else:
+            found.append(replace(work(stop), grid=None))  # none is drawn, and many would be kept
+    low = min(range(len(found)), key=lambda i: _height(found[i]))
+    return Least(works[low][0], found[low], tuple(found))
 
 
 def _height(loss: Loss) -> float:
     return -math.inf if loss.reason or loss.sqnr is None else loss.sqnr
 
 
-def _loss(load: Load, mask: Load | None, fmt: Format, view: View | None, stop: Stop) -> Loss:
-    return quick_loss(fmt, load(), mask().array if mask else None, stop, view)
+def _loss(
+    load: Load, mask: Load | None, fmt: Format, view: View | None, figures: Callable[..., Loss], stop: Stop
+) -> Loss:
+    return figures(fmt, load(), mask().array if mask else None, stop, view)

@@ -13,7 +13,7 @@ from app.theme import DARK
 from model.formats.integer import Integer
 from model.formats.scaled_integer import ScaledInteger
 from model.graph import Graph
-from model.meta import Precision, Sparsity
+from model.meta import Adapter, Precision, Sparsity
 from tests.benchmarks.synthetic import transformer
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -79,3 +79,19 @@ def test_a_wide_badge_goes_below_a_name_that_it_would_hide() -> None:
     assert places[norm.id]["int8 channel"] - places[norm.id]["post_feedforward_norm"] > 12
     name = next(iter(set(places[linear.id]) & {linear.target.rpartition(".")[2]}))
     assert places[linear.id]["int 4/2"] == places[linear.id][name]
+
+
+def test_badges_stay_inside_of_a_narrow_node() -> None:
+    """The badge of an adapter that has no room below that of the format is told by the tool tip instead."""
+    graph = transformer(30)
+    norm = next(n for n in graph if n.op == "layer_norm")
+    pruned, adapters = {"weight": Sparsity("l1", 0.3, "local", None, 10)}, {"weight": Adapter(16, 16.0, 0.0, "a", "b")}
+    for fmt, sparsity, fits in ((Integer(8, 4), pruned, False), (ScaledInteger(8), {}, False), (None, {}, True)):
+        precision = {"weight": Precision(fmt)} if fmt else {}
+        node = replace(norm, precision=precision, sparsity=sparsity, adapters=adapters)
+        root = ElementTree.fromstring(to_svg(graph.replace(node), open_all(build(graph))))
+        drawn = next(g for g in root.iter(f"{SVG}g") if g.get("id") == norm.id)
+        body, *badges = (float(r.get("x") or 0) for r in drawn.iter(f"{SVG}rect"))
+        assert badges and min(badges) >= body + 7.9
+        assert ("LoRA r16" in {t.text for t in drawn.iter(f"{SVG}text")}) == fits
+        assert (drawn.findtext(f"{SVG}title") == "LoRA r16") != fits

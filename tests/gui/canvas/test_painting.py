@@ -152,3 +152,25 @@ def test_a_badge_leaves_the_name_of_a_narrow_node(canvas: GraphCanvas, adapter: 
 
     assert (name_row("int8 channel") == name_row("")).all()
     assert (name_row("int 8/4", 168) != name_row("", 168)).any(), "with room it stands beside it"
+
+
+@pytest.mark.parametrize(("name", "badge", "sparsity"), [
+    ("dense", "int 8/4", 0.3), ("BatchNorm", "scaled int 8 channel", -1.0), ("dense", "int 8/4", -1.0),
+    ("fc", "int 8/4", 0.3)])  # fmt: skip
+def test_the_badge_of_an_adapter_stays_inside_of_a_narrow_node(
+    qapp: object, name: str, badge: str, sparsity: float
+) -> None:
+    """Below a name where the format's badge has gone too, there is no room for it."""
+
+    def picture(adapter: str) -> np.ndarray:
+        made = QImage(144, 40, QImage.Format.Format_RGB32)
+        made.fill(QColor(LIGHT.node))
+        painter = QPainter(made)
+        painter.translate(20, 0)
+        paint_node(painter, Face(name, "Linear", badge, sparsity, "#000000", 104, adapter=adapter), LIGHT, 1.0)
+        painter.end()
+        return pixels(made)
+
+    changed = picture("LoRA r16") != picture("")
+    assert not changed[:, :27].any(), "not over the border"
+    assert changed.any() == (name == "fc" or (name == "dense" and sparsity < 0)), "drawn where it has the room"

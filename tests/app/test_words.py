@@ -1,0 +1,20 @@
+"""Figures in words: why a layer has no SQNR."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from app.words import of_row
+from model.formats.integer import Integer
+from passes.observed.difference import compare
+
+
+@pytest.mark.parametrize(
+    ("value", "told"), [(math.nan, "no signal"), (math.inf, "no signal"), (0, "exact"), (0.5, "exact")]
+)
+def test_a_tensor_without_finite_values_is_not_called_exact(value: float, told: str) -> None:
+    row = compare(Integer(8, 4), torch.full((4, 4), float(value))).row()
+    assert (row["sqnr_db"], row["max_error"]) == (None, 0.0) and of_row(row, "sqnr_db") == told

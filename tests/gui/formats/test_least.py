@@ -1,0 +1,86 @@
+"""The SQNR of several selected nodes: of samples first, then of all values; nothing goes on that nobody sees."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+from PySide6.QtCore import QCoreApplication, QEvent
+from pytestqt.qtbot import QtBot
+
+from app.figures.weights import loss
+from app.jobs.previews import Previews
+from app.panels.inspector import several
+from app.panels.inspector.facts import weight_of
+from app.panels.inspector.panel import InspectorPanel
+from app.session import Session
+from model.formats.integer import Integer
+from tests.gui.bert import KEY, QUERY, open_bert
+from tests.gui.conftest import FakeRunner
+
+pytestmark = pytest.mark.gui
+
+
+@pytest.fixture
+def panel(qtbot: QtBot, session: Session, runner: list[FakeRunner]) -> Iterator[InspectorPanel]:
+    """The inspector; two nodes have a format."""
+    open_bert(session, runner)
+    session.set_format((KEY, QUERY), "weight", Integer(8, 8))
+    made = InspectorPanel(session)
+    made.show()
+    yield made
+    made.close()
+    made.deleteLater()
+    QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+
+
+def test_a_sample_bounds_nothing_and_all_values_follow(
+    panel: InspectorPanel, session: Session, qtbot: QtBot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.figures.weights.FEW", 16)
+    monkeypatch.setattr("app.figures.parts.SAMPLE", 4)
+    graph, store = session.open_document.graph, session.open_document.store
+    found: list[float] = []
+    for node in (KEY, QUERY):
+        weight = weight_of(graph[node], "weight", graph)
+        assert weight and weight.key
+        found.append(loss(Integer(8, 8), store.get(weight.key), None).sqnr or 0)
+    row, told = panel.precision.rows["weight"], list[str]()
+    panel.least.measured.connect(lambda port, _: told.append(row.sqnr.text() + row.sqnr.toolTip()))
+    session.select((KEY, QUERY))
+    qtbot.waitUntil(lambda: row.sqnr.text().startswith("≥"), timeout=60_000)
+    assert row.sqnr.text() == f"≥{min(found):.1f} dB" and "sample" not in row.sqnr.toolTip()
+    assert len(told) == 2 and told[0].startswith("≈") and told[0].endswith("of samples")
+    session.select(())
+    session.select((KEY, QUERY))  # known by now
+    assert row.sqnr.text() == f"≥{min(found):.1f} dB"
+
+
+def test_without_a_selection_nothing_is_measured(
+    panel: InspectorPanel, session: Session, qtbot: QtBot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[object] = []
+    monkeypatch.setattr(several, "quick_loss", lambda *given: (asked.append(given), loss(*given))[1])
+    session.select((KEY, QUERY))
+    session.select(())
+    panel.weight.samples.changed.emit()
+    later, heard = Previews(panel), list[str]()
+    later.ready.connect(lambda slot, key, found: heard.append(slot))
+    later.ask("later", 0, lambda stop: time.sleep(0.2))  # what was asked before would have begun by its end
+    qtbot.waitUntil(lambda: bool(heard), timeout=60_000)
+    later.close()
+    assert not asked
+
+
+def test_a_measurement_that_fails_says_why(
+    panel: InspectorPanel, session: Session, qtbot: QtBot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(*_: object) -> None:
+        raise OSError("The weights are gone.")
+
+    monkeypatch.setattr(several, "quick_loss", failing)
+    session.select((KEY, QUERY))
+    row = panel.precision.rows["weight"]
+    qtbot.waitUntil(lambda: row.sqnr.toolTip() == "The weights are gone.", timeout=60_000)
+    assert not row.sqnr.text()
