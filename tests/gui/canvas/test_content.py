@@ -12,7 +12,7 @@ from pytestqt.qtbot import QtBot
 from app.canvas.view import GraphCanvas
 from app.theme import LIGHT
 from model.graph import Graph
-from model.meta import Sparsity
+from model.meta import Adapter, Sparsity
 from tests.benchmarks.synthetic import transformer
 from tests.gui.canvas.steps import LAYER, LINEAR, head, pixels, settle, spot, with_precision
 
@@ -132,6 +132,14 @@ def test_problems_are_marked_and_told(canvas: GraphCanvas) -> None:
     canvas.set_problems({"input_ids": "Its shape is not known.", "gone": "x"})
     assert canvas.scene and list(canvas.scene.problems.values()) == ["Its shape is not known."]
     assert "not known" in canvas.note_at(QPointF(spot(canvas, "input_ids")))
+
+
+def test_an_adapter_is_told_by_the_tool_tip(canvas: GraphCanvas, qtbot: QtBot) -> None:
+    """Its badge is left out of a narrow node."""
+    adapted = replace(canvas.graph[LINEAR], adapters={"weight": Adapter(16, 16.0, 0.0, "a", "b")})
+    canvas.set_graph(canvas.graph.replace(adapted))
+    settle(qtbot, canvas)
+    assert canvas.note_at(QPointF(spot(canvas, LINEAR))).endswith("\nLoRA r16")
 
 
 def test_large_graphs_arrive_later(qtbot: QtBot) -> None:
