@@ -63,7 +63,7 @@ def compare(graph: Graph, store: WeightStore, run: Run, who: str) -> Compared | 
 def compare_onnx(graph: Graph, store: WeightStore, path: Path) -> Compared | None:
     """Run an ONNX file by onnxruntime; raises ImportError where that is not installed.
 
-    Without VNNI onnxruntime's fused products of 8 bits are added in 16 bits and saturate, unless it is told not to fuse:
+    Without VNNI onnxruntime's fused products of 8 bits add up in 16 and saturate, unless it is told not to fuse:
     what the file says is judged without that, and what a plain session makes of it is told.
     """
     try:
