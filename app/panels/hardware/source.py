@@ -189,9 +189,9 @@ class SourceView(QWidget):
             self.text.forget()
             self._gone = None
             return
-        shown = self.text.editable if module == self.module else None
         held = module in self._copies.held
-        if shown is not None and shown != held and not self.comparing:
+        shown = self.text.editable or self.comparing  # the copy, or what it changes
+        if module == self.module and shown != held:
             self._offer()
             if not held:
                 self.text.forget(self.file)

@@ -98,6 +98,18 @@ def test_a_copy_is_kept_undone_and_reverted(panel: HardwarePanel, window: Window
     assert MEMBER not in document.project.extras
 
 
+def test_a_copy_reverted_while_its_changes_are_shown_shows_ours(panel: HardwarePanel) -> None:
+    source = panel.views.source
+    begin(panel)
+    put(panel, "12", "14")
+    source.compare.click()
+    source.revert.click()
+    assert not source.comparing and source.text.toPlainText() == LINEAR
+    assert "yours" not in source.choice.currentText() and source.compare.isHidden()
+    source.bring_back.click()
+    assert source.text.editable and "14" in source.text.toPlainText()
+
+
 def test_runs_use_the_copy_and_say_so(panel: HardwarePanel, runner: list[FakeRunner], tmp_path: Path) -> None:
     begin(panel)
     put(panel, "12", "15")
