@@ -24,7 +24,7 @@ from model.mx_weights import MXLinear, why_unpacked
 from model.mx_weights import packed as codes_of
 from model.ops import base_port, category, floating, quantisable
 from model.ports import carriers, choice, operands
-from model.surrounded import Surrounded
+from model.surrounded import surrounded
 from model.trace.targets import function_of
 from model.trace.tensors import to_numpy, to_torch
 from model.unheard import OWN, own_values
@@ -447,4 +447,4 @@ class _Recorded(Builder):
         before = [self._effective(node, "data_in", f"{node.target}.0")] if alters_input(node) else []
         leaf, last = self._leaf(node, place), f"{node.target}.{len(before) + 1}"
         after = [self._effective(node, "data_out", last)] if "data_out" in node.precision else []
-        return Surrounded(before, leaf, after, original)
+        return surrounded(before, leaf, after, original)

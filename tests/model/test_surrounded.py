@@ -106,3 +106,54 @@ def test_buffers_and_private_attributes_are_found_and_go_where_the_model_goes() 
         assert each.running_var.dtype == each.offset.dtype == torch.float64 and each._hidden == 3
     with pytest.raises(AttributeError, match="unknown"):
         _ = place.unknown
+
+
+LEAVES: dict[str, tuple[nn.Module, Tensor]] = {
+    "linear": (nn.Linear(32, 8), torch.ones(2, 32)),
+    "conv2d": (nn.Conv2d(2, 3, 2), torch.ones(1, 2, 4, 4)),
+    "conv_transpose1d": (nn.ConvTranspose1d(2, 3, 2), torch.ones(1, 2, 4)),
+    "embedding": (nn.Embedding(5, 4), torch.tensor([[1, 2]])),
+    "layer_norm": (nn.LayerNorm(8), torch.ones(2, 8)),
+    "batch_norm": (nn.BatchNorm1d(4), torch.ones(2, 4)),
+    "prelu": (nn.PReLU(), torch.ones(2, 4)),
+    "gelu": (nn.GELU(), torch.ones(2, 4)),
+}
+
+
+def by_kind(layer: Any, x: Tensor) -> Tensor:
+    """Another branch for a layer of another kind."""
+    kinds = tuple(type(v) for v, _ in LEAVES.values())
+    known = isinstance(layer, kinds) and layer.__class__.__name__ in [k.__name__ for k in kinds]
+    return layer(x) + 9 if known and not isinstance(layer, nn.Sequential) else layer(x) * 0  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("name", LEAVES)
+def test_a_layer_with_formats_is_still_of_its_own_kind(name: str) -> None:
+    layer, x = LEAVES[name]
+    traced, store = recorded(layer, by_kind, x)
+    (node,) = [n for n in traced.graph if n.target == "layer"]
+    port = "weight" if "weight" in node.weights else "data_out"
+    graph = traced.graph.replace(replace(node, precision={port: Precision(FORMAT)}))
+    model = build(graph, store, traced.callables)
+    (got,) = run(model, {"x": x})
+    assert got.any()
+    for each in (model, copy.deepcopy(model)):
+        place = each.get_submodule("layer")
+        assert isinstance(place, type(layer)) and type(place).__name__ == type(layer).__name__
+        assert torch.equal(run(each, {"x": x})[0], got)
+        each.load_state_dict(dict(each.state_dict()))  # as a file has it: without what torch hides beside the keys
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_packed_layer_and_one_with_an_adapter_are_still_linear(packed: bool) -> None:
+    layer, x = LEAVES["linear"]
+    traced, store = recorded(layer, by_kind, x)
+    (node,) = [n for n in traced.graph if n.target == "layer"]
+    if packed:
+        graph = traced.graph.replace(replace(node, precision={"weight": Precision(MX)}, packed=True))
+    else:
+        step = Step("lora", LoraOptions(2), 0)
+        graph = run_step(traced.graph, step, Context(store, callables=traced.callables)).graph
+    model = build(graph, store, traced.callables, packed=packed)
+    assert run(model, {"x": x})[0].any() and isinstance(model.get_submodule("layer"), nn.Linear)
+    assert "Linear(" in repr(model.get_submodule("layer"))
