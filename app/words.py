@@ -15,7 +15,8 @@ _UNITS = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 _TITLES = {
     "macs": "MACs", "flops": "FLOPs", "bitops": "BitOPs", "std": "deviation", "dtype": "type",
-    "bits": "bits per element", "max error": "largest error", "cosine": "cosine similarity", "seconds": "time (s)",
+    "bits": "bits per element", "max error": "largest error",
+    "max error before": "largest error before", "cosine": "cosine similarity", "seconds": "time (s)",
 }  # fmt: skip
 # Columns whose floats are shares of a whole; a count under the same name stays a count.
 _SHARES = frozenset((
@@ -24,6 +25,8 @@ _SHARES = frozenset((
     "precision", "confidence", "mean_confidence", "wrong_confidence", "trainable_share", "of_layer", "change",
     "busy", "saved", "saving",
 ))  # fmt: skip
+
+_ERRORS = {"sqnr_db": "max_error", "sqnr_before_db": "max_error_before"}  # a ratio → what tells why there is none
 
 
 def column_title(key: str) -> str:
@@ -132,9 +135,11 @@ def shown(key: str, value: object) -> str:
 def of_row(row: Mapping[str, object], key: str) -> object:
     """A value of a report's row; an SQNR that is missing says why, where the row knows."""
     value = row.get(key)
-    if value is None and key == "sqnr_db" and "max_error" in row:
+    error = _ERRORS.get(key, "")
+    if value is None and error in row:
         nothing = row.get("zeros") == 0 and row.get("cosine", 0) is None  # neither a zero nor a product: none is finite
-        return "no signal" if row["max_error"] or nothing else "exact"
+        nothing = nothing or row.get("elements") == 0
+        return "no signal" if row[error] or nothing else "exact"
     return value
 
 

@@ -32,8 +32,9 @@ class Select:
                 _compile(pattern)
 
     def describe(self) -> str:
-        """For steps and messages: "type linear"."""
-        return "all" if self.by == "all" else f"{self.by} {', '.join(self.values)}"
+        """For steps and messages: "type linear", "no type"."""
+        named = f"{self.by} {', '.join(self.values)}" if self.values else f"no {self.by}"
+        return "all" if self.by == "all" else named
 
 
 def _compile(pattern: str) -> re.Pattern[str]:
@@ -150,7 +151,7 @@ def types_in(graph: Graph) -> list[str]:
 
 
 def _hint(graph: Graph, select: Select) -> str:
-    if select.by == "type" and select.values:
+    if select.by == "type":
         if strange := _unknown_type(graph, select):
             return nearest(strange, types_in(graph))
         return f"The model's types: {', '.join(sorted({n.op for n in graph}))}."
@@ -159,4 +160,6 @@ def _hint(graph: Graph, select: Select) -> str:
         "module": {_path(n) for n in graph if _path(n)},
     }
     known = words.get(select.by)
-    return nearest(select.values[0], known) if known and select.values else "Change the pattern."
+    if not select.values:
+        return f"Select by at least one {select.by}."
+    return nearest(select.values[0], known) if known else "Change the pattern."

@@ -98,7 +98,7 @@ def histogram(tensor: Tensor, mask: Bits | None, stop: Stop = never) -> Histogra
             removed += _energy(x[fine][~chosen])
             kept += np.bincount(place[chosen], minlength=BINS)
             pruned += np.bincount(place[~chosen], minlength=BINS)
-    lost = None if mask is None else decibels(signal, removed)
+    lost = decibels(signal, removed) if mask is not None and count else None
     return Histogram(low, high, kept, pruned, count, least if count else 0.0, most if count else 0.0, lost)
 
 
@@ -161,6 +161,8 @@ def _sums(fmt: Format, parts: Iterable[Part], some: Floats | None = None) -> Los
     for whole, keep in parts:
         x = _masked(whole, keep)
         sums.add(whole, x, quantised(fmt, x), keep is not None)
+    if sums.seen and not sums.total:
+        return Loss(reason="None of the values is finite.")
     shared = None if some is None else middle_grid(fmt, np.nan_to_num(some))
     grid, unit = shared or (_grid(fmt, sums.reach) if ends else None, "")
     low, high = ends or (None, None)
@@ -181,6 +183,7 @@ class _Sums:
     outside: int = 0
     zeros: int = 0
     total: int = 0
+    seen: int = 0
     reach: float = 0.0
     masked: bool = False
 
@@ -196,6 +199,7 @@ class _Sums:
         self.noise += _energy(np.subtract(x, y, dtype=np.float64))
         self.zeros += int(np.count_nonzero(y == 0))
         self.total += x.size
+        self.seen += whole.size
         self.reach = max(self.reach, float(np.abs(x).max(initial=0)))
         if self.ends:
             self.outside += int(np.count_nonzero((x < self.ends[0]) | (x > self.ends[1])))

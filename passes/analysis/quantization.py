@@ -83,8 +83,13 @@ def _rows(graph: Graph, found: dict[Place, Comparison], kind: str) -> list[Row]:
 
 
 def _scores(found: Outcome, samples: int) -> dict[str, Any]:
-    """Before (float) and after (quantised) on these samples; agreement: fraction with the same predicted class."""
+    """Before (float) and after (quantised) on these samples; agreement: fraction with the same predicted class.
+
+    Named so that nobody takes them for the score's, which are of the whole split.
+    """
     count = max(samples, 1)
     return {"samples": samples, "agreement": found.same / count,
-            "accuracy_before": found.before.correct / count, "accuracy": found.after.correct / count,
-            "loss_before": found.before.loss / count, "loss": found.after.loss / count}  # fmt: skip
+            "accuracy_of_samples_before": found.before.correct / count,
+            "accuracy_of_samples": found.after.correct / count,
+            "loss_of_samples_before": found.before.loss / count,
+            "loss_of_samples": found.after.loss / count}  # fmt: skip

@@ -177,6 +177,7 @@ class _Calibration:
             "node": node.id, "port": port, "format": after.label, "parameter": after.format.shift or "scale",
             "before": _value(before), "after": _value(after),
             "sqnr_before_db": was.sqnr_db, "sqnr_db": is_.sqnr_db,
+            "max_error_before": was.max_error, "max_error": is_.max_error,
             "saturated_before": was.saturated, "saturated": is_.saturated,
             "underflow_before": was.underflow, "underflow": is_.underflow,
             "min": found.moments.low, "max": found.moments.high, "low": low, "high": high,

@@ -18,3 +18,9 @@ from passes.observed.difference import compare
 def test_a_tensor_without_finite_values_is_not_called_exact(value: float, told: str) -> None:
     row = compare(Integer(8, 4), torch.full((4, 4), float(value))).row()
     assert (row["sqnr_db"], row["max_error"]) == (None, 0.0) and of_row(row, "sqnr_db") == told
+
+
+def test_a_row_of_before_and_after_says_of_both_why_they_have_no_ratio() -> None:
+    row = {"sqnr_before_db": None, "sqnr_db": None, "max_error_before": 0.5, "max_error": 0.0, "elements": 4}
+    assert (of_row(row, "sqnr_before_db"), of_row(row, "sqnr_db")) == ("no signal", "exact")
+    assert of_row({**row, "elements": 0}, "sqnr_db") == "no signal"

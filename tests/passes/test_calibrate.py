@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+from app.words import of_row
 from model.build import build
 from model.check import check
 from model.errors import DataError, OptionsError, PassError
@@ -20,6 +21,7 @@ from model.graph import Graph
 from model.meta import Precision, Weight
 from model.opening import open_any
 from model.recipe import Step
+from model.trace.tensors import to_numpy, to_torch
 from model.weights import Tensor
 from passes.analysis.evaluate import EvaluateOptions, load_split, measure
 from passes.base import Context, Report, run_step
@@ -133,6 +135,17 @@ def test_several_operands_share_the_range_that_holds_both() -> None:
                 assert operands(node, "data_in") == ("data_in", "data_in_1")
                 return
     pytest.fail("no graph of the zoo adds two tensors")
+
+
+def test_an_exact_port_is_called_exact(opened: tuple[Graph, Context]) -> None:
+    graph, context = opened
+    quantised = with_formats(graph, context, Integer(8, 4), ("weight",))
+    rounded = {n.weights["weight"] for n in quantised if n.precision}
+    values = {k: to_torch(context.store.get(graph.weights[k].key or "")) for k in rounded}
+    keys = {k: context.store.hold(to_numpy(Integer(8, 4).quantize(v))) for k, v in values.items()}
+    held = quantised.with_weights({k: replace(graph.weights[k], key=v) for k, v in keys.items()})
+    rows = calibrated(held, context)[1].rows
+    assert rows and all(of_row(r, k) == "exact" for r in rows for k in ("sqnr_before_db", "sqnr_db"))
 
 
 def test_selection_and_ports(opened: tuple[Graph, Context]) -> None:

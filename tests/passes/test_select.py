@@ -106,13 +106,15 @@ def test_an_index_of_names_finds_the_same() -> None:
         (Select("name", ("clasifier",)), "'classifier'"),
         (Select("module", ("bert.encodr.layer.0",)), "bert.encoder.layer.0"),
         (Select("regex", ("nothing_here",)), "pattern"),
-        (Select("type", ()), "pattern"),
+        (Select("type", ()), "linear"),
+        (Select("name", ()), "at least one name"),
     ],
 )
 def test_nothing_matched_gives_a_hint(select: Select, hint: str) -> None:
     with pytest.raises(PassError, match="matches no node") as caught:
         chosen(case("bert").graph, select, able, "quantised")
     assert select.describe() in caught.value.message and hint in caught.value.hint
+    assert select.values or f"(no {select.by})" in caught.value.message
 
 
 def test_nothing_able_names_the_types_that_are() -> None:

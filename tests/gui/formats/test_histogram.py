@@ -150,6 +150,17 @@ def test_odd_tensors(values: list[float]) -> None:
     assert loss(Integer(8, 4), made, None).reason == ""
 
 
+@pytest.mark.parametrize("text", ["integer", "mxint"])
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_what_has_no_finite_values_is_not_exact(text: str, value: float) -> None:
+    made, mask = Tensor(np.full((4, 32), value, np.float32), "float32"), np.packbits(np.ones(128, bool))
+    for find in (loss, quick_loss):
+        found = find(parse_format(text), made, None)
+        assert found.sqnr is None and "finite" in found.reason
+    assert histogram(made, mask).pruning_sqnr is None
+    assert loss(parse_format(text), Tensor(np.zeros((4, 32), np.float32), "float32"), None).sqnr == math.inf
+
+
 @pytest.mark.parametrize(("dtype", "most", "finite"), [("float8_e4m3fn", 448.0, 254), ("float8_e5m2", 57344.0, 248)])
 def test_float8_is_read_without_torch(dtype: str, most: float, finite: int) -> None:
     found = histogram(Tensor(np.arange(256, dtype=np.uint8), dtype), None)

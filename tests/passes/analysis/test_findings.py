@@ -149,7 +149,8 @@ def test_rows_and_summary_have_the_same_keys_with_and_without_data(opened: tuple
     assert all(list(r) == KEYS for r in (*alone.rows, *data.rows))
     assert set(alone.summary) == {"weights", "worst", "worst_sqnr_db"} < set(data.summary)
     assert data.rows[: len(alone.rows)] == alone.rows
-    assert data.summary["accuracy_before"] > 0.9 and data.summary["samples"] == LIMIT
+    assert data.summary["accuracy_of_samples_before"] > 0.9 and data.summary["samples"] == LIMIT
+    assert not {"accuracy", "loss"} & set(data.summary), "the score's, which are of the whole split"
 
 
 def test_data_of_another_kind_is_refused(opened: tuple[Graph, Context]) -> None:
