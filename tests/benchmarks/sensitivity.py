@@ -23,6 +23,7 @@ import torch
 from model.data.base import Split
 from model.formats.base import Format, parse_format
 from model.graph import Graph
+from model.graph_json import fingerprint
 from model.opening import open_source
 from passes.analysis.evaluate import EvaluateOptions, load_split
 from passes.analysis.format_sqnr import usual_formats
@@ -31,8 +32,9 @@ from passes.base import Context
 from passes.sensitivity import truth
 from passes.sensitivity.collect import collect
 from passes.sensitivity.correct import learned, ranks_agree
-from passes.sensitivity.evidence import load, save
-from passes.sensitivity.measure import Baseline
+from passes.sensitivity.evidence import key_of, load, save
+from passes.sensitivity.kept import Kept
+from passes.sensitivity.measure import Baseline, Measured
 from passes.sensitivity.places import Place
 from passes.sensitivity.subject import stored, subject
 from passes.sensitivity.table import Candidate, Sensitivity
@@ -44,6 +46,7 @@ from tests.benchmarks.sensitivity_configurations import Configurations
 from tests.benchmarks.sst2 import SHARED, train
 
 SAMPLES, JUDGED, CORRECTING, WHOLES = 256, 256, 48, 8
+CHUNK = 240  # cells by chance that are measured in one walk: what is known when time is up is fair
 LARGE = 1e-4
 BASE = "config:bert?task=sequence-classification"
 
@@ -52,7 +55,8 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser()
     parser.add_argument("--model", type=Path)
     parser.add_argument("--quick", action="store_true", help="no BERT-base")
-    parser.add_argument("--cells", type=int, default=0, help="judge by so many cells by chance; 0: all, some minutes")
+    parser.add_argument("--cells", type=int, default=0, help="judge by so many cells by chance; 0: all, half an hour")
+    parser.add_argument("--minutes", type=float, default=math.inf, help="measure so long at most; run again to go on")
     return parser.parse_known_args()[0]
 
 
@@ -63,15 +67,15 @@ def main() -> None:
     if not SHARED.exists():
         report("sensitivity", {"skipped": f"{SHARED.name} is absent"})
         return
-    found = real_text(given.model, given.cells)
+    found = real_text(given.model, given.cells, given.minutes)
     report("sensitivity", {**found, **({} if given.quick else {"bert_base": large()})})
 
 
 # -- real text
 
 
-def real_text(given: Path | None, count: int) -> dict[str, Any]:
-    """Everything on the BERT-tiny; `count`: cells that are measured to judge by, 0: all."""
+def real_text(given: Path | None, count: int, minutes: float = math.inf) -> dict[str, Any]:
+    """Everything on the BERT-tiny; `count`: cells that are measured to judge by, 0: all, as far as `minutes` reach."""
     folder = Path(tempfile.mkdtemp())
     model = given or folder / "bert-tiny"
     if not (model / "config.json").exists():
@@ -92,25 +96,35 @@ def real_text(given: Path | None, count: int) -> dict[str, Any]:
     tabled = time.perf_counter() - start
     at = {(p.node, p.port): p for p in places}
 
+    seconds: dict[truth.Cell, float] = {}
+
     def true(cells: Sequence[truth.Cell], split: Split) -> dict[truth.Cell, float]:
-        known: dict[truth.Cell, float] = {}
-        truth.measured(rows, cells, at, run, split, 64, context, lambda cell, m: known.update({cell: m.kl}))
-        return known
+        """What is measured is kept on disk: a run that was stopped goes on where it was."""
+        known: dict[truth.Cell, Measured] = {}
+        parts = (v for kv in sorted(split.inputs.items()) for v in kv)
+        kept = Kept(key_of("benchmark", fingerprint(run), *parts))
+        truth.measured(rows, cells, at, run, split, 64, context, lambda c, m: known.update({c: m}), kept)
+        seconds.update({c: m.seconds for c, m in known.items()})
+        return {c: m.kl for c, m in known.items()}
 
     for_correction = true(truth.picked(rows, CORRECTING, 0), correcting)
     by = truth.correction([_told(row, r, for_correction) for r, row in enumerate(rows)])
+    cells, known = truth.every(rows), dict[truth.Cell, float]()
+    cells = random.Random(0).sample(cells, count or len(cells))
     start = time.perf_counter()
-    cells = truth.every(rows)
-    known = true(random.Random(0).sample(cells, count) if count else cells, judged)
-    measuring = time.perf_counter() - start
+    for first in range(0, len(cells), CHUNK):
+        if time.perf_counter() - start > 60 * minutes:
+            break
+        known |= true(cells[first : first + CHUNK], judged)
     fixed = [truth.corrected(row, by) for row in rows]
     mixed = truth.mixtures(fixed, WHOLES, 0, len(usual_formats()))
     pairs = truth.wholes(fixed, mixed, at, Baseline(run, correcting, 64, context), context)
     whole = learned([(p, 0.0, m) for p, m in pairs])
     return {
         "evidence_samples": SAMPLES, "judged_samples": JUDGED, "correcting": CORRECTING, "places": len(rows),
-        "cells": len(known), "seconds": {"evidence": round(took, 2), "table": round(tabled, 2),
-                                         "measuring_all": round(measuring, 1)},
+        "cells": len(known), "of": len(truth.every(rows)),
+        "seconds": {"evidence": round(took, 2), "table": round(tabled, 2),
+                    "measuring_all": round(sum(seconds[c] for c in known), 1)},
         "evidence_bytes": (folder / "evidence.safetensors").stat().st_size,
         "correction": {k: round(getattr(by, k), 3) for k in ("level", "steep", "loud", "factor", "before")},
         "noise": _agreement([(rows[r].noise[c], kl) for (r, c), kl in known.items()]),
