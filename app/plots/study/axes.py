@@ -8,7 +8,8 @@ import numpy as np
 
 from app.plots.metrics import spacing
 from app.plots.study.data import COMPLETE, Scale, Study
-from app.plots.study.words import short_names, tick_words, title, value_words
+from app.plots.study.names import short_names
+from app.plots.study.words import tick_words, title, value_words
 from model.data.base import Array
 
 GOLDEN = 0.6180339887

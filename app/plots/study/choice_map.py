@@ -221,6 +221,12 @@ class ChoiceMap(OfFigure):
         column = int((at.x() - box.left()) / box.width() * len(self.places))
         return min(row, len(self.axes) - 1), min(column, len(self.places) - 1)
 
+    def _name_at(self, at: QPointF) -> str:
+        """The whole name of the choice whose label this is."""
+        box = self._box()
+        row = int((at.y() - box.top()) / box.height() * max(len(self.axes), 1)) if at.y() >= box.top() else -1
+        return self.axes[row].name if at.x() < box.left() and 0 <= row < len(self.axes) else ""
+
     @override
     def near(self, at: QPointF) -> int | None:
         found = self.cell_at(at)
@@ -230,7 +236,7 @@ class ChoiceMap(OfFigure):
     def hover_words(self, at: QPointF) -> str:
         found = self.cell_at(at)
         if found is None:
-            return ""
+            return self._name_at(at)
         place = int(self.places[found[1]])
         axis = self.axes[found[0]] if found[0] >= 0 else None
         return (f"{axis.name}: {self._chosen(axis, place)}\n" if axis else "") + self.words_at(place)

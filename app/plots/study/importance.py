@@ -19,8 +19,9 @@ from app.plots.study.chart import lighter
 from app.plots.study.data import COMPLETE, Study
 from app.plots.study.face import Option
 from app.plots.study.importance_work import FEWEST
+from app.plots.study.names import short_names
 from app.plots.study.painted import PaintedChart, elided
-from app.plots.study.words import short_names, title
+from app.plots.study.words import title
 from app.words import count, percent
 from model.data.base import Array
 

@@ -146,6 +146,15 @@ class SliceChart(OfFigure, Multiples):
         return x, y
 
     @override
+    def hover_words(self, at: QPointF) -> str:
+        """The whole name of the choice whose title this is."""
+        for place, axis in enumerate(self._seen()):
+            box = self._box(place)
+            if QRectF(box.left(), box.top() - HEAD, box.width(), HEAD).contains(at):
+                return axis.name
+        return super().hover_words(at)
+
+    @override
     def paint(self, painter: QPainter) -> None:
         look = self.look
         for place, axis in enumerate(self._seen()):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
@@ -14,14 +13,12 @@ from model.formats.base import parse_format
 from passes.analysis.format_sqnr import columns
 from passes.search.families import fits
 from passes.search.goals import figures
-from passes.search.space import Choice
 from passes.search.spec import Goal
 from passes.search.trial import Trial
 
 TIMES = ("latency", "layer_latency")  # of a batch: milliseconds, or less
 SHARES = ("accuracy", "sparsity", "agreement")
 SUM = "sum of goals"  # what the values of a search for one sum are called
-LONGEST = 24  # letters of a choice's name
 
 
 def rises(goal: Goal) -> bool:
@@ -87,37 +84,6 @@ def _bits(text: str) -> float | None:
         return 32.0 if text == "float" else float(parse_format(text).bits)
     except (FormatError, NotImplementedError):
         return None
-
-
-def short_names(choices: Sequence[Choice]) -> dict[str, str]:
-    """Names without the parts that all of their kind share; what is still long loses its middle."""
-    made: dict[str, str] = {}
-    for kind in dict.fromkeys(c.kind for c in choices):
-        made |= _short([c.name for c in choices if c.kind == kind])
-    return made if len(set(made.values())) == len(made) else {c.name: c.name for c in choices}
-
-
-def _short(names: Sequence[str]) -> dict[str, str]:
-    parts = [re.findall(r"[^.\s]+[.\s]*", n) for n in names]
-    bare = [[p.strip(" .") for p in found] for found in parts]
-    head, tail = 0, 0
-    if len(parts) > 1:
-        head = _shared(bare)
-        tail = _shared([p[head:][::-1] for p in bare])
-    texts = ["".join(p[head : len(p) - tail]).rstrip(" .") for p in parts]
-    return dict(zip(names, map(_cut, texts), strict=True))
-
-
-def _cut(text: str) -> str:
-    """Both ends of a long name: layers differ in the one or in the other."""
-    half = LONGEST // 2
-    return text if len(text) <= LONGEST else f"{text[: half - 1]}…{text[-half:]}"
-
-
-def _shared(parts: Sequence[Sequence[str]]) -> int:
-    """How many parts all begin with; at least one is left of each."""
-    most = min(map(len, parts)) - 1
-    return next((i for i in range(most) if len({p[i] for p in parts}) > 1), max(most, 0))
 
 
 def state_words(trial: Trial) -> str:

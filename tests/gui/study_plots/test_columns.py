@@ -7,7 +7,8 @@ import pytest
 from app.plots.study.axes import Axis, step_of
 from app.plots.study.board import StudyBoard
 from app.plots.study.data import Scale, Study
-from app.plots.study.words import bits_of, plain, short_names
+from app.plots.study.names import short_names
+from app.plots.study.words import bits_of, plain
 from passes.search.space import Choice
 from passes.search.spec import Goal
 from passes.search.trial import Trial
@@ -16,18 +17,58 @@ from tests.gui.search.made_study import choices
 pytestmark = pytest.mark.gui
 
 
+def formats(*names: str) -> list[Choice]:
+    return [Choice(n, "format") for n in names]
+
+
 def test_names_lose_what_they_share_and_stay_apart() -> None:
     made = short_names(choices(8))
-    assert made["bert.encoder.layer.0.attention.query.dense weight"] == "0.attention.query"
+    assert made["bert.encoder.layer.0.attention.query.dense weight"] == "enc 0 · attn.q"
     assert made["learning rate"] == "learning rate" and len(set(made.values())) == len(made)
-    assert short_names([Choice("a.b weight", "format")]) == {"a.b weight": "a.b weight"}
+    assert short_names(formats("first.second weight")) == {"first.second weight": "first.second"}
+
+
+def test_layers_of_a_transformer_are_called_by_number_and_part() -> None:
+    """As a search calls them: by their nodes, whose names have no dots."""
+    at = "bert_encoder_layer_11_"
+    made = short_names(formats(
+        "bert_embeddings_word_embeddings.weight", f"{at}attention_self_query.weight",
+        f"{at}attention_output_dense.weight", f"{at}attention_output_LayerNorm.weight",
+        f"{at}intermediate_dense.weight", f"{at}output_dense.weight",
+        "scaled_dot_product_attention_1.weight", "bert_pooler_dense.weight",
+        "classifier.weight"))  # fmt: skip
+    assert list(made.values()) == [
+        "emb.word", "enc 11 · attn.q", "enc 11 · attn.out", "enc 11 · attn.out.norm", "enc 11 · inter", "enc 11 · out",
+        "sdpa_1", "pooler", "classifier"]  # fmt: skip
+
+
+def test_names_of_other_models_keep_what_belongs_together() -> None:
+    made = short_names(formats("transformer_h_0_attn_c_attn.weight", "transformer_h_0_ln_1.weight",
+                               "transformer_ln_f.weight", "transformer_wte.weight"))  # fmt: skip
+    assert list(made.values()) == ["h 0 · attn.c_attn", "h 0 · ln_1", "ln_f", "wte"]
+    assert list(short_names(formats("bert.encoder.layer.0", "bert.encoder.layer.1")).values()) == ["enc 0", "enc 1"]
+
+
+def test_ports_and_entries_are_told_where_they_differ() -> None:
+    made = short_names(formats("early fc1.weight", "early fc1.data_in", "late fc2.weight"))
+    assert list(made.values()) == ["early · fc1 · weight", "early · fc1 · data_in", "late · fc2 · weight"]
+
+
+@pytest.mark.parametrize("names", [
+    ("m_layer_0_self.weight", "m_layer_0_self_dense.weight", "m_layer_0_dense.weight"),  # all of it is filling
+    ("net_a_b.weight", "net.a.b.weight"),
+    tuple(f"start_{'x' * 40}{i}{'y' * 40}_end.weight" for i in range(3)),
+])  # fmt: skip
+def test_no_two_names_become_the_same(names: tuple[str, ...]) -> None:
+    made = short_names(formats(*names))
+    assert set(made) == set(names) and len(set(made.values())) == len(names)
 
 
 def test_long_names_keep_both_ends() -> None:
-    names = ("first.of.a.very.long.path.to.dense", "second.of.a.very.long.path.to.weight")
-    made = short_names([Choice(n, "format") for n in names])
-    assert made[names[0]].startswith("first.") and made[names[1]].endswith(".weight")
-    assert all(len(t) <= 24 for t in made.values())
+    names = ("first.of.a.very.long.path.to.all.that.is", "second.of.a.very.long.path.to.nothing.at.all")
+    made = short_names([Choice(n, "option") for n in names])
+    assert made[names[0]].startswith("first.") and made[names[1]].endswith(".all")
+    assert all(len(t) <= 34 for t in made.values())
 
 
 def test_a_format_that_is_fitted_to_each_layer_is_called_so(board: StudyBoard) -> None:

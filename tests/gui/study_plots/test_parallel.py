@@ -85,7 +85,7 @@ def test_lines_that_are_taken_away_leave_the_picture_as_it_was() -> None:
 def test_formats_stand_as_their_labels_in_their_order(board: StudyBoard) -> None:
     chart = show(board, 30, "Parallel coordinates")
     assert [t for _, t in chart.axes[0].ticks()] == ["int 2/1", "int 4/2", "mxint4/32", "int 8/6", "float"]
-    assert chart.axes[0].text == "0.attention.query"
+    assert chart.axes[0].text == "enc 0 · attn.q"
 
 
 def test_values_of_a_condition_that_did_not_hold_run_along_the_foot(board: StudyBoard) -> None:

@@ -34,6 +34,17 @@ def test_slices_show_all_choices_or_one(board: StudyBoard) -> None:
     assert chart.near(box.topLeft() + QPointF(x[place], y[place])) is not None
 
 
+def test_titles_and_labels_tell_whole_names(board: StudyBoard) -> None:
+    """What is drawn is cut to what tells layers apart."""
+    chart = show(board, 100, "Slices")
+    axis = chart.axes[0]
+    assert axis.text != axis.name == chart.hover_words(chart._box(0).topLeft() + QPointF(5, -5))
+    chart = show(board, 100, "Choice map")
+    box, axis = chart._box(), chart.axes[1]
+    assert axis.text != axis.name == chart.hover_words(QPointF(5, box.top() + 1.5 * box.height() / len(chart.axes)))
+    assert chart.hover_words(QPointF(5, 2)) == ""
+
+
 def test_the_timeline_has_a_lane_a_worker_and_bars_that_grow(
     board: StudyBoard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
