@@ -19,6 +19,10 @@ from passes.sensitivity.places import Place, places, reference, unfolded
 from passes.sensitivity.table import Sensitivity
 from passes.transform.quantize import PORTS
 
+LEAST = 32  # samples on which candidates are measured; where there is time for fewer, none is
+TRIED = 8  # samples by which it is judged how long that takes
+PART = 0.6  # of a run of the whole model, what measuring a candidate takes
+
 if TYPE_CHECKING:
     from model.data.base import Split
     from passes.sensitivity.evidence import Evidence
@@ -46,6 +50,11 @@ class SensitivityOptions(EvaluateOptions):
         metadata={"min": 0, "help": "whole configurations measured, to correct what formats do together"},
     )
     exact: bool = field(default=False, metadata={"help": "measure every candidate, one at a time"})
+    seconds: float = field(
+        default=0.0,
+        metadata={"min": 0, "help": "for the gradients, and for the measurements: what is not done by then, the next "
+                  "run goes on with; 0 = no limit"},
+    )  # fmt: skip
     AGAINST_BASE: ClassVar[bool] = True  # its masks and formats are the choices that are left out
 
     def __post_init__(self) -> None:
@@ -73,6 +82,12 @@ def sensitivity(graph: Graph, options: SensitivityOptions, context: Context) -> 
     rows = work.rows()
     report = Report("sensitivity", work.lines(rows), work.summary(rows, start))
     return graph, report
+
+
+def gather(graph: Graph, options: SensitivityOptions, context: Context) -> bool:
+    """The pass with gradients alone, for as long as the options say: whether its evidence is whole by now."""
+    work = _Work(graph, options, context)
+    return work.evidence.samples >= len(work.split)
 
 
 def flat(row: Sensitivity) -> list[Row]:
@@ -113,19 +128,27 @@ class _Work:
         self.correction = self.whole = Correction()
 
     def _evidence(self) -> tuple[str, Evidence]:
-        """From the file of these weights and samples, or gathered now: always of all places."""
+        """From the file of these weights and samples, or gathered now: always of all places.
+
+        What an earlier run gathered is gone on with; what is not all of it lies in a file of its own.
+        """
         from model.graph_json import fingerprint
         from passes.sensitivity.collect import collect
         from passes.sensitivity.evidence import evidence_path, load, save
+        from passes.sensitivity.unfinished import Unfinished
 
         name = fingerprint(self.run)
-        path = evidence_path(self._key(self.split, self.context.seed))
+        key = self._key(self.split, self.context.seed)
+        path, part = evidence_path(key), evidence_path(f"{key}-part")
         if path.is_file():
             return str(path), load(path)
-        every = places(self.base, self.run, self.parts)
-        found = replace(collect(self.run, every, self.split, self.context), reference=name)
-        save(found, path)
-        return str(path), load(path)
+        every, kept = places(self.base, self.run, self.parts), Unfinished(path)
+        found = collect(self.run, every, self.split, self.context, kept, self.options.seconds)
+        whole = found.samples >= len(self.split)
+        save(replace(found, reference=name), path if whole else part)
+        if whole:
+            kept.remove()
+        return str(path if whole else part), load(path if whole else part)
 
     def _key(self, split: Split, *more: Any) -> str:
         """The name of what is found with these weights on these samples."""
@@ -158,7 +181,8 @@ class _Work:
 
         count = self.options.measure
         cells = truth.every(rows) if self.options.exact else truth.picked(rows, count, self.context.seed)
-        if not cells:
+        further = self._in_time(len(cells)) if cells else None
+        if further is None:
             return rows
         known: dict[int, dict[int, float]] = {}
 
@@ -171,10 +195,10 @@ class _Work:
 
         at = {(p.node, p.port): p for p in self.places}
         size = self.options.batch_size
-        kept = Kept(self._key(self.further, size, self.further.labels))
+        kept = Kept(self._key(further, size, further.labels))
         before = sum(kept.get(rows[r].node, rows[r].port, rows[r].candidates[c]) is not None for r, c in cells)
         self.baseline = {"measured_before": before} if before else {}
-        baseline = truth.measured(rows, cells, at, self.run, self.further, size, self.context, heard, kept)
+        baseline = truth.measured(rows, cells, at, self.run, further, size, self.context, heard, kept)
         self.baseline |= {"measured_samples": baseline.samples, "accuracy_of_measured_samples": baseline.accuracy()}
         rows = [truth.told(row, known.get(i, {})) for i, row in enumerate(rows)]
         self.correction = truth.correction(rows)
@@ -184,6 +208,21 @@ class _Work:
         self.baseline |= truth.agreement(rows)
         self.whole = self._wholes(rows, at, baseline)
         return rows
+
+    def _in_time(self, cells: int) -> Split | None:
+        """The samples on which so many candidates can be measured in the time there is; None where too few."""
+        from passes.sensitivity.measure import Baseline
+
+        if not self.options.seconds:
+            return self.further
+        tried = self.further.take(TRIED)
+        begun = time.perf_counter()
+        Baseline(self.run, tried, self.options.batch_size, self.context)
+        each = (time.perf_counter() - begun) / max(len(tried), 1)
+        room = int(self.options.seconds / (each * (1 + PART * cells)))
+        if room >= len(self.further):
+            return self.further
+        return self.further.take(1 << (room.bit_length() - 1)) if room >= LEAST else None
 
     def _wholes(self, rows: list[Sensitivity], at: dict[tuple[str, str], Place], baseline: Baseline) -> Correction:
         """What some whole configurations say of predictions of such."""
@@ -210,6 +249,8 @@ class _Work:
         if self.whole.count:
             told |= {"configurations": self.whole.count, "configuration_factor": self.whole.factor,
                      "configuration_factor_before": self.whole.before}  # fmt: skip
+        if self.evidence.samples < len(self.split):
+            told["of_samples"] = len(self.split)
         return {"divergence": self.evidence.words, "baseline": self._baseline(), "places": len(rows), "tried": tried,
                 "samples": self.evidence.samples, **self.baseline, **told,
                 "correction": [fixed.level, fixed.steep, fixed.loud],

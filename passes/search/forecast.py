@@ -29,6 +29,7 @@ from passes.sensitivity.correct import Correction
 from passes.sensitivity.table import Candidate
 
 SAMPLES, TRUE = 256, 12  # samples of the pass with gradients; true measurements that correct it
+SECONDS = 30.0  # for each of the two before the first trial; the gradients left are found between trials
 NEAR = (1.0, 0.97, 0.94, 0.9, 0.85, 0.8)  # shares of a budget, of what it leaves to decide, that a start tries
 FIRST = 2  # of them that do: the others learn from these
 NO_CHANGE = Candidate()
@@ -36,10 +37,14 @@ NO_CHANGE = Candidate()
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """Configurations to begin with, the most promising first; under limits, the field in which the search goes on."""
+    """Configurations to begin with, the most promising first; under limits, the field in which the search goes on.
+
+    `whole`: whether it is from all gradients that there are to be.
+    """
 
     starts: tuple[dict[str, Any], ...]
     field: Field | None = None
+    whole: bool = True
 
 
 def forecast(space: Space, graph: Graph, want: Wanted, context: Context, count: int) -> Forecast | None:
@@ -50,13 +55,14 @@ def forecast(space: Space, graph: Graph, want: Wanted, context: Context, count: 
     costs = costs_of(want)
     if not costs or any(c.when for c in space.choices) or not any(_felt(c) for c in space.choices):
         return None
-    problem = _problem(space, graph, costs, context)
+    ask = _Asked(space, graph, context)
+    problem = _problem(ask, space, graph, costs)
     names = [c.name for c in costs]
     limits, wished = _limits(want, names), [g.figure for g in want.goals if g.figure in names]
     if limits and not wished:
         field = Field(problem, _budgets(problem, limits, names))
         near = (exact(problem, field.within(share)) for share in NEAR)
-        return Forecast(_different(space, near, min(FIRST, count)), field)
+        return Forecast(_different(space, near, min(FIRST, count)), field, ask.whole)
     number = names.index(wished[0]) if wished else 0
     return Forecast(_different(space, reversed(Hulls(problem, number).front(max(count, 2))), count))
 
@@ -113,8 +119,8 @@ def _felt(choice: Choice) -> bool:
     return choice.kind in ("format", "sparsity") and bool(choice.values)
 
 
-def _problem(space: Space, graph: Graph, costs: tuple[Cost, ...], context: Context) -> Problem:
-    divergences = _divergences(space, graph, context)
+def _problem(ask: _Asked, space: Space, graph: Graph, costs: tuple[Cost, ...]) -> Problem:
+    divergences = _divergences(ask, space)
     scorer = Scorer()
     start = _counted(graph, space, costs, scorer)
     base = _amounts(start, graph, costs, scorer)
@@ -180,15 +186,33 @@ def _with(graph: Graph, space: Space, choice: Choice, number: int) -> Graph:
     return graph.replace(*nodes.values())
 
 
-def _divergences(space: Space, graph: Graph, context: Context) -> list[list[float]]:
+def _divergences(ask: _Asked, space: Space) -> list[list[float]]:
     """Per choice and value, summed over its places; 0 for what nothing is known of."""
-    ask = _Asked(space, graph, context)
     found: list[list[float]] = []
     for choice in space.choices:
         count = len(choice.values) if _felt(choice) else 1
         each = [sum(ask.of(*c) for c in _candidates(space, choice, i)) if _felt(choice) else 0.0 for i in range(count)]
         found.append(each)
     return found
+
+
+def _options(space: Space, seconds: float) -> SensitivityOptions:
+    """What is asked of the pass: some of the space's formats, at its ports."""
+    score = space.score
+    own = {n: getattr(score, n) for n in ("data", "split", "text", "label", "tokenizer", "max_length")}
+    chosen = [c for c in space.choices if c.kind == "format"]
+    texts = dict.fromkeys(str(v) for c in chosen for v in c.values if v != FLOAT)
+    formats = tuple(f for t in [*texts][:: max(1, len(texts) // 6)] if (f := format_of(t)) is not None)
+    ports = tuple(dict.fromkeys(p for c in chosen for p in c.ports)) if formats else ()
+    return SensitivityOptions(**own, limit=SAMPLES, formats=formats, measure=TRUE if formats else 0, ports=ports,
+                              configurations=0, seconds=seconds)  # fmt: skip
+
+
+def gathered(space: Space, graph: Graph, context: Context, seconds: float) -> bool:
+    """Go on with the gradients for about so long: whether that is all of them."""
+    from passes.analysis.sensitivity import gather
+
+    return gather(graph, _options(space, seconds), context)
 
 
 class _Asked:
@@ -198,15 +222,11 @@ class _Asked:
         from passes.analysis.sensitivity import kept_places
         from passes.sensitivity.evidence import load
 
-        score = space.score
-        own = {n: getattr(score, n) for n in ("data", "split", "text", "label", "tokenizer", "max_length")}
-        texts = dict.fromkeys(str(v) for c in space.choices if c.kind == "format" for v in c.values if v != FLOAT)
-        formats = tuple(f for t in [*texts][:: max(1, len(texts) // 6)] if (f := format_of(t)) is not None)
-        options = SensitivityOptions(**own, limit=SAMPLES, formats=formats, measure=TRUE if formats else 0,
-                                     configurations=0)  # fmt: skip
+        options = _options(space, SECONDS)
         told = run_step(graph, Step("sensitivity", options), context).report.summary
         level, steep, loud = told["correction"]
         self.by = Correction(level, steep, loud, count=1)
+        self.whole = "of_samples" not in told
         self.evidence = load(Path(told["evidence"]))
         _, self.run, places = kept_places(graph, context.base)
         self.places = {(p.node, p.port): p for p in places}

@@ -34,13 +34,17 @@ class Lead:
         self._left, self._seed = warm, seed
         self._refined: Refined | None = None
 
+    def wanted(self, told: Iterable[Trial]) -> bool:
+        """Whether trials are still to be proposed."""
+        return sum(t.origin == FRONT for t in told) < self._left
+
     def next(self, told: Iterable[Trial], runner: object) -> dict[str, Any] | None:
         """A trial to try; None where one waits, all have been proposed, or nothing is predicted.
 
         A runner that keeps each sample's margin tells more of its trials than their figures.
         """
         trials = list(told)
-        if any(t.state == "waiting" for t in trials) or sum(t.origin == FRONT for t in trials) >= self._left:
+        if any(t.state == "waiting" for t in trials) or not self.wanted(trials):
             return None
         self._refined = self._refined or self._read()
         if self._refined is None:

@@ -62,6 +62,12 @@ class Prepared:
                                "Open it from its source.")  # fmt: skip
         return Trained(search.spec, self.space, search.recipe, search.base, search.info, context, self.architect)
 
+    def gathered(self, seconds: float, context: Context) -> bool:
+        """Go on with what the forecast is made from, for about so long: whether that is all by now."""
+        from passes.search.forecast import gathered
+
+        return gathered(self.space, self.graph, context, seconds)
+
     def forecast(self, count: int, context: Context) -> Forecast:
         """What a warm start tries first: the predicted front, or uniform configurations from cheap to dear."""
         from passes.search.forecast import Forecast, promising

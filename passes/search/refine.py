@@ -24,6 +24,7 @@ from passes.search.margins import Known, climbed, learned
 from passes.search.trial import Trial
 
 FRONT = "front"  # the study's attribute: what is predicted, for all its workers
+ROUGH_FRONT = "front_rough"  # whether that is from a part of the gradients
 POWERS = {"accuracy": 0.25, "loss": 0.5}  # luck grows with the divergence to this (labels flip with its root); else 1
 SLOPES, SLOPE = (0.003, 0.03, 0.1, 0.3, 1.0), (0.05, 1.5)  # what a nat costs; what is expected, and its spread (log)
 WIDTHS, WIDTH = (0.003, 0.01, 0.03, 0.1), (0.02, 1.0)  # how wide luck is where a nat changes

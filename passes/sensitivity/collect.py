@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import zlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -24,33 +25,55 @@ from passes.sensitivity.taps import Tapped
 
 if TYPE_CHECKING:
     from model.data.base import Split
+    from passes.sensitivity.unfinished import Arrays, Unfinished
 
 RANK = 2  # of the part of a weight's gradient that is kept as it is
 SMALL = 2048  # elements up to which gradients are kept whole
 BYTES = 24 << 20  # that rows of activations may take together
 ROWS = (8, 1024)  # fewest and most of a tensor
 ELEMENTS = (1 << 12, 1 << 16)
+FEWEST = 4  # passes, before a limit of time ends it
 _PLAIN = 32  # samples of a batch without gradients
 _HALF = 256.0  # gradients of float16 are so many times larger on their way
 
 
-def collect(graph: Graph, places: tuple[Place, ...], split: Split, context: Context) -> Evidence:
+def collect(
+    graph: Graph, places: tuple[Place, ...], split: Split, context: Context, kept: Unfinished | None = None,
+    seconds: float = 0.0,
+) -> Evidence:  # fmt: skip
     """Evidence of `places` from the samples of `split`, on which `graph` (float, attentions written out) is run.
 
     Gradients are of the outputs' own distribution, drawn anew for each sample with a random sign, so that samples of
-    one batch do not mix in the mean. No label is looked at.
+    one batch do not mix in the mean. No label is looked at. It goes on from what is `kept` of a run that ended early,
+    and comes to the same; after `seconds` it ends with fewer samples.
     """
     work = _Collection(graph, places, context)
     size = max(1, -(-len(split) // PASSES))
-    seen = 0
-    if work.outputs.kind == "values":
+    passes = work.go_on(kept)
+    if work.outputs.kind == "values" and not passes:
         work.outputs.learn(work.outputs_of(split))
-    for inputs, labels in batches(split, graph, size):
+    begun = time.monotonic()
+    for number, (inputs, _) in enumerate(batches(split, graph, size)):
+        if number < passes:
+            continue
+        if seconds and number >= FEWEST and time.monotonic() - begun > seconds:
+            work.keep(kept, number)
+            return work.evidence(number * size)
         with fit_error(inputs):
             work.step(inputs)
-        seen += len(labels)
-        context.progress(seen, len(split), "gradients of the outputs")
-    return work.evidence(seen)
+        if kept is not None and kept.due:
+            work.keep(kept, number + 1)
+        _tell(work, kept, context, number + 1, size, len(split))
+    return work.evidence(len(split))
+
+
+def _tell(work: _Collection, kept: Unfinished | None, context: Context, passes: int, size: int, count: int) -> None:
+    """Progress; who stops it there loses nothing."""
+    try:
+        context.progress(min(passes * size, count), count, "gradients of the outputs")
+    except BaseException:
+        work.keep(kept, passes)
+        raise
 
 
 class _Collection:
@@ -125,6 +148,42 @@ class _Collection:
             self._weights[key] = _Weight(seen.numel() <= SMALL or gradient.dim() < 2)
         self._weights[key].add(seen, self._random)
 
+    # -- a run that goes on
+
+    def keep(self, kept: Unfinished | None, passes: int) -> None:
+        """Write what came of so many passes."""
+        if kept is None:
+            return
+        arrays: Arrays = {"random": self._random.get_state().numpy()}
+        rows: list[Any] = []
+        weights: list[Any] = []
+        for number, (key, held) in enumerate(self._rows.items()):
+            parts, facts = held.state()
+            arrays |= {f"rows{number}/{name}": part for name, part in parts.items()}
+            rows.append([*key, held.count, self._through.get(key, ""), facts])
+        for number, (key, weight) in enumerate(self._weights.items()):
+            arrays |= {f"weight{number}/{name}": part for name, part in weight.state().items()}
+            weights.append([*key, weight.whole])
+        kept.write(arrays, {"passes": passes, "begun": self._begun, "batch": self._batch, "rows": rows,
+                            "weights": weights, "spread": self.outputs.spread})  # fmt: skip
+
+    def go_on(self, kept: Unfinished | None) -> int:
+        """Take up what is kept: how many passes that was of."""
+        found = kept.read() if kept is not None else None
+        if found is None:
+            return 0
+        arrays, facts = found
+        self._random.set_state(torch.from_numpy(arrays["random"]))
+        self._begun, self._batch, self.outputs.spread = facts["begun"], facts["batch"], facts["spread"]
+        for number, (node, port, count, through, held) in enumerate(facts["rows"]):
+            reservoir = self._rows[node, port] = Reservoir(count, 0)
+            reservoir.go_on(_below(arrays, f"rows{number}/"), held)
+            self._through[node, port] = through
+        for number, (node, port, whole) in enumerate(facts["weights"]):
+            weight = self._weights[node, port] = _Weight(whole)
+            weight.go_on(_below(arrays, f"weight{number}/"))
+        return int(facts["passes"])
+
     def evidence(self, samples: int) -> Evidence:
         """All that was gathered, as means over the samples."""
         found: dict[str, tuple[Piece, ...]] = {}
@@ -145,6 +204,10 @@ class _Collection:
         if place.weight is not None:
             return Tokens(parts[1], parts[0], shares, parts[2], samples)
         return Rows(parts[1], parts[0], shares, parts[2], self._rows[key].peak, samples, self._through[key])
+
+
+def _below(arrays: Arrays, name: str) -> Arrays:
+    return {k.removeprefix(name): v for k, v in arrays.items() if k.startswith(name)}
 
 
 class _Weight:
@@ -177,6 +240,21 @@ class _Weight:
         # As products: a sum in float64 copies all of it first.
         self._rows = self._rows + (rest @ torch.ones(rest.shape[1])).double()
         self._columns = self._columns + (torch.ones(rest.shape[0]) @ rest).double()
+
+    def state(self) -> Arrays:
+        """What `go_on` takes."""
+        found = {"left": torch.stack(self._left).numpy()}
+        if self._right:
+            found |= {"right": torch.stack(self._right).numpy(), "rows": self._rows.numpy(),
+                      "columns": self._columns.numpy()}  # fmt: skip
+        return found
+
+    def go_on(self, held: Arrays) -> None:
+        """As it was when `state` was asked."""
+        self._left = list(torch.from_numpy(held["left"]))
+        if "right" in held:
+            self._right = list(torch.from_numpy(held["right"]))
+            self._rows, self._columns = torch.from_numpy(held["rows"]), torch.from_numpy(held["columns"])
 
     def piece(self, samples: int) -> Piece | None:
         """As evidence: sums over passes are means over samples."""

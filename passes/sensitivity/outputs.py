@@ -36,7 +36,7 @@ class Outputs:
         ranked = len(meta.shape) if meta else 2
         single = meta is not None and meta.shape[-1] == 1  # one number a row: a regression, or a single score
         self.kind: Kind = "values" if not told or single else "classes" if ranked == 2 else "distributions"
-        self._spread: float | None = None
+        self.spread: float | None = None
 
     @property
     def classes(self) -> bool:
@@ -64,10 +64,10 @@ class Outputs:
         for x in values:
             count, total = count + x.numel(), total + float(x.double().sum())
             squares += float(x.double().square().sum())
-        self._spread = max(squares / max(count, 1) - (total / max(count, 1)) ** 2, 1e-12)
+        self.spread = max(squares / max(count, 1) - (total / max(count, 1)) ** 2, 1e-12)
 
     def _variance(self, x: Tensor) -> float:
-        return self._spread or float(x.var(unbiased=False).clamp(min=1e-12))
+        return self.spread or float(x.var(unbiased=False).clamp(min=1e-12))
 
     def divergence(self, before: Tensor, after: Tensor, inputs: Mapping[str, Tensor]) -> float:
         """The sum over the samples of a batch of how far `after` is from `before`."""

@@ -49,6 +49,19 @@ class Reservoir:
             fresh, weights, priorities = [f[best] for f in fresh], weights[best], priorities[best]
         self._kept, self._weights, self._priorities = fresh, weights, priorities
 
+    def state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+        """(arrays, facts) from which `go_on` makes the same again."""
+        kept = {f"kept{i}": part for i, part in enumerate(self._kept)}
+        facts = {"level": self._level, "random": self._random.bit_generator.state}
+        return {**kept, "weights": self._weights, "priorities": self._priorities, "peak": self.peak}, facts
+
+    def go_on(self, arrays: dict[str, NDArray[Any]], facts: dict[str, Any]) -> None:
+        """As it was when `state` was asked."""
+        self._kept = [arrays[name] for i in range(len(arrays)) if (name := f"kept{i}") in arrays]
+        self._weights, self._priorities, self.peak = arrays["weights"], arrays["priorities"], arrays["peak"]
+        self._level = facts["level"]
+        self._random.bit_generator.state = facts["random"]
+
     def taken(self) -> tuple[NDArray[np.float32], list[NDArray[Any]]]:
         """(how many rows each kept one stands for, [gradients, other parts])."""
         if not self._kept:

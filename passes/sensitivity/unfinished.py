@@ -1,0 +1,82 @@
+"""What a pass with gradients has gathered so far, on disk: one that is stopped or killed goes on where it was.
+
+Safetensors beside the finished evidence, under the key of the same weights and samples; gone once that is there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from model.errors import ProjectError
+from model.weights import Tensor, read_header, write
+
+Arrays = dict[str, NDArray[Any]]
+KEEP = 4  # files; the oldest beyond it are removed
+SHARE, LEAST = 20.0, 2.0  # a write takes at most so small a part of the time; seconds between two at least
+
+
+class Unfinished:
+    """The state of one pass; where nothing can be written, nothing is kept."""
+
+    def __init__(self, evidence: Path) -> None:
+        self.path = evidence.with_suffix(".unfinished")
+        self._written, self._took = time.monotonic(), 0.0
+
+    def read(self) -> tuple[Arrays, dict[str, Any]] | None:
+        """(arrays, facts) as they were written last; None where there are none, or they cannot be read."""
+        try:
+            places = read_header(self.path)
+            data = self.path.read_bytes()
+            length = int.from_bytes(data[:8], "little")
+            facts = json.loads(json.loads(data[8 : 8 + length])["__metadata__"]["state"])
+        except (OSError, ProjectError, LookupError, ValueError, TypeError):
+            return None
+        found: Arrays = {}
+        for name, place in places.items():
+            dtype = np.dtype(place.dtype)
+            count = int(np.prod(place.shape, dtype=np.int64))
+            found[name] = np.frombuffer(data, dtype, count, place.offset).reshape(place.shape).copy()
+        return found, facts
+
+    @property
+    def due(self) -> bool:
+        """Whether so much was gathered since the last write that another pays."""
+        return time.monotonic() - self._written >= max(LEAST, SHARE * self._took)
+
+    def write(self, arrays: Arrays, facts: Mapping[str, Any]) -> None:
+        """Whole or not at all."""
+        begun = time.monotonic()
+        tensors = {n: Tensor(np.ascontiguousarray(a), str(a.dtype)) for n, a in arrays.items()}
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            handle, partial = tempfile.mkstemp(dir=self.path.parent, suffix=".part")
+            with os.fdopen(handle, "wb") as file:
+                write(file, tensors, {"state": json.dumps(facts)})
+            Path(partial).replace(self.path)
+            self._make_room()
+        except OSError:
+            pass  # the pass itself needs no file
+        self._written = time.monotonic()
+        self._took = self._written - begun
+
+    def _make_room(self) -> None:
+        held = self.path.parent
+        old = sorted(held.glob("*.unfinished"), key=lambda p: p.stat().st_mtime, reverse=True)[KEEP:]
+        cut = (p for p in held.glob("*.part") if time.time() - p.stat().st_mtime > 3600)  # of writers that were killed
+        for path in (*old, *cut):
+            path.unlink(missing_ok=True)
+
+    def remove(self) -> None:
+        """What it led to is kept elsewhere."""
+        with contextlib.suppress(OSError):
+            self.path.unlink(missing_ok=True)
