@@ -220,9 +220,10 @@ class Graph:
     def delta(self, before: Graph) -> Delta:
         """What changed since `before`; by identity, so cheap between edits of one graph."""
         old, new = before.nodes, self.nodes
-        added = tuple(k for k in new if k not in old)
-        removed = tuple(k for k in old if k not in new)
-        changed = tuple(k for k, n in new.items() if k in old and not same(old[k], n))
+        alike = old.keys() == new.keys()
+        added = () if alike else tuple(k for k in new if k not in old)
+        removed = () if alike else tuple(k for k in old if k not in new)
+        changed = tuple(k for k, n in new.items() if (o := old.get(k)) is not n and o is not None and not same(o, n))
         return Delta(added, removed, changed)
 
     def sharing(self, others: Iterable[Graph]) -> Graph:

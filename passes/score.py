@@ -52,7 +52,7 @@ class Score:
 class _NodeCost:
     """What one node adds to the score. `pruned`: (weight, its zeros); `activation`: (elements, bits, share pruned).
 
-    `scales`: given ones, and whether of a stored weight. `line`: its text in the packed file.
+    `scales`: given ones, and whether of a stored weight. `line`: its text in the packed file, which names `masks`.
     """
 
     node: Node
@@ -62,6 +62,7 @@ class _NodeCost:
     uses: tuple[tuple[str, Use], ...]
     scales: tuple[tuple[str, bool], ...]
     line: str
+    masks: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +117,7 @@ class Scorer:
     def _graph_size(self, graph: Graph) -> int:
         """Bytes of the graph in the packed file."""
         held, sizes = self._pieces, list[tuple[Lines, int]]()
-        nodes = labelled((c.line, masks_of(c.node)) for c in self._nodes.values())
+        nodes = labelled((c.line, c.masks) for c in self._nodes.values())
         for piece in pieces([first_line(graph), *nodes, *(c.line for c in self._weights.values())]):
             sizes.append((piece, held[piece] if piece in held else len(compressed(piece))))
         self._pieces = dict(sizes)
@@ -174,7 +175,8 @@ def _node_cost(node: Node, graph: Graph, sizes: dict[str, int]) -> _NodeCost:
     held = node.sparsity.get("weight")
     pruned = (name, held.zeros if held else 0) if name is not None else None
     scales = tuple((c.scale, weight_at(node, p, graph) is not None) for p, c in node.precision.items() if c.scale)
-    return _NodeCost(node, node_bitops(node, sizes), activation, pruned, uses(node, graph), scales, node_line(node))
+    return _NodeCost(node, node_bitops(node, sizes), activation, pruned, uses(node, graph), scales, node_line(node),
+                     masks_of(node))  # fmt: skip
 
 
 def multiplied(node: Node, sizes: dict[str, int]) -> int:

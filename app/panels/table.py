@@ -194,8 +194,11 @@ class Table(QTableView):
             self.sortByColumn(self.rows.columns.index(lowest_first), ASCENDING)
 
     def _fit(self) -> None:
-        """Columns as wide as their first rows need: half of what another table costs, so not before it is seen."""
+        """Columns as wide as their first rows need: half of what another table costs, so not before it is seen, and
+        not where the view shares its width out."""
         self._fitted = True
+        if self.horizontalHeader().sectionResizeMode(0) == QHeaderView.ResizeMode.Stretch:
+            return
         self.horizontalHeader().setResizeContentsPrecision(40)
         self.resizeColumnsToContents()
         for i in range(len(self.rows.columns)):

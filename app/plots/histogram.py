@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 
 import numpy as np
 import pyqtgraph as pg
@@ -28,6 +29,11 @@ class WeightHistogram(Chart):
         self.histogram: Histogram | None = None
         self.loss: Loss | None = None
         self.thinned, self.log = 1, False
+        # Kept from draw to draw: making and adding them anew took most of a draw.
+        none = QPen(Qt.PenStyle.NoPen)
+        self._clip, self._kept, self._pruned = (pg.BarGraphItem(x=[], height=[], width=1, pen=none) for _ in range(3))
+        self._ends, self._lines = (pg.PlotCurveItem(connect="pairs", antialias=False) for _ in range(2))
+        self._drawn = (self._clip, self._ends, self._lines, self._kept, self._pruned)
         super().__init__(parent)
         self.plot.hideAxis("left")
         self.plot.getViewBox().setDefaultPadding(0)
@@ -47,7 +53,8 @@ class WeightHistogram(Chart):
         """Draw the grid of a format, or none."""
         if loss is not self.loss:
             self.loss = loss
-            self.draw(self.look)
+            if self.histogram is not None:
+                self._draw_loss(self.histogram, self.look)
 
     def set_log(self, log: bool) -> None:
         """Draw counts as log10(1 + count), so that the rare far values are seen."""
@@ -59,38 +66,37 @@ class WeightHistogram(Chart):
 
     def draw(self, palette: Palette) -> None:
         """Ticks, clipped range, grid and bars."""
-        self.plot.clear()
         found = self.histogram
+        for item in self._drawn:
+            if item.getViewBox() is None:
+                self.plot.addItem(item, ignoreBounds=True)
+            item.setVisible(found is not None)
         if found is None:
             self.plot.getAxis("bottom").setTicks([[]])
             return
-        top = max(float(self._heights(found.kept + found.pruned).max(initial=0)), 0.3)
-        self.plot.setXRange(found.low, found.high, padding=0)
-        self.plot.setYRange(0, top * 1.06, padding=0)
+        self.plot.setRange(xRange=(found.low, found.high), yRange=(0, self._top(found)), padding=0)
         self._ticks(found)
-        self._clipped(found, top, palette)
-        self._grid(found, top, palette)
         self._bars(found, palette)
+        self._draw_loss(found, palette)
+
+    def _draw_loss(self, found: Histogram, palette: Palette) -> None:
+        self._clipped(found, self._top(found), palette)
+        self._grid(self._top(found), palette)
+
+    def _top(self, found: Histogram) -> float:
+        return max(float(self._heights(found.kept + found.pruned).max(initial=0)), 0.3) * 1.06
 
     def _bars(self, found: Histogram, palette: Palette) -> None:
         centres, width = (found.edges[:-1] + found.edges[1:]) / 2, (found.high - found.low) / len(found.kept) * 0.84
-        none = QPen(Qt.PenStyle.NoPen)
-        kept_heights = self._heights(found.kept)
-        kept = pg.BarGraphItem(x=centres, y0=0, height=kept_heights, width=width, pen=none,
-                               brush=tint(palette.bar, 165))  # fmt: skip
-        self.plot.addItem(kept)
-        if found.pruned.any():
-            rest = self._heights(found.kept + found.pruned) - kept_heights
-            self.plot.addItem(pg.BarGraphItem(x=centres, y0=kept_heights, height=rest, width=width, pen=none,
-                                              brush=tint(palette.muted, 70)))  # fmt: skip
+        kept = self._heights(found.kept)
+        rest = self._heights(found.kept + found.pruned) - kept
+        self._kept.setOpts(x=centres, y0=0, height=kept, width=width, brush=tint(palette.bar, 165))
+        self._pruned.setOpts(x=centres, y0=kept, height=rest, width=width, brush=tint(palette.muted, 70))
+        self._pruned.setVisible(bool(found.pruned.any()))
 
-    def _grid(self, found: Histogram, top: float, palette: Palette) -> None:
+    def _grid(self, top: float, palette: Palette) -> None:
         lines, self.thinned = self.lines()
-        if len(lines):
-            x = np.repeat(lines, 2)
-            y = np.tile([0.0, top * 1.06], len(lines))
-            self.plot.addItem(pg.PlotCurveItem(x, y, connect="pairs", pen=pen(palette.accent, 1.0, 110),
-                                               antialias=False))  # fmt: skip
+        _upright(self._lines, lines, top, pen(palette.accent, 1.0, 110))
 
     def lines(self) -> tuple[NDArray[np.float64], int]:
         """The lines of the grid to draw, and that each stands for how many (a power of two)."""
@@ -108,18 +114,14 @@ class WeightHistogram(Chart):
         return grid[zero % step :: step], step
 
     def _clipped(self, found: Histogram, top: float, palette: Palette) -> None:
-        loss = self.loss
-        if loss is None or loss.low is None or loss.high is None:
-            return
-        for start, end in ((found.low, loss.low), (loss.high, found.high)):
-            if end > start:
-                shade = pg.BarGraphItem(x0=[start], x1=[end], y0=0, height=[top * 1.06],
-                                        pen=QPen(Qt.PenStyle.NoPen), brush=tint(palette.bad, 34))  # fmt: skip
-                self.plot.addItem(shade)
-        for end in (loss.low, loss.high):
-            if found.low <= end <= found.high:
-                mark = pg.PlotCurveItem([end, end], [0.0, top * 1.06], pen=pen(palette.bad, 1.4), antialias=False)
-                self.plot.addItem(mark)
+        loss, parts, ends = self.loss, list[tuple[float, float]](), list[float]()
+        if loss is not None and loss.low is not None and loss.high is not None:
+            parts = [(a, b) for a, b in ((found.low, loss.low), (loss.high, found.high)) if b > a]
+            ends = [x for x in (loss.low, loss.high) if found.low <= x <= found.high]
+        middles, widths = [(a + b) / 2 for a, b in parts], [b - a for a, b in parts]
+        self._clip.setOpts(x=middles, y0=0, width=widths, height=[top] * len(parts), brush=tint(palette.bad, 34))
+        self._clip.setVisible(bool(parts))
+        _upright(self._ends, ends, top, pen(palette.bad, 1.4))
 
     def _ticks(self, found: Histogram) -> None:
         ticks = round_ticks(found.low, found.high)
@@ -157,6 +159,13 @@ class WeightHistogram(Chart):
         edges = self.histogram.edges.tolist()
         rows = zip(edges, edges[1:], self.histogram.kept.tolist(), self.histogram.pruned.tolist(), strict=False)
         return names, tuple(rows)
+
+
+def _upright(item: pg.PlotCurveItem, places: Sequence[float] | NDArray[np.float64], top: float, line: QPen) -> None:
+    """Lines from 0 to `top` at `places`."""
+    item.setVisible(len(places) > 0)
+    if len(places):
+        item.setData(np.repeat(places, 2), np.tile([0.0, top], len(places)), pen=line)
 
 
 def round_ticks(low: float, high: float) -> list[float]:

@@ -23,6 +23,11 @@ class Staircase(Chart):
     def __init__(self, error: bool, parent: QWidget | None = None) -> None:
         self.stairs: Stairs | None = None
         self.error = error
+        # Kept from draw to draw: making and adding them anew took most of a draw.
+        self._zero, self._same = pg.PlotCurveItem(), pg.PlotCurveItem()
+        # A thin line without smoothing: steps stand upright, and wide smooth ones take ten times as long to paint.
+        self._curve = pg.PlotCurveItem(antialias=False)
+        self._drawn = [self._zero, *([] if error else [self._same]), self._curve]
         super().__init__(parent)
         self.plot.getViewBox().setDefaultPadding(0)
         self.plot.getAxis("left").setWidth(LEFT)
@@ -40,26 +45,25 @@ class Staircase(Chart):
 
     def draw(self, palette: Palette) -> None:
         """Zero line, x itself as a faint diagonal, and the curve."""
-        self.plot.clear()
         found = self.stairs
-        for name in ("left", "bottom"):
-            self.plot.getAxis(name).setTicks([[]])
+        for item in self._drawn:
+            if item.getViewBox() is None:
+                self.plot.addItem(item, ignoreBounds=True)
+            item.setVisible(found is not None)
         if found is None:
+            for name in ("left", "bottom"):
+                self.plot.getAxis(name).setTicks([[]])
             return
         low, high = float(found.x[0]), float(found.x[-1])
         y = self.values(found)
         least, most = self._heights(found, y)
         room = (most - least) * (0.22 if self.error else 0.06) or 1.0
-        self.plot.setXRange(low, high, padding=0)
-        self.plot.setYRange(least - room, most + room, padding=0)
+        self.plot.setRange(xRange=(low, high), yRange=(least - room, most + room), padding=0)
         self._ends("bottom", low, high)
         self._ends("left", least, most)
-        self.plot.addItem(pg.PlotCurveItem([low, high], [0.0, 0.0], pen=pen(palette.line, 1.0)))
-        if not self.error:
-            self.plot.addItem(pg.PlotCurveItem([low, high], [low, high], pen=pen(palette.muted, 1.0, 90)))
-        colour = palette.bad if self.error else palette.accent
-        # A thin line without smoothing: steps stand upright, and wide smooth ones take ten times as long to paint.
-        self.plot.addItem(pg.PlotCurveItem(found.x, y, pen=pen(colour, 1.0), antialias=False))
+        self._zero.setData([low, high], [0.0, 0.0], pen=pen(palette.line, 1.0))
+        self._same.setData([low, high], [low, high], pen=pen(palette.muted, 1.0, 90))
+        self._curve.setData(found.x, y, pen=pen(palette.bad if self.error else palette.accent, 1.0))
 
     def _heights(self, found: Stairs, y: np.ndarray) -> tuple[float, float]:
         """The ends of y; errors of what saturates run out of the frame, or they would hide the others."""

@@ -46,6 +46,7 @@ class FormatSection(QWidget):
         self.error.setFixedHeight(66)
         self.codes = Table()
         self.codes.setAccessibleName("Codes of the format")
+        self.codes.horizontalHeader().setSectionResizeMode(QHeaderView.ResizeMode.Stretch)
         self.codes.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.copy = link("Copy the codes", self.codes.copy)
         self.names = QLabel(), QLabel()
@@ -111,7 +112,6 @@ class FormatSection(QWidget):
         self.copy.setText(f"Copy {plural(len(rows), 'code')}")
         if rows:
             self.codes.show_rows(rows)
-            self.codes.horizontalHeader().setSectionResizeMode(QHeaderView.ResizeMode.Stretch)
             shown = min(len(rows), ROWS)
             head = self.codes.horizontalHeader().sizeHint().height()
             self.codes.setFixedHeight(head + shown * self.codes.verticalHeader().defaultSectionSize() + 4)

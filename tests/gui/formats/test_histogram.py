@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 from pytestqt.qtbot import QtBot
 
+from app.figures.formats import format_figures
 from app.figures.parts import CHUNK, Stopped
 from app.figures.statistics import SHARES, tensor_statistics
 from app.figures.weights import FEW, MANY, histogram, loss, quick_loss
 from app.jobs.previews import Previews
 from app.plots.histogram import WeightHistogram, figures_of, round_ticks
+from app.plots.staircase import Staircase
 from app.theme import DARK
 from model.formats.base import parse_format
 from model.formats.integer import Integer
@@ -209,3 +211,42 @@ def test_the_latest_wish_wins_and_results_are_kept(qtbot: QtBot) -> None:
         previews.ask("a", "bad", lambda stop: 1 / 0)
     previews.close()
     previews.deleteLater()
+
+
+@pytest.mark.gui
+def test_the_same_items_are_drawn_again_with_other_values(qtbot: QtBot) -> None:
+    chart = WeightHistogram()
+    qtbot.addWidget(chart)
+    chart.resize(260, 100)
+    made = tensor()
+    chart.show_histogram(histogram(made, None))
+    chart.show_loss(loss(Integer(4, 7), made, None))
+    items = list(chart.plot.items)
+    assert chart._clip.isVisible() and chart._ends.isVisible() and len(chart._lines.xData) == 2 * len(chart.lines()[0])
+    chart.show_loss(loss(Integer(8, 8), made, None))
+    assert chart.plot.items == items and not chart._clip.isVisible(), "nothing saturates"
+    assert sorted(set(chart._lines.xData)) == list(chart.lines()[0])
+    chart.show_loss(None)
+    assert chart._kept.isVisible() and not chart._lines.isVisible() and not chart._ends.isVisible()
+    keep = np.packbits(np.abs(made.array) > 0.01)
+    chart.show_histogram(histogram(made, keep))
+    assert chart._pruned.isVisible() and chart.plot.items == items
+    chart.show_histogram(None)
+    assert not any(item.isVisible() for item in items)
+
+
+@pytest.mark.gui
+@pytest.mark.parametrize("error", [False, True])
+def test_a_staircase_draws_the_same_items_again(qtbot: QtBot, error: bool) -> None:
+    chart = Staircase(error)
+    qtbot.addWidget(chart)
+    chart.show_stairs(format_figures(Integer(4, 2)).whole)
+    items = list(chart.plot.items)
+    for fmt in (Integer(6, 2), parse_format("mxint")):
+        found = format_figures(fmt).whole
+        chart.show_stairs(found)
+        assert chart.plot.items == items and np.array_equal(chart._curve.yData, chart.values(found))
+        low, high = chart.plot.viewRange()[0]
+        assert (low, high) == pytest.approx((found.x[0], found.x[-1]))
+    chart.show_stairs(None)
+    assert not any(item.isVisible() for item in items)

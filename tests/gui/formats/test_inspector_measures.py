@@ -134,6 +134,9 @@ def test_block_formats_show_the_middle_block(panel: InspectorPanel, session: Ses
     assert panel.weight.plot.log and panel.weight.scale.text() == "Linear counts"
     qtbot.waitUntil(lambda: panel.format.found is not None, timeout=5000)
     assert panel.format.stored.text() == "4.5 bits an element: 4 of its own, 8 of the scale shared by 16"
+    codes = panel.format.codes
+    widths = [codes.columnWidth(i) for i in range(2)]
+    assert sum(widths) == codes.viewport().width() and widths[0] == pytest.approx(widths[1], abs=1), "shared out"
     session.set_format((KEY,), "weight", parse_format("scaled_integer(granularity=tensor)"))
     assert panel.weight.fix.isVisible()
     panel.weight.fix.click()
