@@ -7,6 +7,8 @@ SHELL := /usr/bin/env bash
 .NOTPARALLEL:
 PYTHON ?= python3
 export PYTHON
+# What tests start as processes of their own finds our modules compiled, wherever that was switched off.
+unexport PYTHONDONTWRITEBYTECODE
 
 PY := .venv/bin/python
 SIZE := 1600x1000
