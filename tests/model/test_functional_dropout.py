@@ -190,10 +190,8 @@ def test_dropout_that_never_rests_is_told() -> None:
 
 def test_a_file_cannot_tell_and_says_so() -> None:
     held = case("attention")
-    from model.trace.capture import capture
-
-    program = capture(held.original, held.example).program
-    found = trace(program.module(), held.example, STORE, program)
+    assert held.program is not None
+    found = trace(held.program.module(), held.example, STORE, held.program)
     (problem,) = found.problems
     assert problem.node == "scaled_dot_product_attention" and "exported for evaluation" in problem.message
 

@@ -6,7 +6,6 @@ import io
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -27,16 +26,18 @@ from tests.patience import PATIENCE
 NAMES = [n for n in MODELS if n != "choosy"]
 
 
-def loaded(model: nn.Module, example: dict[str, Any]) -> ExportedProgram:
+def loaded(program: ExportedProgram) -> ExportedProgram:
+    """From a file."""
     file = io.BytesIO()
-    torch.export.save(capture(model, example).program, file)
+    torch.export.save(program, file)
     file.seek(0)
     return torch.export.load(file)
 
 
 def revived(name: str, store: WeightStore) -> Traced:
     held = case(name)
-    program = loaded(held.original, held.example)
+    assert held.program is not None
+    program = loaded(held.program)
     return trace(program.module(), held.example, store, program)
 
 
@@ -57,7 +58,7 @@ def test_a_file_has_the_modules_of_its_model_and_computes_the_same(name: str, tm
 
 def test_a_file_is_pruned_and_drops_in_training(tmp_path: Path) -> None:
     held, store = case("bert"), WeightStore(tmp_path / "work")
-    torch.export.save(capture(held.original, held.example).program, tmp_path / "bert.pt2")
+    torch.export.save(held.program, tmp_path / "bert.pt2")
     source = load_source(str(tmp_path / "bert.pt2"))
     graph = trace(source.model, source.example, store, source.program).graph
     want = prune(held.graph, PruneOptions(0.5), Context(held.store))[1]
@@ -94,7 +95,7 @@ class Shaped(nn.Module):
 
 def test_arguments_come_back(tmp_path: Path) -> None:
     model, example = Shaped().eval(), {"x": torch.randn(2, 4, 8, 9)}
-    program = loaded(model, example)
+    program = loaded(capture(model, example).program)
     graph = trace(program.module(), example, WeightStore(tmp_path), program).graph
     attrs = {n.target: n.attrs for n in graph if n.call == "call_module"}
     assert set(attrs) == {name for name, _ in model.named_children()}
@@ -125,7 +126,7 @@ class Normed(nn.Module):
 
 def test_what_a_leaf_would_not_compute_stays_functions(tmp_path: Path) -> None:
     model, example = Normed().eval(), {"x": torch.randn(3, 4)}
-    store, program = WeightStore(tmp_path), loaded(model, example)
+    store, program = WeightStore(tmp_path), loaded(capture(model, example).program)
     graph = trace(program.module(), example, store, program).graph
     assert not calls(graph)
     assert same(run(build(graph, store), example), run(model, example))
@@ -135,7 +136,7 @@ def test_a_file_of_a_hugging_face_model_opens_in_a_fresh_process(tmp_path: Path)
     """torch reads no program whose result class is unknown, and nothing else has imported transformers there."""
     held = case("bert")
     path = tmp_path / "bert.pt2"
-    torch.export.save(capture(held.original, held.example).program, path)
+    torch.export.save(held.program, path)
     code = f"from model.source import load_source; print(list(load_source({str(path)!r}).example))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert done.stdout.strip() == "['input_ids', 'attention_mask']", done.stderr[-500:]

@@ -9,15 +9,19 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import torch
 import torch.nn.functional as F
 import torch.utils._pytree as pytree
 from torch import Tensor, nn
+from torch.export import ExportedProgram
 
 from model.build import build
 from model.graph import Graph
 from model.source import load_source
+from model.trace.capture import Captured
+from model.trace.capture import capture as export
 from model.trace.trace import Traced, trace
 from model.weights import WeightStore
 
@@ -308,7 +312,10 @@ OWN = tuple(n for n, make in MODELS.items() if "_own" in make.__qualname__)
 
 @dataclass
 class Case:
-    """A model with its trace; `original` is never trained or written to. `state`: its state before the trace."""
+    """A model with its trace; `original` is never trained or written to. `state`: its state before the trace.
+
+    `program`: what torch exported for the trace, None where it could not.
+    """
 
     name: str
     original: nn.Module
@@ -317,6 +324,7 @@ class Case:
     traced: Traced
     state: Inputs
     sizes: tuple[tuple[int, int], ...] = field(default=((2, 16), (1, 7), (3, 11)))
+    program: ExportedProgram | None = None
 
     @property
     def graph(self) -> Graph:
@@ -385,5 +393,13 @@ def case(name: str) -> Case:
     """The traced model `name`, once a process."""
     model, example = MODELS[name]()
     store = WeightStore(Path(tempfile.gettempdir()) / "espalier-tests-zoo-unwritten")
-    state = copied(model.state_dict())
-    return Case(name, model, copied(example), store, trace(model, example, store), state)
+    state, kept = copied(model.state_dict()), list[ExportedProgram]()
+
+    def capture(model: nn.Module, kwargs: Inputs) -> Captured:
+        captured = export(model, kwargs)
+        kept.append(captured.program)
+        return captured
+
+    with mock.patch("model.trace.trace.capture", capture):
+        traced = trace(model, example, store)
+    return Case(name, model, copied(example), store, traced, state, program=kept[-1] if kept else None)
