@@ -241,11 +241,10 @@ class Searches(Applied):
         self._draw()
 
     def _ended(self, study: Study, event: Any) -> None:
-        goes_on = study.end(event)
+        if study.end(event):  # before it is told: nothing shows it as stopped, which would lay out all panels twice
+            self._submit(study)
         self._tell(all_of=study)
         self.write()
-        if goes_on:
-            self._submit(study)
         self.changed.emit(study, ())
         self.stood.emit()
 

@@ -73,7 +73,10 @@ def test_other_jobs_go_between_two_trials(panel: SearchPanel, runner: list[FakeR
     waiting = next(j for j in runner[-1].waiting if isinstance(j.job, AnalyseJob))
     feed(runner, info, [trial(0)])
     assert runner[-1].kept == [info.id]
+    told: list[bool] = []
+    panel.searches.changed.connect(lambda study, _: told.append(study.running))
     runner[-1].tell(info, Done(1))
+    assert told and all(told), "shown as stopped for a moment: all panels are laid out twice"
     again = search_job(runner)
     assert again is not info and panel.study and panel.study.running
     assert runner[-1].waiting.index(waiting) < runner[-1].waiting.index(again)
