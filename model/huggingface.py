@@ -95,6 +95,12 @@ def _no_cache(config: Any) -> None:
         config.use_cache = False
 
 
+def without_cache(model: Any) -> None:
+    """A model that was made elsewhere gives no caches either: with them it could only be recorded."""
+    for part in model.modules():
+        _no_cache(getattr(part, "config", None))
+
+
 def from_config(spec: str) -> Loaded:
     """`config:TYPE?key=value&task=…&weights=random|none`: an untrained model; raises SourceError."""
     wish = read_config(spec)

@@ -198,12 +198,13 @@ def import_file(path: Path) -> Any:
 def _module_and_example(result: Any, name: str) -> tuple[nn.Module, dict[str, Any]]:
     from torch import Tensor, nn
 
-    from model.huggingface import example_inputs
+    from model.huggingface import example_inputs, without_cache
 
     model, example = result if isinstance(result, tuple) and len(result) == 2 else (result, None)
     if not isinstance(model, nn.Module):
         raise SourceError(f"{name}() returned {type(model).__name__}, not a torch module.",
                           "Return the module, or (module, example keyword inputs).")  # fmt: skip
+    without_cache(model)
     if example is None and hasattr(model, "config"):
         return model, example_inputs(model)
     if isinstance(example, Tensor | list | tuple):

@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from model.build import build
 from model.demos import DEMOS
 from model.errors import SourceError
 from model.opening import open_any, open_source
@@ -30,7 +31,6 @@ def refused(spec: str, *inputs: str) -> SourceError:
 
 def traced_like_original(spec: str, tmp_path: Path) -> None:
     """The rebuilt model gives what the loaded one gives, on fresh inputs of another batch size."""
-    from model.build import build
 
     opened = open_source(spec, tmp_path / "work")
     assert opened.loaded is not None
@@ -381,7 +381,6 @@ def test_exported_programs(tmp_path: Path) -> None:
     traced = trace(loaded.model, loaded.example, store, loaded.program)
     assert [n.op for n in traced.graph][-4:] == ["linear", "dropout", "mul", "output"]
     assert traced.dynamic == {"batch": ("x[0]",)}
-    from model.build import build
 
     inputs: dict[str, Any] = {"x": torch.randn(5, 4), "scale": torch.full((1,), 2.0)}
     built = build(traced.graph, store)
@@ -440,3 +439,30 @@ def test_files_of_other_kinds_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "notes.txt"
     path.write_text("hello")
     assert "notes.txt is not a model" in refused(str(path)).message
+
+
+CACHING = """
+import torch
+import transformers as hf
+
+def t5():
+    sizes = dict(vocab_size=64, d_model=16, d_kv=8, d_ff=32, num_layers=1, num_heads=2, decoder_start_token_id=0)
+    inputs = {k: torch.randint(0, 64, (2, n)) for k, n in (("input_ids", 5), ("decoder_input_ids", 4))}
+    return hf.T5ForConditionalGeneration(hf.T5Config(**sizes)).eval(), inputs
+
+def qwen2():
+    sizes = dict(vocab_size=64, hidden_size=16, intermediate_size=32, num_hidden_layers=1, num_attention_heads=2,
+                 num_key_value_heads=2)
+    return hf.Qwen2ForCausalLM(hf.Qwen2Config(**sizes)).eval(), {"input_ids": torch.randint(0, 64, (2, 5))}
+"""
+
+
+@pytest.mark.parametrize("name", ["t5", "qwen2"])
+def test_a_factory_of_a_model_with_a_cache_is_exported(tmp_path: Path, name: str) -> None:
+    (tmp_path / "caching.py").write_text(CACHING)
+    opened = open_source(f"{tmp_path / 'caching.py'}:{name}", tmp_path / "work")
+    assert opened.project.base.runs == "graph" and opened.project.base.output_names[0] == "logits"
+    assert opened.loaded is not None
+    inputs = opened.loaded.example
+    built = build(opened.project.base, opened.store, opened.callables)
+    assert torch.allclose(run(built, inputs)[0], run(opened.loaded.model, inputs)[0], atol=1e-5)
