@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, Literal, cast
 
 from model.check import check
@@ -27,7 +29,7 @@ def node_to_json(node: Node) -> dict[str, Any]:
             data[name] = {k: encode_arg(v) for k, v in getattr(node, name).items()}
     for name in _TYPED:
         if getattr(node, name):
-            data[name] = encode(getattr(node, name))
+            data[name] = encode(getattr(node, name)) if name != "ports" else _ports(node.ports)
     if node.outputs is not None:
         data["outputs"] = node.outputs
     if node.parallel is not None:
@@ -35,6 +37,16 @@ def node_to_json(node: Node) -> dict[str, Any]:
     if node.packed:
         data["packed"] = True
     return data
+
+
+def _ports(ports: Mapping[str, TensorMeta]) -> dict[str, Any]:
+    return {name: dict(_meta(meta)) for name, meta in ports.items()}
+
+
+@lru_cache(4096)
+def _meta(meta: TensorMeta) -> dict[str, Any]:
+    """Most tensors of a model are alike, and an edit changes none of them."""
+    return encode(meta)
 
 
 def node_from_json(name: str, data: dict[str, Any]) -> Node:

@@ -9,7 +9,6 @@ import itertools
 import json
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from model.codec import encode
@@ -18,6 +17,7 @@ from model.graph_json import graph_from_json, node_to_json
 from model.meta import Weight
 
 LINES = 128
+_WRITER = json.JSONEncoder(separators=(",", ":"), allow_nan=False)  # made once: an edit writes hundreds of lines
 MOST = 2**30  # bytes of text: a damaged file must not fill the memory
 Lines = tuple[str, ...]
 Facts = Mapping[str, Any]
@@ -36,11 +36,11 @@ def node_line(node: Node) -> str:
 
 def weight_line(name: str, weight: Weight, tensors: Sequence[Facts]) -> str:
     """One weight and how its tensors are stored; its values are in the file, so their key is not."""
-    return _line("weight", name, encode(replace(weight, key=None)), *tensors)
+    return _line("weight", name, {**encode(weight), "key": None}, *tensors)
 
 
 def _line(kind: str, name: str, *data: Any) -> str:
-    return json.dumps([kind, name, *data], separators=(",", ":"), allow_nan=False)
+    return _WRITER.encode([kind, name, *data])
 
 
 def masks_of(node: Node) -> tuple[str, ...]:

@@ -10,10 +10,12 @@ from dataclasses import replace
 import pytest
 
 import passes.score
+from model import graph_json
 from model.formats.base import Format
 from model.formats.integer import Integer
 from model.graph import Graph, Ref
-from model.meta import Precision, Sparsity
+from model.meta import Precision, Sparsity, TensorMeta
+from model.packed.graph import node_line
 from model.packed.layout import Packed, blobs_of, described, header, packed_size, plan
 from passes.base import Context
 from passes.score import Score, Scorer, bitops, static_score
@@ -279,3 +281,18 @@ def test_another_weight_behind_the_same_name_of_a_node_is_seen() -> None:
     other = replace(source, weights={"value": "other"})
     changed = graph.replace(other).with_weights({"other": bigger})
     assert scorer.score(changed) == Scorer().score(changed) != before
+
+
+def test_tensors_that_an_edit_leaves_are_not_written_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Formats of all layers at once: most of their lines in the packed file, whose size is counted, is as before."""
+    base, scorer, written = case("mlp").graph, Scorer(), list[object]()
+    scorer.score(base)
+    plain = graph_json.encode
+    monkeypatch.setattr(graph_json, "encode", lambda value: (written.append(value), plain(value))[1])
+    after = base.replace(*(replace(n, precision={"weight": Precision(INT4)}) for n in base if n.op == "linear"))
+    scorer.score(after)
+    assert written and not any(isinstance(v, TensorMeta) for held in written if isinstance(held, dict)
+                               for v in (held, *held.values()))  # fmt: skip
+    for node in (n for n in after if n.op == "linear"):
+        told = json.loads(node_line(node))[2]
+        assert told["ports"] == plain(node.ports) and told["precision"] == plain(node.precision)
