@@ -31,7 +31,6 @@ def refused(spec: str, *inputs: str) -> SourceError:
 
 def traced_like_original(spec: str, tmp_path: Path) -> None:
     """The rebuilt model gives what the loaded one gives, on fresh inputs of another batch size."""
-
     opened = open_source(spec, tmp_path / "work")
     assert opened.loaded is not None
     inputs = fresh(opened.loaded.example, 3, 7)
