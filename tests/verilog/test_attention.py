@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
+from tempfile import mkdtemp
 
 import pytest
 import torch
@@ -59,7 +61,10 @@ def grouped():
 """
 
 
-def opened(folder: Path, name: str) -> Opened:
+@cache
+def opened(name: str) -> Opened:
+    """A block, traced once a process: tests change its graph only by copies."""
+    folder = Path(mkdtemp(prefix="espalier-tests-"))
     path = folder / "blocks.py"
     path.write_text(BLOCKS)
     return open_any(f"{path}:{name}", folder)
@@ -98,9 +103,9 @@ def inputs(name: str) -> dict[str, torch.Tensor]:
 
 
 @pytest.mark.parametrize("name", ["masked", "grouped"])
-def test_exact_mode_is_the_model(tmp_path: Path, name: str) -> None:
+def test_exact_mode_is_the_model(name: str) -> None:
     """With fine formats the hardware's function is the float model's, masks and shared heads with it."""
-    found = opened(tmp_path, name)
+    found = opened(name)
     graph = quantised(found.project.base, found.store, more=6)
     design = unbuffered(graph, found.store, EmitOptions(sizes={"seq": 6}))[0]
     given = inputs(name)
@@ -115,7 +120,7 @@ def test_exact_mode_is_the_model(tmp_path: Path, name: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "par"), [("masked", 1), ("grouped", 2)])
 def test_every_beat_of_a_block(tmp_path: Path, name: str, par: int) -> None:
-    found = opened(tmp_path, name)
+    found = opened(name)
     graph = quantised(found.project.base, found.store)
     wider = [n for n in graph if n.op in ("linear", "matmul") and n.id != "head"]
     rows = 1 + (name == "grouped")
@@ -128,8 +133,8 @@ def test_every_beat_of_a_block(tmp_path: Path, name: str, par: int) -> None:
         assert not done.stuck and not done.mismatches, (stall, done.mismatches)
 
 
-def test_a_softmax_needs_a_format(tmp_path: Path) -> None:
-    found = opened(tmp_path, "masked")
+def test_a_softmax_needs_a_format() -> None:
+    found = opened("masked")
     graph = quantised(found.project.base, found.store)
     context = next(n for n in graph if n.id.endswith("context"))
     graph = graph.replace(replace(context, precision={"weight": context.precision["weight"]}))
@@ -137,9 +142,9 @@ def test_a_softmax_needs_a_format(tmp_path: Path) -> None:
         unbuffered(graph, found.store, EmitOptions(sizes={"seq": 6}))
 
 
-def test_the_scale_goes_into_the_product(tmp_path: Path) -> None:
+def test_the_scale_goes_into_the_product() -> None:
     """1/√8 is no power of two: the sums are multiplied before they are rounded."""
-    found = opened(tmp_path, "masked")
+    found = opened("masked")
     design = unbuffered(quantised(found.project.base, found.store), found.store, EmitOptions(sizes={"seq": 6}))[0]
     scores = next(i for i in design.instances if i.name.endswith("scores"))
     assert scores.parameters()["MUL"] == round(8**-0.5 * 2**13)

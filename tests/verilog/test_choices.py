@@ -53,8 +53,8 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_integers_equal_the_fake_quantised_model(tmp_path: Path, name: str) -> None:
-    found = opened(tmp_path, *CASES[name])
+def test_integers_equal_the_fake_quantised_model(name: str) -> None:
+    found = opened(*CASES[name])
     graph = quantised(found)
     design = lower(graph, found.store, EmitOptions())
     sizes = graph.nodes["x"].ports["data_out"].sizes({**graph.symbols, "batch": 16})
@@ -79,7 +79,7 @@ def _streams(design: Design, folder: Path, frames: int = 3) -> None:
 @pytest.mark.rtl
 @pytest.mark.parametrize("name", CASES)
 def test_every_stream_equals_its_integers(tmp_path: Path, name: str) -> None:
-    found = opened(tmp_path, *CASES[name])
+    found = opened(*CASES[name])
     _streams(lower(quantised(found), found.store, EmitOptions()), tmp_path)
 
 
@@ -119,8 +119,8 @@ def test_thresholds_equal_their_integer_model(
 
 
 @pytest.mark.parametrize(("size", "dim"), [(4, -1), (10, -1), (50, -1), (5, 1)])
-def test_log_softmax_is_within_a_step_of_torch(tmp_path: Path, size: int, dim: int) -> None:
-    found = opened(tmp_path, f"nn.Linear(6, {size})", f"return F.log_softmax(self.m(x), {dim})", WIDE)
+def test_log_softmax_is_within_a_step_of_torch(size: int, dim: int) -> None:
+    found = opened(f"nn.Linear(6, {size})", f"return F.log_softmax(self.m(x), {dim})", WIDE)
     graph = quantised(found)
     design = lower(graph, found.store, EmitOptions())
     x = torch.randn(40, 3, 6, generator=torch.Generator().manual_seed(1)) * 4
@@ -132,17 +132,17 @@ def test_log_softmax_is_within_a_step_of_torch(tmp_path: Path, size: int, dim: i
 @needs_icarus
 @pytest.mark.rtl
 def test_log_softmax_equals_its_integers(tmp_path: Path) -> None:
-    found = opened(tmp_path, "nn.Linear(6, 10)", "return F.log_softmax(self.m(x), -1)", WIDE)
+    found = opened("nn.Linear(6, 10)", "return F.log_softmax(self.m(x), -1)", WIDE)
     _streams(lower(quantised(found), found.store, EmitOptions()), tmp_path)
 
 
-def test_what_the_host_holds_is_not_compared(tmp_path: Path) -> None:
-    found = opened(tmp_path, "nn.Linear(6, 6)", "return torch.where(self.m(x) > x, 1.0, 0.0) * 2", WIDE)
+def test_what_the_host_holds_is_not_compared() -> None:
+    found = opened("nn.Linear(6, 6)", "return torch.where(self.m(x) > x, 1.0, 0.0) * 2", WIDE)
     with pytest.raises(EmitError, match="compares x, which the host holds"):
         lower(quantised(found), found.store, EmitOptions())
 
 
-def test_a_choice_by_numbers_is_refused(tmp_path: Path) -> None:
-    found = opened(tmp_path, "nn.Linear(6, 6)", SELF.replace("self.m(x)", "torch.logical_not(self.m(x))"), WIDE)
+def test_a_choice_by_numbers_is_refused() -> None:
+    found = opened("nn.Linear(6, 6)", SELF.replace("self.m(x)", "torch.logical_not(self.m(x))"), WIDE)
     with pytest.raises(EmitError, match="truth values"):
         lower(quantised(found), found.store, EmitOptions())

@@ -23,40 +23,40 @@ from verilog.proof.simulate import _first, build, complaints
 from verilog.write import ours, write
 
 
-def test_two_parts_of_a_host_tensor_are_two_inputs(tmp_path: Path) -> None:
-    found = opened(tmp_path, "nn.Linear(3, 2)", "a, b = x.chunk(2, -1)\nreturn self.m(a) + self.m(b)", "6")
+def test_two_parts_of_a_host_tensor_are_two_inputs() -> None:
+    found = opened("nn.Linear(3, 2)", "a, b = x.chunk(2, -1)\nreturn self.m(a) + self.m(b)", "6")
     graph = quantised(found)
     graph = graph.replace(*(replace(n, precision={}) for n in graph if n.op in ("chunk", "split", "getitem")))
     assert len(equal(found, graph).inputs) == 2
 
 
-def test_a_batch_that_is_a_number_is_told(tmp_path: Path) -> None:
-    found = opened(tmp_path, "nn.Linear(6, 3)", "return self.m(x).reshape(2, 3)", "6")
+def test_a_batch_that_is_a_number_is_told() -> None:
+    found = opened("nn.Linear(6, 3)", "return self.m(x).reshape(2, 3)", "6")
     (note,) = lower(quantised(found), found.store, EmitOptions()).notes
     assert "x has 2" in note
-    free = opened(tmp_path, "nn.Linear(6, 3)", "return self.m(x)", "6")
+    free = opened("nn.Linear(6, 3)", "return self.m(x)", "6")
     assert not lower(quantised(free), free.store, EmitOptions()).notes
 
 
-def test_the_host_rounds_as_the_format_says(tmp_path: Path) -> None:
-    found = opened(tmp_path, "nn.Linear(4, 3)", "return self.m(x)", "4")
+def test_the_host_rounds_as_the_format_says() -> None:
+    found = opened("nn.Linear(4, 3)", "return self.m(x)", "4")
     graph = quantised(found)
     node = next(n for n in graph if n.op == "linear")
     down = Precision(Integer(8, 3, rounding="floor"))
     equal(found, graph.replace(replace(node, precision={**node.precision, "data_in": down})))
 
 
-def test_all_parts_of_a_tensor_are_asked_how_they_are_read(tmp_path: Path) -> None:
+def test_all_parts_of_a_tensor_are_asked_how_they_are_read() -> None:
     body = "a, b = self.m(x).chunk(2, -1)\nreturn torch.cat([a, b * 2], -1)"
-    found = opened(tmp_path, "nn.Linear(4, 6)", body, "4")
+    found = opened("nn.Linear(4, 6)", body, "4")
     graph = quantised(found)
     graph = graph.replace(*(replace(n, precision={p: f for p, f in n.precision.items() if p != "data_out"})
                             for n in graph if n.precision))  # fmt: skip
     equal(found, graph)
 
 
-def test_widths_beyond_the_supported_name_the_node(tmp_path: Path) -> None:
-    found = opened(tmp_path, "nn.Linear(4, 3)", "x = self.m(x)\nfor _ in range(4):\n    x = x * x\nreturn x", "4")
+def test_widths_beyond_the_supported_name_the_node() -> None:
+    found = opened("nn.Linear(4, 3)", "x = self.m(x)\nfor _ in range(4):\n    x = x * x\nreturn x", "4")
     graph = found.project.base
     formats = {
         "data_in": Precision(Integer(8, 4)),
@@ -74,14 +74,14 @@ def test_widths_beyond_the_supported_name_the_node(tmp_path: Path) -> None:
     "return self.m(x).to(torch.int32).to(torch.float32)",
     "return torch.round(self.m(x), decimals=1)",
 ])  # fmt: skip
-def test_options_that_change_values_are_refused(tmp_path: Path, body: str) -> None:
-    found = opened(tmp_path, "nn.Linear(4, 3)", body, "4")
+def test_options_that_change_values_are_refused(body: str) -> None:
+    found = opened("nn.Linear(4, 3)", body, "4")
     with pytest.raises(EmitError, match="no hardware"):
         lower(quantised(found), found.store, EmitOptions())
 
 
-def test_rounding_up_leaves_the_range_of_the_operand(tmp_path: Path) -> None:
-    found = opened(tmp_path, "nn.Identity()", "return torch.ceil(self.m(x))", "4")
+def test_rounding_up_leaves_the_range_of_the_operand() -> None:
+    found = opened("nn.Identity()", "return torch.ceil(self.m(x))", "4")
     graph = quantised(found)
     chosen = {"data_in": Precision(Integer(8, 8))}
     equal(found, graph.replace(*(replace(n, precision=chosen if n.op == "ceil" else {}) for n in graph if n.precision)))
@@ -116,14 +116,14 @@ def test_an_emission_takes_away_only_what_one_wrote(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["my top", "module", "linear", "../escaped", ""])
-def test_names_that_are_none_are_refused(tmp_path: Path, name: str) -> None:
-    found = opened(tmp_path, "nn.Linear(4, 3)", "return self.m(x)", "4")
+def test_names_that_are_none_are_refused(name: str) -> None:
+    found = opened("nn.Linear(4, 3)", "return self.m(x)", "4")
     with pytest.raises(OptionsError, match="name: "):
         lower(quantised(found), found.store, EmitOptions(name))
 
 
-def test_sizes_that_the_model_has_not_are_refused(tmp_path: Path) -> None:
-    found = opened(tmp_path, "nn.Linear(4, 3)", "return self.m(x)", "4")
+def test_sizes_that_the_model_has_not_are_refused() -> None:
+    found = opened("nn.Linear(4, 3)", "return self.m(x)", "4")
     with pytest.raises(EmitError, match="no size 'rows'"):
         lower(quantised(found), found.store, EmitOptions(sizes={"rows": 3}))
 
@@ -169,8 +169,8 @@ def test_a_build_that_is_stopped_leaves_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("width", "frac", "told"), [(4, 6, True), (8, 6, False)])
-def test_weights_beyond_their_format_are_told(tmp_path: Path, width: int, frac: int, told: bool) -> None:
-    found = opened(tmp_path, "nn.Linear(16, 8)", SELF, "16")
+def test_weights_beyond_their_format_are_told(width: int, frac: int, told: bool) -> None:
+    found = opened("nn.Linear(16, 8)", SELF, "16")
     graph = quantised(found)
     node = next(n for n in graph if n.op == "linear")
     chosen = {**node.precision, "weight": Precision(Integer(width, frac))}

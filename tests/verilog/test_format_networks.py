@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +58,8 @@ CASES: dict[str, tuple[dict[str, str], dict[str, str], set[str]]] = {
     ),
 }  # fmt: skip
 
+Emitted = Callable[[str], tuple[Graph, Design]]
+
 
 @pytest.fixture(scope="module")
 def opened(tmp_path_factory: pytest.TempPathFactory) -> Opened:
@@ -68,6 +72,18 @@ def stepped(opened: Opened, *steps: dict[str, Any]) -> Graph:
     for step in load_recipe({"steps": list(steps)}).steps:
         graph = run_step(graph, step, Context(opened.store)).graph
     return graph
+
+
+@pytest.fixture(scope="module")
+def emitted(opened: Opened) -> Emitted:
+    """The graph of a case and its design, made once."""
+
+    @cache
+    def made(name: str) -> tuple[Graph, Design]:
+        graph = quantised(opened, name)
+        return graph, lower(graph, opened.store, EmitOptions())
+
+    return made
 
 
 def quantised(opened: Opened, name: str) -> Graph:
@@ -84,14 +100,9 @@ def quantised(opened: Opened, name: str) -> Graph:
     )
 
 
-def emitted(opened: Opened, name: str) -> tuple[Graph, Design]:
-    graph = quantised(opened, name)
-    return graph, lower(graph, opened.store, EmitOptions())
-
-
 @pytest.mark.parametrize("name", CASES)
-def test_integers_are_near_the_fake_quantised_model(opened: Opened, name: str) -> None:
-    graph, design = emitted(opened, name)
+def test_integers_are_near_the_fake_quantised_model(opened: Opened, emitted: Emitted, name: str) -> None:
+    graph, design = emitted(name)
     assert {i.module for i in design.instances} >= CASES[name][2]
     x = torch.from_numpy(load_digits()["test"].inputs["x"])
     got = Exact(graph, opened.store, design)(x=x)
@@ -105,9 +116,9 @@ def test_integers_are_near_the_fake_quantised_model(opened: Opened, name: str) -
 @pytest.mark.rtl
 @pytest.mark.skipif(verilator() is None, reason="verilator is not installed")
 @pytest.mark.parametrize("name", ["scales", "zero points", "ternary", "signs"])
-def test_scales_raise_no_warnings(opened: Opened, name: str) -> None:
-    graph = quantised(opened, name)
-    assert not lint(texts(lower(graph, opened.store, EmitOptions())), "top").findings
+def test_scales_raise_no_warnings(opened: Opened, emitted: Emitted, name: str) -> None:
+    graph, design = emitted(name)
+    assert not lint(texts(design), "top").findings
     folded = graph.replace(*(replace(n, parallel=None) for n in graph))
     assert not lint(texts(lower(folded, opened.store, EmitOptions())), "top").findings
 
@@ -116,8 +127,8 @@ def test_scales_raise_no_warnings(opened: Opened, name: str) -> None:
 @pytest.mark.rtl
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
-def test_every_stream_equals_its_integers(opened: Opened, tmp_path: Path, name: str) -> None:
-    graph, design = emitted(opened, name)
+def test_every_stream_equals_its_integers(opened: Opened, emitted: Emitted, tmp_path: Path, name: str) -> None:
+    graph, design = emitted(name)
     codes = Host(graph, opened.store, design)(x=torch.from_numpy(load_digits()["test"].inputs["x"][:3]))
     built = build(design, 3, tmp_path / "builds", "icarus")
     for stall in range(4):

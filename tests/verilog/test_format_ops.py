@@ -28,9 +28,9 @@ PRODUCT = ("nn.Linear(8, 8)", "y = self.m(x)\nreturn y @ y.mT", "4, 8")
 LINEAR = {"data_in": FIXED, "weight": FIXED, "bias": FIXED}
 
 
-def quantised(folder: Path, net: tuple[str, str, str], **formats: dict[str, str]) -> tuple[Opened, Graph]:
+def quantised(net: tuple[str, str, str], **formats: dict[str, str]) -> tuple[Opened, Graph]:
     """A network whose ops of some types have formats."""
-    found = made(folder, *net)
+    found = made(*net)
     rules = [{"select": {"by": "type", "values": [op]}, "formats": held} for op, held in formats.items()]
     step = load_recipe({"steps": [{"pass": "quantize", "options": {"rules": rules}}]}).steps[0]
     return found, run_step(found.project.base, step, Context(found.store)).graph
@@ -41,7 +41,7 @@ def quantised(folder: Path, net: tuple[str, str, str], **formats: dict[str, str]
 @pytest.mark.parametrize("weight", [ROWS, "ternary()", "binary_scaled()", ONE])
 @pytest.mark.parametrize("net", [DEPTHWISE, ("nn.Conv2d(4, 6, 3, groups=2)", SELF, "4, 5, 5")])
 def test_scaled_convolutions_in_groups(tmp_path: Path, net: tuple[str, str, str], weight: str) -> None:
-    found, graph = quantised(tmp_path, net, conv2d={"data_in": FIXED, "weight": weight})
+    found, graph = quantised(net, conv2d={"data_in": FIXED, "weight": weight})
     design = lower(graph, found.store, EmitOptions())
     assert "scale_shift" in {i.module for i in design.instances}
     x = torch.randn(3, 4, 5, 5, generator=torch.Generator().manual_seed(1))
@@ -60,9 +60,9 @@ VOLUME = ("nn.Conv3d(2, 3, 2, padding=1)", SELF, "2, 3, 3, 3")
     ("net", "op"), [(DEPTHWISE, "conv2d"), (("nn.Conv2d(4, 6, 3, groups=2)", SELF, "4, 5, 5"), "conv2d"),
                     (VOLUME, "conv3d")]
 )  # fmt: skip
-def test_weights_in_blocks_convolve_exactly(tmp_path: Path, net: tuple[str, str, str], op: str, engine: str) -> None:
+def test_weights_in_blocks_convolve_exactly(net: tuple[str, str, str], op: str, engine: str) -> None:
     formats = {"data_in": FIXED, "weight": "mxint(width=6, block=16)", "bias": "integer(width=12, frac_width=10)"}
-    found, graph = quantised(tmp_path, net, **{op: formats})
+    found, graph = quantised(net, **{op: formats})
     design = lower(graph, found.store, EmitOptions(engine=engine))  # type: ignore[arg-type]
     x = torch.randn(5, *map(int, net[2].split(",")), generator=torch.Generator().manual_seed(1)) * 3
     got, want = Exact(graph, found.store, design)(x=x), build_module(graph, found.store).double()(x=x.double())
@@ -70,9 +70,9 @@ def test_weights_in_blocks_convolve_exactly(tmp_path: Path, net: tuple[str, str,
 
 
 @pytest.mark.parametrize("weight", [ROWS, "ternary()", "binary()"])
-def test_scaled_volumes(tmp_path: Path, weight: str) -> None:
+def test_scaled_volumes(weight: str) -> None:
     bias = {"bias": FIXED} if weight == "binary()" else {}
-    found, graph = quantised(tmp_path, VOLUME, conv3d={"data_in": FIXED, "weight": weight, **bias})
+    found, graph = quantised(VOLUME, conv3d={"data_in": FIXED, "weight": weight, **bias})
     design = lower(graph, found.store, EmitOptions())
     x = torch.randn(5, 2, 3, 3, 3, generator=torch.Generator().manual_seed(1))
     got, want = Exact(graph, found.store, design)(x=x), build_module(graph, found.store).double()(x=x.double())
@@ -96,9 +96,9 @@ WIDE = {"data_in": FIXED, "weight": "mxint(width=28)"}
     ],
 )  # fmt: skip
 def test_what_has_no_hardware_names_its_node(
-    tmp_path: Path, net: tuple[str, str, str], formats: dict[str, dict[str, str]], says: str, hint: str
+    net: tuple[str, str, str], formats: dict[str, dict[str, str]], says: str, hint: str
 ) -> None:
-    found, graph = quantised(tmp_path, net, **formats)
+    found, graph = quantised(net, **formats)
     with pytest.raises(EmitError, match=says) as caught:
         lower(graph, found.store, EmitOptions())
     assert hint in caught.value.hint and caught.value.node in graph.nodes

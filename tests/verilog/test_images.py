@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
+from tempfile import mkdtemp
 from textwrap import indent
 
 import numpy as np
@@ -48,8 +50,10 @@ def make():
 FORMATS = {"weight": Integer(6, 4), "bias": Integer(9, 6), "data_in": Integer(7, 4), "data_out": Integer(9, 4)}
 
 
-def opened(folder: Path, module: str, body: str, shape: str) -> Opened:
-    """A model made from source."""
+@cache
+def opened(module: str, body: str, shape: str) -> Opened:
+    """A model made from source, traced once a process: tests change its graph only by copies."""
+    folder = Path(mkdtemp(prefix="espalier-tests-"))
     path = folder / "made.py"
     path.write_text(HEAD.format(module=module, body=indent(body, " " * 8), shape=shape))
     return open_any(f"{path}:make", folder)
@@ -113,8 +117,8 @@ NETS = [
 
 
 @pytest.mark.parametrize(("module", "body", "shape"), NETS)
-def test_integers_equal_the_fake_quantised_model(tmp_path: Path, module: str, body: str, shape: str) -> None:
-    found = opened(tmp_path, module, body, shape)
+def test_integers_equal_the_fake_quantised_model(module: str, body: str, shape: str) -> None:
+    found = opened(module, body, shape)
     equal(found, quantised(found))
 
 
@@ -123,7 +127,7 @@ def test_integers_equal_the_fake_quantised_model(tmp_path: Path, module: str, bo
 @pytest.mark.slow
 @pytest.mark.parametrize(("module", "body", "shape"), NETS)
 def test_every_stream_equals_its_integers(tmp_path: Path, module: str, body: str, shape: str) -> None:
-    found = opened(tmp_path, module, body, shape)
+    found = opened(module, body, shape)
     design = lower(quantised(found), found.store, EmitOptions())
     rng = np.random.default_rng(0)
     inputs = tuple(
@@ -151,7 +155,7 @@ def test_every_stream_equals_its_integers(tmp_path: Path, module: str, body: str
 def test_parallel_convolutions_equal_their_integers_to_the_cycle(
     tmp_path: Path, module: str, shape: str, parallel: Parallel
 ) -> None:
-    found = opened(tmp_path, module, SELF, shape)
+    found = opened(module, SELF, shape)
     graph = quantised(found)
     node = next(n for n in graph if n.op == "conv2d")
     design = equal(found, graph.replace(replace(node, parallel=parallel)))
@@ -164,9 +168,9 @@ def test_parallel_convolutions_equal_their_integers_to_the_cycle(
         assert_array_equal(np.diff(done.cycles[wire]), np.diff(planned.stamps[wire]))
 
 
-def test_a_batch_norm_is_near_its_model(tmp_path: Path) -> None:
+def test_a_batch_norm_is_near_its_model() -> None:
     body = "return self.m(x)"
-    found = opened(tmp_path, "nn.Sequential(nn.Conv2d(2, 4, 3), nn.BatchNorm2d(4))", body, "2, 5, 5")
+    found = opened("nn.Sequential(nn.Conv2d(2, 4, 3), nn.BatchNorm2d(4))", body, "2, 5, 5")
     graph = quantised(found)
     design = lower(graph, found.store, EmitOptions())
     x = torch.randn(8, 2, 5, 5, generator=torch.Generator().manual_seed(1))
@@ -182,16 +186,16 @@ def test_a_batch_norm_is_near_its_model(tmp_path: Path) -> None:
         ("nn.Upsample(scale_factor=2, mode='bilinear')", SELF, "2, 5, 5", "values between pixels"),
     ],
 )
-def test_what_has_no_hardware_names_its_node(tmp_path: Path, module: str, body: str, shape: str, words: str) -> None:
-    found = opened(tmp_path, module, body, shape)
+def test_what_has_no_hardware_names_its_node(module: str, body: str, shape: str, words: str) -> None:
+    found = opened(module, body, shape)
     with pytest.raises(EmitError, match=words) as caught:
         lower(quantised(found), found.store, EmitOptions())
     assert caught.value.node in found.project.base.nodes
     assert caught.value.hint
 
 
-def test_a_table_without_a_format_says_so(tmp_path: Path) -> None:
-    found = opened(tmp_path, "nn.Identity()", "return torch.tanh(x)", "3, 4")
+def test_a_table_without_a_format_says_so() -> None:
+    found = opened("nn.Identity()", "return torch.tanh(x)", "3, 4")
     graph = found.project.base
     node = graph.nodes["tanh"]
     with pytest.raises(EmitError, match="data_out of tanh has no format"):
@@ -199,7 +203,7 @@ def test_a_table_without_a_format_says_so(tmp_path: Path) -> None:
 
 
 def test_names_that_verilog_does_not_take_are_changed(tmp_path: Path) -> None:
-    found = opened(tmp_path, "nn.Linear(3, 2)", SELF, "3")
+    found = opened("nn.Linear(3, 2)", SELF, "3")
     graph = quantised(found)
     node = next(n for n in graph if n.op == "linear")
     assert lower(graph, found.store, EmitOptions()).instances[-1].name == node.id
@@ -213,8 +217,8 @@ def test_names_that_verilog_does_not_take_are_changed(tmp_path: Path) -> None:
     assert design.instances[-1].node == "0"
 
 
-def test_lines_say_how_far_off_they_are(tmp_path: Path) -> None:
-    found = opened(tmp_path, "nn.Identity()", "return torch.tanh(x)", "3, 4")
+def test_lines_say_how_far_off_they_are() -> None:
+    found = opened("nn.Identity()", "return torch.tanh(x)", "3, 4")
     chosen = {"data_in": Precision(Integer(14, 10)), "data_out": Precision(Integer(8, 6))}
     graph = found.project.base
     design = lower(graph.replace(replace(graph.nodes["tanh"], precision=chosen)), found.store, EmitOptions())

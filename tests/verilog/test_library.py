@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
+from tempfile import mkdtemp
 
 import pytest
 import torch
@@ -124,11 +126,18 @@ def formats(node: Node, more: int) -> dict[str, Precision]:
     return {p: f for p, f in chosen.items() if p in node.ports}
 
 
-def opened(folder: Path, name: str, more: int) -> tuple[Opened, Graph]:
-    """A model with formats, its attention in parts."""
+@cache
+def source(name: str) -> Opened:
+    """A model, traced once a process: tests change its graph only by copies."""
+    folder = Path(mkdtemp(prefix="espalier-tests-"))
     path = folder / "made.py"
     path.write_text(MODELS)
-    found = open_any(f"{path}:{name}", folder / "store", seed=0)
+    return open_any(f"{path}:{name}", folder / "store", seed=0)
+
+
+def opened(name: str, more: int) -> tuple[Opened, Graph]:
+    """A model with formats, its attention in parts."""
+    found = source(name)
     graph = found.project.base
     if any(n.op == "scaled_dot_product_attention" for n in graph):
         graph, _ = decompose_attention(graph, DecomposeOptions(), Context(found.store))
@@ -145,8 +154,8 @@ def tensors(value: object) -> tuple[torch.Tensor, ...]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_exact_mode_is_the_model(tmp_path: Path, name: str) -> None:
-    found, graph = opened(tmp_path, name, more=6)
+def test_exact_mode_is_the_model(name: str) -> None:
+    found, graph = opened(name, more=6)
     design, inputs = unbuffered(graph, found.store, EmitOptions())[0], given(graph)
     got = tensors(Exact(graph, found.store, design)(**inputs))
     with torch.no_grad():
@@ -156,16 +165,16 @@ def test_exact_mode_is_the_model(tmp_path: Path, name: str) -> None:
         torch.testing.assert_close(a.float(), b, atol=0.004, rtol=0)
 
 
-def test_attention_over_samples_is_told(tmp_path: Path) -> None:
+def test_attention_over_samples_is_told() -> None:
     """Such a layer takes the first axis for the sequence; what comes there are the samples."""
-    found, graph = opened(tmp_path, "mixed", more=0)
+    found, graph = opened("mixed", more=0)
     with pytest.raises(EmitError, match="samples put together"):
         lower(graph, found.store, EmitOptions())
 
 
 def simulated(folder: Path, name: str) -> Design:
     """Equal in every beat, whether anybody pauses or not."""
-    found, graph = opened(folder, name, more=0)
+    found, graph = opened(name, more=0)
     design = lower(graph, found.store, EmitOptions())
     codes = Host(graph, found.store, design)(**given(graph))
     built = build(design, len(codes[0]), folder / "builds", "icarus")

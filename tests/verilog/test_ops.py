@@ -45,8 +45,8 @@ NETS = [
 
 
 @pytest.mark.parametrize(("module", "body", "shape"), NETS)
-def test_integers_equal_the_fake_quantised_model(tmp_path: Path, module: str, body: str, shape: str) -> None:
-    found = opened(tmp_path, module, body, shape)
+def test_integers_equal_the_fake_quantised_model(module: str, body: str, shape: str) -> None:
+    found = opened(module, body, shape)
     equal(found, quantised(found))
 
 
@@ -55,7 +55,7 @@ def test_integers_equal_the_fake_quantised_model(tmp_path: Path, module: str, bo
 @pytest.mark.slow
 @pytest.mark.parametrize(("module", "body", "shape"), [*NETS, ("nn.Softmax(1)", SELF, "3, 4")])
 def test_every_stream_equals_its_integers(tmp_path: Path, module: str, body: str, shape: str) -> None:
-    found = opened(tmp_path, module, body, shape)
+    found = opened(module, body, shape)
     design = lower(quantised(found), found.store, EmitOptions())
     rng = np.random.default_rng(0)
     inputs = tuple(random_codes(rng, b.stream, 3) for b in design.inputs)
@@ -73,12 +73,12 @@ LAYERS = ("nn.ModuleList([nn.Conv2d(3, 4, 3, stride=2, padding=1), nn.BatchNorm2
 
 
 @pytest.mark.parametrize("folds", [True, False])
-def test_a_residual_block_with_batch_norms(tmp_path: Path, folds: bool) -> None:
+def test_a_residual_block_with_batch_norms(folds: bool) -> None:
     """Folded into the convolutions it equals the model; its two branches meet again."""
     from passes.base import Context, run_step
     from passes.config import load_recipe
 
-    found = opened(tmp_path, LAYERS, RESIDUAL, "3, 6, 6")
+    found = opened(LAYERS, RESIDUAL, "3, 6, 6")
     if folds:
         step = load_recipe({"steps": [{"pass": "fold_batch_norm"}]}).steps[0]
         graph = run_step(found.project.base, step, Context(found.store)).graph

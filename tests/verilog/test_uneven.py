@@ -42,7 +42,7 @@ NETS = [
 @pytest.mark.rtl
 @pytest.mark.parametrize(("module", "shape"), NETS)
 def test_within_a_step_and_every_beat(tmp_path: Path, module: str, shape: str) -> None:
-    found = opened(tmp_path, module, SELF, shape)
+    found = opened(module, SELF, shape)
     graph = quantised(found)
     design = lower(graph, found.store, EmitOptions())
     sizes = graph.nodes["x"].ports["data_out"].sizes({**graph.symbols, "batch": 4})
@@ -85,8 +85,8 @@ def test_sizes_of_windows_are_those_of_torch(border: bool) -> None:
     np.testing.assert_allclose(inside / every, want.numpy().reshape(-1))
 
 
-def test_weights_of_a_norm_need_formats(tmp_path: Path) -> None:
-    found = opened(tmp_path, "nn.GroupNorm(2, 4)", SELF, "4, 3, 3")
+def test_weights_of_a_norm_need_formats() -> None:
+    found = opened("nn.GroupNorm(2, 4)", SELF, "4, 3, 3")
     graph = quantised(found)
     node = graph.nodes["m"]
     precision = {k: v for k, v in node.precision.items() if k != "weight"}
@@ -99,8 +99,8 @@ def test_weights_of_a_norm_need_formats(tmp_path: Path) -> None:
     ("nn.LSTM(4, 6, batch_first=True)", "return self.m(x)[0]", "waits for the one before"),
     ("nn.GRU(4, 6, batch_first=True)", "return self.m(x)[0]", "waits for the one before"),
 ])  # fmt: skip
-def test_what_has_no_hardware_says_what_to_do(tmp_path: Path, module: str, body: str, words: str) -> None:
-    found = opened(tmp_path, module, body, "5, 4")
+def test_what_has_no_hardware_says_what_to_do(module: str, body: str, words: str) -> None:
+    found = opened(module, body, "5, 4")
     with pytest.raises(EmitError, match="has no hardware template") as caught:
         lower(quantised(found), found.store, EmitOptions())
     assert words in caught.value.hint and caught.value.node in found.project.base.nodes

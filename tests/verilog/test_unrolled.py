@@ -158,7 +158,7 @@ NETS = [
 @pytest.mark.rtl
 @pytest.mark.parametrize(("module", "body", "shape", "ops"), NETS)
 def test_networks_equal_the_model(tmp_path: Path, module: str, body: str, shape: str, ops: set[str]) -> None:
-    found = opened(tmp_path, module, body, shape)
+    found = opened(module, body, shape)
     graph = quantised(found)
     graph = graph.replace(*(replace(n, precision={}) for n in graph if n.op in ("relu", "max_pool2d", "flatten")))
     design = lower(graph, found.store, UNROLLED)
@@ -172,17 +172,15 @@ def test_networks_equal_the_model(tmp_path: Path, module: str, body: str, shape:
     assert not lint(texts(design), "top").findings
 
 
-def test_a_picture_takes_a_cycle_a_pixel(tmp_path: Path) -> None:
-    found = opened(
-        tmp_path, "nn.Sequential(nn.Conv2d(1, 3, 3, padding=1), nn.ReLU(), nn.Conv2d(3, 2, 3))", SELF, "1, 8, 8"
-    )
+def test_a_picture_takes_a_cycle_a_pixel() -> None:
+    found = opened("nn.Sequential(nn.Conv2d(1, 3, 3, padding=1), nn.ReLU(), nn.Conv2d(3, 2, 3))", SELF, "1, 8, 8")
     design = lower(quantised(found), found.store, UNROLLED)
     assert schedule(design).interval <= 64 + 9  # and the row and pixel below the last one's kernel
 
 
-def test_what_is_too_large_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_too_large_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(unrolling, "MOST", 100)
-    found = opened(tmp_path, "nn.Linear(12, 9)", SELF, "12")
+    found = opened("nn.Linear(12, 9)", SELF, "12")
     with pytest.raises(EmitError, match="is too large to unroll") as caught:
         lower(quantised(found), found.store, UNROLLED)
     assert found.project.base.nodes[caught.value.node or ""].op == "linear"
@@ -195,16 +193,16 @@ def test_settings_are_looked_at() -> None:
         EmitOptions(engine="unrolled", adders=0)
 
 
-def test_a_top_cannot_be_called_like_a_layer(tmp_path: Path) -> None:
-    found = opened(tmp_path, "nn.Linear(3, 2)", SELF, "3")
+def test_a_top_cannot_be_called_like_a_layer() -> None:
+    found = opened("nn.Linear(3, 2)", SELF, "3")
     name = next(n.id for n in found.project.base if n.op == "linear")
     with pytest.raises(EmitError, match="name"):
         lower(quantised(found), found.store, EmitOptions(f"unrolled_{name}", engine="unrolled"))
 
 
-def test_a_layer_that_stays_folded_says_why(tmp_path: Path) -> None:
+def test_a_layer_that_stays_folded_says_why() -> None:
     net = "nn.Sequential(nn.Conv2d(1, 2, 3, padding=2), nn.ReLU(), nn.Conv2d(2, 2, 3))"
-    found = opened(tmp_path, net, SELF, "1, 5, 5")
+    found = opened(net, SELF, "1, 5, 5")
     graph = quantised(found)
     design = lower(graph, found.store, UNROLLED)
     folded = {i.node for i in design.instances if i.module == "linear"}
