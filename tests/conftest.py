@@ -5,6 +5,7 @@ the `shared` data folder, skips for machines without a GPU, and the watch over w
 from __future__ import annotations
 
 import atexit
+import builtins
 import gc
 import os
 import shutil
@@ -20,8 +21,11 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.patience import PATIENCE, PatientBot
+PLAIN = builtins.__import__
 
+from tests.patience import PATIENCE, PatientBot  # noqa: E402  # brings Qt, which wraps the import
+
+WRAPPED = builtins.__import__
 ROOT = Path(__file__).resolve().parents[1]
 HOME = tempfile.mkdtemp(prefix="espalier-tests-")
 atexit.register(shutil.rmtree, HOME, ignore_errors=True)
@@ -154,7 +158,10 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
     """
     gc.collect()
     gc.freeze()
-    if item.get_closest_marker("gui"):
+    gui = item.get_closest_marker("gui") is not None
+    # Qt's wrap is slower, and torch imports within its innermost functions; no worker or command line has it either
+    builtins.__import__ = WRAPPED if gui else PLAIN
+    if gui:
         item.stash[BEFORE] = (_threads(), set(_children()), set(_qt_running()))
     return (yield)
 
