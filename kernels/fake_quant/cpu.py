@@ -31,6 +31,8 @@ LOOPS: dict[str, Any] = {
     "scaled_integer": scales.scaled_integer,
     "affine_integer": scales.affine_integer,
     "scaled_groups": scales.scaled_groups,
+    "scaled_integer given": scales.scaled_given,
+    "scaled_groups given": scales.scaled_given,
     "one_sign": scales.one_sign,
     "two_signs": scales.two_signs,
     "three_signs": scales.three_signs,
@@ -73,7 +75,7 @@ def overwritten(fmt: Format, x: Tensor, scale: Tensor | None, gated: bool) -> Fo
 def _over(fmt: Format, plan: Plan, x: Tensor, gate: Tensor | None, unit: int, shared: Array) -> bool:
     """The loop over `x` itself, and whether it needed the gate. Where it stops, the definition goes on: stretches do
     not see each other."""
-    loop = _loop(plan.loop, 0 if plan.per and len(shared) else unit)
+    loop = _loop(plan, unit, len(shared) > 0)
     elements, flat, gates = words(x), x.view(-1), None if gate is None else words(gate)
 
     def run(cut: slice, units: slice) -> tuple[bool, slice]:
@@ -118,10 +120,9 @@ def words(x: Tensor) -> Array:
     return (x if kind == x.dtype else x.view(kind)).numpy().reshape(-1)
 
 
-def _loop(name: str, unit: int) -> Callable[..., Any]:
-    """The loop of this name: the one made for stretches of `unit` elements (0: under given scales), where there is
-    one."""
-    found = LOOPS[name]
+def _loop(plan: Plan, unit: int, given: bool) -> Callable[..., Any]:
+    """The loop of a plan: under `given` scales, or made for stretches of `unit` elements, where there is one."""
+    found = (given and LOOPS.get(f"{plan.loop} given")) or LOOPS[plan.loop]
     return (found.get(unit) or found[0]) if isinstance(found, dict) else found
 
 
@@ -130,7 +131,7 @@ def _flat(plan: Plan, x: Tensor, gated: bool, unit: int, shared: Array = NONE) -
     x = x.contiguous()
     out = torch.empty_like(x)
     gate = torch.empty(x.shape, dtype=torch.bool) if gated else None
-    loop = _loop(plan.loop, 0 if plan.per and len(shared) else unit)
+    loop = _loop(plan, unit, len(shared) > 0)
     elements, results, gates = words(x), words(out), None if gate is None else words(gate)
     rest = elements.size % unit
     if not rest and parts(elements.size) < 2:

@@ -242,6 +242,21 @@ def test_everything_works_without_numba() -> None:
     assert run("import sys; import passes; sys.modules['numba'] = None;" + use).split() == ["True", "True"]
 
 
+@pytest.mark.parametrize("text", ["integer(width=32, frac_width=0)", "minifloat_ieee", "log", "binary", "mxint"])
+def test_bits_of_every_float16(text: str) -> None:
+    """What lies above the largest number, infinity included, is clipped by its pattern; NaN stays."""
+    agrees(parse_format(text), torch.arange(2**16).to(torch.int16).view(torch.float16))
+
+
+@pytest.mark.parametrize("place", [0, 2047, 2048, 4095, 4999])
+@each_dtype
+def test_the_largest_of_a_tensor_is_found_wherever_it_lies(place: int, dtype: torch.dtype) -> None:
+    x = tame(dtype, (5000,)).clamp(-4, 4)
+    x[place] = -11
+    for fmt in (ScaledInteger(8, "tensor"), parse_format("nvfp4")):
+        agrees(fmt, x)
+
+
 @pytest.mark.slow
 def test_loops_are_compiled_once_a_machine(tmp_path: Path) -> None:
     """What a loop closes over must be the same in the next process, or its cache is never found."""

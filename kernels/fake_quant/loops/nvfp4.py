@@ -10,7 +10,7 @@ from numba.extending import register_jitable
 from kernels.fake_quant.loops.blocks import small
 from kernels.fake_quant.loops.compiled import loop
 from kernels.fake_quant.loops.quotients import LARGE, SMALL, quotient
-from kernels.fake_quant.loops.stretches import counted_pattern, furthest, plain_pattern, stretched
+from kernels.fake_quant.loops.stretches import counted_pattern, furthest, pattern_of_all, stretched
 from kernels.fake_quant.loops.together import SIZES, side_by_side
 from kernels.fake_quant.loops.words import INFINITY, MOST, bits, holds, nearest, real, signed, size
 
@@ -22,7 +22,7 @@ _ONE = np.float32(1).view(np.int32)
 @loop
 def largest(x: Any, most: Any) -> Any:
     """The largest magnitude of a whole array: NaN does not count, infinity counts as the pattern `most`."""
-    m = plain_pattern(x, 0, x.size)
+    m = pattern_of_all(x)
     return real(counted_pattern(x, 0, x.size, most, INFINITY) if m > most else m)
 
 

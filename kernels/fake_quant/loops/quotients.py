@@ -18,6 +18,6 @@ SMALL, LARGE = np.float32(2.0**-60), np.float32(2.0**60)  # divisors whose recip
 
 @register_jitable
 def quotient(x: Any, s: Any, inverse: Any) -> Any:
-    """x/s for finite x that is not far larger than s, `inverse` the rounded reciprocal of s."""
-    q = x * inverse
-    return fused(fused(-q, s, x), inverse, q)  # pyright: ignore[reportCallIssue]
+    """x/s for finite x that is not far larger than s, `inverse` the rounded reciprocal of s; −0 stays."""
+    q = x * inverse  # what is left over is taken as q·s − x: of −0 that is +0, and −0 − (+0) stays −0
+    return fused(fused(q, s, -x), -inverse, q)  # pyright: ignore[reportCallIssue]

@@ -14,7 +14,7 @@ from numba.extending import overload, register_jitable
 from kernels.fake_quant.loops.compiled import loop
 from kernels.fake_quant.loops.fill import fill_beyond
 from kernels.fake_quant.loops.quotients import LARGE, SMALL, quotient
-from kernels.fake_quant.loops.stretches import counted_pattern, furthest, plain_pattern, stretched
+from kernels.fake_quant.loops.stretches import counted_pattern, furthest, pattern_of_all, stretched
 from kernels.fake_quant.loops.sums import mean, mean_kept, own_levels
 from kernels.fake_quant.loops.together import SIZES, side_by_side
 from kernels.fake_quant.loops.words import (
@@ -132,9 +132,9 @@ def _own_last(reach: Any, s: Any, c: Any, gated: Any) -> Any:
 
 @register_jitable
 def _numbers(s: Any, m: Any, c: Any, like: Any) -> Any:
-    """Whether a scale is ordinary; it, its reciprocal, the largest value."""
+    """Whether a scale is ordinary; it, its reciprocal, the least and the largest value."""
     most = s * np.float32(c[1])
-    return _ordinary(s, most, like) | (m == 0), (s, np.float32(1) / s, most, most)
+    return _ordinary(s, most, like) | (m == 0), (s, np.float32(1) / s, -most, most)
 
 
 @register_jitable(inline="always")  # a call would count references to its arrays
@@ -149,12 +149,10 @@ def _own_step(
 
 
 @register_jitable
-def _step(
+def _given_step(
     x: Any, out: Any, start: Any, block: Any, m: Any, finite: Any, b: Any, shared: Any, c: Any, gated: Any
 ) -> Any:
-    """As `_own_step`, or under a given scale."""
-    if not shared.size:
-        return _own_step(x, out, start, block, m, finite, b, shared, c, gated)
+    """As `_own_step`, under a given scale."""
     s = shared[min(b, shared.shape[0] - 1), 0]
     last = _end(MOST, s, np.float32(c[1])) if gated else MOST
     ordinary, numbers = _numbers(s, INFINITY, c, x[0])  # a row of zeros may hold what is not finite
@@ -163,9 +161,10 @@ def _step(
 
 @register_jitable
 def _lean(v: Any, p: Any, c: Any) -> Any:
-    """A magnitude under an ordinary scale: what is clipped beforehand has the last code."""
-    s, inverse, most, _ = p
-    return np.rint(quotient(most if v > most else v, s, inverse)) * s
+    """Any element under an ordinary scale: what is clipped beforehand has the last code."""
+    s, inverse, least, most = p
+    w = least if v < least else v
+    return np.rint(quotient(most if w > most else w, s, inverse)) * s
 
 
 @register_jitable
@@ -213,8 +212,9 @@ def _affine_divided(v: Any, p: Any, c: Any) -> Any:
     return _finite((high if code > high else code) * s)
 
 
-_SYMMETRIC: dict[str, Any] = {"into": nearest, "odd": True, "infinite": False}
-scaled_integer = stretched(_step, _lean, _divided, **_SYMMETRIC)
+_SYMMETRIC: dict[str, Any] = {"into": nearest, "infinite": False}
+scaled_integer = stretched(_own_step, _lean, _divided, **_SYMMETRIC)
+scaled_given = stretched(_given_step, _lean, _divided, **_SYMMETRIC, tops=False)  # finds no largest magnitude
 scaled_groups = {0: scaled_integer} | {
     n: side_by_side(_own_step, _lean, _divided, **_SYMMETRIC, fixed=n) for n in SIZES
 }
@@ -236,7 +236,7 @@ def whole_extremes(x: Any, most: Any) -> Any:
 @loop
 def whole_largest(x: Any, most: Any) -> Any:
     """Of a whole array: the largest magnitude of its finite numbers."""
-    m = plain_pattern(x, 0, x.size)
+    m = pattern_of_all(x)
     return real(counted_pattern(x, 0, x.size, most, most) if m > most else m)
 
 

