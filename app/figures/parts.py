@@ -14,9 +14,7 @@ from numpy.typing import NDArray
 
 from app.figures.block_grid import seen_as
 from model.formats.base import Format
-from model.formats.blocks import BlockFormat
-from model.formats.nvfp4 import NVFP4
-from model.formats.scaled import TENSOR, ScaledFormat, per_of
+from model.formats.together import rows_together
 from model.views import View
 from model.weights import Tensor
 
@@ -95,16 +93,6 @@ def row_sample(fmt: Format, tensor: Tensor, mask: Bits | None, view: View | None
         ends = [np.unravel_index(int(at), seen.shape)[0] for at in (seen.argmax(), seen.argmin())]
         rows = np.union1d(rows, ends)
     return _float32(seen[rows], tensor.dtype), None if keep is None else keep[rows]
-
-
-def rows_together(fmt: Format) -> int:
-    """So many rows, and multiples of it, can be rounded without the others; 0: only all at once."""
-    if isinstance(fmt, BlockFormat):
-        return 0 if isinstance(fmt, NVFP4) else fmt.blocks.rows
-    if isinstance(fmt, ScaledFormat):
-        per = getattr(fmt, "per", None)
-        return 0 if (per_of(getattr(fmt, "granularity", "tensor")) if per is None else per) == TENSOR else 1
-    return 0
 
 
 def _seen(tensor: Tensor, mask: Bits | None, view: View | None) -> tuple[NDArray[Any], NDArray[np.bool_] | None]:

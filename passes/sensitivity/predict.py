@@ -34,25 +34,24 @@ def _known(kl: float, along: Signed) -> Felt:
 def rows_effect(piece: Rows, q: Floats) -> Felt:
     """Of rows of activations that are `q` instead of piece.x."""
     if piece.through == "softmax":
-        error = _softmax(q) - _softmax(piece.x)
-    else:
-        error = np.where(np.abs(piece.x) < FINITE, q - piece.x, np.float32(0))
-    return _felt(error * piece.g, piece)
+        return felt_by_rows(piece, softmax(q) - softmax(piece.x))
+    return felt_by_rows(piece, np.where(np.abs(piece.x) < FINITE, q - piece.x, np.float32(0)))
 
 
 def tokens_effect(piece: Tokens, error: Floats) -> Felt:
     """Of an embedding whose rows are off by `error`, [rows of the weight, row]."""
-    return _felt(error[piece.ids] * piece.g, piece)
+    return felt_by_rows(piece, error[piece.ids])
 
 
-def _felt(each: Floats, piece: Rows | Tokens) -> Felt:
-    """½·E[(g·δ)²] of a sample from some of its rows: each by itself, and what they do together.
+def felt_by_rows(piece: Rows | Tokens, error: Floats) -> Felt:
+    """½·E[(g·δ)²] of a sample from some of its rows, off by `error`: each by itself, and what they do together.
 
     Products of two rows of one sample are known without bias, as rows are kept by chance; they count as far as they
     stand out of their own noise.
     """
-    rows = each.sum(1, dtype=np.float64)
-    alone = np.einsum("ij,ij->i", each, each, dtype=np.float64)
+    each = error * piece.g
+    rows = each.sum(1).astype(np.float64)
+    alone = np.einsum("ij,ij->i", each, each).astype(np.float64)
     single = piece.shares @ (ALONG * np.square(rows) + (1 - ALONG) * alone)
     weighted = rows * piece.shares
     sums = np.bincount(piece.groups, weighted, piece.samples)
@@ -63,7 +62,7 @@ def _felt(each: Floats, piece: Rows | Tokens) -> Felt:
     return _known(0.5 * float(single + max(0.0, together)) / piece.samples, along)
 
 
-def _softmax(x: Floats) -> Floats:
+def softmax(x: Floats) -> Floats:
     top = x.max(-1, keepdims=True)
     raised = np.exp(x - np.where(np.isfinite(top), top, 0))
     return raised / np.maximum(raised.sum(-1, keepdims=True), np.float32(1e-30))
@@ -74,11 +73,17 @@ def weight_effect(piece: Vectors | Low, error: Floats) -> Felt:
     if isinstance(piece, Vectors):
         sums = (piece.g @ error.reshape(-1)).astype(np.float64)
         return _known(0.5 * float(np.square(sums).mean()), sums / len(sums) ** 0.5)
-    turned = error @ piece.right.reshape(-1, piece.right.shape[-1]).T
-    return low_effect(piece, turned, np.square(error) @ piece.columns)
+    return _low_effect(
+        piece, error @ piece.right.reshape(-1, piece.right.shape[-1]).T, np.square(error) @ piece.columns
+    )
 
 
-def low_effect(piece: Low, turned: Floats, squares: Floats) -> Felt:
+def whole_effect(sums: Signed, rest: float) -> Felt:
+    """Of a weight by the signed effect of each pass, and what is known by squares."""
+    return _known(0.5 * (float(np.square(sums).mean()) + rest), sums / len(sums) ** 0.5)
+
+
+def _low_effect(piece: Low, turned: Floats, squares: Floats) -> Felt:
     """The same of what is left of an error: `turned`: error · rightᵀ; `squares`: error² · columns."""
     passes, outputs, rank = piece.left.shape
     turned = turned.reshape(outputs, passes, rank)

@@ -1,6 +1,6 @@
 """One place under any candidate: what is rounded, what that does to the outputs, and the error beside the signal.
 
-numpy alone, so that the window can ask; the worker passes a faster `Rounding` and `Turning`.
+numpy alone, so that the window can ask; the worker gives a faster `Rounding`, and `Part.thin`.
 """
 
 from __future__ import annotations
@@ -20,18 +20,48 @@ from model.views import View, view_at
 from model.weights import WeightStore
 from passes.observed.pieces import FINITE
 from passes.observed.shifts import least_error
-from passes.sensitivity.evidence import Evidence, Floats, Low, Piece, Rows, Tokens, Vectors
+from passes.sensitivity.evidence import Evidence, Floats, Low, Piece, Rows, Tokens
 from passes.sensitivity.places import Place
-from passes.sensitivity.predict import Felt, Signed, low_effect, rows_effect, tokens_effect, weight_effect
+from passes.sensitivity.predict import (
+    Felt,
+    Signed,
+    felt_by_rows,
+    softmax,
+    tokens_effect,
+    weight_effect,
+    whole_effect,
+)
 from passes.sensitivity.table import Candidate
 
 Rounding = Callable[[Format, Floats], Floats]
-Turning = Callable[[Low, Floats, Floats, int], tuple[Floats, Floats]]
+Meeting = Callable[["Given", Floats], tuple[Signed, float, float]]  # effect of each pass, rest, Σ error²
+Thin = Callable[[Low], Meeting]
 Mask = NDArray[np.bool_]
 SEEN = 1 << 13  # values that a binary point is chosen by
 TILE = 16  # rows that stay together in a sample: formats with tiles see whole ones
-BLOCK = 1 << 17  # elements of a stored weight that are looked at together
 NOISE = 1 << 16  # elements of a looked-up weight that its error is told of beside
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What stands in the place of values: `start`, which may be pruned, in a format."""
+
+    start: Floats
+    format: Format | None
+    rounded: Rounding
+    pruned: bool
+
+    @property
+    def alone(self) -> bool:
+        """Whether the format is all that is to be done."""
+        return self.format is not None and (self.format.keeps_zero or not self.pruned)
+
+    def values(self) -> Floats:
+        """All of it."""
+        if self.format is None:
+            return self.start
+        found = self.rounded(self.format, self.start)
+        return found if self.alone else found * (self.start != 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +69,9 @@ class Part:
     """What is rounded of one tensor, as its format sees it: of a sample the row with the largest magnitude is the last.
 
     `shares`: how many rows each stands for; `counted`: the rows that error and signal are told of; `ids`: where the
-    piece's rows lie in `x`, of an embedding; `rows`: which rows of the stored tensor they are, where not all.
+    piece's rows lie in `x`, of an embedding; `rows`: which rows of the stored tensor they are, where not all. `known`:
+    of what flows, where it is finite, None: everywhere; `soft`: its softmax, where errors are looked at after one.
+    `thin`: a quicker way than by the piece.
     """
 
     x: Floats
@@ -48,58 +80,44 @@ class Part:
     counted: int
     ids: NDArray[np.int64] | None = None
     rows: NDArray[np.int64] | None = None
+    known: Mask | None = None
+    soft: Floats | None = None
+    thin: Meeting | None = None
 
-    def effect(self, q: Floats) -> Felt:
-        """Of `q` standing instead of `x`; infinite where something is no number any more."""
-        with np.errstate(all="ignore"):
-            return _finite(self._effect(q))
+    def judged(self, given: Given) -> tuple[Felt, float]:
+        """(effect, Σ error²) of what stands instead of `x`; infinite where something is no number any more."""
+        if self.thin is not None:
+            sums, rest, lost = self.thin(given, self.x)
+            return _finite(whole_effect(sums, rest)), lost
+        q = given.values()
+        error = q - self.x
+        counted = self._seen(error[: self.counted])
+        lost = float(self.shares @ np.einsum("ij,ij->i", counted, counted))
+        return _finite(self._effect(q, error)), lost
 
-    def _effect(self, q: Floats) -> Felt:
-        if isinstance(self.piece, Rows):
-            return rows_effect(self.piece, q[: len(self.piece.x)])
-        if isinstance(self.piece, Tokens):
+    def _effect(self, q: Floats, error: Floats) -> Felt:
+        piece = self.piece
+        if isinstance(piece, Rows):
+            if self.soft is not None:
+                return felt_by_rows(piece, softmax(q[: self.counted]) - self.soft)
+            return felt_by_rows(piece, self._seen(error[: self.counted]))
+        if isinstance(piece, Tokens):
             assert self.ids is not None
-            return tokens_effect(replace(self.piece, ids=self.ids), q - self.x)
-        return weight_effect(self.piece, (q - self.x)[: self.counted])
+            return tokens_effect(replace(piece, ids=self.ids), error)
+        return weight_effect(piece, error[: self.counted])
 
-    def judged(self, q: Floats, turning: Turning) -> tuple[Felt, float]:
-        """(effect, Σ error²) where `q` stands instead of `x`; of finite values."""
-        if not isinstance(self.piece, Low):
-            return self.effect(q), self._lost(q)
-        with np.errstate(all="ignore"):
-            turned, squares = turning(self.piece, q, self.x, self.counted)
-            found = _finite(low_effect(self.piece, turned, squares[:, 0]))
-        return found, float(self.shares @ squares[:, 1])
-
-    def _lost(self, q: Floats) -> float:
-        with np.errstate(all="ignore"):
-            error = (q - self.x)[: self.counted]
-            if isinstance(self.piece, Rows):
-                error = np.where(np.abs(self.x[: self.counted]) < FINITE, error, 0)
-            return float(self.shares @ np.einsum("ij,ij->i", error, error))
+    def _seen(self, error: Floats) -> Floats:
+        return error if self.known is None else np.where(self.known, error, np.float32(0))
 
     def signal(self) -> float:
         """Σ x² over the finite values."""
-        x = self.x[: self.counted]
-        x = np.where(np.abs(x) < FINITE, x, 0) if isinstance(self.piece, Rows) else x
+        x = self._seen(self.x[: self.counted])
         return float(self.shares @ np.einsum("ij,ij->i", x, x))
 
 
-def in_blocks(piece: Low, q: Floats, x: Floats, rows: int) -> tuple[Floats, Floats]:
-    """Of each row of q − x the products with the directions kept, and its squares by columns and alone.
-
-    Block by block, so that an error is still in the processor's cache when it is squared.
-    """
-    count, directions = BLOCK // max(x.shape[1], 1) + 1, piece.right.reshape(-1, piece.right.shape[-1]).T
-    weights = np.stack([piece.columns, np.ones_like(piece.columns)], 1)
-    turned, squares = np.empty((rows, directions.shape[1]), np.float32), np.empty((rows, 2), np.float32)
-    held = np.empty((min(count, rows), x.shape[1]), np.float32)
-    for first in range(0, rows, count):
-        some = slice(first, min(first + count, rows))
-        error = np.subtract(q[some], x[some], out=held[: some.stop - first])
-        np.matmul(error, directions, out=turned[some])
-        np.matmul(np.square(error, out=error), weights, out=squares[some])
-    return turned, squares
+def _finite_of(x: Floats) -> Floats:
+    every = x.min(initial=0.0) > -FINITE and x.max(initial=0.0) < FINITE  # of what is no number neither holds
+    return x.reshape(-1) if every else x[np.abs(x) < FINITE]
 
 
 def _finite(found: Felt) -> Felt:
@@ -121,11 +139,12 @@ class Subject:
 
     def __init__(self, place: Place, parts: Sequence[Part], elements: int) -> None:
         self.place, self.parts, self.elements = place, tuple(parts), elements
-        flat = [p.x[np.abs(p.x) < FINITE] for p in parts]
-        values = np.concatenate(flat) if flat else np.zeros(0, np.float32)
+        known = [_finite_of(p.x) for p in parts]
         self._signal = sum(p.signal() for p in parts)
-        self._seen = values[:: values.size // SEEN + 1 | 1]
-        self._low, self._high = float(values.min(initial=0.0)), float(values.max(initial=0.0))
+        step = sum(x.size for x in known) // SEEN + 1 | 1
+        self._seen = np.concatenate([np.zeros(0, np.float32), *(x[::step] for x in known)])
+        self._low = min((float(x.min(initial=0.0)) for x in known), default=0.0)
+        self._high = max((float(x.max(initial=0.0)) for x in known), default=0.0)
 
     def fitted(self, fmt: Format, rounded: Rounding = Format.rounded) -> Format:
         """The format with the binary point or exponent bias that loses least here."""
@@ -138,29 +157,26 @@ class Subject:
         found = self.told(candidate, rounded)
         return found.kl, found.noise
 
-    def told(
-        self, candidate: Candidate, rounded: Rounding = Format.rounded, mask: Mask | None = None,
-        turning: Turning = in_blocks,
-    ) -> Told:  # fmt: skip
+    def told(self, candidate: Candidate, rounded: Rounding = Format.rounded, mask: Mask | None = None) -> Told:
         """What a candidate does as it is. `mask`: of the whole stored tensor, as formats see it, in the place of the
         smallest magnitudes that a sparsity takes."""
         effect, lost, along = 0.0, 0.0, np.zeros(0)
-        for part in self.parts:
-            q = _pruned(part, candidate.sparsity, mask)
-            if candidate.format is not None:
-                with np.errstate(all="ignore"):
-                    kept = None if candidate.format.keeps_zero or not candidate.sparsity else q != 0
-                    q = rounded(candidate.format, q)
-                    q = q if kept is None else q * kept
-            felt, noise = part.judged(q, turning)
-            effect, lost = effect + felt.kl, lost + noise
-            along = along + felt.along if along.shape == felt.along.shape else felt.along
+        with np.errstate(all="ignore"):
+            for part in self.parts:
+                start = _pruned(part, candidate.sparsity, mask)
+                given = Given(start, candidate.format, rounded, bool(candidate.sparsity))
+                felt, noise = part.judged(given)
+                effect, lost = effect + felt.kl, lost + noise
+                along = along + felt.along if along.shape == felt.along.shape else felt.along
         return Told(effect, lost / self._signal if self._signal > 0 else 0.0, along)
 
 
-def subject(place: Place, evidence: Evidence, run: Graph, store: WeightStore, quick: int = 0) -> Subject | None:
+def subject(
+    place: Place, evidence: Evidence, run: Graph, store: WeightStore, quick: int = 0, thin: Thin | None = None
+) -> Subject | None:
     """The subject of a place; None where nothing is known of it. `quick`: at most about so many elements of a stored
-    tensor, a fair sample of its rows. Raises PassError for weights that are not there.
+    tensor, a fair sample of its rows. `thin`: makes the quicker way of whole weights. Raises PassError for weights that
+    are not there.
     """
     if place.key not in evidence.pieces:
         return None
@@ -170,7 +186,7 @@ def subject(place: Place, evidence: Evidence, run: Graph, store: WeightStore, qu
         known = [p for p in pieces if isinstance(p, Rows)]
         return Subject(place, parts, sum(round(float(p.shares.sum()) / p.samples * p.x.shape[1]) for p in known))
     x = stored(place, run, store)
-    return Subject(place, [_stored(pieces[0], x, quick)], x.size)
+    return Subject(place, [_stored(pieces[0], x, quick, thin)], x.size)
 
 
 def stored(place: Place, run: Graph, store: WeightStore) -> Floats:
@@ -198,28 +214,29 @@ def as_rows(x: NDArray[Any], view: View | None) -> NDArray[Any]:
 
 def _flowing(piece: Rows) -> Part:
     x = np.concatenate([piece.x, piece.peak[None]]) if piece.peak.size else piece.x
-    return Part(x, piece, piece.shares, len(piece.x))
+    known = np.abs(piece.x) < FINITE
+    with np.errstate(all="ignore"):
+        soft = softmax(piece.x) if piece.through == "softmax" else None
+    every = bool(known.all()) and bool((np.abs(piece.peak) < FINITE).all())
+    return Part(x, piece, piece.shares, len(piece.x), known=None if every else known, soft=soft)
 
 
-def _stored(piece: Piece, x: Floats, quick: int) -> Part:
+def _stored(piece: Piece, x: Floats, quick: int, thin: Thin | None) -> Part:
     if isinstance(piece, Tokens):
         return _looked_up(piece, x, quick)
     rows = _spread(len(x), quick // max(x.shape[1], 1)) if quick and x.size > quick else None
-    if isinstance(piece, Low):
-        piece = replace(piece, left=_by_rows(piece.left, rows))
-    if rows is None or isinstance(piece, Vectors):
-        return Part(x, piece, np.ones(len(x), np.float32), len(x))
-    assert isinstance(piece, Low)
-    some = replace(piece, rows=piece.rows[rows], of=len(x))
+    if rows is None or not isinstance(piece, Low):
+        met = thin(piece) if thin is not None and isinstance(piece, Low) else None
+        return Part(x, piece, np.ones(len(x), np.float32), len(x), thin=met)
+    some = replace(piece, left=_by_rows(piece.left, rows), rows=piece.rows[rows], of=len(x))
     every = np.concatenate([rows, _peak(x)])
     shares = np.full(len(rows), len(x) / len(rows), np.float32)
     return Part(x[every], some, shares, len(rows), rows=every)
 
 
-def _by_rows(left: Floats, rows: NDArray[np.int64] | None) -> Floats:
-    """The same with what belongs to a row beside each other, as products come; of some rows alone."""
-    turned = left.transpose(1, 0, 2)
-    return np.ascontiguousarray(turned if rows is None else turned[rows]).transpose(1, 0, 2)
+def _by_rows(left: Floats, rows: NDArray[np.int64]) -> Floats:
+    """The same of some rows alone, with what belongs to a row beside each other, as products come."""
+    return np.ascontiguousarray(left.transpose(1, 0, 2)[rows]).transpose(1, 0, 2)
 
 
 def _looked_up(piece: Tokens, x: Floats, quick: int) -> Part:

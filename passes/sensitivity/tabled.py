@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import math
 import os
-import warnings
 from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -22,11 +21,12 @@ from model.weights import WeightStore
 from passes.sensitivity.correct import Correction
 from passes.sensitivity.evidence import Evidence, Floats, Low
 from passes.sensitivity.places import Place
-from passes.sensitivity.subject import BLOCK, Mask, Rounding, Subject, Told, as_rows, subject
+from passes.sensitivity.subject import Mask, Meeting, Rounding, Subject, Told, as_rows, subject
 from passes.sensitivity.table import Candidate, Sensitivity
 from passes.sensitivity.whole import packed
 
 THREADS = min(os.cpu_count() or 1, 8)
+ALONE = 1 << 17  # values up to which threads would wait for each other longer than they work
 
 
 def quickly(fmt: Format, x: Floats) -> Floats:
@@ -37,25 +37,11 @@ def quickly(fmt: Format, x: Floats) -> Floats:
         return fmt.forward(torch.from_numpy(x)).numpy()
 
 
-def turned_quickly(piece: Low, q: Floats, x: Floats, rows: int) -> tuple[Floats, Floats]:
-    """As `subject.in_blocks`, by torch, whose product with a few directions is twice as fast as numpy's."""
-    import torch
+def thinly(piece: Low) -> Meeting:
+    """The way of errors of a whole weight: `thin.met`."""
+    from passes.sensitivity.thin import met, thinned
 
-    with warnings.catch_warnings(), torch.no_grad():
-        warnings.simplefilter("ignore", UserWarning)  # of arrays that may not be written: none is
-        directions = torch.from_numpy(piece.right.reshape(-1, piece.right.shape[-1])).T.contiguous()
-        columns, before, after = (torch.from_numpy(a) for a in (piece.columns, x, q))
-    turned, squares = torch.empty(rows, directions.shape[1]), torch.empty(2, rows)
-    count = BLOCK // max(x.shape[1], 1) + 1
-    held, ones = torch.empty(min(count, rows), x.shape[1]), torch.ones(x.shape[1])
-    with torch.no_grad():
-        for first in range(0, rows, count):
-            some = slice(first, min(first + count, rows))
-            error = torch.sub(after[some], before[some], out=held[: some.stop - first])
-            torch.mm(error, directions, out=turned[some])
-            torch.mv(error.square_(), columns, out=squares[0, some])
-            torch.mv(error, ones, out=squares[1, some])
-    return turned.numpy(), squares.T.numpy()
+    return partial(met, thinned(piece))
 
 
 def rows_of_table(
@@ -68,11 +54,12 @@ def rows_of_table(
     """
     with _one_thread_each(), ThreadPoolExecutor(THREADS) as pool:
         for place in places:
-            found = subject(place, evidence, run, store)
+            found = subject(place, evidence, run, store, thin=thinly)
             if found is None:
                 continue
             choices = candidates(found, run, formats, sparsities, rounded)
-            each = list(pool.map(lambda c, s=found: s.told(c, rounded, None, turned_quickly), choices))
+            many = pool.map if sum(p.x.size for p in found.parts) > ALONE else map
+            each = list(many(lambda c, s=found: s.told(c, rounded), choices))
             yield Sensitivity(
                 place.node, place.port, found.elements, choices, tuple(t.kl for t in each),
                 tuple(t.noise for t in each), (None,) * len(choices), tuple(packed(t.kl, t.along) for t in each),

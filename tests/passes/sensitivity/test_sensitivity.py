@@ -30,9 +30,9 @@ from passes.sensitivity.evidence import Evidence, Low, load, save
 from passes.sensitivity.measure import Baseline
 from passes.sensitivity.outputs import Outputs
 from passes.sensitivity.places import Place, reference
-from passes.sensitivity.subject import SEEN, Part, Subject, subject
+from passes.sensitivity.subject import SEEN, Given, Part, Subject, subject
 from passes.sensitivity.table import Candidate, Sensitivity
-from passes.sensitivity.tabled import configured, quickly, turned_quickly
+from passes.sensitivity.tabled import configured, quickly
 from passes.transform.prune import PruneOptions, prune
 from passes.transform.quantize import QuantizeOptions, Rule, quantize
 from tests.patience import PATIENCE
@@ -186,7 +186,7 @@ def test_numpy_alone_predicts_as_the_fast_versions(reviews: Case) -> None:
         found = subject(reviews.place(*key), reviews.evidence, reviews.run, reviews.context.store)
         assert found is not None
         for fmt in map(parse_format, ("integer(width=4, frac_width=2)", "mxint(width=4)", "scaled_integer(width=4)")):
-            slow, quick = found.told(Candidate(fmt)), found.told(Candidate(fmt), quickly, None, turned_quickly)
+            slow, quick = found.told(Candidate(fmt)), found.told(Candidate(fmt), quickly)
             assert (slow.kl, slow.noise) == pytest.approx((quick.kl, quick.noise), rel=1e-4)
             assert slow.along == pytest.approx(quick.along, rel=1e-3, abs=1e-3 * slow.kl**0.5)
 
@@ -200,8 +200,13 @@ def test_a_sample_of_rows_predicts_the_whole() -> None:
         q = (x + error).astype(np.float32)
         rows = np.arange(0, 512, 4)
         some = replace(piece, left=left[:, rows], rows=piece.rows[rows], of=512)
-        whole = Part(x, piece, np.ones(512, np.float32), 512).effect(q).kl
-        assert 1 / 3 < Part(x[rows], some, np.full(128, 4.0, np.float32), 128).effect(q[rows]).kl / whole < 3
+        whole = Part(x, piece, np.ones(512, np.float32), 512).judged(_given(q))[0].kl
+        sampled = Part(x[rows], some, np.full(128, 4.0, np.float32), 128).judged(_given(q[rows]))[0].kl
+        assert 1 / 3 < sampled / whole < 3
+
+
+def _given(q: np.ndarray) -> Given:
+    return Given(q, None, quickly, False)
 
 
 def test_sparsities_are_predicted_as_they_will_be_pruned(mlp: Case) -> None:
@@ -228,7 +233,7 @@ def test_configurations_count_attentions_that_are_written_out(reviews: Case) -> 
 def test_what_is_no_number_any_more_is_infinite() -> None:
     x = np.ones((2, 4), np.float32)
     piece = Low(*(np.ones(s, np.float32) for s in ((1, 2, 1), (1, 1, 4), (2,), (4,))))
-    assert Part(x, piece, np.ones(2, np.float32), 2).effect(np.full_like(x, np.nan)).kl == np.inf
+    assert Part(x, piece, np.ones(2, np.float32), 2).judged(_given(np.full_like(x, np.nan)))[0].kl == np.inf
 
 
 def test_a_binary_point_is_fitted_to_the_values(mlp: Case) -> None:
@@ -267,7 +272,7 @@ def test_predictions_need_no_torch(reviews: Case, tmp_path: Path) -> None:
         "import sys; sys.modules['torch'] = None\n"
         "from pathlib import Path\nimport passes.sensitivity.tabled, passes.sensitivity.correct\n"
         "from passes.analysis.sensitivity import kept_places\n"
-        "from passes.sensitivity.evidence import load\nfrom passes.sensitivity.subject import rows_effect\n"
+        "from passes.sensitivity.evidence import load\nfrom passes.sensitivity.predict import rows_effect\n"
         f"e = load(Path({str(tmp_path / 'e.safetensors')!r}))\n"
         "p = e.pieces['gelu:data_in'][0]\nprint(rows_effect(p, p.x.round(1)).kl > 0)"
     )

@@ -1,0 +1,20 @@
+"""How many rows of a tensor a format rounds without looking at the others."""
+
+from __future__ import annotations
+
+from model.formats.base import Format
+from model.formats.blocks import BlockFormat
+from model.formats.nvfp4 import NVFP4
+from model.formats.scaled import TENSOR, ScaledFormat, per_of
+
+
+def rows_together(fmt: Format) -> int:
+    """So many rows, and multiples of it, can be rounded without the others; 0: only all at once."""
+    if fmt.stochastic:
+        return 0
+    if isinstance(fmt, BlockFormat):
+        return 0 if isinstance(fmt, NVFP4) else fmt.blocks.rows
+    if isinstance(fmt, ScaledFormat):
+        per = getattr(fmt, "per", None)
+        return 0 if (per_of(getattr(fmt, "granularity", "tensor")) if per is None else per) == TENSOR else 1
+    return 0 if fmt.rowwise else 1
