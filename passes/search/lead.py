@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from passes.allocation.problem import Whole
-from passes.search.forecast import costs_of, params_of, picks_of
+from passes.search.forecast import Forecast, costs_of, params_of, picks_of
 from passes.search.goals import Wanted
 from passes.search.margins import Known
-from passes.search.refine import FRONT, Refined, read_field
+from passes.search.refine import FRONT, ROUGH_FRONT, Refined, read_field
 from passes.search.trial import Trial
 
 if TYPE_CHECKING:
@@ -34,8 +34,18 @@ class Lead:
         self._left, self._seed = warm, seed
         self._refined: Refined | None = None
 
-    def wanted(self, told: Iterable[Trial]) -> bool:
-        """Whether trials are still to be proposed."""
+    def keep(self, found: Forecast) -> None:
+        """Go by this from now on; the study keeps it for all its workers."""
+        if found.field is not None:
+            self._study.set_user_attr(FRONT, found.field.to_json())
+            self._study.set_user_attr(ROUGH_FRONT, not found.whole)
+            self._refined = None
+
+    def rough(self, told: Iterable[Trial]) -> bool:
+        """Whether trials are still to be proposed, by a part of the gradients so far."""
+        return self._wanted(told) and bool(self._study.user_attrs.get(ROUGH_FRONT))
+
+    def _wanted(self, told: Iterable[Trial]) -> bool:
         return sum(t.origin == FRONT for t in told) < self._left
 
     def next(self, told: Iterable[Trial], runner: object) -> dict[str, Any] | None:
@@ -44,7 +54,7 @@ class Lead:
         A runner that keeps each sample's margin tells more of its trials than their figures.
         """
         trials = list(told)
-        if any(t.state == "waiting" for t in trials) or not self.wanted(trials):
+        if any(t.state == "waiting" for t in trials) or not self._wanted(trials):
             return None
         self._refined = self._refined or self._read()
         if self._refined is None:

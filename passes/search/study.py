@@ -9,7 +9,7 @@ import math
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import optuna
 from optuna.study import Study
@@ -26,7 +26,7 @@ from passes.search.lead import Lead
 from passes.search.onward import is_better, new_place, parent_of, tidy
 from passes.search.prepare import Prepared, prepared
 from passes.search.records import ABOUT, STATES, about, coded_values, constrain, trial_of, trials_of
-from passes.search.refine import FRONT, ROUGH_FRONT
+from passes.search.refine import FRONT
 from passes.search.samplers import coded, pruner_of, sampler_of, stored, suggest
 from passes.search.search import Search
 from passes.search.space import Space
@@ -35,9 +35,6 @@ from passes.search.trial import Trial
 from passes.search.trial_run import Invalid, Order, TrialRun, Weak
 from passes.search.watch import Watch
 from passes.sweep.run import FAULTS
-
-if TYPE_CHECKING:
-    from passes.search.forecast import Forecast
 
 GATHERING = 15.0  # seconds at least of gradients between two trials
 HOPELESS = 10  # so many failures, and nothing else, end a search
@@ -150,7 +147,7 @@ class Running:
             if trial := claimed(self.study, self.spec.trials):
                 yield from self._one(trial)
                 self._hopeless()
-                self._refine(self.told[trial.number].seconds or 0.0)
+                _refine(self, self.told[trial.number].seconds or 0.0)
         yield from self._news()
         return why
 
@@ -167,28 +164,10 @@ class Running:
 
     def _begin_well(self) -> None:
         if self.spec.warm and not self.told:
-            for params in self._foretell().starts:
+            for params in _foretell(self):
                 self._enqueue(params, FRONT)
         for params in self.plan.by_hand:
             self._enqueue(self.space.checked(params), "hand")
-
-    def _foretell(self) -> Forecast:
-        """Where to look, by what is known of it now; the study keeps that for all its workers."""
-        found = self.ready.forecast(self.spec.warm, replace(self.context, base=self.plan.search.base))
-        if found.field is not None:
-            self.study.set_user_attr(FRONT, found.field.to_json())
-            self.study.set_user_attr(ROUGH_FRONT, not found.whole)
-            self.lead = Lead(self.study, self.space, self.ready.graph, self.want, self.spec.warm,
-                             self.spec.seed + self.plan.salt)  # fmt: skip
-        return found
-
-    def _refine(self, seconds: float) -> None:
-        """Where the first trials began from a part of the gradients, find more of them, for as long as a trial took."""
-        if not self.study.user_attrs.get(ROUGH_FRONT) or not self.lead.wanted(self.told.values()):
-            return
-        context = replace(self.context, base=self.plan.search.base)
-        if self.ready.gathered(max(seconds, GATHERING), context):
-            self._foretell()
 
     def _enqueue(self, params: Mapping[str, Any], origin: str, **attrs: Any) -> None:
         self.study.enqueue_trial(stored(params, self.codes), user_attrs={"origin": origin, **attrs})
@@ -376,3 +355,22 @@ class Running:
 
     def _read(self, number: int) -> Trial:
         return trial_of(self.study.get_trials(deepcopy=False)[number], self.codes)
+
+
+def _foretell(running: Running) -> tuple[dict[str, Any], ...]:
+    """Where to begin, by what is known now; the lead goes by it from here on."""
+    found = running.ready.forecast(running.spec.warm, _based(running))
+    running.lead.keep(found)
+    return found.starts
+
+
+def _refine(running: Running, seconds: float) -> None:
+    """Where the first trials began from a part of the gradients, find more of them, for as long as a trial took."""
+    if not running.lead.rough(running.told.values()):
+        return
+    if running.ready.gathered(max(seconds, GATHERING), _based(running)):
+        _foretell(running)
+
+
+def _based(running: Running) -> Context:
+    return replace(running.context, base=running.plan.search.base)
