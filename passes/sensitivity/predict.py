@@ -63,6 +63,7 @@ def felt_by_rows(piece: Rows | Tokens, error: Floats) -> Felt:
 
 
 def softmax(x: Floats) -> Floats:
+    """Over the last axis; −∞ is a logit of no share."""
     top = x.max(-1, keepdims=True)
     raised = np.exp(x - np.where(np.isfinite(top), top, 0))
     return raised / np.maximum(raised.sum(-1, keepdims=True), np.float32(1e-30))
