@@ -1,0 +1,72 @@
+"""Chunks on torch's threads: results in order, in the team, in a pool, in a forked child, and when one fails."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+import torch
+
+from kernels.fake_quant import threads
+from kernels.fake_quant.denormals import denormals, flushed
+from kernels.fake_quant.threads import CHUNK, chunks, spread
+from kernels.registry import install
+from model.formats.base import parse_format
+
+SIZE = 4 * CHUNK + 96
+
+
+@pytest.fixture(autouse=True, params=["team", "pool"])
+def two_threads(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    if request.param == "pool":
+        monkeypatch.setattr(threads, "_team", lambda process: None)
+    yield
+    torch.set_num_threads(before)
+
+
+def test_chunks_are_whole_units_in_order() -> None:
+    found = spread(lambda elements, units: (elements, units), SIZE, 32)
+    assert len(found) == 3 and all((e.start, e.stop) != (0, SIZE) and e.start % 32 == 0 for e, _ in found)
+    assert [e.start for e, _ in found] == [0, *(e.stop for e, _ in found[:-1])] and found[-1][0].stop == SIZE
+    assert all(u.start * 32 == e.start for e, u in found)
+
+
+def test_each_chunk_is_looked_at_once() -> None:
+    x = np.arange(SIZE, dtype=np.int64)
+    for _ in range(50):
+        assert sum(chunks(np.sum, x)) == SIZE * (SIZE - 1) // 2
+
+
+def test_a_failure_is_told_and_the_next_call_works() -> None:
+    def fails(elements: slice, units: slice) -> int:
+        raise ZeroDivisionError("here")
+
+    with pytest.raises(ZeroDivisionError, match="here"):
+        spread(fails, SIZE, 1)
+    assert len(spread(lambda elements, units: 1, SIZE, 1)) == 3
+
+
+@pytest.mark.parametrize("count", [True, False])
+def test_all_threads_count_denormals_as_the_caller(count: bool) -> None:
+    with denormals(count):
+        assert [flushed()] * 3 == spread(lambda elements, units: flushed(), SIZE, 1)
+    assert not any(spread(lambda elements, units: flushed(), SIZE, 1))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_forked_child_computes_too() -> None:
+    install()
+    x = torch.randn(SIZE // 32, 32, generator=torch.Generator().manual_seed(0))
+    fmt = parse_format("integer(width=8, frac_width=5)")
+    expected = fmt.forward(x)  # the parent's team has begun
+    assert torch.equal(expected, fmt.define(x))
+    child = os.fork()
+    if child == 0:
+        same = np.array_equal(fmt.forward(x).numpy(), expected.numpy())
+        os._exit(0 if same else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
