@@ -19,6 +19,7 @@ SHORT = {"attention": "attn", "encoder": "enc", "decoder": "dec", "embeddings": 
          "layernorm": "norm", "layers": "layer", "blocks": "block"}  # fmt: skip
 STACKS = ("layer", "layers", "h", "block", "blocks")  # what the parts of a stack are called
 FILLING = ("self", "dense", "module", "layer")  # tells nothing, unless two names differ by it alone
+HALVES = ("encoder", "decoder")  # of one model: never the name of all
 SDPA = "scaled_dot_product_attention"
 LONGEST = 34  # letters of a name
 DOT = " · "
@@ -52,7 +53,7 @@ def short_names(choices: Sequence[Choice]) -> dict[str, str]:
 
 def _of_nodes(names: Sequence[str]) -> dict[str, str]:
     parts = [_parted(n) for n in names]
-    first = Counter(p.words[0] for p in parts if len(p.words) > 1).most_common(1)
+    first = Counter(p.words[0] for p in parts if len(p.words) > 1 and p.words[0] not in HALVES).most_common(1)
     root = first[0][0] if first and 2 * first[0][1] > len(parts) and len(parts) > 1 else ""
     leads, ports = {p.lead for p in parts}, {p.port for p in parts}
     by_name = {p.full: p for p in parts}

@@ -54,6 +54,12 @@ def test_ports_and_entries_are_told_where_they_differ() -> None:
     assert list(made.values()) == ["early · fc1 · weight", "early · fc1 · data_in", "late · fc2 · weight"]
 
 
+def test_a_longer_decoder_is_not_taken_for_the_models_name() -> None:
+    made = short_names(formats("encoder_block_0_layer_0_k.weight", *(
+        f"decoder_block_{i}_layer_{j}_k.weight" for i in range(2) for j in range(2))))  # fmt: skip
+    assert all(text.startswith("dec ") is name.startswith("decoder") for name, text in made.items()), made
+
+
 @pytest.mark.parametrize("names", [
     ("m_layer_0_self.weight", "m_layer_0_self_dense.weight", "m_layer_0_dense.weight"),  # all of it is filling
     ("net_a_b.weight", "net.a.b.weight"),
