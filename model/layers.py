@@ -188,8 +188,8 @@ class Compressed(nn.Module):
         through = self.effective._modules.get(port)  # pyright: ignore[reportPrivateUsage] (looking the usual way is slow)
         return through(value) if value is not None and through is not None else value
 
-    def forward(self, x: Tensor) -> Tensor:
-        """As the inner module, on effective tensors."""
+    def forward(self, x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        """As the inner module, on effective tensors; more arguments than x are those of a transposed convolution."""
         inner = self.inner
         weight, bias = cast("Tensor", self._through(inner, "weight")), self._through(inner, "bias")
         if isinstance(inner, nn.Linear):
@@ -197,7 +197,7 @@ class Compressed(nn.Module):
         if isinstance(inner, nn.Conv1d | nn.Conv2d | nn.Conv3d):
             return inner._conv_forward(x, weight, bias)  # pyright: ignore[reportPrivateUsage]
         values: dict[str, Any] = {"weight": weight} | ({} if bias is None else {"bias": bias})
-        return torch.func.functional_call(inner, values, (x,))  # type: ignore[no-any-return]
+        return torch.func.functional_call(inner, values, (x, *args), kwargs)  # type: ignore[no-any-return]
 
 
 class Switch(nn.Module):

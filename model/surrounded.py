@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
+from typing import Any, cast
 
 from torch import Tensor, nn
 
@@ -37,12 +37,14 @@ class Surrounded(nn.Module):
         own = vars(inner)
         self._settings = {k: v for k, v in vars(original).items() if k != "training" and (k[0] != "_" or k not in own)}
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Through all parts."""
-        for part in self._modules.values():
+    def forward(self, *args: Any, **kwargs: Any) -> Tensor:
+        """Through all parts; what comes beside the tensor (an `output_size`) is the leaf's."""
+        name = "input" if "input" in kwargs else next(iter(kwargs), "")
+        x, *others = args or (kwargs.pop(name),)
+        for i, part in enumerate(self._modules.values()):
             assert part is not None
-            x = part(x)
-        return x
+            x = part(x, *others, **kwargs) if i == self._place else part(x)
+        return cast("Tensor", x)
 
     def __getattr__(self, name: str) -> Any:
         """What a module lacks: a setting (stride) as the original has it, a tensor as the leaf computes with it."""

@@ -157,3 +157,29 @@ def test_a_packed_layer_and_one_with_an_adapter_are_still_linear(packed: bool) -
     model = build(graph, store, traced.callables, packed=packed)
     assert run(model, {"x": x})[0].any() and isinstance(model.get_submodule("layer"), nn.Linear)
     assert "Linear(" in repr(model.get_submodule("layer"))
+
+
+CALLS: dict[str, tuple[nn.Module, Callable[[Any, Tensor], Tensor], Tensor]] = {
+    "by name": (nn.Linear(8, 8), lambda layer, x: layer(input=x), torch.ones(2, 8)),
+    "output_size": (
+        nn.ConvTranspose2d(2, 3, 2, stride=2),
+        lambda layer, x: layer(x, output_size=(9, 9)),
+        torch.ones(1, 2, 4, 4),
+    ),
+    "output_size by place": (
+        nn.ConvTranspose1d(2, 3, 2, stride=2),
+        lambda layer, x: layer(x, (9,)),
+        torch.ones(1, 2, 4),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.parametrize("port", ["data_in", "weight", "data_out"])
+def test_a_layer_with_formats_is_called_as_the_code_calls_it(name: str, port: str) -> None:
+    layer, code, x = CALLS[name]
+    traced, store = recorded(layer, code, x)
+    (node,) = [n for n in traced.graph if n.target == "layer"]
+    fine = traced.graph.replace(replace(node, precision={port: Precision(Integer(24, 20))}))
+    (got,) = run(build(fine, store, traced.callables), {"x": x})
+    assert torch.allclose(got, code(layer, x), atol=1e-4)
