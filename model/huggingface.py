@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import sys
 from collections.abc import Generator
 from dataclasses import dataclass
 from logging import CRITICAL
@@ -96,9 +97,13 @@ def _no_cache(config: Any) -> None:
 
 
 def without_cache(model: Any) -> None:
-    """A model that was made elsewhere gives no caches either: with them it could only be recorded."""
-    for part in model.modules():
-        _no_cache(getattr(part, "config", None))
+    """A model of transformers that was made elsewhere gives no caches either: with them it could only be recorded."""
+    if "transformers" in sys.modules:
+        from transformers import PreTrainedModel
+
+        for part in model.modules():
+            if isinstance(part, PreTrainedModel):
+                _no_cache(part.config)
 
 
 def from_config(spec: str) -> Loaded:

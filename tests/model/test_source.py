@@ -465,3 +465,34 @@ def test_a_factory_of_a_model_with_a_cache_is_exported(tmp_path: Path, name: str
     inputs = opened.loaded.example
     built = build(opened.project.base, opened.store, opened.callables)
     assert torch.allclose(run(built, inputs)[0], run(opened.loaded.model, inputs)[0], atol=1e-5)
+
+
+FROZEN = """
+from dataclasses import dataclass
+import torch
+from torch import nn
+
+@dataclass(frozen=True)
+class Config:
+    use_cache: bool = True
+
+class Own(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.config, self.fc = Config(), nn.Linear(4, 2)
+
+    def forward(self, x):
+        return self.fc(x) if self.config.use_cache else -self.fc(x)
+
+def build():
+    return Own(), torch.ones(3, 4)
+"""
+
+
+def test_a_models_own_configuration_is_left_alone(tmp_path: Path) -> None:
+    import transformers
+
+    assert transformers.PreTrainedModel  # loaded, as it is where one such model was opened before
+    (tmp_path / "frozen.py").write_text(FROZEN)
+    opened = open_source(f"{tmp_path / 'frozen.py'}:build", tmp_path / "work")
+    assert opened.loaded is not None and opened.loaded.model.config.use_cache is True
