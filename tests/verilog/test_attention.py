@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from tempfile import mkdtemp
 
 import pytest
 import torch
@@ -19,6 +18,7 @@ from model.opening import Opened, open_any
 from model.weights import WeightStore
 from passes.base import Context
 from passes.transform.decompose_attention import DecomposeOptions, decompose_attention
+from tests.folders import kept_folder
 from tests.verilog.proof import needs_icarus
 from verilog.exact import Exact, Host
 from verilog.lower import lower, unbuffered
@@ -64,7 +64,7 @@ def grouped():
 @cache
 def opened(name: str) -> Opened:
     """A block, traced once a process: tests change its graph only by copies."""
-    folder = Path(mkdtemp(prefix="espalier-tests-"))
+    folder = kept_folder()
     path = folder / "blocks.py"
     path.write_text(BLOCKS)
     return open_any(f"{path}:{name}", folder)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from tempfile import mkdtemp
 from textwrap import indent
 
 import numpy as np
@@ -20,6 +19,7 @@ from model.graph import Graph
 from model.meta import Parallel, Precision
 from model.opening import Opened, open_any
 from model.ops import quantisable
+from tests.folders import kept_folder
 from tests.verilog.proof import needs_icarus
 from verilog.cycles.schedule import schedule
 from verilog.exact import Exact
@@ -53,7 +53,7 @@ FORMATS = {"weight": Integer(6, 4), "bias": Integer(9, 6), "data_in": Integer(7,
 @cache
 def opened(module: str, body: str, shape: str) -> Opened:
     """A model made from source, traced once a process: tests change its graph only by copies."""
-    folder = Path(mkdtemp(prefix="espalier-tests-"))
+    folder = kept_folder()
     path = folder / "made.py"
     path.write_text(HEAD.format(module=module, body=indent(body, " " * 8), shape=shape))
     return open_any(f"{path}:make", folder)

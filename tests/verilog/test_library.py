@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from tempfile import mkdtemp
 
 import pytest
 import torch
@@ -18,6 +17,7 @@ from model.meta import Precision
 from model.opening import Opened, open_any
 from passes.base import Context
 from passes.transform.decompose_attention import DecomposeOptions, decompose_attention
+from tests.folders import kept_folder
 from tests.verilog.proof import needs_icarus
 from verilog.exact import Exact, Host
 from verilog.lower import lower, unbuffered
@@ -129,7 +129,7 @@ def formats(node: Node, more: int) -> dict[str, Precision]:
 @cache
 def source(name: str) -> Opened:
     """A model, traced once a process: tests change its graph only by copies."""
-    folder = Path(mkdtemp(prefix="espalier-tests-"))
+    folder = kept_folder()
     path = folder / "made.py"
     path.write_text(MODELS)
     return open_any(f"{path}:{name}", folder / "store", seed=0)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import itertools
 from functools import cache
-from pathlib import Path
-from tempfile import mkdtemp
 
 import pytest
 
@@ -13,6 +11,7 @@ from model.graph import Graph
 from model.opening import open_any
 from passes.base import Context, run_step
 from passes.config import load_recipe
+from tests.folders import kept_folder
 from tests.verilog.test_networks import FORMATS, LAYERS
 from verilog.cycles.buffering import pace
 from verilog.cycles.parallel import balance_front
@@ -24,7 +23,7 @@ from verilog.templates.base import total
 @cache
 def quantised(source: str) -> tuple[Graph, Context]:
     """A demo with fixed-point formats."""
-    opened = open_any(source, Path(mkdtemp()))
+    opened = open_any(source, kept_folder())
     step = {"pass": "quantize", "options": {"rules": [{"select": LAYERS, "formats": FORMATS}]}}
     context = Context(opened.store)
     return run_step(opened.project.base, load_recipe({"steps": [step]}).steps[0], context).graph, context

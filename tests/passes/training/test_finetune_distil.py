@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -25,6 +24,7 @@ from passes.config import decode_options
 from passes.replay import replay
 from passes.training.blocks import block_outputs, tapped
 from passes.training.teacher import Lesson, Teacher, common_blocks
+from tests.folders import kept_folder
 from tests.model.zoo import case
 
 OPTIONS: dict[str, Any] = {"data": "demo:digits", "max_steps": 6, "batch_size": 16, "train_limit": 64, "keep": "last",
@@ -52,7 +52,7 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ESPALIER_STATE", str(tmp_path / "state"))
 
 
-STORE = WeightStore(Path(tempfile.mkdtemp(prefix="espalier-tests-")))
+STORE = WeightStore(kept_folder())
 
 
 @cache

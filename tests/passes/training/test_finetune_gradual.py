@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from passes.base import Context, Report, run_step
 from passes.config import decode_options
 from passes.training.gradual import GradualPruning, opened
 from passes.training.prepare import prepare
+from tests.folders import kept_folder
 
 OPTIONS: dict[str, Any] = {"data": "demo:digits", "max_steps": 20, "batch_size": 16, "train_limit": 64, "keep": "last",
                            "validation_limit": 60, "learning_rate": 1e-3, "validate": False, "prune_to": 0.8,
@@ -36,7 +36,7 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @cache
 def digits() -> Opened:
-    return open_source("demo:digits-mlp", Path(tempfile.mkdtemp(prefix="espalier-tests-")))
+    return open_source("demo:digits-mlp", kept_folder())
 
 
 @pytest.fixture
