@@ -29,7 +29,7 @@ from passes.sensitivity.correct import Correction
 from passes.sensitivity.table import Candidate
 
 SAMPLES, TRUE = 256, 12  # samples of the pass with gradients; true measurements that correct it
-SECONDS = 30.0  # for each of the two before the first trial; the gradients left are found between trials
+SECONDS = 30.0  # under limits, for each of the two before the first trial; the rest is found between trials
 NEAR = (1.0, 0.97, 0.94, 0.9, 0.85, 0.8)  # shares of a budget, of what it leaves to decide, that a start tries
 FIRST = 2  # of them that do: the others learn from these
 NO_CHANGE = Candidate()
@@ -55,11 +55,13 @@ def forecast(space: Space, graph: Graph, want: Wanted, context: Context, count: 
     costs = costs_of(want)
     if not costs or any(c.when for c in space.choices) or not any(_felt(c) for c in space.choices):
         return None
-    ask = _Asked(space, graph, context)
-    problem = _problem(ask, space, graph, costs)
     names = [c.name for c in costs]
     limits, wished = _limits(want, names), [g.figure for g in want.goals if g.figure in names]
-    if limits and not wished:
+    led = bool(limits) and not wished
+    # Along a cost all starts are made now, and none later from gradients that are found meanwhile: so from all of them.
+    ask = _Asked(space, graph, context, SECONDS if led else 0.0)
+    problem = _problem(ask, space, graph, costs)
+    if led:
         field = Field(problem, _budgets(problem, limits, names))
         near = (exact(problem, field.within(share)) for share in NEAR)
         return Forecast(_different(space, near, min(FIRST, count)), field, ask.whole)
@@ -196,34 +198,35 @@ def _divergences(ask: _Asked, space: Space) -> list[list[float]]:
     return found
 
 
-def _options(space: Space, seconds: float) -> SensitivityOptions:
-    """What is asked of the pass: some of the space's formats, at its ports."""
+def _step(space: Space, seconds: float) -> Step:
+    """What is asked of the pass: some of the space's formats, at its ports; whatever seed the search has."""
     score = space.score
     own = {n: getattr(score, n) for n in ("data", "split", "text", "label", "tokenizer", "max_length")}
     chosen = [c for c in space.choices if c.kind == "format"]
     texts = dict.fromkeys(str(v) for c in chosen for v in c.values if v != FLOAT)
     formats = tuple(f for t in [*texts][:: max(1, len(texts) // 6)] if (f := format_of(t)) is not None)
     ports = tuple(dict.fromkeys(p for c in chosen for p in c.ports)) if formats else ()
-    return SensitivityOptions(**own, limit=SAMPLES, formats=formats, measure=TRUE if formats else 0, ports=ports,
-                              configurations=0, seconds=seconds)  # fmt: skip
+    options = SensitivityOptions(**own, limit=SAMPLES, formats=formats, measure=TRUE if formats else 0, ports=ports,
+                                 configurations=0, seconds=seconds)  # fmt: skip
+    return Step("sensitivity", options)
 
 
 def gathered(space: Space, graph: Graph, context: Context, seconds: float) -> bool:
     """Go on with the gradients for about so long: whether that is all of them."""
     from passes.analysis.sensitivity import gather
 
-    return gather(graph, _options(space, seconds), context)
+    step = _step(space, seconds)
+    return gather(graph, step.options, replace(context, seed=step.seed))
 
 
 class _Asked:
     """Predictions for single candidates, from the evidence of one pass with gradients."""
 
-    def __init__(self, space: Space, graph: Graph, context: Context) -> None:
+    def __init__(self, space: Space, graph: Graph, context: Context, seconds: float) -> None:
         from passes.analysis.sensitivity import kept_places
         from passes.sensitivity.evidence import load
 
-        options = _options(space, SECONDS)
-        told = run_step(graph, Step("sensitivity", options), context).report.summary
+        told = run_step(graph, _step(space, seconds), context).report.summary
         level, steep, loud = told["correction"]
         self.by = Correction(level, steep, loud, count=1)
         self.whole = "of_samples" not in told

@@ -33,17 +33,24 @@ class Lead:
         self._study, self._space, self._graph, self._want = study, space, graph, want
         self._left, self._seed = warm, seed
         self._refined: Refined | None = None
+        self._from_rough = self._settled = False
 
     def keep(self, found: Forecast) -> None:
         """Go by this from now on; the study keeps it for all its workers."""
         if found.field is not None:
+            if not found.whole:  # before the front: who reads that one is to know that a better one may come
+                self._study.set_user_attr(ROUGH_FRONT, True)
             self._study.set_user_attr(FRONT, found.field.to_json())
             self._study.set_user_attr(ROUGH_FRONT, not found.whole)
             self._refined = None
 
     def rough(self, told: Iterable[Trial]) -> bool:
         """Whether trials are still to be proposed, by a part of the gradients so far."""
-        return self._wanted(told) and bool(self._study.user_attrs.get(ROUGH_FRONT))
+        return not self._settled and self._wanted(told) and bool(self._study.user_attrs.get(ROUGH_FRONT))
+
+    def settle(self) -> None:
+        """This worker looks for no more gradients."""
+        self._settled = True
 
     def _wanted(self, told: Iterable[Trial]) -> bool:
         return sum(t.origin == FRONT for t in told) < self._left
@@ -56,6 +63,8 @@ class Lead:
         trials = list(told)
         if any(t.state == "waiting" for t in trials) or not self._wanted(trials):
             return None
+        if self._from_rough and not self._study.user_attrs.get(ROUGH_FRONT):
+            self._refined = None  # another worker has found the rest of the gradients
         self._refined = self._refined or self._read()
         if self._refined is None:
             return None
@@ -84,7 +93,9 @@ class Lead:
         return Known(np.array([p for p, _ in told.values()]), np.array([m for _, m in told.values()], np.float64), base)
 
     def _read(self) -> Refined | None:
-        held = self._study.user_attrs.get(FRONT) if self._left else None
+        attrs = self._study.user_attrs if self._left else {}
+        held = attrs.get(FRONT)
         if held is None:
             return None
+        self._from_rough = bool(attrs.get(ROUGH_FRONT))
         return Refined(read_field(held, costs_of(self._want), self._graph), self._want, self._seed)

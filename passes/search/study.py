@@ -140,14 +140,18 @@ class Running:
         if self.plan.heard is not None:
             self.plan.heard(self.space, tuple(self.told.values()))
         self._begin_well()
+        took: float | None = None  # the trial that has just ended
         while not (why := self.ended()):
             yield from self._news()
+            if took is not None and _refine(self, took):
+                took = None
+                continue  # it took long: the search may be over
             if self.spec.warm and (params := self.lead.next(self.told.values(), self.runner)) is not None:
                 self._enqueue(params, FRONT)
             if trial := claimed(self.study, self.spec.trials):
                 yield from self._one(trial)
                 self._hopeless()
-                _refine(self, self.told[trial.number].seconds or 0.0)
+                took = self.told[trial.number].seconds or 0.0
         yield from self._news()
         return why
 
@@ -164,7 +168,7 @@ class Running:
 
     def _begin_well(self) -> None:
         if self.spec.warm and not self.told:
-            for params in _foretell(self):
+            for params in _foretell(self, _based(self)):
                 self._enqueue(params, FRONT)
         for params in self.plan.by_hand:
             self._enqueue(self.space.checked(params), "hand")
@@ -357,20 +361,49 @@ class Running:
         return trial_of(self.study.get_trials(deepcopy=False)[number], self.codes)
 
 
-def _foretell(running: Running) -> tuple[dict[str, Any], ...]:
+def _foretell(running: Running, context: Context) -> tuple[dict[str, Any], ...]:
     """Where to begin, by what is known now; the lead goes by it from here on."""
-    found = running.ready.forecast(running.spec.warm, _based(running))
+    found = running.ready.forecast(running.spec.warm, context)
     running.lead.keep(found)
     return found.starts
 
 
-def _refine(running: Running, seconds: float) -> None:
-    """Where the first trials began from a part of the gradients, find more of them, for as long as a trial took."""
+class _Enough(Exception):
+    """Nobody waits for more gradients."""
+
+
+def _refine(running: Running, seconds: float) -> bool:
+    """Where trials go by a part of the gradients, find more, for as long as a trial took: whether any were missing.
+
+    What goes wrong there is told once, and ends no search: trials go on by what there is.
+    """
     if not running.lead.rough(running.told.values()):
-        return
-    if running.ready.gathered(max(seconds, GATHERING), _based(running)):
-        _foretell(running)
+        return False
+    try:
+        if running.ready.gathered(max(seconds, GATHERING), _until_enough(running)):
+            running.lead.settle()  # also where no new forecast can be made of them
+            _foretell(running, _until_enough(running))
+    except _Enough:
+        pass
+    except (Cancelled, StorageError):
+        raise
+    except EspalierError as error:
+        running.lead.settle()
+        _based(running).progress(running.done, running.spec.trials, f"no more gradients: {error.message}")
+    return True
 
 
 def _based(running: Running) -> Context:
     return replace(running.context, base=running.plan.search.base)
+
+
+def _until_enough(running: Running) -> Context:
+    """A context that also ends what runs in it where the user has enough; what it gathered is kept."""
+    context = _based(running)
+
+    def progress(done: int, total: int, text: str) -> None:
+        context.progress(done, total, text)
+        if context.enough():
+            raise _Enough
+
+    return replace(context, progress=progress)

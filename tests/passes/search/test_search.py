@@ -434,37 +434,6 @@ def test_a_warm_start_goes_on_after_a_pause(mlp: Opened, tmp_path: Path) -> None
     assert all(t.feasible for t in told)
 
 
-def test_trials_begin_before_all_gradients_are_there(
-    mlp: Opened, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Where gradients take long, the first trial is from a part of them; the others come between trials, and count."""
-    from passes.search import forecast, study
-    from passes.search.refine import FRONT, ROUGH_FRONT
-
-    monkeypatch.setenv("ESPALIER_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(forecast, "SECONDS", 1e-6)
-    monkeypatch.setattr(study, "GATHERING", 600.0)
-    wish = spec(within=("weight_bits<=4.5",), warm=3, trials=4)
-    search = Search(wish, Recipe(), mlp.project.base, mlp.project.source)
-    running = begin(Plan(search, context(mlp), f"journal://{tmp_path}/s.journal"))
-    fronts: list[tuple[bool, Any]] = []
-    gradients: list[int] = []
-
-    def progress(done: int, total: int, text: str) -> None:
-        if text == "gradients of the outputs":
-            gradients.append(done)
-
-    running.context.progress = progress
-    for trial in running.trials():
-        if trial.state == "running":
-            held = running.study.user_attrs
-            fronts.append((held[ROUGH_FRONT], held[FRONT]))
-    assert [rough for rough, _ in fronts] == [True, False, False, False]
-    assert fronts[0][1] != fronts[1][1] == fronts[2][1]
-    assert gradients == list(range(8, 257, 8)), "a pass was run twice, or not at all"
-    assert [t.origin for t in running.told.values()] == ["front"] * 3 + ["tpe"]
-
-
 def test_the_recipe_of_a_trial_gives_its_figures(mlp: Opened, tmp_path: Path) -> None:
     """What is applied is what was measured."""
     wish = spec(BITS, Vary("sparsity", values="0, 0.5"), sampler="random", trials=3)

@@ -1,0 +1,146 @@
+"""Where gradients take long, a warm start begins from a part of them; the rest come between trials, and count."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from model.errors import ProjectError
+from model.opening import Opened, open_any
+from model.recipe import Recipe
+from passes.analysis.evaluate import EvaluateOptions
+from passes.base import Context
+from passes.search import forecast, study
+from passes.search.refine import FRONT, ROUGH_FRONT
+from passes.search.search import Search
+from passes.search.spec import Goal, SearchSpec, Vary
+from passes.search.study import Plan, Running, begin
+from passes.sensitivity import evidence
+
+MLP = "demo:digits-mlp"
+SPEC = SearchSpec(study="s", space=(Vary(values="integer(width=2|3|4|8)"),), score=EvaluateOptions(MLP, limit=100),
+                  within=("weight_bits<=4.5",), warm=3, trials=4)  # fmt: skip
+PART, ALL = [8, 16, 24, 32], list(range(8, 257, 8))  # samples seen after each pass
+
+
+@pytest.fixture(scope="module")
+def mlp(tmp_path_factory: pytest.TempPathFactory) -> Opened:
+    return open_any(MLP, tmp_path_factory.mktemp("mlp"))
+
+
+@pytest.fixture(autouse=True)
+def slow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No gradients are known; there is no time for them before the first trial, and much after it."""
+    monkeypatch.setenv("ESPALIER_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(forecast, "SECONDS", 1e-6)
+    monkeypatch.setattr(study, "GATHERING", 600.0)
+
+
+class Heard:
+    """What progress tells."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+        self.gradients: list[int] = []
+
+    def __call__(self, done: int, total: int, text: str) -> None:
+        self.texts.append(text)
+        if text == "gradients of the outputs":
+            self.gradients.append(done)
+
+
+def never() -> bool:
+    return False
+
+
+def worker(
+    mlp: Opened, path: Path, wish: SearchSpec, heard: Heard, seed: int = 0, enough: Callable[[], bool] = never,
+    **more: Any,
+) -> Running:  # fmt: skip
+    search = Search(wish, Recipe(), mlp.project.base, mlp.project.source)
+    context = Context(mlp.store, seed, heard, base=mlp.project.base, enough=enough)
+    return begin(Plan(search, context, f"journal://{path}/s.journal", **more))
+
+
+@pytest.mark.parametrize("seed", [0, 3])
+def test_trials_begin_before_all_gradients_are_there(mlp: Opened, tmp_path: Path, seed: int) -> None:
+    """Whatever the seed of the search: the pass goes on with the gradients that the start left."""
+    running = worker(mlp, tmp_path, replace(SPEC, seed=seed), heard := Heard(), seed)
+    fronts: list[tuple[bool, Any]] = []
+    for trial in running.trials():
+        if trial.state == "running":
+            held = running.study.user_attrs
+            fronts.append((held[ROUGH_FRONT], held[FRONT]))
+    assert [rough for rough, _ in fronts] == [True, False, False, False]
+    assert fronts[0][1] != fronts[1][1] == fronts[2][1]
+    assert heard.gradients == ALL, "a pass was run twice, or not at all"
+    assert heard.texts.count("predicting where to begin") == 2
+    assert [t.origin for t in running.told.values()] == ["front"] * 3 + ["tpe"]
+
+
+def test_after_the_last_trial_no_gradients_are_found(mlp: Opened, tmp_path: Path) -> None:
+    ended = list(worker(mlp, tmp_path, replace(SPEC, trials=1), heard := Heard()).trials())
+    assert ended[-1].state == "complete" and heard.gradients == PART
+
+
+@pytest.mark.parametrize("within", [False, True])
+def test_enough_ends_the_gradients_too(mlp: Opened, tmp_path: Path, within: bool) -> None:
+    """Said while the trial runs, or while they are found."""
+    heard, last = Heard(), 5 * 8 if within else PART[-1]
+
+    def enough() -> bool:
+        return any("trial 0: " in t for t in heard.texts) and heard.gradients[-1] >= last
+
+    running = worker(mlp, tmp_path, SPEC, heard, enough=enough)
+    assert [t.state for t in running.trials() if t.state != "waiting"] == ["running", "complete"]
+    assert heard.gradients[-1] == last
+
+
+def test_gradients_that_cannot_be_kept_end_no_search(
+    mlp: Opened, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running, save, saved = worker(mlp, tmp_path, SPEC, heard := Heard()), evidence.save, list[Path]()
+
+    def full(found: Any, path: Path) -> None:
+        saved.append(path)
+        if len(saved) > 1:
+            raise ProjectError("The evidence could not be kept.", "Free some space there.")
+        save(found, path)
+
+    monkeypatch.setattr(evidence, "save", full)
+    ended = [t for t in running.trials() if t.state in ("complete", "pruned")]
+    assert [t.number for t in ended] == [0, 1, 2, 3] and ended[2].origin == "front"
+    assert heard.texts.count("no more gradients: The evidence could not be kept.") == 1 and len(saved) == 2
+
+
+def test_other_workers_go_by_the_better_front(mlp: Opened, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also one that has proposed by the rough front before."""
+    wish = replace(SPEC, warm=8, trials=10)
+    finder = worker(mlp, tmp_path, wish, Heard())
+    trials = finder.trials()
+    next(trials)
+    other = worker(mlp, tmp_path, wish, Heard(), resume=True, salt=1)
+    assert other.lead.next([], None) is not None
+    rough = other.lead._refined  # pyright: ignore[reportPrivateUsage]
+    while finder.study.user_attrs[ROUGH_FRONT]:
+        next(trials)
+    assert other.lead.next([], None) is not None
+    better = other.lead._refined  # pyright: ignore[reportPrivateUsage]
+    assert rough is not None and better is not None
+    assert rough.field.to_json() != better.field.to_json() == finder.study.user_attrs[FRONT]
+    assert other.lead.next([], None) is not None
+    assert other.lead._refined is better  # pyright: ignore[reportPrivateUsage]
+    trials.close()
+
+
+def test_along_a_cost_trials_begin_from_all_gradients(mlp: Opened, tmp_path: Path) -> None:
+    """All its starts are made at once: none could be from those that are found later."""
+    goals = (Goal("accuracy"), Goal("weight_bits"))
+    running = worker(mlp, tmp_path, replace(SPEC, goals=goals), heard := Heard())
+    trials = running.trials()
+    assert next(trials).origin == "front" and heard.gradients == ALL
+    trials.close()
