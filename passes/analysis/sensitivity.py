@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
 from dataclasses import dataclass, field, replace
@@ -19,7 +20,7 @@ from passes.sensitivity.places import Place, places, reference, unfolded
 from passes.sensitivity.table import Sensitivity
 from passes.transform.quantize import PORTS
 
-LEAST = 32  # samples on which candidates are measured; where there is time for fewer, none is
+LEAST = 32  # samples on which picked candidates are measured; where there is time for fewer, none is
 TRIED = 8  # samples by which it is judged how long that takes
 PART = 0.6  # of a run of the whole model, what measuring a candidate takes
 
@@ -134,12 +135,12 @@ class _Work:
         """
         from model.graph_json import fingerprint
         from passes.sensitivity.collect import collect
-        from passes.sensitivity.evidence import evidence_path, load, save
+        from passes.sensitivity.evidence import PART, evidence_path, load, save
         from passes.sensitivity.unfinished import Unfinished
 
         name = fingerprint(self.run)
         key = self._key(self.split, self.context.seed)
-        path, part = evidence_path(key), evidence_path(f"{key}-part")
+        path, part = evidence_path(key), evidence_path(f"{key}{PART}")
         if path.is_file():
             return str(path), load(path)
         every, kept = places(self.base, self.run, self.parts), Unfinished(path)
@@ -148,6 +149,8 @@ class _Work:
         save(replace(found, reference=name), path if whole else part)
         if whole:
             kept.remove()
+            with contextlib.suppress(OSError):
+                part.unlink(missing_ok=True)
         return str(path if whole else part), load(path if whole else part)
 
     def _key(self, split: Split, *more: Any) -> str:
@@ -181,6 +184,7 @@ class _Work:
 
         count = self.options.measure
         cells = truth.every(rows) if self.options.exact else truth.picked(rows, count, self.context.seed)
+        until = self._until()
         further = self._in_time(len(cells)) if cells else None
         if further is None:
             return rows
@@ -198,7 +202,7 @@ class _Work:
         kept = Kept(self._key(further, size, further.labels))
         before = sum(kept.get(rows[r].node, rows[r].port, rows[r].candidates[c]) is not None for r, c in cells)
         self.baseline = {"measured_before": before} if before else {}
-        baseline = truth.measured(rows, cells, at, self.run, further, size, self.context, heard, kept)
+        baseline = truth.measured(rows, cells, at, self.run, further, size, self.context, heard, kept, until)
         self.baseline |= {"measured_samples": baseline.samples, "accuracy_of_measured_samples": baseline.accuracy()}
         rows = [truth.told(row, known.get(i, {})) for i, row in enumerate(rows)]
         self.correction = truth.correction(rows)
@@ -206,14 +210,23 @@ class _Work:
         for row in rows:
             self.context.found(row)
         self.baseline |= truth.agreement(rows)
-        self.whole = self._wholes(rows, at, baseline)
+        if time.perf_counter() <= until:
+            self.whole = self._wholes(rows, at, baseline)
         return rows
 
+    def _until(self) -> float:
+        """When measuring all ends; picked candidates are as many samples as fit instead, and all of them."""
+        limited = self.options.exact and self.options.seconds
+        return time.perf_counter() + self.options.seconds if limited else math.inf
+
     def _in_time(self, cells: int) -> Split | None:
-        """The samples on which so many candidates can be measured in the time there is; None where too few."""
+        """The samples on which so many candidates can be measured in the time there is; None where too few.
+
+        All of them where each candidate is asked for: those that there is no time for, the next run goes on with.
+        """
         from passes.sensitivity.measure import Baseline
 
-        if not self.options.seconds:
+        if not self.options.seconds or self.options.exact:
             return self.further
         tried = self.further.take(TRIED)
         begun = time.perf_counter()

@@ -47,9 +47,8 @@ def collect(
     one batch do not mix in the mean. No label is looked at. It goes on from what is `kept` of a run that ended early,
     and comes to the same; after `seconds` it ends with fewer samples.
     """
-    work = _Collection(graph, places, context)
+    work, passes = _begun(graph, places, context, kept)
     size = max(1, -(-len(split) // PASSES))
-    passes = work.go_on(kept)
     if work.outputs.kind == "values" and not passes:
         work.outputs.learn(work.outputs_of(split))
     begun = time.monotonic()
@@ -65,6 +64,20 @@ def collect(
             work.keep(kept, number + 1)
         _tell(work, kept, context, number + 1, size, len(split))
     return work.evidence(len(split))
+
+
+def _begun(
+    graph: Graph, places: tuple[Place, ...], context: Context, kept: Unfinished | None
+) -> tuple[_Collection, int]:
+    """What is kept, and of how many passes that is; anew where there is nothing, or it is laid out in another way."""
+    work = _Collection(graph, places, context)
+    found = kept.read() if kept is not None else None
+    if found is None:
+        return work, 0
+    try:
+        return work, work.go_on(*found)
+    except (LookupError, ValueError, TypeError, AttributeError, RuntimeError):
+        return _Collection(graph, places, context), 0
 
 
 def _tell(work: _Collection, kept: Unfinished | None, context: Context, passes: int, size: int, count: int) -> None:
@@ -167,12 +180,8 @@ class _Collection:
         kept.write(arrays, {"passes": passes, "begun": self._begun, "batch": self._batch, "rows": rows,
                             "weights": weights, "spread": self.outputs.spread})  # fmt: skip
 
-    def go_on(self, kept: Unfinished | None) -> int:
-        """Take up what is kept: how many passes that was of."""
-        found = kept.read() if kept is not None else None
-        if found is None:
-            return 0
-        arrays, facts = found
+    def go_on(self, arrays: Arrays, facts: dict[str, Any]) -> int:
+        """Take up what was kept: how many passes that was of."""
         self._random.set_state(torch.from_numpy(arrays["random"]))
         self._begun, self._batch, self.outputs.spread = facts["begun"], facts["batch"], facts["spread"]
         for number, (node, port, count, through, held) in enumerate(facts["rows"]):

@@ -5,6 +5,7 @@ A divergence is ½·E[(g·δ)²], g the gradient of a sample's log-likelihood un
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -24,6 +25,7 @@ from model.weights import Location, Tensor, read_header, write
 
 VERSION = 4  # raise it when the same key would hold something else
 KEEP = 16  # files; the oldest beyond it are removed
+PART = "-part"  # ends the name of what holds fewer samples than were asked for
 PASSES = 32  # backward passes, each over samples/PASSES samples: so many gradients are known of each weight
 Floats = NDArray[np.float32]
 
@@ -141,16 +143,26 @@ def save(evidence: Evidence, path: Path) -> None:
     told = {"words": evidence.words, "samples": evidence.samples, "reference": evidence.reference,
             "facts": dict(evidence.facts), "index": index}  # fmt: skip
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, partial = tempfile.mkstemp(dir=path.parent, suffix=".part")
-        with os.fdopen(handle, "wb") as file:
-            write(file, tensors, {"evidence": json.dumps(told)})
-        Path(partial).replace(path)
+        write_whole(path, tensors, {"evidence": json.dumps(told)})
         for old in sorted(path.parent.glob("*.safetensors"), key=lambda p: p.stat().st_mtime, reverse=True)[KEEP:]:
             old.unlink(missing_ok=True)
     except OSError as error:
         raise ProjectError(f"The evidence could not be kept in {path.parent} ({error.strerror}).",
                            "Free some space there.") from error  # fmt: skip
+
+
+def write_whole(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
+    """A safetensors file, whole or not at all: what was begun does not stay, least of all on a full disk."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, partial = tempfile.mkstemp(dir=path.parent, suffix=".part")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            write(file, tensors, metadata)
+        Path(partial).replace(path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            Path(partial).unlink(missing_ok=True)
+        raise
 
 
 def _stored(part: str, value: NDArray[Any]) -> tuple[NDArray[Any], float]:
@@ -163,6 +175,9 @@ def _stored(part: str, value: NDArray[Any]) -> tuple[NDArray[Any], float]:
 
 def load(path: Path) -> Evidence:
     """What `save` wrote, mapped: pieces are read when they are asked for. Raises ProjectError."""
+    whole = path.with_name(path.stem.removesuffix(PART) + path.suffix)
+    if whole.exists():  # a worker may have finished the gradients since, and removed the part
+        path = whole
     try:
         facts = path.stat()
         found = _opened(path, facts.st_ino, facts.st_size)

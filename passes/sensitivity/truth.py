@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 Cell = tuple[int, int]  # row of the table, candidate
 LEAST = 1e-5  # divergence from which candidates are measured for a correction
+SOON = 24  # candidates that come first where time is short, so that what it suffices for is fair
 _LOWEST, _HIGHEST = 1e-5, 0.1  # divergences of the whole configurations that are
 MIXED = 5  # formats of a mixture
 
@@ -46,9 +48,11 @@ def every(rows: Sequence[Sensitivity]) -> list[Cell]:
 def measured(
     rows: Sequence[Sensitivity], cells: Sequence[Cell], places: Mapping[tuple[str, str], Place], run: Graph,
     split: Split, batch_size: int, context: Context, heard: Callable[[Cell, Measured], None], kept: Kept | None = None,
+    until: float = math.inf,
 ) -> Baseline:  # fmt: skip
     """Measure cells, in the order of the nodes that they change, so that each runs only what comes after it; those that
-    are `kept` are told at once."""
+    are `kept` are told at once. With `until` (of time.perf_counter) no more are begun after it, one at least is.
+    """
     baseline = Baseline(run, split, batch_size, context)
     order = {name: i for i, name in enumerate(run.nodes)}
 
@@ -59,13 +63,16 @@ def measured(
     known = {c: m for c in cells if kept is not None and (m := kept.get(*_asked(rows, c))) is not None}
     for cell, found in known.items():
         heard(cell, found)
-    ordered = sorted((c for c in cells if c not in known), key=lambda c: (first(c), c))
+    soon = set(picked(rows, SOON, context.seed)) if until < math.inf else set[Cell]()
+    ordered = sorted((c for c in cells if c not in known), key=lambda c: (c not in soon, first(c), c))
     graphs = (given(run, places[rows[r].node, rows[r].port], rows[r].candidates[c], context) for r, c in ordered)
     for i, (cell, found) in enumerate(zip(ordered, baseline.walk(graphs), strict=True)):
         if kept is not None:
             kept.put(*_asked(rows, cell), found)
         context.progress(i + 1, len(ordered), f"measuring {rows[cell[0]].node}")
         heard(cell, found)
+        if time.perf_counter() > until:
+            break
     return baseline
 
 

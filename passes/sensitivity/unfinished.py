@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
-import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,8 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from model.errors import ProjectError
-from model.weights import Tensor, read_header, write
+from model.weights import NAMES, Tensor
+from passes.sensitivity.evidence import write_whole
 
 Arrays = dict[str, NDArray[Any]]
 KEEP = 4  # files; the oldest beyond it are removed
@@ -35,18 +33,13 @@ class Unfinished:
     def read(self) -> tuple[Arrays, dict[str, Any]] | None:
         """(arrays, facts) as they were written last; None where there are none, or they cannot be read."""
         try:
-            places = read_header(self.path)
-            data = self.path.read_bytes()
-            length = int.from_bytes(data[:8], "little")
-            facts = json.loads(json.loads(data[8 : 8 + length])["__metadata__"]["state"])
-        except (OSError, ProjectError, LookupError, ValueError, TypeError):
+            data = self.path.read_bytes()  # all at once: another process may put a newer one in its place
+            start = 8 + int.from_bytes(data[:8], "little")
+            header = json.loads(data[8:start])
+            facts = json.loads(header.pop("__metadata__")["state"])
+            return {name: _array(data, start, entry) for name, entry in header.items()}, facts
+        except (OSError, LookupError, ValueError, TypeError, AttributeError):
             return None
-        found: Arrays = {}
-        for name, place in places.items():
-            dtype = np.dtype(place.dtype)
-            count = int(np.prod(place.shape, dtype=np.int64))
-            found[name] = np.frombuffer(data, dtype, count, place.offset).reshape(place.shape).copy()
-        return found, facts
 
     @property
     def due(self) -> bool:
@@ -58,11 +51,7 @@ class Unfinished:
         begun = time.monotonic()
         tensors = {n: Tensor(np.ascontiguousarray(a), str(a.dtype)) for n, a in arrays.items()}
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            handle, partial = tempfile.mkstemp(dir=self.path.parent, suffix=".part")
-            with os.fdopen(handle, "wb") as file:
-                write(file, tensors, {"state": json.dumps(facts)})
-            Path(partial).replace(self.path)
+            write_whole(self.path, tensors, {"state": json.dumps(facts)})
             self._make_room()
         except OSError:
             pass  # the pass itself needs no file
@@ -80,3 +69,9 @@ class Unfinished:
         """What it led to is kept elsewhere."""
         with contextlib.suppress(OSError):
             self.path.unlink(missing_ok=True)
+
+
+def _array(data: bytes, start: int, entry: Mapping[str, Any]) -> NDArray[Any]:
+    """One of the arrays that lie from byte `start` on; its own copy, to be written to."""
+    begin, end = entry["data_offsets"]
+    return np.frombuffer(data[start + begin : start + end], NAMES[entry["dtype"]]).reshape(entry["shape"]).copy()

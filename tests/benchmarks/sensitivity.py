@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import torch
 
+import model.formats
 from model.data.base import Split
 from model.formats.base import Format, parse_format
 from model.graph import Graph
@@ -48,6 +49,7 @@ from tests.benchmarks.sst2 import SHARED, train
 SAMPLES, JUDGED, CORRECTING, WHOLES = 256, 256, 48, 8
 CHUNK = 240  # cells by chance that are measured in one walk: what is known when time is up is fair
 LARGE = 1e-4
+FORMATS = Path(model.formats.__file__).parent
 BASE = "config:bert?task=sequence-classification"
 
 
@@ -101,8 +103,7 @@ def real_text(given: Path | None, count: int, minutes: float = math.inf) -> dict
     def true(cells: Sequence[truth.Cell], split: Split) -> dict[truth.Cell, float]:
         """What is measured is kept on disk: a run that was stopped goes on where it was."""
         known: dict[truth.Cell, Measured] = {}
-        parts = (v for kv in sorted(split.inputs.items()) for v in kv)
-        kept = Kept(key_of("benchmark", fingerprint(run), *parts))
+        kept = Kept(measured_key(run, split))
         truth.measured(rows, cells, at, run, split, 64, context, lambda c, m: known.update({c: m}), kept)
         seconds.update({c: m.seconds for c, m in known.items()})
         return {c: m.kl for c, m in known.items()}
@@ -132,6 +133,12 @@ def real_text(given: Path | None, count: int, minutes: float = math.inf) -> dict
         "configuration_correction": {k: round(getattr(whole, k), 3) for k in ("level", "steep", "factor", "before")},
         **Configurations(run, places, evidence, context, Baseline(run, judged, 64, context), fixed, by, whole).all(),
     }  # fmt: skip
+
+
+def measured_key(run: Graph, split: Split, formats: Path = FORMATS) -> str:
+    """The name of what is measured of a model on some samples; another where formats are computed in another way."""
+    sources = (p.read_text() for p in sorted(formats.glob("*.py")))
+    return key_of("benchmark", fingerprint(run), *sources, *(v for kv in sorted(split.inputs.items()) for v in kv))
 
 
 def _told(row: Sensitivity, number: int, known: dict[truth.Cell, float]) -> Sensitivity:

@@ -10,16 +10,19 @@ import numpy as np
 import pytest
 
 from model.data.base import Split
+from model.errors import ProjectError
+from model.formats.base import parse_format
 from model.graph import Graph
 from model.opening import open_source
 from passes.analysis.evaluate import EvaluateOptions, load_split
 from passes.analysis.sensitivity import SensitivityOptions, gather, kept_places, sensitivity
 from passes.base import Cancelled, Context
-from passes.sensitivity import unfinished
+from passes.sensitivity import evidence, unfinished
 from passes.sensitivity.collect import FEWEST, collect
-from passes.sensitivity.evidence import PASSES, Evidence, evidence_folder, load
+from passes.sensitivity.evidence import PASSES, Evidence, evidence_folder, load, save
 from passes.sensitivity.places import Place
 from passes.sensitivity.unfinished import Unfinished
+from tests.benchmarks.sensitivity import FORMATS, measured_key
 
 SAMPLES = 64
 SIZE = SAMPLES // PASSES
@@ -110,11 +113,56 @@ def test_a_damaged_file_is_begun_anew(case: Case, tmp_path: Path) -> None:
     assert case.collected(Unfinished(kept.path), SIZE)[1] == [SIZE]
 
 
+@pytest.mark.parametrize("lacking", ["random", "weight0/left", "rows0/peak", "all facts"])
+def test_a_state_of_another_layout_is_begun_anew(case: Case, tmp_path: Path, lacking: str) -> None:
+    kept = Unfinished(tmp_path / "e.safetensors")
+    case.collected(kept, 10)
+    state = kept.read()
+    assert state is not None
+    arrays, facts = {k: v for k, v in state[0].items() if k != lacking}, state[1]
+    kept.write(arrays, {"passes": 3} if lacking == "all facts" else facts)
+    found, told = case.collected(Unfinished(kept.path))
+    whole, _ = case.collected(None)
+    assert told[0] == SIZE and found is not None and whole is not None and same(found, whole, case.places)
+
+
+def test_a_state_is_one_file_s_though_another_takes_its_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = Unfinished(tmp_path / "e.safetensors")
+    kept.write({"a": np.arange(6.0), "none": np.zeros((0, 3), np.float32)}, {"passes": 4})
+    opened, others = Path.open, [Unfinished(tmp_path / "e.safetensors")]
+
+    def replaced(self: Path, *args: Any, **kwargs: Any) -> Any:
+        file = opened(self, *args, **kwargs)
+        if others:
+            others.pop().write({"a": np.arange(100.0), "more": np.ones(50)}, {"passes": 5, "longer": "x" * 100})
+        return file
+
+    monkeypatch.setattr(Path, "open", replaced)
+    found = kept.read()
+    assert found is not None
+    count = {4: 6, 5: 100}[found[1]["passes"]]
+    assert np.array_equal(found[0]["a"], np.arange(float(count)))
+
+
+def test_nothing_stays_of_a_write_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(file: Any, *_: Any) -> None:
+        file.write(b"x" * 1000)
+        raise OSError(28, "No space left on device")
+
+    for module in (unfinished, evidence):
+        monkeypatch.setattr(module, "write", full, raising=False)
+    Unfinished(tmp_path / "e.safetensors").write({"a": np.zeros(4)}, {})
+    with pytest.raises(ProjectError, match="No space left"):
+        save(Evidence({}), tmp_path / "e.safetensors")
+    assert not list(tmp_path.iterdir())
+
+
 def test_what_time_does_not_suffice_for_is_left_to_the_next_run(case: Case) -> None:
     short = replace(case.options, seconds=1e-6, ports=("weight",))
     report = sensitivity(case.base, short, case.context)[1]
     assert report.rows and report.summary["samples"] == FEWEST * SIZE and report.summary["of_samples"] == SAMPLES
     assert not gather(case.base, short, case.context)  # another pass
+    part = Path(report.summary["evidence"])
     assert gather(case.base, replace(short, seconds=0.0), case.context)
     report = sensitivity(case.base, short, case.context)[1]
     assert report.summary["samples"] == SAMPLES and "of_samples" not in report.summary
@@ -126,7 +174,8 @@ def test_what_time_does_not_suffice_for_is_left_to_the_next_run(case: Case) -> N
     for name in ("left", "g"):
         if hasattr(held, name):
             np.testing.assert_allclose(getattr(held, name), getattr(fresh, name), rtol=2e-3, atol=1e-3)
-    assert not list(evidence_folder().glob("*.unfinished"))
+    assert [p.name for p in evidence_folder().iterdir()] == [Path(report.summary["evidence"]).name]
+    assert load(part).samples == SAMPLES, "who read the part finds the whole"
 
 
 def test_few_candidates_are_measured_where_time_is_short(case: Case) -> None:
@@ -134,3 +183,24 @@ def test_few_candidates_are_measured_where_time_is_short(case: Case) -> None:
     assert "measured" not in sensitivity(case.base, short, case.context)[1].summary
     long = replace(short, seconds=3600.0)
     assert sensitivity(case.base, long, case.context)[1].summary["measured"] == 4
+
+
+def test_all_candidates_are_measured_as_far_as_time_reaches(case: Case) -> None:
+    """On the same samples each time, so that one run takes up what the other measured."""
+    formats = (parse_format("integer(width=4)"), parse_format("integer(width=8)"))
+    short = replace(case.options, seconds=1e-6, ports=("weight",), exact=True, formats=formats, configurations=2)
+    reports = [sensitivity(case.base, short, case.context)[1] for _ in range(3)]
+    assert [sum(r["measured"] is not None for r in report.rows) for report in reports] == [1, 2, 3]
+    assert [report.summary.get("measured_before") for report in reports] == [None, 1, 2]
+    assert not any("configurations" in report.summary for report in reports) and len(reports[0].rows) > 3
+    report = sensitivity(case.base, replace(short, seconds=3600.0), case.context)[1]
+    assert all(r["measured"] is not None for r in report.rows) and report.summary["measured_before"] == 3
+
+
+def test_the_benchmark_measures_anew_where_formats_change(tmp_path: Path, case: Case) -> None:
+    (tmp_path / "integer.py").write_text("BITS = 8")
+    before = measured_key(case.run, case.split, tmp_path)
+    assert measured_key(case.run, case.split, tmp_path) == before
+    (tmp_path / "integer.py").write_text("BITS = 4")
+    assert measured_key(case.run, case.split, tmp_path) != before
+    assert (FORMATS / "integer.py").is_file()
