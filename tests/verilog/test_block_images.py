@@ -30,13 +30,13 @@ NETS = {  # the layer whose activations are in blocks, its input, the op, the mo
 BLOCKS = {"data_in": "mxint(width=5, block=4)", "bias": "integer(width=12, frac_width=10)"}
 
 
-def networks(folder: Path, net: str, weight: str):
+def networks(net: str, weight: str):
     """A layer in fixed point, and one whose operand is in blocks behind it."""
     layer, shape, op, _ = NETS[net]
     dims = len(shape.split(",")) - 1
     made = f"nn.Sequential(nn.Conv{dims}d(2, 4, 1), {'nn.Identity' if net == 'signed' else 'nn.ReLU'}(), {layer})"
     formats = {op: BETWEEN}
-    found, graph = quantised(folder, (made, "return self.m(x)", shape), **formats)
+    found, graph = quantised((made, "return self.m(x)", shape), **formats)
     from passes.base import Context, run_step
     from passes.config import load_recipe
 
@@ -49,8 +49,8 @@ def networks(folder: Path, net: str, weight: str):
 @pytest.mark.parametrize("engine", ["folded", "unrolled"])
 @pytest.mark.parametrize("weight", ["integer(width=6, frac_width=5)", "mxint(width=5, block=8)"])
 @pytest.mark.parametrize("net", NETS)
-def test_activations_in_blocks_convolve_exactly(tmp_path: Path, net: str, weight: str, engine: str) -> None:
-    found, graph, x = networks(tmp_path, net, weight)
+def test_activations_in_blocks_convolve_exactly(net: str, weight: str, engine: str) -> None:
+    found, graph, x = networks(net, weight)
     design = lower(graph, found.store, EmitOptions(engine=engine))  # type: ignore[arg-type]
     assert "block_mantissa" in {i.module for i in design.instances}
     got, want = Exact(graph, found.store, design)(x=x), build_module(graph, found.store).double()(x=x.double())
@@ -61,7 +61,7 @@ def test_activations_in_blocks_convolve_exactly(tmp_path: Path, net: str, weight
 @pytest.mark.rtl
 @pytest.mark.parametrize("net", NETS)
 def test_activations_in_blocks_simulate(tmp_path: Path, net: str) -> None:
-    found, graph, x = networks(tmp_path, net, "integer(width=6, frac_width=5)")
+    found, graph, x = networks(net, "integer(width=6, frac_width=5)")
     design = lower(graph, found.store, EmitOptions())
     assert {"block_exponent", "block_mantissa", NETS[net][3]} <= {i.module for i in design.instances}
     codes = Host(graph, found.store, design)(x=x)
@@ -71,8 +71,8 @@ def test_activations_in_blocks_simulate(tmp_path: Path, net: str) -> None:
         assert not done.stuck and not done.mismatches, (stall, done.mismatches)
 
 
-def test_wide_elements_hold_all_that_comes(tmp_path: Path) -> None:
-    found, graph, x = networks(tmp_path, "2-D", "integer(width=6, frac_width=5)")
+def test_wide_elements_hold_all_that_comes() -> None:
+    found, graph, x = networks("2-D", "integer(width=6, frac_width=5)")
     node = next(n for n in graph if "mxint" in str(n.precision.get("data_in")).lower())
     from dataclasses import replace
 
@@ -84,12 +84,12 @@ def test_wide_elements_hold_all_that_comes(tmp_path: Path) -> None:
     torch.testing.assert_close(got, want, rtol=0, atol=0)
 
 
-def test_tiles_and_what_the_host_sends_are_refused(tmp_path: Path) -> None:
+def test_tiles_and_what_the_host_sends_are_refused() -> None:
     layer = {"weight": FIRST, "bias": FIRST}
     net = ("nn.Conv2d(2, 4, 1)", "return self.m(x)", "2, 5, 5")
-    found, graph = quantised(tmp_path, net, conv2d={"data_in": "mxint(width=6)", **layer})
+    found, graph = quantised(net, conv2d={"data_in": "mxint(width=6)", **layer})
     with pytest.raises(EmitError, match="comes from the host"):
         lower(graph, found.store, EmitOptions())
-    found, graph = quantised(tmp_path, net, conv2d={"data_in": "mxint(width=6, rows=2)", **layer})
+    found, graph = quantised(net, conv2d={"data_in": "mxint(width=6, rows=2)", **layer})
     with pytest.raises(EmitError, match="several rows"):
         lower(graph, found.store, EmitOptions())
