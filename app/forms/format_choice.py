@@ -10,6 +10,8 @@ from PySide6.QtGui import QColor, QFont, QKeyEvent
 from PySide6.QtWidgets import QFrame, QLineEdit, QListWidget, QListWidgetItem, QVBoxLayout
 
 from app.forms.fields import Choice, tokens
+from model.errors import FormatError
+from model.formats.base import named_format
 from model.registry import FORMATS
 
 FAMILIES: dict[str, tuple[str, ...]] = {
@@ -45,12 +47,25 @@ def meets(name: str, wish: str) -> bool:
     return all(word in text for word in wish.casefold().split())
 
 
+def meant(name: str, wish: str) -> dict[str, Any]:
+    """What a search says of the parameters of the format `name`: `int4` of the width; nothing unless it is an alias."""
+    try:
+        found, preset = named_format(wish.strip())
+    except FormatError:
+        return {}
+    return preset if found.name == name else {}
+
+
 class FormatChoice(Choice):
-    """As `Choice`, but its list has groups and a field to search in; typing on the closed field opens it."""
+    """As `Choice`, but its list has groups and a field to search in; typing on the closed field opens it.
+
+    `preset`: what the words of the search said of the parameters, while `edited` tells of the choice.
+    """
 
     def __init__(self, names: tuple[Any, ...]) -> None:
         super().__init__(names)
         self._list: FormatList | None = None
+        self.preset: dict[str, Any] = {}
 
     def showPopup(self) -> None:
         self.open_list()
@@ -73,10 +88,12 @@ class FormatChoice(Choice):
         right, low = room.right() + 1 - found.width(), room.bottom() + 1 - found.height()
         return QPoint(max(room.left(), min(at.x(), right)), max(room.top(), min(at.y(), low)))
 
-    def _pick(self, value: object) -> None:
+    def _pick(self, value: object, preset: dict[str, Any]) -> None:
         number = self.values.index(value)
         self.setCurrentIndex(number)
+        self.preset = preset
         self.activated.emit(number)
+        self.preset = {}
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         plain = not event.modifiers() & (Qt.KeyboardModifier.ControlModifier | Qt.KeyboardModifier.AltModifier)
@@ -87,9 +104,9 @@ class FormatChoice(Choice):
 
 
 class FormatList(QFrame):
-    """The open list; `picked` tells the value that was chosen."""
+    """The open list; `picked` tells the value that was chosen, and what the search said of its parameters."""
 
-    picked = Signal(object)
+    picked = Signal(object, dict)
 
     def __init__(self, owner: Choice, values: tuple[Any, ...], now: object) -> None:
         super().__init__(owner, Qt.WindowType.Popup)
@@ -125,7 +142,7 @@ class FormatList(QFrame):
             if found and family:
                 self._head(family)
             for name in found:
-                self._row(name)
+                self._row(name, meant(name, wish))
         if not self.offered():
             self._head("no such format")
         self._begin(wish)
@@ -142,8 +159,9 @@ class FormatList(QFrame):
         item.setForeground(QColor(tokens(self).muted))
         self.items.addItem(item)
 
-    def _row(self, name: str) -> None:
-        item = QListWidgetItem(name.replace("_", " "))
+    def _row(self, name: str, preset: dict[str, Any]) -> None:
+        told = ", ".join(f"{k.replace('_', ' ')} {v}".lower() for k, v in preset.items())
+        item = QListWidgetItem(name.replace("_", " ") + (f" · {told}" if told else ""))
         item.setData(VALUE, name)
         if name in FORMATS:
             fmt = FORMATS.get(name)
@@ -161,7 +179,7 @@ class FormatList(QFrame):
 
     def _take(self, item: QListWidgetItem | None) -> None:
         if item is not None and item.data(VALUE) is not None:
-            self.picked.emit(item.data(VALUE))
+            self.picked.emit(item.data(VALUE), meant(item.data(VALUE), self.search.text()))
             self.close()
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:

@@ -224,6 +224,8 @@ class FormatEditor(QWidget):
         if cls is None or cls is not self._kind:
             self._build(cls)
             self._fill(cls)
+        for parameter, value in self.choice.preset.items():
+            self.widgets[parameter].put(value)
         self._change = {"": name}
         self._tell()
         self.edited.emit()

@@ -65,7 +65,9 @@ class ScaledInteger(ScaledFormat):
     name: ClassVar[str] = "scaled_integer"
     title: ClassVar[str] = "Scaled integer"
     aliases: ClassVar[tuple[str, ...]] = ("int8", "int4", "affine", "LinearScaledInteger")
-    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {"int4": {"width": 4}, "affine": {"symmetric": False}}
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "int8": {"width": 8}, "int4": {"width": 4}, "affine": {"symmetric": False},
+    }  # fmt: skip
     formula: ClassVar[str] = "clip(rne(x/s), −q, q)·s, s = max|x|/q, q = 2^(w−1)−1"
     source: ClassVar[str] = "Jacob et al. 2018, arXiv:1712.05877"
 

@@ -160,6 +160,9 @@ class FormatsField(QWidget):
         row.deleteLater()
 
     def _added(self) -> None:
-        self._append(begun(self.add.get()))
+        family = begun(self.add.get())
+        for parameter, value in self.add.preset.items():
+            family = family.put(parameter, (str(value).lower(),))
+        self._append(family)
         self.add.setCurrentIndex(-1)
         self.edited.emit()

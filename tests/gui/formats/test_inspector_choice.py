@@ -6,9 +6,11 @@ import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QKeySequence, QShortcut
 from PySide6.QtTest import QTest
+from pytestqt.qtbot import QtBot
 
 from app.forms.format_choice import grouped
 from app.panels.inspector.panel import InspectorPanel
+from app.panels.search.formats import FormatsField
 from app.session import Session
 from model.formats.base import parse_format
 from model.registry import FORMATS
@@ -41,6 +43,30 @@ def test_typing_on_the_field_searches_and_enter_takes(panel: InspectorPanel, ses
     assert fmt_of(session, KEY, "weight") == parse_format("mxint")
 
 
+def test_an_alias_that_names_parameters_gives_them(panel: InspectorPanel, session: Session) -> None:
+    session.select((KEY,))
+    choice = panel.precision.rows["weight"].editor.choice
+    for wish, wanted in (
+        ("int4", "scaled_integer(width=4)"),
+        ("Affine", "scaled_integer(width=4, symmetric=False)"),  # of the same format: the rest stays
+        ("int8", "scaled_integer(width=8, symmetric=False)"),
+        ("scaled", "scaled_integer(width=8, symmetric=False)"),
+        ("zero_one", "binary(bipolar=False)"),
+        ("LinearInteger", "integer"),
+    ):
+        shown = choice.open_list(wish)
+        QTest.keyClick(shown.search, Qt.Key.Key_Return)
+        assert fmt_of(session, KEY, "weight") == parse_format(wanted), wish
+
+
+def test_the_list_says_what_an_alias_means(panel: InspectorPanel, session: Session) -> None:
+    session.select((KEY,))
+    shown = panel.precision.rows["weight"].editor.choice.open_list("int4")
+    row = shown.items.currentItem()
+    assert row is not None and row.text() == "scaled integer · width 4"
+    shown.close()
+
+
 def test_the_list_stays_on_the_screen_and_one_escape_closes_it(panel: InspectorPanel, session: Session) -> None:
     session.select((KEY,))
     choice, room = panel.precision.rows["weight"].editor.choice, panel.screen().availableGeometry()
@@ -59,3 +85,11 @@ def test_the_list_has_groups_in_the_order_of_reading() -> None:
     groups = dict(grouped(names))
     assert groups[""] == ("float",) and groups["block"][0] == "mxint" and "ternary" in groups["binary"]
     assert sorted(n for members in groups.values() for n in members) == sorted(names), "each once"
+
+
+def test_a_search_takes_what_an_alias_says(qtbot: QtBot) -> None:
+    field = FormatsField()
+    qtbot.addWidget(field)
+    shown = field.add.open_list("int4")
+    QTest.keyClick(shown.search, Qt.Key.Key_Return)
+    assert field.get().endswith("scaled_integer(width=4)")
