@@ -199,6 +199,7 @@ class InspectorPanel(QScrollArea):
     def _measured_least(self, port: str, found: Least) -> None:
         """Of several nodes the one that loses most is told, whichever the histogram is of."""
         self.precision.rows[port].show_least(found)
+        self.weight.show_least(port, found)
 
     # -- look
 

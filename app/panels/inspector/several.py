@@ -33,17 +33,26 @@ Works = Sequence[Work]
 class Least:
     """The lowest SQNR among nodes, that of `node`; a loss with a reason where none could be measured.
 
-    `losses` are those of all of them, in their order.
+    `losses` are those of all of them, in the order of `nodes`.
     """
 
     node: str
     loss: Loss
     losses: tuple[Loss, ...]
+    nodes: tuple[str, ...] = ()
 
     @property
     def sampled(self) -> bool:
         """Whether any is of a sample: that node may lose more than the lowest."""
         return any(each.sampled for each in self.losses)
+
+    def better(self, gain: float) -> tuple[dict[str, Format], float]:
+        """Node → the range that loses least of its own values, of those that gain so many decibels; and the lowest
+        SQNR of all with these."""
+        each = list(zip(self.nodes, self.losses, strict=True)) if self.nodes else []
+        found = {n: x.best for n, x in each if x.best and (x.best_sqnr or 0) - (x.sqnr or 0) > gain}
+        ends = [(x.best_sqnr if n in found else x.sqnr) or 0.0 for n, x in each if not x.reason]
+        return found, min(ends, default=0.0)
 
 
 class LeastSqnr(QObject):
@@ -129,7 +138,7 @@ def least_of(works: Works, stop: Stop, known: Sequence[Loss] = ()) -> Least:
         else:
             found.append(replace(work(stop), grid=None))  # none is drawn, and many would be kept
     low = min(range(len(found)), key=lambda i: _height(found[i]))
-    return Least(works[low][0], found[low], tuple(found))
+    return Least(works[low][0], found[low], tuple(found), tuple(node for node, _ in works))
 
 
 def _height(loss: Loss) -> float:

@@ -25,16 +25,18 @@ from app.panels.inspector.precision import sqnr_words
 from app.panels.inspector.statistics import SLOT, StatisticsFold
 from app.panels.inspector.tensor import STORED, Values, ports_shown, values_of
 from app.plots.histogram import WeightHistogram
-from app.words import count, figure, percent
+from app.words import count, figure, percent, plural
 from model.formats.base import Format
 from model.formats.scaled import ScaledFormat
 from model.graph import Graph, Node
 from model.weights import Tensor
+from passes.edits import with_format
 from passes.select import Select
 from passes.transform.calibrate import CalibrateOptions
 from passes.transform.quantize import PORTS
 
 if TYPE_CHECKING:
+    from app.panels.inspector.several import Least
     from app.session import Session
 
 OFFERED = 200
@@ -59,6 +61,7 @@ class WeightSection(QWidget):
         self.port = "weight"
         self._values = Values("weight")
         self._loss: Loss | None = None
+        self._least: dict[str, Least] = {}  # by port: of all nodes of the selection
         self._wanted: dict[str, Callable[[], Any]] = {}  # by port: asks for the figure of all values
         self.heading = heading("Weight and its grid")
         self.chooser = Choice()
@@ -104,6 +107,7 @@ class WeightSection(QWidget):
         """Show the values of `port` (or the weight) of the first node, or of the one chosen before."""
         able = tuple(n for n in nodes[:OFFERED] if ports_shown(n, graph))
         self.nodes, self.port = able, port
+        self._least.clear()
         held = self.subject.id if self.subject else ""
         self.subject = next((n for n in able if n.id == held), able[0] if able else None)
         self.setVisible(self.subject is not None)
@@ -150,7 +154,7 @@ class WeightSection(QWidget):
         held = self._values = known[shown]
         self.heading.setText((f"{shown} and its grid" if shown in node.precision else shown).upper())
         self.measure.setVisible(held.measurable)
-        self.fix.setVisible(self._can_fix(node, shown))
+        self.fix.setVisible(any(self._can_fix(n, shown) for n in self.nodes))
         self.statistics.setVisible(held.load is not None)
         self.scale.setVisible(held.load is not None)
         self.plot.setVisible(held.load is not None)
@@ -224,6 +228,16 @@ class WeightSection(QWidget):
         told = (" · ".join(words), self._values.note if not trouble else "", error)
         self.words.setText("\n".join(t for t in told if t))
         self.words.setVisible(bool(self.words.text()))
+        self._tell_offer(lost)
+
+    def _tell_offer(self, lost: Loss | None) -> None:
+        if len(self.nodes) > 1:
+            found, low = self._better()
+            count = len(found)
+            self.offer.setVisible(count > 0)
+            self.offer.setText(f"Choose from the data of {plural(count, 'node')}: ≥{sqnr_words(low)}")
+            self.offer.setToolTip("Gives each of them the range that loses least of its own values")
+            return
         gain = (lost.best_sqnr or 0) - (lost.sqnr or 0) if lost and lost.best else 0
         self.offer.setVisible(bool(lost and lost.best and gain > LEAST_GAIN))
         if lost and lost.best and gain > LEAST_GAIN:
@@ -231,21 +245,30 @@ class WeightSection(QWidget):
             self.offer.setText(f"Choose from the data: {lost.best.label}, {sqnr_words(lost.best_sqnr)}")
             self.offer.setToolTip(f"The {lost.best.shift} that loses least of this {noun}")
 
+    def show_least(self, port: str, found: Least) -> None:
+        """Of several nodes each may be offered a range of its own."""
+        self._least[port] = found
+        self._tell_offer(self._loss)
+
+    def _better(self) -> tuple[dict[str, Format], float]:
+        found = self._least.get(self._values.port)
+        return found.better(LEAST_GAIN) if found else ({}, 0.0)
+
     def _can_fix(self, node: Node, port: str) -> bool:
         held = node.precision.get(port)
         scaled = held is not None and isinstance(held.format, ScaledFormat) and held.scale is None
         return scaled and (port in STORED or self.samples.options is not None)
 
     def _calibrate(self) -> None:
-        """A step that gives the port in hand a scale of its own, of the weight or of the training data."""
+        """A step that gives the port in hand of all nodes scales of their own, of weights or of the training data."""
         document = self._session.document
         if document is None or self.subject is None:
             return
         port, known = self.shown_port(document.graph), self.samples.options
         values: dict[str, Any] = {} if known is None or port in STORED else asdict(known)
-        wanted = {
+        wanted: dict[str, Any] = {
             **values,
-            "select": Select("name", (self.subject.id,)),
+            "select": Select("name", tuple(n.id for n in self.nodes if self._can_fix(n, port))),
             "ports": (port,),
             "limit": 256,
             "split": "train",
@@ -253,9 +276,21 @@ class WeightSection(QWidget):
         self._session.run_pass("calibrate", CalibrateOptions(**wanted))
 
     def _take_offer(self) -> None:
-        if self._loss and self._loss.best and self._session.document and self.subject:
-            port = self.shown_port(self._session.document.graph)
+        if self._session.document is None or self.subject is None:
+            return
+        port = self.shown_port(self._session.document.graph)
+        if len(self.nodes) > 1:
+            self._give_each(port, self._better()[0])
+        elif self._loss and self._loss.best:
             self._session.set_format((self.subject.id,), port, self._loss.best)
+
+    def _give_each(self, port: str, found: dict[str, Format]) -> None:
+        """One step of the recipe gives each node its own."""
+        recipe = self._session.recipe
+        for fmt in dict.fromkeys(found.values()):
+            recipe = with_format(recipe, tuple(n for n, own in found.items() if own == fmt), port, fmt)
+        label = f"{port} of {plural(len(found), 'node')} from the data"
+        self._session.set_recipe(recipe, label, ("format", tuple(n.id for n in self.nodes), port))
 
 
 def loss_words(lost: Loss | None, thinned: int) -> list[str]:

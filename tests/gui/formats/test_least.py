@@ -18,6 +18,7 @@ from app.session import Session
 from model.formats.integer import Integer
 from tests.gui.bert import KEY, QUERY, open_bert
 from tests.gui.conftest import FakeRunner
+from tests.gui.formats.inspecting import fmt_of
 
 pytestmark = pytest.mark.gui
 
@@ -84,3 +85,29 @@ def test_a_measurement_that_fails_says_why(
     row = panel.precision.rows["weight"]
     qtbot.waitUntil(lambda: row.sqnr.toolTip() == "The weights are gone.", timeout=60_000)
     assert not row.sqnr.text()
+
+
+def test_each_of_several_nodes_is_given_the_range_of_its_own_values(
+    panel: InspectorPanel, session: Session, qtbot: QtBot
+) -> None:
+    graph, store = session.open_document.graph, session.open_document.store
+    session.set_format((QUERY,), "weight", Integer(8, 10))
+    session.set_format((KEY,), "weight", Integer(6, 2))
+    best: dict[str, object] = {}
+    for node, fmt in ((KEY, Integer(6, 2)), (QUERY, Integer(8, 10))):
+        weight = weight_of(graph[node], "weight", graph)
+        assert weight and weight.key
+        best[node] = loss(fmt, store.get(weight.key), None).best
+    session.select((KEY, QUERY))
+    offer = panel.weight.offer
+    qtbot.waitUntil(lambda: offer.isVisible() and "1 node" in offer.text(), timeout=60_000)
+    steps = len(session.recipe.steps)
+    offer.click()
+    assert fmt_of(session, KEY, "weight") == best[KEY] != Integer(6, 2)
+    assert fmt_of(session, QUERY, "weight") == best[QUERY] == Integer(8, 10)
+    session.set_format((KEY, QUERY), "weight", Integer(8, 4))
+    qtbot.waitUntil(lambda: offer.isVisible() and "2 nodes" in offer.text(), timeout=60_000)
+    offer.click()
+    assert fmt_of(session, KEY, "weight") != Integer(8, 4) != fmt_of(session, QUERY, "weight")
+    assert len(session.recipe.steps) == steps
+    qtbot.waitUntil(lambda: not offer.isVisible(), timeout=60_000)
