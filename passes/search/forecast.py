@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from passes.allocation.exact import exact
 from passes.allocation.hulls import Hulls, Solution
 from passes.allocation.problem import Group, Problem, Whole
 from passes.analysis.sensitivity import SensitivityOptions
-from passes.base import Context, run_step
+from passes.base import Cancelled, Context, run_step
 from passes.costs.base import COSTS, Cost, Floats, figures, with_candidate
 from passes.costs.limits import Limit
 from passes.score import Scorer
@@ -47,7 +47,10 @@ class Forecast:
     whole: bool = True
 
 
-def forecast(space: Space, graph: Graph, want: Wanted, context: Context, count: int) -> Forecast | None:
+def forecast(
+    space: Space, graph: Graph, want: Wanted, context: Context, count: int,
+    in_time: Callable[[float], float],
+) -> Forecast | None:  # fmt: skip
     """Where to begin, with at most `count` configurations; None where nothing can be predicted.
 
     Under limits: close below them; with a cost among the goals: spread along it.
@@ -59,7 +62,7 @@ def forecast(space: Space, graph: Graph, want: Wanted, context: Context, count: 
     limits, wished = _limits(want, names), [g.figure for g in want.goals if g.figure in names]
     led = bool(limits) and not wished
     # Along a cost all starts are made now, and none later from gradients that are found meanwhile: so from all of them.
-    ask = _Asked(space, graph, context, SECONDS if led else 0.0)
+    ask = _Asked(space, graph, context, in_time(SECONDS if led else 0.0))
     problem = _problem(ask, space, graph, costs)
     if led:
         field = Field(problem, _budgets(problem, limits, names))
@@ -253,9 +256,13 @@ class _Asked:
         return min(max(self.by.of(kl, noise), 0.0), 1e6)
 
 
-def promising(space: Space, graph: Graph, want: Wanted, context: Context, count: int) -> Forecast | None:
+def promising(
+    space: Space, graph: Graph, want: Wanted, context: Context, count: int, in_time: Callable[[float], float]
+) -> Forecast | None:
     """The forecast; a search begins without one all the same."""
     try:
-        return forecast(space, graph, want, context, count)
+        return forecast(space, graph, want, context, count, in_time)
+    except Cancelled:
+        raise
     except EspalierError:
         return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -68,14 +68,17 @@ class Prepared:
 
         return gathered(self.space, self.graph, context, seconds)
 
-    def forecast(self, count: int, context: Context) -> Forecast:
-        """What a warm start tries first: the predicted front, or uniform configurations from cheap to dear."""
+    def forecast(self, count: int, context: Context, in_time: Callable[[float], float]) -> Forecast:
+        """What a warm start tries first: the predicted front, or uniform configurations from cheap to dear.
+
+        `in_time` tells for a limit of seconds, or none (0), the one that leaves time for trials.
+        """
         from passes.search.forecast import Forecast, promising
         from passes.search.warm_start import uniform
 
         context.progress(0, 0, "predicting where to begin")
         # Of architectures each would have a front of its own.
-        found = None if self.architect else promising(self.space, self.graph, self.want, context, count)
+        found = None if self.architect else promising(self.space, self.graph, self.want, context, count, in_time)
         return found if found and found.starts else Forecast(tuple(uniform(self.space, count)))
 
 

@@ -5,8 +5,8 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
-import time
 from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -19,6 +19,7 @@ from model.errors import EspalierError, JobError, StorageError
 from model.graph_json import fingerprint
 from passes.base import Cancelled, Context
 from passes.replay import Memo
+from passes.search.clock import Clock
 from passes.search.fleet import beat
 from passes.search.fleet.claim import claimed, is_settled, is_spare
 from passes.search.goals import Wanted, best
@@ -124,8 +125,7 @@ class Running:
         self.lead = Lead(study, self.space, ready.graph, self.want, self.spec.warm, self.spec.seed + plan.salt)
         self.codes = coded_values(study)
         self.runner = ready.runner(plan)
-        self._waited = 0.0  # seconds in which progress was told, or the job was paused
-        self.begun = self._clock()
+        self.clock = Clock(plan.context.progress, self.spec.timeout)
         self.told: dict[int, Trial] = {t.number: t for t in trials_of(study)}
         self.keys = {k: n for n, k in self._keys()}
         self.fresh: list[int] = []  # trials of others that came since they were last told
@@ -155,21 +155,16 @@ class Running:
         yield from self._news()
         return why
 
-    def _clock(self) -> float:
-        """Seconds of work: a pause is none of it."""
-        return time.monotonic() - self._waited
-
     def _progress(self, text: str) -> None:
-        begun = time.monotonic()
-        self.context.progress(self.done, self.spec.trials, text)  # where a paused job waits
-        self._waited += time.monotonic() - begun
+        self.clock.progress(self.done, self.spec.trials, text)
 
     # -- beginnings and ends
 
     def _begin_well(self) -> None:
         if self.spec.warm and not self.told:
-            for params in _foretell(self, _based(self)):
-                self._enqueue(params, FRONT)
+            with contextlib.suppress(_Enough):
+                for params in _foretell(self):
+                    self._enqueue(params, FRONT)
         for params in self.plan.by_hand:
             self._enqueue(self.space.checked(params), "hand")
 
@@ -185,7 +180,7 @@ class Running:
         self.lost.lost()
         self._hear_others()
         self._progress(f"trial {self.done + 1}")
-        return reason(self.spec, self.want, self.space, self.study, self.told, self._clock() - self.begun)
+        return reason(self.spec, self.want, self.space, self.study, self.told, self.clock.now())
 
     def _hear_others(self) -> None:
         """What other workers have told meanwhile."""
@@ -225,7 +220,7 @@ class Running:
 
     def _tried(self, trial: optuna.Trial) -> Generator[Trial, None, Trial]:
         """The trial as it begins; returns what came of it. It beats also while the sampler thinks."""
-        start = self._clock()
+        start = self.clock.now()
         with beat.beating(self.study, beat.id_of(trial)):
             self._attribute(trial, origin=trial.user_attrs.get("origin", self.spec.sampler))
             try:
@@ -347,7 +342,7 @@ class Running:
     ) -> Trial:  # fmt: skip
         """Into the storage first; the trial as it stands there."""
         finite = {k: float(v) for k, v in (figures or {}).items() if math.isfinite(v)}
-        attrs = {"figures": finite, "seconds": round(self._clock() - start, 4), **attrs}
+        attrs = {"figures": finite, "seconds": round(self.clock.now() - start, 4), **attrs}
         self._attribute(trial, **attrs, **({"error": error} if error else {}))
         beat.tell(self.study, trial, state, values)
         self.told[trial.number] = told = self._read(trial.number)
@@ -361,9 +356,9 @@ class Running:
         return trial_of(self.study.get_trials(deepcopy=False)[number], self.codes)
 
 
-def _foretell(running: Running, context: Context) -> tuple[dict[str, Any], ...]:
+def _foretell(running: Running) -> tuple[dict[str, Any], ...]:
     """Where to begin, by what is known now; the lead goes by it from here on."""
-    found = running.ready.forecast(running.spec.warm, context)
+    found = running.ready.forecast(running.spec.warm, _gathering(running), running.clock.start)
     running.lead.keep(found)
     return found.starts
 
@@ -379,31 +374,28 @@ def _refine(running: Running, seconds: float) -> bool:
     """
     if not running.lead.rough(running.told.values()):
         return False
+    context = _gathering(running)
     try:
-        if running.ready.gathered(max(seconds, GATHERING), _until_enough(running)):
+        if running.ready.gathered(running.clock.most(max(seconds, GATHERING)), context):
             running.lead.settle()  # also where no new forecast can be made of them
-            _foretell(running, _until_enough(running))
+            _foretell(running)
     except _Enough:
         pass
     except (Cancelled, StorageError):
         raise
     except EspalierError as error:
         running.lead.settle()
-        _based(running).progress(running.done, running.spec.trials, f"no more gradients: {error.message}")
+        context.progress(running.done, running.spec.trials, f"no more gradients: {error.message}")
     return True
 
 
-def _based(running: Running) -> Context:
-    return replace(running.context, base=running.plan.search.base)
-
-
-def _until_enough(running: Running) -> Context:
-    """A context that also ends what runs in it where the user has enough; what it gathered is kept."""
-    context = _based(running)
+def _gathering(running: Running) -> Context:
+    """A context that also ends what runs in it where the user has enough or time is up; what it gathered is kept."""
+    context = running.context
 
     def progress(done: int, total: int, text: str) -> None:
-        context.progress(done, total, text)
-        if context.enough():
+        running.clock.progress(done, total, text)
+        if context.enough() or running.clock.over:
             raise _Enough
 
-    return replace(context, progress=progress)
+    return replace(context, base=running.plan.search.base, progress=progress)

@@ -62,7 +62,7 @@ def collect(
             work.step(inputs)
         if kept is not None and kept.due:
             work.keep(kept, number + 1)
-        _tell(work, kept, context, number + 1, size, len(split))
+        begun += _tell(work, kept, context, number + 1, size, len(split))
     return work.evidence(len(split))
 
 
@@ -80,13 +80,15 @@ def _begun(
         return _Collection(graph, places, context), 0
 
 
-def _tell(work: _Collection, kept: Unfinished | None, context: Context, passes: int, size: int, count: int) -> None:
-    """Progress; who stops it there loses nothing."""
+def _tell(work: _Collection, kept: Unfinished | None, context: Context, passes: int, size: int, count: int) -> float:
+    """Progress, and the seconds that it took: a pause is waited for there. Who stops it there loses nothing."""
+    begun = time.monotonic()
     try:
         context.progress(min(passes * size, count), count, "gradients of the outputs")
     except BaseException:
         work.keep(kept, passes)
         raise
+    return time.monotonic() - begun
 
 
 class _Collection:

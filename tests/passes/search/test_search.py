@@ -385,7 +385,7 @@ def test_a_pause_is_no_time_of_its_trial(mlp: Opened, tmp_path: Path, monkeypatc
         paused[0] += 1000.0
 
     clock = SimpleNamespace(monotonic=lambda: time.monotonic() + paused[0])
-    monkeypatch.setattr("passes.search.study.time", clock)
+    monkeypatch.setattr("passes.search.clock.time", clock)
     wish = spec(trials=2, timeout=900.0)
     found = searched(mlp, tmp_path, wish, context=context(mlp, progress=progress))
     assert paused[0] and len(found) == 2 and all(t.seconds is not None and t.seconds < 900 for t in found)

@@ -13,13 +13,13 @@ from model.errors import ProjectError
 from model.opening import Opened, open_any
 from model.recipe import Recipe
 from passes.analysis.evaluate import EvaluateOptions
-from passes.base import Context
-from passes.search import forecast, study
+from passes.base import Cancelled, Context
+from passes.search import clock, forecast, study
 from passes.search.refine import FRONT, ROUGH_FRONT
 from passes.search.search import Search
 from passes.search.spec import Goal, SearchSpec, Vary
 from passes.search.study import Plan, Running, begin
-from passes.sensitivity import evidence
+from passes.sensitivity import collect, evidence
 
 MLP = "demo:digits-mlp"
 SPEC = SearchSpec(study="s", space=(Vary(values="integer(width=2|3|4|8)"),), score=EvaluateOptions(MLP, limit=100),
@@ -143,4 +143,76 @@ def test_along_a_cost_trials_begin_from_all_gradients(mlp: Opened, tmp_path: Pat
     running = worker(mlp, tmp_path, replace(SPEC, goals=goals), heard := Heard())
     trials = running.trials()
     assert next(trials).origin == "front" and heard.gradients == ALL
+    trials.close()
+
+
+def test_a_cancel_while_it_is_predicted_ends_the_search(mlp: Opened, tmp_path: Path) -> None:
+    """It is no failed prediction: no trial begins after it."""
+
+    def progress(done: int, total: int, text: str) -> None:
+        if text == "gradients of the outputs":
+            raise Cancelled("The job was cancelled.")
+
+    search = Search(SPEC, Recipe(), mlp.project.base, mlp.project.source)
+    running = begin(Plan(search, Context(mlp.store, 0, progress, base=mlp.project.base), f"journal://{tmp_path}/c"))
+    with pytest.raises(Cancelled):
+        list(running.trials())
+    assert running.study.trials == []
+
+
+class Time:
+    """What the clock is told."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> Time:
+    """A minute of work for each pass with gradients."""
+    held, batches = Time(), collect.batches
+
+    def late(*given: Any) -> Any:
+        for batch in batches(*given):
+            yield batch
+            held.now += 60.0
+
+    for module in (clock, collect):
+        monkeypatch.setattr(module, "time", held)
+    monkeypatch.setattr(collect, "batches", late)
+    return held
+
+
+def test_gradients_leave_time_for_trials(mlp: Opened, tmp_path: Path, told: Time) -> None:
+    """Also where all of them would be waited for: a quarter of the time, and trials begin from that part."""
+    wish = replace(SPEC, goals=(Goal("accuracy"), Goal("weight_bits")), timeout=1500.0)
+    trials = worker(mlp, tmp_path, wish, heard := Heard()).trials()
+    assert next(trials).origin == "front" and len(heard.gradients) == 7 and told.now < 1500
+    trials.close()
+
+
+def test_a_search_whose_time_is_up_ends_in_the_midst_of_gradients(mlp: Opened, tmp_path: Path, told: Time) -> None:
+    running = worker(mlp, tmp_path, replace(SPEC, timeout=100.0), heard := Heard())
+    assert list(running.trials()) == [] and heard.gradients == PART[:3]
+    assert running.ended() == "100 s are over"
+
+
+def test_a_pause_while_gradients_are_found_is_no_work(
+    mlp: Opened, tmp_path: Path, told: Time, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither of the search's time nor of that for gradients."""
+    heard = Heard()
+
+    def paused(done: int, total: int, text: str) -> None:
+        heard(done, total, text)
+        told.now += 1e5
+
+    monkeypatch.setattr(forecast, "SECONDS", 500.0)
+    search = Search(replace(SPEC, timeout=4000.0), Recipe(), mlp.project.base, mlp.project.source)
+    running = begin(Plan(search, Context(mlp.store, 0, paused, base=mlp.project.base), f"journal://{tmp_path}/p"))
+    trials = running.trials()
+    assert next(trials).origin == "front" and len(heard.gradients) == 9
     trials.close()
