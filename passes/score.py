@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from model.adapters import adapter_macs
 from model.formats.scaled import ScaledFormat
 from model.graph import Graph, Node
-from model.meta import Precision, Weight
+from model.meta import BITS, Precision, Weight
 from model.ops import decomposable, floating, macs, spec
 from model.packed.graph import Lines, compressed, first_line, labelled, masks_of, node_line, pieces, weight_line
 from model.packed.layout import Use, facts, header_share, shared_bits, size_with, stored, uses
@@ -202,9 +202,11 @@ def one_sample(graph: Graph) -> dict[str, int]:
 
 
 def port_bits(node: Node, port: str, sizes: dict[str, int]) -> float:
-    """Stored bits of one element of a port at `sizes`: its format's with what is shared or given, or 32 for float."""
-    chosen = node.precision.get(port)
-    return _format_bits(node, port, chosen, sizes) if chosen else FLOAT_BITS
+    """Stored bits of one element of a port at `sizes`: its format's with what is shared or given, or its float's."""
+    chosen, meta = node.precision.get(port), node.ports.get(port)
+    if chosen:
+        return _format_bits(node, port, chosen, sizes)
+    return float(BITS.get(meta.dtype, 32)) if meta and floating(meta) else FLOAT_BITS
 
 
 def _format_bits(node: Node, port: str, chosen: Precision, sizes: dict[str, int]) -> float:

@@ -66,7 +66,7 @@ ENTRIES: tuple[Entry, ...] = (
     Entry("weight_bits", "weight bits", lambda v: f"{v:.2f}", _absolute(2), -1,
           "Stored bits per parameter, over all parameters", "of 32"),
     Entry("activation_bits", "activation bits", lambda v: f"{v:.2f}", _absolute(2), -1,
-          "Mean bits over the elements that flow into nodes that can be quantised", "of 32"),
+          "Mean stored bits over the elements that layers and matmuls multiply", "of 32"),
     Entry("bitops", "BitOPs", scaled, _relative, -1, "MACs × weight bits × activation bits, at the example's sizes"),
     Entry("sparsity", "sparsity", percent, _points, 0,
           "Zeros over elements, in weights of linear and convolution nodes"),

@@ -22,7 +22,7 @@ def cost(graph: Graph, options: NoOptions, context: Context) -> tuple[Graph, Rep
     """MACs, FLOPs, BitOPs and bytes of each node for one sample, at the sizes that the summary names.
 
     FLOPs: 2 per MAC, 1 per element of a bias, an addition or an activation, 5 of a norm or softmax.
-    Adapters count too. BitOPs: MACs × weight bits × activation bits, float = 32. Bytes: inputs, outputs and
+    Adapters count too. BitOPs: MACs × weight bits × activation bits, float32 = 32. Bytes: inputs, outputs and
     weights, each once, in their formats.
     """
     sizes = one_sample(graph)

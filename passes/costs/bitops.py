@@ -46,7 +46,7 @@ def grid(node: Node, graph: Graph, ports: Sequence[str], candidates: Sequence[Se
 
 
 COSTS.add("bitops", Cost(
-    "bitops", "BitOPs", "", "low", "Σ MACs × weight bits × activation bits of one sample, float = 32",
+    "bitops", "BitOPs", "", "low", "Σ MACs × weight bits × activation bits of one sample, float32 = 32",
     of=lambda graph, score: score.bitops,
     shares=Shares(node=of_node, ports=PORTS, grid=grid),
 ))  # fmt: skip

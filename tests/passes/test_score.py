@@ -78,6 +78,17 @@ def test_bitops_are_macs_times_both_widths() -> None:
     assert static_score(graph).bitops == FIRST * 8 * 4 + SECOND * 32 * 8
 
 
+@pytest.mark.parametrize(("dtype", "bits"), [("bfloat16", 16), ("float16", 16), ("float64", 64)])
+def test_what_stays_float_counts_its_own_bits(dtype: str, bits: int) -> None:
+    held = case("mlp").graph
+    graph = held.replace(*(replace(n, ports={p: replace(m, dtype=dtype) for p, m in n.ports.items()}) for n in held))
+    score = static_score(graph)
+    assert score.activation_bits == bits and score.bitops == (FIRST + SECOND) * bits * bits
+    mixed = static_score(choose(graph, "first", data_in=INT8))
+    assert mixed.activation_bits == (4 * 8 + 6 * bits) / (4 + 6)
+    assert mixed.bitops == FIRST * 8 * bits + SECOND * bits * bits
+
+
 def test_both_operands_of_a_product_count() -> None:
     held = case("bert-eager")
     product = next(n for n in held.graph if n.op == "matmul")
