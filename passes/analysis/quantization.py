@@ -12,6 +12,7 @@ from passes.observed.difference import Comparison, Difference
 from passes.observed.options import ObserveOptions
 from passes.observed.stored import seen_mask, seen_weight, stored_scale
 from passes.observed.stream import Place, operands
+from passes.score import one_sample, port_bits
 
 if TYPE_CHECKING:
     from passes.observed.lockstep import Outcome
@@ -21,15 +22,16 @@ if TYPE_CHECKING:
 def quantization(graph: Graph, options: ObserveOptions, context: Context) -> tuple[Graph, Report]:
     """Per quantised weight: format, bits, SQNR, largest and mean error, saturated, underflow and zero fraction, cosine.
 
-    SQNR = 10·log10(Σx² / Σ(x − q(x))²) dB, of the weight after its mask. It is empty when nothing is lost.
+    Bits are stored ones of an element, all that its values share included. SQNR = 10·log10(Σx² / Σ(x − q(x))²)
+    dB, of the weight after its mask; empty when nothing is lost.
     With data also of each quantised activation, against what flows into its format; of the result of each quantised
     layer (output) and of the model (logits), against the float model (masks on) on the same batches.
     """
     ports = [(n, p) for n in graph for p in n.precision if weight_at(n, p, graph)]
-    rows: list[Row] = []
+    rows, sizes = list[Row](), one_sample(graph)
     for i, (node, port) in enumerate(ports):
         context.progress(i, len(ports), node.id)
-        rows.append(_row(node, port, "weight", _weight_error(node, port, graph, context)))
+        rows.append(_row(node, port, "weight", _weight_error(node, port, graph, context), sizes))
     summary = {"weights": len(rows), **_worst(rows, "worst")}
     if options.data:
         more, told = _on_data(graph, options, context)
@@ -37,10 +39,11 @@ def quantization(graph: Graph, options: ObserveOptions, context: Context) -> tup
     return graph, Report("quantization", tuple(rows), summary)
 
 
-def _row(node: Node, port: str, kind: str, found: Difference) -> Row:
+def _row(node: Node, port: str, kind: str, found: Difference, sizes: dict[str, int]) -> Row:
     held = node.precision.get(port)
     fmt = held.format if held and kind in ("weight", "activation") else None
-    shown = {"format": str(fmt) if fmt else None, "bits": fmt.bits if fmt else None}
+    bits = port_bits(node, port, sizes) if fmt else None
+    shown = {"format": str(fmt) if fmt else None, "bits": bits}
     return {"node": node.id, "port": port, "kind": kind, **shown, **found.row()}
 
 
@@ -69,7 +72,7 @@ def _on_data(graph: Graph, options: ObserveOptions, context: Context) -> tuple[l
     found = lockstep(plain, graph, split, options.batch_size, context)
     activations = _rows(graph, found.activations, "activation")
     outputs = _rows(graph, found.outputs, "output")
-    logits = _row(graph.output, "logits", "logits", found.logits.difference())
+    logits = _row(graph.output, "logits", "logits", found.logits.difference(), {})
     summary = {"activations": len(activations), **_worst(activations, "worst_activation"), "outputs": len(outputs),
                **_worst(outputs, "worst_output"), "logits_sqnr_db": logits["sqnr_db"],
                "logits_cosine": logits["cosine"], **_scores(found, len(split))}  # fmt: skip
@@ -79,7 +82,8 @@ def _on_data(graph: Graph, options: ObserveOptions, context: Context) -> tuple[l
 def _rows(graph: Graph, found: dict[Place, Comparison], kind: str) -> list[Row]:
     order = {name: i for i, name in enumerate(graph.nodes)}
     places = sorted(found, key=lambda p: order[p[0]])
-    return [_row(graph[node], port, kind, found[node, port].difference()) for node, port in places]
+    sizes = one_sample(graph)
+    return [_row(graph[node], port, kind, found[node, port].difference(), sizes) for node, port in places]
 
 
 def _scores(found: Outcome, samples: int) -> dict[str, Any]:

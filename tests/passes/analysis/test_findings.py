@@ -70,6 +70,21 @@ def hooked(graph: Graph, context: Context) -> tuple[dict[str, tuple[Tensor, Tens
     return told, logits
 
 
+@pytest.mark.parametrize(("text", "shared"), [
+    ("scaled_integer(width=4)", lambda rows, columns: 32 * rows),
+    ("scaled_integer(width=4, granularity=tensor, symmetric=False)", lambda rows, columns: 32 + 4),
+    ("mxint(width=4, block=32)", lambda rows, columns: 8 * rows * -(-columns // 32)),
+])  # fmt: skip
+def test_bits_are_all_that_is_stored(opened: tuple[Graph, Context], text: str, shared: Any) -> None:
+    graph, context = opened
+    rows = found("quantization", chosen(graph, context, text, ("weight",)), context, ObserveOptions()).rows
+    assert len(rows) > 2
+    for row in rows:
+        shape = graph[row["node"]].ports["weight"].sizes({})
+        columns = math.prod(shape[1:])
+        assert row["bits"] == pytest.approx(4 + shared(shape[0], columns) / (shape[0] * columns))
+
+
 def sqnr(x: Tensor, y: Tensor) -> float:
     x, y = x.double(), y.double()
     return 10 * math.log10(float(x.square().sum() / (x - y).square().sum()))
