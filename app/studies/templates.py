@@ -76,8 +76,6 @@ def beginning(graph: Graph, score: EvaluateOptions) -> SearchSpec:
     nodes = [n for n in graph if category(n) in KINDS and "weight" in offered(n) and "weight" in n.weights]
     types = tuple(sorted({n.op for n in nodes})) or ("linear",)
     vary = Vary("format", Select("type", types), ("weight",), "integer(width=2|3|4|5|6|8)")
-    if not score.data:
-        return SearchSpec(space=(vary,), goals=(Goal("weight_bits"),), trials=30, score=score)
     within = (f"weight_bits<={_limit(graph, nodes):g}",)
     return SearchSpec(space=(vary,), goals=(Goal("accuracy"),), within=within, trials=30, warm=8, score=score)
 

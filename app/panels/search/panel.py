@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import Qt, QTimer, Signal
-from PySide6.QtWidgets import QInputDialog
+from PySide6.QtWidgets import QInputDialog, QWidget
 
 from app.panels.bench import Bench, invitation
 from app.panels.heading import link, muted
@@ -45,8 +45,8 @@ class SearchPanel(Bench):
     model_wanted = Signal(object)  # a trial of another architecture is to be a project of its own
     file_wanted = Signal(str)  # "open" or "save" a search, or save the "trials"
 
-    def __init__(self, session: Session) -> None:
-        super().__init__()
+    def __init__(self, session: Session, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
         self._session = session
         self.searches = Searches(session)
         self.setup = SearchSetup(session, expand, tuple(figures()))
@@ -65,7 +65,7 @@ class SearchPanel(Bench):
     # -- building
 
     def _build(self) -> None:
-        self.example_link = link("Run it: mixed precision of this model's weights", self.run_example)
+        self.example_link = link("", self.run_example)
         self.compose_link = link("Compose a search", self.compose)
         empty = invitation(WORDS, muted(ABOUT), self.example_link, self.compose_link)
         self._lay_out(empty, self.setup, self.setup.foot, self.results, [SETUP, RESULTS])
@@ -98,9 +98,15 @@ class SearchPanel(Bench):
         document = self._session.document
         self.setup.recipe = None
         self.setup.owe(self._begin_form)
+        self._invite()
         self.example_link.setVisible(document is not None)
         self.compose_link.setVisible(document is not None)
         self._pages.setCurrentIndex(1 if self.searches.studies else 0)
+
+    def _invite(self) -> None:
+        """The example runs at once where the data are known; costs alone would lead to the least bits there are."""
+        begin = "Run it" if self._session.measured_on.data else "Choose data for it"
+        self.example_link.setText(f"{begin}: mixed precision of this model's weights")
 
     def _begin_form(self) -> None:
         """The form of another document."""
@@ -116,6 +122,7 @@ class SearchPanel(Bench):
 
     def _outdate_form(self) -> None:
         """The space is another, or trials may be scored on other data: an edit tells of both, and they cost once."""
+        self._invite()
         self.setup.owe(self.setup.refresh, also=True)
 
     def compose(self) -> None:
@@ -205,11 +212,16 @@ class SearchPanel(Bench):
         self.show_study()
 
     def run_example(self) -> None:
-        """Mixed precision of the open model."""
+        """Mixed precision of the open model; where no data are known, its form, which asks for some."""
         document = self._session.open_document
         spec = beginning(document.graph, self._session.measured_on)
+        if not spec.score.data:
+            self.compose()
         self.setup.put(spec)
-        self.start(spec)
+        if spec.score.data:
+            self.start(spec)
+        else:
+            self.setup.score.open()
 
     def apply_best(self) -> None:
         """Make the best trial's configuration the recipe."""

@@ -46,6 +46,7 @@ class ScoreField(QWidget):
             self.form.changed.connect(self.edited)
             self._box.addWidget(self.form)
             self.other.hide()
+            self.form.editors["data"].setFocus()
 
     def put(self, score: EvaluateOptions) -> None:
         """Show these; the model's own stand in one line."""
@@ -65,8 +66,9 @@ class ScoreField(QWidget):
             self.other.show()
 
     def get(self) -> EvaluateOptions:
-        """What trials are scored on; raises OptionsError."""
-        return self.form.value() if self.form else self._session.measured_on
+        """What trials are scored on: the model's own data where none are named; raises OptionsError."""
+        named = self.form.value() if self.form else None
+        return named if named and named.data else self._session.measured_on
 
     def tell(self) -> None:
         """Say which data that is."""
@@ -77,4 +79,4 @@ class ScoreField(QWidget):
             return
         data = f"{score.data}{f' · {score.split}' if score.split else ''}" if score.data else ""
         most = f" · {count(score.limit)} samples" if score.limit else ""
-        self.words.setText(f"Scored on {data}{most}" if data else "No data: costs alone are counted")
+        self.words.setText(f"Scored on {data}{most}" if data else "No data are named: only costs can be goals")

@@ -24,8 +24,8 @@ from passes.search.space import Choice, Space
 from passes.search.spec import Goal, SearchSpec, Vary, When
 from passes.select import Select
 from passes.transform.prune import PruneOptions
-from tests.gui.conftest import FakeRunner, small_graph
-from tests.gui.search.searching import DATA, search_panel
+from tests.gui.conftest import FakeRunner, open_small, small_graph
+from tests.gui.search.searching import DATA, quiet, search_job, search_panel
 
 pytestmark = pytest.mark.gui
 
@@ -57,6 +57,40 @@ def test_a_space_in_words() -> None:
     assert size_words(of(5)) == "5 configurations" and size_words(Space()) == "nothing varies yet"
     between = Choice("x", "option", low=0.0, high=1.0)
     assert size_words(Space((*of(5).choices, between))) == "5 configurations and 1 number of a range"
+
+
+def test_without_data_the_example_asks_for_some(window: Window, runner: list[FakeRunner]) -> None:
+    """It would run for the least bits alone, whatever they do to the model."""
+    window.live.enabled = False
+    open_small(window, runner)
+    quiet(runner)
+    window.show_dock("search")
+    panel = window.docks.panels["search"]
+    assert isinstance(panel, SearchPanel) and panel.example_link.text().startswith("Choose data for it")
+    panel.example_link.click()
+    panel.setup.settle()
+    setup = panel.setup
+    assert not runner[-1].waiting and not setup.run_button.isEnabled() and "no data are named" in setup.wrong.text()
+    assert setup.score.form is not None
+    setup.score.form.editors["data"].put("demo:small")
+    setup.tell()
+    setup.run()
+    spec = search_job(runner).job.search.spec  # type: ignore[union-attr]
+    assert spec.goals == (Goal("accuracy"),) and spec.within and spec.warm and spec.score.data == "demo:small"
+
+
+def test_data_that_are_measured_on_later_are_what_trials_are_scored_on(
+    window: Window, runner: list[FakeRunner]
+) -> None:
+    window.live.enabled = False
+    open_small(window, runner)
+    quiet(runner)
+    window.show_dock("search")
+    panel = window.docks.panels["search"]
+    assert isinstance(panel, SearchPanel)
+    panel.run_example()
+    window.session.know_score(Recipe(), DATA, {"accuracy": 0.5, "loss": 1.0, "samples": 4})
+    assert panel.example_link.text().startswith("Run it") and panel.setup.spec().score == DATA
 
 
 def test_the_form_begins_with_mixed_precision_and_counts_it(panel: SearchPanel) -> None:
