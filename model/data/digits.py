@@ -1,8 +1,12 @@
-"""The data of `demo:digits`: scikit-learn's 1 797 real handwritten digits, small enough to train in seconds."""
+"""The data of `demo:digits`: scikit-learn's 1 797 real handwritten digits, small enough to train in seconds.
+
+They are read from its file and split as it splits: importing it takes longer than all the rest of opening the demo.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from importlib.util import find_spec
+from pathlib import Path
 
 import numpy as np
 
@@ -11,27 +15,56 @@ from model.data.base import Array, Split
 CLASSES = tuple("0123456789")
 SIZES = {"train": 1257, "validation": 270, "test": 270}
 SEED = 17
+FILE = "datasets/data/digits.csv.gz"  # within scikit-learn
 
 
 def load_digits(seed: int = SEED) -> dict[str, Split]:
     """Stratified splits of `x` float32 [n, 1, 8, 8] in 0…1, shuffled by seed."""
-    from sklearn import datasets
-
-    raw: Any = datasets.load_digits()
-    images = (raw.images[:, None] / 16).astype(np.float32)
-    labels = raw.target.astype(np.int64)
+    raw = np.loadtxt(_file(), delimiter=",", dtype=np.int64)
+    images = (raw[:, :-1].reshape(-1, 1, 8, 8) / 16).astype(np.float32)
+    labels = raw[:, -1].copy()
     rows = _stratified(labels, seed)
     return {name: Split({"x": images[at]}, labels[at]) for name, at in rows.items()}
 
 
-def _stratified(labels: Array, seed: int) -> dict[str, Array]:
-    from sklearn.model_selection import train_test_split
+def _file() -> Path:
+    found = find_spec("sklearn")  # imports nothing
+    assert found is not None and found.origin is not None
+    return Path(found.origin).parent / FILE
 
-    train, rest = _cut(train_test_split, np.arange(len(labels)), labels, SIZES["train"], seed)
-    validation, test = _cut(train_test_split, rest, labels[rest], SIZES["validation"], seed)
+
+def _stratified(labels: Array, seed: int) -> dict[str, Array]:
+    train, rest = _cut(np.arange(len(labels)), labels, SIZES["train"], seed)
+    validation, test = _cut(rest, labels[rest], SIZES["validation"], seed)
     return {"train": train, "validation": validation, "test": test}
 
 
-def _cut(split: Any, rows: Array, labels: Array, size: int, seed: int) -> tuple[Array, Array]:
-    first, second = split(rows, train_size=size, stratify=labels, random_state=seed)
-    return first, second
+def _cut(rows: Array, labels: Array, size: int, seed: int) -> tuple[Array, Array]:
+    """`size` rows and the others, the classes in like shares: those of scikit-learn's train_test_split(stratify=…)."""
+    random = np.random.RandomState(seed)
+    counts = np.bincount(labels, minlength=len(CLASSES))
+    taken = _shares(counts, size, random)
+    _shares(counts - taken, len(rows) - size, random)  # all that is left; the draws count
+    order = np.split(np.argsort(labels, kind="stable"), np.cumsum(counts)[:-1])
+    first: list[int] = []
+    second: list[int] = []
+    for members, many in zip(order, taken, strict=True):
+        mixed = members[random.permutation(len(members))]
+        first.extend(mixed[:many])
+        second.extend(mixed[many:])
+    return rows[random.permutation(first)], rows[random.permutation(second)]
+
+
+def _shares(counts: Array, size: int, random: np.random.RandomState) -> Array:
+    """How many of each class make `size` in all; who lost most by rounding gets one more, equals by lot."""
+    exact = counts / counts.sum() * size
+    whole = np.floor(exact)
+    missing, lost = int(size - whole.sum()), exact - whole
+    for value in np.sort(np.unique(lost))[::-1]:
+        if missing <= 0:
+            break
+        (equal,) = np.nonzero(lost == value)
+        more = random.choice(equal, size=min(len(equal), missing), replace=False)
+        whole[more] += 1
+        missing -= len(more)
+    return whole.astype(np.int64)

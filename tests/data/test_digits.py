@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
+import pytest
 
 from model.data.base import load_data
-from model.data.digits import SIZES, load_digits
+from model.data.digits import SEED, SIZES, load_digits
 
 
 def test_shapes_and_scale() -> None:
@@ -27,3 +32,26 @@ def test_the_seed_decides_and_no_row_is_lost() -> None:
     assert all(np.array_equal(one[name].inputs["x"], same[name].inputs["x"]) for name in one)
     assert not np.array_equal(one["test"].inputs["x"], other["test"].inputs["x"])
     assert sum(len(split) for split in one.values()) == 1797
+
+
+@pytest.mark.parametrize("seed", [SEED, 0, 1, 2, 3])
+def test_samples_and_splits_are_those_of_scikit_learn(seed: int) -> None:
+    """Equal in every row, so that figures measured on either stay comparable."""
+    from sklearn import datasets
+    from sklearn.model_selection import train_test_split
+
+    raw = datasets.load_digits()
+    rows, want = np.arange(len(raw.target)), {}
+    want["train"], rest = train_test_split(rows, train_size=1257, stratify=raw.target, random_state=seed)
+    want["validation"], want["test"] = train_test_split(
+        rest, train_size=270, stratify=raw.target[rest], random_state=seed
+    )
+    for name, split in load_digits(seed).items():
+        assert np.array_equal(split.labels, raw.target[want[name]]) and split.labels.dtype == np.int64
+        assert np.array_equal(split.inputs["x"][:, 0], (raw.images[want[name]] / 16).astype(np.float32))
+
+
+def test_loading_takes_no_scikit_learn() -> None:
+    """Its import takes seconds, which each process that opens the demo would pay."""
+    code = "import sys; from model.data.digits import load_digits; load_digits(); assert 'sklearn' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parents[2], check=True)
