@@ -12,7 +12,7 @@ from pathlib import Path
 from kernels.bench import machine
 from kernels.bench.request import Request
 from kernels.bench.results import Results, Row, check_place, load, save
-from kernels.bench.run import asked, gathered, run, stretch
+from kernels.bench.run import Ask, asked, gathered, run, stretch
 from kernels.bench.spec import KERNELS
 
 LATER = """\
@@ -27,6 +27,7 @@ fake_quant_* 10-74 % of a copy (80 %); linear_gelu 0.86x. These first:
   python -m tests.benchmarks.kernels_gpu mxint8_linear mxint4_linear linear_gelu -o products.json
 Never timed on a GPU: fake quantisation of scaled_integer, binary_scaled, binary_residual, ternary."""
 UNFINISHED = 3
+FAULT = "CUDA error"
 ODD = {
     "softmax": ("777x1000", "3x70001", "5x1"), "attention": ("2x3x200x64x1x0", "1x2x77x128x0x1", "1x2x130x80x1x1"),
     "linear_gelu": ("33x100x77",), "mxint8_linear": ("1x333x1000", "3x64x45", "17x129x256", "200x130x96"),
@@ -60,22 +61,39 @@ def measured(request: Request, path: Path, minutes: float) -> int:
     if first is None:
         print(f"{path} has all {len(asks)} sizes")
         return 0
-    until = time.monotonic() + 60 * minutes
-
-    def found(one: object) -> None:
-        heard.append(one)
+    until, at, before = time.monotonic() + 60 * minutes, first, len(heard)
 
     def enough() -> bool:
         save(gathered(request, heard), path)
-        return time.monotonic() > until
+        return time.monotonic() > until or broken(heard[before:])
 
-    def progress(at: int, total: int, text: str) -> None:
+    def progress(now: int, total: int, text: str) -> None:
         """Nothing is told within a size."""
+        nonlocal at
+        at = now
 
-    left = stretch(request, progress, found, first, done.ceilings if done else None, enough)
+    try:
+        left = stretch(request, progress, heard.append, first, done.ceilings if done else None, enough)
+    except RuntimeError as error:
+        if FAULT not in str(error):
+            raise
+        heard += lost(asks[at], request.device, heard, str(error).splitlines()[0])
+        left = (at + 1) % len(asks)
     save(gathered(request, heard), path)
     print(f"{left or len(asks)} of {len(asks)} sizes are in {path}" + ("; run the same again" if left else ""))
     return UNFINISHED if left else 0
+
+
+def broken(heard: Sequence[object]) -> bool:
+    """Whether a kernel has ended this process's use of the GPU: from then on all fail, and only a new process helps."""
+    return any(isinstance(one, Row) and FAULT in one.problem and "out of memory" not in one.problem for one in heard)
+
+
+def lost(ask: Ask, device: str, heard: Sequence[object], why: str) -> list[Row]:
+    """Rows for the versions of a size that ended before they told anything, so that it is not run for ever."""
+    told = {(r.kernel, r.version, r.dtype, tuple(r.shape.items())) for r in heard if isinstance(r, Row)}
+    keys = [(ask.kernel.name, v.name, ask.dtype, tuple(ask.shape.items())) for v in ask.kernel.versions]
+    return [Row(k[0], k[1], device, k[2], ask.shape, problem=why) for k in keys if k not in told]
 
 
 def _before(request: Request, path: Path) -> Results | None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kernels.bench import ceilings
+from kernels.bench import run as bench
 from kernels.bench.ceilings import Ceilings
 from kernels.bench.results import load
 from tests.benchmarks.kernels_gpu import UNFINISHED, main
@@ -29,6 +31,30 @@ def test_it_ends_in_time_and_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyP
     with pytest.raises(SystemExit, match="other settings"):
         main([*words, "4x8"])
     assert path.read_bytes() == kept
+
+
+@pytest.mark.parametrize("outside", [False, True])
+def test_a_kernel_that_breaks_the_gpu_ends_the_process_and_is_passed_by(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outside: bool
+) -> None:
+    calls = iter(range(99))
+
+    def fault(*_: Any) -> Any:
+        if next(calls) == 0:
+            raise RuntimeError("CUDA error: an illegal memory access was encountered")
+        raise AssertionError("nothing runs any more in this process")
+
+    path = tmp_path / "gpu.json"
+    words = ["softmax", "--device", "cpu", "--dtype", "float32", "--seconds", "0", "-o", str(path)]
+    words += ["--shapes", "4x8", "4x16", "4x32"]
+    monkeypatch.setattr(ceilings, "measured", lambda *_: Ceilings("cpu", 10.0, {"float32": 0.1}))
+    with monkeypatch.context() as broken:
+        broken.setattr(bench, "_tidy" if outside else "take_turns", fault)
+        assert main(words) == UNFINISHED
+    assert {r.shape["n"] for r in load(path).rows} == {8}
+    assert any("illegal memory access" in r.problem for r in load(path).rows)
+    assert main(words) == 0  # a new process goes on behind it
+    assert {r.shape["n"] for r in load(path).rows if r.seconds} == {16, 32}
 
 
 def test_without_a_gpu_it_says_so(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
