@@ -67,13 +67,13 @@ class ParetoChart(StudyChart):
         self.changed.emit()
 
     def show_study(self, study: Study) -> None:
-        """The axes stay where the new study has them: else the second goal across, the first one up."""
+        """The axes stay where the new study has them: else the second goal, or a cost, across, the first one up."""
         names = study.names
         if not {self.x_name, self.y_name} <= set(names) or not self.x_name:
             goals = [g.figure for g in study.goals]
             self.y_name = goals[0] if goals else ""
-            other = "weight_bits" if "weight_bits" in names else "size_bytes" if "size_bytes" in names else ""
-            self.x_name = goals[1] if len(goals) > 1 else other or next((n for n in names if n != self.y_name), "")
+            others = [*goals[1:2], *(n for n in ("weight_bits", "size_bytes") if n in names), *names]
+            self.x_name = next((n for n in others if n != self.y_name), "")
             self.shade, self.bulk = (goals[i] if len(goals) > i else "" for i in (2, 3))
         super().show_study(study)
 

@@ -102,3 +102,11 @@ def test_a_front_says_what_it_waits_for(board: StudyBoard) -> None:
     board.append(Trial(0, "complete", {}, (0.5,), {"accuracy": 0.5}))
     board.draw_fresh()
     assert "one figure only" in board.tiles[0]._words.text()
+
+
+def test_a_goal_is_not_drawn_against_itself(board: StudyBoard) -> None:
+    """The bits of weights alone as a goal: the size goes across."""
+    board.tiles[0].show_kind("Pareto front")
+    board.show_study(trials(12), (Goal("weight_bits"),), choices())
+    chart = board.tiles[0].chart
+    assert (chart.y_name, chart.x_name) == ("weight_bits", "size_bytes")
