@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from model.errors import DataError, GraphError
 from model.graph import Graph
+from model.ops import floating
 from model.source import first_line
 from passes.base import Context, Report, analysis
 from passes.score import static_score
@@ -157,9 +158,18 @@ def batches(split: Split, graph: Graph, size: int) -> Iterator[tuple[dict[str, T
     extra = "labels" in names
     given = match_inputs(names, split)
     for inputs, labels in split.batches(size):
-        tensors = {given[k]: torch.from_numpy(v) for k, v in inputs.items() if k in given}
+        tensors = in_its_kind({given[k]: torch.from_numpy(v) for k, v in inputs.items() if k in given}, graph)
         target = torch.from_numpy(labels).long()
         yield tensors | ({"labels": target} if extra else {}), target
+
+
+def in_its_kind(tensors: dict[str, Tensor], graph: Graph) -> dict[str, Tensor]:
+    """Images and other real numbers in the float that the graph's inputs are in: a model in bfloat16 takes no other."""
+    import torch
+
+    kinds = {n.target: n.out.dtype for n in graph.placeholders if floating(n.out) and n.out}
+    return {k: v.to(getattr(torch, kinds[k])) if k in kinds and v.is_floating_point() else v
+            for k, v in tensors.items()}  # fmt: skip
 
 
 def match_inputs(names: list[str], split: Split) -> dict[str, str]:

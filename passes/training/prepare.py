@@ -57,7 +57,7 @@ class Prepared:
         for samples in (self.train_on, self.check_on):
             for name, values in samples.tensors.items() if samples else ():
                 found.update(f"{name}{tuple(values.shape)}".encode())
-                found.update(values.numpy().data)
+                found.update(values.view(torch.uint8).numpy().data)  # numpy has no bfloat16
         return found.hexdigest()
 
 

@@ -11,7 +11,7 @@ from torch.utils.data import Dataset
 from model.data.base import Split
 from model.errors import DataError
 from model.graph import Graph
-from passes.analysis.evaluate import match_inputs
+from passes.analysis.evaluate import in_its_kind, match_inputs
 
 if TYPE_CHECKING:
     from passes.training.teacher import Teacher
@@ -29,7 +29,8 @@ class Samples(Dataset[Batch]):
         self.teacher: Teacher | None = None
         names = [n.target for n in graph.placeholders]
         given = match_inputs(names, split)
-        self.tensors = {given[k]: torch.from_numpy(v) for k, v in split.inputs.items() if k in given}
+        tensors = {given[k]: torch.from_numpy(v) for k, v in split.inputs.items() if k in given}
+        self.tensors = in_its_kind(tensors, graph)
         self.tensors["labels"] = torch.from_numpy(split.labels).long()
         if not len(split):
             raise DataError(f"There are no samples to {purpose}.", "Choose data with more rows.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,8 @@ from passes.base import Cancelled, Context
 from passes.replay import replay
 from passes.score import static_score
 from passes.select import Select
+from passes.training.options import FinetuneOptions
+from passes.transform.calibrate import CalibrateOptions
 from passes.transform.prune import PruneOptions
 from passes.transform.quantize import QuantizeOptions, Rule
 from tests.model.zoo import case
@@ -225,3 +228,35 @@ def test_options_come_from_text() -> None:
     from passes.config import decode_options
 
     assert decode_options("evaluate", {"data": "demo:digits", "limit": 5}) == EvaluateOptions("demo:digits", limit=5)
+
+
+HALF = """
+import torch
+from torch import nn
+
+
+def make():
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Conv2d(1, 4, 3, bias=False), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(144, 10))
+    return net.to(torch.{}).eval(), {{"input": torch.zeros(2, 1, 8, 8, dtype=torch.{})}}
+"""
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float64"])
+def test_a_model_of_another_float_takes_images(dtype: str, tmp_path: Path) -> None:
+    """Evaluated, calibrated and trained: the images come in the model's float."""
+    source = tmp_path / "half.py"
+    source.write_text(HALF.format(dtype, dtype))
+    opened = open_any(f"{source}:make", tmp_path)
+    graph, context = opened.project.graph, Context(opened.store, 0)
+    told = evaluate(graph, EvaluateOptions(data="demo:digits", limit=20), context)[1].summary
+    assert 0 <= told["accuracy"] <= 1 and told["loss"] > 0
+    rule = Rule(Select(), {"data_in": Integer(8, 4), "weight": Integer(8, 4)})
+    steps = (
+        Step("quantize", QuantizeOptions((rule,))),
+        Step("calibrate", CalibrateOptions(data="demo:digits", limit=20)),
+        Step("finetune", FinetuneOptions(data="demo:digits", max_steps=2, learning_rate=0.01, keep="last")),
+    )
+    done = replay(graph, Recipe(steps), context)
+    before, after = (graph.weights[w].key for graph in (graph, done.graph) for w in graph.weights if "4.weight" in w)
+    assert before != after
