@@ -136,7 +136,7 @@ def of_row(row: Mapping[str, object], key: str) -> object:
     """A value of a report's row; an SQNR that is missing says why, where the row knows."""
     value = row.get(key)
     error = _ERRORS.get(key, "")
-    if value is None and error in row:
+    if value is None and error and error in row:
         nothing = row.get("zeros") == 0 and row.get("cosine", 0) is None  # neither a zero nor a product: none is finite
         nothing = nothing or row.get("elements") == 0
         return "no signal" if row[error] or nothing else "exact"
@@ -160,5 +160,7 @@ def _float(value: float) -> str:
     if value.is_integer() and abs(value) < 1e15:
         return count(int(value))
     size = abs(value)
+    if 1e3 <= size < 1e6:
+        return count(round(value))
     text = f"{value:.3g}" if size < 1e-3 or size >= 1e6 else f"{value:.4g}"
     return text.replace("e-0", "e-").replace("e+0", "e").replace("e+", "e").replace("-", "−")

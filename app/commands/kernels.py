@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,10 +14,12 @@ if TYPE_CHECKING:
     from kernels.bench.results import Results, Row
     from kernels.bench.spec import KernelInfo
 
+WIDTH = 100
 DETAILS = """\
 Without a name all kernels run, at a few sizes each. Every version is held to a reference in double precision in the
-same run. All versions take turns, round by round; the caches are written over before each call. ratio: how many times
-as fast as the baseline. roof: share of what the measured bandwidth and matrix rate of this machine allow."""
+same run. All versions take turns, round by round; the caches are written over before each call. ±: half the distance
+of the quartiles. ratio: how many times as fast as the baseline. roof: share of what the measured bandwidth and matrix
+rate of this machine allow."""
 
 
 def _arguments(parser: Parser) -> None:
@@ -92,6 +95,7 @@ def _measured(found: Arguments, console: Console) -> Answer:
         data["output"] = found.output
     if others:
         data["compared"] = compared([*others, results])
+        data["hint"] = "" if data["compared"] else _alike(results, others)
     return Answer(data, lambda: _lines(results, data))
 
 
@@ -113,46 +117,86 @@ def _compared(runs: list[Results]) -> Answer:
 def _lines(results: Results, data: dict[str, Any]) -> Iterable[str]:
     yield from facts(_machine(results))
     yield ""
-    yield from table([_row(r) for r in results.rows])
+    yield from table([_row(r) for r in results.rows if r.seconds])
+    yield from _untimed(results.rows)
     if "compared" in data:
         yield ""
-        yield from _beside(data["compared"])
+        yield from _beside(data["compared"], data["hint"])
     if "output" in data:
         yield f"written to {data['output']}"
 
 
-def _beside(rows: list[dict[str, Any]]) -> Iterable[str]:
-    return (
-        table(rows) if rows else ["Nothing was measured in more than one: no kernel, version, dtype and shape alike."]
-    )
+def _untimed(rows: Iterable[Row]) -> Iterable[str]:
+    """Each reason why there is no time, once, and whose it is; sizes only where others of the version were timed."""
+    from kernels.bench.spec import shape_text
+
+    rows, whose = list(rows), dict[str, dict[str, None]]()
+    timed = {(r.kernel, r.version) for r in rows if r.seconds}
+    for row in rows:
+        if not row.seconds:
+            at = f" {shape_text(row.shape)} {row.dtype}" if (row.kernel, row.version) in timed else ""
+            whose.setdefault(row.problem, {})[f"{row.kernel} {row.version}{at}"] = None
+    if whose:
+        yield ""
+        yield "without a time"
+    for why, names in whose.items():
+        yield f"  {why}:"
+        yield from textwrap.wrap(", ".join(names), WIDTH, initial_indent="    ", subsequent_indent="    ")
+
+
+def _beside(rows: list[dict[str, Any]], hint: str = "") -> Iterable[str]:
+    nothing = "Nothing was measured in more than one: no kernel, version, dtype and shape alike."
+    return table(rows) if rows else [nothing, *([hint] if hint else [])]
+
+
+def _alike(results: Results, others: list[Results]) -> str:
+    """What to ask for, so that something is alike; empty where the other files have none of these kernels."""
+    from kernels.bench.spec import shape_text
+
+    names = {r.kernel for r in results.rows}
+    held = next((r for o in others for r in o.rows if r.seconds and r.kernel in names), None)
+    if held is None:
+        return ""
+    return f"There is, for one: kernels {held.kernel} --dtype {held.dtype} --shapes {shape_text(held.shape)}"
 
 
 def _machine(results: Results) -> dict[str, str]:
+    from app.kernels.words import busy_words, rate_of
+
     shown = {"machine": f"{results.machine['name']} ({results.machine['device']}), {results.date}"}
     limits = results.ceilings
     if limits:
-        rates = ", ".join(f"{d} {r:.3g} TFLOP/s" for d, r in limits.matmul_tflop_s.items())
+        unit, factor = rate_of(limits.device)
+        rates = ", ".join(f"{d} {r * factor:.3g} {unit}" for d, r in limits.matmul_tflop_s.items())
         shown["ceilings"] = f"copy {limits.copy_gb_s:.4g} GB/s, matrix product {rates}"
+    if busy := busy_words(results.rows):
+        shown["busy"] = busy
     return shown
 
 
 def _row(row: Row) -> dict[str, Any]:
+    from app.kernels.words import rate_of
+
     told = row.told()
     text = {k: told[k] for k in ("name", "version", "dtype", "shape")}
-    time = None if row.seconds is None else f"{row.seconds * 1e3:.4g} ms ±{row.spread or 0:.0%}"
-    return {**text, "time": time, "GB/s": row.gb_s, "TFLOP/s": row.tflop_s, "ratio": row.ratio,
-            "roof": None if row.of_roof is None else f"{row.of_roof:.0%}", "error": row.error,
-            "": row.problem or row.note}  # fmt: skip
+    unit, factor = rate_of(row.device)
+    figures = {"ms": row.seconds and row.seconds * 1e3, "± %": row.spread and row.spread * 100, "GB/s": row.gb_s,
+               unit: row.tflop_s and row.tflop_s * factor, "ratio": row.ratio,
+               "roof %": row.of_roof and row.of_roof * 100, "error": row.error}  # fmt: skip
+    short = {k: v if v is None else float(f"{v:.3g}") for k, v in figures.items()}
+    return {**text, **short, "": row.problem or row.note}
 
 
 def _shown(found: Arguments) -> Answer:
-    from kernels.bench.spec import KERNELS, catalogue
+    from kernels.bench import machine
+    from kernels.bench.spec import DEVICES, KERNELS, catalogue
 
     for name in found.names:
         KERNELS.get(name)
     infos = [i for i in catalogue() if not found.names or i.name in found.names]
     if not found.source:
-        return Answer({"kernels": [_info(i) for i in infos]}, lambda: _list(infos))
+        lacks = {d: why for d in DEVICES if (why := machine.no_device(d))}
+        return Answer({"kernels": [_info(i) for i in infos]}, lambda: _list(infos, lacks))
     if len(found.names) != 1:
         raise UsageError("The source of which kernel?", "Name one: kernels softmax --source triton.")
     text = KERNELS.get(found.names[0]).version(found.source).source
@@ -166,12 +210,14 @@ def _info(info: KernelInfo) -> dict[str, Any]:
             "dtypes": info.dtypes, "baseline": info.baseline, "versions": versions}  # fmt: skip
 
 
-def _list(infos: list[KernelInfo]) -> Iterable[str]:
+def _list(infos: list[KernelInfo], lacks: dict[str, str]) -> Iterable[str]:
+    """What there is; why a device is not here is said once, not of each version."""
+    yield from (f"Nothing runs on {device} here: {why}." for device, why in lacks.items())
     for info in infos:
         yield f"{info.name}  {info.title}: {info.about}"
         yield f"    {info.formula}"
         for version in info.versions:
-            why = "; ".join(f"not on {d}: {w}" for d, w in version.missing.items())
+            why = "; ".join(f"not on {d}: {w}" for d, w in version.missing.items() if d not in lacks)
             yield f"    {version.name}  {version.about}" + (f"  ({why})" if why else "")
 
 

@@ -16,6 +16,8 @@ def value_text(line: Line) -> str:
             return time_words(line.value)
         case "bytes":
             return mebibytes(line.value)
+        case "TFLOP/s" if line.value < 1:
+            return f"{figure(line.value * 1e3)}{THIN}GFLOP/s"
         case "share":
             return percent(line.value)
         case "count":

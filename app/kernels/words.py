@@ -10,7 +10,7 @@ from typing import Any
 
 from app.words import THIN, count, figure, mebibytes, percent, plural
 from kernels.bench.ceilings import Ceilings
-from kernels.bench.results import Results, Row, compared
+from kernels.bench.results import Results, Row, compared, disturbed
 from kernels.bench.spec import KernelInfo, shape_text
 
 TIME, BYTES = "time (ms)", "bytes that must move"
@@ -25,6 +25,11 @@ def type_word(dtype: str) -> str:
 def amount(value: float) -> str:
     """Three digits, or all of those before the point: 0.252, 12.5, 4 231."""
     return count(round(value)) if value >= 1000 else figure(value)
+
+
+def rate_of(device: str) -> tuple[str, float]:
+    """The unit of a device's operations a second that leaves few zeros, and how many of it a TFLOP/s is."""
+    return ("GFLOP/s", 1e3) if device == "cpu" else ("TFLOP/s", 1.0)
 
 
 def time_words(seconds: float) -> str:
@@ -51,10 +56,12 @@ def cells(row: Row) -> dict[str, Any]:
     def _round(value: float | None, digits: int = 4) -> float | None:
         return value if value is None or not math.isfinite(value) else float(f"{value:.{digits}g}")
 
-    time, share, roof = (v and v * f for v, f in ((row.seconds, 1e3), (row.spread, 100), (row.of_roof, 100)))
+    unit, factor = rate_of(row.device)
+    time, share, roof, rate = (v and v * f for v, f in ((row.seconds, 1e3), (row.spread, 100), (row.of_roof, 100),
+                                                        (row.tflop_s, factor)))  # fmt: skip
     return {
         "kernel": row.kernel, "version": row.version, "shape": size_words(row.shape), "type": type_word(row.dtype),
-        TIME: _round(time), "± %": _round(share, 2), "GB/s": _round(row.gb_s), "TFLOP/s": _round(row.tflop_s, 3),
+        TIME: _round(time), "± %": _round(share, 2), "GB/s": _round(row.gb_s), unit: _round(rate, 3),
         "ratio (×)": _round(row.ratio), "roof (%)": _round(roof, 3), "error": _round(row.error, 3),
         "": row.problem or row.note,
     }  # fmt: skip
@@ -66,11 +73,13 @@ def spoken(row: Row) -> str:
     if row.seconds:
         lines.append(f"{time_words(row.seconds)} ±{THIN}{percent(row.spread or 0, 0)}"
                      + (f", warm {time_words(row.warm)}" if row.warm else ""))  # fmt: skip
-        lines.append(f"{amount(row.gb_s or 0)} GB/s · {amount(row.tflop_s or 0)} TFLOP/s"
+        unit, factor = rate_of(row.device)
+        lines.append(f"{amount(row.gb_s or 0)} GB/s · {amount((row.tflop_s or 0) * factor)} {unit}"
                      f" · {amount(row.intensity)} FLOP/byte")  # fmt: skip
     told = [f"{figure(row.ratio)} × as fast as {row.baseline}" if row.ratio and row.version != row.baseline else "",
             f"{percent(row.of_roof, 0)} of the roof" if row.of_roof else ""]  # fmt: skip
-    return "\n".join(line for line in (*lines, " · ".join(t for t in told if t), row.problem, row.note) if line)
+    rest = (" · ".join(t for t in told if t), row.problem, row.note, busy_words([row]))
+    return "\n".join(line for line in (*lines, *rest) if line)
 
 
 # -- figures that a curve draws
@@ -87,9 +96,16 @@ class Figure:
 FIGURES = {
     "time": Figure("time (ms)", lambda r: r.seconds and r.seconds * 1e3),
     "gb_s": Figure("GB/s", lambda r: r.gb_s),
-    "tflop_s": Figure("TFLOP/s", lambda r: r.tflop_s),
     "ratio": Figure("times as fast as the baseline", lambda r: r.ratio),
 }
+
+
+def figure_of(name: str, rows: Sequence[Row]) -> Figure:
+    """A figure of rows of one device, in units that suit it."""
+    if name != "tflop_s":
+        return FIGURES[name]
+    unit, factor = rate_of(rows[0].device if rows else "")
+    return Figure(unit, lambda r: r.tflop_s and r.tflop_s * factor)
 
 
 def size_axis(rows: Sequence[Row]) -> Figure:
@@ -133,8 +149,17 @@ def limits_words(limits: Ceilings | None) -> str:
     """What the machine can do at most."""
     if limits is None:
         return "not measured"
-    rates = "".join(f" · {type_word(d)} product {amount(r)} TFLOP/s" for d, r in limits.matmul_tflop_s.items())
+    unit, factor = rate_of(limits.device)
+    rates = "".join(f" · {type_word(d)} product {amount(r * factor)} {unit}" for d, r in limits.matmul_tflop_s.items())
     return f"copy {amount(limits.copy_gb_s)} GB/s{rates}"
+
+
+def busy_words(rows: Sequence[Row]) -> str:
+    """That the machine was busy with something else while rows were timed; empty where it was not."""
+    share = disturbed(rows)
+    if share is None:
+        return ""
+    return f"Other programs took {percent(share, 0)} of the processors meanwhile: times are longer than without them."
 
 
 # -- two runs beside each other
@@ -153,10 +178,10 @@ def beside(a: Results, b: Results) -> list[dict[str, Any]]:
     return found
 
 
-def beside_words(rows: Sequence[dict[str, Any]]) -> str:
-    """`B is 1.8 × as fast as A in the geometric mean of 24 rows (0.9 to 3.1 ×)`."""
+def beside_words(rows: Sequence[dict[str, Any]], hint: str = "") -> str:
+    """`B is 1.8 × as fast as A in the geometric mean of 24 rows (0.9 to 3.1 ×)`; `hint`: what to do without any."""
     if not rows:
-        return "Nothing was measured in both: no kernel, version, type and shape alike."
+        return f"Nothing was measured in both: no kernel, version, type and shape alike. {hint}".strip()
     speeds = [r["B against A (×)"] for r in rows]
     mean = statistics.geometric_mean(speeds)
     ends = f" ({figure(min(speeds))} to {figure(max(speeds))} ×)" if len(speeds) > 1 else ""

@@ -10,7 +10,7 @@ import numpy as np
 import pyqtgraph as pg
 from PySide6.QtCore import Qt
 
-from app.kernels.words import BYTES, FIGURES, amount, size_axis, spoken, type_word
+from app.kernels.words import BYTES, Figure, amount, figure_of, rate_of, size_axis, spoken, type_word
 from app.plots.chart import pen
 from app.plots.log_chart import LogChart, Spot
 from app.plots.picture import Table
@@ -36,13 +36,18 @@ class KernelSweep(LogChart):
         """Draw rows of one kernel and type; `names`: all versions, whose places give the colours."""
         self.rows, self.figure, self.names, self.limits = tuple(rows), figure, tuple(names), limits
         kernel = rows[0].kernel if rows else "no kernel"
-        self.setAccessibleName(f"{FIGURES[figure].title} of {kernel} over sizes")
+        self.setAccessibleName(f"{self.up.title} of {kernel} over sizes")
         self.draw(self.look)
+
+    @property
+    def up(self) -> Figure:
+        """What the vertical axis shows."""
+        return figure_of(self.figure, self.rows)
 
     @property
     def lines(self) -> dict[str, list[Spot]]:
         """Version → its spots, in order of size."""
-        across, up = size_axis(self.rows), FIGURES[self.figure]
+        across, up = size_axis(self.rows), self.up
         found: dict[str, list[Spot]] = {}
         for row in self.rows:
             x, y = across.of(row), up.of(row)
@@ -55,7 +60,7 @@ class KernelSweep(LogChart):
         self.plot.clear()
         across, lines = size_axis(self.rows), self.lines
         self.spots = [s for line in lines.values() for s in line]
-        self.name_axes(across.title, FIGURES[self.figure].title)
+        self.name_axes(across.title, self.up.title)
         if not self.spots:
             return
         roof = self.roof
@@ -89,7 +94,8 @@ class KernelSweep(LogChart):
             return None
         if self.figure == "gb_s":
             return self.limits.copy_gb_s
-        return self.limits.matmul_tflop_s.get(self.rows[0].dtype) if self.figure == "tflop_s" else None
+        rate = self.limits.matmul_tflop_s.get(self.rows[0].dtype) if self.figure == "tflop_s" else None
+        return rate and rate * rate_of(self.rows[0].device)[1]
 
     def legend(self) -> str:
         """The versions in words of their colours, and the roof."""
@@ -102,7 +108,7 @@ class KernelSweep(LogChart):
 
     def table(self) -> Table:
         """A row for each point."""
-        across, up = size_axis(self.rows), FIGURES[self.figure]
+        across, up = size_axis(self.rows), self.up
         rows = [(s.what.kernel, v, s.what.dtype, shape_text(s.what.shape), s.x, s.y, s.what.spread)
                 for v, line in self.lines.items() for s in line]  # fmt: skip
         return ("kernel", "version", "type", "shape", across.title, up.title, "spread"), rows

@@ -53,17 +53,19 @@ class LogChart(Chart):
 
     def bound(self, xs: Sequence[float], ys: Sequence[float], across: Sequence[float] = ()) -> None:
         """Show all of these, with round numbers at the axes; `across`: the values that the x axis names."""
-        self._range(self.plot.setXRange, xs, 0.04)
-        self._range(self.plot.setYRange, ys, 0.08)
-        self.plot.getAxis("left").setTicks([[(math.log10(v), short(v)) for v in round_numbers(min(ys), max(ys), 5)]])
-        named = thinned(sorted(set(across)), 9) if across else round_numbers(min(xs), max(xs), 8)
+        wide = self._range(self.plot.setXRange, xs, 0.04)
+        high = self._range(self.plot.setYRange, ys, 0.08)
+        self.plot.getAxis("left").setTicks([[(math.log10(v), short(v)) for v in seen(ys, high, 5)]])
+        named = thinned(sorted(set(across)), 9) if across else seen(xs, wide, 8)
         self.plot.getAxis("bottom").setTicks([[(math.log10(v), short(v)) for v in named]])
 
     @staticmethod
-    def _range(put: Callable[..., object], values: Sequence[float], share: float) -> None:
+    def _range(put: Callable[..., object], values: Sequence[float], share: float) -> tuple[float, float]:
+        """Show the values and some room beside; the ends of what is shown."""
         low, high = math.log10(min(values)), math.log10(max(values))
         room = max((high - low) * share, 0.06)
         put(low - room, high + room, padding=0)
+        return 10 ** (low - room), 10 ** (high + room)
 
     def dots(self, spots: Sequence[Spot], colour: str, palette: Palette, hollow: bool = False) -> None:
         """Draw spots as discs, or rings."""
@@ -108,6 +110,13 @@ def round_numbers(low: float, high: float, most: int) -> list[float]:
         if len(found) <= most:
             break
     return thinned(found, most) if len(found) > 1 else [low, high] if high > low * 1.05 else [low]
+
+
+def seen(values: Sequence[float], ends: tuple[float, float], most: int) -> list[float]:
+    """Round numbers that lie within the ends; the least and the most value where these are fewer than two."""
+    low, high = min(values), max(values)
+    found = [v for v in round_numbers(low, high, most) if ends[0] <= v <= ends[1]]
+    return found if len(found) > 1 else [low, high] if high > low * 1.05 else [low]
 
 
 def thinned(values: Sequence[float], most: int) -> list[float]:

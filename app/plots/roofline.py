@@ -10,7 +10,7 @@ import numpy as np
 import pyqtgraph as pg
 from PySide6.QtGui import QColor
 
-from app.kernels.words import limits_words, spoken, type_word
+from app.kernels.words import amount, limits_words, rate_of, spoken, type_word
 from app.plots.chart import pen
 from app.plots.log_chart import LogChart, Spot
 from app.plots.picture import Table
@@ -20,6 +20,8 @@ from kernels.bench.results import Row
 from kernels.bench.spec import shape_text
 
 WIDER = 3.0  # how far the roof goes on beyond the points
+NAMED = 12  # kernels of which names still have room
+ROOM = 1.4  # times the highest roof, for its name
 
 
 class Roofline(LogChart):
@@ -41,8 +43,9 @@ class Roofline(LogChart):
     def draw(self, palette: Palette) -> None:
         """The roof, then the points by version."""
         self.plot.clear()
-        self.name_axes("FLOPs for each byte that must move", "TFLOP/s")
-        found = [Spot(r.intensity, r.tflop_s, r) for r in self.rows if r.intensity > 0 and r.tflop_s]
+        unit, factor = self._unit
+        self.name_axes("FLOPs for each byte that must move", unit)
+        found = [Spot(r.intensity, r.tflop_s * factor, r) for r in self.rows if r.intensity > 0 and r.tflop_s]
         self.spots = [s for s in found if math.isfinite(s.y)]
         if not self.spots and self.limits is None:
             return
@@ -51,8 +54,24 @@ class Roofline(LogChart):
         for version in dict.fromkeys(s.what.version for s in self.spots):
             inside = [s for s in self.spots if s.what.version == version]
             self.dots(inside, self.colour(self.names.index(version)), palette)
+        self._name_kernels(palette)
         ys = [s.y for s in self.spots] + tops
         self.bound(xs, ys)
+
+    @property
+    def _unit(self) -> tuple[str, float]:
+        """Of operations a second, and how many of it a TFLOP/s is."""
+        return rate_of(self.rows[0].device if self.rows else self.limits.device if self.limits else "")
+
+    def _name_kernels(self, palette: Palette) -> None:
+        """Names beside the best point of each kernel, where there are several and few."""
+        best: dict[str, Spot] = {}
+        for spot in self.spots:
+            held = best.get(spot.what.kernel)
+            best[spot.what.kernel] = spot if held is None or spot.y > held.y else held
+        if 1 < len(best) <= NAMED:
+            for kernel, spot in best.items():
+                self._name(kernel.replace("_", " "), spot.x, spot.y, palette, (0.5, 1.2))
 
     def _span(self) -> list[float]:
         """From the least to the most FLOPs a byte, and beyond the bend of the roof."""
@@ -68,22 +87,28 @@ class Roofline(LogChart):
 
     def _roof(self, xs: Sequence[float], palette: Palette) -> list[float]:
         """Draw a roof for each type and name its parts; the heights that must be seen."""
-        limits = self.limits
+        limits, (unit, factor) = self.limits, self._unit
         assert limits is not None
         tops: list[float] = []
         for dtype, rate in self._rates().items():
             bend = rate * 1e3 / limits.copy_gb_s
             line = [xs[0], bend, xs[1]]
-            heights = [limits.roof(x, dtype) for x in line]
+            heights = [limits.roof(x, dtype) * factor for x in line]
             self.plot.addItem(pg.PlotCurveItem(np.log10(line), np.log10(heights), pen=pen(palette.text, 1.4)))
-            if len(self._rates()) > 1:
-                self._name(type_word(dtype), xs[1], rate, palette)
-            tops.append(rate)
-        return [*tops, min([xs[0] * limits.copy_gb_s / 1e3, *(s.y for s in self.spots)])]
+            self._name(f"{type_word(dtype)} product {amount(rate * factor)} {unit}", xs[1], rate * factor, palette)
+            tops.append(rate * factor)
+        if tops:
+            start = limits.copy_gb_s / 1e3 * factor
+            at = math.sqrt(xs[0] * max(tops) / start)  # half way up
+            self._name(f"copy {amount(limits.copy_gb_s)} GB/s", at, at * start, palette, (1.08, 0.8))
+        return [
+            *(top * ROOM for top in tops),
+            min([xs[0] * limits.copy_gb_s / 1e3 * factor, *(s.y for s in self.spots)]),
+        ]
 
-    def _name(self, text: str, x: float, y: float, palette: Palette) -> None:
-        """A word at the end of a roof."""
-        words = pg.TextItem(text, color=QColor(palette.muted), anchor=(1, 0))
+    def _name(self, text: str, x: float, y: float, palette: Palette, anchor: tuple[float, float] = (1.0, 1.0)) -> None:
+        """A word beside a place; unasked, on the end of a roof."""
+        words = pg.TextItem(text, color=QColor(palette.muted), anchor=anchor)
         words.setFont(self.plot.getAxis("left").style["tickFont"])
         words.setPos(math.log10(x), math.log10(y))
         self.plot.addItem(words, ignoreBounds=True)
@@ -97,6 +122,7 @@ class Roofline(LogChart):
 
     def table(self) -> Table:
         """A row for each point, with what the roof allows there."""
+        (unit, factor), limits = self._unit, self.limits
         rows = [(s.what.kernel, s.what.version, s.what.dtype, shape_text(s.what.shape), s.x, s.y,
-                 self.limits.roof(s.x, s.what.dtype) if self.limits else None) for s in self.spots]  # fmt: skip
-        return ("kernel", "version", "type", "shape", "FLOP/byte", "TFLOP/s", "roof (TFLOP/s)"), rows
+                 limits.roof(s.x, s.what.dtype) * factor if limits else None) for s in self.spots]  # fmt: skip
+        return ("kernel", "version", "type", "shape", "FLOP/byte", unit, f"roof ({unit})"), rows

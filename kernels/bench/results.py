@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from kernels.bench.ceilings import Ceilings
+from kernels.bench.others import TELLING
 from kernels.bench.spec import KernelError, Shape, shape_text
 
 MARK, FORMAT = "espalier_kernels", 1
@@ -27,6 +28,7 @@ class Row:
     count `bytes`. `ratio`: how many times as fast as the baseline, round by round in the same run. `max_error` and
     `error`: largest difference from the reference, and its norm over that of the reference. `of_roof`: share of what
     the ceilings allow. `problem`: why there is no time, or what is wrong with it; `note`: what to know of it.
+    `others`: the share of the processors that other programs took meanwhile.
     """
 
     kernel: str
@@ -51,6 +53,7 @@ class Row:
     of_roof: float | None = None
     problem: str = ""
     note: str = ""
+    others: float | None = None
 
     @property
     def gb_s(self) -> float | None:
@@ -94,6 +97,13 @@ class Results:
     def label(self) -> str:
         """The machine and the day."""
         return f"{self.machine.get('name', 'unknown')}, {self.date}"
+
+
+def disturbed(rows: Iterable[Row]) -> float | None:
+    """The share of the processors that other programs took while rows were timed, where it is enough to matter."""
+    taken = [r.others for r in rows if r.others is not None]
+    share = sum(taken) / len(taken) if taken else 0.0
+    return share if share >= TELLING else None
 
 
 def dumped(results: Results) -> dict[str, Any]:

@@ -298,7 +298,7 @@ def _filled(row: Row, samples: Samples, base: Samples | None, limits: Ceilings |
     roof = limits.least_seconds(row.flops, row.bytes_least, row.dtype) / median if limits else None
     return replace(
         row, seconds=median, warm=statistics.median(samples.warm), least=min(*samples.cold, *samples.warm),
-        spread=spread(samples.cold), rounds=len(samples.cold), ratio=ratio, of_roof=roof,
+        spread=spread(samples.cold), rounds=len(samples.cold), ratio=ratio, of_roof=roof, others=samples.others,
     )  # fmt: skip
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from kernels.bench.machine import cache_bytes
+from kernels.bench.others import Others
 
 Call = Callable[[], Any]
 FLUSH_MOST = {"cpu": 96 << 20, "cuda": 256 << 20}  # a CPU's last cache may be many others' too
@@ -23,11 +24,15 @@ COVER = 2_000_000  # cycles, about a millisecond
 
 @dataclass(slots=True)
 class Samples:
-    """Seconds of one call, round by round; `first`: of the first call, compilation included."""
+    """Seconds of one call, round by round; `first`: of the first call, compilation included.
+
+    `others`: the share of the processors that other programs took meanwhile.
+    """
 
     first: float = 0.0
     cold: list[float] = field(default_factory=list)
     warm: list[float] = field(default_factory=list)
+    others: float | None = None
 
 
 class Clock:
@@ -92,7 +97,7 @@ def take_turns(
         between()
         found[name].first = clock.wall(call)
         clock.wall(call)
-    budget, begun = seconds * len(calls), time.perf_counter()
+    budget, begun, others = seconds * len(calls), time.perf_counter(), Others()
     for count in range(most):
         if count >= LEAST_ROUNDS and time.perf_counter() - begun > budget:
             break
@@ -101,6 +106,9 @@ def take_turns(
             cold, warm = clock.pair(call)
             found[name].cold.append(cold)
             found[name].warm.append(warm)
+    taken = others.share() if device == "cpu" else None
+    for samples in found.values():
+        samples.others = taken
     return found
 
 

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from app.words import of_row
+from app.words import cell, of_row
 from model.formats.integer import Integer
 from passes.observed.difference import compare
 
@@ -24,3 +24,11 @@ def test_a_row_of_before_and_after_says_of_both_why_they_have_no_ratio() -> None
     row = {"sqnr_before_db": None, "sqnr_db": None, "max_error_before": 0.5, "max_error": 0.0, "elements": 4}
     assert (of_row(row, "sqnr_before_db"), of_row(row, "sqnr_db")) == ("no signal", "exact")
     assert of_row({**row, "elements": 0}, "sqnr_db") == "no signal"
+
+
+def test_a_row_whose_last_column_has_no_name_keeps_its_gaps() -> None:
+    assert of_row({"ratio": None, "": "a note"}, "ratio") is None  # what has no ratio to tell is not without a signal
+
+
+def test_thousands_stand_apart_also_in_fractions() -> None:
+    assert [cell(v) for v in (2537.6, 1737.0, 59_440.2, 999.96)] == ["2\u2009538", "1\u2009737", "59\u2009440", "1000"]

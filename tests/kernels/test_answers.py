@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from app.cli import main
 from app.kernels.answer_words import note_text, value_text
+from app.words import NOT_MEASURED
 from kernels.bench import machine
 from kernels.bench.answers import measure, passes
 from kernels.bench.answers.bits import bits_of, dequantised, encoded, rounded, steps
@@ -193,6 +194,19 @@ def test_figures_follow_from_what_was_measured() -> None:
     assert {line.label: line.value for line in lines_of("roofline", known)}["ridge, float32"] == pytest.approx(5)
     again = gathered("cpu", [row("softmax", "torch", 2e-3)], known)
     assert again.row("softmax", "torch") == row("softmax", "torch", 2e-3) and len(again.rows) == len(known.rows)
+
+
+def test_what_is_not_measured_never_shows_its_unit_or_note() -> None:
+    for key in LINES:
+        said = [value_text(line) for line in lines_of(key, Known()) if not line.computed]
+        assert set(said) <= {NOT_MEASURED}, key
+
+
+def test_answers_tell_of_a_busy_machine() -> None:
+    busy = replace(row("softmax", "torch", 1e-3), others=0.5)
+    last = lines_of("softmax", gathered("cpu", [busy]))[-1]
+    assert last.label == "other programs" and last.value == 0.5
+    assert "other programs" not in {x.label for x in lines_of("attention", gathered("cpu", [busy]))}
 
 
 def test_savings_and_ridges() -> None:

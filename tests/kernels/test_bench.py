@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 import torch
 
 from app.cli import main
-from kernels.bench import machine, results, tuned
+from kernels.bench import machine, others, results, tuned
 from kernels.bench import run as bench
 from kernels.bench.ceilings import Ceilings
 from kernels.bench.results import Results, Row, compared
@@ -171,6 +172,53 @@ def test_files_with_nothing_alike_say_so(tmp_path: Path, capsys: pytest.CaptureF
         results.save(run(replace(QUICK, shapes=(shape,))), tmp_path / f"{name}.json")
     assert main(["kernels", "--compare", str(tmp_path / "a.json"), str(tmp_path / "b.json")]) == 0
     assert "more than one" in capsys.readouterr().out
+
+
+def test_a_run_unlike_the_file_says_what_would_be_alike(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    results.save(run(QUICK), tmp_path / "a.json")
+    wish = ["kernels", "softmax", "--device", "cpu", "--versions", "torch", "--seconds", "0", "--shapes"]
+    assert main([*wish, "5x8", "--compare", str(tmp_path / "a.json")]) == 0
+    assert "kernels softmax --dtype float32 --shapes m=4,n=8" in capsys.readouterr().out
+    assert main([*wish, "4x8", "--compare", str(tmp_path / "a.json")]) == 0
+    assert "for one" not in capsys.readouterr().out
+
+
+def test_what_has_no_time_stands_below_with_its_reason_once(capsys: pytest.CaptureFixture[str]) -> None:
+    huge = "1000000x1000000"
+    wish = ["kernels", "softmax", "--device", "cpu", "--seconds", "0", "--shapes", "4x8", "4x9", huge]
+    assert main(wish) == 0
+    told = capsys.readouterr().out
+    above, below = told.split("without a time")
+    assert "no signal" not in told and huge not in above and "GFLOP/s" in above and "TFLOP/s" not in above
+    assert "softmax torch m=1000000,n=1000000 float32" in below  # the size, for at others it was timed
+    if find_spec("triton") is None:
+        assert below.count("triton is not installed") == 1 and below.count("softmax triton") == 1
+
+
+def test_a_device_that_is_not_here_is_told_once(capsys: pytest.CaptureFixture[str]) -> None:
+    if torch.cuda.is_available():
+        pytest.skip("there is one")
+    assert main(["kernels", "--list", "softmax"]) == 0
+    assert capsys.readouterr().out.count("cuda") == 1
+
+
+# -- a busy machine
+
+
+def test_what_others_took_is_all_but_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter([(10.0, 100.0, 5.0), (11.0, 101.5, 5.5), (10.0, 100.0, 5.0), (10.05, 100.1, 5.0)])
+    monkeypatch.setattr(others, "_now", lambda: next(clock))
+    monkeypatch.setattr(others, "_cores", lambda: 2)
+    assert others.Others().share() == pytest.approx(0.5)  # 1.5 s at work, 0.5 s of them ours, of 2 s
+    assert others.Others().share() is None  # too short for ticks
+
+
+def test_rows_tell_what_others_took(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(others.Others, "share", lambda _: 0.4)
+    rows = run(QUICK).rows
+    assert {r.others for r in rows if r.seconds} == {0.4} and results.disturbed(rows) == pytest.approx(0.4)
+    monkeypatch.setattr(others.Others, "share", lambda _: 0.05)
+    assert results.disturbed(run(QUICK).rows) is None
 
 
 def test_the_roof() -> None:

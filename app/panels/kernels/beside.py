@@ -20,6 +20,10 @@ ALONE = (
 )
 
 
+HINT = "Run the kernels of one in the types and sizes of the other, or choose another run."
+NAMES = (178, 320)  # pixels of a run's name
+
+
 class KernelsBeside(QWidget):
     """A and B, chosen of all runs. `load_wanted`: a file is to be read."""
 
@@ -34,7 +38,6 @@ class KernelsBeside(QWidget):
         self._build()
         for choice, name in ((self.a, "Run A"), (self.b, "Run B")):
             choice.setAccessibleName(name)
-            choice.setMaximumWidth(280)
             choice.edited.connect(self.refresh)
 
     def _build(self) -> None:
@@ -56,18 +59,24 @@ class KernelsBeside(QWidget):
             box.addWidget(part, 1)
 
     def offer(self, runs: Mapping[str, Run], titles: Mapping[str, str], now: str) -> None:
-        """All runs there are; at first the one that is shown against the last other."""
+        """All runs there are; at first the one that is shown against the other that has most in common with it."""
         fresh = [name for name in runs if name not in self._runs]
         self._runs = dict(runs)
         names = tuple(runs)
         for choice in (self.a, self.b):
             choice.offer(names, tuple(titles[n] for n in names))
+            show_names(choice)
         others = [n for n in names if n != now]
         if others and (fresh or self.a.get() == self.b.get()):
             self.a.put(now if now in runs else names[0])
-            self.b.put(others[-1])
+            self.b.put(max(others, key=lambda n: (self._common(now, n), names.index(n))))
         if self.isVisible():
             self.refresh()
+
+    def _common(self, a: str, b: str) -> int:
+        """How many rows two runs share."""
+        held = [{r.key for r in self._runs[n].rows if r.seconds} for n in (a, b) if n in self._runs]
+        return len(held[0] & held[1]) if len(held) > 1 else 0
 
     def _swap(self) -> None:
         if len(self._runs) > 1:
@@ -86,9 +95,16 @@ class KernelsBeside(QWidget):
             machines = "".join(f"\n{n}: {r.machine}, {r.results.date} · {limits_words(r.results.ceilings)}"
                                for n, r in (("A", a), ("B", b)))  # fmt: skip
             same = "A and B are the same run: choose another."
-            self.words.setText((beside_words(rows) if a is not b else same) + machines)
+            self.words.setText((beside_words(rows, HINT) if a is not b else same) + machines)
         self.table.show_rows(rows)
         self.words.setVisible(there)
         self.table.setVisible(bool(rows))
         self._empty.setVisible(not there)
         self._rest.setVisible(there and not rows)
+
+
+def show_names(choice: Choice) -> None:
+    """Let a choice of runs be as wide as their names, within reason: machines and files tell runs apart at the end."""
+    words = [choice.itemText(k) for k in range(choice.count())]
+    needed = max((choice.fontMetrics().horizontalAdvance(t) for t in words), default=0) + 30
+    choice.setFixedWidth(min(max(needed, NAMES[0]), NAMES[1]))

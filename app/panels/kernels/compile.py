@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from html import escape
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,7 @@ from app.plots.paying import EACH, SUMMED, Calls, PayingChart
 from app.words import count, figure, percent, plural
 from model.errors import OptionsError
 from passes.analysis.compile import COMPILER, CompileOptions, has_compiler
+from passes.timed.why import RESTLESS
 
 if TYPE_CHECKING:
     from app.session import Session
@@ -40,6 +42,11 @@ class CompilePage(TimedPage):
     FIRST = (
         "Not compiled yet. The model runs eager and compiled in turns: the first call apart from later ones, after how "
         "many calls compiling has paid, where the graph breaks, and why it is faster or slower here."
+    )
+
+    BUSY = (
+        "The first compiled call traces the model and builds code for it, which takes from seconds to minutes. "
+        "Then all versions are timed in turns."
     )
 
     def __init__(self, session: Session) -> None:
@@ -179,8 +186,11 @@ class CompilePage(TimedPage):
         found, look = made.summary, tokens(self)
         ratio, even = found["speedup"], found["break_even_calls"]
         faster = f"{figure(ratio)} × as fast as eager"
-        colour = look.good if ratio > 1.02 else look.bad if ratio < 0.98 else look.muted
-        sign = "✓ " if ratio > 1.02 else "✗ " if ratio < 0.98 else ""
+        if restless(made.rows):  # the reason stands below, under Why
+            colour, sign, faster = look.muted, "≈ ", f"{faster}, at best: times scatter"
+        else:
+            colour = look.good if ratio > 1.02 else look.bad if ratio < 0.98 else look.muted
+            sign = "✓ " if ratio > 1.02 else "✗ " if ratio < 0.98 else ""
         paid = f"compiling {time_words(max(found['compile_seconds'], 0.0))}, " + (
             f"paid back after {plural(int(even), 'call')}" if even else "never paid back"
         )
@@ -190,6 +200,16 @@ class CompilePage(TimedPage):
             parts.append(f"results differ by {figure(found['max_error'])} at most")
         text = f'<span style="color:{colour}"><b>{sign}{faster}</b></span> · ' + " · ".join(map(escape, parts))
         return text + (f' · <span style="color:{look.muted}">{OLD}</span>' if self.held.stale else "")
+
+
+def restless(rows: Sequence[dict[str, Any]]) -> bool:
+    """Whether times scatter too much for a verdict: so much that eager and compiled calls may lie either way round."""
+    held = {r["version"]: r for r in rows}
+    eager, compiled = held.get("eager"), held.get("compiled")
+    if eager is None or compiled is None or max(eager["spread"], compiled["spread"]) <= RESTLESS:
+        return False
+    fast, slow = sorted((eager, compiled), key=lambda r: r["seconds"])
+    return fast["seconds"] * (1 + fast["spread"]) > slow["seconds"] * (1 - slow["spread"])
 
 
 def modules_of(graph: Graph | None) -> list[str]:

@@ -16,6 +16,7 @@ from app.panels.bench import FormArea, Front
 from app.panels.heading import link, muted, warning
 from app.panels.kernels.answer import Shown, formulas_html, lines_html, links_html, text_html
 from app.panels.kernels.timed import forbid
+from app.panels.pressed import hand_over
 from app.panels.progress import Bar
 from app.theme import ROW
 from kernels.bench.answers.lines import lines_of
@@ -180,10 +181,10 @@ class KernelsExplained(QWidget):
         held, job = self.held, self.held.job
         ledger = held.ledger.error if held.asked == "memory" and self.question.key == "memory" else None
         error = held.error or ledger
-        self.measure_button.setEnabled(job is None)
+        hand_over(self.measure_button, self.stop_button, job is not None,
+                  lambda: self.measure_button.setEnabled(job is None))  # fmt: skip
         words = f"{self.question.measures[:1].upper()}{self.question.measures[1:]} (Ctrl+Return)"
         self.measure_button.setToolTip(words if job is None else "Something is being measured already")
-        self.stop_button.setVisible(job is not None)
         self._put(self.doing, held.doing)
         self.doing.setVisible(bool(held.doing))
         self.wrong.setText(f"{error.message} {error.hint}".strip() if error else "")

@@ -10,9 +10,10 @@ from PySide6.QtWidgets import QSplitter, QVBoxLayout, QWidget
 
 from app.forms.fields import Choice, wear_field_style
 from app.kernels.runs import Run, kernel_runs_of
-from app.kernels.words import limits_words
+from app.kernels.words import busy_words, limits_words
 from app.panels.bench import FormArea
-from app.panels.heading import Elided, link, row_of, warning
+from app.panels.heading import Elided, link, muted, row_of, warning
+from app.panels.kernels.beside import show_names
 from app.panels.kernels.list import KernelList
 from app.panels.kernels.setup import KernelSetup
 from app.panels.kernels.views import SOURCE, Views
@@ -23,7 +24,7 @@ from model.errors import EspalierError
 if TYPE_CHECKING:
     from app.session import Session
 
-LIST, SETUP, NAME = 220, 256, 232
+LIST, SETUP = 220, 256
 
 
 class KernelRuns(QWidget):
@@ -40,6 +41,7 @@ class KernelRuns(QWidget):
         self.list, self.setup = KernelList(), KernelSetup()
         self.split = QSplitter(Qt.Orientation.Horizontal)
         self.choice, self._status, self._wrong = Choice(), Elided("", "muted", 40), warning()
+        self._busy = muted("")
         self._save = link("Save results…", self._want_results)
         self._load = link("Load…", self.load_wanted.emit)
         self._remove = link("Remove", self._drop)
@@ -56,7 +58,6 @@ class KernelRuns(QWidget):
 
     def _build(self) -> None:
         self.choice.setAccessibleName("Run")
-        self.choice.setFixedWidth(NAME)
         self._save.setToolTip("As JSON, which kernels --compare and other windows read")
         self._load.setToolTip("Results of this or another machine, as the command line writes them")
         middle = QWidget()
@@ -80,12 +81,14 @@ class KernelRuns(QWidget):
         bar.addWidget(self.choice)
         bar.addWidget(self._status, 1)
         bar.addWidget(self._again)
-        self._wrong.setContentsMargins(12, 2, 12, 0)
-        self._wrong.setMinimumWidth(1)
+        for line in (self._busy, self._wrong):
+            line.setContentsMargins(12, 2, 12, 0)
+            line.setMinimumWidth(1)
         box = QVBoxLayout(held)
         box.setContentsMargins(0, 0, 0, 0)
         box.setSpacing(0)
         box.addLayout(bar)
+        box.addWidget(self._busy)
         box.addWidget(self._wrong)
         box.addWidget(self.views, 1)
         return held
@@ -134,6 +137,7 @@ class KernelRuns(QWidget):
         titles = {n: f"{i}: {_title(r)}" for i, (n, r) in enumerate(runs.items(), 1)}
         before = self.choice.get() if self.choice.values else None
         self.choice.offer(tuple(runs), tuple(titles.values()))
+        show_names(self.choice)
         if before not in runs and runs:
             self.choice.put(list(runs)[-1])
         self._choose()
@@ -168,6 +172,9 @@ class KernelRuns(QWidget):
             part.setVisible(run is not None)
         self._save.setEnabled(bool(run and run.rows))
         self._status.show_text(_state(run) if run else "")
+        busy_else = busy_words(run.rows) if run else ""
+        self._busy.setText(busy_else)
+        self._busy.setVisible(bool(busy_else))
         told = [run.error if run else "", _told(self.held.unread), _told(self.held.lab_error)]
         self._wrong.setText(" ".join(t for t in told if t))
         self._wrong.setVisible(any(told))

@@ -11,6 +11,7 @@ from PySide6.QtWidgets import QCheckBox, QGridLayout, QHBoxLayout, QLabel, QPush
 from app.forms.fields import Choice, Line, NumberField, chain
 from app.forms.flow import Flow
 from app.panels.heading import muted
+from app.panels.pressed import hand_over
 from app.theme import ROW
 from app.words import duration, plural
 from kernels.bench.request import Request
@@ -264,8 +265,7 @@ class KernelSetup(QWidget):
     def show_running(self, running: bool) -> None:
         """Whether a run is under way."""
         self._running = running
-        self.stop_button.setVisible(running)
-        self.tell()
+        hand_over(self.run_button, self.stop_button, running, self.tell)
 
 
 def _why_not(held: Sequence[VersionInfo], device: str) -> str:

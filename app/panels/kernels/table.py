@@ -60,11 +60,16 @@ class KernelTable(Table):
         """Columns narrower than a report's: there are many, and what to know takes what is left."""
         header = self.horizontalHeader()
         header.setStretchLastSection(False)  # else it keeps the width that it had
+        named = self.rows.columns.index(KERNEL) if KERNEL in self.rows.columns else -1
+        self.setColumnHidden(named, False)  # a hidden column is as wide as nothing
         super()._fit()
-        if KERNEL in self.rows.columns:
-            self.setColumnHidden(self.rows.columns.index(KERNEL), self._alike)
+        if named >= 0:
+            header.setResizeContentsPrecision(-1)  # kernels stand in order: the first rows are all of one
+            self.resizeColumnToContents(named)
+            self.setColumnWidth(named, self.columnWidth(named) + 28)
         for i in range(len(self.rows.columns) - 1):
             self.setColumnWidth(i, max(self.columnWidth(i) - 24, 40))
+        self.setColumnHidden(named, self._alike)
         header.setStretchLastSection(True)
 
     @property

@@ -17,6 +17,7 @@ from app.kernels.runs import kernel_runs_of
 from app.kernels.timed import Measured, timed_of
 from app.panels.bench import Bench, Front, invitation
 from app.panels.heading import empty_state, link, muted, warning
+from app.panels.pressed import hand_over
 from model.errors import EspalierError
 from passes.timed.inputs import batch_symbols
 
@@ -45,6 +46,7 @@ class TimedPage(Bench):
     VERB: ClassVar[str] = "Run"
     NO_MODEL: ClassVar[str] = ""
     FIRST: ClassVar[str] = ""
+    BUSY: ClassVar[str] = "It is being measured."
 
     def __init__(self, session: Session) -> None:
         super().__init__()
@@ -187,9 +189,8 @@ class TimedPage(Bench):
         held = self.held
         self._pages.setCurrentIndex(1 if self._session.document else 0)
         running = held.job is not None
-        self.run_button.setEnabled(not running)
-        self.stop_button.setEnabled(running)
-        self.stop_button.setVisible(running)
+        hand_over(self.run_button, self.stop_button, running, lambda: self.run_button.setEnabled(not running))
+        self._empty.setText(self.BUSY if running else self.FIRST)
         self.words.setText(self.told(held.made) if held.made else "")
         self.words.setVisible(held.made is not None)
         self.doing.setText(doing(held.job, held.stopped))

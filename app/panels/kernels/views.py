@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QHBoxLayout, QLabel, QTabBar, QVBoxLayout, QWidget
 from app.forms.fields import Choice
 from app.forms.flow import Flow
 from app.kernels.runs import Run
-from app.kernels.words import FIGURES, type_word
+from app.kernels.words import type_word
 from app.panels.bench import Front
 from app.panels.heading import empty_state, link
 from app.panels.kernels.beside import KernelsBeside
@@ -25,7 +25,7 @@ from kernels.bench.results import Row
 TABS = ("Table", "Curves", "Roofline", "Source", "Compare")
 TABLE, CURVES, ROOF, SOURCE, BESIDE = range(5)
 NOTHING = "Nothing has been measured yet. Select kernels at the left, then Run."
-TITLES = {"time": "time", "gb_s": "GB/s", "tflop_s": "TFLOP/s", "ratio": "against the baseline"}
+TITLES = {"time": "time", "gb_s": "GB/s", "tflop_s": "FLOP/s", "ratio": "against the baseline"}
 
 
 class Plot(QWidget):
@@ -68,7 +68,7 @@ class Views(QWidget):
         self.tabs, self._pages = QTabBar(), Front()
         self.table, self.beside = KernelTable(), KernelsBeside()
         self.kernel, self.dtype = Choice(), Choice()
-        self.figure = Choice(tuple(FIGURES), tuple(TITLES[f] for f in FIGURES))
+        self.figure = Choice(tuple(TITLES), tuple(TITLES.values()))
         self.curves = Plot(KernelSweep(), self.kernel, self.dtype, self.figure)
         self.roof = Plot(Roofline())
         self.source = KernelSource(lambda: self._run.rows if self._run else ())

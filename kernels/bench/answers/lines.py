@@ -9,10 +9,15 @@ from typing import Any
 
 from kernels.bench.answers import passes
 from kernels.bench.answers.known import Known
-from kernels.bench.results import Row
+from kernels.bench.results import Row, disturbed
 from kernels.bench.spec import shape_text
 
 SIZES = {"float32": 4, "bfloat16": 2, "float16": 2}
+TIMED = {  # question → kernels whose times it tells
+    "compile": ("small layer", "large chain"), "softmax": ("softmax",), "attention": ("attention",),
+    "mxint8": ("mxint8_dequantize",), "tiles": ("copy",),
+    "roofline": ("attention", "layer_norm", "linear_gelu", "mxint8_dequantize", "mxint8_linear", "softmax"),
+}  # fmt: skip
 VERSIONS = ("torch", "naive", "triton", "compiled")
 
 
@@ -29,8 +34,10 @@ class Line:
 
 
 def lines_of(question: str, known: Known) -> tuple[Line, ...]:
-    """The lines of an answer."""
-    return tuple(LINES[question](known))
+    """The lines of an answer; last, what other programs took of the machine while its rows were timed."""
+    share = disturbed(r for r in known.rows if r.kernel in TIMED.get(question, ()))
+    busy = () if share is None else (Line("other programs", share, "share", "of the processors: times are too long"),)
+    return (*LINES[question](known), *busy)
 
 
 # -- torch.compile
@@ -82,7 +89,7 @@ def _compile(known: Known) -> Iterator[Line]:
         if calls is not None and math.isinf(calls):
             yield Line(f"{name}: pays after", None, "count", "never: compiled calls are not shorter here")
         else:
-            yield Line(f"{name}: pays after", calls, "count", why or "calls")
+            yield Line(f"{name}: pays after", calls, "count", why or ("calls" if calls else ""))
 
 
 def _verdict(found: Compiled) -> str:
@@ -113,7 +120,8 @@ def _softmax(known: Known) -> Iterator[Line]:
         yield Line(f"{version}: time", row.seconds if row else None, "s")
         yield Line(f"{version}: bandwidth", row.gb_s if row else None, "GB/s")
     naive, fused = known.row("softmax", "naive", shape), known.row("softmax", "torch", shape)
-    yield Line("fused is faster by", _ratio(naive, fused), "×", "the bytes alone would give 4 ×")
+    ratio = _ratio(naive, fused)
+    yield Line("fused is faster by", ratio, "×", "the bytes alone would give 4 ×" if ratio else "")
     yield Line("a copy on this machine", known.ceilings.copy_gb_s if known.ceilings else None, "GB/s")
 
 

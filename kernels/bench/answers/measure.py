@@ -201,7 +201,7 @@ def _timed(
         times = sorted(t / counts for t in (held.warm if counts > 1 else held.cold))
         middle = times[len(times) // 2]
         found(Row(kernel, name, device, "float32", dict(shape), middle, middle, times[0], None, first[name], len(times),
-                  flops, moved, moved, None, base))  # fmt: skip
+                  flops, moved, moved, None, base, others=held.others))  # fmt: skip
 
 
 def _count(calls: Mapping[str, Callable[[], Any]], clock: Clock) -> int:

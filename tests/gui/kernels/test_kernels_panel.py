@@ -8,7 +8,9 @@ import sys
 import xml.etree.ElementTree as ET
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
+import pyqtgraph as pg
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QGuiApplication, QImage
@@ -17,11 +19,14 @@ from PySide6.QtWidgets import QApplication, QTabBar
 from pytestqt.qtbot import QtBot
 
 from app.actions.kernels import panel_of
-from app.kernels.words import BYTES, size_axis
+from app.kernels.words import BYTES, cells, size_axis, spoken
 from app.panels.kernels.panel import TABS, KernelsPanel
 from app.panels.kernels.runs import KernelRuns
 from app.panels.kernels.source import KernelSource
 from app.panels.kernels.views import BESIDE, CURVES, ROOF, SOURCE, TABLE
+from app.plots.kernel_sweep import KernelSweep
+from app.plots.log_chart import seen
+from app.plots.roofline import Roofline
 from app.window import Window
 from passes.jobs import Done, Failed, Found, JobInfo, OpenJob, Progress, Started, Stopped
 from passes.kernel_jobs import KernelsJob, LabJob
@@ -177,7 +182,7 @@ def test_rows_arrive_one_by_one(page: KernelRuns, runner: list[FakeRunner], qtbo
     assert [table.rows.shown[i] for i in at] == [chosen]  # and what is selected
     runner[-1].tell(info, Done(None))
     assert page.setup.run_button.isEnabled() and page.setup.stop_button.isHidden()
-    assert page._status.toolTip().startswith("6 rows · copy 10 GB/s · fp32 product 0.1 TFLOP/s")
+    assert page._status.toolTip().startswith("6 rows · copy 10 GB/s · fp32 product 100 GFLOP/s")
 
 
 def test_a_row_without_a_time_says_why_and_copies(page: KernelRuns, runner: list[FakeRunner]) -> None:
@@ -258,7 +263,78 @@ def test_curves_and_roofline_lead_to_the_row(page: KernelRuns, runner: list[Fake
     assert not QImage(str(tmp_path / "a.png")).isNull()
     assert ET.parse(tmp_path / "a.svg").getroot().tag.endswith("svg")
     found = list(csv.DictReader((tmp_path / "a.csv").read_text(encoding="utf-8").splitlines()))
-    assert len(found) == 6 and float(found[0]["roof (TFLOP/s)"]) == pytest.approx(10 * 5 / 8 / 1e3)
+    assert len(found) == 6 and float(found[0]["roof (GFLOP/s)"]) == pytest.approx(10 * 5 / 8)
+
+
+def written(chart: Roofline) -> list[str]:
+    """The words that stand in a chart."""
+    return [i.toPlainText() for i in chart.plot.items if isinstance(i, pg.TextItem)]
+
+
+def test_kernels_can_be_read_after_a_run_of_one(page: KernelRuns, runner: list[FakeRunner]) -> None:
+    measured(page, runner)
+    table = page.views.table
+    page.window().show()
+    panel_of(cast("Window", page.window()))
+    column = table.rows.columns.index("kernel")
+    assert table.isVisible() and table.isColumnHidden(column)
+    names = ["softmax"] * 60 + ["fake_quant_block_minifloat"]
+    table.show_run([replace(r, kernel=n) for r, n in zip(rows() * 11, names, strict=False)])
+    assert not table.isColumnHidden(column)
+    assert table.columnWidth(column) >= table.fontMetrics().horizontalAdvance(names[-1])
+
+
+def test_rates_are_in_the_unit_of_the_device(page: KernelRuns, runner: list[FakeRunner]) -> None:
+    measured(page, runner)
+    page.views.tabs.setCurrentIndex(CURVES)
+    page.views.figure.put("tflop_s")
+    page.views.figure.edited.emit()
+    chart = page.views.curves.chart
+    assert isinstance(chart, KernelSweep) and chart.up.title == "GFLOP/s" and chart.roof == pytest.approx(100)
+    first = chart.lines["torch"][0]
+    assert first.y == pytest.approx(first.what.tflop_s * 1e3)
+    assert page.views.table.rows.shown[0]["GFLOP/s"] == pytest.approx(first.y, rel=1e-2)
+    assert "TFLOP/s" in cells(replace(row(), device="cuda"))
+
+
+def test_the_roofline_names_its_roofs_and_kernels() -> None:
+    chart = Roofline()
+    chart.show_rows(rows(), ("torch", "naive"), LIMITS)
+    assert sorted(written(chart)) == ["copy 10 GB/s", "fp32 product 100 GFLOP/s"]  # a name for one kernel tells nothing
+    norm = replace(row(seconds=1e-5), kernel="layer_norm")
+    chart.show_rows([*rows(), norm], ("torch", "naive"), LIMITS)
+    assert {"softmax", "layer norm"} <= set(written(chart))
+
+
+def test_axes_have_two_figures_at_least_within_what_is_seen() -> None:
+    sizes, ends = [6_216_000.0, 16_777_216.0], (5_400_000.0, 19_300_000.0)
+    assert seen(sizes, ends, 8) == sizes  # 5 M and 20 M lie outside, 10 M alone tells no scale
+    assert seen([1.0, 100.0], (0.8, 120.0), 8) == [1, 2, 5, 10, 20, 50, 100]
+    assert seen([7.0], (6.0, 8.0), 8) == [7.0]
+
+
+def test_a_busy_machine_is_told(page: KernelRuns, runner: list[FakeRunner]) -> None:
+    measured(page, runner)
+    assert page._busy.isHidden()
+    info = begin(page, runner)
+    for share in (0.5, 0.3, None):
+        runner[-1].tell(info, Found(row(others=share)))
+    runner[-1].tell(info, Done(None))
+    assert page._busy.isVisibleTo(page) and page._busy.text().startswith("Other programs took 40\u2009% of")
+    assert "took 50\u2009% of" in spoken(row(others=0.5)) and "Other" not in spoken(row(others=0.02))
+
+
+def test_the_keyboard_stays_with_the_run(page: KernelRuns, runner: list[FakeRunner], qtbot: QtBot) -> None:
+    page.list.select(("softmax",))
+    page.window().activateWindow()
+    qtbot.focus(page.setup.run_button)
+    QTest.keyClick(page.setup.run_button, Qt.Key.Key_Space)
+    info = job(runner)
+    assert page.setup.stop_button.hasFocus()  # not whatever comes next in the window
+    runner[-1].tell(info, Started())
+    runner[-1].tell(info, Found(row()))
+    runner[-1].tell(info, Done(None))
+    assert page.setup.run_button.hasFocus()
 
 
 def test_source_is_of_the_chosen_version(page: KernelRuns, runner: list[FakeRunner], qtbot: QtBot) -> None:
@@ -303,6 +379,22 @@ def test_two_runs_beside_each_other(page: KernelRuns, runner: list[FakeRunner]) 
     beside.b.put(runs[0])
     beside.refresh()
     assert "the same run" in beside.words.text() and not beside.table.rows.shown
+
+
+def test_at_first_runs_stand_beside_that_have_most_in_common(page: KernelRuns, runner: list[FakeRunner]) -> None:
+    measured(page, runner)
+    info = begin(page, runner)
+    runner[-1].tell(info, Found(row(n=4096)))
+    runner[-1].tell(info, Done(None))
+    page.views.tabs.setCurrentIndex(BESIDE)
+    beside = page.views.beside
+    first, other = page.held.runs
+    advance = beside.a.fontMetrics().horizontalAdvance
+    assert all(advance(beside.a.itemText(k)) < beside.a.width() - 20 for k in range(2))  # machines can be read
+    assert "no kernel, version, type and shape alike. Run the kernels" in beside.words.text()
+    measured(page, runner)
+    assert beside.a.get() not in (first, other) and beside.b.get() == first
+    assert len(beside.table.rows.shown) == 6
 
 
 def test_the_panel_stays_where_it_is_asked_for_before_the_window_is_furnished(window: Window) -> None:

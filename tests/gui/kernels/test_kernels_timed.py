@@ -20,7 +20,7 @@ from app.actions.model import default_options
 from app.actions.timed import measure
 from app.kernels.timed import Timed, from_bytes
 from app.panels.inspector.facts import node_facts
-from app.panels.kernels.compile import MODULE, SELECTED, CompilePage
+from app.panels.kernels.compile import MODULE, SELECTED, CompilePage, restless
 from app.panels.kernels.memory import MemoryPage
 from app.panels.kernels.profile import MANY, ProfilePage
 from app.panels.kernels.profile_canvas import NAMES
@@ -163,7 +163,9 @@ def test_without_a_model_a_page_invites(window: Window) -> None:
 def test_settings_reach_the_job_and_it_can_be_stopped(small: Window, runner: list[FakeRunner]) -> None:
     page = profile(small)
     page.form.put(ProfileOptions(batch_size=3, runs=7))
+    page.run_button.setFocus()
     QTest.mouseClick(page.run_button, Qt.MouseButton.LeftButton)
+    assert page.focusWidget() is page.stop_button  # not whatever comes next in the window
     job = job_of(runner, "profile")
     options = job.job.step.options
     assert (options.batch_size, options.runs, options.device) == (3, 7, "cpu")
@@ -421,6 +423,22 @@ def test_compiling_is_told_call_by_call(small: Window, runner: list[FakeRunner])
     assert page.chart.reach == 4 and "captured" in page.chart.legend()
     assert "call 1, the first" in page.chart.words_at(1) and "2\u2009s" in page.chart.words_at(1)
     assert len(page.chart.table()[1]) == 12
+
+
+def test_times_that_scatter_give_no_verdict(small: Window, runner: list[FakeRunner]) -> None:
+    page = compiling(small)
+    page.form.editors["backend"].put("aot_eager")
+    page.run()
+    assert "seconds to minutes" in page._empty.text() and "Not compiled" not in page._empty.text()
+    held = compile_report()
+    finish(runner, "compile", held, calls=CALLS)
+    assert "✓" in page.words.text() and "scatter" not in page.words.text()
+    page.run()
+    noisy = replace(held, rows=tuple({**r, "seconds": 0.8, "spread": 0.3} for r in held.rows))
+    finish(runner, "compile", noisy, calls=CALLS)
+    assert "✓" not in page.words.text() and "2 × as fast as eager, at best: times scatter" in page.words.text()
+    apart = [{**r, "spread": 0.3, "seconds": s} for r, s in zip(held.rows, (9.0, 2.0, 1.0), strict=True)]
+    assert not restless(apart)  # no scatter makes these alike
 
 
 def test_where_lines_cross() -> None:
