@@ -11,11 +11,13 @@ from PySide6.QtWidgets import QStackedWidget, QWidget
 from app.actions import file as files
 from app.panels.loading import LoadingPage
 from app.panels.welcome import WelcomePage
-from app.recovery import Leftover, discard, leftovers
+from app.recovery import Leftover, discard, leftovers, title_of
 from passes.jobs import TERMINAL, Done, JobEvent, OpenJob, Progress
 
 if TYPE_CHECKING:
+    from app.errors import Button
     from app.window import Window
+    from model.document import Document
 
 
 def dropped(data: QMimeData) -> list[Path]:
@@ -44,6 +46,15 @@ class Entrance(QStackedWidget):
     def refresh(self) -> None:
         """Read recent files and unsaved work again."""
         self.welcome.refresh(leftovers())
+
+    def offer(self, document: Document) -> None:
+        """Say of a model that was opened what a run that died held of it: who starts with it sees no welcome page."""
+        name, path = title_of(document), str(document.path or "")
+        found = next((left for left in leftovers() if (left.title, left.original) == (name, path)), None)
+        if found is not None:
+            recover: Button = "Recover", lambda: files.guard(self._window, lambda: self._recover(found))
+            self._window.banner.tell(f"A window with {name} ended before it was saved.",
+                                     f"A copy of {found.when} holds its edits and searches.", [recover])  # fmt: skip
 
     def begin(self, spec: str) -> None:
         """Open a source or project; asks nothing."""

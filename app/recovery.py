@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QObject, QTimer
 
 from app.settings import data_folder
-from model.document import State
+from model.document import Document, State
 from model.recipe import Recipe
 from passes.jobs import JobInfo, SaveJob
 
@@ -32,6 +32,11 @@ class Leftover:
     title: str
     original: str
     when: str
+
+
+def title_of(document: Document) -> str:
+    """By what name a copy of it is offered."""
+    return document.path.name if document.path else document.project.source.name
 
 
 def is_copy(job: JobInfo) -> bool:
@@ -122,9 +127,8 @@ class Recovery(QObject):
         now = document.present, document.project.extras
         if self._kept == now:
             return
-        title = document.path.name if document.path else document.project.source.name
         with contextlib.suppress(OSError):  # a full disk must not stop the work
-            _write_note(self.note, title, str(document.path or ""))
+            _write_note(self.note, title_of(document), str(document.path or ""))
             self._kept = now
             self._session.save_as(self.file, copy=True)
 

@@ -159,6 +159,7 @@ class Window(QMainWindow):
         self.furnish()
         if document:
             self.banner.hide()
+            self.pages.offer(document)
             self.settings.add_recent(str(document.path or document.project.source.spec))
         else:
             self.pages.refresh()

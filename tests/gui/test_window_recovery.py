@@ -7,13 +7,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from PySide6.QtWidgets import QPushButton
 
 from app import recovery
 from app.recovery import Recovery, leftovers
 from app.session import Session
+from app.window import Window
 from model.recipe import Recipe, Step
 from passes.base import NoOptions
-from passes.jobs import OpenResult, SaveJob
+from passes.jobs import OpenJob, OpenResult, SaveJob
 from passes.transform.remove_dropout import remove_dropout
 from tests.gui.conftest import FakeRunner, small_project
 
@@ -91,3 +93,20 @@ def test_recovered_work_is_unsaved_work_on_the_original(
     assert file.exists() and not leftovers()  # mapped from, but no longer offered
     session.close()
     assert not file.exists()
+
+
+def test_a_model_that_is_opened_again_offers_what_a_dead_window_held_of_it(
+    window: Window, runner: list[FakeRunner], folder: Path
+) -> None:
+    """Also where it is named on the command line, and no welcome page is seen; of other models nothing is said."""
+    file = left_behind(folder, DEAD)
+    open_small(window.session, runner[-1])
+    assert not window.banner.text
+    note = {"pid": DEAD, "title": "Small", "path": "", "when": "today"}
+    file.with_suffix(".json").write_text(json.dumps(note))
+    open_small(window.session, runner[-1])
+    assert "A window with Small ended before it was saved" in window.banner.text
+    recover = next(b for b in window.banner.findChildren(QPushButton) if b.text() == "Recover")
+    recover.click()
+    job = runner[-1].waiting[-1].job
+    assert isinstance(job, OpenJob) and job.spec == str(file)
