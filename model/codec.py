@@ -142,9 +142,11 @@ def _decode_union(inner: tuple[Any, ...], data: Json, path: str) -> Any:
 
 
 def _decode_literal(inner: tuple[Any, ...], data: Json, path: str) -> Any:
-    if data not in inner:
-        raise OptionsError(f"{path} is {data!r}.", nearest(str(data), [str(i) for i in inner]))
-    return data
+    if data in inner:
+        return data
+    if isinstance(data, int) and str(data) in inner:  # a width of 8, where "as it is" is another
+        return str(data)
+    raise OptionsError(f"{path} is {data!r}.", nearest(str(data), [str(i) for i in inner]))
 
 
 def _decode_tuple(inner: tuple[Any, ...], data: Json, path: str) -> tuple[Any, ...]:

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from model.build import build
-from model.errors import PassError
+from model.codec import decode
+from model.errors import OptionsError, PassError
 from model.formats.integer import Integer
 from model.graph import Graph
 from model.graph_json import graph_from_json, graph_to_json
@@ -55,6 +56,13 @@ def test_packed_is_the_fake_quantised_model_in_less_memory(tmp_path: Path, width
     assert report.summary["bytes_before"] == 4 * (70 * 64 + 64 * 3)
     assert not any(p.ndim == 2 for p in module.parameters())
     assert report.summary["saved"] > (0.73 if width == "8" else 0.85)
+
+
+def test_a_width_may_be_written_as_a_number() -> None:
+    assert [decode(PackMXOptions, {"width": w}).width for w in (8, 4, "8", "as it is")] == ["8", "4", "8", "as it is"]
+    for wrong in (5, 8.5, True, None):
+        with pytest.raises(OptionsError, match="width is"):
+            decode(PackMXOptions, {"width": wrong})
 
 
 def test_the_choice_is_saved_and_the_model_still_trains(tmp_path: Path) -> None:
