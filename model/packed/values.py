@@ -63,7 +63,7 @@ def pack(part: Packed, tensor: Tensor, mask: NDArray[np.bool_] | None, scale: Ar
         return _pack_float(part, tensor, mask)
     seen = _seen(part, tensor, mask)
     if np.isnan(seen).any():
-        raise FormatError(f"{part.weight} holds NaN, for which {fmt.label} has no code.", "Repair its values.")
+        raise FormatError(f"{part.weight} holds NaN, which cannot be packed as {fmt.label}.", "Repair its values.")
     encoded = _encode(fmt, seen, scale)
     kept = _viewed(part, mask) if part.layout == "masked" and mask is not None else None
     codes = encoded.codes if kept is None else encoded.codes[kept]

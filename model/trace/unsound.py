@@ -1,4 +1,7 @@
-"""Weights with values that are no numbers: told when a model is opened, since all that is measured then is wrong."""
+"""Weights with values that are no numbers: told when a model is opened, since all that is measured then is wrong.
+
+And weights in double precision, which no format makes smaller.
+"""
 
 from __future__ import annotations
 
@@ -15,14 +18,26 @@ _SUMMED = ("float32", "float64", "float16", "bfloat16")
 
 
 def unsound(graph: Graph, store: WeightStore) -> list[Problem]:
-    """A warning for each parameter that holds NaN or infinity, at the first node that computes with it."""
+    """A warning for each parameter that holds NaN or infinity, at the first node that computes with it; and one for all
+    in double precision."""
     found = {name: count for name, w in graph.weights.items() if (count := _strange(w, store))}
     users: dict[str, str] = {}
     for node in graph if found else ():
         for _, name in weights_of(node, graph):
             users.setdefault(name, node.id)
-    return [Problem(users.get(n), f"{n} holds {told(c)}: results and errors of formats will be wrong.", "warning")
-            for n, c in found.items()]  # fmt: skip
+    strange = [Problem(users.get(n), f"{n} holds {told(c)}: results and errors of formats will be wrong.", "warning")
+               for n, c in found.items()]  # fmt: skip
+    return [*strange, *_double(graph)]
+
+
+def _double(graph: Graph) -> list[Problem]:
+    """Codes give float32 back, so packed files keep what is in double precision as it is, whatever its format."""
+    names = [n for n, w in graph.weights.items() if w.dtype == "float64" and w.role == "parameter"]
+    if not names:
+        return []
+    which = f"{names[0]} is" if len(names) == 1 else f"{len(names)} weights ({names[0]} …) are"
+    text = f"{which} float64: formats round their values, but stored they stay 64 bits. Open the model in float32."
+    return [Problem(None, text, "warning")]
 
 
 def told(count: int) -> str:

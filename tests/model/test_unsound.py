@@ -42,3 +42,10 @@ def test_sound_weights_are_not_mentioned(value: float, tmp_path: Path) -> None:
     model = Small()
     nn.init.constant_(model.layer.weight, value)
     assert trace(model, {"x": torch.zeros(2, 4)}, WeightStore(tmp_path)).problems == ()
+
+
+def test_weights_in_double_precision_are_told_once(tmp_path: Path) -> None:
+    """No format makes them smaller in a packed file."""
+    found = trace(Small().double(), {"x": torch.randn(2, 4).double()}, WeightStore(tmp_path)).problems
+    assert [p.severity for p in found] == ["warning"]
+    assert found[0].message.startswith("2 weights (layer.weight …) are float64")
