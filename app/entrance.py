@@ -49,12 +49,19 @@ class Entrance(QStackedWidget):
 
     def offer(self, document: Document) -> None:
         """Say of a model that was opened what a run that died held of it: who starts with it sees no welcome page."""
+        if self._window.recovery.recovered:
+            return
         name, path = title_of(document), str(document.path or "")
         found = next((left for left in leftovers() if (left.title, left.original) == (name, path)), None)
         if found is not None:
             recover: Button = "Recover", lambda: files.guard(self._window, lambda: self._recover(found))
-            self._window.banner.tell(f"A window with {name} ended before it was saved.",
-                                     f"A copy of {found.when} holds its edits and searches.", [recover])  # fmt: skip
+            forget: Button = "Discard it", lambda: self._forgo(found)
+            hint = f"A copy of {found.when} holds its edits and searches."
+            self._window.banner.tell(f"A window with {name} ended before it was saved.", hint, [recover, forget])
+
+    def _forgo(self, leftover: Leftover) -> None:
+        self._discard(leftover)
+        self._window.banner.hide()
 
     def begin(self, spec: str) -> None:
         """Open a source or project; asks nothing."""

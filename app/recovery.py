@@ -110,6 +110,11 @@ class Recovery(QObject):
         session.saved.connect(self.forget)
         session.opened.connect(self._opened)
 
+    @property
+    def recovered(self) -> bool:
+        """Whether the open document came out of a copy."""
+        return self._held is not None
+
     def look(self) -> None:
         """Begin to keep copies while something is unsaved."""
         document = self._session.document

@@ -106,7 +106,19 @@ def test_a_model_that_is_opened_again_offers_what_a_dead_window_held_of_it(
     file.with_suffix(".json").write_text(json.dumps(note))
     open_small(window.session, runner[-1])
     assert "A window with Small ended before it was saved" in window.banner.text
-    recover = next(b for b in window.banner.findChildren(QPushButton) if b.text() == "Recover")
-    recover.click()
+    buttons = {b.text(): b for b in window.banner.findChildren(QPushButton)}
+    buttons["Recover"].click()
     job = runner[-1].waiting[-1].job
     assert isinstance(job, OpenJob) and job.spec == str(file)
+    older = left_behind(folder, DEAD + 1)
+    older.with_suffix(".json").write_text(json.dumps({**note, "pid": DEAD + 1}))
+    runner[-1].finish(OpenResult(small_project(), {}, (), {}))
+    assert not window.banner.text  # of one that was recovered no older copy is offered
+
+
+def test_a_copy_that_is_offered_can_be_discarded(window: Window, runner: list[FakeRunner], folder: Path) -> None:
+    file = left_behind(folder, DEAD)
+    file.with_suffix(".json").write_text(json.dumps({"pid": DEAD, "title": "Small", "path": "", "when": "today"}))
+    open_small(window.session, runner[-1])
+    next(b for b in window.banner.findChildren(QPushButton) if b.text() == "Discard it").click()
+    assert not window.banner.text and not file.exists() and not leftovers()
