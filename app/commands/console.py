@@ -110,6 +110,8 @@ def cell(value: Any) -> str:
             return str(value)
         case int():
             return count(value)
+        case float() if 1e3 <= abs(value) < 1e6:
+            return count(value)
         case float():
             return f"{value:.4g}" if math.isfinite(value) else str(value)
         case tuple() | list():

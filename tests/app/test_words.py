@@ -7,6 +7,7 @@ import math
 import pytest
 import torch
 
+from app.commands import console
 from app.words import cell, of_row
 from model.formats.integer import Integer
 from passes.observed.difference import compare
@@ -32,3 +33,9 @@ def test_a_row_whose_last_column_has_no_name_keeps_its_gaps() -> None:
 
 def test_thousands_stand_apart_also_in_fractions() -> None:
     assert [cell(v) for v in (2537.6, 1737.0, 59_440.2, 999.96)] == ["2\u2009538", "1\u2009737", "59\u2009440", "1000"]
+    assert [console.cell(v) for v in (25_856.0, 59_440.2, 999.9, 2e9)] == [
+        "25\u2009856",
+        "59\u2009440",
+        "999.9",
+        "2e+09",
+    ]
