@@ -51,7 +51,7 @@ class Spec:
     id: str
     title: str
     area: Area
-    make: Callable[[Session], QWidget]
+    make: Callable[[Session, QWidget], QWidget]
 
 
 DOCKS: tuple[Spec, ...] = (
@@ -104,9 +104,10 @@ class Docks:
         return more
 
     def _add(self, spec: Spec) -> None:
-        panel = spec.make(self._window.session)
         dock = QDockWidget(spec.title, self._window)
         dock.setObjectName(spec.id)
+        # Made in its place: one that comes into a parent later takes its style anew, with all that is in it.
+        panel = spec.make(self._window.session, dock)
         dock.setWidget(panel)
         if spec.area == BOTTOM or spec.id == "training":  # its tab says what it is
             bare = QWidget()

@@ -12,8 +12,8 @@ from PySide6.QtWidgets import QWidget
 class Owing(QWidget):
     """A widget that may owe itself one piece of work."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
         self._owed: Callable[[], None] | None = None
         self._next = QTimer(self, singleShot=True, interval=0)
         self._next.timeout.connect(self.settle)

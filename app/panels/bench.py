@@ -11,10 +11,15 @@ NARROWEST, WIDEST = 250, 460  # pixels of the form
 class FormArea(QScrollArea):
     """Scrolls up and down alone: it is as wide as what is in it needs, also when a fold is opened there."""
 
-    def __init__(self, inside: QWidget) -> None:
+    def __init__(self, inside: QWidget | None = None) -> None:
         super().__init__()
         self.setWidgetResizable(True)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        if inside is not None:
+            self.hold(inside)
+
+    def hold(self, inside: QWidget) -> None:
+        """Scroll this."""
         inside.setProperty("surface", "panel")
         inside.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         self.setWidget(inside)
@@ -45,8 +50,8 @@ class Front(QStackedWidget):
 class Bench(QWidget):
     """Pages: 0 invites, 1 has the form and what came of it."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
         self._pages = Front()
         self.split = QSplitter(Qt.Orientation.Horizontal)
         self.split.setHandleWidth(1)
@@ -56,18 +61,21 @@ class Bench(QWidget):
 
     def _lay_out(self, invitation: QWidget, form: QWidget, foot: QWidget, shown: QWidget, widths: list[int]) -> None:
         """`widths`: of the form and of what came of it, in pixels; the form keeps its own."""
+        # From the outside in: a widget that comes into another takes its style anew, with all that is in it already.
+        self._pages.addWidget(invitation)
+        self._pages.addWidget(self.split)
         left = QWidget()
+        for part in (left, shown):
+            self.split.addWidget(part)
         column = QVBoxLayout(left)
         column.setContentsMargins(0, 0, 0, 0)
         column.setSpacing(0)
-        column.addWidget(FormArea(form), 1)
+        area = FormArea()
+        column.addWidget(area, 1)
         column.addWidget(foot)
-        for part in (left, shown):
-            self.split.addWidget(part)
+        area.hold(form)
         self.split.setStretchFactor(1, 1)
         self.split.setSizes(widths)
-        self._pages.addWidget(invitation)
-        self._pages.addWidget(self.split)
 
 
 def invitation(width: int, *parts: QWidget) -> QWidget:

@@ -187,8 +187,8 @@ class JobsPanel(QWidget):
 
     busy = Signal(str)
 
-    def __init__(self, session: Session) -> None:
-        super().__init__()
+    def __init__(self, session: Session, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
         self._session = session
         self._rows: dict[int, JobRow] = {}
         self._chosen: int | None = None

@@ -25,8 +25,8 @@ FIGURES = re.compile(r"[\d.,\u2009]+")
 class LogPanel(QWidget):
     """A text that only grows; the oldest lines go past 10 000."""
 
-    def __init__(self, session: Session) -> None:
-        super().__init__()
+    def __init__(self, session: Session, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
         self._stem, self._follow = "", True
         self._text = QPlainTextEdit(readOnly=True, maximumBlockCount=10_000)
         self._text.setProperty("bare", True)

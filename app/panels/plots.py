@@ -28,8 +28,8 @@ class PlotsPanel(QWidget):
     save_wanted = Signal()
     begun = Signal()
 
-    def __init__(self, session: Session) -> None:
-        super().__init__()
+    def __init__(self, session: Session, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
         self._session = session
         self.runs: dict[int, JobInfo] = {}
         self.charts: dict[str, MetricChart] = {}

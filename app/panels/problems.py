@@ -26,8 +26,8 @@ class ProblemsPanel(QWidget):
 
     counted = Signal(int)
 
-    def __init__(self, session: Session) -> None:
-        super().__init__()
+    def __init__(self, session: Session, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
         self._session = session
         self._errors: list[Row] = []
         self._causes: list[str] = []  # what each error came of; it is solved when the same goes well

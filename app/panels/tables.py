@@ -52,8 +52,8 @@ class TablesPanel(QWidget):
     save_wanted = Signal()
     overlay_wanted = Signal(str, dict)
 
-    def __init__(self, session: Session) -> None:
-        super().__init__()
+    def __init__(self, session: Session, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
         self._session = session
         self._reports: dict[str, Report] = {}
         self.used: dict[str, Any] = {}  # the options that a report was last made with

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QSignalBlocker, Signal
 from PySide6.QtGui import QHideEvent, QShowEvent
+from PySide6.QtWidgets import QWidget
 
 from app.allocation.allocation import Allocations
 from app.allocation.finding import Finding
@@ -36,8 +37,8 @@ class AllocatePanel(AllocateParts):
     node_wanted = Signal(str)
     save_wanted = Signal()
 
-    def __init__(self, session: Session) -> None:
-        super().__init__()
+    def __init__(self, session: Session, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
         self._session = session
         self.allocations, self.truth, self.finding = Allocations(session), Truth(session), Finding(session)
         self._lost: dict[Place, dict[int, float]] = {}  # place → candidate's id → what it costs

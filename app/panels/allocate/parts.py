@@ -48,8 +48,8 @@ class Told(QLabel):
 class AllocateParts(Owing):
     """The widgets, without what they do."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
         self.choices, self.chart, self.table = AllocateChoices(), FrontChart(), AllocateTable()
         self.slider = QSlider(Qt.Orientation.Horizontal)
         self.number, self.unit = NumberField(float), QLabel()

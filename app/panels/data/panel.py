@@ -34,8 +34,8 @@ EMPTY = "No data yet. Name a demo, a data set of the hub, a file or a folder abo
 class DataPanel(QWidget):
     """Loads what its form names, in the worker, as soon as the panel is seen."""
 
-    def __init__(self, session: Session) -> None:
-        super().__init__()
+    def __init__(self, session: Session, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
         self._session = session
         self._seen: DataLook | None = None
         self._loaded: EvaluateOptions | None = None

@@ -45,8 +45,8 @@ class HardwarePanel(Bench):
     mode_wanted = Signal(str)
     save_wanted = Signal(object)
 
-    def __init__(self, session: Session) -> None:
-        super().__init__()
+    def __init__(self, session: Session, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
         self._session = session
         self.held = Hardware(session)
         self.form = Form(HardwareOptions, only=FIELDS, brief=True)

@@ -75,28 +75,27 @@ class Views(QWidget):
         self.tabs.setUsesScrollButtons(True)
         self.tabs.setElideMode(Qt.TextElideMode.ElideNone)
         self.colours.setAccessibleName("Colour the graph by")
-        for page in (self.source, *self.tables.values(), self.waves, self.front, self._words):
-            self._pages.addWidget(page)
+        whole = QVBoxLayout(self)  # from the outside in: what comes into another takes its style anew
+        whole.setContentsMargins(0, 0, 0, 0)
+        split, right = QSplitter(Qt.Orientation.Horizontal), QWidget()
+        whole.addWidget(split)
+        split.setHandleWidth(1)
+        for part in (self.tree, right):
+            split.addWidget(part)
         bar = Flow(spacing=6)  # what does not fit goes on below
         bar.setContentsMargins(4, 0, 12, 2)
         for part in (self.tabs, *self._tools):
             bar.addWidget(part)
-        right = QWidget()
         box = QVBoxLayout(right)
         box.setContentsMargins(0, 0, 0, 0)
         box.setSpacing(0)
         box.addLayout(bar)
         box.addWidget(self._pages, 1)
-        split = QSplitter(Qt.Orientation.Horizontal)
-        split.setHandleWidth(1)
-        for part in (self.tree, right):
-            split.addWidget(part)
+        for page in (self.source, *self.tables.values(), self.waves, self.front, self._words):
+            self._pages.addWidget(page)
         split.setStretchFactor(0, 2)
         split.setStretchFactor(1, 3)
         split.setSizes([400, 660])
-        whole = QVBoxLayout(self)
-        whole.setContentsMargins(0, 0, 0, 0)
-        whole.addWidget(split)
 
     def show_design(self, made: Made | None) -> None:
         """Show what a run gave; what is wrong comes to the front."""

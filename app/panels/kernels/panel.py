@@ -75,8 +75,8 @@ class KernelsPanel(QWidget):
     load_wanted = Signal()
     built = Signal(str)
 
-    def __init__(self, session: Session) -> None:
-        super().__init__()
+    def __init__(self, session: Session, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
         self._session = session
         self.bar, self._pages = QTabBar(), Front()
         self.pages: dict[str, QWidget] = {}

@@ -136,8 +136,8 @@ class RecipePanel(QWidget):
     edit_wanted = Signal(int)
     sweep_wanted = Signal(int)
 
-    def __init__(self, session: Session) -> None:
-        super().__init__()
+    def __init__(self, session: Session, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
         self._session = session
         self.model = RecipeModel(session)
         self.view = _Steps(self)

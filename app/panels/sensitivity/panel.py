@@ -45,8 +45,8 @@ class SensitivityPanel(QWidget):
     overlay_wanted = Signal()
     overlay_changed = Signal()
 
-    def __init__(self, session: Session) -> None:
-        super().__init__()
+    def __init__(self, session: Session, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
         self._session = session
         self.known = sensitivities_of(session)
         self.views = Views()

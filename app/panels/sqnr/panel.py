@@ -39,8 +39,8 @@ class SqnrPanel(Owing):
 
     begun = Signal()
 
-    def __init__(self, session: Session) -> None:
-        super().__init__()
+    def __init__(self, session: Session, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
         self._session = session
         self.asking = Asking(session, self)
         self._measured: object = None

@@ -42,8 +42,8 @@ class SweepsPanel(Bench):
     save_wanted = Signal()
     begun = Signal()
 
-    def __init__(self, session: Session) -> None:
-        super().__init__()
+    def __init__(self, session: Session, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
         self._session, self._looked_at = session, True
         self.sweeps = Sweeps(session)
         self.setup = SweepSetup(session, self.sweeps.timed)

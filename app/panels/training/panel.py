@@ -52,8 +52,8 @@ class TrainingPanel(Owing):
     wanted = Signal(object)
     refused = Signal()  # what went wrong stands here, where it is seen
 
-    def __init__(self, session: Session) -> None:
-        super().__init__()
+    def __init__(self, session: Session, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
         self._session = session
         self._job: ReplayJob | None = None
         self._rate = 0.0  # the learning rate that was suggested last
