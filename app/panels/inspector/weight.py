@@ -5,6 +5,7 @@ Weights and biases are read from the store; activations are a sample that the wo
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from functools import partial
@@ -279,15 +280,16 @@ class WeightSection(QWidget):
         if self._session.document is None or self.subject is None:
             return
         port = self.shown_port(self._session.document.graph)
-        if len(self.nodes) > 1:
-            self._give_each(port, self._better()[0])
-        elif self._loss and self._loss.best:
+        if len(self.nodes) > 1 and (found := self._better()[0]):
+            self._give_each(port, found)
+        elif len(self.nodes) == 1 and self._loss and self._loss.best:
             self._session.set_format((self.subject.id,), port, self._loss.best)
 
     def _give_each(self, port: str, found: dict[str, Format]) -> None:
-        """One step of the recipe gives each node its own."""
-        recipe = self._session.recipe
-        for fmt in dict.fromkeys(found.values()):
+        """One step gives each node its own: all of them what most take, which overrides what was, then the others."""
+        (usual, _), *others = Counter(found.values()).most_common()
+        recipe = with_format(self._session.recipe, tuple(found), port, usual)
+        for fmt, _ in others:
             recipe = with_format(recipe, tuple(n for n, own in found.items() if own == fmt), port, fmt)
         label = f"{port} of {plural(len(found), 'node')} from the data"
         self._session.set_recipe(recipe, label, ("format", tuple(n.id for n in self.nodes), port))

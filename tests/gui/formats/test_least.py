@@ -110,4 +110,5 @@ def test_each_of_several_nodes_is_given_the_range_of_its_own_values(
     offer.click()
     assert fmt_of(session, KEY, "weight") != Integer(8, 4) != fmt_of(session, QUERY, "weight")
     assert len(session.recipe.steps) == steps
+    assert Integer(8, 4) not in [f for r in session.recipe.steps[-1].options.rules for f in r.formats.values()]
     qtbot.waitUntil(lambda: not offer.isVisible(), timeout=60_000)
