@@ -144,8 +144,8 @@ QUESTIONS: tuple[Question, ...] = (
             "A code of 8 bits and a 32nd of a byte of exponent are 8.25 bits: 74.2 % less than float32. The "
             "figure 86.7 % that is sometimes read belongs to 4 bits (4.25).",
             "A whole model saves less: embeddings, norms and biases stay in float, a layer's values exist for a "
-            "moment while it is multiplied, and allocators round up. The lines of a model stand below where one is open, "
-            "or is named with --model.",
+            "moment while it is multiplied, and allocators round up. The lines of a model stand below where one is "
+            "open, or is named with --model.",
         ),
         ("1 − (8 + 8/32)/32 = 74.2 %", "1 − (4 + 8/32)/32 = 86.7 %"),
         "packs a weight, and runs the open model once",
