@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from kernels.fake_quant import whole
+from kernels.fake_quant.chunks import over_stretches
 from kernels.fake_quant.loops import blocks, elementwise, nvfp4, scales
 from kernels.fake_quant.plan import NONE, Plan, plan_of
-from kernels.fake_quant.threads import parts, spread
+from kernels.fake_quant.threads import parts
 from model.formats.base import Array, Format
 from model.formats.blocks import Blocks
 from model.formats.scaled import ROW, TENSOR
@@ -78,25 +80,17 @@ def _over(fmt: Format, plan: Plan, x: Tensor, gate: Tensor | None, unit: int, sh
     loop = _loop(plan, unit, len(shared) > 0)
     elements, flat, gates = words(x), x.view(-1), None if gate is None else words(gate)
 
-    def run(cut: slice, units: slice) -> tuple[bool, slice]:
-        rows = shared if len(shared) == 1 else shared[units]
-        short, own = min(unit, cut.stop - cut.start), None if gates is None else gates[cut]
-        passes = int(loop(elements[cut], None, own, short, rows, plan.constants))
+    found = over_stretches(loop, elements, None, gates, unit, shared, plan.constants)
+    for passes, cut in found:
         if passes < 0:
             left = flat[cut.start - passes - 1 : cut.stop]
-            seen = left.view(-1, short) if plan.blocks else left
+            seen = left.view(-1, min(unit, cut.stop - cut.start)) if plan.blocks else left
             if gate is not None:
                 gate.view(-1)[cut.start - passes - 1 : cut.stop] = fmt.inside(seen).view(-1)
             left.copy_(fmt.define(seen).view(-1))
-        return passes == 1, cut
-
-    rest = elements.size % unit
-    found = spread(run, elements.size - rest, unit) if elements.size > rest else []
-    if rest:
-        found.append(run(slice(elements.size - rest, elements.size), slice(elements.size // unit, None)))
-    stops = not all(passes for passes, _ in found)
+    stops = any(passes != 1 for passes, _ in found)
     if gates is not None and stops:
-        for _, cut in (chunk for chunk in found if chunk[0]):  # a loop that needs no gate writes none
+        for _, cut in (chunk for chunk in found if chunk[0] == 1):  # a loop that needs no gate writes none
             gates[cut] = 1
     return stops
 
@@ -106,11 +100,9 @@ def passed(grad: Tensor, gate: Tensor, alone: bool = False) -> Tensor:
     if grad.dtype not in WORDS or not grad.is_contiguous() or type(grad) is not Tensor or grad.requires_grad:
         return grad * gate
     out = grad if alone else torch.empty_like(grad)
-    x, y, gates = words(grad), words(out), words(gate.contiguous())
-    if alone:
-        spread(lambda cut, _: elementwise.stop(x[cut], gates[cut]), x.size, 1)
-    else:
-        spread(lambda cut, _: elementwise.passed(x[cut], y[cut], gates[cut]), x.size, 1)
+    loop = elementwise.stop if alone else elementwise.passed
+    into = None if alone else words(out)
+    over_stretches(loop, words(grad), into, words(gate.contiguous()), 1, NONE, (np.float32(0),))
     return out
 
 
@@ -138,16 +130,7 @@ def _flat(plan: Plan, x: Tensor, gated: bool, unit: int, shared: Array = NONE) -
         every = loop(elements, results, gates, unit, shared, plan.constants)
         return None if every < 0 else (out, gate if every == 0 else None)
 
-    def run(cut: slice, units: slice) -> tuple[int, slice]:
-        own_gate = None if gates is None else gates[cut]
-        short = min(unit, cut.stop - cut.start)
-        rows = shared if len(shared) == 1 else shared[units]
-        return int(loop(elements[cut], results[cut], own_gate, short, rows, plan.constants)), cut
-
-    whole_units = elements.size - rest
-    found = spread(run, whole_units, unit)
-    if rest:
-        found.append(run(slice(whole_units, elements.size), slice(whole_units // unit, None)))
+    found = over_stretches(loop, elements, results, gates, unit, shared, plan.constants)
     every = min(passes for passes, _ in found)
     if gates is not None and every == 0:
         for _, cut in (chunk for chunk in found if chunk[0] == 1):  # a loop that needs no gate writes none

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import itertools
 import os
+import platform
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
@@ -18,7 +19,6 @@ from typing import Any, TypeVar
 import torch
 
 from kernels.fake_quant.denormals import denormals, flushed
-from model.formats.base import Array
 
 T = TypeVar("T")
 CHUNK = 1 << 17  # elements that are worth a thread: tens of microseconds
@@ -31,26 +31,32 @@ def parts(size: int) -> int:
     return min(torch.get_num_threads(), size // CHUNK)
 
 
+def each(size: int, unit: int) -> int:
+    """How many elements of so many, whole units, make a chunk."""
+    return -(-size // (max(parts(size), 1) * unit)) * unit
+
+
 def spread(run: Callable[[slice, slice], T], size: int, unit: int) -> list[T]:
     """`run` (elements, units) over chunks of whole units, all at once; results in order."""
-    each = -(-size // (max(parts(size), 1) * unit)) * unit
-    if each >= size:
+    step = each(size, unit)
+    if step >= size:
         return [run(slice(0, size), slice(0, None))]
 
     count_denormals = not flushed()  # all threads as this one
 
     def chunk(start: int) -> T:
         with denormals(count_denormals):
-            return run(slice(start, min(start + each, size)), slice(start // unit, (start + each) // unit))
+            return run(slice(start, min(start + step, size)), slice(start // unit, (start + step) // unit))
 
-    starts = range(0, size, each)
+    starts = range(0, size, step)
     parallel = _team(os.getpid())
     return _pooled(chunk, starts) if parallel is None else _in_team(parallel, chunk, starts)
 
 
-def chunks(loop: Callable[..., T], x: Array, *constants: Any) -> list[T]:
-    """What `loop` (chunk of x, constants) gives for each chunk."""
-    return spread(lambda cut, _: loop(x[cut], *constants), x.size, 1)
+def native() -> int:
+    """The address of `GOMP_parallel`, for compiled code that runs on the team without Python; 0 where there is none, or
+    a processor whose flags for denormals that code does not know."""
+    return _address(os.getpid())
 
 
 def _pooled(chunk: Callable[[int], T], starts: range) -> list[T]:
@@ -91,6 +97,12 @@ def _team(process: int) -> Any:
         return None
     parallel.argtypes, parallel.restype = (_CALLBACK, ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint), None
     return parallel
+
+
+@cache
+def _address(process: int) -> int:
+    parallel = _team(process) if platform.machine() in ("x86_64", "AMD64") else None
+    return 0 if parallel is None else ctypes.cast(parallel, ctypes.c_void_p).value or 0
 
 
 @cache

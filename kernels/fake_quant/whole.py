@@ -6,11 +6,13 @@ from collections.abc import Callable
 
 import numpy as np
 
+from kernels.fake_quant.chunks import statistics
 from kernels.fake_quant.loops import nvfp4, scales, sums
 from kernels.fake_quant.plan import Plan
-from kernels.fake_quant.threads import chunks
 from model.formats.base import Array
 from model.formats.nvfp4 import TINY
+
+_NONE = np.float32(0)
 
 
 def scale_of(plan: Plan, x: Array, given: Array | None) -> Array:
@@ -24,42 +26,42 @@ def _integers(plan: Plan, x: Array, given: Array | None) -> Array:
         return given
     most, _, symmetric, _ = plan.constants
     if symmetric:
-        high = max(float(v) for v in chunks(scales.whole_largest, x, most))
+        high = float(statistics(scales.whole_largest, x, most, _NONE)[:, 0].max())
         low = -high
     else:
-        ends = chunks(scales.whole_extremes, x, most)
-        low, high = min(float(v[0]) for v in ends), max(float(v[1]) for v in ends)
+        ends = statistics(scales.whole_extremes, x, most, _NONE)
+        low, high = float(ends[:, 0].min()), float(ends[:, 1].max())
     row = np.empty((1, 3), np.float32)
     scales.whole_steps(row, low, high, plan.constants)
     return row
 
 
-def _mean(found: list[tuple[float, int]]) -> float:
+def _mean(found: Array) -> float:
     """Mean of what was summed and counted."""
-    return sum(float(total) for total, _ in found) / max(sum(int(count) for _, count in found), 1)
+    total, count = found.sum(axis=0)
+    return float(total / max(count, 1))
 
 
 def _signs(plan: Plan, x: Array, given: Array | None) -> Array:
     if given is not None:
         return given
-    none = np.float32(0)
-    levels = [none, none, none]
+    levels = [_NONE, _NONE, _NONE]
     for i in range(int(plan.constants[0])):
-        levels[i] = np.float32(_mean(chunks(sums.whole_left, x, levels[0], levels[1])))
+        levels[i] = np.float32(_mean(statistics(sums.whole_left, x, levels[0], levels[1])))
     return np.array([levels], np.float32)
 
 
 def _ternary(plan: Plan, x: Array, given: Array | None) -> Array:
-    all_of_it = chunks(sums.whole_left, x, np.float32(0), np.float32(0))
+    all_of_it = statistics(sums.whole_left, x, _NONE, _NONE)
     delta = np.float32(_mean(all_of_it) * plan.constants[0])
-    finite = np.bool_(sum(int(count) for _, count in all_of_it) == x.size)
-    alpha = given.item() if given is not None else _mean(chunks(sums.whole_kept, x, delta, finite))
+    finite = np.bool_(all_of_it[:, 1].sum() == x.size)
+    alpha = given.item() if given is not None else _mean(statistics(sums.whole_kept, x, delta, finite))
     return np.array([[alpha, delta, finite]], np.float32)
 
 
 def _nvfp4(plan: Plan, x: Array, given: Array | None) -> Array:
     """The tensor's scale, which all blocks share."""
-    top = np.float32(max((float(v) for v in chunks(nvfp4.largest, x, plan.constants[0])), default=0.0))
+    top = np.float32(statistics(nvfp4.whole_largest, x, plan.constants[0], _NONE)[:, 0].max(initial=0))
     return np.array([[max(np.float32(top / np.float32(6 * 448)), np.float32(TINY))]], np.float32)
 
 

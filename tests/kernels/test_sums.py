@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -20,23 +22,30 @@ def magnitudes(dtype: torch.dtype, furthest: float) -> Tensor:
     return x.to(dtype)
 
 
+def found(loop: Any, x: Tensor, a: Any, b: Any) -> list[float]:
+    """Sum and number."""
+    row = np.zeros(2)
+    loop(cpu.words(x), a, b, row)
+    return row.tolist()
+
+
 @pytest.mark.parametrize("furthest", [1.0, 2.0**-12, 3000.0], ids=str)
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
 def test_sums_lose_nothing(dtype: torch.dtype, furthest: float) -> None:
     """Float32 would: what lies far out has a last place above the others'."""
     x = magnitudes(dtype, furthest)
     exact, delta = x.double().abs(), np.float32(0.01)
-    total, count = sums.whole_left(cpu.words(x), np.float32(0), np.float32(0))
+    total, count = found(sums.whole_left, x, np.float32(0), np.float32(0))
     assert (total, count) == (pytest.approx(exact.sum().item(), rel=1e-14), x.numel())
     kept = exact[exact > float(delta)]
-    total, count = sums.whole_kept(cpu.words(x), delta, np.bool_(True))
+    total, count = found(sums.whole_kept, x, delta, np.bool_(True))
     assert (total, count) == (pytest.approx(kept.sum().item(), rel=1e-14), kept.numel())
 
 
 def test_bfloat16_has_sums_beyond_float32_and_of_denormals() -> None:
     for value in (3e38, 1e-39):
         x = torch.full((4099,), value).to(torch.bfloat16)
-        total, _ = sums.whole_left(cpu.words(x), np.float32(0), np.float32(0))
+        total, _ = found(sums.whole_left, x, np.float32(0), np.float32(0))
         assert total == pytest.approx(x.double().sum().item(), rel=1e-14)
 
 

@@ -103,7 +103,7 @@ _ALL_PASS = np.uint64(0x0101010101010101)
 
 
 @loop
-def stop(grad: Any, gate: Any) -> None:
+def stop(grad: Any, out: Any, gate: Any, block: Any, shared: Any, c: Any) -> Any:
     """`passed` over grad itself: most gates are ones, eight of which are looked at together."""
     eights = gate[: gate.size // 8 * 8].view(np.uint64)
     for k in range(eights.size):
@@ -112,11 +112,12 @@ def stop(grad: Any, gate: Any) -> None:
                 grad[i] = _through(grad[i], gate[i])
     for i in range(8 * eights.size, grad.size):
         grad[i] = _through(grad[i], gate[i])
+    return np.int64(0)
 
 
 @loop
-def passed(grad: Any, out: Any, gate: Any) -> Any:
-    """grad·gate."""
+def passed(grad: Any, out: Any, gate: Any, block: Any, shared: Any, c: Any) -> Any:
+    """grad·gate, with the arguments of all loops."""
     for i in range(grad.size):
         out[i] = _through(grad[i], gate[i])
-    return np.int32(0)
+    return np.int64(0)

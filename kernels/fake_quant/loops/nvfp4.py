@@ -20,10 +20,10 @@ _ONE = np.float32(1).view(np.int32)
 
 
 @loop
-def largest(x: Any, most: Any) -> Any:
-    """The largest magnitude of a whole array: NaN does not count, infinity counts as the pattern `most`."""
+def whole_largest(x: Any, most: Any, b: Any, row: Any) -> None:
+    """The largest magnitude of an array, into `row`: NaN does not count, infinity counts as the pattern `most`."""
     m = pattern_of_all(x)
-    return real(counted_pattern(x, 0, x.size, most, INFINITY) if m > most else m)
+    row[0] = real(counted_pattern(x, 0, x.size, most, INFINITY) if m > most else m)
 
 
 @register_jitable

@@ -228,16 +228,16 @@ def whole_steps(row: Any, least: Any, reach: Any, c: Any) -> None:
 
 
 @loop
-def whole_extremes(x: Any, most: Any) -> Any:
-    """Of a whole array: the least and the largest finite number, and 0."""
-    return extremes(x, 0, x.size)
+def whole_extremes(x: Any, a: Any, b: Any, row: Any) -> None:
+    """Of a whole array, into `row`: the least and the largest finite number, and 0."""
+    row[0], row[1] = extremes(x, 0, x.size)
 
 
 @loop
-def whole_largest(x: Any, most: Any) -> Any:
-    """Of a whole array: the largest magnitude of its finite numbers."""
+def whole_largest(x: Any, most: Any, b: Any, row: Any) -> None:
+    """Of a whole array, into `row`: the largest magnitude of its finite numbers."""
     m = pattern_of_all(x)
-    return real(counted_pattern(x, 0, x.size, most, most) if m > most else m)
+    row[0] = real(counted_pattern(x, 0, x.size, most, most) if m > most else m)
 
 
 # -- signs: constants are how many there are, and what they are added to

@@ -244,13 +244,12 @@ def own_levels(x: Any, levels: Any, out: Any, start: Any) -> Any:
 
 
 @loop
-def whole_left(x: Any, a: Any, b: Any) -> Any:
-    """Of a whole array: sum and number of the finite magnitudes that two scaled signs leave over."""
-    total, count, _ = _total(x, a, b, x, 0, False)
-    return total, count
+def whole_left(x: Any, a: Any, b: Any, row: Any) -> None:
+    """Of a whole array, into `row`: sum and number of the finite magnitudes that two scaled signs leave over."""
+    row[0], row[1], _ = _total(x, a, b, x, 0, False)
 
 
 @loop
-def whole_kept(x: Any, delta: Any, finite: Any) -> Any:
-    """Of a whole array: sum and number of the finite magnitudes above `delta`."""
-    return _total_kept(x, delta, finite, x, 0, False)
+def whole_kept(x: Any, delta: Any, finite: Any, row: Any) -> None:
+    """Of a whole array, into `row`: sum and number of the finite magnitudes above `delta`."""
+    row[0], row[1] = _total_kept(x, delta, finite, x, 0, False)

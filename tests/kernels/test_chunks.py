@@ -1,0 +1,136 @@
+"""Loops in chunks, compiled to the threads and through Python: the same bits, gates, stops and sums."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from kernels.fake_quant.denormals import flushed
+from kernels.fake_quant.plan import NONE
+from kernels.fake_quant.threads import CHUNK, native, spread
+from model.formats.base import FAST, parse_format
+from model.formats.scaled_integer import ScaledInteger
+from tests.kernels.test_fake_quant import SPECIAL, bits, tame
+
+cpu = pytest.importorskip("kernels.fake_quant.cpu", reason="numba is not installed")
+chunks = pytest.importorskip("kernels.fake_quant.chunks", reason="numba is not installed")
+from kernels.fake_quant.loops import elementwise, scales, sums  # noqa: E402
+
+SHAPE = (3 * CHUNK // 96 + 7, 96)
+each_way = pytest.mark.parametrize("way", ["native", "python"], indirect=True)
+
+
+@pytest.fixture(autouse=True)
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """On three threads, natively or not."""
+    name = getattr(request, "param", "native")
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    if name == "python":
+        monkeypatch.setattr(chunks, "native", lambda: 0)
+    yield name
+    torch.set_num_threads(before)
+
+
+@pytest.fixture
+def spreads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Sizes of what was spread through Python."""
+    seen: list[int] = []
+    monkeypatch.setattr(chunks, "spread", lambda run, size, unit: seen.append(size) or spread(run, size, unit))
+    return seen
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64" or platform.system() != "Linux", reason="torch's team is elsewhere")
+@pytest.mark.parametrize("text", ["integer", "mxint", "ternary(granularity=tensor)", "scaled_integer"])
+def test_no_python_in_the_threads(text: str, spreads: list[int]) -> None:
+    x = tame(torch.float32, SHAPE)
+    fmt = parse_format(text)
+    assert torch.equal(bits(fmt.forward(x)), bits(fmt.define(x))) and native() and not spreads
+
+
+@each_way
+@pytest.mark.parametrize("text", ["log", "mxint", "block_fp"])
+def test_a_loop_that_stops_in_one_chunk(text: str, way: str) -> None:
+    """Numbers that float32's constants cannot follow, in the last chunk alone."""
+    fmt, x = parse_format(text), tame(torch.float32, SHAPE)
+    x[-40:] *= 2.0**-100
+    x[-40:] *= 2.0**-42
+    held = x.clone()
+    found = FAST[type(fmt), "cpu"].over(fmt, held, None, True)
+    assert found is not None and torch.equal(bits(held), bits(fmt.define(x)))
+    inside = fmt.inside(x)
+    assert torch.equal(torch.ones_like(inside) if found[1] is None else found[1], inside)
+    assert torch.equal(bits(fmt.forward(x)), bits(fmt.define(x)))
+
+
+@each_way
+def test_each_row_has_its_own_given_scale_whichever_chunk_it_is_in(way: str) -> None:
+    x = tame(torch.bfloat16, SHAPE)
+    for fmt in (ScaledInteger(8, "channel"), ScaledInteger(8, "channel", symmetric=False)):
+        scale = fmt.scale_of(x) * torch.linspace(0.2, 3, len(x))[:, None]
+        got, want = fmt.forward_with(x, scale), fmt.with_scale(x, scale)
+        assert torch.equal(bits(got + 0.0), bits(want + 0.0))
+
+
+@each_way
+def test_gates_of_chunks_that_clip_and_of_those_that_do_not(way: str) -> None:
+    fmt = parse_format("integer(width=8, frac_width=4)")
+    for rows in (slice(0, 1), slice(-1, None), slice(0, 0)):
+        x = tame(torch.float32, SHAPE)
+        x[rows, : len(SPECIAL)] = torch.tensor(SPECIAL)
+        value, gate = FAST[type(fmt), "cpu"].masked(fmt, x)
+        inside = fmt.inside(x)
+        assert torch.equal(bits(value), bits(fmt.define(x)))
+        assert torch.equal(torch.ones_like(inside) if gate is None else gate, inside)
+
+
+@each_way
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
+def test_statistics_of_chunks_are_those_of_all(dtype: torch.dtype, way: str) -> None:
+    x = tame(dtype, SHAPE)
+    flat, none = chunks.statistics, np.float32(0)
+    words = cpu.words(x)
+    ends = flat(scales.whole_extremes, words, none, none)
+    assert len(ends) == 3 and (ends[:, 0].min(), ends[:, 1].max()) == (float(x.min()), float(x.max()))
+    total, count = flat(sums.whole_left, words, none, none).sum(axis=0)
+    assert (total, count) == (pytest.approx(x.double().abs().sum().item(), rel=1e-12), x.numel())
+
+
+@each_way
+def test_all_threads_count_denormals_as_the_caller_and_as_before_afterwards(way: str) -> None:
+    x = torch.full(SHAPE, 1e-40)
+    words, out = x.view(-1).numpy(), np.empty(x.numel(), np.float32)
+    one_beyond_zero = tuple(np.float32(v) for v in (-np.inf, np.inf, 0, 0, 1))
+    for flush in (False, True, False):
+        torch.set_flush_denormal(flush)
+        try:
+            chunks.over_stretches(elementwise.beyond, words, out, None, 32, NONE, one_beyond_zero)
+        finally:
+            torch.set_flush_denormal(False)
+        assert (out == (0 if flush else 1)).all()
+        assert not any(spread(lambda elements, units: flushed(), x.numel(), 1))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_forked_child_asks_for_no_team() -> None:
+    assert native() or platform.machine() != "x86_64"
+    child = os.fork()
+    if child == 0:
+        os._exit(native() != 0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_an_empty_tensor_and_one_that_needs_no_chunks() -> None:
+    none = np.float32(0)
+    assert chunks.statistics(scales.whole_extremes, np.empty(1, np.float32), none, none).shape == (1, 2)
+    for shape in ((0, 8), (1, 8)):
+        x: Tensor = torch.ones(shape)
+        fmt = parse_format("nvfp4")
+        assert torch.equal(fmt.forward(x), fmt.define(x))
