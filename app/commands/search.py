@@ -184,6 +184,7 @@ def _data(done: _Done, storage: str) -> dict[str, Any]:
     lead, trials = done.best, done.all
     states = {s: sum(t.state == s and not t.lost for t in trials) for s in ("complete", "pruned", "failed")}
     states["lost"] = sum(t.lost for t in trials)
+    states["unmeasured"] = sum(t.unmeasured for t in trials)
     return {
         "study": done.search.spec.study, "best": _row(done, lead) if lead else None,
         "recipe": recipe_to_dict(done.recipe(lead)) if lead else None, **_source(done, lead),
@@ -227,7 +228,9 @@ def _lines(done: _Done, data: dict[str, Any]) -> Iterable[str]:
     if rows:
         yield "front" if len(rows) > 1 else "figures"
         yield from table([{"trial": r["number"], **{n: r["figures"].get(n) for n in names}} for r in rows])
-    counts = f"{data['complete']} complete, {data['pruned']} ended early, {data['failed']} failed"
+    outside = f"{data['unmeasured']} not measured, " if data["unmeasured"] else ""
+    early = data["pruned"] - data["unmeasured"]
+    counts = f"{data['complete']} complete, {outside}{early} ended early, {data['failed']} failed"
     counts += f", {data['lost']} lost" if data["lost"] else ""
     yield f"{counts}; {data['ended']}; {seconds(data['seconds'])}"
     yield f"study {data['study']!r} in {data['storage']}"

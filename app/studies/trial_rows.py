@@ -9,7 +9,7 @@ from typing import Any
 from PySide6.QtCore import QAbstractTableModel, QModelIndex, QPersistentModelIndex, Qt
 
 from app.panels.table import alignment, plain
-from app.studies.words import LOST, PAUSED, STATES, figure_name, figure_value, limit_words, limited
+from app.studies.words import LOST, PAUSED, STATES, UNMEASURED, figure_name, figure_value, limit_words, limited
 from app.words import cell, duration, shown
 from passes.search.spec import Goal
 from passes.search.trial import Trial
@@ -78,6 +78,8 @@ def state_words(trial: Trial) -> str:
     """`complete`, `outside`, `failed`."""
     if trial.lost:
         return LOST
+    if trial.unmeasured:
+        return UNMEASURED
     words = "outside" if trial.state == "complete" and not trial.feasible else STATES[trial.state]
     return words.replace("complete", "known") if trial.reused and trial.feasible else words
 
@@ -86,6 +88,8 @@ def told(trial: Trial) -> str:
     """A trial's state with its reasons: `outside weight_bits<=4.5`, `failed: …`."""
     if trial.state == "complete" and not trial.feasible:
         return f"outside {', '.join(limit_words(k) for k, v in trial.violation.items() if v > 0)}"
+    if trial.unmeasured:
+        return _readable(trial)
     words = LOST if trial.lost else STATES[trial.state]
     if trial.error and trial.state in ("failed", "pruned"):
         return f"{words}: {_readable(trial)}"

@@ -16,6 +16,7 @@ _SUPER = str.maketrans("0123456789−", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
 STATES = {"waiting": "waits", "running": "runs", "complete": "complete", "pruned": "ended early", "failed": "failed"}
 SIGNS = {"<=": "≤", ">=": "≥", "≤": "≤", "≥": "≥", "<": "<", ">": ">"}
 LOST, PAUSED = "lost", "paused"  # a trial that was cut off; one of a search that waits to be told to go on
+UNMEASURED = "not measured"
 
 
 def figure_name(figure: str) -> str:

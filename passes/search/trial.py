@@ -38,6 +38,11 @@ class Trial:
     parent: int | None = None
 
     @property
+    def unmeasured(self) -> bool:
+        """Whether it was left unmeasured because it misses a limit: it did not begin, so it did not end early."""
+        return self.state == "pruned" and not self.steps and any(v > 0 for v in self.violation.values())
+
+    @property
     def feasible(self) -> bool:
         """Whether it is complete and holds every constraint."""
         return self.state == "complete" and all(v <= 0 for v in self.violation.values())

@@ -53,6 +53,13 @@ def refused(capsys: Capture, *words: object) -> str:
     return capsys.readouterr().err
 
 
+def test_what_misses_a_limit_is_not_measured(capsys: Capture, spec: Path) -> None:
+    """It is not counted among those that a pruner ended."""
+    spec.write_text(SPEC.replace("trials = 3", 'trials = 3\nwithin = ["weight_bits<=5"]'))
+    assert main(["search", MLP, str(spec)]) == 0
+    assert "2 complete, 1 not measured, 0 ended early, 0 failed" in capsys.readouterr().out
+
+
 def test_best_front_and_trials(capsys: Capture, spec: Path) -> None:
     found = answer(capsys, MLP, spec)
     assert {"best", "front", "trials", "seconds", "storage", "recipe"} <= set(found)

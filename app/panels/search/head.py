@@ -175,9 +175,11 @@ def progress_words(study: Study, now: float) -> str:
     """`37 of 50 trials · 2 failed · 42 trials a minute · 12 s left`."""
     trials = study.trials.values()
     failed = sum(t.state == "failed" and not t.lost for t in trials)
-    early = sum(t.state == "pruned" for t in trials)
-    words = [f"{count(study.done)} of {plural(study.spec.trials, 'trial')}", f"{failed} failed" if failed else "",
-             f"{early} ended early" if early else "", *_doing(study, now)]  # fmt: skip
+    unmeasured = sum(t.unmeasured for t in trials)
+    early = sum(t.state == "pruned" for t in trials) - unmeasured
+    kinds = {"failed": failed, "not measured": unmeasured, "ended early": early}
+    words = [f"{count(study.done)} of {plural(study.spec.trials, 'trial')}",
+             *(f"{number} {kind}" for kind, number in kinds.items() if number), *_doing(study, now)]  # fmt: skip
     return " · ".join(w for w in words if w)
 
 

@@ -93,7 +93,12 @@ def state_words(trial: Trial) -> str:
     missed = [f"{k} missed by {figure(v)}" for k, v in trial.violation.items() if v > 0]
     if trial.state == "pruned" and trial.steps:
         return f"ended early after {cell(trial.steps[-1][0])} samples"
-    words = {"pruned": "ended early", "complete": "", "running": "running", "waiting": "waits"}[trial.state]
+    words = {
+        "pruned": "not measured" if trial.unmeasured else "ended early",
+        "complete": "",
+        "running": "running",
+        "waiting": "waits",
+    }[trial.state]
     return "; ".join([*([words] if words else []), *missed])
 
 

@@ -58,12 +58,13 @@ def test_what_is_cut_off_is_lost_and_what_waits_is_paused() -> None:
 
 def test_limits_are_told_in_words_and_their_figures_stand_beside_the_goals() -> None:
     rows = TrialRows()
-    early = trial(1, state="pruned", values=(), error="not measured: it misses weight_bits<=4.5")
+    missed = {"weight_bits<=4.5": 0.5}
+    early = trial(1, state="pruned", values=(), error="not measured: it misses weight_bits<=4.5", violation=missed)
     twice = trial(2, 0.7, reused=True)
     rows.begin((Goal("accuracy"),), [trial(0, 0.9, 5.0), early, twice], within=("weight_bits<=4.5",))
     assert [c.key for c in rows.columns][:5] == ["number", "state", "accuracy", "weight_bits", "loss"]
     assert told(rows.trials[0]) == "outside weight bits ≤ 4.5"
-    assert told(early) == "ended early: not measured: it misses weight bits ≤ 4.5"
+    assert told(early) == "not measured: it misses weight bits ≤ 4.5" and state_words(early) == "not measured"
     assert state_words(twice) == "known" and state_words(rows.trials[0]) == "outside"
 
 
