@@ -146,7 +146,7 @@ def fit_error(inputs: dict[str, Tensor]) -> Generator[None]:
     # Sizes that do not fit, token ids past the vocabulary: torch tells them so.
     except (RuntimeError, IndexError) as error:
         shapes = ", ".join(f"{k} {' × '.join(map(str, v.shape))}" for k, v in inputs.items())
-        message = f"The model cannot take this data ({shapes}): {first_line(error)}"
+        message = f"The model cannot take this data ({shapes}): {first_line(error).rstrip('.')}."
         raise DataError(message, "Choose data of the model's kind and size.") from error
 
 
