@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -26,6 +27,15 @@ def with_format(recipe: Recipe, ids: tuple[str, ...], port: str, fmt: Format | N
         return recipe.append(Step("quantize", QuantizeOptions((Rule(select, {port: fmt}),))))
     joined = _joined(last.options.rules, Rule(select, {port: fmt}))
     return recipe.set(len(recipe) - 1, replace(last, options=QuantizeOptions(joined)))
+
+
+def with_formats(recipe: Recipe, port: str, chosen: dict[str, Format]) -> Recipe:
+    """The recipe with a format for each node: all of them what most take, which overrides what was, then the others."""
+    (usual, _), *others = Counter(chosen.values()).most_common()
+    recipe = with_format(recipe, tuple(chosen), port, usual)
+    for fmt, _ in others:
+        recipe = with_format(recipe, tuple(n for n, own in chosen.items() if own == fmt), port, fmt)
+    return recipe
 
 
 def _joined(rules: tuple[Rule, ...], new: Rule) -> tuple[Rule, ...]:

@@ -5,7 +5,6 @@ Weights and biases are read from the store; activations are a sample that the wo
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from functools import partial
@@ -31,7 +30,7 @@ from model.formats.base import Format
 from model.formats.scaled import ScaledFormat
 from model.graph import Graph, Node
 from model.weights import Tensor
-from passes.edits import with_format
+from passes.edits import with_formats
 from passes.select import Select
 from passes.transform.calibrate import CalibrateOptions
 from passes.transform.quantize import PORTS
@@ -281,18 +280,11 @@ class WeightSection(QWidget):
             return
         port = self.shown_port(self._session.document.graph)
         if len(self.nodes) > 1 and (found := self._better()[0]):
-            self._give_each(port, found)
+            label = f"{port} of {plural(len(found), 'node')} from the data"
+            merge_key = ("format", tuple(n.id for n in self.nodes), port)
+            self._session.set_recipe(with_formats(self._session.recipe, port, found), label, merge_key)
         elif len(self.nodes) == 1 and self._loss and self._loss.best:
             self._session.set_format((self.subject.id,), port, self._loss.best)
-
-    def _give_each(self, port: str, found: dict[str, Format]) -> None:
-        """One step gives each node its own: all of them what most take, which overrides what was, then the others."""
-        (usual, _), *others = Counter(found.values()).most_common()
-        recipe = with_format(self._session.recipe, tuple(found), port, usual)
-        for fmt, _ in others:
-            recipe = with_format(recipe, tuple(n for n, own in found.items() if own == fmt), port, fmt)
-        label = f"{port} of {plural(len(found), 'node')} from the data"
-        self._session.set_recipe(recipe, label, ("format", tuple(n.id for n in self.nodes), port))
 
 
 def loss_words(lost: Loss | None, thinned: int) -> list[str]:
