@@ -47,8 +47,12 @@ class Entrance(QStackedWidget):
         """Read recent files and unsaved work again."""
         self.welcome.refresh(leftovers())
 
-    def offer(self, document: Document) -> None:
-        """Say of a model that was opened what a run that died held of it: who starts with it sees no welcome page."""
+    def arrived(self, document: Document) -> None:
+        """A model was opened: what was told before it is over.
+
+        What a run that died held of it is offered: who starts with a model sees no welcome page.
+        """
+        self._window.banner.hide()
         if self._window.recovery.recovered:
             return
         name, path = title_of(document), str(document.path or "")

@@ -158,8 +158,7 @@ class Window(QMainWindow):
         document = self.session.document
         self.furnish()
         if document:
-            self.banner.hide()
-            self.pages.offer(document)
+            self.pages.arrived(document)
             self.settings.add_recent(str(document.path or document.project.source.spec))
         else:
             self.pages.refresh()
