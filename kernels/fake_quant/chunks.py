@@ -74,3 +74,24 @@ def statistics(loop: Callable[..., Any], x: Array, a: Any, b: Any) -> Array:
 @cache
 def _row_address(loop: Callable[..., Any], kind: Any, a: type, b: type) -> int:
     return team.address_of(loop, (np.empty(1, kind), a(), b(), np.zeros(2)), None)
+
+
+def over_rows(loop: Callable[..., Any], codes: Array, exponents: Array, out: Array, given: tuple[Any, ...]) -> None:
+    """`loop` (rows of codes, of exponents, of `out`, given) over chunks of rows, of codes of two dimensions."""
+    size, count = max(codes.size, out.size), max(len(codes), 1)
+    parallel = native() if parts(size) > 1 else 0
+    address = _rows_address(loop, codes, exponents, out, given) if parallel else 0
+    if address:
+        step = -(-count // (parts(size) * FINER))
+        team.rows(parallel, torch.get_num_threads(), address, codes, exponents, out, given, step)
+    else:
+        spread(
+            lambda _, rows: loop(codes[rows], exponents[rows], out[rows], given), size, max(size // max(count, 1), 1)
+        )
+
+
+def _rows_address(loop: Callable[..., Any], codes: Array, exponents: Array, out: Array, given: tuple[Any, ...]) -> int:
+    known = (loop, codes.dtype, exponents.dtype, out.dtype, out.ndim, *map(type, given))
+    if known not in _ADDRESSES:
+        _ADDRESSES[known] = team.address_of(loop, (codes, exponents, out, given), None)
+    return _ADDRESSES[known]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -15,7 +16,6 @@ from kernels.bench.jit import jit, next_power_of_2, tl
 from kernels.bench.spec import Inputs, Kernel, Shape, Version, add
 from kernels.bench.taken import block_of
 from kernels.bench.tuned import Config, bucket, tuned
-from kernels.fake_quant.threads import spread
 from model.formats.mxint import MXInt
 from model.mx_weights import MXWeight, packed, plain
 
@@ -140,6 +140,7 @@ def by_bits(weight: MXWeight, dtype: torch.dtype) -> Tensor:
 
 def by_numba(weight: MXWeight, dtype: torch.dtype) -> Tensor:
     """The values by loops on the CPU, in one pass."""
+    from kernels.fake_quant.chunks import over_rows
     from kernels.fake_quant.cpu import words
     from kernels.fake_quant.loops import mx
 
@@ -147,10 +148,8 @@ def by_numba(weight: MXWeight, dtype: torch.dtype) -> Tensor:
         return plain(weight, dtype)
     loop = mx.values4 if weight.width == 4 else mx.values8
     out = torch.empty(weight.rows, weight.columns, dtype=dtype)
-    codes, exponents = weight.codes.numpy(), weight.exponents.numpy()
     into = words(out).reshape(out.shape)
-    columns = max(weight.columns, 1)
-    spread(lambda _, rows: loop(codes[rows], exponents[rows], into[rows], weight.block), out.numel(), columns)
+    over_rows(loop, weight.codes.numpy(), weight.exponents.numpy(), into, (np.int64(weight.block),))
     return out
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -17,7 +18,6 @@ from kernels.bench.jit import in_float32, jit, tl
 from kernels.bench.spec import Inputs, Kernel, Shape, Version, add
 from kernels.bench.taken import block_of, floats, forward_only
 from kernels.bench.tuned import Config, bucket, tuned
-from kernels.fake_quant.threads import spread
 from kernels.lab.mx_dequantize import BLOCK, DTYPES, _power, by_numba, by_triton, made, values
 from model.mx_weights import MXWeight, plain
 
@@ -263,15 +263,14 @@ def linear_values(x: Tensor, weight: MXWeight, bias: Tensor | None = None) -> Te
 
 def linear_numba(x: Tensor, weight: MXWeight, bias: Tensor | None = None) -> Tensor:
     """One row of float32 straight from the codes, on the CPU; sums in another order than torch's."""
+    from kernels.fake_quant.chunks import over_rows
     from kernels.fake_quant.loops import mx
 
     if x.numel() != weight.columns or weight.width != 8 or x.dtype != torch.float32:
         return linear_values(x, weight, bias)
-    codes, exponents, row = weight.codes.numpy(), weight.exponents.numpy(), x.detach().contiguous().view(-1).numpy()
     out = torch.empty(weight.rows)
-    into = out.numpy()
-    spread(lambda _, rows: mx.vector8(codes[rows], exponents[rows], row, into[rows], weight.block),
-           codes.size, max(weight.columns, 1))  # fmt: skip
+    given = x.detach().contiguous().view(-1).numpy(), np.int64(weight.block)
+    over_rows(mx.vector8, weight.codes.numpy(), weight.exponents.numpy(), out.numpy(), given)
     found = out if bias is None else out + bias
     return found.reshape(*x.shape[:-1], weight.rows)
 

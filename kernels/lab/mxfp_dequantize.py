@@ -17,7 +17,6 @@ from torch import Tensor
 from kernels.bench.jit import jit, tl
 from kernels.bench.spec import Inputs, Kernel, Shape, Version, add
 from kernels.bench.tuned import Config, bucket, tuned
-from kernels.fake_quant.threads import spread
 from kernels.lab.mx_dequantize import _power
 from model.formats.base import Encoded, Shared
 from model.formats.mxfp import ELEMENTS, MXFP
@@ -131,14 +130,13 @@ def by_triton(held: MXFloats, dtype: torch.dtype) -> Tensor:
 
 def by_numba(held: MXFloats, dtype: torch.dtype) -> Tensor:
     """The values by a loop on the CPU, in one pass."""
+    from kernels.fake_quant.chunks import over_rows
     from kernels.fake_quant.cpu import words
     from kernels.fake_quant.loops import mx
 
     out = torch.empty(held.codes.shape[0], held.columns, dtype=dtype)
-    codes, exponents, into = held.codes.numpy(), held.exponents.numpy(), words(out).reshape(out.shape)
-    known, halves = table(held.element).numpy(), held.halves
-    spread(lambda _, rows: mx.looked_up(codes[rows], exponents[rows], into[rows], known, halves, np.int64(BLOCK)),
-           out.numel(), max(held.columns, 1))  # fmt: skip
+    given = table(held.element).numpy(), held.halves, np.int64(BLOCK)
+    over_rows(mx.looked_up, held.codes.numpy(), held.exponents.numpy(), words(out).reshape(out.shape), given)
     return out
 
 

@@ -14,8 +14,11 @@ from torch import Tensor
 from kernels.fake_quant.denormals import flushed
 from kernels.fake_quant.plan import NONE
 from kernels.fake_quant.threads import CHUNK, native, spread
+from kernels.lab import mx_dequantize, mx_linear
 from model.formats.base import FAST, parse_format
+from model.formats.mxint import MXInt
 from model.formats.scaled_integer import ScaledInteger
+from model.mx_weights import packed, plain
 from tests.kernels.test_fake_quant import SPECIAL, bits, tame
 
 cpu = pytest.importorskip("kernels.fake_quant.cpu", reason="numba is not installed")
@@ -115,6 +118,19 @@ def test_all_threads_count_denormals_as_the_caller_and_as_before_afterwards(way:
             torch.set_flush_denormal(False)
         assert (out == (0 if flush else 1)).all()
         assert not any(spread(lambda elements, units: flushed(), x.numel(), 1))
+
+
+@each_way
+def test_rows_of_packed_weights(way: str) -> None:
+    """Both widths, all dtypes, a last block that is short, and a product with one row."""
+    values = tame(torch.float32, (1031, 516)).clamp(-8, 8)
+    for width in (8, 4):
+        weight = packed(MXInt(width=width, block=32), values)
+        for dtype in (torch.float32, torch.bfloat16, torch.float16):
+            assert torch.equal(bits(mx_dequantize.by_numba(weight, dtype)), bits(plain(weight, dtype)))
+    weight, x = packed(MXInt(width=8, block=32), values), torch.linspace(-1, 1, 516)[None]
+    exact = plain(weight, torch.float32).double() @ x[0].double()
+    assert torch.allclose(mx_linear.linear_numba(x, weight)[0].double(), exact, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")

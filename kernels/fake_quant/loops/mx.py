@@ -1,4 +1,7 @@
-"""MX weights on the CPU: values of codes, and products with few rows straight from the codes, in one pass."""
+"""MX weights on the CPU: values of codes, and products with few rows straight from the codes, in one pass.
+
+Loops take rows of codes, of their exponents and of the result, and what all rows are given.
+"""
 
 from __future__ import annotations
 
@@ -25,9 +28,9 @@ def nibble(byte: Any, high: Any) -> Any:
 
 
 @loop
-def values8(codes: Any, exponents: Any, out: Any, block: Any) -> Any:
-    """code/64·2^(e − 127) of rows of codes; `out` in the words of its dtype."""
-    rows, columns = codes.shape
+def values8(codes: Any, exponents: Any, out: Any, given: Any) -> None:
+    """code/64·2^(e − 127) of rows of codes; `out` in the words of its dtype. Given: elements a block."""
+    (block,), (rows, columns) = given, codes.shape
     for r in range(rows):
         for g in range(exponents.shape[1]):
             start, scale = g * block, power(exponents[r, g])
@@ -37,9 +40,9 @@ def values8(codes: Any, exponents: Any, out: Any, block: Any) -> Any:
 
 
 @loop
-def values4(codes: Any, exponents: Any, out: Any, block: Any) -> Any:
-    """code/4·2^(e − 127) of rows of codes, two in a byte; blocks of an even number."""
-    rows, columns = out.shape
+def values4(codes: Any, exponents: Any, out: Any, given: Any) -> None:
+    """code/4·2^(e − 127) of rows of codes, two in a byte; blocks of an even number, given."""
+    (block,), (rows, columns) = given, out.shape
     for r in range(rows):
         for g in range(exponents.shape[1]):
             start, scale = g * block, power(exponents[r, g])
@@ -55,9 +58,9 @@ def values4(codes: Any, exponents: Any, out: Any, block: Any) -> Any:
 
 
 @any_order
-def vector8(codes: Any, exponents: Any, x: Any, out: Any, block: Any) -> Any:
-    """out[r] = Σ code/64·2^(e − 127)·x, block by block in float32."""
-    rows, columns = codes.shape
+def vector8(codes: Any, exponents: Any, out: Any, given: Any) -> None:
+    """out[r] = Σ code/64·2^(e − 127)·x, block by block in float32. Given: x, and elements a block."""
+    (x, block), (rows, columns) = given, codes.shape
     for r in range(rows):
         total = np.float32(0)
         for g in range(exponents.shape[1]):
@@ -70,9 +73,10 @@ def vector8(codes: Any, exponents: Any, x: Any, out: Any, block: Any) -> Any:
 
 
 @loop
-def looked_up(codes: Any, exponents: Any, out: Any, known: Any, halves: Any, block: Any) -> Any:
-    """known[code]·2^(e − 127) of rows of codes, one or two in a byte."""
-    rows, columns = out.shape
+def looked_up(codes: Any, exponents: Any, out: Any, given: Any) -> None:
+    """known[code]·2^(e − 127) of rows of codes, one or two in a byte. Given: known values, whether a byte holds two
+    codes, and elements a block."""
+    (known, halves, block), (rows, columns) = given, out.shape
     for r in range(rows):
         for g in range(exponents.shape[1]):
             start, scale = g * block, power(exponents[r, g])

@@ -158,7 +158,13 @@ def _sums(k: Any, address: Any, x: Any, a: Any, b: Any, each: Any, found: Any) -
     _row_at(address, (x[start : min(start + each, x.size)], a, b, found[k]))
 
 
-_stretches_in_team, _sums_in_team = _in_team(_stretches), _in_team(_sums)
+def _rows(k: Any, address: Any, codes: Any, exponents: Any, out: Any, given: Any, each: Any) -> None:
+    start = k * each
+    stop = min(start + each, codes.shape[0])
+    _row_at(address, (codes[start:stop], exponents[start:stop], out[start:stop], given))
+
+
+_stretches_in_team, _sums_in_team, _rows_in_team = _in_team(_stretches), _in_team(_sums), _in_team(_rows)
 
 
 @loop
@@ -174,6 +180,15 @@ def stretches(
 def sums(parallel: Any, threads: Any, address: Any, x: Any, a: Any, b: Any, each: Any, found: Any) -> None:
     """The loop (x, a, b, row) at `address` over chunks of `each` elements; a row of `found` each."""
     _sums_in_team(parallel, threads, found.shape[0], (address, x, a, b, each, found))
+
+
+@loop
+def rows(
+    parallel: Any, threads: Any, address: Any, codes: Any, exponents: Any, out: Any, given: Any, each: Any
+) -> None:
+    """The loop (codes, exponents, out, given) at `address` over chunks of `each` rows."""
+    count = (codes.shape[0] + each - 1) // each
+    _rows_in_team(parallel, threads, count, (address, codes, exponents, out, given, each))
 
 
 def address_of(function: Any, arguments: tuple[Any, ...], result: Any = np.int64) -> int:
