@@ -79,15 +79,14 @@ def _row_address(loop: Callable[..., Any], kind: Any, a: type, b: type) -> int:
 def over_rows(loop: Callable[..., Any], codes: Array, exponents: Array, out: Array, given: tuple[Any, ...]) -> None:
     """`loop` (rows of codes, of exponents, of `out`, given) over chunks of rows, of codes of two dimensions."""
     size, count = max(codes.size, out.size), max(len(codes), 1)
-    parallel = native() if parts(size) > 1 else 0
+    dense = all(a.flags.c_contiguous for a in (codes, exponents, out, *given) if isinstance(a, np.ndarray))
+    parallel = native() if dense and parts(size) > 1 else 0  # an address is of one layout
     address = _rows_address(loop, codes, exponents, out, given) if parallel else 0
     if address:
         step = -(-count // (parts(size) * FINER))
         team.rows(parallel, torch.get_num_threads(), address, codes, exponents, out, given, step)
     else:
-        spread(
-            lambda _, rows: loop(codes[rows], exponents[rows], out[rows], given), size, max(size // max(count, 1), 1)
-        )
+        spread(lambda _, rows: loop(codes[rows], exponents[rows], out[rows], given), size, max(size // count, 1))
 
 
 def _rows_address(loop: Callable[..., Any], codes: Array, exponents: Array, out: Array, given: tuple[Any, ...]) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -131,6 +132,17 @@ def test_rows_of_packed_weights(way: str) -> None:
     weight, x = packed(MXInt(width=8, block=32), values), torch.linspace(-1, 1, 516)[None]
     exact = plain(weight, torch.float32).double() @ x[0].double()
     assert torch.allclose(mx_linear.linear_numba(x, weight)[0].double(), exact, rtol=1e-4, atol=1e-4)
+
+
+@each_way
+def test_rows_that_do_not_lie_in_one_piece(way: str) -> None:
+    values = tame(torch.float32, (2048, 512)).clamp(-8, 8)
+    weight = packed(MXInt(width=8, block=32), values)
+    assert torch.equal(mx_dequantize.by_numba(weight, torch.float32), plain(weight, torch.float32))
+    for codes in (weight.codes.t().contiguous().t(), weight.codes.repeat_interleave(2, 1)[:, ::2]):
+        assert not codes.is_contiguous()
+        strided = replace(weight, codes=codes)
+        assert torch.equal(mx_dequantize.by_numba(strided, torch.float32), plain(weight, torch.float32))
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
