@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QStackedWidget, QWidget
 from app.actions import file as files
 from app.panels.loading import LoadingPage
 from app.panels.welcome import WelcomePage
-from app.recovery import Leftover, discard, leftovers, title_of
+from app.recovery import Leftover, discard, holds, leftovers, title_of
 from passes.jobs import TERMINAL, Done, JobEvent, OpenJob, Progress
 
 if TYPE_CHECKING:
@@ -55,16 +55,24 @@ class Entrance(QStackedWidget):
         self._window.banner.hide()
         if self._window.recovery.recovered:
             return
-        name, path = title_of(document), str(document.path or "")
-        found = next((left for left in leftovers() if (left.title, left.original) == (name, path)), None)
+        name = title_of(document)
+        found = next((left for left in leftovers() if holds(left, document)), None)
         if found is not None:
-            recover: Button = "Recover", lambda: files.guard(self._window, lambda: self._recover(found))
+            recover: Button = "Recover", lambda: files.guard(self._window, lambda: self._recover_still(found))
             forget: Button = "Discard it", lambda: self._forgo(found)
             hint = f"A copy of {found.when} holds its edits and searches."
             self._window.banner.tell(f"A window with {name} ended before it was saved.", hint, [recover, forget])
 
+    def _recover_still(self, leftover: Leftover) -> None:
+        """Unless another window, which offers it too, has taken or discarded it."""
+        if leftover in leftovers():
+            self._recover(leftover)
+        else:
+            self._window.banner.tell(f"The copy of {leftover.title} is gone.", "Another window took or discarded it.")
+
     def _forgo(self, leftover: Leftover) -> None:
-        self._discard(leftover)
+        if leftover in leftovers():
+            self._discard(leftover)
         self._window.banner.hide()
 
     def begin(self, spec: str) -> None:

@@ -32,6 +32,7 @@ class Leftover:
     title: str
     original: str
     when: str
+    source: str = ""  # what was opened, where the copy tells
 
 
 def title_of(document: Document) -> str:
@@ -65,7 +66,9 @@ def _read(note: Path) -> Leftover | None:
         pid, file = int(data["pid"]), note.with_suffix(".espalier")
         if _alive(pid) or not file.exists():
             return None
-        return Leftover(file, note, str(data["title"]), str(data["path"]), str(data["when"]))
+        return Leftover(
+            file, note, str(data["title"]), str(data["path"]), str(data["when"]), str(data.get("source", ""))
+        )
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
@@ -80,6 +83,12 @@ def _alive(pid: int) -> bool:
     except OSError:
         return True
     return True
+
+
+def holds(leftover: Leftover, document: Document) -> bool:
+    """Whether it is a copy of this model: sources in two places may have one name."""
+    of_it = (leftover.title, leftover.original) == (title_of(document), str(document.path or ""))
+    return of_it and leftover.source in ("", document.project.source.spec)
 
 
 def discard(leftover: Leftover) -> None:
@@ -133,7 +142,7 @@ class Recovery(QObject):
         if self._kept == now:
             return
         with contextlib.suppress(OSError):  # a full disk must not stop the work
-            _write_note(self.note, title_of(document), str(document.path or ""))
+            _write_note(self.note, title_of(document), str(document.path or ""), document.project.source.spec)
             self._kept = now
             self._session.save_as(self.file, copy=True)
 
@@ -166,11 +175,12 @@ class Recovery(QObject):
         document.saved(leftover.file, State(Recipe(), document.project.base))
         document.path = Path(leftover.original) if leftover.original else None
         with contextlib.suppress(OSError):
-            _write_note(leftover.note, leftover.title, leftover.original)
+            _write_note(leftover.note, leftover.title, leftover.original, leftover.source)
         self._clock.start()
 
 
-def _write_note(note: Path, title: str, path: str) -> None:
+def _write_note(note: Path, title: str, path: str, source: str) -> None:
     """Say whose copy it is: of this run."""
-    data = {"pid": os.getpid(), "title": title, "path": path, "when": time.strftime("%d %B, %H:%M")}
+    when = time.strftime("%d %B, %H:%M")
+    data = {"pid": os.getpid(), "title": title, "path": path, "source": source, "when": when}
     note.write_text(json.dumps(data), encoding="utf-8")

@@ -104,8 +104,10 @@ def test_a_model_that_is_opened_again_offers_what_a_dead_window_held_of_it(
     assert not window.banner.text
     note = {"pid": DEAD, "title": "Small", "path": "", "when": "today"}
     file.with_suffix(".json").write_text(json.dumps(note))
-    open_small(window.session, runner[-1])
-    assert "A window with Small ended before it was saved" in window.banner.text
+    for source, offered in (("/elsewhere/small.py:Small", False), (small_project().source.spec, True), ("", True)):
+        file.with_suffix(".json").write_text(json.dumps({**note, "source": source}))
+        open_small(window.session, runner[-1])
+        assert ("A window with Small ended before it was saved" in window.banner.text) == offered
     buttons = {b.text(): b for b in window.banner.findChildren(QPushButton)}
     buttons["Recover"].click()
     job = runner[-1].waiting[-1].job
@@ -122,3 +124,16 @@ def test_a_copy_that_is_offered_can_be_discarded(window: Window, runner: list[Fa
     open_small(window.session, runner[-1])
     next(b for b in window.banner.findChildren(QPushButton) if b.text() == "Discard it").click()
     assert not window.banner.text and not file.exists() and not leftovers()
+
+
+def test_a_copy_that_another_window_took_is_left_alone(window: Window, runner: list[FakeRunner], folder: Path) -> None:
+    import os
+
+    for button, told in (("Recover", "The copy of Small is gone."), ("Discard it", "")):
+        file = left_behind(folder, DEAD)
+        note = {"pid": DEAD, "title": "Small", "path": "", "when": "today"}
+        file.with_suffix(".json").write_text(json.dumps(note))
+        open_small(window.session, runner[-1])
+        file.with_suffix(".json").write_text(json.dumps({**note, "pid": os.getppid()}))
+        next(b for b in window.banner.findChildren(QPushButton) if b.text() == button).click()
+        assert file.exists() and not runner[-1].waiting and told in window.banner.text
