@@ -231,7 +231,7 @@ class WeightSection(QWidget):
         self._tell_offer(lost)
 
     def _tell_offer(self, lost: Loss | None) -> None:
-        if len(self.nodes) > 1:
+        if self._of_several():
             found, low = self._better()
             count = len(found)
             self.offer.setVisible(count > 0)
@@ -249,6 +249,11 @@ class WeightSection(QWidget):
         """Of several nodes each may be offered a range of its own."""
         self._least[port] = found
         self._tell_offer(self._loss)
+
+    def _of_several(self) -> bool:
+        """Whether what is offered is for more nodes than the one that is shown: the others may have no format."""
+        holding = [n for n in self.nodes if self._values.port in n.precision]
+        return len(self.nodes) > 1 and not (len(holding) == 1 and self.subject and holding[0].id == self.subject.id)
 
     def _better(self) -> tuple[dict[str, Format], float]:
         found = self._least.get(self._values.port)
@@ -279,11 +284,14 @@ class WeightSection(QWidget):
         if self._session.document is None or self.subject is None:
             return
         port = self.shown_port(self._session.document.graph)
-        if len(self.nodes) > 1 and (found := self._better()[0]):
+        if self._of_several():
+            found, _ = self._better()
+            if not found:
+                return
             label = f"{port} of {plural(len(found), 'node')} from the data"
             merge_key = ("format", tuple(n.id for n in self.nodes), port)
             self._session.set_recipe(with_formats(self._session.recipe, port, found), label, merge_key)
-        elif len(self.nodes) == 1 and self._loss and self._loss.best:
+        elif self._loss and self._loss.best:
             self._session.set_format((self.subject.id,), port, self._loss.best)
 
 

@@ -112,3 +112,17 @@ def test_each_of_several_nodes_is_given_the_range_of_its_own_values(
     assert len(session.recipe.steps) == steps
     assert Integer(8, 4) not in [f for r in session.recipe.steps[-1].options.rules for f in r.formats.values()]
     qtbot.waitUntil(lambda: not offer.isVisible(), timeout=60_000)
+
+
+def test_beside_nodes_without_a_format_the_one_that_has_it_is_offered_its_range(
+    panel: InspectorPanel, session: Session, qtbot: QtBot
+) -> None:
+    session.set_format((KEY,), "weight", Integer(6, 2))
+    session.set_format((QUERY,), "weight", None)
+    session.select((KEY,))
+    session.select((KEY, QUERY))  # the node that is shown stays
+    offer = panel.weight.offer
+    qtbot.waitUntil(lambda: offer.isVisible() and "nodes" not in offer.text(), timeout=60_000)
+    offer.click()
+    assert fmt_of(session, KEY, "weight") != Integer(6, 2)
+    assert "weight" not in session.open_document.graph[QUERY].precision
