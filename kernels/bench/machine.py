@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from kernels.bench import processors
 from kernels.bench.spec import Version
 
 KEEP_FREE = 0.1  # of the memory, which no run may take
@@ -90,7 +91,7 @@ def facts(device: str) -> dict[str, Any]:
     found: dict[str, Any] = {
         "name": name(device), "device": device, "system": f"{platform.system()} {platform.machine()}",
         "python": platform.python_version(), "torch": torch.__version__, "triton": _installed("triton"),
-        "numba": _installed("numba"), "threads": torch.get_num_threads(), "cores": os.cpu_count(),
+        "numba": _installed("numba"), "threads": torch.get_num_threads(), "cores": processors.threads(),
     }  # fmt: skip
     if device == "cuda":
         card = torch.cuda.get_device_properties(0)

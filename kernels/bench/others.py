@@ -3,36 +3,50 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
+
+from kernels.bench import processors
 
 LEAST = 0.1  # seconds below which the system's ticks tell nothing
 TELLING = 0.1  # the share from which times suffer
 
 
+@dataclass(frozen=True, slots=True)
+class Seconds:
+    """By the clock, of our processors at work, of this process, and of all of its control group if that has a quota."""
+
+    wall: float
+    busy: float
+    own: float
+    group: float | None = None
+
+
 class Others:
-    """Watches the processors from its making on."""
+    """Watches the processors that this process may use, from its making on."""
 
     def __init__(self) -> None:
-        self._wall, self._busy, self._own = _now()
+        self._then = _now()
 
     def share(self) -> float | None:
-        """Of all processors, what others took since; None after too short a time, or where the system does not tell."""
-        wall, busy, own = (now - then for now, then in zip(_now(), (self._wall, self._busy, self._own), strict=True))
+        """Of what this process may use, what others took since; None after too short a time, or where the system does
+        not tell. Under a quota what others take beyond it does no harm, and what they take of it does."""
+        then, now = self._then, _now()
+        wall, busy, own = now.wall - then.wall, now.busy - then.busy, now.own - then.own
         if wall < LEAST or busy <= 0:
             return None
-        return min(max((busy - own) / (wall * _cores()), 0.0), 1.0)
+        most, seen = processors.allowed(), len(processors.ours())
+        left = seen - (busy - own) / wall
+        if now.group is not None and then.group is not None:
+            left = min(left, most - (now.group - then.group - own) / wall)
+        return min(max(1 - left / most, 0.0), 1.0)
 
 
-def _now() -> tuple[float, float, float]:
-    """Seconds by the clock, of all processors at work, and of this process on them."""
+def _now() -> Seconds:
     import psutil
 
-    taken = psutil.cpu_times()._asdict()
+    each, mine = psutil.cpu_times(percpu=True), set(processors.ours())
+    held = [t._asdict() for at, t in enumerate(each) if at in mine] or [t._asdict() for t in each]
     # a guest's time is part of its host's; what a hypervisor gave to others counts as theirs
-    idle = sum(taken.get(name, 0.0) for name in ("idle", "iowait", "guest", "guest_nice"))
-    return time.perf_counter(), sum(taken.values()) - idle, time.process_time()
-
-
-def _cores() -> int:
-    import psutil
-
-    return psutil.cpu_count() or 1
+    idle = ("idle", "iowait", "guest", "guest_nice")
+    busy = sum(seconds for taken in held for name, seconds in taken.items() if name not in idle)
+    return Seconds(time.perf_counter(), busy, time.process_time(), processors.group_seconds())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from dataclasses import replace
 from importlib.util import find_spec
@@ -13,7 +14,7 @@ import pytest
 import torch
 
 from app.cli import main
-from kernels.bench import machine, others, results, tuned
+from kernels.bench import machine, others, processors, results, tuned
 from kernels.bench import run as bench
 from kernels.bench.ceilings import Ceilings
 from kernels.bench.results import Results, Row, compared
@@ -205,12 +206,55 @@ def test_a_device_that_is_not_here_is_told_once(capsys: pytest.CaptureFixture[st
 # -- a busy machine
 
 
-def test_what_others_took_is_all_but_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = iter([(10.0, 100.0, 5.0), (11.0, 101.5, 5.5), (10.0, 100.0, 5.0), (10.05, 100.1, 5.0)])
+def watched(monkeypatch: pytest.MonkeyPatch, then: others.Seconds, now: others.Seconds) -> float | None:
+    clock = iter([then, now])
     monkeypatch.setattr(others, "_now", lambda: next(clock))
-    monkeypatch.setattr(others, "_cores", lambda: 2)
-    assert others.Others().share() == pytest.approx(0.5)  # 1.5 s at work, 0.5 s of them ours, of 2 s
-    assert others.Others().share() is None  # too short for ticks
+    return others.Others().share()
+
+
+def test_what_others_took_is_all_but_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processors, "ours", lambda: (0, 1))
+    monkeypatch.setattr(processors, "allowed", lambda: 2.0)
+    second = others.Seconds(11.0, 101.5, 5.5)  # 1.5 s at work, 0.5 s of them ours, of 2 s
+    assert watched(monkeypatch, others.Seconds(10.0, 100.0, 5.0), second) == pytest.approx(0.5)
+    assert watched(monkeypatch, others.Seconds(10.0, 100.0, 5.0), others.Seconds(10.05, 100.1, 5.0)) is None  # ticks
+
+
+def test_others_of_a_quota_are_told_by_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two processors' time of eight: five at work elsewhere take nothing from it, one in the group takes a half."""
+    monkeypatch.setattr(processors, "ours", lambda: tuple(range(8)))
+    monkeypatch.setattr(processors, "allowed", lambda: 2.0)
+    then = others.Seconds(10.0, 100.0, 5.0, 50.0)
+    assert watched(monkeypatch, then, others.Seconds(11.0, 106.0, 6.0, 51.0)) == 0.0
+    assert watched(monkeypatch, then, others.Seconds(11.0, 107.0, 6.0, 52.0)) == pytest.approx(0.5)
+    assert watched(monkeypatch, then, others.Seconds(11.0, 108.0, 6.0, 51.0)) == pytest.approx(0.5)  # the host is full
+
+
+@pytest.mark.parametrize(
+    ("files", "own", "most", "group"),
+    [
+        ({"cpu.max": "150000 100000", "cpu.stat": "usage_usec 2500000\nuser_usec 1"}, "0::/", 1.5, 2.5),
+        ({"a/cpu.max": "50000 100000", "a/cpu.stat": "usage_usec 1000000"}, "0::/a", 0.5, 1.0),
+        ({"cpu.max": "50000 100000", "cpu.stat": "usage_usec 1000000"}, "0::/not/seen/here", 0.5, 1.0),
+        ({"cpu.max": "max 100000", "cpu.stat": "usage_usec 1"}, "0::/", 4.0, None),
+        ({"cpu/cpu.cfs_quota_us": "200000", "cpu/cpu.cfs_period_us": "100000", "cpuacct/cpuacct.usage": "3000000000"},
+         "4:cpuacct:/\n3:cpu:/", 2.0, 3.0),
+        ({"cpu/cpu.cfs_quota_us": "-1", "cpu/cpu.cfs_period_us": "100000"}, "3:cpu:/", 4.0, None),
+        ({}, "\n", 4.0, None),
+    ],
+)  # fmt: skip
+def test_the_quota_of_a_container(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, files: dict[str, str], own: str, most: float, group: float | None
+) -> None:
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text + "\n")
+    (tmp_path / "own").write_text(own + "\n")
+    monkeypatch.setattr(processors, "GROUPS", tmp_path)
+    monkeypatch.setattr(processors, "OWN", tmp_path / "own")
+    monkeypatch.setattr(processors, "ours", lambda: (0, 1, 2, 3))
+    assert processors.allowed() == most and processors.group_seconds() == group
+    assert processors.threads() == math.ceil(most)
 
 
 def test_rows_tell_what_others_took(monkeypatch: pytest.MonkeyPatch) -> None:
