@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from PySide6.QtCore import QMimeData, QPoint, Qt, QUrl
 from PySide6.QtGui import QDropEvent
-from PySide6.QtWidgets import QDockWidget, QFileDialog, QMessageBox
+from PySide6.QtWidgets import QDockWidget, QFileDialog, QLineEdit, QMessageBox
 from pytestqt.qtbot import QtBot
 
 from app.session import Session
@@ -238,17 +238,33 @@ def test_the_style_sheet_is_complete(palette: Palette) -> None:
     assert "$" not in text and pictures and all(Path(p).is_file() for p in pictures)
 
 
-@pytest.mark.parametrize("palette", PALETTES.values(), ids=lambda p: p.name)
-def test_what_is_not_ticked_stands_out(palette: Palette) -> None:
+def contrast(a: str, b: str) -> float:
     def light(colour: str) -> float:
         parts = [c / 255 for c in rgb(colour)]
         linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
         return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
-    def contrast(a: str, b: str) -> float:
-        low, high = sorted((light(a), light(b)))
-        return (high + 0.05) / (low + 0.05)
+    low, high = sorted((light(a), light(b)))
+    return (high + 0.05) / (low + 0.05)
 
+
+@pytest.mark.parametrize("theme", PALETTES)
+@pytest.mark.parametrize("able", [True, False])
+def test_what_an_empty_field_says_can_be_read(qtbot: QtBot, window: Window, theme: str, able: bool) -> None:
+    window.appearance.set_mode(theme)
+    field = QLineEdit(placeholderText="all are fixed")
+    field.setFocusPolicy(Qt.FocusPolicy.NoFocus)  # its cursor would be seen as well
+    field.setEnabled(able)
+    field.resize(120, 26)
+    qtbot.addWidget(field)
+    field.show()
+    seen = field.grab().toImage()
+    ground, inside = seen.pixelColor(60, 4).name(), ((x, y) for x in range(8, 100) for y in range(7, 20))
+    assert max(contrast(seen.pixelColor(*at).name(), ground) for at in inside) > 3.5
+
+
+@pytest.mark.parametrize("palette", PALETTES.values(), ids=lambda p: p.name)
+def test_what_is_not_ticked_stands_out(palette: Palette) -> None:
     assert contrast(palette.muted, palette.panel) > 4.5  # the border of a check box (WCAG 1.4.11 asks for 3)
     assert contrast(palette.accent, palette.panel) > 4.5  # the focus ring
     assert contrast(palette.control, palette.panel) > 1.8  # fields also differ by their ground
