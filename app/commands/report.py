@@ -13,6 +13,7 @@ from typing import Any
 
 from app.commands.command import Answer, Arguments, Command, Parser, UsageError
 from app.commands.console import Console, cell, facts, table
+from app.commands.measured import facts_told, rows_told
 from app.commands.opening import opened
 from app.commands.option_flags import add_options, read_options
 from app.words import of_row
@@ -76,10 +77,10 @@ def _lines(reports: list[Report]) -> Iterable[str]:
         if number:
             yield ""
         yield PASSES.get(report.pass_name).title
-        yield from facts({k.replace("_", " "): cell(v) for k, v in report.summary.items()}, "  ")
+        yield from facts(facts_told(report), "  ")
         if report.rows:
             yield ""
-            yield from table(report.rows, "  ")
+            yield from table(rows_told(report), "  ")
 
 
 # -- files
@@ -132,10 +133,11 @@ def _html(reports: list[Report], data: dict[str, Any]) -> str:
 
 
 def _section(report: Report) -> str:
-    names = list(dict.fromkeys(k for row in report.rows for k in row))
+    held = rows_told(report)
+    names = list(dict.fromkeys(k for row in held for k in row))
     head = "".join(f"<th>{html.escape(n.replace('_', ' '))}</th>" for n in names)
-    rows = "".join("<tr>" + "".join(_td(of_row(row, n)) for n in names) + "</tr>" for row in report.rows)
-    told = ", ".join(f"{k.replace('_', ' ')}: {cell(v)}" for k, v in report.summary.items())
+    rows = "".join("<tr>" + "".join(_td(of_row(row, n)) for n in names) + "</tr>" for row in held)
+    told = ", ".join(f"{k}: {v}" for k, v in facts_told(report).items())
     title = html.escape(PASSES.get(report.pass_name).title)
     return f"<h2>{title}</h2><p>{html.escape(told)}</p><table><tr>{head}</tr>{rows}</table>"
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from torch.autograd.profiler_util import FunctionEvent
 
 ABOUT = ("Formats are simulated: layers multiply in float, and rounding their operands takes time of its own. The "
-         "profiler itself slows small nodes; `plain` is a run without it.")  # fmt: skip
+         "profiler itself slows small nodes: the time of a run without it stands beside.")  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
