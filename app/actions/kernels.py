@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from PySide6.QtWidgets import QWidget
+
 from app.actions import file as files
 from app.actions import model as models
 from app.actions.timed import connect as connect_timed
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
 RUN = "Run"
 EXPLAINED = "How it works"
 RESULTS = "Results of kernels (*.json)"
+# How a page begins what it is for, where that isn't `run`.
+STARTS: dict[str, str] = {RUN: "run_chosen", EXPLAINED: "measure"}
 
 
 def connect(window: Window, panel: KernelsPanel, findings: Findings) -> None:
@@ -35,6 +39,9 @@ def connect(window: Window, panel: KernelsPanel, findings: Findings) -> None:
     held = kernel_runs_of(window.session)
     held.kept.connect(window.refresh)
     held.kept.connect(window.recovery.look)
+    for told in (panel.bar.currentChanged, panel.begun):
+        told.connect(lambda *_: window.actions_table.refresh())
+    window.actions_table.menus["Run"].aboutToShow.connect(window.actions_table.refresh)
 
 
 def save(window: Window, what: Any, title: str, name: str) -> None:
@@ -71,9 +78,30 @@ def load(window: Window) -> None:
 
 
 def run(window: Window) -> None:
-    """Measure the kernels that are selected."""
-    page = panel_of(window).page(RUN)
-    page.run_chosen()  # type: ignore[attr-defined]
+    """Measure what the tab in front asks for; without one, the kernels that are selected."""
+    page: Any = _front(window)
+    if page is None:
+        page = panel_of(window).page(RUN)
+    getattr(page, STARTS.get(_title(window), "run"))()
+
+
+def run_words(window: Window) -> str:
+    """What F7 does now."""
+    title = _title(window)
+    return {RUN: "Run kernels", EXPLAINED: "Measure what the question asks"}.get(title, f"Run the tab {title}")
+
+
+def _front(window: Window) -> QWidget | None:
+    """The page that is seen; None where no page of Kernels is."""
+    panel = window.docks.panels.get("kernels")
+    if not isinstance(panel, KernelsPanel) or not panel.isVisible():
+        return None
+    return panel.page(panel.title)
+
+
+def _title(window: Window) -> str:
+    panel = window.docks.panels.get("kernels")
+    return panel.title if isinstance(panel, KernelsPanel) and panel.isVisible() else RUN
 
 
 def explain(window: Window) -> None:
@@ -83,13 +111,22 @@ def explain(window: Window) -> None:
 
 
 def stop(window: Window) -> None:
-    """End the run of kernels."""
-    kernel_runs_of(window.session).stop()
+    """End what the tab in front measures, else the run of kernels."""
+    held = _measuring(window)
+    (kernel_runs_of(window.session) if held is None else held).stop()
 
 
 def running(window: Window) -> bool:
-    """Whether kernels are being measured."""
-    return kernel_runs_of(window.session).running is not None
+    """Whether there is something to end."""
+    return kernel_runs_of(window.session).running is not None or _measuring(window) is not None
+
+
+def _measuring(window: Window) -> Any:
+    """What the tab in front measures now."""
+    panel = window.docks.panels.get("kernels")
+    title = _title(window)
+    held = getattr(panel.pages.get(title), "held", None) if isinstance(panel, KernelsPanel) else None
+    return held if title != RUN and getattr(held, "job", None) is not None else None
 
 
 def panel_of(window: Window) -> KernelsPanel:

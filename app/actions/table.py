@@ -127,10 +127,10 @@ RUN = (
            needs=lambda w: bool(w.session.jobs), group=1),
     Action("stop_and_keep", "Stop the training and keep its best weights", "Run", models.stop_and_keep,
            "Ctrl+Shift+.", needs=models.can_stop_and_keep, group=1),
-    Action("kernels_run", "Run kernels", "Run", kernels.run, "F7", needs=_always, group=2,
-           help="Measure the kernels that are selected in the panel Kernels"),
+    Action("kernels_run", "Run kernels", "Run", kernels.run, "F7", needs=_always, group=2, words=kernels.run_words,
+           help="Measure what the panel Kernels shows: the selected kernels, or what its tab in front is for"),
     Action("kernels_stop", "Cancel the run of kernels", "Run", kernels.stop, "Shift+F7", needs=kernels.running,
-           group=2, help="The rows so far stay"),
+           group=2, help="Also of the tab of Kernels in front; the rows so far stay"),
     Action("kernels_load", "Load results of kernels…", "Run", kernels.load, needs=_always, group=2,
            help="Of another machine or an earlier day, to stand beside these"),
     *(Action(f"timed_{name}", title, "Run", lambda w, n=name: timed.measure(w, n), help=words, group=3)

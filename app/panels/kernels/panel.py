@@ -96,6 +96,11 @@ class KernelsPanel(QWidget):
         box.addWidget(_Scrolled(self._pages), 1)
         self.bar.currentChanged.connect(lambda _: self._show())
 
+    @property
+    def title(self) -> str:
+        """Of the tab that is chosen."""
+        return TABS[self.bar.currentIndex()].title
+
     def page(self, title: str) -> QWidget:
         """The page of a tab, brought to the front."""
         at = next(i for i, tab in enumerate(TABS) if tab.title == title)

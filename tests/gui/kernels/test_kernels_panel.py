@@ -422,6 +422,29 @@ def test_commands_run_and_stop(window: Window, runner: list[FakeRunner]) -> None
     assert not any(isinstance(i.job, KernelsJob) for i in runner[-1].waiting)
 
 
+def test_the_key_runs_what_is_in_front(window: Window, runner: list[FakeRunner]) -> None:
+    """F7 on a tab that is seen is for that tab; what is not seen is not what is meant."""
+    window.live.enabled = False
+    open_small(window, runner)
+    quiet(runner)
+    panel, words = panel_of(window), window.actions_table.actions["kernels_run"]
+    window.show_dock("kernels")
+    panel.page("Profile")
+    assert words.text() == "Run the tab Profile"
+    window.actions_table.run("kernels_run")
+    info = next(i for i in runner[-1].waiting if i.title == "Profile")
+    assert not any(isinstance(i.job, KernelsJob) for i in runner[-1].waiting)
+    window.actions_table.run("kernels_stop")
+    assert info not in runner[-1].waiting
+    panel.page("How it works")
+    assert words.text() == "Measure what the question asks"
+    window.show_dock("log")
+    window.actions_table.menus["Run"].aboutToShow.emit()
+    assert words.text() == "Run kernels"
+    window.actions_table.run("kernels_run")
+    assert panel.title == "Run" and panel.isVisible()
+
+
 def test_a_list_that_fails_can_be_asked_again(window: Window, runner: list[FakeRunner]) -> None:
     open_small(window, runner)
     page = panel_of(window).page("Run")
