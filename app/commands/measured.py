@@ -18,11 +18,17 @@ SECONDS: dict[str, frozenset[str]] = {
     "layer_latency": frozenset({"seconds"}),
 }
 SHARES: dict[str, frozenset[str]] = {
-    "profile": frozenset({"share"}),
-    "compile": frozenset({"spread", "products_share"}),
+    "profile": frozenset({"share", "others"}),
+    "compile": frozenset({"spread", "products_share", "others"}),
     "memory": frozenset({"saving"}),
 }
-TITLES = {"device_seconds": "GPU", "seconds": "time", "gflop_s": "GFLOP/s", "plain": "without the profiler"}
+TITLES = {
+    "device_seconds": "GPU",
+    "others": "taken by other programs",
+    "seconds": "time",
+    "gflop_s": "GFLOP/s",
+    "plain": "without the profiler",
+}
 SUMMARY = {"profile": {"seconds": "under the profiler"}}
 NONE: frozenset[str] = frozenset()
 UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"))

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from app.words import THIN, count, figure, mebibytes, percent, plural
+from kernels.bench import others
 from kernels.bench.ceilings import Ceilings
 from kernels.bench.results import Results, Row, compared, disturbed
 from kernels.bench.spec import KernelInfo, shape_text
@@ -156,10 +157,7 @@ def limits_words(limits: Ceilings | None) -> str:
 
 def busy_words(rows: Sequence[Row]) -> str:
     """That the machine was busy with something else while rows were timed; empty where it was not."""
-    share = disturbed(rows)
-    if share is None:
-        return ""
-    return f"Other programs took {percent(share, 0)} of the processors meanwhile: times are longer than without them."
+    return others.busy_words(disturbed(rows))
 
 
 # -- two runs beside each other

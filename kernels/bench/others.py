@@ -41,6 +41,15 @@ class Others:
         return min(max(1 - left / most, 0.0), 1.0)
 
 
+def busy_words(share: float | None) -> str:
+    """That the machine was busy with something else while things were timed; empty where it hardly was."""
+    if share is None or share < TELLING:
+        return ""
+    return (
+        f"Other programs took {100 * share:.0f}\u2009% of the processors meanwhile: times are longer than without them."
+    )
+
+
 def _now() -> Seconds:
     import psutil
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from kernels.bench.others import Others
 from model.errors import OptionsError, PassError
 from model.graph import Graph
 from passes.analysis.evaluate import fit_error
@@ -115,27 +116,28 @@ def _measured(call: Callable[[], Any], options: CompileOptions, context: Context
     inductor: Any = importlib.import_module("torch._inductor.config")
     compiler: Any = importlib.import_module("torch")
     context.progress(0, 0, "eager")
-    first, later = {"eager": _seconds(call, options)}, dict[str, list[float]]()
+    first = {"eager": _seconds(call, options)}
     graphs, breaks = _breaks(call)
     versions: dict[str, Callable[[], Any]] = {"eager": call}
     settings: dict[str, Any] = {"dynamic": options.dynamic or None}
     if options.backend == "inductor" and options.mode != "default":
         settings["mode"] = options.mode
     # Nothing from earlier runs, so that the first call is one; no processes of its own that outlive this one.
+    _dynamo().reset()
     with inductor.patch(force_disable_caches=True, compile_threads=1):
         for name, how in (("captured", {"backend": "eager"}), ("compiled", {"backend": options.backend, **settings})):
-            _dynamo().reset()
             context.progress(0, 0, f"first call, {name}")
             versions[name] = compiler.compile(call, **how)
             first[name] = _first(versions[name], options)
-            # Eager's times are those taken in turns with compiled, last: of as many calls, on a machine as busy.
-            later |= _rounds({n: versions[n] for n in ("eager", name)}, options, context)
+        watch = Others()
+        later = _rounds(versions, options, context)  # all in turns: what others do meanwhile meets each alike
+        others = watch.share()
         difference = _difference(call(), versions["compiled"]())
     least = {n: min(times) for n, times in later.items()}
     products, operations = _shares(call, options)
     spread = _spread(later["eager"])
     facts = Facts(least["eager"], least["compiled"], least["captured"], graphs, products, operations, spread,
-                  options.backend == "inductor")  # fmt: skip
+                  options.backend == "inductor", others)  # fmt: skip
     return Found(first, later, graphs, breaks, facts, difference)
 
 
@@ -228,7 +230,8 @@ def _told(found: Found, options: CompileOptions) -> tuple[tuple[Row, ...], Row]:
         "graphs": found.graphs, "breaks": "; ".join(found.breaks), "break_even_calls": _calls(cost, saved),
         "speedup": rows[-1]["speedup"], "compile_seconds": cost, "max_error": found.difference,
         "products_share": found.facts.products, "operations": found.facts.operations, "backend": options.backend,
-        "mode": options.mode, "device": options.device, "part": options.part, "why": " ".join(reasons(found.facts)),
+        "mode": options.mode, "device": options.device, "part": options.part, "others": found.facts.others,
+        "why": " ".join(reasons(found.facts)),
     }  # fmt: skip
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from kernels.bench.others import busy_words
 from model.errors import ExportError
 from model.graph import Graph
 from model.ops import macs
@@ -51,7 +52,8 @@ def profile(graph: Graph, options: ProfileOptions, context: Context) -> tuple[Gr
     held = sum(v.numel() * v.element_size() for v in tensors_of(module))
     most = peak(seen.memory)
     summary = {"seconds": total, "plain": seen.plain, "runs": options.runs, "batch": _batch(inputs),
-               "device": options.device, "weights_bytes": held, "peak_bytes": most, "about": ABOUT}  # fmt: skip
+               "device": options.device, "weights_bytes": held, "peak_bytes": most, "others": seen.others,
+               "about": " ".join(t for t in (ABOUT, busy_words(seen.others)) if t)}  # fmt: skip
     return graph, Report("profile", rows, summary | ({"trace": options.trace} if options.trace else {}))
 
 

@@ -72,13 +72,17 @@ def _unpacked(graph: Graph, measured: Mapping[str, int]) -> Iterator[Gain]:
     if elements:
         saved = int(elements * (FLOAT - MX8) / 8)
         text = (
-            f"In memory {len(held)} linear layers hold their weights in float, whatever their format. MX weights holds "
+            f"In memory {_layers(len(held))} in float, whatever the format. MX weights holds "
             f"MXINT8 codes there and saves {size_words(saved)} where the model runs."
         )
         yield Gain(text, saved, "pack_mx", _ids(able))
     if copies := measured.get("rounded copies in memory", 0):
         text = f"Rounded copies lie in memory beside the weights: {size_words(copies)}. MX weights need none."
         yield Gain(text, copies, "pack_mx" if elements else "", _ids(able))
+
+
+def _layers(number: int) -> str:
+    return "one linear layer holds its weight" if number == 1 else f"{number} linear layers hold their weights"
 
 
 def _blocks(graph: Graph) -> Iterator[Gain]:

@@ -26,13 +26,15 @@ RUN, AT = "espalier run", "espalier "  # names of the spans; the second is follo
 class Seen:
     """Median seconds of a run without the profiler, what it saw of those with it, and which node each place is.
 
-    `memory`: microseconds, and bytes by which what is held on the device changes.
+    `memory`: microseconds, and bytes by which what is held on the device changes. `others`: the share of the processors
+    that other programs took meanwhile.
     """
 
     plain: float
     events: list[FunctionEvent]
     places: list[tuple[str, bool]]
     memory: list[tuple[float, int]]
+    others: float | None = None
 
 
 class Spans:
@@ -121,12 +123,14 @@ def _seen(spans: Spans, inputs: dict[str, Any], runs: int, context: Context, tra
     from torch.profiler import ProfilerActivity, record_function
     from torch.profiler import profile as profiler
 
+    from kernels.bench.others import Others
     from passes.analysis.evaluate import fit_error
 
     cuda = any(v.is_cuda for v in inputs.values())
     settle = torch.cuda.synchronize if cuda else _nothing
     activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if cuda else [])]
     plain: list[float] = []
+    watch = Others()
     with torch.no_grad(), fit_error(inputs):
         for number in range(WARM + runs):
             context.progress(number, WARM + 2 * runs, "timing")
@@ -140,9 +144,10 @@ def _seen(spans: Spans, inputs: dict[str, Any], runs: int, context: Context, tra
                 with record_function(RUN):
                     spans.run(inputs)
                     settle()
+    others = watch.share()
     if trace:
         _save(seen, Path(trace))
-    return Seen(statistics.median(plain[WARM:]), list(seen.events() or ()), spans.names, _memory(seen, cuda))
+    return Seen(statistics.median(plain[WARM:]), list(seen.events() or ()), spans.names, _memory(seen, cuda), others)
 
 
 def _nothing() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from kernels.bench.others import busy_words
+
 CLOSE = 0.05  # of the time: no difference worth a word
 RESTLESS = 0.25  # spread of times beyond which other work is in them
 HEAVY, SMALL = 0.6, 20e-6  # share of products above which they rule; seconds of an operation below which calls rule
@@ -13,7 +15,8 @@ HEAVY, SMALL = 0.6, 20e-6  # share of products above which they rule; seconds of
 class Facts:
     """Seconds of a call; `captured`: the graphs as found, run by torch without compiling. `products`: the share of
     matrix products and convolutions in the operations' time. `operations`: torch's calls in one of the model. `spread`:
-    of the eager calls, as a share of their median. `fuses`: the backend generates code of its own.
+    of the eager calls, as a share of their median. `fuses`: the backend generates code of its own. `others`: the share
+    of the processors that other programs took.
     """
 
     eager: float
@@ -24,6 +27,7 @@ class Facts:
     operations: int
     spread: float = 0.0
     fuses: bool = True
+    others: float | None = None
 
 
 def reasons(facts: Facts) -> list[str]:
@@ -48,7 +52,9 @@ def reasons(facts: Facts) -> list[str]:
     if facts.fuses and gain < -CLOSE and code > CLOSE * facts.eager:
         found.append(f"The compiled code itself takes {1e6 * code:.0f} µs a call more than torch's own operations in "
                      "the same graphs: its loops are slower here than the libraries'.")  # fmt: skip
-    if facts.spread > RESTLESS:
+    if busy := busy_words(facts.others):
+        found.append(busy)
+    elif facts.spread > RESTLESS:
         found.append(f"Eager calls scatter by ±{facts.spread:.0%}: other work runs on this machine. Measure again when "
                      "it is quiet.")  # fmt: skip
     if facts.graphs > 1:

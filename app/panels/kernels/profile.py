@@ -21,6 +21,7 @@ from app.panels.kernels.timed import OLD, Pages, TimedPage
 from app.panels.table import Table
 from app.plots.run_lanes import Run, run_of
 from app.words import count, mebibytes, percent
+from kernels.bench.others import busy_words
 from passes.analysis.profile import ProfileOptions
 
 if TYPE_CHECKING:
@@ -162,6 +163,7 @@ class ProfilePage(TimedPage):
         text = " · ".join(p if p.startswith("<b>") else escape(p) for p in parts if p)
         left = made.more.get("timeline", {}).get("left_out", 0)
         notes = [OLD] if self.held.stale else []
+        notes += [busy] if (busy := busy_words(found.get("others"))) else []
         notes += [f"the timeline leaves {count(left)} of the smallest operations out"] if left else []
         return text + "".join(f' · <span style="color:{look.muted}">{escape(n)}</span>' for n in notes)
 

@@ -57,6 +57,29 @@ def test_first_and_later_calls_are_told_apart() -> None:
     assert found["why"] and 0 < found["products_share"] <= 1 and found["operations"] > 0
 
 
+def test_all_versions_are_timed_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What others do meanwhile then meets each alike, and their ratios hold."""
+    order = list[str]()
+    rounds = module._rounds
+
+    def noted(versions: dict[str, Any], *rest: Any) -> dict[str, list[float]]:
+        def call(name: str) -> Any:
+            return lambda: (order.append(name), versions[name]())[1]
+
+        return rounds({name: call(name) for name in versions}, *rest)
+
+    monkeypatch.setattr(module, "_rounds", noted)
+    report = told(case("mlp"))
+    assert order[:6] == ["eager", "captured", "compiled"] * 2
+    assert len({r["calls"] for r in report.rows}) == 1
+
+
+def test_a_busy_machine_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module.Others, "share", lambda _: 0.4)
+    found = told(case("mlp")).summary
+    assert found["others"] == 0.4 and "Other programs took 40" in found["why"] and "scatter" not in found["why"]
+
+
 @pytest.mark.skipif(shutil.which("g++") is None, reason="inductor needs a C++ compiler on the CPU")
 def test_inductor_computes_the_same() -> None:
     mlp = case("mlp")

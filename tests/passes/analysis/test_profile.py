@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from kernels.bench import others
 from model.errors import DataError, ExportError, OptionsError
 from model.formats.integer import Integer
 from model.graph import Graph
@@ -44,6 +45,15 @@ def test_each_node_is_told_in_the_order_of_the_run() -> None:
     assert linear["largest"].startswith("aten::") and linear["gflop_s"] > 0
     assert report.summary["batch"] == 7 and report.summary["peak_bytes"] >= linear["allocated_bytes"]
     assert report.summary["weights_bytes"] == 4 * sum(w.elements for w in mlp.graph.weights.values())
+
+
+def test_a_busy_machine_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    mlp, options = case("mlp"), ProfileOptions(batch_size=2, runs=1)
+    monkeypatch.setattr(others.Others, "share", lambda _: 0.4)
+    found = told(mlp, mlp.graph, options).summary
+    assert found["others"] == 0.4 and "Other programs took 40" in found["about"]
+    monkeypatch.setattr(others.Others, "share", lambda _: 0.02)
+    assert "Other programs" not in told(mlp, mlp.graph, options).summary["about"]
 
 
 def test_what_a_gpu_tells_again_counts_once() -> None:
