@@ -22,10 +22,7 @@ MOST = 1 << 20  # values looked at for the middle
 
 def seen_as(x: Array, view: View | None) -> Array:
     """A numpy array in the view of its port."""
-    if view is None:
-        return x
-    turned = x.transpose(view.order)
-    return turned.reshape(turned.shape[0], -1) if view.flat else turned
+    return x if view is None else view.of_array(x)
 
 
 def middle_grid(fmt: Format, x: Array) -> tuple[Array, str] | None:

@@ -36,12 +36,13 @@ _CHUNK = 2**24
 
 @dataclass(frozen=True, slots=True)
 class PackedFile:
-    """What a packed file holds: the graph, its weights without keys, and where the stored tensors lie."""
+    """What a packed file holds: the graph, its weights without keys, how these are stored, and where."""
 
     path: Path
     graph: Graph
     source: dict[str, str]
     places: dict[str, Location]
+    tensors: dict[str, list[Any]]
 
     def data(self, name: str) -> Bytes:
         """The bytes of a stored tensor; raises ValueError."""
@@ -173,9 +174,9 @@ def read_packed(path: Path) -> PackedFile:
         places = read_header(path)
         if _digest(path) != facts["check"]:
             raise ValueError("its data are altered or cut off")
-        graph = graph_of(_read(places[GRAPH]).tobytes())
+        graph, tensors = graph_of(_read(places[GRAPH]).tobytes())
         source: dict[str, str] = json.loads(_read(places[SOURCE]).tobytes())
-        return PackedFile(path, graph, {str(k): str(v) for k, v in source.items()}, places)
+        return PackedFile(path, graph, {str(k): str(v) for k, v in source.items()}, places, tensors)
     except DAMAGE as error:
         raise damaged(path, error) from error
 

@@ -76,15 +76,18 @@ def graph_bytes(graph: Graph, tensors: Mapping[str, Sequence[Facts]]) -> bytes:
     return b"".join(map(compressed, pieces([first_line(graph), *nodes, *weights])))
 
 
-def graph_of(data: bytes) -> Graph:
-    """The graph of `graph_bytes`, its weights without keys; raises ProjectError or what foreign data makes Python
-    raise."""
+def graph_of(data: bytes) -> tuple[Graph, dict[str, list[Any]]]:
+    """The graph of `graph_bytes`, its weights without keys, and how each of these is stored; raises ProjectError or
+    what foreign data makes Python raise."""
     parts: dict[str, dict[str, Any]] = {"graph": {}, "node": {}, "weight": {}}
+    tensors: dict[str, list[Any]] = {}
     for line in _text(data).splitlines():
-        kind, name, held, *_ = json.loads(line)
+        kind, name, held, *facts = json.loads(line)
         parts[kind][name] = held
+        if kind == "weight":
+            tensors[name] = facts
     rest: Mapping[str, Any] = parts["graph"][""]
-    return graph_from_json({**rest, "nodes": parts["node"], "weights": parts["weight"]})
+    return graph_from_json({**rest, "nodes": parts["node"], "weights": parts["weight"]}), tensors
 
 
 def _text(data: bytes) -> str:

@@ -183,8 +183,15 @@ def shared_bits(fmt: Format, view: View | None, shape: tuple[int, ...]) -> int:
 def facts(packed: Packed) -> dict[str, Any]:
     """How a tensor is stored, for whoever reads the file."""
     view = packed.use.view
+    order: dict[str, Any] = {"order": view.order, "flat": view.flat} if view else {}
+    order |= {"groups": view.groups} if view and view.groups > 1 else {}
     return {"tensor": packed.name, "format": packed.format, "layout": packed.layout, "bits": packed.element_bits,
-            "kept": packed.kept, **({"order": view.order, "flat": view.flat} if view else {})}  # fmt: skip
+            "kept": packed.kept, **order}  # fmt: skip
+
+
+def lies(told: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Of `facts`, in which order the elements come."""
+    return tuple(told.get("order", ())), told.get("flat", False), told.get("groups", 1)
 
 
 def header(packed: Sequence[Packed], blobs: Mapping[str, int], check: str = "0" * 32) -> bytes:

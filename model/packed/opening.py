@@ -22,7 +22,7 @@ from model.graph import Graph, Node
 from model.meta import Precision, TensorKey, Weight
 from model.ops import base_port
 from model.packed.file import DAMAGE, PackedFile, damaged, read_packed
-from model.packed.layout import Packed, Use, stored, use_at, users_of, ways
+from model.packed.layout import Packed, Use, facts, lies, stored, use_at, users_of, ways
 from model.packed.values import Values, same_values, unpack, unpack_mask
 from model.ports import weights_of
 from model.project import Project
@@ -73,6 +73,9 @@ class _Loader:
         held, users = file.graph.weights, users_of(file.graph)
         self._ways = {name: ways(users[name]) for name in held}
         self._parts = {name: stored(name, w, users[name]) for name, w in held.items()}
+        for name, parts in self._parts.items():
+            if [lies(facts(p)) for p in parts] != [lies(f) for f in file.tensors[name]]:
+                raise ValueError(f"{name} does not lie in it as its format sees it today")
         self._weights: dict[str, Weight] = {}
         self._given: dict[tuple[str, Use], _Given] = {}
 

@@ -48,7 +48,7 @@ def grid_of(value: Array, source: Array, fmt: Format, view: View | None, scale: 
 
     `source`: what the format made them of, from which it took its scale; float32, in the format's view.
     """
-    seen = np.ascontiguousarray(_viewed(value, view))
+    seen = np.ascontiguousarray(value if view is None else view.of_array(value))
     found = _unit(fmt, np.ascontiguousarray(source), scale)
     if found is None or not seen.size or not np.isfinite(seen).all():
         return None
@@ -103,21 +103,14 @@ def _smallest(fmt: Format) -> tuple[Array, int] | None:
 # -- how they lie
 
 
-def _viewed(value: Array, view: View | None) -> Array:
-    if view is None:
-        return value
-    turned = value.transpose(view.order)
-    return turned.reshape(turned.shape[0], -1) if view.flat else turned
-
-
 def _placed(view: View | None, rank: int, per: int) -> tuple[int | None, bool] | None:
     """(axis of the scales in the tensor's own shape, whether codes stay folded); None where ONNX has no such scales."""
     if per == TENSOR:
         return None, False
     if rank != 2:
         return None
-    if view is not None and view.flat and per != ROW:
-        return 1, True
+    if view is not None and view.flat and (per != ROW or view.groups > 1):
+        return int(per != ROW), True
     order = view.order if view else (0, 1)
     return (order[0] if per == ROW else order[-1]), False
 
@@ -134,8 +127,7 @@ def _stored(
         codes = codes + spread(zero, per, codes.shape).astype(np.int64)
     scale, own = _laid(unit, per, axis), codes
     if view is not None and not folded:
-        turned = codes.reshape([shape[i] for i in view.order])
-        own = turned.transpose(np.argsort(view.order))
+        own = view.array_back(codes, shape)
     kept = None if zero is None else _laid(zero, per, axis)
     return Grid(np.ascontiguousarray(own), scale, kept, dtype, axis, max(per, 0), folded)
 

@@ -35,8 +35,7 @@ class Scored:
         """A mask of `rows`, flat and in the weight's own order."""
         if self.view is None:
             return keep.reshape(-1)
-        turned = keep.reshape(tuple(self.shape[i] for i in self.view.order))
-        return np.ascontiguousarray(turned.transpose(np.argsort(self.view.order))).reshape(-1)
+        return self.view.array_back(keep, self.shape).reshape(-1)
 
 
 class Found(NamedTuple):
@@ -51,7 +50,7 @@ WHOLE = Found(np.zeros(0, np.uint8), 0)  # nothing goes, whatever the weight
 
 def seen(array: NDArray[Any], view: View | None) -> NDArray[Any]:
     """A weight as [outputs, inputs]."""
-    turned = array if view is None else array.transpose(view.order)
+    turned = array if view is None else view.of_array(array)
     axes = 1 if view and view.flat else turned.ndim - 1
     return turned.reshape(math.prod(turned.shape[:axes]), math.prod(turned.shape[axes:]))
 

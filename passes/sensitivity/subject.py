@@ -206,9 +206,7 @@ def stored(place: Place, run: Graph, store: WeightStore) -> Floats:
 
 def as_rows(x: NDArray[Any], view: View | None) -> NDArray[Any]:
     """An array in the view of its port, as [rows, row]."""
-    turned = x if view is None else x.transpose(view.order)
-    if view is not None and view.flat:
-        return np.ascontiguousarray(turned).reshape(turned.shape[0], -1)
+    turned = x if view is None else view.of_array(x)
     return np.ascontiguousarray(turned).reshape(-1, turned.shape[-1] if turned.ndim else 1)
 
 

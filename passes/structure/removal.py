@@ -13,7 +13,7 @@ from model.formats.scaled import ScaledFormat
 from model.graph import Graph, Node, Ref, named_weights, out_port
 from model.meta import Precision, Sparsity, TensorMeta, Weight
 from model.ports import refreshed, weight_at
-from model.views import view_at
+from model.views import View, view_at
 from model.weights import Tensor, WeightStore
 from passes.structure.axes import Axis, Dims, Kept, Shape, size
 from passes.structure.flow import Cut
@@ -113,13 +113,11 @@ class Removal:
             return chosen
         before = self.graph.nodes[node.id]
         if name is not None and port in node.ports:
-            view, shape = view_at(before, port), self.graph.weights[name].shape
-            now = self.weights[name].shape
-            order = view.order if view else tuple(range(len(shape)))
+            view, now = view_at(node, port), self.weights[name].shape
             wanted = chosen.format.scale_shape(view.shape(now) if view else now)
             if weight.shape == wanted:
                 return chosen
-            rows = [self.cut.kept(self.flow.weights[name][i]) for i in order][: len(old.shape) - 1]
+            rows = self._rows(name, view_at(before, port))[: len(old.shape) - 1]
             if tuple(len(r) for r in rows) == old.shape[:-1]:
                 cut = self._taken(old, [*rows, None])
                 if cut.shape == wanted:
@@ -127,6 +125,17 @@ class Removal:
                     return chosen
         self.dropped.append((node.id, port))
         return replace(chosen, scale=None)
+
+    def _rows(self, name: str, view: View | None) -> list[Kept]:
+        """What is kept along each axis of a weight as its format sees it; of groups only whole ones go."""
+        kept = [self.cut.kept(d) for d in self.flow.weights[name]]
+        if view is None:
+            return kept
+        turned = [kept[i] for i in view.order]
+        if view.groups > 1:
+            whole: Kept = np.any(kept[0].reshape(view.groups, -1), axis=1)
+            turned[0] = np.logical_and.outer(whole, turned[0]).reshape(-1)
+        return turned
 
     def _adapters(self, node: Node) -> Node:
         """A's inputs and B's outputs cut like the weight's."""

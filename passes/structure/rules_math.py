@@ -12,6 +12,8 @@ from passes.structure.flow import Cut, Flow, argument, option, reason, rule, unk
 from passes.structure.rules_shape import with_argument
 from passes.structure.sizes import Size
 
+GROUPS = 6  # where F.conv2d and F.conv_transpose2d have their groups
+
 _ELEMENTWISE = (
     "relu", "gelu", "silu", "tanh", "sigmoid", "leaky_relu", "elu", "hardtanh", "hardswish", "hardsigmoid", "softplus",
     "relu6", "mish", "selu", "celu", "logsigmoid", "sub", "rsub", "mul", "div", "neg", "exp", "expm1", "log",
@@ -109,8 +111,7 @@ def conv(flow: Flow, node: Node) -> list[Shape] | Shape:
     """Channels by a weight [out, in of a group, …] (transposed: [in, out of a group, …]), group by group."""
     shape, weight, bias = flow.first(node), flow.weight(node, "weight", 1), flow.weight(node, "bias", 2)
     spatial, turned = int(node.op[-2]), "transpose" in node.op
-    place = 7 if turned else 6
-    groups = option(node, "groups", place, 1)
+    groups = option(node, "groups", GROUPS, 1)
     if weight is None or not isinstance(groups, int) or node.out is None:
         return unknown(flow, node)
     why, channel = reason(node, "its groups of channels"), len(shape) - spatial - 1
@@ -126,15 +127,15 @@ def conv(flow: Flow, node: Node) -> list[Shape] | Shape:
     for dims in shape[channel + 1 :]:
         flow.hold(dims, node, "windows slide over it")
     flow.mark("conv", (*ins, *outs), node)
-    flow.rewrites[node.id] = lambda cut, n: _conv_anew(cut, n, ins, outs, apart, place)
+    flow.rewrites[node.id] = lambda cut, n: _conv_anew(cut, n, ins, outs, apart)
     sides = flow.fresh(node.out, node, "a picture's side")[channel + 1 :]
     return (*shape[:channel], outs, *sides)
 
 
-def _conv_anew(cut: Cut, node: Node, ins: Dims, outs: Dims, apart: Dims, place: int) -> Node:
+def _conv_anew(cut: Cut, node: Node, ins: Dims, outs: Dims, apart: Dims) -> Node:
     if node.call == "call_module":
         return with_attrs(node, in_channels=cut.count(ins), out_channels=cut.count(outs), groups=cut.count(apart))
-    return with_argument(node, place, "groups", cut.count(apart)) if apart else node
+    return with_argument(node, GROUPS, "groups", cut.count(apart)) if apart else node
 
 
 @rule("matmul", "bmm", "mm")

@@ -45,6 +45,7 @@ SHAPES: dict[str, tuple[tuple[int, ...], View | None]] = {
     "batched": ((2, 3, 20), None),
     "convolution": ((4, 3, 3, 3), View((0, 1, 2, 3), flat=True)),
     "transposed": ((5, 4, 3), View((1, 0, 2), flat=True)),
+    "transposed in groups": ((6, 2, 3), View((1, 0, 2), flat=True, groups=3)),
     "product": ((7, 18), View((1, 0))),
 }
 

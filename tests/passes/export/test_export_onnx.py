@@ -227,7 +227,8 @@ STORED = {
     "log(width=4)": "int8", "binary_residual()": None, "block_fp(width=8, block=8, rows=2)": None,
 }  # fmt: skip
 LAYOUTS = {"rows": None, "turned": View((1, 0)), "convolution": View((0, 1, 2, 3), flat=True),
-           "transposed convolution": View((1, 0, 2, 3), flat=True)}  # fmt: skip
+           "transposed convolution": View((1, 0, 2, 3), flat=True),
+           "transposed in groups": View((1, 0, 2, 3), flat=True, groups=4)}  # fmt: skip
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

@@ -23,6 +23,7 @@ SHAPES: list[tuple[tuple[int, ...], View | None]] = [
     ((8, 6), View((1, 0))),  # Conv1D of GPT-2
     ((4, 3, 3, 2), View((0, 1, 2, 3), flat=True)),  # a convolution
     ((3, 4, 2, 2), View((1, 0, 2, 3), flat=True)),  # a transposed one
+    ((6, 2, 2, 2), View((1, 0, 2, 3), flat=True, groups=3)),  # one in groups
     ((5, 7), None),
     ((1, 1), None),
 ]

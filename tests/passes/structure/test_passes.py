@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import copy
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 
 from model.build import build, parameters_of, read_back
 from model.data.base import Split
@@ -18,6 +20,8 @@ from model.formats.scaled_integer import ScaledInteger
 from model.graph import Graph
 from model.opening import open_source
 from model.recipe import Step
+from model.trace.trace import trace
+from model.weights import WeightStore
 from passes.analysis.evaluate import EvaluateOptions, batches, load_split
 from passes.base import Context, NoOptions, Report, run_step
 from passes.export.checkpoint import same_architecture
@@ -256,6 +260,34 @@ def test_formats_scales_and_other_masks_are_cut_with_the_weights() -> None:
     node = small.nodes["bert_encoder_layer_0_intermediate_dense"]
     assert small.weights[node.precision["weight"].scale or ""].shape == (12, 1)
     assert 0 < node.sparsity["weight"].zeros < 12 * 16 and "bias" not in node.sparsity
+
+
+class Up(torch.nn.Module):
+    """Transposed convolutions in groups: a module, and a function of a parameter."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem, self.up = torch.nn.Conv2d(2, 6, 3), torch.nn.ConvTranspose2d(6, 8, 3, groups=2)
+        self.own, self.head = torch.nn.Parameter(torch.randn(8, 3, 3, 3)), torch.nn.Conv2d(6, 3, 1)
+
+    def forward(self, image: torch.Tensor) -> torch.Tensor:
+        y = self.up(self.stem(image).relu()).relu()
+        return self.head(F.conv_transpose2d(y, self.own, groups=2).relu()).mean((2, 3))
+
+
+def test_scales_of_groups_are_cut_with_them(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model, example, store = Up().eval(), {"image": torch.randn(2, 2, 8, 8)}, WeightStore(tmp_path)
+    held = Case("up", model, example, store, trace(model, example, store), {})
+    rule = Rule(Select("type", ("conv_transpose2d",)), {"weight": ScaledInteger(8)})
+    graph, _ = do(held, shaken(held), "quantize", QuantizeOptions((rule,)))
+    graph, _ = do(held, graph, "learn_scales", LearnScalesOptions(ports=("weight",)))
+    graph, _ = prune(held, graph, "channels", 0.5)
+    small, report = remove(held, graph)
+    assert report.summary["removed"] > 0 and differ(graph, small, held) < 2e-5
+    layers = [n for n in small if n.op == "conv_transpose2d"]
+    rows = {n.id: small.weights[n.precision["weight"].scale or ""].shape[0] for n in layers}
+    assert rows == {n.id: n.ports["data_out"].shape[1] for n in layers} and min(rows.values()) < 6
 
 
 def test_blocks_of_a_format_begin_anew_and_the_model_still_runs() -> None:
