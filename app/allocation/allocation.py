@@ -20,6 +20,7 @@ from model.errors import EspalierError, OptionsError
 from model.graph import Graph, Node
 from model.ports import weight_at
 from model.recipe import Recipe
+from passes.allocation.falling import POINTS, Falling, falling
 from passes.allocation.hulls import Hulls, Solution
 from passes.allocation.places import FLOAT, Column, Place, column, column_title
 from passes.allocation.plan import steps
@@ -32,7 +33,6 @@ from passes.sensitivity.whole import Wholes
 if TYPE_CHECKING:
     from app.session import Session
 
-POINTS = 64
 QUICK = 300  # choices up to which the costs are counted at once
 FIRST = "weight_bits"
 
@@ -47,13 +47,12 @@ class Ground:
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """A problem along one cost, its hulls and its front, of which `kls` tells what each is predicted to cost."""
+    """A problem along one cost, its hulls and its front, by what whole configurations are predicted to cost."""
 
     problem: Problem
     hulls: Hulls
-    front: tuple[Solution, ...]
+    front: Falling
     told: Told
-    kls: tuple[float, ...]
 
     @property
     def cost(self) -> Cost:
@@ -64,13 +63,21 @@ class Built:
         """The cost of a solution."""
         return self.problem.figure(0, float(of.amounts[0]))
 
+    def points(self) -> list[tuple[float, float]]:
+        """The front as (cost, predicted divergence)."""
+        return [(self.figure(s), kl) for s, kl in zip(self.front.solutions, self.front.kls, strict=True)]
+
+    def quick(self, budget: float) -> tuple[Solution, float]:
+        """The best that is known at once within an amount, else the cheapest, and what it is predicted to cost."""
+        found = self.hulls.solve(budget) or self.front.solutions[0]
+        return self.front.better(found, self.told.of(self.problem.chosen(found.picks)), budget)
+
 
 def build(graph: Graph, table: Sequence[Sensitivity], figure: str, competing: Competing, wholes: Wholes) -> Built:
     """Count what everything costs, and find the front."""
     problem = problem_of(graph, table, [figure], competing)
     hulls, told = Hulls(problem), Told(wholes, table, graph)
-    front = tuple(hulls.front(POINTS))
-    return Built(problem, hulls, front, told, tuple(told.of(problem.chosen(s.picks)) for s in front))
+    return Built(problem, hulls, falling(problem, hulls.front(POINTS), told.of), told)
 
 
 class Competition(QObject):
@@ -224,19 +231,18 @@ class Allocations(Competition):
     @property
     def ends(self) -> tuple[float, float] | None:
         """The least signed amount, and that from which on nothing gets better."""
-        return self.now.hulls.ends if self.now else None
+        return self.now.front.ends if self.now else None
 
     def aim(self, amount: float) -> None:
         """Try a budget, as the signed amount of the cost; below the least the cheapest is tried."""
         if self.now is None:
             return
-        low, high = self.now.hulls.ends
+        low, high = self.now.front.ends
         self.wanted = min(max(amount, low), high)
-        self.found = self.now.hulls.solve(self.wanted)
-        self.reached = self.now.figure(self.found) if self.found else None
-        self.kl = self.now.told.of(self.chosen) if self.found else None
+        self.found, self.kl = self.now.quick(self.wanted)
+        self.reached = self.now.figure(self.found)
         self.beyond, self._applying, self._settled = "", False, self.wanted <= low  # nothing is cheaper than the least
-        self._holding.drop() if self._settled else self._holding.rest(self.now.problem, self.wanted)
+        self._holding.drop() if self._settled else self._holding.rest(self.now, self.wanted)
         self.moved.emit()
 
     def _settle(self, answer: Answer) -> None:
@@ -255,7 +261,7 @@ class Allocations(Competition):
         """Try a budget as the cost's figure; raises OptionsError where it is less than possible."""
         if self.now is None:
             return
-        amount, low = self.now.problem.amount(0, figure), self.now.hulls.ends[0]
+        amount, low = self.now.problem.amount(0, figure), self.now.front.ends[0]
         self.aim(amount)
         if amount < low - 1e-9 * abs(low):
             word = "least" if self.now.cost.better == "low" else "most"

@@ -6,14 +6,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, QTimer
 
 from app.jobs.latest import Latest
 from model.errors import EspalierError
-from passes.allocation.problem import Problem
-from passes.allocation.solve import Held, held
+from passes.allocation.solve import Held, better, held
 from passes.costs.limits import Limit
+
+if TYPE_CHECKING:
+    from app.allocation.allocation import Built
 
 REST = 250  # milliseconds after which a drag rests
 
@@ -26,12 +29,12 @@ class Answer:
     error: str = ""
 
 
-def solved(problem: Problem, amount: float) -> Answer:
+def solved(built: Built, amount: float) -> Answer:
     """The best that holds a budget, a signed amount of the problem's only cost, by its true figure."""
-    cost = problem.costs[0]
-    limit = Limit(cost.name, "<=" if cost.better == "low" else ">=", problem.figure(0, amount))
+    problem, cost = built.problem, built.cost
+    limits = [Limit(cost.name, "<=" if cost.better == "low" else ">=", problem.figure(0, amount))]
     try:
-        return Answer(held(problem, [limit]))
+        return Answer(better(problem, limits, held(problem, limits), built.told.of, [built.front]))
     except EspalierError as error:
         return Answer(None, f"{error.message} {error.hint}")
 
@@ -42,15 +45,15 @@ class Holding(QObject):
     def __init__(self, owner: QObject, told: Callable[[Answer], None]) -> None:
         super().__init__(owner)
         self._told = told
-        self._wish: tuple[Problem, float] | None = None
+        self._wish: tuple[Built, float] | None = None
         self._work = Latest(self, self._hear)
         self._wait = QTimer(self, singleShot=True, interval=REST)
         self._wait.timeout.connect(self._ask)
 
-    def rest(self, problem: Problem, amount: float) -> None:
+    def rest(self, built: Built, amount: float) -> None:
         """Solve it when nothing else is tried for a moment."""
         self._work.drop()
-        self._wish = problem, amount
+        self._wish = built, amount
         self._wait.start()
 
     def at_once(self, quick: bool) -> None:

@@ -60,7 +60,7 @@ def _arguments(parser: Parser) -> None:
     parser.add_argument("--tie", action="append", default=[], metavar="NODE,NODE,…",
                         help="layers that take the same; may repeat")  # fmt: skip
     parser.add_argument("--exact", action="store_true", help="measure every candidate, instead of predicting most")
-    parser.add_argument("--front", type=int, default=0, metavar="N", help="print N allocations along the cost")
+    parser.add_argument("--front", type=int, default=0, metavar="N", help="print up to N allocations along the cost")
     parser.add_argument("--cost", default="", metavar="NAME", help="of --front (default: that of the first budget)")
     parser.add_argument("--measure", action="store_true", help="measure what comes of it: divergence, accuracy, loss")
     parser.add_argument("-o", "--output", metavar="FILE", help="recipe.toml, recipe.json or P.espalier")
@@ -84,10 +84,10 @@ def _run(found: Arguments, console: Console) -> Answer:
         if found.front:
             data |= {
                 "cost": name,
-                "front": [_point(p, name, table) for p in front(graph, rows, name, found.front, who)],
+                "front": [_point(p, name, table) for p in front(graph, rows, name, found.front, who, table.of)],
             }
         if limits:
-            made = allocate(graph, rows, rest, who)
+            made = allocate(graph, rows, rest, who, table.of)
             recipe = Recipe((*steps(graph, made.chosen, options.data), *before))
             told = _allocated(made, recipe, target, found)
             data |= {"predicted": table.of(made.chosen), "budgets": [limit.text for limit in limits],
@@ -240,7 +240,9 @@ def _lines(data: dict[str, Any]) -> Iterable[str]:
                  "predicted KL": cell(r["predicted"])} for r in data["chosen"]]  # fmt: skip
         yield from table(rows)
         yield ""
-        yield f"predicted KL {cell(data['predicted'])}, at most {data['gap']:.2%} above the best"
+        yield (
+            f"predicted KL {cell(data['predicted'])}; the sum of its layers' at most {data['gap']:.2%} above the least"
+        )
         yield ", ".join(f"{k} {v}" for k, v in figures({"accuracy": None, "loss": None, **data["figures"]}).items()
                         if k not in ("accuracy", "loss"))  # fmt: skip
         limited = {text.partition("=")[0].rstrip("<>") for text in data["budgets"]} - {"weight_bits", "size_bytes"}

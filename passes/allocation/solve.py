@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -11,6 +11,7 @@ from model.errors import OptionsError
 from model.graph import Graph
 from model.recipe import Step
 from passes.allocation.exact import exact, least_under
+from passes.allocation.falling import Falling, Tell, falling, fronts
 from passes.allocation.hulls import Hulls, Solution
 from passes.allocation.places import Column, Place, Slot, slots
 from passes.allocation.plan import Allocation, configured
@@ -37,7 +38,7 @@ class Competing:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A point of a front: the cost's figure as the shares add up to it, the predicted divergence, and the choices."""
+    """A point of a front: the cost's figure as the shares add up to it, the sum of the divergences, and the choices."""
 
     figure: float
     predicted: float
@@ -74,10 +75,12 @@ def _looks_at(each: Cost, slot: Slot) -> bool:
 
 
 def allocate(
-    graph: Graph, table: Sequence[Sensitivity], limits: Sequence[Limit], competing: Competing | None = None
-) -> Allocation:
+    graph: Graph, table: Sequence[Sensitivity], limits: Sequence[Limit], competing: Competing | None = None,
+    tell: Tell | None = None,
+) -> Allocation:  # fmt: skip
     """The allocation of least predicted divergence whose true costs hold the limits.
 
+    `tell`: the divergence of a whole; a front's point with less of it takes the place of that with the least sum.
     Raises OptionsError where there is none, with the least that is possible.
     """
     names = [limit.figure for limit in limits]
@@ -87,7 +90,14 @@ def allocate(
     limits = [min((x for x in limits if x.figure == n), key=lambda x: problem.amount(names.index(n), x.value))
               for n in names]  # fmt: skip
     check_possible(problem, limits)
-    made = held(problem, limits).made
+    best = held(problem, limits)
+    if tell is not None:
+
+        def whole(chosen: Mapping[Place, Candidate]) -> float:
+            return tell({**chosen, **free})
+
+        best = better(problem, limits, best, whole, fronts(problem, whole))
+    made = best.made
     return replace(made, chosen={**made.chosen, **free}, predicted=made.predicted + predicted)
 
 
@@ -170,6 +180,22 @@ def held(problem: Problem, limits: Sequence[Limit]) -> Held:
     return best
 
 
+def better(problem: Problem, limits: Sequence[Limit], best: Held, tell: Tell, known: Iterable[Falling]) -> Held:
+    """`best`, or the point of `known` fronts that is better as a whole and truly holds the limits too."""
+    kl, scorer = tell(best.made.chosen), Scorer()
+    wanted = [problem.amount(i, limit.value) for i, limit in enumerate(limits)]
+    for front in known:
+        for found, told in front.within(wanted[front.cost]):
+            if told >= kl:
+                break
+            made, _ = _true(problem, found, scorer)
+            if all(limit.violation(made.figures[limit.figure]) <= HELD for limit in limits):
+                found = replace(found, bound=best.solution.bound)
+                best, kl = Held(replace(made, gap=found.gap), found), told
+                break
+    return best
+
+
 def _true(problem: Problem, found: Solution, scorer: Scorer) -> tuple[Allocation, Floats]:
     """A solution with the figures of the graph that comes of it, and their signed amounts."""
     chosen = problem.chosen(found.picks)
@@ -200,8 +226,13 @@ def points(problem: Problem, solutions: Iterable[Solution], number: int = 0) -> 
 
 
 def front(
-    graph: Graph, table: Sequence[Sensitivity], figure: str, count: int = 64, competing: Competing | None = None
-) -> list[Point]:
-    """At most `count` allocations from the cheapest to that which costs no divergence more, along one cost."""
+    graph: Graph, table: Sequence[Sensitivity], figure: str, count: int = 64, competing: Competing | None = None,
+    tell: Tell | None = None,
+) -> list[Point]:  # fmt: skip
+    """At most `count` allocations from the cheapest to that which costs no divergence more, along one cost.
+
+    `tell`: the divergence of a whole, without which the sum decides what is better.
+    """
     problem = problem_of(graph, table, [figure], competing)
-    return points(problem, Hulls(problem).front(count))
+    found = Hulls(problem).front(count)
+    return points(problem, falling(problem, found, tell).solutions if tell else found)

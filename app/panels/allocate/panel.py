@@ -114,9 +114,7 @@ class AllocatePanel(AllocateParts):
     def _mark(self) -> None:
         """Draw the front, the present configuration and what was measured."""
         held = self.allocations
-        points = (
-            [(held.now.figure(s), k) for s, k in zip(held.now.front, held.now.kls, strict=True)] if held.now else []
-        )
+        points = held.now.points() if held.now else []
         marks: list[Mark] = []
         if present := held.present():
             words = f"present: {figure_words(held.figure, present[0])}"
@@ -166,7 +164,7 @@ class AllocatePanel(AllocateParts):
         choices, present = held.present_choices(), held.present()
         self.table.rows.show_choices({p: c for p, (c, _) in choices.items()}, {p: k for p, (_, k) in choices.items()})
         self.chart.show_budget(None)
-        at = min(max(now.problem.amount(0, present[0]), now.hulls.ends[0]), now.hulls.ends[1]) if now and present else 0
+        at = min(max(now.problem.amount(0, present[0]), now.front.ends[0]), now.front.ends[1]) if now and present else 0
         with QSignalBlocker(self.slider):
             self.slider.setValue(self._place(at) if now and present else STEPS)
         if not self.number.hasFocus():
@@ -262,6 +260,6 @@ class AllocatePanel(AllocateParts):
 
 def _single(held: Allocations) -> str:
     """Said where there is nothing to trade: one choice is both the cheapest and the best."""
-    if held.now is None or len(held.now.front) > 1:
+    if held.now is None or len(held.now.front.solutions) > 1:
         return ""
     return f"One allocation is the best at every budget. {held.now.cost.title} is {held.now.cost.about}."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 
 import numpy as np
@@ -9,7 +10,9 @@ import pytest
 
 from app.measured.estimate import estimate_of
 from app.panels.allocate.panel import AllocatePanel
+from app.panels.allocate.parts import STEPS
 from app.window import Window
+from passes.allocation.falling import POINTS
 from passes.sensitivity.table import Sensitivity
 from passes.sensitivity.whole import packed
 from tests.gui.allocate import test_allocate
@@ -29,6 +32,19 @@ def agreeing(monkeypatch: pytest.MonkeyPatch) -> None:
     def made(*args: object, **more: object) -> tuple[Sensitivity, ...]:
         rows = made_table(*args, **more)  # type: ignore[arg-type]
         return tuple(replace(r, along=tuple(packed(kl, unit * kl**0.5) for kl in r.predicted)) for r in rows)
+
+    monkeypatch.setattr(test_allocate, "made_table", made)
+
+
+@pytest.fixture
+def cancelling(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A table in which the errors of every other layer undo those of the others."""
+    unit = np.full(32, (2 / 32) ** 0.5)
+
+    def made(*args: object, **more: object) -> tuple[Sensitivity, ...]:
+        rows = made_table(*args, **more)  # type: ignore[arg-type]
+        return tuple(replace(r, along=tuple(packed(kl, unit * kl**0.5 * (-1) ** i) for kl in r.predicted))
+                     for i, r in enumerate(rows))  # fmt: skip
 
     monkeypatch.setattr(test_allocate, "made_table", made)
 
@@ -53,9 +69,10 @@ def test_the_slider_stands_on_the_drawn_front(panel: AllocatePanel, runner: list
     held = panel.allocations
     assert held.now is not None
     for place in (7, 30):
-        held.aim(held.now.front[place].amounts[0])
-        assert panel.chart.budget is not None and panel.chart.budget[2] == pytest.approx(held.now.kls[place])
-        assert panel.chart.points[place][1] == held.now.kls[place] != held.now.front[place].kl
+        front = held.now.front
+        held.aim(front.solutions[place].amounts[0])
+        assert panel.chart.budget is not None and panel.chart.budget[2] == pytest.approx(front.kls[place])
+        assert panel.chart.points[place][1] == front.kls[place] != front.solutions[place].kl
 
 
 @pytest.mark.usefixtures("agreeing")
@@ -67,3 +84,26 @@ def test_what_was_measured_is_told_as_that(panel: AllocatePanel, runner: list[Fa
     session.know_score(session.recipe, session.measures.options, {"kl": 0.125})
     assert estimate_of(session).how == "measured" and "measured" in panel.told.text()
     assert panel.chart.marks[0].kl == 0.125 and "measured" in panel.chart.marks[0].words
+
+
+@pytest.mark.usefixtures("cancelling")
+def test_a_dearer_configuration_is_never_worse(panel: AllocatePanel, runner: list[FakeRunner], window: Window) -> None:
+    """Where errors cancel, the least sum of a higher budget may be worse: neither drawn nor dragged to nor applied."""
+    find(window, runner, ("weight",))
+    held = panel.allocations
+    assert held.now is not None
+    sums = [held.now.told.of(held.now.problem.chosen(s.picks)) for s in held.now.hulls.front(POINTS)]
+    assert any(b > a for a, b in itertools.pairwise(sums)), "the case is there"
+    points = panel.chart.points
+    assert all(a[0] < b[0] and a[1] > b[1] for a, b in itertools.pairwise(points)) and len(points) > 3
+    for place in range(0, STEPS + 1, 25):
+        panel.slider.setValue(place)
+        assert held.wanted is not None and held.reached is not None and held.kl is not None
+        budget = held.now.problem.figure(0, held.wanted)
+        best = min(k for c, k in points if c <= budget * (1 + 1e-9))
+        assert held.kl <= best and held.reached <= budget * (1 + 1e-9)
+        if place % 250 == 125:
+            tried = held.kl
+            panel.apply.click()
+            now = estimate_of(window.session).kl
+            assert now is not None and now <= tried * (1 + 1e-9)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from model.errors import OptionsError
@@ -18,10 +20,11 @@ from passes.allocation.solve import Competing, allocate, front, problem_of
 from passes.base import Context
 from passes.config import load_recipe, recipe_to_dict
 from passes.costs.base import figures
-from passes.costs.limits import parse_budget
+from passes.costs.limits import Limit, parse_budget
 from passes.replay import replay
 from passes.score import static_score
 from passes.sensitivity.table import Candidate, Sensitivity
+from passes.sensitivity.whole import Wholes, packed
 from tests.passes.allocation.cases import fitted, made_table
 
 SPEC = (
@@ -230,3 +233,33 @@ def test_ports_that_no_budget_looks_at_take_what_changes_least(graph: Graph) -> 
     assert found.predicted >= alone.predicted and not any(p == "bias" for _, p in alone.chosen)
     free = allocate(graph, table, limits, Competing(ports=ports))
     assert not any(p == "bias" for _, p in free.chosen), "where float competes it is the best"
+
+
+def _cancelling(rows: tuple[Sensitivity, ...]) -> tuple[Sensitivity, ...]:
+    """The errors of every other layer undo those of the others."""
+    unit = np.full(32, (2 / 32) ** 0.5)
+    return tuple(replace(r, along=tuple(packed(kl, unit * kl**0.5 * (-1) ** i) for kl in r.predicted))
+                 for i, r in enumerate(rows))  # fmt: skip
+
+
+def test_a_front_falls_also_as_a_whole(graph: Graph) -> None:
+    table = _cancelling(made_table(graph))
+    tell = Wholes(table).of
+    sums = [tell(p.chosen) for p in front(graph, table, "weight_bits", 64)]
+    assert any(b > a for a, b in itertools.pairwise(sums)), "where errors cancel, more bits may be worse"
+    kept = [(p.figure, tell(p.chosen)) for p in front(graph, table, "weight_bits", 64, tell=tell)]
+    assert len(kept) > 3 and all(a[0] < b[0] and a[1] > b[1] for a, b in itertools.pairwise(kept))
+
+
+def test_a_budget_takes_what_is_best_as_a_whole(graph: Graph) -> None:
+    table = _cancelling(made_table(graph))
+    tell = Wholes(table).of
+    points = [(p.figure, tell(p.chosen)) for p in front(graph, table, "weight_bits", 64, tell=tell)]
+    gained = False
+    for bits in np.linspace(points[0][0], points[-1][0], 24):
+        limit = Limit("weight_bits", "<=", float(bits))
+        summed, whole = allocate(graph, table, [limit]), allocate(graph, table, [limit], tell=tell)
+        assert limit.violation(whole.figures["weight_bits"]) <= 1e-9
+        assert tell(whole.chosen) <= min(tell(summed.chosen), *(k for c, k in points if c <= bits))
+        gained |= tell(whole.chosen) < tell(summed.chosen)
+    assert gained
