@@ -6,7 +6,7 @@ import contextlib
 import time
 from collections.abc import Generator, Iterable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from app.commands.command import Answer, Arguments, Command, Parser, UsageError
 from app.commands.console import Console, cell, seconds, table
@@ -28,6 +28,9 @@ from passes.search.spec import SearchSpec
 from passes.search.spec_file import filled, load_search
 from passes.search.storage import shown
 from passes.search.trial import Trial
+
+if TYPE_CHECKING:
+    from passes.search.study import Running
 
 DETAILS = """examples
   main.py search demo:reviews mixed-precision -o best.espalier
@@ -133,7 +136,7 @@ def _searched(
     output.space = running.space
     try:
         with polite(), contextlib.closing(trials_of_all(running, storage, found, target, console)) as trials:
-            done.ended = _followed(trials, done, output, console)
+            done.ended = _followed(trials, running, done, output, console)
         done.trials = running.told | done.trials  # what was heard last is newer, where a storage was away
     except KeyboardInterrupt:
         ended = sum(t.state in ("complete", "pruned", "failed") for t in done.all)
@@ -146,7 +149,9 @@ def _searched(
     return done
 
 
-def _followed(trials: Generator[Trial, None, str], done: _Done, output: Output, console: Console) -> str:
+def _followed(
+    trials: Generator[Trial, None, str], running: Running, done: _Done, output: Output, console: Console
+) -> str:
     """Hear all of them; returns why there are no more."""
     while True:
         try:
@@ -158,7 +163,7 @@ def _followed(trials: Generator[Trial, None, str], done: _Done, output: Output, 
         if trial.state in ("complete", "pruned", "failed"):
             console.note(_told(done, trial))
         if done.best is not before:
-            output.better(done.all, _best_recipe(done))
+            output.better(done.all, _best_recipe(done), running)
 
 
 def _told(done: _Done, trial: Trial) -> str:

@@ -14,6 +14,7 @@ import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from app.commands.command import UsageError
 from app.commands.opening import Target, save
@@ -21,7 +22,7 @@ from model.project import Project, save_project
 from model.recipe import Recipe
 from passes.config import recipe_to_dict
 from passes.export.recipe import to_toml
-from passes.replay import milestones, replay
+from passes.replay import Memo, milestones, replay
 from passes.search import kept
 from passes.search.goals import best, wanted
 from passes.search.search import Search
@@ -29,6 +30,9 @@ from passes.search.space import Space
 from passes.search.storage import journal_url, shown
 from passes.search.trial import Trial
 from passes.training.unfinished import home
+
+if TYPE_CHECKING:
+    from passes.search.study import Running
 
 KINDS = (".espalier", ".toml", ".json", ".csv")
 TEMPLATES = Path(__file__).resolve().parents[2] / "resources" / "studies"
@@ -92,6 +96,7 @@ class Output:
     def __init__(self, name: str | None, target: Target, search: Search) -> None:
         self.path, self.target, self.search = Path(name) if name else None, target, search
         self.space: Space | None = None
+        self._made: Memo | None = None  # of the best, where the trial that made it ran here
         self._written = -PAUSE
         if self.path and self.path.suffix.lower() not in KINDS:
             raise UsageError(f"{name} has no known kind.", f"End it in {', '.join(KINDS)}.")
@@ -106,8 +111,11 @@ class Output:
             return archive.read(member)
         return None
 
-    def better(self, trials: Sequence[Trial], recipe: Recipe | None) -> None:
-        """A better one is known: tables at once, a project now and then."""
+    def better(self, trials: Sequence[Trial], recipe: Recipe | None, running: Running) -> None:
+        """A better one is known: tables at once, a project now and then, of what its trial made where that ran here."""
+        lead, made = best(trials, wanted(self.search.spec)), getattr(running.runner, "made", None)
+        if self._is_project and lead is not None:
+            self._made = made(lead.params, lead.begins, self.target.store) if made else None
         if self.path is None or (self._is_project and time.monotonic() - self._written < PAUSE):
             return
         self.write(trials, recipe)
@@ -159,12 +167,12 @@ class Output:
 
         lead = best(trials, wanted(self.search.spec))
         assert lead is not None and self.space is not None
-        return chosen(self.search, self.space, lead.params, self.target.context, lead.begins)
+        return chosen(self.search, self.space, lead.params, self.target.context, lead.begins, self._made)
 
     def _applied(self, project: Project, recipe: Recipe) -> Project:
         from app.commands.sweep import known_steps
 
-        done = replay(project.base, recipe, self.target.context, known_steps(self.target))
+        done = replay(project.base, recipe, self.target.context, self._made or known_steps(self.target))
         return replace(project, recipe=recipe, graph=done.graph, milestones=milestones(recipe, done.results))
 
     def finish(self, trials: Sequence[Trial], recipe: Recipe | None, storage: Storage) -> str:

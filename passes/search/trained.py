@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import gc
 import json
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -60,6 +60,17 @@ class _Work:
     name: str
 
 
+@dataclass(frozen=True, slots=True)
+class _Ended:
+    """What the last trial made: its model, and `memo`, which knows the graphs of its steps."""
+
+    order: Order
+    info: SourceInfo
+    graph: Graph
+    store: Scratch
+    memo: Memo
+
+
 class Trained:
     """A way to run trials, one for a whole study. `recipe`: the steps that it began with, before choices."""
 
@@ -76,7 +87,7 @@ class Trained:
         self._places: dict[str, _Place] = {}
         self._warm: Warm | None = None
         self._samples: dict[str, Any] = {}
-        self._ended: tuple[SourceInfo, Graph, Scratch] | None = None  # the last trial's model
+        self._ended: _Ended | None = None
         self._check()
 
     def _check(self) -> None:
@@ -126,7 +137,7 @@ class Trained:
             own += step.pass_name == FINETUNE and i >= work.shared
             if i == first:
                 found |= self._part("before", work, graph, context)
-        self._ended = work.place.built.info, graph, store
+        self._ended = _Ended(order, work.place.built.info, graph, store, memo)
         last = self._last(order, work, graph, context, own > 0)
         if self.spec.train == "before":
             found |= {f"{k}_compressed": last[k] for k in SHOWN if k in last}
@@ -139,11 +150,22 @@ class Trained:
     def keep(self, path: Path) -> None:
         """Write the model of the trial that has just ended; raises ProjectError."""
         assert self._ended is not None
-        info, graph, store = self._ended
-        own = WeightStore(path.parent)
+        graph, own = self._ended.graph, WeightStore(path.parent)
         for key in keys_of(graph):
-            own.hold(store.get(key))
-        save_project(Project(info, graph, Recipe(), graph), own, path, everything=True)
+            own.hold(self._ended.store.get(key))
+        save_project(Project(self._ended.info, graph, Recipe(), graph), own, path, everything=True)
+
+    def made(self, params: Mapping[str, Any], begins: str, store: WeightStore) -> Memo | None:
+        """What the trial that has just ended here made, its tensors in `store`: nobody trains it again to write it.
+
+        None where that was a trial with other choices.
+        """
+        ended = self._ended
+        if ended is None or (ended.order.params, ended.order.begins) != (dict(params), begins):
+            return None
+        for key in {k for r in ended.memo.graphs.values() for k in keys_of(r.graph)}:
+            store.hold(ended.store.get(key))
+        return Memo(dict(ended.memo.graphs))
 
     # -- one trial
 

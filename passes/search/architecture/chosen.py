@@ -30,10 +30,14 @@ def source_of(search: Search, space: Space, params: Mapping[str, Any]) -> str:
     return origin_of(search.info).spec(configured(space, params))
 
 
-def chosen(search: Search, space: Space, params: Mapping[str, Any], context: Context, begins: str = "") -> Project:
+def chosen(
+    search: Search, space: Space, params: Mapping[str, Any], context: Context, begins: str = "",
+    memo: Memo | None = None,
+) -> Project:  # fmt: skip
     """The project of a trial: its configuration, inherited weights, and its recipe run, trainings too, as in the trial.
 
-    Its tensors are put into the store of `context`. Raises Impossible, and what a step raises.
+    `memo`: what the trial itself made. Its tensors are put into the store of `context`. Raises Impossible, and what a
+    step raises.
     """
     if search.info is None:
         raise OptionsError("Where the model came from is not known, so no other can be built.", "Open its source.")
@@ -41,7 +45,7 @@ def chosen(search: Search, space: Space, params: Mapping[str, Any], context: Con
     built = _held(architect.build(configured(space, params)), context)
     recipe = search.recipe_of(space, params, begins)
     recipe = fitted_to(recipe, set(built.graph.nodes), square(built.graph))
-    done = replay(built.graph, recipe, replace(built.context(context), store=context.store), Memo())
+    done = replay(built.graph, recipe, replace(built.context(context), store=context.store), memo)
     return Project(built.info, built.graph, recipe, done.graph, milestones=milestones(recipe, done.results))
 
 

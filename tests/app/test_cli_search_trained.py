@@ -1,0 +1,63 @@
+"""`search` whose trials train: what the best one made is written as it is, for a training may take long."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.cli import main
+from model.opening import open_any
+from model.recipe import Step
+from passes.analysis.evaluate import EvaluateOptions
+from passes.base import Context, run_step
+from passes.training import run
+
+BITS = """
+goals = ["accuracy"]
+sampler = "grid"
+trials = 3
+train = "after"
+[[space]]
+per = "all"
+values = "integer(width=2|4|8)"
+[finetune]
+max_steps = 2
+train_limit = 64
+validation_limit = 32
+[score]
+limit = 60
+"""
+LAYERS = BITS.replace('"after"', '"before"').replace(
+    'per = "all"\nvalues = "integer(width=2|4|8)"', 'kind = "config"\nkey = "num_hidden_layers"\nvalues = "1, 2"'
+)
+
+
+@pytest.mark.parametrize(
+    ("model", "text"), [("demo:digits-mlp", BITS), ("demo:reviews", LAYERS)], ids=["bits", "layers"]
+)
+def test_a_trial_trains_once(
+    model: str, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("ESPALIER_STATE", str(tmp_path / "state"))
+    spec, out = tmp_path / "bits.toml", tmp_path / "best.espalier"
+    spec.write_text(text)
+    trainings: list[int] = []
+    train = run.train
+
+    def counted(*args: Any) -> Any:
+        trainings.append(1)
+        return train(*args)
+
+    monkeypatch.setattr(run, "train", counted)
+    assert main(["search", model, str(spec), "-o", str(out), "--json"]) == 0, capsys.readouterr().err
+    told: dict[str, Any] = json.loads(capsys.readouterr().out)
+    assert told["complete"] == len(trainings) >= 2, "writing the best trains nothing again"
+    opened = open_any(str(out), tmp_path / "w")
+    assert opened.project.recipe.active[-1].pass_name == "finetune"
+    context = Context(opened.store, tokenizer=opened.project.source.tokenizer, callables=opened.callables)
+    score = Step("evaluate", EvaluateOptions(data=model, limit=60))
+    figures = run_step(opened.project.graph, score, context).report.summary
+    assert figures["accuracy"] == pytest.approx(told["best"]["figures"]["accuracy"]), "and what it made is what is kept"
