@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import statistics
 import time
 from collections.abc import Iterable
@@ -146,7 +147,7 @@ def _seen(spans: Spans, inputs: dict[str, Any], runs: int, context: Context, tra
                     settle()
     others = watch.share()
     if trace:
-        _save(seen, Path(trace))
+        _save(seen, Path(trace), spans.names)
     return Seen(statistics.median(plain[WARM:]), list(seen.events() or ()), spans.names, _memory(seen, cuda), others)
 
 
@@ -154,13 +155,25 @@ def _nothing() -> None:
     """No device to wait for."""
 
 
-def _save(seen: Any, path: Path) -> None:
+def _save(seen: Any, path: Path, places: list[tuple[str, bool]]) -> None:
     try:
         with path.open("w", encoding="utf-8"):  # torch tells no reason when it cannot write
             pass
         seen.export_chrome_trace(str(path))
+        told = json.loads(path.read_text(encoding="utf-8"))
+        path.write_text(json.dumps(_named(told, places)), encoding="utf-8")
     except OSError as error:
         raise ExportError(f"{path} cannot be written ({error.strerror}).", "Choose another file.") from error
+
+
+def _named(told: dict[str, Any], places: list[tuple[str, bool]]) -> dict[str, Any]:
+    """A Chrome trace whose spans are called as the graph's nodes are; it goes to others, so it names no machine."""
+    for event in told["traceEvents"]:
+        name = str(event.get("name", ""))
+        if name.startswith(AT) and name != RUN:
+            node, rounds = places[int(name.removeprefix(AT))]
+            event["name"] = f"{node}: rounding an operand" if rounds else node
+    return {k: v for k, v in told.items() if k != "host_name"} | {"traceName": "Espalier"}
 
 
 def by_host(found: Iterable[FunctionEvent]) -> list[FunctionEvent]:

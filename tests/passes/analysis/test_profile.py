@@ -86,9 +86,15 @@ def test_a_recorded_model_is_seen_by_its_modules() -> None:
 
 def test_the_trace_is_a_file_of_its_own(tmp_path: Path) -> None:
     mlp, file = case("mlp"), tmp_path / "trace.json"
-    report = told(mlp, mlp.graph, ProfileOptions(runs=1, trace=str(file)))
-    names = {e.get("name") for e in json.loads(file.read_text())["traceEvents"]}
-    assert report.summary["trace"] == str(file) and "aten::addmm" in names
+    linear = next(n for n in mlp.graph if n.op == "linear")
+    graph = mlp.graph.replace(replace(linear, precision={"data_in": Precision(Integer(8, 4))}))
+    report = told(mlp, graph, ProfileOptions(runs=1, trace=str(file)))
+    trace = json.loads(file.read_text())
+    names = {str(e.get("name")) for e in trace["traceEvents"]}
+    assert report.summary["trace"] == str(file) and "aten::addmm" in names and "host_name" not in trace
+    # what a reader of Perfetto looks for is called as on the graph
+    assert {RUN, f"{linear.id}: rounding an operand", *(r["node"] for r in report.rows)} <= names
+    assert not any(n.startswith(AT) and n != RUN for n in names)
     with pytest.raises(ExportError, match="known kind"):
         told(mlp, mlp.graph, ProfileOptions(trace="x.txt"))
     with pytest.raises(ExportError, match="cannot be written"):
