@@ -93,8 +93,16 @@ def wanted(spec: SearchSpec) -> Wanted:
 
 
 def best(trials: Iterable[Trial], want: Wanted) -> Trial | None:
-    """The feasible complete trial that is best at the first goal (or the sum); of equal ones the smallest."""
-    return min((t for t in trials if t.feasible), key=lambda t: (-want.score(t), _thrift(t)), default=None)
+    """The feasible complete trial that is best at the first goal (or the sum); of equal ones that which is better at the
+    next goals, else the smallest. So it is one of the front.
+    """
+    return min((t for t in trials if t.feasible), key=lambda t: (_low(t, want), _thrift(t)), default=None)
+
+
+def _low(trial: Trial, want: Wanted) -> tuple[float, ...]:
+    """The goals in their order, the lower the better."""
+    signs = (1,) if want.summed else want.signs
+    return tuple(-s * v for s, v in zip(signs, trial.values, strict=True))
 
 
 def _thrift(trial: Trial) -> tuple[float, float, int]:
@@ -106,8 +114,7 @@ def _thrift(trial: Trial) -> tuple[float, float, int]:
 def front(trials: Iterable[Trial], want: Wanted) -> tuple[Trial, ...]:
     """The feasible trials that none is better than at every goal, the smallest of equal ones; by the first goal."""
     there = [t for t in trials if t.feasible]
-    signs = (1,) if want.summed else want.signs
-    points = [(tuple(-s * v for s, v in zip(signs, t.values, strict=True)), _thrift(t), t) for t in there]
+    points = [(_low(t, want), _thrift(t), t) for t in there]
     kept: list[tuple[tuple[float, ...], Trial]] = []
     for point, _, trial in sorted(points, key=lambda p: (p[0], p[1])):
         if not any(_no_worse(held, point) for held, _ in kept):

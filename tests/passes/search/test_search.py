@@ -378,6 +378,14 @@ def test_of_equal_trials_the_smallest_is_best() -> None:
     assert best([*trials, better], want) is better
 
 
+def test_the_best_of_several_goals_is_one_of_the_front() -> None:
+    """Of trials that are equal at the first goal, the smaller one may be worse at the second."""
+    want = wanted(SearchSpec(goals=(Goal("accuracy"), Goal("latency"))))
+    slow = Trial(0, "complete", values=(0.9, 1.0), figures={"weight_bits": 4.0})
+    quick = Trial(1, "complete", values=(0.9, 0.6), figures={"weight_bits": 8.0})
+    assert best([slow, quick], want) is quick and front([slow, quick], want) == (quick,)
+
+
 def test_a_pause_is_no_time_of_its_trial(mlp: Opened, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     paused = [0.0]
 
