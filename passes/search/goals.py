@@ -93,8 +93,8 @@ def wanted(spec: SearchSpec) -> Wanted:
 
 
 def best(trials: Iterable[Trial], want: Wanted) -> Trial | None:
-    """The feasible complete trial that is best at the first goal (or the sum); of equal ones that which is better at the
-    next goals, else the smallest. So it is one of the front.
+    """The feasible complete trial that is best at the first goal (or the sum), of equal ones at the next goals, else
+    the smallest: one of the front.
     """
     return min((t for t in trials if t.feasible), key=lambda t: (_low(t, want), _thrift(t)), default=None)
 
