@@ -256,7 +256,7 @@ class Session(JobQueue):
     def evaluate(self, options: EvaluateOptions | None = None) -> None:
         """Measure the present graph, and the baseline where that has not been done on the same data."""
         document = self.open_document
-        wish = options or EvaluateOptions(data=document.project.source.data or "")
+        wish = options or self.measured_on
         todo = [("Evaluate", document.recipe, document.graph)]
         if document.recipe.active and not (self.measures.options == wish and self.measures.known(Recipe())):
             todo.insert(0, ("Evaluate baseline", Recipe(), document.project.base))

@@ -295,9 +295,8 @@ def sensitivity_on(window: Window, panel: SensitivityPanel) -> None:
 
 
 def evaluate(window: Window) -> None:
-    """Measure on the source's own data, or ask which."""
-    document = window.session.document
-    if document and document.project.source.data:
+    """Measure on the data in use or the source's own, or ask which."""
+    if window.session.measured_on.data:
         window.session.evaluate()
     else:
         evaluate_on(window)
@@ -306,9 +305,7 @@ def evaluate(window: Window) -> None:
 def evaluate_on(window: Window) -> None:
     """Ask for data, then measure."""
     spec: PassSpec = PASSES.get("evaluate")
-    document = window.session.document
-    data = document.project.source.data if document else None
-    options = replace(spec.options(), data=data or "")
+    options = window.session.measured_on
 
     def measure(wish: Any) -> None:
         if not wish.data:

@@ -1,4 +1,4 @@
-"""Measures again after every edit, where that is quick: see the consequence at once.
+"""Measures again after every edit, where data is known and that is quick: see the consequence at once.
 
 One job measures accuracy, loss and the divergence from the baseline; where the score is known from elsewhere, only the
 divergence is measured, from the changed layer on.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from dataclasses import asdict
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, QTimer, Signal
@@ -27,6 +28,11 @@ PAUSE = 400  # milliseconds without another edit
 QUICK = 8.0  # seconds that an evaluation may take to be run unasked
 
 
+def _is_there(data: str) -> bool:
+    """Whether data can be measured on unasked: a file that has gone since would be told at every edit."""
+    return bool(data) and (data.startswith(("demo:", "hub:")) or Path(data).expanduser().exists())
+
+
 def is_evaluation(job: JobInfo) -> bool:
     """Whether a job measures the score."""
     return isinstance(job.job, AnalyseJob) and job.job.step.pass_name == "evaluate"
@@ -39,7 +45,7 @@ def is_comparison(job: JobInfo) -> bool:
 
 
 class LiveMeasure(QObject):
-    """Where the source knows its data: evaluates when a model is opened and when an edit has settled."""
+    """Where data is known, the source's or that of the last measurement: evaluates on opening, and after edits."""
 
     slowed = Signal(bool)  # whether an evaluation takes too long to be run unasked
 
@@ -75,8 +81,7 @@ class LiveMeasure(QObject):
         self._wait.start()
 
     def _measure(self) -> None:
-        document = self._session.document
-        wanted = self.enabled and not self._slow and document and document.project.source.data
+        wanted = self.enabled and not self._slow and _is_there(self._session.measured_on.data)
         if wanted and self._session.score.accuracy is None:
             self._session.evaluate()
         else:

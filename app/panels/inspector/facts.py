@@ -67,7 +67,8 @@ def _size(node: Node) -> str:
         return ""
     shape, bias = weight.shape, ", bias" if "bias" in node.ports else ""
     if node.op == "linear" and len(shape) == 2:
-        return f"{shape[1]} → {shape[0]}{bias}"
+        first, last = (0, 1) if node.attrs.get("class") == "Conv1D" else (1, 0)
+        return f"{shape[first]} → {shape[last]}{bias}"
     if node.op.startswith("conv") and len(shape) > 2:
         return f"{shape[1]} → {shape[0]}, {' × '.join(map(str, shape[2:]))}{bias}"
     return " × ".join(count(d) if isinstance(d, int) else d for d in shape) + bias

@@ -79,6 +79,7 @@ class SensitivityPanel(QWidget):
         session, views, heat = self._session, self.views, self.views.map
         self.known.changed.connect(self.refresh)
         session.changed.connect(lambda _: self._mark())
+        session.score_changed.connect(self._data_changed)
         session.selection_changed.connect(lambda _: self._selected())
         views.arranged.connect(self.refresh)
         views.stop.connect(self._stop)
@@ -154,6 +155,11 @@ class SensitivityPanel(QWidget):
         self.start.setVisible(able and bool(data) and not running)
         self.start.setText(f"Find the sensitivities on {data.rpartition('/')[2]}")
         self.ask.setVisible(able and not running)
+
+    def _data_changed(self) -> None:
+        """What was measured on just now is what sensitivities would be found on."""
+        if not self.known.table:
+            self._show_empty()
 
     def _mark(self) -> None:
         """Frame what the ports have now, and write the selected layers bold."""

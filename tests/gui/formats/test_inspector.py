@@ -6,7 +6,7 @@ import pytest
 from PySide6.QtGui import QFont
 from pytestqt.qtbot import QtBot
 
-from app.panels.inspector.facts import NO_SELECTION, weight_of
+from app.panels.inspector.facts import NO_SELECTION, node_facts, weight_of
 from app.panels.inspector.panel import InspectorPanel
 from app.session import Session
 from model.check import Problem
@@ -42,6 +42,13 @@ def test_facts_of_a_linear(panel: InspectorPanel, session: Session) -> None:
     assert known["parameters"] == "1\u2009056"
     assert known["MACs"] == "32\u2009768"
     assert known["source"].startswith("modeling_bert.py:")
+
+
+@pytest.mark.parametrize(("kind", "shape"), [("Conv1D", (32, 96)), ("Linear", (96, 32))])
+def test_a_layer_leads_from_its_inputs_to_its_outputs_however_stored(kind: str, shape: tuple[int, ...]) -> None:
+    node = Node("c_attn", "linear", "call_module", "h.0.c_attn", ports={"weight": TensorMeta(shape, "float32")},
+                attrs={"class": kind})  # fmt: skip
+    assert node_facts(node, Graph({node.id: node})).pop(0)[:2] == (kind, "32 → 96")
 
 
 def test_what_cannot_be_quantised_is_said_in_words(panel: InspectorPanel, session: Session) -> None:

@@ -1,0 +1,81 @@
+"""Data of one's own, named once: measured on after every edit, by Evaluate, and offered to the sensitivities."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pytestqt.qtbot import QtBot
+
+import app.actions.model as models
+from app.panels.sensitivity.panel import SensitivityPanel
+from app.window import Window
+from passes.analysis.evaluate import EvaluateOptions
+from passes.base import Report
+from passes.jobs import AnalyseJob
+from tests.gui.bert import open_bert
+from tests.gui.conftest import FakeRunner, open_small
+from tests.gui.test_window_panels import quantise
+
+pytestmark = pytest.mark.gui
+
+
+@pytest.fixture
+def measured(window: Window, runner: list[FakeRunner], tmp_path: Path) -> EvaluateOptions:
+    """What a model without data of its own was measured on."""
+    window.live._wait.setInterval(1)
+    open_small(window, runner)
+    file = tmp_path / "mine.csv"
+    file.write_text("text,label\ngood,1\n")
+    options = EvaluateOptions(data=str(file), limit=32)
+    window.session.evaluate(options)
+    runner[-1].finish(Report("evaluate", (), {"accuracy": 0.9, "loss": 0.25}))
+    return options
+
+
+def asked(runner: list[FakeRunner]) -> list[Any]:
+    """The options of the evaluations that wait, without what they compare with."""
+    jobs = [w.job for w in runner[-1].waiting if isinstance(w.job, AnalyseJob)]
+    return [j.step.options for j in jobs if j.step.pass_name == "evaluate"]
+
+
+def test_an_edit_is_measured_on_them(
+    window: Window, runner: list[FakeRunner], measured: EvaluateOptions, qtbot: QtBot
+) -> None:
+    quantise(window)
+    qtbot.waitUntil(lambda: bool(asked(runner)))
+    assert [(o.data, o.limit) for o in asked(runner)] == [(measured.data, 32)]
+
+
+def test_a_file_that_went_is_not_asked_for_at_each_edit(
+    window: Window, runner: list[FakeRunner], measured: EvaluateOptions, qtbot: QtBot
+) -> None:
+    Path(measured.data).unlink()
+    with qtbot.waitSignal(window.live._wait.timeout):
+        quantise(window)
+    assert not asked(runner)
+
+
+def test_evaluate_asks_once(
+    window: Window, runner: list[FakeRunner], measured: EvaluateOptions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forms: list[Any] = []
+    monkeypatch.setattr(models, "show_options", lambda *given: forms.append(given[2]))
+    window.live.enabled = False
+    quantise(window)
+    models.evaluate(window)
+    assert not forms and [o.data for o in asked(runner)] == [measured.data]
+    models.evaluate_on(window)
+    assert forms == [measured]
+
+
+def test_sensitivities_are_offered_on_them(window: Window, runner: list[FakeRunner], tmp_path: Path) -> None:
+    open_bert(window.session, runner)
+    window.live.enabled = False
+    window.docks.bring("sensitivity")
+    panel = window.docks.panels["sensitivity"]
+    assert isinstance(panel, SensitivityPanel) and panel.start.isHidden()
+    window.session.evaluate(EvaluateOptions(data=str(tmp_path / "mine.csv")))
+    runner[-1].finish(Report("evaluate", (), {"accuracy": 0.9, "loss": 0.25}))
+    assert not panel.start.isHidden() and panel.start.text().endswith("on mine.csv")
