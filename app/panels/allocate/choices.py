@@ -44,8 +44,8 @@ class AllocateChoices(QWidget):
             box.addWidget(part)
         self._none = muted("")
         self.measure = link("Measure them", self.wanted.emit)
-        box.addWidget(self._none)
-        box.addWidget(self.measure)
+        for place, part in enumerate((self._none, self.measure), box.indexOf(self.cost) + 1):
+            box.insertWidget(place, part)  # below all chips nobody would see why there is no front
         box.addStretch(1)
         self.offer_costs()
         for part in parts:

@@ -191,6 +191,7 @@ def test_other_costs_ports_and_formats(panel: AllocatePanel, runner: list[FakeRu
     for name in ("int 6", "int 8"):
         panel.choices.formats.buttons[name].click()
     assert "competes" in panel.choices._none.text() and not panel.slider.isEnabled(), "nothing is left to choose from"
+    assert panel.choices._none.y() < panel.choices.formats.y(), "what stands in the way is seen without scrolling"
 
 
 def test_input_bits_colour_the_graph(panel: AllocatePanel, runner: list[FakeRunner], window: Window) -> None:
