@@ -46,7 +46,7 @@ from tests.benchmarks.record import report
 from tests.benchmarks.sensitivity_configurations import Configurations
 from tests.benchmarks.sst2 import SHARED, train
 
-SAMPLES, JUDGED, CORRECTING, WHOLES = 256, 256, 48, 8
+SAMPLES, JUDGED, CORRECTING, WHOLES, TURNS = 256, 256, 48, 8, 3
 CHUNK = 240  # cells by chance that are measured in one walk: what is known when time is up is fair
 LARGE = 1e-4
 FORMATS = Path(model.formats.__file__).parent
@@ -189,14 +189,18 @@ def large() -> dict[str, Any]:
         list(rows_of_table(evidence, some, run, opened.store, formats))
         return time.process_time() - start
 
-    stored_ones, flowing = table(weights), table([p for p in places if p.weight is None])
-    start = time.process_time()
-    for place in weights:
-        x = torch.from_numpy(stored(place, run, opened.store))
-        for fmt in formats:
-            y = fmt.forward(x).sub_(x).reshape(-1)
-            float(y.dot(y))
-    passes = time.process_time() - start
+    def one_pass_each() -> float:
+        start = time.process_time()
+        for place in weights:
+            x = torch.from_numpy(stored(place, run, opened.store))
+            for fmt in formats:
+                y = fmt.forward(x).sub_(x).reshape(-1)
+                float(y.dot(y))
+        return time.process_time() - start
+
+    flows = [p for p in places if p.weight is None]
+    turns = [(table(weights), table(flows), one_pass_each()) for _ in range(TURNS)]
+    stored_ones, flowing, passes = (min(t) for t in zip(*turns, strict=True))
     edits = {
         str(f): _edit(places, folder / "e.safetensors", run, context, f)
         for f in (parse_format("integer(width=4)"), formats[9])
