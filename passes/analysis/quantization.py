@@ -25,7 +25,8 @@ def quantization(graph: Graph, options: ObserveOptions, context: Context) -> tup
     Bits are stored ones of an element, all that its values share included. SQNR = 10·log10(Σx² / Σ(x − q(x))²)
     dB, of the weight after its mask; empty when nothing is lost.
     With data also of each quantised activation, against what flows into its format; of the result of each quantised
-    layer (output) and of the model (logits), against the float model (masks on) on the same batches.
+    layer (output) and of the model (logits), against the same weights in float (masks on) on the same batches. Where
+    steps changed weights (GPTQ, training), that is not the model as it was opened, so its figures stand beside.
     """
     ports = [(n, p) for n in graph for p in n.precision if weight_at(n, p, graph)]
     rows, sizes = list[Row](), one_sample(graph)
@@ -65,7 +66,7 @@ def _weight_error(node: Node, port: str, graph: Graph, context: Context) -> Diff
 
 def _on_data(graph: Graph, options: ObserveOptions, context: Context) -> tuple[list[Row], Row]:
     from passes.analysis.evaluate import load_split
-    from passes.observed.lockstep import lockstep
+    from passes.observed.lockstep import lockstep, tally
 
     split = load_split(options, context)
     plain = graph.replace(*(replace(n, precision={}) for n in graph))
@@ -76,7 +77,25 @@ def _on_data(graph: Graph, options: ObserveOptions, context: Context) -> tuple[l
     summary = {"activations": len(activations), **_worst(activations, "worst_activation"), "outputs": len(outputs),
                **_worst(outputs, "worst_output"), "logits_sqnr_db": logits["sqnr_db"],
                "logits_cosine": logits["cosine"], **_scores(found, len(split))}  # fmt: skip
+    changed, base = _changed(graph, context.base), context.base
+    if changed and base is not None:
+        first, count = tally(base, split, options.batch_size, context), max(len(split), 1)
+        summary |= {"weights_changed_by_steps": changed, "accuracy_of_samples_baseline": first.correct / count,
+                    "loss_of_samples_baseline": first.loss / count}  # fmt: skip
     return [*activations, *outputs, logits], summary
+
+
+def _changed(graph: Graph, base: Graph | None) -> int:
+    """How many parameters have other values than when the model was opened, or were not there."""
+    if base is None:
+        return 0
+    scales = {c.scale for n in graph for c in n.precision.values()}
+    return sum(
+        held.role == "parameter"
+        and name not in scales
+        and (name not in base.weights or base.weights[name].key != held.key)
+        for name, held in graph.weights.items()
+    )
 
 
 def _rows(graph: Graph, found: dict[Place, Comparison], kind: str) -> list[Row]:
@@ -87,9 +106,9 @@ def _rows(graph: Graph, found: dict[Place, Comparison], kind: str) -> list[Row]:
 
 
 def _scores(found: Outcome, samples: int) -> dict[str, Any]:
-    """Before (float) and after (quantised) on these samples; agreement: fraction with the same predicted class.
+    """Before (the same weights in float) and after (quantised), and the fraction with the same predicted class.
 
-    Named so that nobody takes them for the score's, which are of the whole split.
+    Of these samples, and named so that nobody takes them for the score's, which are of the whole split.
     """
     count = max(samples, 1)
     return {"samples": samples, "agreement": found.same / count,

@@ -73,6 +73,16 @@ def lockstep(plain: Graph, graph: Graph, split: Split, batch_size: int, context:
     return work.found
 
 
+def tally(graph: Graph, split: Split, batch_size: int, context: Context) -> Tally:
+    """What a model by itself tells of `split`."""
+    told, module = Tally(), build(graph, context.store, context.callables)
+    with torch.no_grad():
+        for inputs, labels in batches(split, graph, batch_size):
+            with fit_error(inputs):
+                told.add(logits_of(module(**inputs), graph), labels)
+    return told
+
+
 class _Lockstep:
     def __init__(self, plain: Graph, graph: Graph, context: Context) -> None:
         self.graph, self.context, self.found = graph, context, Outcome()

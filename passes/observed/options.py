@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from passes.analysis.evaluate import EvaluateOptions
 
@@ -10,6 +11,8 @@ from passes.analysis.evaluate import EvaluateOptions
 @dataclass(frozen=True, slots=True)
 class ObserveOptions(EvaluateOptions):
     """Data that may be left out: then weights alone are looked at."""
+
+    AGAINST_BASE: ClassVar[bool] = True  # where steps changed weights, the model without formats is not the one opened
 
     data: str = field(
         default="", metadata={"help": "demo:NAME, hub:NAME, a file or a folder; empty: weights alone", "edit": "data"}

@@ -27,6 +27,7 @@ from passes.observed import lockstep
 from passes.observed.options import ObserveOptions
 from passes.select import Select
 from passes.transform.calibrate import CalibrateOptions
+from passes.transform.gptq import GptqOptions
 from passes.transform.quantize import QuantizeOptions, Rule, quantize
 
 DIGITS, LIMIT = "demo:digits", 50
@@ -166,6 +167,20 @@ def test_rows_and_summary_have_the_same_keys_with_and_without_data(opened: tuple
     assert data.rows[: len(alone.rows)] == alone.rows
     assert data.summary["accuracy_of_samples_before"] > 0.9 and data.summary["samples"] == LIMIT
     assert not {"accuracy", "loss"} & set(data.summary), "the score's, which are of the whole split"
+
+
+def test_where_steps_changed_weights_the_model_as_opened_stands_beside(opened: tuple[Graph, Context]) -> None:
+    graph, context = opened
+    rounded = chosen(graph, context, "integer(width=2, frac_width=1)", ("weight",))
+    options, whole = ObserveOptions(data=DIGITS, limit=LIMIT), replace(context, base=graph)
+    assert "accuracy_of_samples_baseline" not in found("quantization", rounded, whole, options).summary
+    recovered = run_step(rounded, Step("gptq", GptqOptions(data=DIGITS, limit=LIMIT)), whole).graph
+    told = found("quantization", recovered, whole, options).summary
+    first = found("evaluate", graph, context, EvaluateOptions(data=DIGITS, limit=LIMIT)).summary
+    assert told["accuracy_of_samples_baseline"] == pytest.approx(first["accuracy"])
+    assert told["loss_of_samples_baseline"] == pytest.approx(first["loss"], rel=1e-5)
+    assert told["loss_of_samples_before"] > 1.05 * first["loss"], "its weights lie on the grid already"
+    assert told["weights_changed_by_steps"] == sum(n.op in ("conv2d", "linear") for n in graph)
 
 
 def test_data_of_another_kind_is_refused(opened: tuple[Graph, Context]) -> None:
