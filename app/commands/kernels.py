@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -96,6 +96,7 @@ def _measured(found: Arguments, console: Console) -> Answer:
     if others:
         data["compared"] = compared([*others, results])
         data["hint"] = "" if data["compared"] else _alike(results, others)
+        data["busy"] = _busy([*others, results])
     return Answer(data, lambda: _lines(results, data))
 
 
@@ -111,7 +112,8 @@ def _compared(runs: list[Results]) -> Answer:
     if len(runs) == 1:
         return Answer(dumped(runs[0]), lambda: _lines(runs[0], {}))
     rows = compared(runs)
-    return Answer({"files": [r.label for r in runs], "compared": rows}, lambda: _beside(rows))
+    return Answer({"files": [r.label for r in runs], "compared": rows, "busy": _busy(runs)},
+                  lambda: [*_beside(rows), *_busy(runs)])  # fmt: skip
 
 
 def _lines(results: Results, data: dict[str, Any]) -> Iterable[str]:
@@ -122,6 +124,7 @@ def _lines(results: Results, data: dict[str, Any]) -> Iterable[str]:
     if "compared" in data:
         yield ""
         yield from _beside(data["compared"], data["hint"])
+        yield from data["busy"]
     if "output" in data:
         yield f"written to {data['output']}"
 
@@ -146,7 +149,25 @@ def _untimed(rows: Iterable[Row]) -> Iterable[str]:
 
 def _beside(rows: list[dict[str, Any]], hint: str = "") -> Iterable[str]:
     nothing = "Nothing was measured in more than one: no kernel, version, dtype and shape alike."
-    return table(rows) if rows else [nothing, *([hint] if hint else [])]
+    return table([_compared_row(r) for r in rows]) if rows else [nothing, *([hint] if hint else [])]
+
+
+def _compared_row(row: dict[str, Any]) -> dict[str, Any]:
+    """Milliseconds of each machine, and how many times as fast each after the first is."""
+    told = {k: v for k, v in row.items() if not k.startswith(("seconds ", "speed "))}
+    machines = [k.removeprefix("seconds ") for k in row if k.startswith("seconds ")]
+    times = {f"{m} (ms)": 1e3 * s if (s := row[f"seconds {m}"]) else None for m in machines}
+    speeds = {f"{m} (×)": row[f"speed {m}"] for m in machines[1:]}
+    return told | {k: v and float(f"{v:.3g}") for k, v in (times | speeds).items()}
+
+
+def _busy(runs: Sequence[Results]) -> list[str]:
+    """Which runs were measured beside other programs, whose times then cannot be held against others."""
+    from app.kernels.words import busy_words
+    from kernels.bench.results import columns
+
+    told = zip(columns(runs), map(busy_words, (r.rows for r in runs)), strict=True)
+    return [f"{name}: {busy}" for name, busy in told if busy]
 
 
 def _alike(results: Results, others: list[Results]) -> str:

@@ -181,7 +181,7 @@ def _row(data: dict[str, Any]) -> Row:
 
 def compared(runs: Sequence[Results]) -> list[dict[str, Any]]:
     """A row for each measurement that several files have: seconds of each, and how many times as fast as the first."""
-    names = _columns(runs)
+    names = columns(runs)
     tables = [{r.key: r for r in run.rows if r.seconds} for run in runs]
     rows: list[dict[str, Any]] = []
     for key in _keys(tables):
@@ -201,7 +201,7 @@ def _keys(tables: Iterable[dict[Any, Row]]) -> list[Any]:
     return [key for key, count in every.items() if count > 1]
 
 
-def _columns(runs: Sequence[Results]) -> list[str]:
-    """Names of machines, numbered where two are the same."""
+def columns(runs: Sequence[Results]) -> list[str]:
+    """What runs are called beside each other: names of machines, numbered where two are the same."""
     names = [str(run.machine.get("name", "unknown")) for run in runs]
     return [f"{n} #{i + 1}" if names.count(n) > 1 else n for i, n in enumerate(names)]

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import importlib
+import logging
 import math
 import os
 import shutil
 import statistics
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
+from textwrap import shorten
 from typing import Any, Literal
 
 from kernels.bench.others import Others
@@ -62,7 +66,7 @@ def compiled(graph: Graph, options: CompileOptions, context: Context) -> tuple[G
     inputs = inputs_on(options, graph, context)
     dynamo.reset()
     try:
-        with torch.no_grad():
+        with torch.no_grad(), _unlogged():
             with sizes_told(options), fit_error(inputs):
                 whole(**inputs)
             call = part_of(whole, graph, options.part, inputs)
@@ -187,9 +191,24 @@ def _breaks(call: Callable[[], Any]) -> tuple[int, list[str]]:
 
 
 def _line(reason: Any) -> str:
+    """What could not be traced, and where. torch's hints on its own settings are left out: none can be set here."""
     place = reason.user_stack[-1] if reason.user_stack else None
-    where = f" ({place.name}, line {place.lineno})" if place is not None else ""
-    return " ".join(str(reason.reason).split())[:200] + where
+    where = f" ({Path(place.filename).name}, line {place.lineno}, in {place.name})" if place is not None else ""
+    title, _, rest = " ".join(str(reason.reason).split()).partition(" Explanation: ")
+    told = rest.partition(" Hint:")[0].partition(" Developer debug context:")[0]
+    return shorten(f"{title}: {told}" if told else title, 200, placeholder=" …") + where
+
+
+@contextmanager
+def _unlogged() -> Generator[None]:
+    """What breaks a graph is listed; torch's log would tell it a second time, in twenty lines."""
+    log = logging.getLogger("torch._dynamo")
+    before = log.level
+    log.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        log.setLevel(before)
 
 
 def _shares(call: Callable[[], Any], options: CompileOptions) -> tuple[float, int]:

@@ -123,6 +123,20 @@ def test_files_go_round(tmp_path: Path) -> None:
     assert all(v == 1 for row in both for k, v in row.items() if k.startswith("speed"))
 
 
+def test_compared_files_tell_milliseconds_and_what_was_in_the_way(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    quick = run(replace(QUICK, ceilings=False))
+    slow = tuple(replace(r, seconds=r.seconds and 2 * r.seconds, others=0.5) for r in quick.rows)
+    files = [str(tmp_path / name) for name in ("a.json", "b.json")]
+    results.save(replace(quick, rows=tuple(replace(r, others=0.0) for r in quick.rows)), Path(files[0]))
+    results.save(replace(quick, rows=slow), Path(files[1]))
+    assert main(["kernels", "--compare", *files]) == 0
+    head, first, *_, last = capsys.readouterr().out.splitlines()
+    assert head.count("(ms)") == 2 and head.count("(×)") == 1 and first.endswith("0.5")
+    assert "#2: Other programs took 50" in last and "#1: Other" not in last
+
+
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"espalier_kernels": 99}', '{"espalier_kernels": 1, "rows": [{}]}'])
 def test_foreign_files(tmp_path: Path, text: str) -> None:
     file = tmp_path / "a.json"

@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QLabel, QVBoxLayout, QWidget
 from app.forms.fields import Choice
 from app.forms.flow import Flow
 from app.kernels.runs import Run
-from app.kernels.words import beside, beside_words, limits_words
+from app.kernels.words import beside, beside_words, busy_words, limits_words
 from app.panels.heading import empty_state, link, muted
 from app.panels.table import Table
 
@@ -92,8 +92,7 @@ class KernelsBeside(QWidget):
         if there:
             a, b = self._runs[self.a.get()], self._runs[self.b.get()]
             rows = beside(a.whole, b.whole) if a is not b else []
-            machines = "".join(f"\n{n}: {r.machine}, {r.results.date} · {limits_words(r.results.ceilings)}"
-                               for n, r in (("A", a), ("B", b)))  # fmt: skip
+            machines = "".join(f"\n{n}: {_told(r)}" for n, r in (("A", a), ("B", b)))
             same = "A and B are the same run: choose another."
             self.words.setText((beside_words(rows, HINT) if a is not b else same) + machines)
         self.table.show_rows(rows)
@@ -101,6 +100,12 @@ class KernelsBeside(QWidget):
         self.table.setVisible(bool(rows))
         self._empty.setVisible(not there)
         self._rest.setVisible(there and not rows)
+
+
+def _told(run: Run) -> str:
+    """Where and when it ran, what can be had there, and whether other programs were in the way."""
+    parts = (f"{run.machine}, {run.results.date}", limits_words(run.results.ceilings), busy_words(run.rows))
+    return " · ".join(p for p in parts if p)
 
 
 def show_names(choice: Choice) -> None:

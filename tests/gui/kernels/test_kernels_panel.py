@@ -381,6 +381,17 @@ def test_two_runs_beside_each_other(page: KernelRuns, runner: list[FakeRunner]) 
     assert "the same run" in beside.words.text() and not beside.table.rows.shown
 
 
+def test_a_run_beside_other_programs_says_so_where_it_is_compared(page: KernelRuns, runner: list[FakeRunner]) -> None:
+    measured(page, runner)
+    info = begin(page, runner)
+    runner[-1].tell(info, Found(row(others=0.5)))
+    runner[-1].tell(info, Done(None))
+    page.views.tabs.setCurrentIndex(BESIDE)
+    page.views.beside.refresh()
+    told = page.views.beside.words.text().splitlines()
+    assert sum("Other programs took 50" in line for line in told) == 1
+
+
 def test_at_first_runs_stand_beside_that_have_most_in_common(page: KernelRuns, runner: list[FakeRunner]) -> None:
     measured(page, runner)
     info = begin(page, runner)

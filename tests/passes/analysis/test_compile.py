@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import shutil
 from collections.abc import Iterator
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,7 +19,7 @@ from model.graph import Graph
 from model.meta import Precision
 from model.recipe import Step
 from passes.analysis import compile as module
-from passes.analysis.compile import CompileOptions, _difference
+from passes.analysis.compile import CompileOptions, _difference, _line
 from passes.base import Context, Report, run_step
 from passes.timed.part import part_of
 from passes.timed.settled import settle
@@ -107,6 +109,24 @@ def test_a_model_that_breaks_says_where() -> None:
     report = told(case("choosy"))
     assert report.summary["graphs"] >= 2 and report.summary["breaks"]
     assert "graphs" in report.summary["why"]
+    assert ".py, line " in report.summary["breaks"] and "Hint:" not in report.summary["breaks"]
+
+
+def test_breaks_are_listed_and_not_logged_as_well() -> None:
+    log = logging.getLogger("torch._dynamo.variables.tensor")
+    before = log.isEnabledFor(logging.WARNING)
+    with module._unlogged():
+        assert not log.isEnabledFor(logging.WARNING)
+    assert log.isEnabledFor(logging.WARNING) == before
+
+
+def test_a_break_is_told_in_a_sentence() -> None:
+    text = "Unsupported call\n  Explanation: Dynamo cannot.\n  Hint: Set this.\n\n  Developer debug context: x"
+    place = SimpleNamespace(filename="/home/me/net.py", lineno=11, name="forward")
+    told = _line(SimpleNamespace(reason=text, user_stack=[place]))
+    assert told == "Unsupported call: Dynamo cannot. (net.py, line 11, in forward)"
+    assert _line(SimpleNamespace(reason="no more words", user_stack=[])) == "no more words"
+    assert len(_line(SimpleNamespace(reason="word " * 100, user_stack=[]))) <= 200
 
 
 def test_a_part_runs_on_what_reaches_it() -> None:
