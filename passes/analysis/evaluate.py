@@ -147,7 +147,8 @@ def fit_error(inputs: dict[str, Tensor]) -> Generator[None]:
     except (RuntimeError, IndexError) as error:
         shapes = ", ".join(f"{k} {' × '.join(map(str, v.shape))}" for k, v in inputs.items())
         message = f"The model cannot take this data ({shapes}): {first_line(error).rstrip('.')}."
-        raise DataError(message, "Choose data of the model's kind and size.") from error
+        longer = ", or lower max_length to what it takes" if "input_ids" in inputs else ""
+        raise DataError(message, f"Choose data of the model's kind and size{longer}.") from error
 
 
 def batches(split: Split, graph: Graph, size: int) -> Iterator[tuple[dict[str, Tensor], Tensor]]:

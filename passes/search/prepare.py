@@ -33,11 +33,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A search that can run. `graph`: what its own recipe leads to, where the space was expanded."""
+    """A search that can run. `graph`: what its own recipe leads to, where the space was expanded; `first`: the recipe
+    of some trial."""
 
     want: Wanted
     space: Space
     graph: Graph
+    first: Recipe
     fingerprint: str
     architect: Architect | None = None
 
@@ -101,7 +103,7 @@ def prepared(search: Search, context: Context, memo: Memo) -> Prepared:
         check_limits(space, graph, want)
     first = search.recipe_of(space, next(_uniform(space)))
     check_ready(first)
-    return Prepared(want, space, graph, _fingerprint(search, space), laid.architect if laid else None)
+    return Prepared(want, space, graph, first, _fingerprint(search, space), laid.architect if laid else None)
 
 
 def _laid_out(search: Search, graph: Graph, context: Context) -> Layout:

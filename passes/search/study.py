@@ -20,6 +20,7 @@ from model.graph_json import fingerprint
 from passes.base import Cancelled, Context
 from passes.replay import Memo
 from passes.search.clock import Clock
+from passes.search.data_check import check_data
 from passes.search.fleet import beat
 from passes.search.fleet.claim import claimed, is_settled, is_spare
 from passes.search.goals import Wanted, best
@@ -74,6 +75,8 @@ def run(plan: Plan) -> Generator[Trial, None, str]:
 def begin(plan: Plan) -> Running:
     """A search that is ready to run, its study open; raises what is wrong with it."""
     ready = prepared(plan.search, plan.context, plan.memo)
+    if plan.runner is None:
+        check_data(plan.search, ready.first, ready.want, plan.context)
     return Running(plan, ready, opened(plan, ready))
 
 

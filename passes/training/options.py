@@ -20,7 +20,12 @@ class FinetuneOptions:
     train_limit: int = field(default=0, metadata={"min": 0, "help": "at most so many of them; 0 = all"})
     validate: bool = field(default=True, metadata={"help": "measure on other samples at the start and on the way"})
     validation_split: str = field(
-        default="", metadata={"help": "those samples; default: validation", "edit": "split", "empty": "validation"}
+        default="",
+        metadata={
+            "help": "those samples; default: validation, else every tenth of the training's",
+            "edit": "split",
+            "empty": "validation",
+        },
     )
     validation_limit: int = field(default=0, metadata={"min": 0, "help": "at most so many of them; 0 = all"})
     epochs: float = field(default=1.0, metadata={"min": 0.01, "max": 1000.0, "help": "passes over the samples"})

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
 import xxhash
@@ -14,7 +13,6 @@ from torch import Tensor, nn
 from model.build import build, parameters_of
 from model.errors import PassError
 from model.graph import Graph
-from passes.analysis.evaluate import EvaluateOptions, data_warning, load_split, load_task
 from passes.base import Context
 from passes.select import Select, chosen
 from passes.training.blocks import tapped
@@ -22,11 +20,9 @@ from passes.training.gradual import GradualPruning, opened
 from passes.training.objective import Objective
 from passes.training.options import FinetuneOptions
 from passes.training.samples import Samples
+from passes.training.splits import splits
 from passes.training.teacher import Lesson, Teacher, common_blocks
 from passes.transform.freeze import trained_by
-
-if TYPE_CHECKING:
-    from model.data.base import Split
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,30 +59,17 @@ class Prepared:
 
 def prepare(graph: Graph, options: FinetuneOptions, context: Context) -> Prepared:
     """Load the data, build the graph, freeze what stays; raises DataError, GraphError and PassError."""
-    split = _split(options, options.train_split or "train", options.train_limit, context)
-    other = options.validation_split or "validation"
-    checks = _split(options, other, options.validation_limit, context) if options.validate else None
+    data = splits(options, context)
     if options.precision == "float16" and not torch.cuda.is_available():
         raise PassError("float16 trains on a GPU only, and torch sees none.", "Choose bfloat16 or float32.")
     masked, kinds = opened(graph, options, context.store) if options.prune_to else (graph, {})
     module = build(masked, context.store, context.callables)
     _freeze(parameters_of(module), _frozen(graph, options.freeze))
-    samples = Samples(split, graph)
+    samples = Samples(data.train, graph)
     lesson = _lesson(graph, module, samples, options, context) if options.teaches else None
     gradual = GradualPruning(masked, module, kinds, options) if kinds else None
-    others = Samples(checks, graph, "validate on") if checks else None
-    return Prepared(graph, Objective(module, graph, lesson), samples, others, gradual, _warnings(options, context))
-
-
-def _warnings(options: FinetuneOptions, context: Context) -> tuple[str, ...]:
-    """What of the data is likely not as it was meant: strange labels, training samples that validate too."""
-    trained = options.train_split or "train"
-    data = load_task(_wish(options, trained, 0), context.tokenizer, whole=trained == "all")
-    found = data_warning(data, context, trained).get("warning", "")
-    checked = options.validation_split or "validation"
-    shared = options.validate and (checked == trained or "all" in (checked, trained))
-    same = "Validation is measured on training samples: its figures say little of new ones." if shared else ""
-    return tuple(words for words in (found, same) if words)
+    others = Samples(data.check, graph, "validate on") if data.check else None
+    return Prepared(graph, Objective(module, graph, lesson), samples, others, gradual, data.warnings)
 
 
 def _lesson(graph: Graph, module: nn.Module, samples: Samples, options: FinetuneOptions, context: Context) -> Lesson:
@@ -107,15 +90,6 @@ def epoch_steps(samples: int, options: FinetuneOptions) -> int:
 def all_steps(samples: int, options: FinetuneOptions) -> int:
     """Optimiser steps of the whole training."""
     return options.max_steps or math.ceil(options.epochs * epoch_steps(samples, options))
-
-
-def _split(options: FinetuneOptions, name: str, limit: int, context: Context) -> Split:
-    return load_split(_wish(options, name, limit), context)
-
-
-def _wish(options: FinetuneOptions, name: str, limit: int) -> EvaluateOptions:
-    shared = ("data", "text", "label", "tokenizer", "max_length")
-    return EvaluateOptions(split=name, limit=limit, **{n: getattr(options, n) for n in shared})
 
 
 def _frozen(graph: Graph, selects: Iterable[Select]) -> set[str]:

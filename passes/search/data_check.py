@@ -1,0 +1,60 @@
+"""Whether a search's data fit its model and have what its trainings need: told once, before the first trial, and not by
+each trial that fails."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from model.graph import Graph
+from model.recipe import Recipe
+from passes.base import Context
+from passes.search.goals import Wanted
+from passes.search.search import Search
+from passes.search.with_training import FINETUNE
+
+if TYPE_CHECKING:
+    from model.data.base import Split
+
+
+def check_data(search: Search, recipe: Recipe, want: Wanted, context: Context) -> None:
+    """Raise DataError for data that the model cannot take or that lack a split. `recipe`: of any trial."""
+    from passes.analysis.evaluate import load_split
+    from passes.training.samples import Samples
+    from passes.training.splits import splits
+
+    trainings = [s.options for s in recipe.active if s.pass_name == FINETUNE]
+    if search.spec.score.data and (want.measured or trainings):
+        context.progress(0, 0, "reading and tokenising")
+        _take(search.base, load_split(search.spec.score, context), context)
+    for options in dict.fromkeys(trainings):
+        found = splits(options, context)
+        for split, purpose in ((found.train, "train on"), (found.check, "validate on")):
+            if split is not None:
+                Samples(split, search.base, purpose)
+        _take(search.base, found.train, context)
+
+
+def _take(graph: Graph, split: Split, context: Context) -> None:
+    """Run the samples that are the likeliest to fail: the first, the longest, those of the highest tokens."""
+    import torch
+
+    from model.build import build
+    from passes.analysis.evaluate import batches, fit, fit_error, logits_of
+
+    some = split.rows(_telling(split))
+    with torch.no_grad():
+        module = build(graph, context.store, context.callables)
+        for inputs, _ in batches(some, graph, len(some)):
+            with fit_error(inputs):
+                result = module(**inputs)
+            fit(logits_of(result, graph), torch.from_numpy(split.labels))
+
+
+def _telling(split: Split) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    rows = {0, 1 % max(len(split), 1)}
+    for array in split.inputs.values():
+        flat = array.reshape(len(split), -1)
+        rows |= {int(flat.max(1).argmax()), int(flat.sum(1).argmax())}
+    return np.array(sorted(rows), np.int64)

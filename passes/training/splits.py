@@ -1,0 +1,63 @@
+"""Which samples a training learns from, and which it is judged on: a tenth is held out where the data name none."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from model.errors import DataError
+from passes.analysis.evaluate import EvaluateOptions, data_warning, load_task
+from passes.base import Context
+from passes.training.options import FinetuneOptions
+
+if TYPE_CHECKING:
+    from model.data.base import Split, TaskData
+
+TRAIN, VALIDATION = "train", "validation"
+HELD = 10  # one sample of so many
+
+
+@dataclass(frozen=True, slots=True)
+class Splits:
+    """`check`: None where nothing is validated. `warnings`: what of the data is likely not as it was meant."""
+
+    train: Split
+    check: Split | None
+    warnings: tuple[str, ...]
+
+
+def splits(options: FinetuneOptions, context: Context) -> Splits:
+    """The samples that are asked for; raises DataError."""
+    name = options.train_split or TRAIN
+    data = _load(options, name, context)
+    train, check, told = data.split(name), None, ""
+    if options.validate:
+        train, check, told = _checked(options, context, data.name, train)
+    warning = data_warning(data, context, name).get("warning", "")
+    limit, most = options.train_limit or None, options.validation_limit or None
+    return Splits(train.take(limit), check and check.take(most), tuple(w for w in (warning, told) if w))
+
+
+def _checked(options: FinetuneOptions, context: Context, name: str, train: Split) -> tuple[Split, Split, str]:
+    """(what trains, what validates, what is to be said of that)."""
+    wanted, trained = options.validation_split or VALIDATION, options.train_split or TRAIN
+    data = _load(options, wanted, context)
+    if options.validation_split or wanted in data.splits or wanted in data.empty:
+        shared = wanted == trained or "all" in (wanted, trained)
+        same = "Validation is measured on training samples: its figures say little of new ones." if shared else ""
+        return train, data.split(wanted), same
+    if len(train) < 2:
+        raise DataError(f"{name} has no validation split, and one sample alone to train on.",
+                        "Choose data with more rows, or set validate to false.")  # fmt: skip
+    held = np.arange(len(train)) % HELD == HELD - 1
+    held[-1] |= not held.any()
+    told = f"{name} has no validation split: every tenth training sample ({int(held.sum())}) validates and trains not."
+    return train.rows(~held), train.rows(held), told
+
+
+def _load(options: FinetuneOptions, name: str, context: Context) -> TaskData:
+    shared = ("data", "text", "label", "tokenizer", "max_length")
+    wish = EvaluateOptions(split=name, **{n: getattr(options, n) for n in shared})
+    return load_task(wish, context.tokenizer, whole=name == "all")

@@ -1,0 +1,83 @@
+"""Data that a search's model cannot take, or that lack a split, are told before any trial, and no study is begun."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from model.errors import DataError
+from model.opening import Opened, open_source
+from model.recipe import Recipe
+from passes.analysis.evaluate import EvaluateOptions
+from passes.base import Context
+from passes.search.search import Search
+from passes.search.spec import SearchSpec, Vary
+from passes.search.study import Plan, begin
+
+SCORE = EvaluateOptions(data="demo:digits", limit=40)
+SPEC = SearchSpec("s", (Vary(values="integer(width=4|8)", per="all"),), sampler="grid", trials=2, score=SCORE)
+
+
+@pytest.fixture(scope="module")
+def mlp(tmp_path_factory: pytest.TempPathFactory) -> Opened:
+    return open_source("demo:digits-mlp", tmp_path_factory.mktemp("mlp"))
+
+
+@pytest.fixture
+def images(tmp_path: Path) -> Path:
+    """Larger than the model takes them."""
+    for split in ("train", "test"):
+        for name in ("0", "1"):
+            folder = tmp_path / "images" / split / name
+            folder.mkdir(parents=True)
+            for i in range(12):
+                Image.fromarray(np.full((12, 12), 20 * i, np.uint8)).save(folder / f"{i}.png")
+    return tmp_path / "images"
+
+
+def begun(opened: Opened, folder: Path, **more: Any) -> Any:
+    project = opened.project
+    search = Search(replace(SPEC, **more), Recipe(), project.base, project.source)
+    context = Context(opened.store, tokenizer=project.source.tokenizer, base=project.base)
+    return begin(Plan(search, context, f"journal://{folder}/s.journal"))
+
+
+def test_data_of_another_kind(mlp: Opened, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"needs the input|cannot take") as told:
+        begun(mlp, tmp_path, score=EvaluateOptions(data="demo:reviews", limit=40))
+    assert told.value.hint and not list(tmp_path.glob("s.journal*"))
+
+
+def test_samples_of_another_size(mlp: Opened, images: Path, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="cannot take this data") as told:
+        begun(mlp, tmp_path, score=EvaluateOptions(data=str(images)))
+    assert "kind and size" in told.value.hint and not list(tmp_path.glob("s.journal*"))
+    with pytest.raises(DataError, match="cannot take this data"):
+        begun(mlp, tmp_path, train="after", finetune={"data": str(images)})
+
+
+def test_a_text_that_is_too_long_names_max_length(tmp_path: Path) -> None:
+    small = "hidden_size=16&num_attention_heads=2&intermediate_size=16&num_hidden_layers=1&vocab_size=4000"
+    spec = f"config:bert?{small}&max_position_embeddings=8&task=sequence-classification"
+    opened = open_source(spec, tmp_path / "bert")
+    demo = open_source("demo:reviews", tmp_path / "demo").project.source.tokenizer
+    with pytest.raises(DataError, match="cannot take this data") as told:
+        begun(opened, tmp_path, score=EvaluateOptions(data="demo:reviews", limit=40, tokenizer=str(demo or "")))
+    assert "max_length" in told.value.hint
+
+
+def test_a_split_that_is_not_there(mlp: Opened, tmp_path: Path) -> None:
+    options = {"data": "demo:digits", "validation_split": "spring"}
+    with pytest.raises(DataError, match="no split 'spring'"):
+        begun(mlp, tmp_path, train="after", finetune=options)
+    assert not list(tmp_path.glob("s.journal*"))
+
+
+def test_data_that_fit_begin(mlp: Opened, tmp_path: Path) -> None:
+    ended = [t for t in begun(mlp, tmp_path).trials() if t.state != "running"]
+    assert [t.state for t in ended] == ["complete", "complete"]

@@ -1,0 +1,70 @@
+"""Data without a validation split: a tenth of the training samples validates, and that is told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from model.errors import DataError
+from model.opening import Opened, open_source
+from model.recipe import Step
+from passes.base import Context, run_step
+from passes.training.options import FinetuneOptions
+from passes.training.splits import splits
+
+WORDS = ("a good film", "a bad film", "what a fine and warm story", "so dull and cold a plot")
+
+
+@pytest.fixture(scope="module")
+def opened(tmp_path_factory: pytest.TempPathFactory) -> Opened:
+    return open_source("demo:reviews", tmp_path_factory.mktemp("reviews"))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for name, count in (("train", 40), ("test", 12)):
+        rows = [f"{WORDS[i % 4]} {'very ' * (i // 4)},{i % 2}" for i in range(count)]
+        (tmp_path / f"{name}.csv").write_text("\n".join(["text,label", *rows]) + "\n")
+    return tmp_path
+
+
+def found(opened: Opened, data: Path, **more: Any) -> Any:
+    context = Context(opened.store, tokenizer=opened.project.source.tokenizer, callables=opened.callables)
+    return splits(FinetuneOptions(data=str(data), **more), context)
+
+
+def keys(split: Any) -> set[bytes]:
+    return {row.tobytes() for row in np.hstack([split.inputs["input_ids"], split.labels[:, None]])}
+
+
+def test_a_tenth_of_the_training_validates(opened: Opened, folder: Path) -> None:
+    whole, made = found(opened, folder, validate=False), found(opened, folder)
+    assert whole.check is None and len(whole.train) == 40 and not whole.warnings
+    assert (len(made.train), len(made.check)) == (36, 4)
+    assert not keys(made.train) & keys(made.check) and keys(made.train) | keys(made.check) == keys(whole.train)
+    assert any("no validation split: every tenth training sample (4)" in w for w in made.warnings)
+    limited = found(opened, folder, train_limit=7, validation_limit=3)
+    assert keys(limited.check) < keys(made.check) and keys(limited.train) < keys(made.train)
+    assert (len(limited.train), len(limited.check)) == (7, 3)
+
+
+def test_splits_that_are_there_are_taken(opened: Opened, folder: Path) -> None:
+    tested = found(opened, folder, validation_split="test")
+    assert (len(tested.train), len(tested.check)) == (40, 12) and not tested.warnings
+    (folder / "validation.csv").write_text("text,label\n" + "".join(f"{WORDS[i % 4]},{i % 2}\n" for i in range(6)))
+    assert (len((made := found(opened, folder)).train), len(made.check)) == (40, 6) and not made.warnings
+    with pytest.raises(DataError, match="no split 'spring'"):
+        found(opened, folder, validation_split="spring")
+
+
+def test_a_training_runs_on_it_and_tells(opened: Opened, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ESPALIER_STATE", str(folder / "state"))
+    project = opened.project
+    context = Context(opened.store, tokenizer=project.source.tokenizer, callables=opened.callables, base=project.base)
+    options = FinetuneOptions(data=str(folder), max_steps=1, batch_size=8)
+    told = run_step(project.base, Step("finetune", options), context).report
+    assert "every tenth training sample" in told.summary["warning"]
+    assert told.rows[0]["validation_accuracy"] is not None
