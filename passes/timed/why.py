@@ -45,16 +45,17 @@ def reasons(facts: Facts) -> list[str]:
         found += _fused(facts, gain)
     else:
         found.append("This backend generates no code: it runs torch's own operations in the graphs that were found.")
-    if guards > CLOSE * facts.eager:
+    still = facts.spread <= RESTLESS  # else differences of times are those of other work
+    if still and guards > CLOSE * facts.eager:
         found.append(f"Checking that the compiled program still applies, and entering it, takes {1e6 * guards:.0f} µs "
                      f"a call, {guards / facts.eager:.0%} of an eager one.")  # fmt: skip
     code = facts.compiled - facts.captured
-    if facts.fuses and gain < -CLOSE and code > CLOSE * facts.eager:
+    if still and facts.fuses and gain < -CLOSE and code > CLOSE * facts.eager:
         found.append(f"The compiled code itself takes {1e6 * code:.0f} µs a call more than torch's own operations in "
                      "the same graphs: its loops are slower here than the libraries'.")  # fmt: skip
     if busy := busy_words(facts.others):
         found.append(busy)
-    elif facts.spread > RESTLESS:
+    elif not still:
         found.append(f"Eager calls scatter by ±{facts.spread:.0%}: other work runs on this machine. Measure again when "
                      "it is quiet.")  # fmt: skip
     if facts.graphs > 1:

@@ -186,6 +186,9 @@ def test_words_follow_from_figures() -> None:
     assert any("90%" in w for w in slower) and any("50 µs a call" in w for w in slower)
     assert any("50 µs a call more than torch's own" in w for w in slower) and not any("scatter" in w for w in slower)
     assert "±60%" in reasons(Facts(1e-4, 1e-4, 1e-4, 1, 0.2, 1, spread=0.6))[-1]
+    # where times scatter, what lies between them is other work, and no guards
+    assert "still applies" not in " ".join(reasons(Facts(1e-4, 1e-4, 2e-4, 1, 0.2, 1, spread=0.6)))
+    assert "still applies" in " ".join(reasons(Facts(1e-4, 1e-4, 2e-4, 1, 0.2, 1)))
     faster = reasons(Facts(2e-4, 1e-4, 2e-4, 3, 0.2, 100))
     assert faster[0] == "Compiled code takes 50% of the eager time." and any("3 graphs" in w for w in faster)
     assert any("2 µs" in w for w in faster) and any("80%" in w for w in faster)
