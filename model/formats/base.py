@@ -144,9 +144,9 @@ class Format:
     def decode(self, encoded: Encoded) -> Array:
         """float32 values of what was encoded, bit-equal to `define`."""
 
-    def preimage(self, encoded: Encoded) -> Array:
-        """float32 values that quantise to `encoded`, under its scale where one can be given: what it decodes to,
-        unless quantising twice is not quantising once."""
+    def preimage(self, encoded: Encoded, dtype: str = "float32") -> Array:
+        """Values that quantise to `encoded`, under its scale where one can be given: what it decodes to, unless
+        quantising twice is not quantising once. float32, to be cast to `dtype`."""
         return self.decode(encoded)
 
     @abstractmethod

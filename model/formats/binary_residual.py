@@ -158,7 +158,7 @@ class BinaryResidual(ScaledFormat):
             total = total + self._spread(scale_value(shared, "float32"), codes.shape) * signs
         return np.asarray(total, np.float32)
 
-    def preimage(self, encoded: Encoded) -> Array:
+    def preimage(self, encoded: Encoded, dtype: str = "float32") -> Array:
         """The decoded values where they have the same signs at all levels; elsewhere the middle of what has."""
         codes, value = np.asarray(encoded.codes), self.decode(encoded)
         low, high = np.full(codes.shape, -np.inf), np.full(codes.shape, np.inf)

@@ -112,7 +112,7 @@ class BinaryScaled(ScaledFormat):
         scale = scale_value(encoded.shared[0], "float32")
         return np.asarray(signs * spread(scale, per_of(self.granularity), signs.shape), np.float32)
 
-    def preimage(self, encoded: Encoded) -> Array:
+    def preimage(self, encoded: Encoded, dtype: str = "float32") -> Array:
         """±|γ|: a given γ may be negative."""
         magnitude = np.abs(self.decode(encoded))
         return np.where(np.asarray(encoded.codes) > 0, magnitude, -magnitude)

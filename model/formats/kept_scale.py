@@ -8,36 +8,57 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from model.formats.base import Array
+from model.formats.kept_half import ends, rounded
 from model.formats.stored_scale import ScaleType, array_scale
+
+Rows = NDArray[np.int64] | slice
 
 _ODD = range(-15, 16, 2)
 _STEPS = (0, -1, 1, -2, 2, -3, 3)  # float32 numbers away from where the end of the range is looked for
 
 
-def symmetric_source(codes: Array, s: Array, top: int, dtype: ScaleType) -> Array:
-    """Values (groups, elements) of codes in ±top under scales s (groups, 1), of which max|x|/top is s again."""
+def symmetric_source(codes: Array, s: Array, top: int, dtype: ScaleType, own: str = "float32") -> Array:
+    """Values (groups, elements) of codes in ±top under scales s (groups, 1), of which max|x|/top is s again; as numbers
+    of the float `own`."""
     size = np.abs(codes).max(-1, keepdims=True)
+
+    def holds(value: Array, rows: Rows = slice(None)) -> Array:
+        again = array_scale((value.astype(np.float64) / top).astype(np.float32), dtype) == s[rows]
+        return again & (np.clip(np.rint(value / s[rows]), 0, top) == size[rows])
+
     end = size.astype(np.float32) * s
-
-    def holds(value: Array) -> Array:
-        again = array_scale((value.astype(np.float64) / top).astype(np.float32), dtype) == s
-        return again & (np.clip(np.rint(value / s), 0, top) == size)
-
+    if own != "float32":
+        _, end = ends(np.zeros_like(size), size, s, top, own, _below(s, dtype), lambda rows, _, most: holds(most, rows))
     left = ~holds(end)
-    for candidate in _ends(s * np.float64(top), size * np.float64(s), s, dtype, top) if left.any() else ():
+    for candidate in (
+        _ends(s * np.float64(top), size * np.float64(s), s, dtype, top) if left.any() and own == "float32" else ()
+    ):
         good = left & holds(candidate)
         end, left = np.where(good, candidate, end), left & ~good
     values = codes.astype(np.float32) * s
     return np.asarray(np.where(np.abs(codes) == size, np.sign(codes) * end, values), np.float32)
 
 
-def affine_source(codes: Array, s: Array, zero: Array, top: int, dtype: ScaleType) -> Array:
+def affine_source(codes: Array, s: Array, zero: Array, top: int, dtype: ScaleType, own: str = "float32") -> Array:
     """As `symmetric_source`, of codes 0…top with zero points (groups, 1): (max − min)/top is s again."""
     steps = codes.astype(np.int64) - zero.astype(np.int64)
     low, high = steps.min(-1, keepdims=True), steps.max(-1, keepdims=True)
     given = Affine(s, zero, low, high, top, dtype)
+    values = steps.astype(np.float32) * s
+    if own != "float32":
+        next_low = rounded(np.where(steps > low, steps, high).min(-1, keepdims=True) * np.float64(s), own)
+        next_high = rounded(np.where(steps < high, steps, low).max(-1, keepdims=True) * np.float64(s), own)
+
+        def holds(rows: Rows, least: Array, most: Array) -> Array:
+            outside = (least <= next_low[rows]) & (most >= next_high[rows])
+            return outside & given.holds_in(rows, least, most)
+
+        least, most = ends(low, high, s, top, own, _below(s, dtype), holds)
+        values = np.where((steps == high) & (high >= 0), most, values)
+        return np.asarray(np.where((steps == low) & (low <= 0), least, values), np.float32)
     least, most = low.astype(np.float32) * s, high.astype(np.float32) * s
     first, last, left = least, most, ~given.holds(least, most)
     for start in (*_near(first), *_about(low, s)) if left.any() else ():
@@ -46,7 +67,7 @@ def affine_source(codes: Array, s: Array, zero: Array, top: int, dtype: ScaleTyp
             end = np.where(high > 0, end, last)
             good = left & given.holds(start, end)
             least, most, left = np.where(good, start, least), np.where(good, end, most), left & ~good
-    values = np.where((steps == high) & (high > 0), most, steps.astype(np.float32) * s)
+    values = np.where((steps == high) & (high > 0), most, values)
     return np.asarray(np.where((steps == low) & (low < 0), least, values), np.float32)
 
 
@@ -68,8 +89,20 @@ class Affine:
         point = np.clip(np.rint(-start / self.s), 0, self.top) == self.zero
         return again & point & self._code(least, self.low) & self._code(most, self.high)
 
+    def holds_in(self, rows: Rows, least: Array, most: Array) -> Array:
+        """As `holds`, of some of the groups."""
+        part = Affine(self.s[rows], self.zero[rows], self.low[rows], self.high[rows], self.top, self.dtype)
+        return part.holds(least, most)
+
     def _code(self, value: Array, step: Array) -> Array:
         return np.clip(np.rint(value / self.s) + self.zero, 0, self.top) - self.zero == step
+
+
+def _below(s: Array, dtype: ScaleType) -> Array:
+    """The next smaller scale that can be stored, float64: all between it and s are rounded up to s."""
+    if dtype == "float32":
+        return np.nextafter(s, np.float32(0)).astype(np.float64)
+    return rounded(s, dtype, -1).astype(np.float64)
 
 
 def _about(step: Array, s: Array) -> list[Array]:

@@ -94,7 +94,7 @@ class NVFP4(BlockFormat):
         t = _scale(scales, whole_tensor.astype(np.uint32).view(np.float32)[0])
         return to_float32(self.blocks.merge(elements.astype(np.float64) * t, np.shape(encoded.codes)))
 
-    def preimage(self, encoded: Encoded) -> Array:
+    def preimage(self, encoded: Encoded, dtype: str = "float32") -> Array:
         """The decoded values, but for those that set a scale: the largest of the tensor gives s once more, and the
         largest of a block whose d is subnormal lies as high as its element allows."""
         scales, whole_tensor = (np.asarray(s.values) for s in encoded.shared)

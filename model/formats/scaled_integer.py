@@ -241,7 +241,7 @@ class ScaledInteger(ScaledFormat):
         with np.errstate(over="ignore"):
             return np.asarray(np.clip(codes * s, -LARGEST, LARGEST), np.float32)
 
-    def preimage(self, encoded: Encoded) -> Array:
+    def preimage(self, encoded: Encoded, dtype: str = "float32") -> Array:
         """Decoded values, moved where they would not give the same scale again."""
         codes = np.asarray(encoded.codes)
         if not codes.size:
@@ -249,13 +249,14 @@ class ScaledInteger(ScaledFormat):
         scale = np.asarray(scale_value(encoded.shared[0], self.scale_dtype)).reshape(-1, 1)
         each = gathered(codes, self.per).reshape(len(scale), -1)
         if self.symmetric:
-            found = symmetric_source(each, scale, self.top, self.scale_dtype)
+            found = symmetric_source(each, scale, self.top, self.scale_dtype, dtype)
         else:
             zero = np.asarray(encoded.shared[1].values, np.float32).reshape(-1, 1)
             each = gathered(
                 codes - spread(zero.reshape(np.shape(encoded.shared[1].values)), self.per, codes.shape), self.per
             )
-            found = affine_source(each.reshape(len(scale), -1) + zero, scale, zero, self.top, self.scale_dtype)
+            each = each.reshape(len(scale), -1) + zero
+            found = affine_source(each, scale, zero, self.top, self.scale_dtype, dtype)
         return scattered(found, self.per, codes.shape)
 
     def codes(self) -> Array:

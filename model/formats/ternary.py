@@ -146,7 +146,7 @@ class Ternary(ScaledFormat):
         signs = np.asarray(encoded.codes, np.float32)
         return np.asarray(signs * spread(scale_value(encoded.shared[0], "float32"), self._per, signs.shape), np.float32)
 
-    def preimage(self, encoded: Encoded) -> Array:
+    def preimage(self, encoded: Encoded, dtype: str = "float32") -> Array:
         """0 and ±|α|: a given α may be negative."""
         return np.sign(np.asarray(encoded.codes)).astype(np.float32) * np.abs(self.decode(encoded))
 

@@ -210,7 +210,7 @@ def _unpack_codes(
     effective = source = _cast(part, _decode(fmt, encoded), mask, dtype)
     if type(fmt).preimage is not Format.preimage:
         wide = Encoded(full.astype(np.int64), encoded.shared)
-        source = _cast(part, fmt.preimage(wide), mask, dtype)
+        source = _cast(part, fmt.preimage(wide, dtype), mask, dtype)
     return Values(effective, source, mask, taken if scale is None else scale)
 
 

@@ -11,6 +11,7 @@ import torch
 
 from model.formats.base import Format, make_format
 from model.formats.scaled import ScaledFormat
+from model.formats.scaled_integer import ScaledInteger
 from model.layers import Effective
 from model.meta import Weight
 from model.packed.layout import Packed, Use, stored
@@ -76,10 +77,8 @@ def part_of(fmt: Format | None, x: torch.Tensor, mask: np.ndarray | None, view: 
     return part
 
 
-def check(
-    fmt: Format, x: torch.Tensor, mask: np.ndarray | None, view: View | None, scale: Any = None, opens: bool = True
-) -> None:
-    """What comes back is what a module computes with; and what is opened (`opens`) computes with it too."""
+def check(fmt: Format, x: torch.Tensor, mask: np.ndarray | None, view: View | None, scale: Any = None) -> None:
+    """What comes back is what a module computes with; and what is opened computes with it too."""
     part = part_of(fmt, x, mask, view, scale)
     data = pack(part, to_numpy(x), mask, scale)
     assert data.dtype == np.uint8 and data.size == part.size == -(-part.mask_bits // 8) + -(
@@ -95,7 +94,7 @@ def check(
         assert found.mask is not None and mask is not None and np.array_equal(found.mask, mask)
     assert found.source.dtype == found.effective.dtype and found.source.array.dtype == found.effective.array.dtype
     again = found.scale if isinstance(fmt, ScaledFormat) else None
-    assert same_values(part, found.source, mask, again, found.effective) or not opens
+    assert same_values(part, found.source, mask, again, found.effective)
 
 
 @pytest.mark.parametrize("fmt", CASES, ids=str)
@@ -113,11 +112,35 @@ def test_half_precision_comes_back(fmt: Format, dtype: str) -> None:
     if dtype == "float16" and fmt.name == "integer" and getattr(fmt, "frac_width", 0) < -15:
         pytest.skip("a step is more than float16 holds, so such a model computes with other values than the codes'")
     seed = zlib.crc32(f"{fmt}{dtype}".encode())
-    # Zero points with a float16 scale in float16: a rounded value may have no number that rounds to it again. Such a
-    # weight opens with its values and without its format, and a problem says so.
-    opens = dtype != "float16" or getattr(fmt, "scale_dtype", "") != "float16" or getattr(fmt, "symmetric", True)
     for ratio in (0.0, 0.5):
-        check(fmt, values((6, 35), dtype, seed), masked((6, 35), ratio, seed), None, opens=opens)
+        check(fmt, values((6, 35), dtype, seed), masked((6, 35), ratio, seed), None)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize("scale_dtype", ["float32", "bfloat16", "float16"])
+@pytest.mark.parametrize("symmetric", [True, False])
+@pytest.mark.parametrize("width", [2, 3, 5, 6, 8, 10, 16])
+def test_values_in_16_bits_give_their_own_scale_again(
+    width: int, symmetric: bool, scale_dtype: Any, dtype: str
+) -> None:
+    """On one side of zero, around it, far from normal, and where ends lie midway between two codes."""
+    fmt = ScaledInteger(width, "group", 8, symmetric, scale_dtype)
+    x = torch.randn(96, 40, generator=torch.Generator().manual_seed(width))
+    x[:16], x[16:32], x[32:48], x[48:64] = x[:16].abs(), -x[16:32].abs(), x[32:48] ** 5, x[48:64] * 1e-6
+    x[64:80] = x[64:80].abs() - 2.0**-9
+    x = x.to(getattr(torch, dtype))
+    part = part_of(fmt, x, None, None, None)
+    found = unpack(part, pack(part, to_numpy(x), None, None), dtype)
+    assert found.source.dtype == dtype and same_values(part, found.source, None, None, found.effective)
+
+
+def test_ends_midway_between_two_codes_are_found() -> None:
+    """-38.5 and 24.5 steps, each of which goes to the even one."""
+    x = torch.tensor([[-0.1396484375, 0.0888671875, 0.0, 0.01]], dtype=torch.bfloat16)
+    fmt = ScaledInteger(6, symmetric=False)
+    part = part_of(fmt, x, None, None, None)
+    found = unpack(part, pack(part, to_numpy(x), None, None), "bfloat16")
+    assert same_values(part, found.source, None, None, found.effective)
 
 
 @pytest.mark.parametrize("fmt", [f for f in CASES if isinstance(f, ScaledFormat)], ids=str)
