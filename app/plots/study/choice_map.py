@@ -10,6 +10,7 @@ from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QImage, QPainter, QPen
 from typing_extensions import override
 
+from app.plots.chart import tint
 from app.plots.picture import Table
 from app.plots.study.axes import Axis, axes_of
 from app.plots.study.data import COMPLETE, Scale, Study
@@ -142,6 +143,7 @@ class ChoiceMap(OfFigure):
     @override
     def marks(self, painter: QPainter) -> None:
         box = self._box()
+        self._paint_veil(painter, box)
         painter.setPen(QPen(QColor(self.look.text), 1.4))
         painter.setBrush(Qt.BrushStyle.NoBrush)
         for place in (self.pick, self.under):
@@ -149,6 +151,15 @@ class ChoiceMap(OfFigure):
             for column in found:
                 wide = box.width() / len(self.places)
                 painter.drawRect(QRectF(box.left() + column * wide, TOP, max(wide, 2), STRIP + box.height()))
+
+    def _paint_veil(self, painter: QPainter, box: QRectF) -> None:
+        """Fade the columns of trials that brushes leave out."""
+        kept = self._sampled()
+        if self._left is None or not len(kept):
+            return
+        wide, veil = box.width() / len(kept), tint(self.look.panel, 200)
+        for column in np.flatnonzero(~self._stands_out(kept)).tolist():
+            painter.fillRect(QRectF(box.left() + column * wide, TOP, wide, STRIP + box.height()), veil)
 
     def _paint_names(self, painter: QPainter, box: QRectF) -> None:
         """Names of rows, as many as can be read."""

@@ -144,7 +144,8 @@ class Study:
             if scale := scales.get(name) or self._scale(name):
                 put(place, name, scale.place(value))
         facts = {"number": trial.number, "state": STATES.index(trial.state), "feasible": trial.feasible,
-                 "started": trial.started, "seconds": np.nan if trial.seconds is None else trial.seconds}  # fmt: skip
+                 "started": trial.started, "seconds": np.nan if trial.seconds is None else trial.seconds,
+                 "unmeasured": trial.unmeasured}  # fmt: skip
         for name, value in facts.items():
             self.facts.put(place, name, float(value))
         return place

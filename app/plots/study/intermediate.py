@@ -72,7 +72,7 @@ class IntermediateChart(PaintedChart):
     def legend(self) -> str:
         low, high = (value_words(self.figure, v) for v in self._ends)
         stops = "".join(f'<span style="color:{self.look.sequential(k / 4)}">■</span>' for k in range(5))
-        early = int((self.study.state == PRUNED).sum())
+        early = int(((self.study.state == PRUNED) & ~(self.study.facts["unmeasured"] > 0)).sum())
         told = f" &nbsp; grey: {count(early)} ended early" * bool(early)
         return f'<span style="color:{self.look.muted}">came to {low} {stops} {high}{told}</span> &nbsp; ━ best'
 

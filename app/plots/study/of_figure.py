@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+import numpy as np
+
 from app.plots.study.data import COMPLETE, Study
 from app.plots.study.painted import PaintedChart
+from model.data.base import Array
 
 
 class OfFigure(PaintedChart):
@@ -16,6 +19,7 @@ class OfFigure(PaintedChart):
 
     def __init__(self) -> None:
         self.figure = ""
+        self._left: Array | None = None
         super().__init__()
 
     def option(self, name: str) -> Any:
@@ -30,9 +34,22 @@ class OfFigure(PaintedChart):
 
     def show_study(self, study: Study) -> None:
         """Show a study; a figure that it lacks gives way to its first."""
+        self._left = None
         if self.figure not in study.names:
             self.figure = study.names[0] if study.names else ""
         super().show_study(study)
+
+    def dim(self, mask: Array | None) -> None:
+        """Let only these trials stand out."""
+        self._left = mask
+        self.update()
+
+    def _stands_out(self, places: Array) -> Array:
+        """Which of these trials are left; those that came since are not."""
+        there = np.zeros(len(self.study), bool)
+        if self._left is not None:
+            there[: len(self._left)] = self._left[: len(there)]
+        return there[places]
 
     def empty(self) -> str:
         """Why nothing is drawn."""

@@ -11,6 +11,7 @@ from PySide6.QtCore import QPointF, QRectF, Qt, QTimer
 from PySide6.QtGui import QColor, QPainter, QPen
 from typing_extensions import override
 
+from app.plots.chart import tint
 from app.plots.study.axes import ALL, Axis, axes_of, step_of
 from app.plots.study.data import COMPLETE, Study
 from app.plots.study.face import Option
@@ -178,7 +179,21 @@ class SliceChart(OfFigure, Multiples):
     @override
     def marks(self, painter: QPainter) -> None:
         for place, axis in enumerate(self._seen()):
+            if self._left is not None:
+                self._paint_left(painter, axis, place)
             self._paint_rings(painter, axis, place)
+
+    def _paint_left(self, painter: QPainter, axis: Axis, place: int) -> None:
+        """A veil over all dots, and those above it that brushes leave."""
+        box = self._box(place)
+        painter.fillRect(box, tint(self.look.panel, 200))
+        done = np.flatnonzero(self.study.state == COMPLETE)
+        x, y = self._pixels(axis, place, done[self._stands_out(done)])
+        painter.setPen(Qt.PenStyle.NoPen)
+        painter.setBrush(QColor(self.look.accent))
+        for across, down in zip(x.tolist(), y.tolist(), strict=True):
+            if math.isfinite(across + down):
+                painter.drawEllipse(box.topLeft() + QPointF(across, down), 3.0, 3.0)
 
     def _levels(self, box: QRectF) -> tuple[list[float], list[float], float]:
         """Round values with their heights, and the step between them."""

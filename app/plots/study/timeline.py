@@ -24,7 +24,7 @@ from model.data.base import Array
 TALL = 0.76  # of a lane
 GROW = 500  # milliseconds between two looks at the clock
 HERE = "this machine"
-KINDS = ("complete", "breaks a constraint", "ended early", "failed", "running")
+KINDS = ("complete", "breaks a constraint", "ended early", "failed", "running", "not measured")
 RUNS = KINDS.index("running")
 
 
@@ -43,7 +43,7 @@ class TimelineChart(StudyChart):
 
     def colours(self, look: Palette) -> tuple[str, ...]:
         """Of the kinds, in order."""
-        return look.bar, look.edge, CATEGORIES["add"], look.bad, look.accent
+        return look.bar, look.edge, CATEGORIES["add"], look.bad, look.accent, look.muted
 
     @override
     def empty(self) -> str:
@@ -103,6 +103,7 @@ class TimelineChart(StudyChart):
         study = self.study
         kinds = np.select([study.state == FAILED, study.state == PRUNED, study.state == RUNNING], [3, 2, 4], 0)
         kinds[(study.state == COMPLETE) & ~study.feasible] = 1
+        kinds[study.facts["unmeasured"] > 0] = KINDS.index("not measured")
         kinds[~(study.facts["started"] > 0)] = -1
         return kinds
 

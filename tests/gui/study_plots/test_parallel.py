@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
-from PySide6.QtCore import QPoint, Qt
+from PySide6.QtCore import QPoint, QPointF, Qt
+from PySide6.QtGui import QColor
 from PySide6.QtTest import QTest
 from pytestqt.qtbot import QtBot
 
@@ -29,6 +31,31 @@ def test_labels_of_close_axes_keep_apart(board: StudyBoard, width: int) -> None:
     shared = [k for k in words if chart.axes[k].like(chart.axes[k + 1])]
     assert shared and all(chart._room(k, 200, gap, False) <= 2 * gap for k in shared)
     assert all(chart._room(k, 200, gap, False) <= gap for k in words if k not in shared)
+
+
+@pytest.mark.parametrize("kind", ["Choice map", "Slices"])
+def test_painted_charts_fade_what_brushes_leave_out(board: StudyBoard, kind: str) -> None:
+    chart = show(board, 30, kind)
+    chart.settle()
+    whole, done = chart.grab().toImage(), [i for i, t in enumerate(board.study.trials) if t.state == "complete"]
+    board._brushed(np.arange(30) == done[0])
+    faded = chart.grab().toImage()
+    left, out = middle_of(chart, done[0]), middle_of(chart, done[-1])
+    assert faded.pixelColor(out).lightness() > whole.pixelColor(out).lightness() + 20
+    wanted = QColor(chart.look.accent) if kind == "Slices" else whole.pixelColor(left)
+    assert faded.pixelColor(left) == wanted
+    board._brushed(None)
+    assert chart.grab().toImage() == whole
+
+
+def middle_of(chart: Any, place: int) -> QPoint:
+    """Where a trial's dot lies in the first multiple, or its first cell in the map."""
+    if chart.name == "Slices":
+        x, y = chart._pixels(chart.axes[0], 0)
+        return (chart._box(0).topLeft() + QPointF(x[place], y[place])).toPoint()
+    box, column = chart._box(), int(np.flatnonzero(chart.places == place)[0])
+    wide, tall = box.width() / len(chart.places), box.height() / len(chart.axes)
+    return QPointF(box.left() + (column + 0.5) * wide, box.top() + 0.5 * tall).toPoint()
 
 
 def test_brushes_choose_trials_here_and_fade_the_others_elsewhere(board: StudyBoard, qtbot: QtBot) -> None:

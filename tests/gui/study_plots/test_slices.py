@@ -64,6 +64,19 @@ def test_the_timeline_has_a_lane_a_worker_and_bars_that_grow(
     assert not chart._clock.isActive()
 
 
+@pytest.mark.parametrize("kind", ["Timeline", "Intermediate values"])
+def test_what_was_not_measured_did_not_end_early(board: StudyBoard, kind: str) -> None:
+    over = {"violation": {"weight_bits<=16": 4.0}, "values": (), "steps": ()}
+    board.tiles[0].show_kind(kind)
+    board.show_study([trial(0), replace(trial(1), state="pruned", **over)], GOALS, choices(), within=made_study.WITHIN)
+    assert "ended early" not in board.tiles[0].chart.legend()
+    board.append(replace(trial(2), state="pruned", steps=((64, 0.5),)))
+    board.draw_fresh()
+    assert "1 ended early" in board.tiles[0].chart.legend().replace("ended early 1", "1 ended early")
+    if kind == "Timeline":
+        assert "not measured 1" in board.tiles[0].chart.legend()
+
+
 def test_intermediate_values_end_where_a_trial_was_pruned(board: StudyBoard) -> None:
     chart = show(board, 60, "Intermediate values")
     assert chart._steps == list(made_study.RUNGS)
