@@ -18,9 +18,11 @@ from app.commands.search_files import KINDS, Output, spec_path, storage_for, tem
 from app.commands.search_workers import add_workers, check_workers, trials_of_all
 from app.commands.storages import look_into
 from app.commands.sweep import known_steps
+from app.kernels.words import time_words
 from model.recipe import Recipe
 from passes.analysis.evaluate import EvaluateOptions
 from passes.config import recipe_to_dict
+from passes.costs.base import COSTS, timed_beside
 from passes.search.goals import Wanted, best, front, wanted
 from passes.search.search import Search
 from passes.search.space import Space
@@ -172,14 +174,25 @@ def _told(done: _Done, trial: Trial) -> str:
     head = f"[{ended}/{done.search.spec.trials}]"
     if trial.state == "failed":
         return f"{head} trial {trial.number} {'lost' if trial.lost else 'failed'}: {trial.error}"
-    figures = ", ".join(f"{n.replace('_', ' ')} {cell(trial.figures[n])}" for n in done.want.figures
+    figures = ", ".join(f"{n.replace('_', ' ')} {_figure(n, trial.figures[n])}" for n in done.want.figures
                         if n in trial.figures)  # fmt: skip
     notes = [seconds(trial.seconds or 0.0)]
     notes += ["known already"] if trial.reused else []
     notes += [trial.error] if trial.state == "pruned" else []
     notes += ["not feasible"] if trial.state == "complete" and not trial.feasible else []
     notes += ["the best so far"] if done.best is trial else []
+    notes += [busy] if not trial.reused and (busy := timed_beside(trial.figures)) else []
     return f"{head} {', '.join(filter(None, (figures, *notes)))}"
+
+
+def _figure(name: str, value: float) -> str:
+    """A figure on a line; a time in the unit that suits it."""
+    return cell(_cell(name, value))
+
+
+def _cell(name: str, value: float | None) -> float | str | None:
+    """A figure in a table."""
+    return value if value is None or name not in COSTS or COSTS.get(name).unit != "s" else time_words(value)
 
 
 # -- the answer
@@ -232,7 +245,7 @@ def _lines(done: _Done, data: dict[str, Any]) -> Iterable[str]:
     names = list(done.want.figures)
     if rows:
         yield "front" if len(rows) > 1 else "figures"
-        yield from table([{"trial": r["number"], **{n: r["figures"].get(n) for n in names}} for r in rows])
+        yield from table([{"trial": r["number"], **{n: _cell(n, r["figures"].get(n)) for n in names}} for r in rows])
     outside = f"{data['unmeasured']} not measured, " if data["unmeasured"] else ""
     early = data["pruned"] - data["unmeasured"]
     counts = f"{data['complete']} complete, {outside}{early} ended early, {data['failed']} failed"

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 
 from app.plots.study.words import title, value_words
 from app.words import THIN, count, duration, plural, signed
+from passes.costs.base import timed_beside
 from passes.search.space import Choice, Space
 from passes.search.spec import SearchSpec
 from passes.search.trial import Trial
@@ -115,7 +116,7 @@ def best_words(spec: SearchSpec, trial: Trial, baseline: Mapping[str, float], fr
         told |= {g.figure: v for g, v in zip(spec.goals, trial.values, strict=True)}
     names = dict.fromkeys([*(g.figure for g in spec.goals), *(limited(t) for t in spec.within)])
     parts = [_told(n, told[n], baseline.get(n)) for n in names if n in told]
-    where = [f"trial {trial.number}", f"{front} on the front" if front > 1 else ""]
+    where = [f"trial {trial.number}", f"{front} on the front" if front > 1 else "", timed_beside(trial.figures)]
     return " · ".join(w for w in (f"Best: {', '.join(parts)}", *where) if w)
 
 

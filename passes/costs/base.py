@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 Better = Literal["low", "high"]
 Floats = NDArray[np.float64]
 PLANNED = "planned"  # the key of a mask that is not made yet
+OTHERS = "other_programs"  # beside a measured time: the share of the processors that they took
 COSTS: Registry[Cost] = Registry("cost", OptionsError, ("passes.costs",))
 
 
@@ -81,6 +82,26 @@ class Cost:
 def cost(name: str) -> Cost:
     """The cost called `name`; raises OptionsError with the nearest."""
     return COSTS.get(name)
+
+
+def measured(name: str, graph: Graph, options: Any, context: Context) -> dict[str, float]:
+    """A cost that has to be run; beside a time also what other programs took meanwhile, since times are longer then."""
+    from kernels.bench.others import Others
+
+    held, watch = COSTS.get(name), Others()
+    if held.measure is None:
+        return {}
+    found = {name: float(held.measure(graph, options, context))}
+    share = watch.share() if held.unit == "s" else None
+    return found if share is None else {**found, OTHERS: share}
+
+
+def timed_beside(known: Mapping[str, float]) -> str:
+    """That what was measured with these figures is the time of a busy machine; empty where it is not."""
+    from kernels.bench.others import TELLING
+
+    share = known.get(OTHERS, 0.0)
+    return f"timed while other programs took {100 * share:.0f}\u2009% of the processors" if share >= TELLING else ""
 
 
 def separable() -> tuple[Cost, ...]:

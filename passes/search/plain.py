@@ -11,7 +11,7 @@ from model.graph import Graph
 from model.graph_json import fingerprint
 from passes.analysis.evaluate import EvaluateOptions
 from passes.base import Context
-from passes.costs.base import COSTS
+from passes.costs.base import COSTS, measured
 from passes.costs.base import figures as costs_of
 from passes.replay import Memo, recipe_key, replay
 from passes.score import Scorer
@@ -68,8 +68,8 @@ class Plain:
             found |= self.warm(order.context).measure(graph, order.show, KL in self.want.figures)
             self._keep(_spelled(order.params))
         for name in self.want.figures:
-            if name not in found and name in COSTS and (measure := COSTS.get(name).measure):
-                found[name] = float(measure(graph, self.options, order.context))
+            if name not in found and name in COSTS:
+                found |= measured(name, graph, self.options, order.context)
         return found
 
     def margins(self, params: Mapping[str, Any], graph: Graph | None = None) -> Any:

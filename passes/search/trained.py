@@ -24,7 +24,7 @@ from model.recipe import Recipe, Step
 from model.source import SourceInfo
 from model.weights import WeightStore
 from passes.base import Context, StepResult
-from passes.costs.base import COSTS
+from passes.costs.base import COSTS, measured
 from passes.costs.base import figures as costs_of
 from passes.replay import Memo, recipe_key, replay
 from passes.score import static_score
@@ -269,8 +269,8 @@ class Trained:
             if warm.rungs:
                 self._samples[self.key(order)] = warm.known[fingerprint(graph)]
         for name in self.want.figures:
-            if name not in found and name in COSTS and (measure := COSTS.get(name).measure):
-                found[name] = float(measure(graph, self.spec.score, context))
+            if name not in found and name in COSTS:
+                found |= measured(name, graph, self.spec.score, context)
         if self.keys:
             found["inherited"] = work.place.built.share
         return found

@@ -11,13 +11,14 @@ from app.words import THIN, cell, duration, figure, mebibytes, percent, scaled, 
 from model.errors import FormatError
 from model.formats.base import parse_format
 from passes.analysis.format_sqnr import columns
+from passes.costs.base import OTHERS
 from passes.search.families import fits
 from passes.search.goals import figures
 from passes.search.spec import Goal
 from passes.search.trial import Trial
 
 TIMES = ("latency", "layer_latency")  # of a batch: milliseconds, or less
-SHARES = ("accuracy", "sparsity", "agreement")
+SHARES = ("accuracy", "sparsity", "agreement", OTHERS)
 SUM = "sum of goals"  # what the values of a search for one sum are called
 
 

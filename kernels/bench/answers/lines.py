@@ -207,7 +207,7 @@ def _memory(known: Known) -> Iterator[Line]:
         yield Line(f"MXINT{width} in blocks of 32, ideal", saving(width), "share", text, computed=True)
         held = known.fact("weight packed", width)
         share = 1 - held.value / floats.value if held and floats else None
-        note = f"{held.value:.0f} of {floats.value:.0f} bytes" if held and floats else ""
+        note = f"{held.value:,.0f} of {floats.value:,.0f} bytes".replace(",", "\u2009") if held and floats else ""
         yield Line(f"MXINT{width}: a weight of 3072 × 768, measured", share, "share", note)
     for row in known.project:
         value: Any = row.get("bytes")
