@@ -18,14 +18,19 @@ if TYPE_CHECKING:
 Inputs = dict[str, "Tensor"]
 Run = Callable[[Inputs], "Sequence[Tensor]"]
 TOLERANCE = 1e-4  # of the largest value; a sum in another order may end on the other side of a rounding
+ULPS = 4  # of the results' own type, where that is coarser
 
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """The largest difference of any result, the largest result, and what is to be told."""
+    """The largest difference of any result (None: nothing ran), the largest result, and what is to be told.
 
-    difference: float
+    `allowed`: the difference that roundings alone may make.
+    """
+
+    difference: float | None
     largest: float
+    allowed: float = TOLERANCE
     notes: tuple[str, ...] = ()
 
 
@@ -37,6 +42,7 @@ def compare(graph: Graph, store: WeightStore, run: Run, who: str) -> Compared | 
 
     module = build(_ruled(graph), store)
     found: list[tuple[float, float]] = []
+    allowed = TOLERANCE
     notes: list[str] = []
     for sizes in other_sizes(graph):
         values = example_inputs(graph, sizes)
@@ -48,16 +54,18 @@ def compare(graph: Graph, store: WeightStore, run: Run, who: str) -> Compared | 
         try:
             got = run(values)
             found += [_apart(a, b) for a, b in zip(want, got, strict=True)]
+            allowed = max(allowed, *(ULPS * torch.finfo(a.dtype).eps for a in want if a.is_floating_point()), 0.0)
         # Whatever a foreign runtime raises is what is being looked for.
         except Exception as error:  # noqa: BLE001
             notes.append(f"{who} cannot run it at {_words(sizes)}: {str(error).strip().splitlines()[-1][:200]}")
-    if not found and not notes:
-        return None
-    apart, largest = (max((f[i] for f in found), default=0.0) for i in (0, 1))
-    if apart > _allowed(largest):
+    if not found:
+        return Compared(None, 0.0, notes=tuple(notes)) if notes else None
+    apart, largest = (max(f[i] for f in found) for i in (0, 1))
+    allowed *= max(largest, 1e-6)
+    if apart > allowed:
         notes.append(f"Results of {who} differ by up to {apart:.3g}, where the largest is {largest:.3g}: "
                      "a sum in another order can end on the other side of a rounding.")  # fmt: skip
-    return Compared(apart, largest, tuple(notes))
+    return Compared(apart, largest, allowed, tuple(notes))
 
 
 def compare_onnx(graph: Graph, store: WeightStore, path: Path) -> Compared | None:
@@ -70,19 +78,26 @@ def compare_onnx(graph: Graph, store: WeightStore, path: Path) -> Compared | Non
         plain, exact = _session(path), _session(path, {"session.disable_quant_qdq": "1"})
     # onnxruntime raises types of its own, for operators that it lacks.
     except Exception as error:  # noqa: BLE001
-        text = str(error).strip().splitlines()[-1][:300]
-        return Compared(float("nan"), 0.0, (f"This onnxruntime cannot open the file: {text}",))
+        return Compared(None, 0.0, notes=(_unopened(graph, str(error).strip().splitlines()[-1][:300]),))
     found = compare(graph, store, plain, "onnxruntime")
-    if found is None or found.difference <= _allowed(found.largest):
+    if found is None or _equal(found):
         return found
     again = compare(graph, store, exact, "onnxruntime")
-    if again is None or again.difference > _allowed(again.largest):
+    if again is None or not _equal(again):
         return found
     return replace(again, notes=(*again.notes, _saturates(found)))
 
 
-def _allowed(largest: float) -> float:
-    return TOLERANCE * max(largest, 1e-6)
+def _unopened(graph: Graph, text: str) -> str:
+    """Why a file was not run, and what to do."""
+    if any(w.dtype == "bfloat16" for w in graph.weights.values()):
+        return ("The file was not run: onnxruntime computes bfloat16 on a GPU only. Run it there, or export the model "
+                "in float32.")  # fmt: skip
+    return f"The file was not run: this onnxruntime cannot open it ({text})."
+
+
+def _equal(found: Compared) -> bool:
+    return found.difference is not None and found.difference <= found.allowed
 
 
 def _saturates(found: Compared) -> str:

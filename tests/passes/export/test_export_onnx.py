@@ -22,6 +22,7 @@ from model.ops import quantisable
 from model.project import Project
 from model.recipe import Recipe
 from model.source import SourceInfo
+from model.trace.trace import trace
 from model.views import View
 from model.weights import Tensor, WeightStore
 from passes.base import Context
@@ -126,6 +127,28 @@ def test_without_the_packages_it_says_what_to_install(tmp_path: Path, monkeypatc
     with pytest.raises(ExportError, match="ONNX needs the package onnx") as found:
         written(case("mlp").graph, case("mlp").store, tmp_path)
     assert "espalier[onnx]" in found.value.hint
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_models_of_16_bits_are_judged_by_their_own_roundings_or_not_at_all(dtype: torch.dtype, tmp_path: Path) -> None:
+    """onnxruntime has no bfloat16 on a processor: that is said, with what to do, and no difference is told."""
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(16, 32), torch.nn.GELU(), torch.nn.Linear(32, 4)).to(dtype).eval()
+    store = WeightStore(tmp_path / "w")
+    done = written(trace(model, {"input": torch.randn(2, 16, dtype=dtype)}, store).graph, store, tmp_path)
+    if dtype == torch.bfloat16:
+        assert done.max_abs_diff is None and len(done.notes) == 1
+        assert "bfloat16 on a GPU only" in done.notes[0] and "float32" in done.notes[0]
+    else:
+        assert done.max_abs_diff is not None and 0 < done.max_abs_diff < 4e-3 and not done.notes
+
+
+def test_a_runtime_that_fails_at_every_size_finds_no_difference() -> None:
+    def fails(_: object) -> list[torch.Tensor]:
+        raise RuntimeError("no kernel")
+
+    found = compare.compare(case("mlp").graph, case("mlp").store, fails, "it")
+    assert found is not None and found.difference is None and "no kernel" in found.notes[0]
 
 
 def test_activations_round_through_whole_numbers(tmp_path: Path) -> None:
