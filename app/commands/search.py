@@ -19,6 +19,7 @@ from app.commands.search_workers import add_workers, check_workers, trials_of_al
 from app.commands.storages import look_into
 from app.commands.sweep import known_steps
 from app.kernels.words import time_words
+from app.words import THIN, left
 from model.recipe import Recipe
 from passes.analysis.evaluate import EvaluateOptions
 from passes.config import recipe_to_dict
@@ -33,6 +34,8 @@ from passes.search.trial import Trial
 
 if TYPE_CHECKING:
     from passes.search.study import Running
+
+LONG = 60.0  # seconds from which it is told how long a search still takes
 
 DETAILS = """examples
   main.py search demo:reviews mixed-precision -o best.espalier
@@ -67,6 +70,8 @@ class _Done:
     trials: dict[int, Trial] = field(default_factory=dict[int, Trial])
     ended: str = ""
     seconds: float = 0.0
+    begun: float = 0.0
+    earlier: int = 0  # trials of runs before this one
 
     @property
     def all(self) -> list[Trial]:
@@ -132,7 +137,8 @@ def _searched(
 
     done, start = _Done(search, wanted(search.spec)), time.perf_counter()
     running = begin(Plan(search, target.context, storage, found.resume, memo=known_steps(target)))
-    done.space, done.trials = running.space, dict(running.told)
+    done.space, done.trials, done.earlier = running.space, dict(running.told), running.done
+    done.begun = time.perf_counter()
     if found.resume and not done.trials:
         console.note(f"{shown(storage)} holds no trials of {search.spec.study!r}: the study begins anew.")
     output.space = running.space
@@ -181,8 +187,18 @@ def _told(done: _Done, trial: Trial) -> str:
     notes += [trial.error] if trial.state == "pruned" else []
     notes += ["not feasible"] if trial.state == "complete" and not trial.feasible else []
     notes += ["the best so far"] if done.best is trial else []
+    notes += [_left(done, ended)]
     notes += [busy] if not trial.reused and (busy := timed_beside(trial.figures)) else []
     return f"{head} {', '.join(filter(None, (figures, *notes)))}"
+
+
+def _left(done: _Done, ended: int) -> str:
+    """How long the trials still take at the pace so far, where it is long; a timeout ends them earlier."""
+    here, spec = ended - done.earlier, done.search.spec
+    worked = time.perf_counter() - done.begun
+    rest = worked / max(here, 1) * max(spec.trials - ended, 0)
+    rest = min(rest, max(spec.timeout - worked, 0.0)) if spec.timeout else rest
+    return f"about {left(rest).replace(THIN, ' ')}" if here > 0 and rest > LONG else ""
 
 
 def _figure(name: str, value: float) -> str:

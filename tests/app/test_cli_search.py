@@ -60,6 +60,15 @@ def test_what_misses_a_limit_is_not_measured(capsys: Capture, spec: Path) -> Non
     assert "2 complete, 1 not measured, 0 ended early, 0 failed" in capsys.readouterr().out
 
 
+def test_how_long_it_still_takes_is_told(capsys: Capture, spec: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from app.commands import search
+
+    monkeypatch.setattr(search, "LONG", 0.0)
+    assert main(["search", MLP, str(spec)]) == 0
+    lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("[")]
+    assert [" left" in line for line in lines] == [True, True, False], lines
+
+
 def test_best_front_and_trials(capsys: Capture, spec: Path) -> None:
     found = answer(capsys, MLP, spec)
     assert {"best", "front", "trials", "seconds", "storage", "recipe"} <= set(found)
