@@ -247,7 +247,7 @@ class Docks:
         training = self.panels["training"]
         assert isinstance(training, TrainingPanel)
         training.wanted.connect(lambda options: models.train(window, options))
-        training.refused.connect(window.banner.hide, Qt.ConnectionType.QueuedConnection)
+        training.refused.connect(window.banner.leave, Qt.ConnectionType.QueuedConnection)
         self.tables.wanted.connect(lambda name: models.report(window, name))
         self.tables.options_wanted.connect(lambda name: models.report_on(window, name))
         self.tables.step_shown.connect(lambda name: models.show_step_report(window, name))

@@ -52,7 +52,7 @@ class Entrance(QStackedWidget):
 
         What a run that died held of it is offered: who starts with a model sees no welcome page.
         """
-        self._window.banner.hide()
+        self._window.banner.clear()
         if self._window.recovery.recovered:
             return
         name = title_of(document)
@@ -61,7 +61,7 @@ class Entrance(QStackedWidget):
             recover: Button = "Recover", lambda: files.guard(self._window, lambda: self._recover_still(found))
             forget: Button = "Discard it", lambda: self._forgo(found)
             hint = f"A copy of {found.when} holds its edits and searches."
-            self._window.banner.tell(f"A window with {name} ended before it was saved.", hint, [recover, forget])
+            self._window.banner.offer(f"A window with {name} ended before it was saved.", hint, [recover, forget])
 
     def _recover_still(self, leftover: Leftover) -> None:
         """Unless another window, which offers it too, has taken or discarded it."""

@@ -40,7 +40,7 @@ def cause(job: JobInfo) -> str:
 
 
 class Banner(QFrame):
-    """One message above the canvas, with what to do; a new one replaces the old."""
+    """One message above the canvas, with what to do; a new one replaces the old, but for an offer, which comes back."""
 
     show_node = Signal(str)
     show_log = Signal()
@@ -62,6 +62,8 @@ class Banner(QFrame):
         row.addLayout(self._buttons)
         self.setAccessibleName("Message")
         self._cause, self._warned = "", ""
+        self._offer: tuple[str, str, list[Button]] | None = None
+        self._offers = False  # whether the offer is what is shown
         self.hide()
 
     @property
@@ -99,18 +101,37 @@ class Banner(QFrame):
         if text and text != self._warned:
             self.tell(text)
         elif not text and self._warned == self._message.text():
-            self.hide()
+            self.leave()
         self._warned = text
 
     def solve(self, of: str) -> None:
         """Take away an error that came of this: it no longer holds."""
         if of == self._cause:
             self._cause = ""
-            self.hide()
+            self.leave()
+
+    def offer(self, message: str, hint: str, buttons: list[Button]) -> None:
+        """Show a message that stands until one of its buttons is pressed: others are shown before it meanwhile."""
+        self.tell(message, hint, buttons)
+        self._offer, self._offers = (message, hint, buttons), True
+
+    def leave(self) -> None:
+        """Take away what is shown; an offer that it stood before is shown again."""
+        if self._offers:
+            self._offer = None
+        self._offers = False
+        self.hide()
+        if self._offer is not None:
+            self.offer(*self._offer)
+
+    def clear(self) -> None:
+        """Take away all, offers too."""
+        self._offer = None
+        self.leave()
 
     def tell(self, message: str, hint: str = "", buttons: list[Button] | None = None, kind: str = "note") -> None:
         """Show a message with buttons; Dismiss is always there."""
-        self._cause = ""
+        self._cause, self._offers = "", False
         self._message.setText(message)
         self._hint.setText(hint)
         self._hint.setVisible(bool(hint))
@@ -128,7 +149,7 @@ class Banner(QFrame):
     def _button(self, title: str, act: Callable[[], object]) -> QPushButton:
         button = QPushButton(title)
         button.setProperty("link", True)
-        button.clicked.connect(lambda: (self.hide(), act()))
+        button.clicked.connect(lambda: (self.leave(), act()))
         return button
 
 

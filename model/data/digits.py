@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from model.data.base import Array, Split
+from model.errors import DataError
 
 CLASSES = tuple("0123456789")
 SIZES = {"train": 1257, "validation": 270, "test": 270}
@@ -20,17 +21,30 @@ FILE = "datasets/data/digits.csv.gz"  # within scikit-learn
 
 def load_digits(seed: int = SEED) -> dict[str, Split]:
     """Stratified splits of `x` float32 [n, 1, 8, 8] in 0…1, shuffled by seed."""
-    raw = np.loadtxt(_file(), delimiter=",", dtype=np.int64)
+    raw = _rows()
     images = (raw[:, :-1].reshape(-1, 1, 8, 8) / 16).astype(np.float32)
     labels = raw[:, -1].copy()
     rows = _stratified(labels, seed)
     return {name: Split({"x": images[at]}, labels[at]) for name, at in rows.items()}
 
 
-def _file() -> Path:
+def _rows() -> Array:
+    """[n, 65]: the pixels, 0…16, and the digit; by scikit-learn itself where its file lies elsewhere."""
     found = find_spec("sklearn")  # imports nothing
-    assert found is not None and found.origin is not None
-    return Path(found.origin).parent / FILE
+    if found is None or found.origin is None:
+        raise DataError(
+            "The digits are scikit-learn's, which is not installed.", "Install it: pip install scikit-learn."
+        )
+    file = Path(found.origin).parent / FILE
+    if file.is_file():
+        return np.loadtxt(file, delimiter=",", dtype=np.int64)
+    try:
+        from sklearn import datasets
+
+        pixels, digits = datasets.load_digits(return_X_y=True)
+    except (ImportError, OSError) as error:
+        raise DataError(f"scikit-learn cannot read its digits ({error}).", "Install scikit-learn again.") from error
+    return np.column_stack([pixels, digits]).astype(np.int64)
 
 
 def _stratified(labels: Array, seed: int) -> dict[str, Array]:

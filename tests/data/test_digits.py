@@ -9,8 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from model.data import digits
 from model.data.base import load_data
 from model.data.digits import SEED, SIZES, load_digits
+from model.errors import DataError
 
 
 def test_shapes_and_scale() -> None:
@@ -55,3 +57,30 @@ def test_loading_takes_no_scikit_learn() -> None:
     """Its import takes seconds, which each process that opens the demo would pay."""
     code = "import sys; from model.data.digits import load_digits; load_digits(); assert 'sklearn' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parents[2], check=True)
+
+
+def test_where_its_file_has_moved_scikit_learn_gives_the_same_digits(monkeypatch: pytest.MonkeyPatch) -> None:
+    want = load_digits()
+    monkeypatch.setattr(digits, "FILE", "datasets/data/moved.csv.gz")
+    for name, split in load_digits().items():
+        assert np.array_equal(split.inputs["x"], want[name].inputs["x"])
+        assert np.array_equal(split.labels, want[name].labels) and split.labels.dtype == np.int64
+
+
+def test_without_scikit_learn_the_digits_say_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(digits, "find_spec", lambda _: None)
+    with pytest.raises(DataError, match="not installed") as found:
+        load_digits()
+    assert "scikit-learn" in found.value.hint
+
+
+def test_digits_that_scikit_learn_cannot_read_are_an_error_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    from sklearn import datasets
+
+    def fails(**_: object) -> None:
+        raise FileNotFoundError("digits.csv.gz")
+
+    monkeypatch.setattr(digits, "FILE", "datasets/data/moved.csv.gz")
+    monkeypatch.setattr(datasets, "load_digits", fails)
+    with pytest.raises(DataError, match=r"digits\.csv\.gz"):
+        load_digits()

@@ -13,6 +13,7 @@ from app import recovery
 from app.recovery import Recovery, leftovers
 from app.session import Session
 from app.window import Window
+from model.errors import EspalierError
 from model.recipe import Recipe, Step
 from passes.base import NoOptions
 from passes.jobs import OpenJob, OpenResult, SaveJob
@@ -137,3 +138,31 @@ def test_a_copy_that_another_window_took_is_left_alone(window: Window, runner: l
         file.with_suffix(".json").write_text(json.dumps({**note, "pid": os.getppid()}))
         next(b for b in window.banner.findChildren(QPushButton) if b.text() == button).click()
         assert file.exists() and not runner[-1].waiting and told in window.banner.text
+
+
+def test_an_offer_comes_back_after_another_message(window: Window, runner: list[FakeRunner], folder: Path) -> None:
+    file = left_behind(folder, DEAD)
+    file.with_suffix(".json").write_text(json.dumps({"pid": DEAD, "title": "Small", "path": "", "when": "today"}))
+    open_small(window.session, runner[-1])
+    banner = window.banner
+
+    def press(title: str) -> None:
+        [b for b in banner.findChildren(QPushButton) if b.text() == title][-1].click()
+
+    banner.tell("m.onnx is written.")
+    assert banner.text == "m.onnx is written."
+    press("Dismiss")
+    assert "A window with Small ended" in banner.text
+    banner.error(EspalierError("The width is 99.", "Choose 2 to 16."))
+    window.session.run_pass("remove_dropout", NoOptions())  # the next edit solves it
+    assert "A window with Small ended" in banner.text
+    press("Dismiss")
+    assert not banner.text and file.exists()
+    banner.tell("m.onnx is written.")
+    press("Dismiss")
+    assert not banner.text, "what was dismissed itself stays away"
+    open_small(window.session, runner[-1])
+    banner.tell("m.onnx is written.")
+    open_small(window.session, runner[-1])
+    press("Discard it")
+    assert not banner.text and not file.exists()
