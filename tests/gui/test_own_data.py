@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +10,14 @@ import pytest
 from pytestqt.qtbot import QtBot
 
 import app.actions.model as models
+from app.panels.data.panel import DataPanel
 from app.panels.sensitivity.panel import SensitivityPanel
+from app.panels.training.panel import TrainingPanel
 from app.window import Window
 from passes.analysis.evaluate import EvaluateOptions
 from passes.base import Report
 from passes.jobs import AnalyseJob
+from passes.training.options import FinetuneOptions
 from tests.gui.bert import open_bert
 from tests.gui.conftest import FakeRunner, open_small
 from tests.gui.test_window_panels import quantise
@@ -79,3 +83,19 @@ def test_sensitivities_are_offered_on_them(window: Window, runner: list[FakeRunn
     window.session.evaluate(EvaluateOptions(data=str(tmp_path / "mine.csv")))
     runner[-1].finish(Report("evaluate", (), {"accuracy": 0.9, "loss": 0.25}))
     assert not panel.start.isHidden() and panel.start.text().endswith("on mine.csv")
+
+
+def test_training_and_data_begin_with_them(window: Window, runner: list[FakeRunner], tmp_path: Path) -> None:
+    open_small(window, runner)
+    training, data = window.docks.panels["training"], window.docks.panels["data"]
+    assert isinstance(training, TrainingPanel) and isinstance(data, DataPanel)
+    wish = EvaluateOptions(data=str(tmp_path / "mine.csv"), label="stars")
+    window.session.evaluate(wish)
+    runner[-1].finish(Report("evaluate", (), {"accuracy": 0.9, "loss": 0.25}))
+    made = training.form.value()
+    assert (made.data, made.label) == (wish.data, "stars") and data.options().data == wish.data
+    training.offer(FinetuneOptions(data="others.csv"))
+    data.look_at(EvaluateOptions(data="others.csv"))
+    window.session.evaluate(replace(wish, label="class"))
+    runner[-1].finish(Report("evaluate", (), {"accuracy": 0.8, "loss": 0.5}))
+    assert training.form.value().data == data.options().data == "others.csv", "what was written stays"

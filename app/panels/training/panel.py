@@ -22,6 +22,7 @@ from app.training.memory import recall, remember
 from app.training.words import begins_with, did, through
 from app.words import count
 from model.errors import EspalierError, OptionsError
+from passes.analysis.evaluate import WHICH
 from passes.jobs import JobEvent, ReplayJob
 from passes.training.options import FinetuneOptions
 from passes.training.unfinished import Unfinished, discard, unfinished
@@ -109,6 +110,7 @@ class TrainingPanel(Owing):
         self._previews.ready.connect(lambda slot, key, found: self._found(found))
         session = self._session
         session.opened.connect(self._opened)
+        session.score_changed.connect(self._measured)
         session.changed.connect(self._changed)
         session.job_event.connect(self._hear)
         session.problem.connect(self._refused)
@@ -139,12 +141,28 @@ class TrainingPanel(Owing):
         options = FinetuneOptions()
         if document:
             self._rate, _ = begins_with(document.graph)
-            options = replace(options, data=document.project.source.data or "", learning_rate=self._rate)
+            options = replace(self._on_known_data(options), learning_rate=self._rate)
             held = recall(document.project.source.spec)
             if held and unfinished(document.graph, held, 0, document.project.base):
                 options = held
         self.offer(options)
         self._suggest()
+
+    def _on_known_data(self, options: FinetuneOptions) -> FinetuneOptions:
+        """These on what the model is measured on, or on its source's own data."""
+        known = self._session.measured_on
+        return replace(options, **{name: getattr(known, name) for name in WHICH})
+
+    def _measured(self) -> None:
+        """The model was measured: offer to train on that data, where none is named."""
+        if not self._session.document or not self._session.measured_on.data:
+            return
+        try:
+            made = self.form.value()
+        except EspalierError:  # the form tells it
+            return
+        if not made.data:
+            self.offer(replace(self._on_known_data(made), freeze=self.what.get()))
 
     def _suggest(self) -> None:
         """The learning rate that suits the graph, unless another has been written."""
