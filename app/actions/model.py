@@ -14,7 +14,6 @@ from model.graph import Graph, Node
 from model.ops import category
 from model.recipe import Step
 from model.registry import PASSES
-from passes.analysis.evaluate import WHICH
 from passes.base import NoOptions, PassSpec
 from passes.offered import kept, typed
 from passes.select import Select
@@ -152,7 +151,7 @@ def default_options(window: Window, spec: PassSpec) -> Any:
         options = _present(document.graph, options)
     known = window.session.measured_on
     if "data" in names and known.data:
-        options = replace(options, **{n: getattr(known, n) for n in WHICH if n in names})
+        options = replace(options, **{n: v for n, v in known.which.items() if n in names})
     return options
 
 

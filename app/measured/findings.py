@@ -10,7 +10,6 @@ from PySide6.QtCore import QObject
 
 from app.canvas.colouring import MEASURED, NOT_MEASURED, Overlay
 from model.graph import Graph
-from passes.analysis.evaluate import WHICH
 from passes.base import Report
 from passes.jobs import TERMINAL, AnalyseJob, Done, JobEvent, JobInfo
 from passes.observed.options import ObserveOptions
@@ -71,7 +70,7 @@ class Findings(QObject):
         known, options = self._session.measured_on, ObserveOptions()
         if self._quantised(document.graph) and (known.data or mode not in ON_DATA):
             if mode in ON_DATA:
-                options = replace(options, **{n: getattr(known, n) for n in WHICH})
+                options = replace(options, **known.which)
             self._session.run_pass(PASS, options)
         self._tell()
 

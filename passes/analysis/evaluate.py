@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 SPLITS = "test, train, validation or all; default: all rows of a lone file, else test, else validation"
 
-WHICH = ("data", "text", "label", "tokenizer", "max_length")  # the options that say which data, and how it is read
+_WHICH = ("data", "text", "label", "tokenizer", "max_length")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +38,11 @@ class EvaluateOptions:
     label: str = field(default="", metadata={"help": "name of the label column", "edit": "label"})
     tokenizer: str = field(default="", metadata={"help": "folder of the tokenizer, where the source has none"})
     max_length: int = field(default=128, metadata={"min": 2, "help": "longest text in tokens"})
+
+    @property
+    def which(self) -> dict[str, Any]:
+        """Those of the options that say which data, and how it is read."""
+        return {name: getattr(self, name) for name in _WHICH}
 
 
 @analysis("evaluate", "Evaluate", EvaluateOptions)

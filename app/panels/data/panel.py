@@ -19,7 +19,7 @@ from app.words import count, percent, plural
 from model.data.look import DataLook, balance
 from model.errors import EspalierError
 from passes.analysis.data_rows import DataRowsOptions
-from passes.analysis.evaluate import WHICH, EvaluateOptions
+from passes.analysis.evaluate import EvaluateOptions
 from passes.jobs import JobInfo
 
 if TYPE_CHECKING:
@@ -137,19 +137,14 @@ class DataPanel(QWidget):
     def _opened(self) -> None:
         self.loader.drop()
         self._loaded = None
-        self._put(self._known())
+        self._put(EvaluateOptions(**self._session.measured_on.which))
         self._show(None)
         self._wait.start(0)
-
-    def _known(self) -> EvaluateOptions:
-        """The data that the model is measured on, or its source's own."""
-        known = self._session.measured_on
-        return EvaluateOptions(**{name: getattr(known, name) for name in WHICH})
 
     def _measured(self) -> None:
         """The model was measured: show that data, where none is named."""
         if self._session.measured_on.data and not self.source.editors["data"].get():
-            self._put(self._known())
+            self._put(EvaluateOptions(**self._session.measured_on.which))
             self._wait.start(0)
 
     def _put(self, options: EvaluateOptions) -> None:

@@ -18,7 +18,6 @@ from model.errors import EspalierError
 from model.graph import Graph, Node
 from model.meta import Sparsity
 from model.ops import category
-from passes.analysis.evaluate import WHICH
 from passes.transform.prune_activations import prunable_activations
 
 if TYPE_CHECKING:
@@ -164,8 +163,7 @@ class ActivationPruningSection(QWidget):
         method, pattern = RULES[self._asked.rule]
         values: dict[str, Any] = {"sparsity": self._asked.ratio, "method": method, "pattern": pattern}
         if pattern == "threshold":
-            known = self._session.measured_on
-            values |= {n: getattr(known, n) for n in WHICH}
+            values |= self._session.measured_on.which
         self._session.set_activation_sparsity(tuple(n.id for n in self.nodes), values)
 
 

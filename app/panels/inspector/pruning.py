@@ -19,7 +19,6 @@ from app.words import count
 from model.errors import EspalierError
 from model.graph import Graph, Node
 from model.ports import weight_at
-from passes.analysis.evaluate import WHICH
 from passes.pruning.choice import SCOPES, WITH_DATA
 from passes.transform.prune import METHODS, prunable
 
@@ -256,8 +255,7 @@ class PruningSection(QWidget):
         self._sent = self._asked
         asked, more = self._asked, self._asked.options()
         if asked.method in WITH_DATA and asked.ratio:
-            known = self._session.measured_on
-            more |= {n: getattr(known, n) for n in WHICH}
+            more |= self._session.measured_on.which
         self._session.set_sparsity(tuple(n.id for n in self.nodes), asked.ratio, asked.method, asked.scope, **more)
 
 

@@ -22,7 +22,6 @@ from app.training.memory import recall, remember
 from app.training.words import begins_with, did, through
 from app.words import count
 from model.errors import EspalierError, OptionsError
-from passes.analysis.evaluate import WHICH
 from passes.jobs import JobEvent, ReplayJob
 from passes.training.options import FinetuneOptions
 from passes.training.unfinished import Unfinished, discard, unfinished
@@ -141,17 +140,12 @@ class TrainingPanel(Owing):
         options = FinetuneOptions()
         if document:
             self._rate, _ = begins_with(document.graph)
-            options = replace(self._on_known_data(options), learning_rate=self._rate)
+            options = replace(options, **self._session.measured_on.which, learning_rate=self._rate)
             held = recall(document.project.source.spec)
             if held and unfinished(document.graph, held, 0, document.project.base):
                 options = held
         self.offer(options)
         self._suggest()
-
-    def _on_known_data(self, options: FinetuneOptions) -> FinetuneOptions:
-        """These on what the model is measured on, or on its source's own data."""
-        known = self._session.measured_on
-        return replace(options, **{name: getattr(known, name) for name in WHICH})
 
     def _measured(self) -> None:
         """The model was measured: offer to train on that data, where none is named."""
@@ -162,7 +156,7 @@ class TrainingPanel(Owing):
         except EspalierError:  # the form tells it
             return
         if not made.data:
-            self.offer(replace(self._on_known_data(made), freeze=self.what.get()))
+            self.offer(replace(made, **self._session.measured_on.which, freeze=self.what.get()))
 
     def _suggest(self) -> None:
         """The learning rate that suits the graph, unless another has been written."""
