@@ -13,11 +13,12 @@ from PySide6.QtGui import QColor, QMouseEvent
 from PySide6.QtWidgets import QToolTip, QWidget
 
 from app.plots.chart import Chart, pen, tint
-from app.plots.heat_lines import LEAST, PORTS, divergence_words
+from app.plots.heat_lines import FLOAT_BITS, LEAST, PORTS, divergence_words
 from app.plots.metrics import COLOURS, LIGHTER
 from app.plots.picture import Table
 from app.theme import Palette
 from app.words import percent, plural
+from passes.allocation.places import column_title
 from passes.sensitivity.table import Sensitivity
 
 NEAR = 12.0  # pixels between the pointer and a dot that it means
@@ -45,11 +46,32 @@ class Dot:
         return found
 
     @property
+    def title(self) -> str:
+        """What was given to the cell, without what is fitted."""
+        return column_title(self.row.candidates[self.place])
+
+    @property
+    def bits(self) -> float:
+        """Of its format."""
+        held = self.row.candidates[self.place].format
+        return held.bits if held else FLOAT_BITS
+
+    @property
     def words(self) -> str:
         """The cell and its figures."""
         label = self.row.candidates[self.place].label
         return (f"{self.row.node} · {self.row.port} · {label}\npredicted {divergence_words(self.predicted)}, "
                 f"measured {divergence_words(self.measured)}")  # fmt: skip
+
+
+def port_kind(port: str) -> int:
+    """0 for weights, 1 for activations."""
+    return int(port not in PORTS["weights"])
+
+
+def port_colour(kind: int, palette: Palette) -> str:
+    """The colour of a kind of ports."""
+    return QColor(COLOURS[kind]).lighter(LIGHTER).name() if palette.dark else COLOURS[kind]
 
 
 def dots_of(table: Sequence[Sensitivity]) -> tuple[Dot, ...]:
@@ -113,8 +135,7 @@ class AgreementChart(Chart):
 
     def colour(self, kind: int) -> str:
         """The colour of weights (0) and activations (1)."""
-        plain = COLOURS[kind]
-        return QColor(plain).lighter(LIGHTER).name() if self.look.dark else plain
+        return port_colour(kind, self.look)
 
     def legend(self) -> str:
         """The two kinds of ports and the lines, in words of their colours; empty without dots."""
@@ -122,11 +143,11 @@ class AgreementChart(Chart):
             return ""
         kinds = [f'<span style="color:{self.colour(k)}">● {name}</span>'
                  for k, name in enumerate(("weights", "activations")) if self._of(k)]  # fmt: skip
-        lines = f'<span style="color:{self.look.muted}">line: equal · dashed: a factor of 2</span>'
+        lines = f'<span style="color:{self.look.muted}">line: equal · dashed: a factor of 2 · bars: medians</span>'
         return " &nbsp; ".join((*kinds, lines))
 
     def _of(self, kind: int) -> list[Dot]:
-        return [d for d in self.dots if (d.row.port not in PORTS["weights"]) == bool(kind)]
+        return [d for d in self.dots if port_kind(d.row.port) == kind]
 
     def draw(self, palette: Palette) -> None:
         """Axes of equal ranges, the diagonal, the dots."""

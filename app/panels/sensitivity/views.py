@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import Signal
-from PySide6.QtWidgets import QLabel, QStackedWidget, QTabBar, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QLabel, QStackedWidget, QTabBar, QVBoxLayout, QWidget
 
 from app.forms.fields import Check, Choice
 from app.forms.flow import Flow
 from app.panels.heading import Elided, empty_state, link, say_as
 from app.plots.agreement import AgreementChart, agreement_words
 from app.plots.chart import Chart
+from app.plots.error_spread import ErrorSpread
 from app.plots.heat import HeatMap, HeatScale, Present
 from app.plots.heat_bars import LayerBars
 from app.plots.heat_lines import PORTS, Heat, Order
@@ -46,6 +47,7 @@ class Views(QWidget):
         self.heat = Heat()
         self._error = 0.0
         self.map, self.scatter, self.bars = HeatMap(), AgreementChart(), LayerBars()
+        self.spread = ErrorSpread()
         self.tabs, self._pages = QTabBar(), QStackedWidget()
         self._ports, self._order = Choice(tuple(PORTS)), Choice(tuple(ORDERS), tuple(ORDERS.values()))
         self._only = Check("only selected layers")
@@ -73,7 +75,7 @@ class Views(QWidget):
         for part in (self.tabs, self._ports, self._order, self._format, self._only, self.scale, self._legend,
                      self.status, *self.links.values()):  # fmt: skip
             bar.addWidget(part)
-        for page in (self.map, self.scatter, self.bars, self._empty):
+        for page in (self.map, self._beside(), self.bars, self._empty):
             self._pages.addWidget(page)
         box = QVBoxLayout(self)
         box.setContentsMargins(0, 0, 0, 0)
@@ -82,6 +84,16 @@ class Views(QWidget):
         box.addWidget(self._pages, 1)
         self.words.setContentsMargins(12, 3, 12, 4)
         box.addWidget(self.words)
+
+    def _beside(self) -> QWidget:
+        """Predictions against measurements, and beside them how far off they are by format."""
+        page = QWidget()
+        row = QHBoxLayout(page)
+        row.setContentsMargins(0, 0, 0, 0)
+        row.setSpacing(8)
+        row.addWidget(self.scatter, 1)
+        row.addWidget(self.spread, 1)
+        return page
 
     def _connect(self) -> None:
         self.tabs.currentChanged.connect(lambda _: self._show_tab())
@@ -144,6 +156,7 @@ class Views(QWidget):
         self.map.show_heat(heat)
         self.scale.show_heat(heat)
         self.scatter.show_table(known.table)
+        self.spread.show_dots(self.scatter.dots)
         self._show_bars()
         self._show_tab()
 
