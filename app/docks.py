@@ -18,6 +18,7 @@ from app.actions.kernels import connect as connect_kernels
 from app.actions.search import connect as connect_search
 from app.measured.findings import Findings
 from app.panels.allocate.panel import AllocatePanel
+from app.panels.bench import Bench
 from app.panels.data.panel import DataPanel
 from app.panels.hardware.panel import HardwarePanel
 from app.panels.heading import DockHeading
@@ -77,6 +78,7 @@ SIDE, LEAST = 262, 300
 LOW = {"outline": 92, "recipe": 56}  # pixels that lists at the left keep where another panel is made large
 READ_HIGH = {"plots": 240, "tables": 240, "data": 300, "sweeps": 340, "search": 400, "allocate": 300, "hardware": 340,
              "kernels": 340}  # fmt: skip
+INVITING = 170  # of a panel that has nothing but words that invite
 MAP_HEIGHT, MOST = 340, 0.45  # the heat map with more than eight rows; but no more than this part of the window
 WORKPLACES = ("search", "hardware", "kernels")  # panels that one works in, and not beside
 SHARE = 0.33  # of the window's height that a panel takes unasked at most: the rest stays for the graph and its lists
@@ -190,10 +192,12 @@ class Docks:
 
     def bring(self, name: str) -> None:
         """Show a dock and put its tab in front, high enough to be read."""
-        dock = self.docks[name]
+        dock, panel = self.docks[name], self.panels[name]
         dock.show()
         dock.raise_()
-        if name in READ_HIGH:
+        if isinstance(panel, Bench) and panel.inviting:
+            self._lift(dock, INVITING)
+        elif name in READ_HIGH:
             share = MOST if name in WORKPLACES else SHARE
             self._lift(dock, min(READ_HIGH[name], int(share * self._window.height())))
 
@@ -243,6 +247,9 @@ class Docks:
         allocate = self.panels["allocate"]
         assert isinstance(allocate, AllocatePanel)
         connect_allocate(window, allocate)
+        for name, panel in self.panels.items():
+            if isinstance(panel, Bench):
+                panel.filled.connect(lambda n=name: self.panels[n].isVisible() and self.bring(n))
         self._way_back(window)
         training = self.panels["training"]
         assert isinstance(training, TrainingPanel)

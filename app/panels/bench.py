@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QEvent, QObject, QSize, Qt
+from PySide6.QtCore import QEvent, QObject, QSize, Qt, Signal
 from PySide6.QtWidgets import QLabel, QScrollArea, QSplitter, QStackedWidget, QVBoxLayout, QWidget
 
 NARROWEST, WIDEST = 250, 460  # pixels of the form
@@ -48,16 +48,24 @@ class Front(QStackedWidget):
 
 
 class Bench(QWidget):
-    """Pages: 0 invites, 1 has the form and what came of it."""
+    """Pages: 0 invites, 1 has the form and what came of it. `filled`: page 1 came to the front."""
+
+    filled = Signal()
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._pages = Front()
+        self._pages.currentChanged.connect(lambda page: page and self.filled.emit())
         self.split = QSplitter(Qt.Orientation.Horizontal)
         self.split.setHandleWidth(1)
         box = QVBoxLayout(self)
         box.setContentsMargins(0, 0, 0, 0)
         box.addWidget(self._pages)
+
+    @property
+    def inviting(self) -> bool:
+        """Whether there is nothing but words that invite, which need little room."""
+        return self._pages.currentIndex() == 0
 
     def _lay_out(self, invitation: QWidget, form: QWidget, foot: QWidget, shown: QWidget, widths: list[int]) -> None:
         """`widths`: of the form and of what came of it, in pixels; the form keeps its own."""
