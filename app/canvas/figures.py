@@ -89,10 +89,14 @@ class GroupFigures:
 
 
 def badge(node: Node) -> str:
-    """The format on a node's badge; the float of a node that multiplies or looks up and could be quantised."""
+    """The format on a node's badge; the float of a node that multiplies or looks up and could be quantised.
+
+    That of a bias says so: all else of its node is float.
+    """
     for port in _FIRST:
         if port in node.precision:
-            return node.precision[port].label
+            label = node.precision[port].label
+            return f"bias {label}" if port == "bias" else label
     for precision in node.precision.values():
         return precision.label
     ports = quantisable(node) if category(node) in MULTIPLIES else ()

@@ -163,6 +163,7 @@ class FormatEditor(QWidget):
                     widget.put_several(values)
                 else:
                     widget.put(MIXED)
+        self._lay()
         self._tell()
 
     # -- widgets
@@ -210,11 +211,26 @@ class FormatEditor(QWidget):
         caption = QLabel(name.replace("_", " "))
         caption.setProperty("role", "small")
         self.captions.append(caption)
-        place = number - (CELLS if self.compact else 0)
         if isinstance(widget, NumberField):
             widget.setFixedWidth(72 if widget.optional else 56)
-        self._grid.addWidget(caption, place // 2, place % 2 * 2)
-        self._grid.addWidget(widget, place // 2, place % 2 * 2 + 1, Qt.AlignmentFlag.AlignLeft)
+        self._grid.addWidget(caption)
+        self._grid.addWidget(widget)
+
+    def _lay(self) -> None:
+        """Place the captioned fields, those alone that mean something beside the others' values."""
+        meant = {f.name: f.metadata.get("when") for f in fields(self._kind)} if self._kind else {}
+        names = list(self.widgets)[CELLS if self.compact else 0 :]
+        place = 0
+        for name, caption in zip(names, self.captions, strict=True):
+            widget, when = self.widgets[name], meant[name]
+            shown = when is None or _is_mixed(self.widgets[when[0]]) or self.widgets[when[0]].get() == when[1]
+            for part in (caption, widget):
+                self._grid.removeWidget(part)
+                part.setVisible(shown)
+            if shown:
+                self._grid.addWidget(caption, place // 2, place % 2 * 2)
+                self._grid.addWidget(widget, place // 2, place % 2 * 2 + 1, Qt.AlignmentFlag.AlignLeft)
+                place += 1
 
     # -- edits
 
@@ -226,6 +242,7 @@ class FormatEditor(QWidget):
             self._fill(cls)
         for parameter, value in self.choice.preset.items():
             self.widgets[parameter].put(value)
+        self._lay()
         self._change = {"": name}
         self._tell()
         self.edited.emit()
@@ -246,6 +263,7 @@ class FormatEditor(QWidget):
     def _parameter_changed(self, name: str) -> None:
         with contextlib.suppress(EspalierError):
             self._change = {**self._change, name: self.widgets[name].get()}
+        self._lay()
         self._tell()
         self.typing = bool(getattr(self.widgets[name], "typing", False))
         self.edited.emit()

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 _GROUP = re.compile(r"\s*group\s*\(\s*(\d+)\s*\)\s*")
-_GROUP_SIZE = {"min": 2, "max": 65536, "help": "elements that share a scale, for granularity group"}
+_GROUP_SIZE = {"min": 2, "max": 65536, "help": "elements that share a scale", "when": ("granularity", "group")}
 
 
 @FORMATS.register("scaled_integer")

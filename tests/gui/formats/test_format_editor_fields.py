@@ -1,0 +1,45 @@
+"""Fields of a format are shown where they mean something."""
+
+from __future__ import annotations
+
+import pytest
+from pytestqt.qtbot import QtBot
+
+from app.forms.format_editor import FormatEditor
+from model.formats.base import parse_format
+
+pytestmark = pytest.mark.gui
+
+
+@pytest.fixture
+def editor(qtbot: QtBot) -> FormatEditor:
+    made = FormatEditor()
+    qtbot.addWidget(made)
+    made.show()
+    return made
+
+
+def shown(editor: FormatEditor) -> list[str]:
+    assert len(editor.captions) <= len(editor.widgets)
+    return [name for name, widget in editor.widgets.items() if widget.isVisible()]
+
+
+def test_the_size_of_groups_stands_beside_groups_alone(editor: FormatEditor) -> None:
+    editor.put(parse_format("scaled_integer(width=8, granularity=channel)"))
+    assert "granularity" in shown(editor) and "group" not in shown(editor)
+    editor.widgets["granularity"].put("group")
+    editor._parameter_changed("granularity")
+    assert "group" in shown(editor)
+    editor.put(parse_format("scaled_integer(width=8, granularity=tensor)"))
+    assert "group" not in shown(editor)
+
+
+def test_of_several_formats_all_that_may_mean_something(editor: FormatEditor) -> None:
+    editor.put_many([parse_format(f"scaled_integer(width=8, granularity={g})") for g in ("group", "channel")])
+    assert "group" in shown(editor)
+
+
+def test_what_is_hidden_keeps_its_value(editor: FormatEditor) -> None:
+    made = parse_format("scaled_integer(width=8, granularity=channel, group=64)")
+    editor.put(made)
+    assert editor.value() == made
