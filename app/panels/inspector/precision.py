@@ -57,7 +57,7 @@ class PortRow:
         """Say how many of the selected nodes have the port, where not all do."""
         have, selected = self.count
         if have < selected:
-            self.sqnr.setText(f"{have} of {selected}")
+            self.sqnr.setText(plural(have, "node"))
         self.sqnr.setToolTip(f"{have} of the {selected} selected nodes have {self.port}" if have < selected else "")
 
     def widgets(self) -> tuple[QWidget, ...]:

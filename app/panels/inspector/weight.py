@@ -38,8 +38,9 @@ from passes.transform.quantize import PORTS
 if TYPE_CHECKING:
     from app.panels.inspector.several import Least
     from app.session import Session
+    from passes.analysis.evaluate import EvaluateOptions
 
-OFFERED = 200
+OFFERED = 200  # nodes to choose from; what is applied goes to all
 LEAST_GAIN = 0.5  # decibels worth offering
 
 
@@ -55,8 +56,8 @@ class WeightSection(QWidget):
         self._previews.ready.connect(self._ready)
         self._previews.failed.connect(self._failed)
         self.samples = ActivationSamples(session, self)
-        self.samples.changed.connect(self._again)
-        self.nodes: tuple[Node, ...] = ()
+        self.samples.changed.connect(self._sampled)
+        self.nodes: tuple[Node, ...] = ()  # of the selection, those with values
         self.subject: Node | None = None
         self.port = "weight"
         self._values = Values("weight")
@@ -105,7 +106,7 @@ class WeightSection(QWidget):
 
     def show_nodes(self, nodes: Sequence[Node], graph: Graph, port: str) -> None:
         """Show the values of `port` (or the weight) of the first node, or of the one chosen before."""
-        able = tuple(n for n in nodes[:OFFERED] if ports_shown(n, graph))
+        able = tuple(n for n in nodes if ports_shown(n, graph))
         self.nodes, self.port = able, port
         self._least.clear()
         held = self.subject.id if self.subject else ""
@@ -113,7 +114,8 @@ class WeightSection(QWidget):
         self.setVisible(self.subject is not None)
         self.chooser.setVisible(len(able) > 1)
         if len(able) > 1:
-            self.chooser.offer(tuple(n.id for n in able), tuple(node_path(n) for n in able))
+            listed = _listed(able, held)
+            self.chooser.offer(tuple(n.id for n in listed), tuple(node_path(n) for n in listed))
             self.chooser.put(self.subject.id if self.subject else "")
         self._ask(graph)
 
@@ -124,6 +126,11 @@ class WeightSection(QWidget):
 
     def _choose(self) -> None:
         self.subject = next((n for n in self.nodes if n.id == self.chooser.get()), None)
+        self._again()
+
+    def _sampled(self) -> None:
+        """What was offered of other samples no longer holds; it is measured again."""
+        self._least.clear()
         self._again()
 
     def _again(self) -> None:
@@ -154,7 +161,7 @@ class WeightSection(QWidget):
         held = self._values = known[shown]
         self.heading.setText((f"{shown} and its grid" if shown in node.precision else shown).upper())
         self.measure.setVisible(held.measurable)
-        self.fix.setVisible(any(self._can_fix(n, shown) for n in self.nodes))
+        self.fix.setVisible(any(_can_fix(n, shown, self.samples.options) for n in self.nodes))
         self.statistics.setVisible(held.load is not None)
         self.scale.setVisible(held.load is not None)
         self.plot.setVisible(held.load is not None)
@@ -259,26 +266,12 @@ class WeightSection(QWidget):
         found = self._least.get(self._values.port)
         return found.better(LEAST_GAIN) if found else ({}, 0.0)
 
-    def _can_fix(self, node: Node, port: str) -> bool:
-        held = node.precision.get(port)
-        scaled = held is not None and isinstance(held.format, ScaledFormat) and held.scale is None
-        return scaled and (port in STORED or self.samples.options is not None)
-
     def _calibrate(self) -> None:
-        """A step that gives the port in hand of all nodes scales of their own, of weights or of the training data."""
         document = self._session.document
         if document is None or self.subject is None:
             return
-        port, known = self.shown_port(document.graph), self.samples.options
-        values: dict[str, Any] = {} if known is None or port in STORED else asdict(known)
-        wanted: dict[str, Any] = {
-            **values,
-            "select": Select("name", tuple(n.id for n in self.nodes if self._can_fix(n, port))),
-            "ports": (port,),
-            "limit": 256,
-            "split": "train",
-        }
-        self._session.run_pass("calibrate", CalibrateOptions(**wanted))
+        wish = _calibrating(self.nodes, self.shown_port(document.graph), self.samples.options)
+        self._session.run_pass("calibrate", wish)
 
     def _take_offer(self) -> None:
         if self._session.document is None or self.subject is None:
@@ -293,6 +286,26 @@ class WeightSection(QWidget):
             self._session.set_recipe(with_formats(self._session.recipe, port, found), label, merge_key)
         elif self._loss and self._loss.best:
             self._session.set_format((self.subject.id,), port, self._loss.best)
+
+
+def _listed(able: Sequence[Node], held: str) -> list[Node]:
+    """The nodes to choose from: the first, and that in hand wherever it comes."""
+    return [*able[:OFFERED], *(n for n in able[OFFERED:] if n.id == held)]
+
+
+def _can_fix(node: Node, port: str, known: EvaluateOptions | None) -> bool:
+    """Whether its scale can be measured once and kept."""
+    held = node.precision.get(port)
+    scaled = held is not None and isinstance(held.format, ScaledFormat) and held.scale is None
+    return scaled and (port in STORED or known is not None)
+
+
+def _calibrating(nodes: Sequence[Node], port: str, known: EvaluateOptions | None) -> CalibrateOptions:
+    """The step that gives this port of all nodes scales of their own, of weights or of the training data."""
+    values: dict[str, Any] = {} if known is None or port in STORED else asdict(known)
+    chosen = Select("name", tuple(n.id for n in nodes if _can_fix(n, port, known)))
+    values |= {"select": chosen, "ports": (port,), "limit": 256, "split": "train"}
+    return CalibrateOptions(**values)
 
 
 def loss_words(lost: Loss | None, thinned: int) -> list[str]:

@@ -155,7 +155,7 @@ def test_one_format_for_many(panel: InspectorPanel, session: Session) -> None:
     session.select((KEY, QUERY, NORM, GELU))
     rows = panel.precision.rows
     assert rows["weight"].editor.choice.currentIndex() == -1
-    assert rows["weight"].sqnr.text() == "3 of 4" and rows["data_in"].sqnr.text() == "exact"
+    assert rows["weight"].sqnr.text() == "3 nodes" and rows["data_in"].sqnr.text() == "exact"
     assert "3 of the 4 selected nodes have weight" in rows["weight"].sqnr.toolTip()
     choose(panel, "weight", "integer")
     assert fmt_of(session, QUERY, "weight") == fmt_of(session, KEY, "weight") == fmt_of(session, NORM, "weight") != None  # noqa: E711
