@@ -178,7 +178,8 @@ def progress_words(study: Study, now: float) -> str:
     unmeasured = sum(t.unmeasured for t in trials)
     early = sum(t.state == "pruned" for t in trials) - unmeasured
     kinds = {"failed": failed, "not measured": unmeasured, "ended early": early}
-    words = [f"{count(study.done)} of {plural(study.spec.trials, 'trial')}",
+    wanted = max(study.spec.trials, study.done)  # more were asked for, and the window ended before it was saved
+    words = [f"{count(study.done)} of {plural(wanted, 'trial')}",
              *(f"{number} {kind}" for kind, number in kinds.items() if number), *_doing(study, now)]  # fmt: skip
     return " · ".join(w for w in words if w)
 
