@@ -52,11 +52,12 @@ def affine_source(codes: Array, s: Array, zero: Array, top: int, dtype: ScaleTyp
         next_low = rounded(np.where(steps > low, steps, high).min(-1, keepdims=True) * np.float64(s), own)
         next_high = rounded(np.where(steps < high, steps, low).max(-1, keepdims=True) * np.float64(s), own)
 
-        def holds(rows: Rows, least: Array, most: Array) -> Array:
+        def same_scale(rows: Rows, least: Array, most: Array) -> Array:
+            """Where values between these ends give the scale again."""
             outside = (least <= next_low[rows]) & (most >= next_high[rows])
             return outside & given.holds_in(rows, least, most)
 
-        least, most = ends(low, high, s, top, own, _below(s, dtype), holds)
+        least, most = ends(low, high, s, top, own, _below(s, dtype), same_scale)
         values = np.where((steps == high) & (high >= 0), most, values)
         return np.asarray(np.where((steps == low) & (low <= 0), least, values), np.float32)
     least, most = low.astype(np.float32) * s, high.astype(np.float32) * s

@@ -94,6 +94,7 @@ def allocate(
     if tell is not None:
 
         def whole(chosen: Mapping[Place, Candidate]) -> float:
+            """The divergence of these and of what is free."""
             return tell({**chosen, **free})
 
         best = better(problem, limits, best, whole, fronts(problem, whole))

@@ -43,9 +43,9 @@ def _compiler() -> Callable[..., Any]:
     # Not interleaved: blocks of 16 and 32 elements then fill whole vectors (measured: 3 times faster, others alike).
     llvm.set_option("", "-force-vector-interleave=1")
     llvm.set_option("", "-unroll-full-max-count=7")  # a block's elements are vectors, not 16 copies of the code
-    if config.DISABLE_JIT:
-        raise ImportError("Numba is told not to compile (NUMBA_DISABLE_JIT): the definitions run.")
     settings: Any = config  # fills itself from NUMBA_… variables; the user's own settings are left
+    if settings.DISABLE_JIT:
+        raise ImportError("Numba is told not to compile (NUMBA_DISABLE_JIT): the definitions run.")
     # Half as many instructions; older processors than these slow their clock for wide vectors.
     if settings.CPU_FEATURES is None and "+avx512vbmi2" in _features():
         settings.CPU_FEATURES = f"{_features()},-prefer-256-bit"
