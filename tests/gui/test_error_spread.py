@@ -41,11 +41,12 @@ def test_a_dot_stands_at_its_format_and_ratio(chart: ErrorSpread) -> None:
     assert [n.split()[-1] for n in chart.names] == ["2", "4", "8"], "from few bits to many"
     assert len(chart.places) == len(chart.dots) == 7
     for dot, (x, y) in zip(chart.dots, chart.places, strict=True):
-        assert round(x) == chart.names.index(dot.title) and y == pytest.approx(math.log10(dot.measured / dot.predicted))
+        assert round(y) == chart.names.index(dot.title) and x == pytest.approx(math.log10(dot.measured / dot.predicted))
         assert chart.near(chart.spot((x, y))) is dot
     assert len(set(chart.places)) == 7 and chart.near(QPointF(-50, -50)) is None
     bars = [item.getData() for item in chart.plot.listDataItems() if hasattr(item, "curve")]
-    assert [10 ** float(y[0]) for x, y in bars if len(x) == 2] == pytest.approx([4, 3, 1]), "the medians"
+    assert [10 ** float(x[0]) for x, y in bars if len(x) == 2] == pytest.approx([4, 3, 1]), "the medians"
+    assert [name for _, name in chart.plot.getAxis("left")._tickLevels[0]] == list(chart.names), "in full"
     _, rows = chart.table()
     assert (chart.dots[0].title, pytest.approx(1.0)) in [tuple(r) for r in rows]
 
