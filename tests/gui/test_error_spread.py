@@ -9,7 +9,7 @@ from PySide6.QtCore import QPointF
 from pytestqt.qtbot import QtBot
 
 from app.panels.sensitivity.views import SCATTER, Views
-from app.plots.agreement import dots_of
+from app.plots.dots import dots_of
 from app.plots.error_spread import ErrorSpread
 from model.formats.base import parse_format
 from passes.sensitivity.table import Candidate, Sensitivity
@@ -42,13 +42,13 @@ def test_a_dot_stands_at_its_format_and_ratio(chart: ErrorSpread) -> None:
     assert len(chart.places) == len(chart.dots) == 7
     for dot, (x, y) in zip(chart.dots, chart.places, strict=True):
         assert round(y) == chart.names.index(dot.title) and x == pytest.approx(math.log10(dot.measured / dot.predicted))
-        assert chart.near(chart.spot((x, y))) is dot
-    assert len(set(chart.places)) == 7 and chart.near(QPointF(-50, -50)) is None
+        assert chart.near(chart.spot(dot)) is dot
+    assert len({tuple(p) for p in chart.places}) == 7 and chart.near(QPointF(-50, -50)) is None
     bars = [item.getData() for item in chart.plot.listDataItems() if hasattr(item, "curve")]
-    assert [10 ** float(x[0]) for x, y in bars if len(x) == 2] == pytest.approx([4, 3, 1]), "the medians"
+    assert 10 ** bars[0][0] == pytest.approx([4, 4, 3, 3, 1, 1]), "the medians"
     assert [name for _, name in chart.plot.getAxis("left")._tickLevels[0]] == list(chart.names), "in full"
-    _, rows = chart.table()
-    assert (chart.dots[0].title, pytest.approx(1.0)) in [tuple(r) for r in rows]
+    names, rows = chart.table()
+    assert [r[-1] for r in rows] == pytest.approx([d.measured / d.predicted for d in chart.dots]) and len(names) == 6
 
 
 def test_nothing_measured_is_nothing_drawn(chart: ErrorSpread) -> None:
@@ -61,7 +61,6 @@ def test_both_plots_fill_the_panel(qtbot: QtBot, width: int) -> None:
     views = Views()
     qtbot.addWidget(views)
     views.scatter.show_table(ROWS)
-    views.spread.show_dots(views.scatter.dots)
     views.tabs.setCurrentIndex(SCATTER)
     views.resize(width, 400)
     views.show()

@@ -93,7 +93,8 @@ class SensitivityPanel(QWidget):
         heat.wanted.connect(lambda index: self.give(self._cells([index])))
         heat.column_pressed.connect(self._ask_column)
         heat.menu_wanted.connect(self._ask_cell)
-        views.scatter.chosen.connect(lambda row, place: self._go_to(row))
+        for chart in (views.scatter, views.spread):
+            chart.chosen.connect(lambda row, place: self._go_to(row))
         views.bars.chosen.connect(lambda line: self._go_to(line.row))
 
     # -- running

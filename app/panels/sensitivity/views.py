@@ -19,7 +19,10 @@ from app.plots.heat_lines import PORTS, Heat, Order
 from app.words import plural
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from app.measured.sensitivities import Sensitivities
+    from passes.sensitivity.table import Sensitivity
 
 TABS = ("Heat map", "Predicted against measured", "Layers")
 ORDERS: dict[Order, str] = {"model": "in the model's order", "sensitivity": "most sensitive first"}
@@ -46,6 +49,7 @@ class Views(QWidget):
         super().__init__()
         self.heat = Heat()
         self._error = 0.0
+        self._table: Sequence[Sensitivity] = ()
         self.map, self.scatter, self.bars = HeatMap(), AgreementChart(), LayerBars()
         self.spread = ErrorSpread()
         self.tabs, self._pages = QTabBar(), QStackedWidget()
@@ -155,8 +159,9 @@ class Views(QWidget):
         self._error = known.left_out_factor
         self.map.show_heat(heat)
         self.scale.show_heat(heat)
-        self.scatter.show_table(known.table)
-        self.spread.show_dots(self.scatter.dots)
+        if known.table is not self._table:
+            self._table = known.table
+            self.scatter.show_table(known.table)
         self._show_bars()
         self._show_tab()
 
@@ -183,6 +188,8 @@ class Views(QWidget):
         tab = self.tabs.currentIndex()
         self._pages.setCurrentIndex(len(TABS) if tab == SCATTER and not self.scatter.dots else tab)
         self.scale.setVisible(tab == MAP)
+        if tab == SCATTER and self.spread.dots is not self.scatter.dots:
+            self.spread.show_dots(self.scatter.dots)
         self._name_colours()
         self._format.setVisible(tab == BARS)
         for part in (self._ports, self._order, self._only):  # all that was measured stands against its prediction
