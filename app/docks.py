@@ -92,6 +92,7 @@ class Docks:
         self.panels: dict[str, QWidget] = {}
         self.docks: dict[str, QDockWidget] = {}
         self._placing = True
+        self._low: set[str] = set()  # panels that were brought while they only invited
         window.setCorner(Qt.Corner.BottomLeftCorner, BOTTOM)
         window.setCorner(Qt.Corner.BottomRightCorner, BOTTOM)
         for area in (BOTTOM, RIGHT):
@@ -160,6 +161,7 @@ class Docks:
     def restore(self, layout: QByteArray) -> None:
         """Put all back where a layout had them."""
         self._placing = True
+        self._low.clear()
         self._window.restoreState(layout)
         self._placed()
         QTimer.singleShot(0, self._window, self.tidy)
@@ -195,11 +197,18 @@ class Docks:
         dock, panel = self.docks[name], self.panels[name]
         dock.show()
         dock.raise_()
+        self._low.discard(name)
         if isinstance(panel, Bench) and panel.inviting:
+            self._low.add(name)
             self._lift(dock, INVITING)
         elif name in READ_HIGH:
             share = MOST if name in WORKPLACES else SHARE
             self._lift(dock, min(READ_HIGH[name], int(share * self._window.height())))
+
+    def _filled(self, name: str) -> None:
+        """A panel that was brought when it was empty gets its room, once: then its height is the user's."""
+        if name in self._low and self.panels[name].isVisible():
+            self.bring(name)
 
     def _lift(self, dock: QDockWidget, height: int) -> None:
         """Make a dock at least this high."""
@@ -249,7 +258,7 @@ class Docks:
         connect_allocate(window, allocate)
         for name, panel in self.panels.items():
             if isinstance(panel, Bench):
-                panel.filled.connect(lambda n=name: self.panels[n].isVisible() and self.bring(n))
+                panel.filled.connect(lambda n=name: self._filled(n))
         self._way_back(window)
         training = self.panels["training"]
         assert isinstance(training, TrainingPanel)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from PySide6.QtCore import Qt
 from pytestqt.qtbot import QtBot
 
 from app.docks import INVITING, READ_HIGH
@@ -27,3 +28,19 @@ def test_it_grows_when_there_is_something(window: Window, runner: list[FakeRunne
         begin(panel, runner)
     qtbot.waitUntil(lambda: dock.height() >= READ_HIGH["search"] - 40)  # its bar of tabs takes the rest
     assert not panel.inviting
+
+
+def test_its_height_is_the_users_once_it_has_grown(window: Window, runner: list[FakeRunner], qtbot: QtBot) -> None:
+    window.resize(1280, 1000)
+    panel = search_panel(window, runner)
+    window.show_dock("search")
+    dock = window.docks.docks["search"]
+    qtbot.waitUntil(lambda: panel.isVisible() and panel.inviting)
+    panel.compose_link.click()
+    qtbot.waitUntil(lambda: dock.height() >= READ_HIGH["search"] - 40)
+    panel._pages.setCurrentIndex(0)
+    window.resizeDocks([dock], [INVITING], Qt.Orientation.Vertical)
+    qtbot.waitUntil(lambda: dock.height() <= INVITING + 30)
+    panel._pages.setCurrentIndex(1)
+    qtbot.wait(50)
+    assert dock.height() <= INVITING + 130, "the form's own least height may lift it, its first size does not"
