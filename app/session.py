@@ -57,6 +57,7 @@ class Session(JobQueue):
     saved = Signal()
     selection_changed = Signal(tuple)
     score_changed = Signal()
+    data_known = Signal()  # what the score is measured on is other data now
     report_ready = Signal(object)
 
     def __init__(self, parent: QObject | None = None) -> None:
@@ -272,10 +273,13 @@ class Session(JobQueue):
 
     def know_score(self, recipe: Recipe, data: EvaluateOptions, figures: dict[str, Any], chosen: bool = False) -> None:
         """Take figures measured of a recipe; on other data than the last they count only where that was `chosen`."""
+        before = self.measured_on.which
         if chosen or not self.measures.options.data:
             self.measures.use(data)
         self.measures.put(recipe, data, figures)
         self.score_changed.emit()
+        if self.measured_on.which != before:
+            self.data_known.emit()
 
     def analyse(
         self,

@@ -219,6 +219,7 @@ class FormatEditor(QWidget):
     def _lay(self) -> None:
         """Place the captioned fields, those alone that mean something beside the others' values."""
         meant = {f.name: f.metadata.get("when") for f in fields(self._kind)} if self._kind else {}
+        standard = {f.name: f.default for f in fields(self._kind)} if self._kind else {}
         names = list(self.widgets)[CELLS if self.compact else 0 :]
         place = 0
         for name, caption in zip(names, self.captions, strict=True):
@@ -227,6 +228,8 @@ class FormatEditor(QWidget):
             for part in (caption, widget):
                 self._grid.removeWidget(part)
                 part.setVisible(shown)
+            if not shown and trouble(widget.get):
+                widget.put(standard[name])  # nobody could see what is wrong with it
             if shown:
                 self._grid.addWidget(caption, place // 2, place % 2 * 2)
                 self._grid.addWidget(widget, place // 2, place % 2 * 2 + 1, Qt.AlignmentFlag.AlignLeft)

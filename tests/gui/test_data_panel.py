@@ -16,6 +16,7 @@ from app.plots.data_charts import ClassChart, LengthChart
 from app.window import Window
 from model.data.look import DataLook, SplitLook
 from passes.analysis.data_rows import PAGE, DataRowsOptions
+from passes.analysis.evaluate import EvaluateOptions
 from passes.analysis.predictions import Predictions
 from passes.base import Report
 from passes.jobs import AnalyseJob, Done, Failed, Found, JobInfo, Started
@@ -193,3 +194,26 @@ def test_charts_of_many_classes_show_the_most_frequent(qtbot: QtBot) -> None:
     qtbot.addWidget(shown)
     shown.look_at(seen)
     assert shown.shown == list(range(24)) and len(shown.table()[1]) == 100
+
+
+def test_a_field_that_was_emptied_stays_empty(panel: DataPanel, window: Window, qtbot: QtBot) -> None:
+    """Only data that become known are offered, and never where somebody types."""
+    session, line = window.session, panel.source.editors["data"].line
+    figures, other = {"accuracy": 0.5, "loss": 1.0, "samples": 4}, EvaluateOptions(data="other.csv")
+    line.clear()
+    line.edited.emit()
+    session.know_score(session.recipe, session.measured_on, figures, chosen=True)
+    session.score_changed.emit()
+    assert line.text() == ""
+    session.know_score(session.recipe, other, figures, chosen=True)
+    assert line.text() == "other.csv"
+
+
+def test_letters_typed_quickly_are_one_wish(panel: DataPanel, runner: list[FakeRunner], qtbot: QtBot) -> None:
+    line = panel.source.editors["data"].line
+    qtbot.waitUntil(lambda: job(runner, "data") is not None)
+    asked = len(runner[-1].waiting)
+    line.setFocus()
+    line.selectAll()
+    qtbot.keyClicks(line, "abcdef", delay=20)
+    assert len(runner[-1].waiting) <= asked, "nothing is asked for while somebody types"

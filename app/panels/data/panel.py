@@ -112,7 +112,7 @@ class DataPanel(QWidget):
     def _connect(self) -> None:
         self._wait.timeout.connect(lambda: self.load() if self._looked_at else None)
         for form in (self.source, self.columns):
-            form.changed.connect(self._wait.start)
+            form.changed.connect(lambda: self._wait.start(PAUSE))
         data, names = self.source.editors["data"], (self.columns.editors[n] for n in ("text", "label"))
         for name in names:
             data.looked.connect(name.show_names)
@@ -124,7 +124,7 @@ class DataPanel(QWidget):
         self.loader.failed.connect(self._failed)
         self.loader.stood.connect(self._stands)
         self._session.opened.connect(self._opened)
-        self._session.score_changed.connect(self._measured)
+        self._session.data_known.connect(self._measured)
         self._session.changed.connect(self._changed)
         self._show(None)
 

@@ -109,7 +109,7 @@ class TrainingPanel(Owing):
         self._previews.ready.connect(lambda slot, key, found: self._found(found))
         session = self._session
         session.opened.connect(self._opened)
-        session.score_changed.connect(self._measured)
+        session.data_known.connect(self._measured)
         session.changed.connect(self._changed)
         session.job_event.connect(self._hear)
         session.problem.connect(self._refused)

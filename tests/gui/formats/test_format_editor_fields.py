@@ -43,3 +43,14 @@ def test_what_is_hidden_keeps_its_value(editor: FormatEditor) -> None:
     made = parse_format("scaled_integer(width=8, granularity=channel, group=64)")
     editor.put(made)
     assert editor.value() == made
+
+
+def test_what_is_wrong_is_not_hidden(editor: FormatEditor, qtbot: QtBot) -> None:
+    editor.put(parse_format("scaled_integer(width=8, granularity=group)"))
+    group = editor.widgets["group"]
+    group.selectAll()
+    qtbot.keyClicks(group, "1")
+    assert "1 is out of range" in editor.error
+    editor.widgets["granularity"].put("channel")
+    editor._parameter_changed("granularity")
+    assert editor.error == "" and "group" not in shown(editor)
