@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from model.errors import FormatError
 from model.formats.base import FAST, Encoded, Format, Shared
 from model.formats.scaled import ScaledFormat
+from model.formats.scaled_integer import ScaledInteger
 from model.packed.bits import Bytes, cut_bits, join_bits, pack_bits, unpack_bits
 from model.packed.layout import Packed, shared_bits
 from model.weights import Tensor
@@ -208,7 +209,8 @@ def _unpack_codes(
     taken = fmt.stored_scale(encoded) if isinstance(fmt, ScaledFormat) else None
     mask = None if kept is None else _back(part, kept)
     effective = source = _cast(part, _decode(fmt, encoded), mask, dtype)
-    if type(fmt).preimage is not Format.preimage:
+    # Under a given scale decoded values come to themselves: a search for others that give it back would find none.
+    if type(fmt).preimage is not Format.preimage and (scale is None or not isinstance(fmt, ScaledInteger)):
         wide = Encoded(full.astype(np.int64), encoded.shared)
         source = _cast(part, fmt.preimage(wide, dtype), mask, dtype)
     return Values(effective, source, mask, taken if scale is None else scale)

@@ -157,6 +157,24 @@ def test_given_scales_come_back(fmt: ScaledFormat, sign: int) -> None:
     assert part_of(fmt, x, None, None, scale).shared == 0
 
 
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize("scale_dtype", ["float32", "bfloat16", "float16"])
+@pytest.mark.parametrize("symmetric", [True, False])
+@pytest.mark.parametrize("width", [2, 4, 8, 16])
+def test_nothing_is_searched_for_a_given_scale(
+    width: int, symmetric: bool, scale_dtype: Any, dtype: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In 16 bits hardly any number gives such a scale back, so a search would try them all, minutes for a model."""
+
+    def searched(*_: object) -> None:
+        pytest.fail("the ends of the range were looked for")
+
+    monkeypatch.setattr("model.formats.kept_scale.ends", searched)
+    fmt = ScaledInteger(width, "group", 8, symmetric, scale_dtype)
+    x = values((6, 35), dtype, width)
+    check(fmt, x, masked((6, 35), 0.4, 1), None, (fmt.scale_of(x) * 0.93).numpy())
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "float64"])
 @pytest.mark.parametrize("ratio", [0.0, 0.01, 0.5])
 def test_floats_come_back(dtype: str, ratio: float) -> None:
