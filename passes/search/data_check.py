@@ -18,8 +18,11 @@ if TYPE_CHECKING:
     from model.data.base import Split
 
 
-def check_data(search: Search, recipe: Recipe, want: Wanted, context: Context) -> None:
-    """Raise DataError for data that the model cannot take or that lack a split. `recipe`: of any trial."""
+def check_data(search: Search, recipe: Recipe, want: Wanted, context: Context, *, other: bool = False) -> None:
+    """Raise DataError for data that the model cannot take or that lack a split. `recipe`: of any trial.
+
+    `other`: trials build models of their own, so the search's is no judge of what they take.
+    """
     from passes.analysis.evaluate import load_split
     from passes.training.samples import Samples
     from passes.training.splits import splits
@@ -27,13 +30,16 @@ def check_data(search: Search, recipe: Recipe, want: Wanted, context: Context) -
     trainings = [s.options for s in recipe.active if s.pass_name == FINETUNE]
     if search.spec.score.data and (want.measured or trainings):
         context.progress(0, 0, "reading and tokenising")
-        _take(search.base, load_split(search.spec.score, context), context)
+        measured = load_split(search.spec.score, context)
+        if not other:
+            _take(search.base, measured, context)
     for options in dict.fromkeys(trainings):
         found = splits(options, context)
         for split, purpose in ((found.train, "train on"), (found.check, "validate on")):
             if split is not None:
                 Samples(split, search.base, purpose)
-        _take(search.base, found.train, context)
+        if not other:
+            _take(search.base, found.train, context)
 
 
 def _take(graph: Graph, split: Split, context: Context) -> None:

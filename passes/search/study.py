@@ -76,7 +76,7 @@ def begin(plan: Plan) -> Running:
     """A search that is ready to run, its study open; raises what is wrong with it."""
     ready = prepared(plan.search, plan.context, plan.memo)
     if plan.runner is None:
-        check_data(plan.search, ready.first, ready.want, plan.context)
+        check_data(plan.search, ready.first, ready.want, plan.context, other=ready.architect is not None)
     return Running(plan, ready, opened(plan, ready))
 
 

@@ -71,6 +71,24 @@ def test_a_text_that_is_too_long_names_max_length(tmp_path: Path) -> None:
     assert "max_length" in told.value.hint
 
 
+def test_models_of_another_configuration_are_not_judged_by_the_source(tmp_path: Path) -> None:
+    """Theirs are the positions that the texts need; a split that is not there is told as ever."""
+    small = "hidden_size=16&num_attention_heads=2&intermediate_size=16&num_hidden_layers=1&vocab_size=4000"
+    spec = f"config:bert?{small}&max_position_embeddings=8&task=sequence-classification"
+    opened = open_source(spec, tmp_path / "bert")
+    words = str(open_source("demo:reviews", tmp_path / "demo").project.source.tokenizer or "")
+    score = EvaluateOptions(data="demo:reviews", limit=40, tokenizer=words)
+    sizes = Vary("config", values="128, 256", key="max_position_embeddings", name="positions")
+    more: dict[str, Any] = {"space": (sizes,), "score": score}
+    ended = [t for t in begun(opened, tmp_path, **more).trials() if t.state != "running"]
+    assert [t.state for t in ended] == ["complete", "complete"]
+    with pytest.raises(DataError, match="no split 'spring'"):
+        begun(opened, tmp_path, **more | {"study": "t", "score": replace(score, split="spring")})
+    told = {"validation_split": "spring", "tokenizer": words}
+    with pytest.raises(DataError, match="no split 'spring'"):
+        begun(opened, tmp_path, **more | {"study": "u", "train": "after", "finetune": told})
+
+
 def test_a_split_that_is_not_there(mlp: Opened, tmp_path: Path) -> None:
     options = {"data": "demo:digits", "validation_split": "spring"}
     with pytest.raises(DataError, match="no split 'spring'"):
