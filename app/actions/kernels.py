@@ -93,15 +93,19 @@ def run_words(window: Window) -> str:
 
 def _front(window: Window) -> QWidget | None:
     """The page that is seen; None where no page of Kernels is."""
-    panel = window.docks.panels.get("kernels")
-    if not isinstance(panel, KernelsPanel) or not panel.isVisible():
-        return None
-    return panel.page(panel.title)
+    panel = _panel(window)
+    return panel.page(panel.title) if panel is not None and panel.isVisible() else None
+
+
+def _panel(window: Window) -> KernelsPanel | None:
+    """The panel, where it is made: the table of actions asks while the window is being furnished."""
+    panel = window.docks.panels["kernels"] if window.furnished else None
+    return panel if isinstance(panel, KernelsPanel) else None
 
 
 def _title(window: Window) -> str:
-    panel = window.docks.panels.get("kernels")
-    return panel.title if isinstance(panel, KernelsPanel) and panel.isVisible() else RUN
+    panel = _panel(window)
+    return panel.title if panel is not None and panel.isVisible() else RUN
 
 
 def explain(window: Window) -> None:
@@ -123,9 +127,8 @@ def running(window: Window) -> bool:
 
 def _measuring(window: Window) -> Any:
     """What the tab in front measures now."""
-    panel = window.docks.panels.get("kernels")
-    title = _title(window)
-    held = getattr(panel.pages.get(title), "held", None) if isinstance(panel, KernelsPanel) else None
+    panel, title = _panel(window), _title(window)
+    held = getattr(panel.pages.get(title), "held", None) if panel is not None else None
     return held if title != RUN and getattr(held, "job", None) is not None else None
 
 
