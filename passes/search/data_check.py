@@ -31,6 +31,7 @@ def check_data(search: Search, recipe: Recipe, want: Wanted, context: Context, *
     if search.spec.score.data and (want.measured or trainings):
         context.progress(0, 0, "reading and tokenising")
         measured = load_split(search.spec.score, context)
+        Samples(measured, search.base, "measure on")
         if not other:
             _take(search.base, measured, context)
     for options in dict.fromkeys(trainings):

@@ -13,7 +13,7 @@ from PIL import Image
 from model.errors import DataError
 from model.opening import Opened, open_source
 from model.recipe import Recipe
-from passes.analysis.evaluate import EvaluateOptions
+from passes.analysis.evaluate import EvaluateOptions, load_split
 from passes.base import Context
 from passes.search.search import Search
 from passes.search.spec import SearchSpec, Vary
@@ -94,6 +94,16 @@ def test_a_split_that_is_not_there(mlp: Opened, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no split 'spring'"):
         begun(mlp, tmp_path, train="after", finetune=options)
     assert not list(tmp_path.glob("s.journal*"))
+
+
+def test_a_split_without_samples_or_labels(mlp: Opened, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The hub hides the labels of some test sets, and all their rows are left out."""
+    whole = load_split(SCORE, Context(mlp.store))
+    for split, words in ((whole.take(0), "no samples to measure on"), (replace(whole, labels=-whole.labels), "hidden")):
+        monkeypatch.setattr("passes.analysis.evaluate.load_split", lambda *_, split=split: split)
+        with pytest.raises(DataError, match=words) as told:
+            begun(mlp, tmp_path)
+        assert told.value.hint and not list(tmp_path.glob("s.journal*"))
 
 
 def test_data_that_fit_begin(mlp: Opened, tmp_path: Path) -> None:
