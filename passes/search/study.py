@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import optuna
+from optuna.storages import BaseStorage
 from optuna.study import Study
 from optuna.trial import TrialState
 
@@ -32,7 +33,7 @@ from passes.search.refine import FRONT
 from passes.search.samplers import coded, pruner_of, sampler_of, stored, suggest
 from passes.search.search import Search
 from passes.search.space import Space
-from passes.search.storage import open_storage, open_study
+from passes.search.storage import open_storage, open_study, path_of, study_names
 from passes.search.trial import Trial
 from passes.search.trial_run import Invalid, Order, TrialRun, Weak
 from passes.search.watch import Watch
@@ -75,15 +76,28 @@ def run(plan: Plan) -> Generator[Trial, None, str]:
 def begin(plan: Plan) -> Running:
     """A search that is ready to run, its study open; raises what is wrong with it."""
     ready = prepared(plan.search, plan.context, plan.memo)
+    place = path_of(plan.storage)
+    if not plan.resume or (place is not None and not place.exists()):
+        _check(plan, ready)  # before anything is written
+        return Running(plan, ready, opened(plan, ready, open_storage(plan.storage)))
+    storage = open_storage(plan.storage)
+    there = plan.search.spec.study in study_names(storage)
+    if not there:
+        _check(plan, ready)
+    running = Running(plan, ready, opened(plan, ready, storage))
+    if there and running.goes_on:
+        _check(plan, ready)
+    return running
+
+
+def _check(plan: Plan, ready: Prepared) -> None:
     if plan.runner is None:
         check_data(plan.search, ready.first, ready.want, plan.context, other=ready.architect is not None)
-    return Running(plan, ready, opened(plan, ready))
 
 
-def opened(plan: Plan, ready: Prepared) -> Study:
+def opened(plan: Plan, ready: Prepared, storage: BaseStorage) -> Study:
     """The study of the search, made or gone on with; raises StorageError."""
-    spec, storage = plan.search.spec, open_storage(plan.storage)
-    names = [s.study_name for s in storage.get_all_studies()]
+    spec, names = plan.search.spec, study_names(storage)
     if spec.study in names and not plan.resume:
         raise StorageError(f"The storage has a study {spec.study!r} already.",
                            "Go on with it (--resume), or give the search another name.")  # fmt: skip
@@ -184,6 +198,14 @@ class Running:
         self._hear_others()
         self._progress(f"trial {self.done + 1}")
         return reason(self.spec, self.want, self.space, self.study, self.told, self.clock.now())
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether trials are left by what was told so far; one that runs may have lost its worker."""
+        from passes.search.stop import reason
+
+        runs = any(t.state == "running" for t in self.told.values())
+        return runs or not reason(self.spec, self.want, self.space, self.study, self.told, 0.0)
 
     def _hear_others(self) -> None:
         """What other workers have told meanwhile."""

@@ -17,6 +17,7 @@ from passes.analysis.evaluate import EvaluateOptions, load_split
 from passes.base import Context
 from passes.search.search import Search
 from passes.search.spec import SearchSpec, Vary
+from passes.search.storage import open_storage, study_names
 from passes.search.study import Plan, begin
 
 SCORE = EvaluateOptions(data="demo:digits", limit=40)
@@ -40,11 +41,11 @@ def images(tmp_path: Path) -> Path:
     return tmp_path / "images"
 
 
-def begun(opened: Opened, folder: Path, **more: Any) -> Any:
+def begun(opened: Opened, folder: Path, *, resume: bool = False, **more: Any) -> Any:
     project = opened.project
     search = Search(replace(SPEC, **more), Recipe(), project.base, project.source)
     context = Context(opened.store, tokenizer=project.source.tokenizer, base=project.base)
-    return begin(Plan(search, context, f"journal://{folder}/s.journal"))
+    return begin(Plan(search, context, f"journal://{folder}/s.journal", resume))
 
 
 def test_data_of_another_kind(mlp: Opened, tmp_path: Path) -> None:
@@ -83,10 +84,10 @@ def test_models_of_another_configuration_are_not_judged_by_the_source(tmp_path: 
     ended = [t for t in begun(opened, tmp_path, **more).trials() if t.state != "running"]
     assert [t.state for t in ended] == ["complete", "complete"]
     with pytest.raises(DataError, match="no split 'spring'"):
-        begun(opened, tmp_path, **more | {"study": "t", "score": replace(score, split="spring")})
+        begun(opened, tmp_path, study="t", space=(sizes,), score=replace(score, split="spring"))
     told = {"validation_split": "spring", "tokenizer": words}
     with pytest.raises(DataError, match="no split 'spring'"):
-        begun(opened, tmp_path, **more | {"study": "u", "train": "after", "finetune": told})
+        begun(opened, tmp_path, study="u", train="after", finetune=told, **more)
 
 
 def test_a_split_that_is_not_there(mlp: Opened, tmp_path: Path) -> None:
@@ -109,3 +110,22 @@ def test_a_split_without_samples_or_labels(mlp: Opened, tmp_path: Path, monkeypa
 def test_data_that_fit_begin(mlp: Opened, tmp_path: Path) -> None:
     ended = [t for t in begun(mlp, tmp_path).trials() if t.state != "running"]
     assert [t.state for t in ended] == ["complete", "complete"]
+
+
+def test_a_finished_study_is_gone_on_with_without_its_data(
+    mlp: Opened, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is left to measure; where trials are, or of a study that is not there, the data come first."""
+    wrong = EvaluateOptions(data="demo:reviews", limit=40)
+    wide: dict[str, Any] = {"space": (replace(SPEC.space[0], values="integer(width=2|4|8)"),)}
+    with pytest.raises(DataError):
+        begun(mlp, tmp_path, resume=True, score=wrong)
+    assert not list(tmp_path.glob("s.journal*"))
+    assert len([t for t in begun(mlp, tmp_path, **wide).trials() if t.state == "complete"]) == 2
+    with pytest.raises(DataError):
+        begun(mlp, tmp_path, resume=True, study="t", score=wrong)
+    assert study_names(open_storage(f"journal://{tmp_path}/s.journal")) == ["s"]
+    checked: list[int] = []
+    monkeypatch.setattr("passes.search.study.check_data", lambda *_, **__: checked.append(1))
+    assert not list(begun(mlp, tmp_path, resume=True, **wide).trials()) and not checked
+    assert begun(mlp, tmp_path, resume=True, trials=3, **wide).goes_on and checked
