@@ -52,6 +52,7 @@ def _taken(study: Study) -> int:
     for trial in sorted(waiting, key=lambda t: (is_spare(t), t.number)):
         with contextlib.suppress(UpdateFinishedTrialError):
             if storage.set_trial_state_values(id_of(trial), TrialState.RUNNING):
+                storage.set_trial_user_attr(id_of(trial), BEAT, signature(0))
                 return id_of(trial)
     # It beats from its first moment: a worker that is killed before it has its place is known to be dead.
     new = optuna.create_trial(state=TrialState.RUNNING, user_attrs={BEAT: signature(0)})

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from optuna.trial import TrialState
 
-from passes.search.fleet.beat import LOST, RETRY, WORKER, fail, give_back, id_of, offer
+from passes.search.fleet.beat import BEAT, LOST, RETRY, WORKER, fail, give_back, id_of, offer, signature, storage_of
 from passes.search.fleet.claim import claimed, is_spare
 from passes.search.records import trials_of
 from passes.search.storage import load_study, open_storage, open_study
@@ -57,6 +57,24 @@ def test_a_spare_is_the_first_trial_of_a_search_that_goes_on(tmp_path: Path) -> 
     assert again is not None and again.number == 1 and len(study.trials) == 2
     give_back(study, id_of(again))
     assert len(trials_of(study)) == 2  # one that was begun is no spare any more
+
+
+def test_who_takes_a_waiting_trial_signs_it_before_it_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Killed in between, its worker is known to be dead; else its trial would count, and nobody would run it."""
+    study = open_study(open_storage(str(tmp_path / "a.journal")), "a", ("maximize",), "x")
+    study.enqueue_trial({})
+    storage: Any = storage_of(study)
+
+    def killed(trial_id: int, name: str, value: Any) -> None:
+        if name == WORKER:
+            raise KeyboardInterrupt
+        write(trial_id, name, value)
+
+    write = storage.set_trial_user_attr
+    monkeypatch.setattr(storage, "set_trial_user_attr", killed)
+    with pytest.raises(KeyboardInterrupt):
+        claimed(study, 1)
+    assert study.trials[0].state == TrialState.RUNNING and study.trials[0].user_attrs[BEAT][:3] == signature(0)[:3]
 
 
 def test_what_was_lost_goes_before_spares(tmp_path: Path) -> None:
