@@ -39,6 +39,7 @@ class SliceChart(OfFigure, Multiples):
         self._all: list[Axis] = []
         self._ends = (0.0, 1.0)
         self._stamps: list[Stamps] = []
+        self._lit: list[Stamps] = []  # dots above the veil, kept: pointing draws the marks again and again
         self._todo: list[int] = []
         self._count = 0
         super().__init__()
@@ -74,6 +75,7 @@ class SliceChart(OfFigure, Multiples):
     @override
     def take(self, fresh: Sequence[int] | None) -> None:
         study = self.study
+        self._lit = []
         self._all = axes_of(study)
         choices = [a for a in self._all if a.scale is not None]
         self.axes = [a for a in choices if a.name == self.only] or choices
@@ -178,22 +180,30 @@ class SliceChart(OfFigure, Multiples):
 
     @override
     def marks(self, painter: QPainter) -> None:
+        if self._left is not None and not self._lit:
+            self._lit = self._stamp_left()
         for place, axis in enumerate(self._seen()):
-            if self._left is not None:
-                self._paint_left(painter, axis, place)
+            if self._left is not None:  # a veil over all dots, and those above it that brushes leave
+                box = self._box(place)
+                painter.fillRect(box, tint(self.look.panel, 200))
+                painter.drawImage(box.topLeft(), self._lit[place].image())
             self._paint_rings(painter, axis, place)
 
-    def _paint_left(self, painter: QPainter, axis: Axis, place: int) -> None:
-        """A veil over all dots, and those above it that brushes leave."""
-        box = self._box(place)
-        painter.fillRect(box, tint(self.look.panel, 200))
+    @override
+    def dim(self, mask: Array | None) -> None:
+        self._lit = []
+        super().dim(mask)
+
+    def _stamp_left(self) -> list[Stamps]:
+        """Dots that brushes leave, as large as those below."""
         done = np.flatnonzero(self.study.state == COMPLETE)
-        x, y = self._pixels(axis, place, done[self._stands_out(done)])
-        painter.setPen(Qt.PenStyle.NoPen)
-        painter.setBrush(QColor(self.look.accent))
-        for across, down in zip(x.tolist(), y.tolist(), strict=True):
-            if math.isfinite(across + down):
-                painter.drawEllipse(box.topLeft() + QPointF(across, down), 3.0, 3.0)
+        left = done[self._stands_out(done)]
+        colours, made = np.repeat(argb([self.look.accent]), len(left)), []
+        for place, axis in enumerate(self._seen()):
+            box = self._box(place)
+            made.append(Stamps(int(box.width()), int(box.height())))
+            made[-1].dots(*self._pixels(axis, place, left), colours, len(self.study) > FEW)
+        return made
 
     def _levels(self, box: QRectF) -> tuple[list[float], list[float], float]:
         """Round values with their heights, and the step between them."""

@@ -113,8 +113,8 @@ class Tile(QWidget):
         if name in self._stale:
             self._stale.discard(name)
             self.chart.show_study(self._study)
-            if self._mask is not None and hasattr(self.chart, "dim"):
-                self.chart.dim(self._mask)
+        if hasattr(self.chart, "dim"):  # brushes came or went while another chart was seen
+            self.chart.dim(self._mask)
         self.refresh()
 
     def show_study(self, study: Study) -> None:

@@ -14,6 +14,7 @@ from pytestqt.qtbot import QtBot
 
 from app.plots.study.board import StudyBoard
 from app.plots.study.density import Density, colours_of
+from app.plots.study.stamp import Stamps
 from app.theme import LIGHT
 from tests.gui.search.made_study import GOALS, choices, trials
 from tests.gui.study_plots.shown import drag, show
@@ -46,6 +47,51 @@ def test_painted_charts_fade_what_brushes_leave_out(board: StudyBoard, kind: str
     assert faded.pixelColor(left) == wanted
     board._brushed(None)
     assert chart.grab().toImage() == whole
+
+
+def test_a_brush_that_came_or_went_unseen_is_drawn_so(board: StudyBoard) -> None:
+    chart = show(board, 30, "Slices")
+    chart.settle()
+    tile, whole = board.tiles[0], chart.grab().toImage()
+    mask = np.arange(30) == next(i for i, t in enumerate(board.study.trials) if t.state == "complete")
+    board._brushed(mask)
+    faded = chart.grab().toImage()
+    assert faded != whole
+    for there, seen in ((None, whole), (mask, faded)):
+        tile.show_kind("Choice map")
+        board._brushed(there)
+        tile.show_kind("Slices")
+        assert tile.chart is chart and chart.grab().toImage() == seen
+
+
+def test_pointing_stamps_no_dots_anew(board: StudyBoard, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All that brushes leave is drawn once, as large as it was, until brushes, trials or the room are other."""
+    chart = show(board, 500, "Slices")
+    chart.settle()
+    done = [i for i, t in enumerate(board.study.trials) if t.state == "complete"]
+    board._brushed(np.arange(500) % 2 == 0)
+    chart.grab()
+    drawn: list[bool] = []
+    stamp = Stamps.dots
+    monkeypatch.setattr(Stamps, "dots", lambda self, *rest: (drawn.append(rest[-1]), stamp(self, *rest)))
+    for place in done[:20]:
+        chart.point(place)
+        chart.grab()
+    assert drawn == []
+    board._brushed(np.arange(500) % 2 == 1)
+    chart.grab()
+    assert drawn == [True] * len(chart._seen()), "small, as all are of so many"
+    drawn.clear()
+    chart.resize(chart.width() - 100, chart.height())
+    chart.settle()
+    chart.grab()
+    assert len(drawn) == 2 * len(chart._seen())
+    drawn.clear()
+    for trial in trials(502)[500:]:
+        board.append(trial)
+    board.draw_fresh()
+    chart.grab()
+    assert drawn
 
 
 def middle_of(chart: Any, place: int) -> QPoint:
