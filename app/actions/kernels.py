@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from PySide6.QtWidgets import QWidget
+from shiboken6 import isValid
 
 from app.actions import file as files
 from app.actions import model as models
@@ -39,8 +40,8 @@ def connect(window: Window, panel: KernelsPanel, findings: Findings) -> None:
     held = kernel_runs_of(window.session)
     held.kept.connect(window.refresh)
     held.kept.connect(window.recovery.look)
-    for told in (panel.bar.currentChanged, panel.begun):
-        told.connect(lambda *_: window.actions_table.refresh())
+    for told in (panel.bar.currentChanged, panel.begun, window.docks.docks["kernels"].visibilityChanged):
+        told.connect(lambda *_: isValid(window) and window.actions_table.refresh())  # a dying one tells of its docks
     window.actions_table.menus["Run"].aboutToShow.connect(window.actions_table.refresh)
 
 
@@ -115,21 +116,26 @@ def explain(window: Window) -> None:
 
 
 def stop(window: Window) -> None:
-    """End what the tab in front measures, else the run of kernels."""
-    held = _measuring(window)
-    (kernel_runs_of(window.session) if held is None else held).stop()
+    """End what the tab in front measures, else the run of kernels, else what another tab measures."""
+    if under_way := _under_way(window):
+        under_way[0].stop()
 
 
 def running(window: Window) -> bool:
     """Whether there is something to end."""
-    return kernel_runs_of(window.session).running is not None or _measuring(window) is not None
+    return bool(_under_way(window))
 
 
-def _measuring(window: Window) -> Any:
-    """What the tab in front measures now."""
-    panel, title = _panel(window), _title(window)
-    held = getattr(panel.pages.get(title), "held", None) if panel is not None else None
-    return held if title != RUN and getattr(held, "job", None) is not None else None
+def _under_way(window: Window) -> list[Any]:
+    """What measures now: the tab in front, then runs of kernels, then the other tabs."""
+    runs, panel, front = kernel_runs_of(window.session), _panel(window), _title(window)
+    found: dict[str, Any] = {RUN: (runs, runs.running.job)} if runs.running else {}
+    for title, page in panel.pages.items() if panel is not None else ():
+        if title != RUN and hasattr(page, "held"):
+            found[title] = page.held, page.held.job  # type: ignore[attr-defined]
+    waiting = {job.id for job in window.session.jobs}  # one that ends is heard of here before its page forgets it
+    order = sorted(found, key=lambda title: (title != front, title != RUN))
+    return [held for held, job in map(found.__getitem__, order) if job and job.id in waiting]
 
 
 def panel_of(window: Window) -> KernelsPanel:

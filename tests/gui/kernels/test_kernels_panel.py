@@ -456,6 +456,35 @@ def test_the_key_runs_what_is_in_front(window: Window, runner: list[FakeRunner])
     assert panel.title == "Run" and panel.isVisible()
 
 
+def test_cancelling_is_offered_whatever_is_in_front(window: Window, runner: list[FakeRunner], qtbot: QtBot) -> None:
+    """Also after a change of docks, which opens no menu."""
+    window.live.enabled = False
+    open_small(window, runner)
+    quiet(runner)
+    actions = window.actions_table.actions
+    words, stop = actions["kernels_run"], actions["kernels_stop"]
+    panel = panel_of(window)
+    panel.page("Profile")
+    window.actions_table.run("kernels_run")
+    info = next(i for i in runner[-1].waiting if i.title == "Profile")
+    window.show_dock("jobs")
+    qtbot.waitUntil(lambda: not panel.isVisible() and words.text() == "Run kernels")
+    window.session.select(("fc1",))
+    assert stop.isEnabled()
+    window.show_dock("kernels")
+    qtbot.waitUntil(lambda: panel.isVisible() and words.text() == "Run the tab Profile")
+    assert stop.isEnabled()
+    window.show_dock("jobs")
+    window.actions_table.run("kernels_stop")
+    assert info not in runner[-1].waiting and not stop.isEnabled()
+    window.show_dock("kernels")
+    window.actions_table.run("kernels_run")
+    info = next(i for i in runner[-1].waiting if i.title == "Profile")
+    assert stop.isEnabled()
+    runner[-1].tell(info, Failed("The worker process ended unexpectedly.", "Run the job again."))
+    assert not stop.isEnabled(), "nothing is left to end"
+
+
 def test_a_list_that_fails_can_be_asked_again(window: Window, runner: list[FakeRunner]) -> None:
     open_small(window, runner)
     page = panel_of(window).page("Run")
