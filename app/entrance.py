@@ -65,6 +65,7 @@ class Entrance(QStackedWidget):
 
     def _recover_still(self, leftover: Leftover) -> None:
         """Unless another window, which offers it too, has taken or discarded it."""
+        self._window.banner.drop()
         if leftover in leftovers():
             self._recover(leftover)
         else:
@@ -73,7 +74,7 @@ class Entrance(QStackedWidget):
     def _forgo(self, leftover: Leftover) -> None:
         if leftover in leftovers():
             self._discard(leftover)
-        self._window.banner.hide()
+        self._window.banner.drop()
 
     def begin(self, spec: str) -> None:
         """Open a source or project; asks nothing."""

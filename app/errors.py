@@ -62,6 +62,7 @@ class Banner(QFrame):
         row.addLayout(self._buttons)
         self.setAccessibleName("Message")
         self._cause, self._warned = "", ""
+        self._unnamed: JobError | None = None  # what is shown of a job, until it is heard of which
         self._offer: tuple[str, str, list[Button]] | None = None
         self._offers = False  # whether the offer is what is shown
         self.hide()
@@ -78,7 +79,7 @@ class Banner(QFrame):
         if isinstance(error, JobError):
             buttons.append(("Show log", self.show_log.emit))
         self.tell(error.message, error.hint, buttons, "error")
-        self._cause = "" if isinstance(error, JobError) else EDIT
+        self._unnamed, self._cause = (error, "") if isinstance(error, JobError) else (None, EDIT)
 
     def follow(self, session: Session) -> None:
         """Show the problems of a session until they no longer hold."""
@@ -90,7 +91,9 @@ class Banner(QFrame):
     def hear(self, heard: JobEvent) -> None:
         """Know which job the error is of; take it away when the same is tried again."""
         if isinstance(heard.event, Failed):
-            self._cause = cause(heard.job)
+            told = self._unnamed
+            if told and (told.message, told.hint) == (heard.event.message, heard.event.hint):
+                self._unnamed, self._cause = None, cause(heard.job)
         elif isinstance(heard.event, Started):
             self.solve(cause(heard.job))
         elif isinstance(heard.event, Done) and is_evaluation(heard.job):
@@ -111,27 +114,32 @@ class Banner(QFrame):
             self.leave()
 
     def offer(self, message: str, hint: str, buttons: list[Button]) -> None:
-        """Show a message that stands until one of its buttons is pressed: others are shown before it meanwhile."""
+        """Show a message that stands until it is dismissed or dropped: others are shown before it meanwhile."""
         self.tell(message, hint, buttons)
         self._offer, self._offers = (message, hint, buttons), True
 
     def leave(self) -> None:
-        """Take away what is shown; an offer that it stood before is shown again."""
+        """Take away what is shown; an offer stays, and one that it stood before is shown again."""
         if self._offers:
-            self._offer = None
-        self._offers = False
+            return
         self.hide()
         if self._offer is not None:
             self.offer(*self._offer)
 
+    def drop(self) -> None:
+        """Take away the offer: it is decided on."""
+        self._offer = None
+        if self._offers:
+            self.clear()
+
     def clear(self) -> None:
         """Take away all, offers too."""
-        self._offer = None
-        self.leave()
+        self._offer, self._offers = None, False
+        self.hide()
 
     def tell(self, message: str, hint: str = "", buttons: list[Button] | None = None, kind: str = "note") -> None:
         """Show a message with buttons; Dismiss is always there."""
-        self._cause, self._offers = "", False
+        self._cause, self._unnamed, self._offers = "", None, False
         self._message.setText(message)
         self._hint.setText(hint)
         self._hint.setVisible(bool(hint))
@@ -139,18 +147,19 @@ class Banner(QFrame):
             if widget := item.widget():
                 widget.hide()
                 widget.deleteLater()
-        for title, act in [*(buttons or []), ("Dismiss", lambda: None)]:
-            self._buttons.addWidget(self._button(title, act))
+        for title, act in buttons or []:
+            self._button(title, lambda act=act: (self.leave(), act()))
+        self._button("Dismiss", lambda: self.drop() if self._offers else self.leave())
         self.setProperty("banner", kind)
         self.style().unpolish(self)
         self.style().polish(self)
         self.show()
 
-    def _button(self, title: str, act: Callable[[], object]) -> QPushButton:
+    def _button(self, title: str, act: Callable[[], object]) -> None:
         button = QPushButton(title)
         button.setProperty("link", True)
-        button.clicked.connect(lambda: (self.leave(), act()))
-        return button
+        button.clicked.connect(lambda: act())
+        self._buttons.addWidget(button)
 
 
 class _Crashes(QObject):

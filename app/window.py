@@ -245,7 +245,7 @@ class Window(QMainWindow):
 
     def begin_opening(self, spec: str) -> None:
         """Open a source or project; asks nothing."""
-        self.banner.clear()
+        self.banner.leave()
         self.pages.begin(spec)
         self.show_page()
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from PySide6.QtWidgets import QPushButton
+from PySide6.QtWidgets import QMessageBox, QPushButton
 
 from app import recovery
 from app.recovery import Recovery, leftovers
@@ -15,8 +15,9 @@ from app.session import Session
 from app.window import Window
 from model.errors import EspalierError
 from model.recipe import Recipe, Step
+from passes.analysis.divergence import DivergenceOptions
 from passes.base import NoOptions
-from passes.jobs import OpenJob, OpenResult, SaveJob
+from passes.jobs import Failed, JobInfo, OpenJob, OpenResult, SaveJob, Started, Stopped
 from passes.transform.remove_dropout import remove_dropout
 from tests.gui.conftest import FakeRunner, small_project
 
@@ -166,3 +167,86 @@ def test_an_offer_comes_back_after_another_message(window: Window, runner: list[
     open_small(window.session, runner[-1])
     press("Discard it")
     assert not banner.text and not file.exists()
+
+
+OFFERED = "A window with Small ended"
+GONE = Failed("The worker process ended unexpectedly.", "Run the job again.")
+
+
+def offered(window: Window, runner: list[FakeRunner], folder: Path) -> Path:
+    """A model whose dead window's copy is offered."""
+    window.live.enabled = False
+    file = left_behind(folder, DEAD)
+    file.with_suffix(".json").write_text(json.dumps({"pid": DEAD, "title": "Small", "path": "", "when": "today"}))
+    open_small(window.session, runner[-1])
+    for info in list(runner[-1].waiting):
+        runner[-1].tell(info, Stopped())
+    assert OFFERED in window.banner.text
+    return file
+
+
+def silent_job(window: Window, runner: list[FakeRunner]) -> JobInfo:
+    """One whose asker tells of its error itself, as "Look at the data" does."""
+    wish = DivergenceOptions()
+    return window.session.analyse("Look at the data", Step("divergence", wish), lambda _: None, failed=lambda _: None)
+
+
+@pytest.mark.parametrize("told", ["", "m.onnx is written."])
+def test_a_job_that_fails_silently_takes_no_message_away(
+    window: Window, runner: list[FakeRunner], folder: Path, told: str
+) -> None:
+    offered(window, runner, folder)
+    if told:
+        window.banner.tell(told)
+    text = window.banner.text
+    for end in (GONE, Stopped()):
+        info = silent_job(window, runner)
+        runner[-1].tell(info, Started())
+        assert window.banner.text == text
+        runner[-1].tell(info, end)
+
+
+def test_an_error_that_is_shown_is_only_of_its_own_job(window: Window, runner: list[FakeRunner], folder: Path) -> None:
+    offered(window, runner, folder)
+    window.session.run_pass("remove_dropout", NoOptions())  # instant, so of no job
+    own = window.session.submit("Own", OpenJob("x", folder), lambda _: None)
+    runner[-1].tell(own, GONE)
+    assert GONE.message in window.banner.text
+    runner[-1].tell(silent_job(window, runner), GONE)  # in the same words
+    runner[-1].tell(silent_job(window, runner), Started())
+    assert GONE.message in window.banner.text
+    again = window.session.submit("Own", OpenJob("x", folder), lambda _: None)
+    runner[-1].tell(again, Started())
+    assert OFFERED in window.banner.text
+
+
+@pytest.mark.parametrize("end", [GONE, Stopped()])
+def test_an_offer_stays_where_another_model_does_not_come(
+    window: Window, runner: list[FakeRunner], folder: Path, end: Failed | Stopped
+) -> None:
+    offered(window, runner, folder)
+    window.begin_opening("demo:other")
+    info = runner[-1].waiting[-1]
+    runner[-1].tell(info, Started())
+    runner[-1].tell(info, end)
+    if end is GONE:
+        assert GONE.message in window.banner.text
+        next(b for b in window.banner.findChildren(QPushButton) if b.text() == "Dismiss" and b.isEnabled()).click()
+    assert OFFERED in window.banner.text
+
+
+def test_an_offer_stays_where_changes_are_not_given_up(window: Window, runner: list[FakeRunner], folder: Path) -> None:
+    file = offered(window, runner, folder)
+    edit(window.session)
+    assert window.session.document and window.session.document.dirty
+
+    def recover(answer: QMessageBox.StandardButton) -> None:
+        next(b for b in window.banner.findChildren(QPushButton) if b.text() == "Recover").click()
+        box = window.findChildren(QMessageBox)[-1]
+        box.button(answer).click()
+
+    recover(QMessageBox.StandardButton.Cancel)
+    assert OFFERED in window.banner.text and not runner[-1].waiting
+    recover(QMessageBox.StandardButton.Discard)
+    job = runner[-1].waiting[-1].job
+    assert isinstance(job, OpenJob) and job.spec == str(file) and not window.banner.text
