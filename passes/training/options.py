@@ -22,7 +22,7 @@ class FinetuneOptions:
     validation_split: str = field(
         default="",
         metadata={
-            "help": "those samples; default: validation, else every tenth of the training's",
+            "help": "those samples; default: validation, else a tenth of the training's",
             "edit": "split",
             "empty": "validation",
         },

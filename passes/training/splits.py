@@ -5,18 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from model.errors import DataError
 from passes.analysis.evaluate import EvaluateOptions, data_warning, load_task
 from passes.base import Context
+from passes.training.held_out import held_out
 from passes.training.options import FinetuneOptions
 
 if TYPE_CHECKING:
     from model.data.base import Split, TaskData
 
 TRAIN, VALIDATION = "train", "validation"
-HELD = 10  # one sample of so many
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +49,9 @@ def _checked(options: FinetuneOptions, context: Context, name: str, train: Split
     if len(train) < 2:
         raise DataError(f"{name} has no validation split, and one sample alone to train on.",
                         "Choose data with more rows, or set validate to false.")  # fmt: skip
-    held = np.arange(len(train)) % HELD == HELD - 1
-    held[-1] |= not held.any()
-    told = f"{name} has no validation split: every tenth training sample ({int(held.sum())}) validates and trains not."
-    return train.rows(~held), train.rows(held), told
+    held = held_out(train)
+    told = f"a tenth of the training samples ({int(held.sum())}) validates and trains not."
+    return train.rows(~held), train.rows(held), f"{name} has no validation split: {told}"
 
 
 def _load(options: FinetuneOptions, name: str, context: Context) -> TaskData:

@@ -45,10 +45,25 @@ def test_a_tenth_of_the_training_validates(opened: Opened, folder: Path) -> None
     assert whole.check is None and len(whole.train) == 40 and not whole.warnings
     assert (len(made.train), len(made.check)) == (36, 4)
     assert not keys(made.train) & keys(made.check) and keys(made.train) | keys(made.check) == keys(whole.train)
-    assert any("no validation split: every tenth training sample (4)" in w for w in made.warnings)
+    assert any("no validation split: a tenth of the training samples (4)" in w for w in made.warnings)
     limited = found(opened, folder, train_limit=7, validation_limit=3)
     assert keys(limited.check) < keys(made.check) and keys(limited.train) < keys(made.train)
     assert (len(limited.train), len(limited.check)) == (7, 3)
+
+
+def test_equal_samples_are_on_one_side(opened: Opened, folder: Path) -> None:
+    """Whatever their order, and however long the longest text beside them is."""
+    rows = [f"{WORDS[i % 4]} {'very ' * (i % 20 // 4)},{i % 2}" for i in range(100)]
+    (folder / "train.csv").write_text("\n".join(["text,label", *rows]) + "\n")
+    made = found(opened, folder)
+    assert (len(made.train), len(made.check)) == (90, 10) and not keys(made.train) & keys(made.check)
+    first = {tuple(r[r > 0]) for r in made.check.inputs["input_ids"] * made.check.inputs["attention_mask"]}
+    (folder / "train.csv").write_text("\n".join(["text,label", *reversed(rows)]) + "\n")
+    again = found(opened, folder, max_length=40)
+    assert {tuple(r[r > 0]) for r in again.check.inputs["input_ids"] * again.check.inputs["attention_mask"]} == first
+    (folder / "train.csv").write_text("\n".join(["text,label", *["good,1"] * 15]) + "\n")
+    alike = found(opened, folder)
+    assert (len(alike.train), len(alike.check)) == (14, 1)
 
 
 def test_splits_that_are_there_are_taken(opened: Opened, folder: Path) -> None:
@@ -66,5 +81,5 @@ def test_a_training_runs_on_it_and_tells(opened: Opened, folder: Path, monkeypat
     context = Context(opened.store, tokenizer=project.source.tokenizer, callables=opened.callables, base=project.base)
     options = FinetuneOptions(data=str(folder), max_steps=1, batch_size=8)
     told = run_step(project.base, Step("finetune", options), context).report
-    assert "every tenth training sample" in told.summary["warning"]
+    assert "a tenth of the training samples" in told.summary["warning"]
     assert told.rows[0]["validation_accuracy"] is not None
