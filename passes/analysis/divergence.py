@@ -10,7 +10,7 @@ from model.errors import OptionsError
 from model.graph import Graph
 from model.graph_json import fingerprint
 from model.recipe import Step
-from passes.analysis.evaluate import EvaluateOptions, choose_split, load_task
+from passes.analysis.evaluate import EvaluateOptions, load_task, measured_split
 from passes.base import Context, Report, Row, analysis, run_step
 from passes.select import Select
 from passes.sensitivity.table import Candidate
@@ -110,7 +110,7 @@ def against(graph: Graph, options: EvaluateOptions, context: Context) -> Baselin
     held = _HELD.pop(key, None)
     if held is None:
         data = load_task(wish, context.tokenizer, whole=wish.split in ("", "all"))
-        held = Baseline(graph, choose_split(data, wish.split, wish.limit), wish.batch_size, context)
+        held = Baseline(graph, measured_split(data, wish.split, wish.limit), wish.batch_size, context)
     held.context = replace(context)
     _HELD[key] = held
     while len(_HELD) > KEPT:

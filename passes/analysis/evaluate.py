@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 
 SPLITS = "test, train, validation or all; default: all rows of a lone file, else test, else validation"
+_TRAIN = "train"
 
 _WHICH = ("data", "text", "label", "tokenizer", "max_length")
 
@@ -51,16 +52,14 @@ def evaluate(graph: Graph, options: EvaluateOptions, context: Context) -> tuple[
     from model.build import build
 
     data = load_task(options, context.tokenizer, whole=options.split in ("", "all"))
-    split = choose_split(data, options.split, options.limit)
+    split = measured_split(data, options.split, options.limit)
     module = build(graph, context.store, context.callables, packed=True)
     beside = _beside(graph, options, context)
     accuracy, loss = measure(module, graph, split, options.batch_size, context, beside)
     score = static_score(graph).measured(accuracy, loss)
     summary: dict[str, Any] = {f: getattr(score, f) for f in score.__dataclass_fields__}
     summary |= beside.figures() if beside else {}
-    return graph, Report(
-        "evaluate", (), {**summary, "samples": len(split), **data_warning(data, context, options.split)}
-    )
+    return graph, Report("evaluate", (), {**summary, "samples": len(split), **_warning(data, options, context)})
 
 
 def _beside(graph: Graph, options: EvaluateOptions, context: Context) -> Beside | None:
@@ -68,6 +67,15 @@ def _beside(graph: Graph, options: EvaluateOptions, context: Context) -> Beside 
     from passes.analysis.beside import Beside, BesideOptions
 
     return Beside(graph, options, context) if isinstance(options, BesideOptions) and context.base else None
+
+
+def _warning(data: TaskData, options: EvaluateOptions, context: Context) -> dict[str, str]:
+    """As `data_warning`, and that it was measured on a part of them."""
+    found = data_warning(data, context, options.split)
+    if options.split or not _only_trains(data):
+        return found
+    text = f"{data.name} has training samples alone: the tenth that a training with validation holds out is measured."
+    return {"warning": " ".join((*found.values(), text))}
 
 
 def data_warning(data: TaskData, context: Context, split: str = "") -> dict[str, str]:
@@ -111,6 +119,20 @@ def choose_split(data: TaskData, name: str, limit: int) -> Split:
     if not name and bool((split.labels < 0).any()) and "validation" in data.splits:
         split = data.split("validation")
     return split.take(limit) if limit else split
+
+
+def measured_split(data: TaskData, name: str, limit: int) -> Split:
+    """As `choose_split`; of data that only train, the samples that a training holds out: the others are known to it."""
+    if name or not _only_trains(data):
+        return choose_split(data, name, limit)
+    from passes.training.held_out import held_out
+
+    whole = data.split(_TRAIN)
+    return whole.rows(held_out(whole)).take(limit or None)
+
+
+def _only_trains(data: TaskData) -> bool:
+    return list(data.splits) == [_TRAIN] and len(data.splits[_TRAIN]) > 1
 
 
 def measure(

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from model.graph import Graph
-from passes.analysis.evaluate import EvaluateOptions, batches, choose_split, fit, fit_error, load_task, logits_of
+from passes.analysis.evaluate import EvaluateOptions, batches, fit, fit_error, load_task, logits_of, measured_split
 from passes.base import Context, Report, Row, analysis
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def predictions(graph: Graph, options: EvaluateOptions, context: Context) -> tup
     from model.build import build
 
     task = load_task(options, context.tokenizer, whole=options.split in ("", "all"))
-    split = choose_split(task, options.split, options.limit)
+    split = measured_split(task, options.split, options.limit)
     module = build(graph, context.store, context.callables, packed=True)
     told, confidence, width = predict(module, graph, split, options.batch_size, context)
     extra = tuple(f"class {n}" for n in range(len(task.classes), width))

@@ -18,7 +18,7 @@ from model.build import build
 from model.graph import Graph
 from model.graph_json import fingerprint
 from passes.analysis.arrange import arranged
-from passes.analysis.evaluate import EvaluateOptions, choose_split, fit, fit_error, load_task, logits_of
+from passes.analysis.evaluate import EvaluateOptions, fit, fit_error, load_task, logits_of, measured_split
 from passes.base import Context
 from passes.search.results import Results
 from passes.search.trial_run import Seen
@@ -32,7 +32,7 @@ class Warm:
     def __init__(self, base: Graph, options: EvaluateOptions, context: Context, rungs: tuple[int, ...]) -> None:
         self.base, self.options, self.context = base, options, context
         data = load_task(options, context.tokenizer, whole=options.split in ("", "all"))
-        split = choose_split(data, options.split, options.limit)
+        split = measured_split(data, options.split, options.limit)
         self.batches = list(arranged(split, base, options.batch_size))
         self.results = Results([inputs for inputs, _ in self.batches])
         self.total = len(split)

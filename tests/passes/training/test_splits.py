@@ -11,7 +11,9 @@ import pytest
 from model.errors import DataError
 from model.opening import Opened, open_source
 from model.recipe import Step
+from passes.analysis.evaluate import EvaluateOptions, load_task, measured_split
 from passes.base import Context, run_step
+from passes.search.warm import Warm
 from passes.training.options import FinetuneOptions
 from passes.training.splits import splits
 
@@ -73,6 +75,31 @@ def test_splits_that_are_there_are_taken(opened: Opened, folder: Path) -> None:
     assert (len((made := found(opened, folder)).train), len(made.check)) == (40, 6) and not made.warnings
     with pytest.raises(DataError, match="no split 'spring'"):
         found(opened, folder, validation_split="spring")
+
+
+def test_a_score_takes_what_a_training_held_out(opened: Opened, folder: Path) -> None:
+    """Of data that only train; a lone file is measured whole, and a split that is named is that split."""
+    (folder / "test.csv").unlink()
+    project = opened.project
+    context = Context(opened.store, tokenizer=project.source.tokenizer, callables=opened.callables)
+
+    def told(data: Path, **more: Any) -> dict[str, Any]:
+        step = Step("evaluate", EvaluateOptions(data=str(data), **more))
+        return run_step(project.base, step, context).report.summary
+
+    whole, made = told(folder), found(opened, folder)
+    assert whole["samples"] == 4 and "training samples alone" in whole["warning"]
+    wish = EvaluateOptions(data=str(folder))
+    taken = measured_split(load_task(wish, context.tokenizer, whole=True), "", 0)
+    assert keys(taken) == keys(made.check) and told(folder, limit=3)["samples"] == 3
+    warm = Warm(project.base, wish, context, ())
+    assert warm.total == 4 and warm.measure(project.base)["accuracy"] == whole["accuracy"]
+    assert run_step(project.base, Step("predictions", wish), context).report.summary["samples"] == 4
+    named = told(folder, split="train")
+    assert named["samples"] == 40 and "warning" not in named
+    (folder / "train.csv").rename(folder / "lone.csv")
+    alone = told(folder / "lone.csv")
+    assert alone["samples"] == 40 and "warning" not in alone
 
 
 def test_a_training_runs_on_it_and_tells(opened: Opened, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
