@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -217,11 +219,11 @@ def test_denormals_and_extremes_are_left_to_the_definition() -> None:
     assert cpu.quantized(fmt, torch.full((2, 32), 1e-20), False) is not None
 
 
-def run(code: str, **environment: str) -> str:
+def run(code: str, *, root: Path = ROOT, **environment: Any) -> str:
     """What a fresh interpreter prints."""
-    every = os.environ | {"PYTHONPATH": str(ROOT)} | environment
+    every = os.environ | {"PYTHONPATH": str(root)} | environment
     done = subprocess.run(
-        [sys.executable, "-c", code], env=every, capture_output=True, text=True, timeout=PATIENCE, check=False
+        [sys.executable, "-c", code], env=every, cwd=root, capture_output=True, text=True, timeout=PATIENCE, check=False
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -259,14 +261,18 @@ def test_the_largest_of_a_tensor_is_found_wherever_it_lies(place: int, dtype: to
 
 @pytest.mark.slow
 def test_loops_are_compiled_once_a_machine(tmp_path: Path) -> None:
-    """What a loop closes over must be the same in the next process, or its cache is never found."""
+    """What a loop closes over must be the same in the next process, or its cache is never found; checkouts share it."""
     use = "import torch, passes; from kernels.fake_quant import cpu; from model.formats.base import parse_format;"
     use += "[parse_format(t).forward(torch.ones(2, 32)) for t in ('mxint', 'nvfp4', 'int8(granularity=group(32))')];"
     use += "loops = cpu.LOOPS['fixed_blocks'][32], cpu.LOOPS['nvfp4'][16], cpu.LOOPS['scaled_groups'][32];"
     use += "print([sum(loop.stats.cache_hits.values()) for loop in loops])"
-    folder = {"XDG_CACHE_HOME": str(tmp_path), "NUMBA_CACHE_DIR": ""}
+    folder: dict[str, Any] = {"XDG_CACHE_HOME": str(tmp_path), "NUMBA_CACHE_DIR": ""}
     assert run(use, **folder).strip() == "[0, 0, 0]"
     assert run(use, **folder).strip() == "[1, 1, 1]"
+    for package in ("kernels", "model", "passes", "verilog"):
+        shutil.copytree(ROOT / package, tmp_path / "other" / package, ignore=shutil.ignore_patterns("__pycache__"))
+    where = f"import kernels.fake_quant as here; assert {str(tmp_path)!r} in here.__file__;"
+    assert run(where + use, root=tmp_path / "other", **folder).strip() == "[1, 1, 1]"
 
 
 def test_a_folder_that_cannot_be_written_costs_only_the_cache(tmp_path: Path) -> None:

@@ -51,6 +51,10 @@ def _compiler() -> Callable[..., Any]:
         settings.CPU_FEATURES = f"{_features()},-prefer-256-bit"
     if not settings.CACHE_DIR:
         settings.CACHE_DIR = str(_cache_folder() or "")
+    if getattr(settings, "CACHE_LOCATOR_CLASSES", None) == "":  # numba before 0.62 has none
+        from kernels.fake_quant.loops.shared_cache import LOCATORS
+
+        settings.CACHE_LOCATOR_CLASSES = ",".join(LOCATORS)
     cached = bool(settings.CACHE_DIR)
     return partial(numba.njit, nogil=True, error_model="numpy", cache=cached)
 
