@@ -99,6 +99,11 @@ def best(trials: Iterable[Trial], want: Wanted) -> Trial | None:
     return min((t for t in trials if t.feasible), key=lambda t: (_low(t, want), _thrift(t)), default=None)
 
 
+def ranked(trials: Iterable[Trial], want: Wanted) -> list[Trial]:
+    """The feasible complete trials, the best first, as `best` tells it."""
+    return sorted((t for t in trials if t.feasible), key=lambda t: (_low(t, want), _thrift(t)))
+
+
 def _low(trial: Trial, want: Wanted) -> tuple[float, ...]:
     """The goals in their order, the lower the better."""
     signs = (1,) if want.summed else want.signs

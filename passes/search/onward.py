@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from model.recipe import Recipe, Step
-from passes.search.goals import Wanted, best
+from passes.search.goals import Wanted, best, ranked
 from passes.search.trial import Trial
 
 if TYPE_CHECKING:
@@ -47,8 +47,7 @@ def new_place() -> Path:
 def tidy(trials: Iterable[Trial], want: Wanted) -> None:
     """Remove the weights that no trial of a study began at, but for those of the best, where the next will begin."""
     known = list(trials)
-    ended = sorted((t for t in known if t.kept and t.feasible), key=want.score, reverse=True)
-    needed = {t.begins for t in known} | {t.kept for t in ended[:BEST]}
+    needed = {t.begins for t in known} | {t.kept for t in ranked((t for t in known if t.kept), want)[:BEST]}
     _removed(t.kept for t in known if t.kept not in needed)
 
 
@@ -78,8 +77,7 @@ def parent_of(spec: SearchSpec, want: Wanted, trials: Iterable[Trial]) -> Trial 
 
 def is_better(trial: Trial, trials: Iterable[Trial], want: Wanted) -> bool:
     """Whether a trial that ends is the best so far, so that others are to begin at its weights."""
-    lead = best((t for t in trials if t.number != trial.number), want)
-    return trial.feasible and (lead is None or want.score(trial) > want.score(lead))
+    return best([*(t for t in trials if t.number != trial.number), trial], want) is trial
 
 
 def beginning(recipe: Recipe, at: str) -> Recipe:

@@ -298,7 +298,8 @@ class Running:
 
     def _kept(self, trial: optuna.Trial, values: tuple[float, ...], figures: Mapping[str, float]) -> None:
         """Its weights too, where later trials are to begin at them; a disk that is full is no fault of the trial's."""
-        ends = Trial(trial.number, "complete", values=values, violation=self.want.violated(figures))
+        missed = self.want.violated(figures)
+        ends = Trial(trial.number, "complete", values=values, violation=missed, figures=dict(figures))
         keep = getattr(self.runner, "keep", None)
         if self.spec.begin_at == "source" or keep is None or not is_better(ends, self.told.values(), self.want):
             return

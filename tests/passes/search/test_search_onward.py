@@ -17,11 +17,11 @@ from model.recipe import Recipe, Step
 from passes.analysis.evaluate import EvaluateOptions
 from passes.base import Context, run_step
 from passes.replay import replay
-from passes.search.goals import wanted
+from passes.search.goals import best, wanted
 from passes.search.onward import discard, is_better, new_place, parent_of, tidy
 from passes.search.search import Search
 from passes.search.space import Choice, Space
-from passes.search.spec import SearchSpec, Vary
+from passes.search.spec import Goal, SearchSpec, Vary
 from passes.search.stop import reason
 from passes.search.study import Plan, begin
 from passes.search.trained import Trained
@@ -74,6 +74,19 @@ def test_who_is_begun_at(tmp_path: Path) -> None:
     found = parent_of(SPEC, wanted(SPEC), trials)
     assert found is not None and found.number == 1
     assert parent_of(replace(SPEC, begin_at="source"), wanted(SPEC), trials) is None
+
+
+def test_of_equal_trials_the_next_goal_decides_whose_weights_are_kept(tmp_path: Path) -> None:
+    """As for the best: of equal accuracy the smaller."""
+    want = wanted(replace(SPEC, goals=(Goal("accuracy"), Goal("size_bytes"))))
+    files = [new_place() for _ in range(5)]
+    trials = [Trial(i, "complete", values=(0.9, 100 - 10 * i), kept=str(path)) for i, path in enumerate(files)]
+    for trial in trials:
+        Path(trial.kept).touch()
+        assert best(trials[: trial.number + 1], want) is trial and is_better(trial, trials[: trial.number], want)
+        assert not is_better(replace(trial, number=9), trials, want)
+    tidy(trials, want)
+    assert [p.exists() for p in files] == [False, False, True, True, True]
 
 
 def test_weights_that_nobody_needs_go(tmp_path: Path) -> None:
