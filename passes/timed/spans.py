@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import statistics
 import time
 from collections.abc import Iterable
@@ -160,10 +161,23 @@ def _save(seen: Any, path: Path, places: list[tuple[str, bool]]) -> None:
         with path.open("w", encoding="utf-8"):  # torch tells no reason when it cannot write
             pass
         seen.export_chrome_trace(str(path))
-        told = json.loads(path.read_text(encoding="utf-8"))
-        path.write_text(json.dumps(_named(told, places)), encoding="utf-8")
+        _rename(path, places)
     except OSError as error:
         raise ExportError(f"{path} cannot be written ({error.strerror}).", "Choose another file.") from error
+
+
+def _rename(path: Path, places: list[tuple[str, bool]]) -> None:
+    """Nodes' names into a trace that lies there; one that torch wrote amiss stays as it is."""
+    try:
+        told = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError:  # torch escapes not all that kernels' names hold
+        return
+    partial = path.with_name(f".{path.name}.part")
+    try:
+        partial.write_text(json.dumps(_named(told, places)), encoding="utf-8")
+        os.replace(partial, path)
+    finally:
+        partial.unlink(missing_ok=True)
 
 
 def _named(told: dict[str, Any], places: list[tuple[str, bool]]) -> dict[str, Any]:

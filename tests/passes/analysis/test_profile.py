@@ -101,6 +101,28 @@ def test_the_trace_is_a_file_of_its_own(tmp_path: Path) -> None:
         told(mlp, mlp.graph, ProfileOptions(runs=1, trace=str(tmp_path / "nowhere" / "x.json")))
 
 
+def on_a_full_disk(path: Path, text: str, **_: object) -> int:
+    """Half of it is written."""
+    with path.open("w", encoding="utf-8") as file:
+        file.write(text[: len(text) // 2])
+    raise OSError(28, "No space left on device")
+
+
+def test_a_trace_that_cannot_be_read_or_written_again_stays_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Torch's own file is better than half of ours, and than an end of the profile."""
+    mlp, file = case("mlp"), tmp_path / "trace.json"
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "write_text", on_a_full_disk)
+        with pytest.raises(ExportError, match="No space"):
+            told(mlp, mlp.graph, ProfileOptions(runs=1, trace=str(file)))
+    assert json.loads(file.read_text())["traceEvents"]
+    monkeypatch.setattr("torch.profiler.profile.export_chrome_trace", lambda _, path: Path(path).write_text('{"a\\'))
+    assert told(mlp, mlp.graph, ProfileOptions(runs=1, trace=str(file))).rows
+    assert file.read_text() == '{"a\\' and list(tmp_path.iterdir()) == [file]
+
+
 def test_bad_wishes() -> None:
     mlp = case("mlp")
     with pytest.raises(OptionsError, match="no device 'tpu'"):
