@@ -54,7 +54,9 @@ def _now() -> Seconds:
     import psutil
 
     each, mine = psutil.cpu_times(percpu=True), set(processors.ours())
-    held = [t._asdict() for at, t in enumerate(each) if at in mine] or [t._asdict() for t in each]
+    # psutil tells processors in their order, without numbers: where one is off, places are not the system's numbers.
+    known = max(mine, default=0) < len(each)
+    held = [t._asdict() for at, t in enumerate(each) if at in mine or not known]
     # a guest's time is part of its host's; what a hypervisor gave to others counts as theirs
     idle = ("idle", "iowait", "guest", "guest_nice")
     busy = sum(seconds for taken in held for name, seconds in taken.items() if name not in idle)

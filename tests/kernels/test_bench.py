@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import time
+from collections import namedtuple
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -220,6 +221,9 @@ def test_a_device_that_is_not_here_is_told_once(capsys: pytest.CaptureFixture[st
 # -- a busy machine
 
 
+TIMES = namedtuple("TIMES", "user idle")
+
+
 def watched(monkeypatch: pytest.MonkeyPatch, then: others.Seconds, now: others.Seconds) -> float | None:
     clock = iter([then, now])
     monkeypatch.setattr(others, "_now", lambda: next(clock))
@@ -232,6 +236,17 @@ def test_what_others_took_is_all_but_this_process(monkeypatch: pytest.MonkeyPatc
     second = others.Seconds(11.0, 101.5, 5.5)  # 1.5 s at work, 0.5 s of them ours, of 2 s
     assert watched(monkeypatch, others.Seconds(10.0, 100.0, 5.0), second) == pytest.approx(0.5)
     assert watched(monkeypatch, others.Seconds(10.0, 100.0, 5.0), others.Seconds(10.05, 100.1, 5.0)) is None  # ticks
+
+
+@pytest.mark.parametrize(("numbers", "busy"), [((0, 2), 5.0), ((0, 2, 3), 7.0), ((0, 3), 7.0)])
+def test_processors_are_taken_by_place_only_where_places_are_numbers(
+    monkeypatch: pytest.MonkeyPatch, numbers: tuple[int, ...], busy: float
+) -> None:
+    """With processor 1 off, 3 is at the third place: then all count."""
+    times = [TIMES(1.0, 9.0), TIMES(2.0, 9.0), TIMES(4.0, 9.0)]
+    monkeypatch.setattr("psutil.cpu_times", lambda percpu: times)
+    monkeypatch.setattr(processors, "ours", lambda: numbers)
+    assert others._now().busy == busy
 
 
 def test_others_of_a_quota_are_told_by_it(monkeypatch: pytest.MonkeyPatch) -> None:
