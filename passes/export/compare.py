@@ -57,7 +57,7 @@ def compare(graph: Graph, store: WeightStore, run: Run, who: str) -> Compared | 
             allowed = max(allowed, *(ULPS * torch.finfo(a.dtype).eps for a in want if a.is_floating_point()), 0.0)
         # Whatever a foreign runtime raises is what is being looked for.
         except Exception as error:  # noqa: BLE001
-            notes.append(f"{who} cannot run it at {_words(sizes)}: {str(error).strip().splitlines()[-1][:200]}")
+            notes.append(f"{who} cannot run it at {_words(sizes)}: {_last_line(error)[:200]}")
     if not found:
         return Compared(None, 0.0, notes=tuple(notes)) if notes else None
     apart, largest = (max(f[i] for f in found) for i in (0, 1))
@@ -78,7 +78,7 @@ def compare_onnx(graph: Graph, store: WeightStore, path: Path) -> Compared | Non
         plain, exact = _session(path), _session(path, {"session.disable_quant_qdq": "1"})
     # onnxruntime raises types of its own, for operators that it lacks.
     except Exception as error:  # noqa: BLE001
-        return Compared(None, 0.0, notes=(_unopened(graph, str(error).strip().splitlines()[-1][:300]),))
+        return Compared(None, 0.0, notes=(_unopened(graph, _last_line(error)[:300]),))
     found = compare(graph, store, plain, "onnxruntime")
     if found is None or _equal(found):
         return found
@@ -86,6 +86,11 @@ def compare_onnx(graph: Graph, store: WeightStore, path: Path) -> Compared | Non
     if again is None or not _equal(again):
         return found
     return replace(again, notes=(*again.notes, _saturates(found)))
+
+
+def _last_line(error: Exception) -> str:
+    """What an error says at its end; its type where it says nothing."""
+    return (str(error).strip() or type(error).__name__).splitlines()[-1]
 
 
 def _unopened(graph: Graph, text: str) -> str:

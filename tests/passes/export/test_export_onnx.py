@@ -151,6 +151,18 @@ def test_a_runtime_that_fails_at_every_size_finds_no_difference() -> None:
     assert found is not None and found.difference is None and "no kernel" in found.notes[0]
 
 
+def test_errors_without_words_are_called_by_their_type(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object) -> list[torch.Tensor]:
+        raise MemoryError
+
+    held = case("mlp")
+    found = compare.compare(held.graph, held.store, fails, "it")
+    assert found is not None and all(note.endswith(": MemoryError") for note in found.notes)
+    monkeypatch.setattr(compare, "_session", fails)
+    unopened = compare.compare_onnx(held.graph, held.store, tmp_path / "none.onnx")
+    assert unopened is not None and "(MemoryError)" in unopened.notes[0]
+
+
 def test_activations_round_through_whole_numbers(tmp_path: Path) -> None:
     """Given scales too; 6 bits through 8, with a clip."""
     held = case("mlp")
