@@ -9,7 +9,8 @@ import json
 import math
 import mmap
 import os
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Generator, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -158,6 +159,17 @@ class WeightStore:
         if key not in self:
             self._memory[key] = tensor
         return key
+
+    @contextmanager
+    def borrowing(self, keys: Iterable[TensorKey], other: WeightStore) -> Generator[None]:
+        """With these tensors of another store for a while; what is here stays."""
+        lent = {k: other.get(k) for k in keys if k not in self}
+        self._memory.update(lent)
+        try:
+            yield
+        finally:
+            for key in lent:
+                self._memory.pop(key, None)
 
     def adopt(self, places: Iterable[Location]) -> None:
         """Map tensors that are in memory from files that hold the same values, found by content."""

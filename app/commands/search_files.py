@@ -33,6 +33,7 @@ from passes.training.unfinished import home
 
 if TYPE_CHECKING:
     from passes.search.study import Running
+    from passes.search.trained import Made
 
 KINDS = (".espalier", ".toml", ".json", ".csv")
 TEMPLATES = Path(__file__).resolve().parents[2] / "resources" / "studies"
@@ -96,7 +97,7 @@ class Output:
     def __init__(self, name: str | None, target: Target, search: Search) -> None:
         self.path, self.target, self.search = Path(name) if name else None, target, search
         self.space: Space | None = None
-        self._made: Memo | None = None  # of the best, where the trial that made it ran here
+        self._made: Made | None = None  # of the best, where the trial that made it ran here
         self._written = -PAUSE
         if self.path and self.path.suffix.lower() not in KINDS:
             raise UsageError(f"{name} has no known kind.", f"End it in {', '.join(KINDS)}.")
@@ -115,7 +116,7 @@ class Output:
         """A better one is known: tables at once, a project now and then, of what its trial made where that ran here."""
         lead, made = best(trials, wanted(self.search.spec)), getattr(running.runner, "made", None)
         if self._is_project and lead is not None:
-            self._made = made(lead.params, lead.begins, self.target.store) if made else None
+            self._made = made(lead.params, lead.begins) if made else None
         if self.path is None or (self._is_project and time.monotonic() - self._written < PAUSE):
             return
         self.write(trials, recipe)
@@ -150,29 +151,34 @@ class Output:
     def _project(self, trials: Sequence[Trial], recipe: Recipe | None, record: dict[str, bytes]) -> None:
         assert self.path is not None
         project = self.target.project
-        if recipe is not None and self.other:
-            save_project(self._architecture(trials), self.target.store, self.path, everything=True)
-            return
-        if recipe is not None:
-            project = self._applied(project, recipe)
-        save(self.target, replace(project, extras={**project.extras, **record}), str(self.path))
+        with self._made.lent(self.target.store) if self._made else contextlib.nullcontext():
+            if recipe is not None and self.other:
+                save_project(self._architecture(trials), self.target.store, self.path, everything=True)
+                return
+            if recipe is not None:
+                project = self._applied(project, recipe)
+            save(self.target, replace(project, extras={**project.extras, **record}), str(self.path))
 
     @property
     def other(self) -> bool:
         """Whether trials are models of their own, which the study cannot be kept with."""
         return self.space is not None and any(c.kind == "config" for c in self.space.choices)
 
+    @property
+    def _memo(self) -> Memo | None:
+        return self._made.memo if self._made else None
+
     def _architecture(self, trials: Sequence[Trial]) -> Project:
         from passes.search.architecture.chosen import chosen
 
         lead = best(trials, wanted(self.search.spec))
         assert lead is not None and self.space is not None
-        return chosen(self.search, self.space, lead.params, self.target.context, lead.begins, self._made)
+        return chosen(self.search, self.space, lead.params, self.target.context, lead.begins, self._memo)
 
     def _applied(self, project: Project, recipe: Recipe) -> Project:
         from app.commands.sweep import known_steps
 
-        done = replay(project.base, recipe, self.target.context, self._made or known_steps(self.target))
+        done = replay(project.base, recipe, self.target.context, self._memo or known_steps(self.target))
         return replace(project, recipe=recipe, graph=done.graph, milestones=milestones(recipe, done.results))
 
     def finish(self, trials: Sequence[Trial], recipe: Recipe | None, storage: Storage) -> str:

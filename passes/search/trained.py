@@ -9,7 +9,7 @@ from __future__ import annotations
 import gc
 import json
 from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -69,6 +69,18 @@ class _Ended:
     graph: Graph
     store: Scratch
     memo: Memo
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A trial's graphs by its steps, and their tensors: nobody trains it again to write it."""
+
+    memo: Memo
+    store: Scratch
+
+    def lent(self, store: WeightStore) -> AbstractContextManager[None]:
+        """Its tensors in another store while it is written: those of many improvements would fill the memory."""
+        return store.borrowing({k for r in self.memo.graphs.values() for k in keys_of(r.graph)}, self.store)
 
 
 class Trained:
@@ -155,17 +167,12 @@ class Trained:
             own.hold(self._ended.store.get(key))
         save_project(Project(self._ended.info, graph, Recipe(), graph), own, path, everything=True)
 
-    def made(self, params: Mapping[str, Any], begins: str, store: WeightStore) -> Memo | None:
-        """What the trial that has just ended here made, its tensors in `store`: nobody trains it again to write it.
-
-        None where that was a trial with other choices.
-        """
+    def made(self, params: Mapping[str, Any], begins: str) -> Made | None:
+        """What the trial that has just ended here made; None where that was one with other choices."""
         ended = self._ended
         if ended is None or (ended.order.params, ended.order.begins) != (dict(params), begins):
             return None
-        for key in {k for r in ended.memo.graphs.values() for k in keys_of(r.graph)}:
-            store.hold(ended.store.get(key))
-        return Memo(dict(ended.memo.graphs))
+        return Made(Memo(dict(ended.memo.graphs)), ended.store)
 
     # -- one trial
 
@@ -229,7 +236,7 @@ class Trained:
         def metric(told: str, step: int, value: float) -> None:
             order.context.metric(told, step, value)
             if told == name and step:
-                order.show(Seen(offset + step, {figure: value}))
+                order.show(Seen(offset + step, {figure: value}, unit="steps"))
 
         return metric
 

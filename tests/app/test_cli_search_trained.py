@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from app.cli import main
+from app.commands import search_files
 from model.opening import open_any
 from model.recipe import Step
 from passes.analysis.evaluate import EvaluateOptions
@@ -61,3 +62,28 @@ def test_a_trial_trains_once(
     score = Step("evaluate", EvaluateOptions(data=model, limit=60))
     figures = run_step(opened.project.graph, score, context).report.summary
     assert figures["accuracy"] == pytest.approx(told["best"]["figures"]["accuracy"]), "and what it made is what is kept"
+
+
+@pytest.mark.parametrize("pause", [0.0, 1e9], ids=["each is written", "the last is written"])
+def test_improvements_leave_nothing_in_memory(
+    pause: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nor does one that is not written."""
+    monkeypatch.setenv("ESPALIER_STATE", str(tmp_path / "state"))
+    monkeypatch.setattr(search_files, "PAUSE", pause)
+    (tmp_path / "bits.toml").write_text(BITS)
+    grown: list[set[str]] = []
+    better = search_files.Output.better
+
+    def watched(output: search_files.Output, *more: Any) -> None:
+        held = output.target.store.__dict__["_memory"]
+        before = set(held)
+        better(output, *more)
+        grown.append(set(held) - before)
+
+    monkeypatch.setattr(search_files.Output, "better", watched)
+    out = tmp_path / "best.espalier"
+    assert main(["search", "demo:digits-mlp", str(tmp_path / "bits.toml"), "-o", str(out)]) == 0, capsys.readouterr()
+    assert grown and not any(grown)
+    opened = open_any(str(out), tmp_path / "w")
+    assert all(opened.store.get(w.key).shape == w.shape for w in opened.project.graph.weights.values() if w.key)

@@ -333,3 +333,14 @@ def test_missing_files_and_folders_are_refused(tmp_path: Path) -> None:
     for path in (tmp_path / "nothing", tmp_path):
         with pytest.raises(ProjectError, match="no readable"):
             read_header(path)
+
+
+def test_tensors_are_borrowed_for_a_while(tmp_path: Path) -> None:
+    """Those that were here before stay."""
+    mine, other = WeightStore(tmp_path), WeightStore(tmp_path)
+    both, lent = (Tensor(np.full(3, i, np.float32), "float32") for i in range(2))
+    held = mine.hold(both)
+    keys = [other.hold(both), other.hold(lent)]
+    with mine.borrowing(keys, other):
+        assert np.array_equal(mine.get(keys[1]).array, lent.array)
+    assert held in mine and keys[1] not in mine and keys[1] in other
