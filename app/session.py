@@ -274,21 +274,15 @@ class Session(JobQueue):
     def know_score(self, recipe: Recipe, data: EvaluateOptions, figures: dict[str, Any], chosen: bool = False) -> None:
         """Take figures measured of a recipe; on other data than the last they count only where that was `chosen`."""
         before = self.measured_on.which
-        if chosen or not self.measures.options.data:
-            self.measures.use(data)
-        self.measures.put(recipe, data, figures)
+        self.measures.put(recipe, data, figures, chosen)
         self.score_changed.emit()
         if self.measured_on.which != before:
             self.data_known.emit()
 
     def analyse(
-        self,
-        title: str,
-        step: Step,
-        done: Callable[[Report], None],
-        graph: Any = None,
+        self, title: str, step: Step, done: Callable[[Report], None], graph: Any = None,
         failed: Callable[[JobError], None] | None = None,
-    ) -> JobInfo:
+    ) -> JobInfo:  # fmt: skip
         """Run an analysis on the present graph, or another; `failed` gets its error instead of the banner."""
         document, source = self.open_document, self.open_document.project.source
         graph = document.graph if graph is None else graph

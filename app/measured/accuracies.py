@@ -44,8 +44,10 @@ class Measures:
         """Whether a recipe has been measured on the data in use."""
         return recipe_key(recipe) in self._found
 
-    def put(self, recipe: Recipe, options: EvaluateOptions, summary: dict[str, Any]) -> None:
-        """Keep what an evaluation found, or what of it was measured, unless other data is in use by now."""
+    def put(self, recipe: Recipe, options: EvaluateOptions, summary: dict[str, Any], chosen: bool = False) -> None:
+        """Keep what an evaluation found, or what of it was measured, unless other data is in use and not `chosen`."""
+        if chosen or not self.options.data:
+            self.use(options)
         if options == self.options:
             key, kl = recipe_key(recipe), summary.get("kl")
             if "loss" in summary:

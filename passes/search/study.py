@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import time
 from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -40,7 +39,6 @@ from passes.search.trial_run import Invalid, Order, TrialRun, Weak
 from passes.search.watch import Watch
 from passes.sweep.run import FAULTS
 
-ELSEWHERE = 0.2  # seconds until another look, where all places are taken and one may become free
 GATHERING = 15.0  # seconds at least of gradients between two trials
 HOPELESS = 10  # so many failures, and nothing else, end a search
 SAMPLED = ("tpe", "random", "grid", "qmc")  # samplers that learn of a missed constraint from a pruned trial
@@ -171,8 +169,6 @@ class Running:
                 yield from self._one(trial)
                 self._hopeless()
                 took = self.told[trial.number].seconds or 0.0
-            else:
-                time.sleep(ELSEWHERE)
         yield from self._news()
         return why
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
 SPARE = "spare"  # a trial that waits, has no choices yet, and is none of those that were asked for
+ELSEWHERE = 0.2  # seconds until another look, where all places are taken and one may become free
 UNSETTLED = 10.0  # seconds that a worker may take from its trial to its place; one that died there is lost anyway
 
 
@@ -33,6 +34,7 @@ def claimed(study: Study, places: int) -> optuna.Trial | None:
     mine = _taken(study)
     if not _has_place(study, mine, places):
         _lay_aside(study, mine)
+        time.sleep(ELSEWHERE)
         return None
     storage = storage_of(study)
     storage.set_trial_user_attr(mine, WORKER, worker_name())
