@@ -17,7 +17,7 @@ from passes.score import Scorer
 from passes.search.families import FLOAT, format_of
 from passes.search.goals import MEASURED, Wanted
 from passes.search.space import Choice, Space, values_of
-from passes.search.spec import SearchSpec
+from passes.search.spec import SearchSpec, trains
 from passes.sensitivity.table import Candidate
 
 SLACK = 0.02  # what blocks and scales of rows may move the cheapest by
@@ -27,14 +27,14 @@ LOOSEN = "Loosen it, or let more layers, cheaper formats or more pruning compete
 
 def check_spec(spec: SearchSpec, want: Wanted, recipe: Recipe) -> None:
     """Raise OptionsError for a pruner, a sampler or data that do not go with the goals."""
-    trains = spec.train != "none" or any(s.pass_name == "finetune" for s in recipe.steps)
+    train = trains(spec, recipe)
     if want.measured and not spec.score.data:
         names = ", ".join(n for n in want.figures if n in MEASURED or COSTS.get(n).measure)
         raise OptionsError(f"{names} cannot be measured: no data are named.", "Name some: demo:reviews, a file, hub:….")
     if list(spec.rungs) != sorted(set(spec.rungs)) or any(r < 1 for r in spec.rungs):
         raise OptionsError(f"rungs are {list(spec.rungs)}.", "List growing numbers of samples, such as 64, 256.")
-    check_pruner(spec, want, trains)
-    if spec.begin_at == "best" and not trains:
+    check_pruner(spec, want, train)
+    if spec.begin_at == "best" and not train:
         raise OptionsError("Trials are to begin at weights that another was trained to, and none is trained.",
                            'Let them train (train = "after"), or leave begin_at out.')  # fmt: skip
     if spec.sampler == "cmaes" and len(spec.goals) > 1 and not spec.summed:

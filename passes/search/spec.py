@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from model.recipe import Recipe
 from passes.analysis.evaluate import EvaluateOptions
 from passes.select import Select
 
@@ -95,3 +96,8 @@ class SearchSpec:
     )
     inherit: bool = field(default=True, metadata={"help": "take trained weights over where shapes allow"})
     score: EvaluateOptions = field(default=EvaluateOptions())
+
+
+def trains(spec: SearchSpec, recipe: Recipe) -> bool:
+    """Whether its trials train: what they show on their way is then counted in steps, else in samples."""
+    return spec.train != "none" or any(s.pass_name == "finetune" for s in recipe.steps)

@@ -20,7 +20,7 @@ class Invalid(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What a trial shows on its way: figures after so many samples (or steps of a training), and each one's losses.
+    """What a trial shows on its way: figures after so many samples (or steps: `unit`), and each one's losses.
 
     `correct` and `losses`: of every sample seen so far, in an order that all trials share; None where there are none.
     """
@@ -29,6 +29,7 @@ class Seen:
     figures: dict[str, float]
     losses: Any = None
     correct: Any = None
+    unit: str = "samples"
 
 
 def _unheard(seen: Seen) -> None:

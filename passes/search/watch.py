@@ -29,7 +29,7 @@ class Watch:
         if self.spec.pruner == "rungs":
             self._rung(seen)
         elif self.spec.pruner != "none" and self.trial.should_prune():
-            raise Weak(f"after {seen.samples} samples {self._verdict(values)}")
+            raise Weak(f"after {seen.samples} {seen.unit} {self._verdict(values)}")
 
     def _verdict(self, values: tuple[float, ...]) -> str:
         """Why a pruner of Optuna's ended it."""

@@ -116,9 +116,13 @@ class StudyBoard(QWidget):
         *,
         baseline: Mapping[str, float] | None = None,
         within: Sequence[str] = (),
+        counted: str = "samples",
     ) -> None:
-        """Draw this study; `baseline`: the score of the model without a step; `within`: the constraints as written."""
-        self.study = Study(trials, goals, choices, baseline, within)
+        """Draw this study; `baseline`: the score of the model without a step; `within`: the constraints as written.
+
+        `counted`: what values on the way are counted in, samples or steps of a training.
+        """
+        self.study = Study(trials, goals, choices, baseline, within, counted)
         self._fresh.clear()
         self._due.clear()
         self._pick = None

@@ -181,7 +181,7 @@ class StudyChart(Face, Chart):
         trial = self.study.trials[place]
         figures = {n: float(self.study.figures[n][place]) for n in dict.fromkeys((*self.told(), self.y_name))
                    if n in self.study.figures}  # fmt: skip
-        return trial_words(trial, self.study.goals, figures)
+        return trial_words(trial, self.study.goals, figures, self.study.counted)
 
     def told(self) -> tuple[str, ...]:
         """The figures that a hover tells."""

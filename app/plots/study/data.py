@@ -103,7 +103,7 @@ def _key(value: Any) -> Any:
 
 
 class Study:
-    """Trials, goals and choices; `note` takes a trial in and says its place."""
+    """Trials, goals and choices; `note` takes a trial in. `counted`: samples or steps of a training."""
 
     def __init__(
         self,
@@ -112,10 +112,11 @@ class Study:
         choices: Sequence[Choice] = (),
         baseline: Mapping[str, float] | None = None,
         within: Sequence[str] = (),
+        counted: str = "samples",
     ) -> None:
         self.goals = tuple(goals)
         self.baseline = dict(baseline or {})
-        self.within = tuple(within)
+        self.within, self.counted = tuple(within), counted
         self.trials: list[Trial] = []
         self.scales: dict[str, Scale] = {c.name: Scale(c) for c in choices}
         self._given = bool(choices)

@@ -1,4 +1,4 @@
-"""What trials told on their way, by samples seen: weak ones end early, the best so far stands out."""
+"""What trials told on their way, by samples or steps: weak ones end early, the best so far stands out."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from model.data.base import Array
 
 LEFT, RIGHT, TOP, FOOT = 64, 16, 10, 38
 NEAR = 8.0
+SEEN = {"samples": "samples seen", "steps": "steps of training"}
 OFTEN = 1.02  # the ends are looked at anew when there are so many times more values
 NONE = (
     "No trial tells values on its way. A search with rungs, or with a pruner, measures on growing parts of the data"
@@ -197,7 +198,7 @@ class IntermediateChart(PaintedChart):
                 box = QRectF(left, self.height() - FOOT + 3, 60, 14)
                 painter.drawText(box, Qt.AlignmentFlag.AlignCenter, count(step))
         across = QRectF(LEFT, self.height() - 18, self.width() - LEFT - RIGHT, 16)
-        painter.drawText(across, Qt.AlignmentFlag.AlignCenter, f"samples seen; {title(self.figure)}")
+        painter.drawText(across, Qt.AlignmentFlag.AlignCenter, f"{SEEN[self.study.counted]}; {title(self.figure)}")
 
     def _paint_lines(self, painter: QPainter) -> None:
         """The best, those that run, the one that is picked and the one under the pointer."""

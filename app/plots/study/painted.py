@@ -134,7 +134,7 @@ class PaintedChart(Face, QWidget):
         """A trial in words, for the hover."""
         names = [g.figure for g in self.study.goals]
         figures = {n: float(self.study.figures[n][place]) for n in names}
-        return trial_words(self.study.trials[place], self.study.goals, figures)
+        return trial_words(self.study.trials[place], self.study.goals, figures, self.study.counted)
 
     def point(self, place: int | None) -> None:
         """The pointer stands over this trial, or over none."""

@@ -87,13 +87,13 @@ def _bits(text: str) -> float | None:
         return None
 
 
-def state_words(trial: Trial) -> str:
-    """How it stands with a trial."""
+def state_words(trial: Trial, counted: str = "samples") -> str:
+    """How it stands with a trial. `counted`: what its values on the way are counted in."""
     if trial.state == "failed":
         return f"{'lost' if trial.lost else 'failed'}: {trial.error or 'no reason is kept'}"
     missed = [f"{k} missed by {figure(v)}" for k, v in trial.violation.items() if v > 0]
     if trial.state == "pruned" and trial.steps:
-        return f"ended early after {cell(trial.steps[-1][0])} samples"
+        return f"ended early after {cell(trial.steps[-1][0])} {counted}"
     words = {
         "pruned": "not measured" if trial.unmeasured else "ended early",
         "complete": "",
@@ -103,12 +103,14 @@ def state_words(trial: Trial) -> str:
     return "; ".join([*([words] if words else []), *missed])
 
 
-def trial_words(trial: Trial, goals: Sequence[Goal], known: Mapping[str, float], last: str = "") -> str:
+def trial_words(
+    trial: Trial, goals: Sequence[Goal], known: Mapping[str, float], counted: str = "samples", last: str = ""
+) -> str:
     """A trial for a hover: number, origin, goals, how it stands."""
     origin = f" · {trial.origin}" if trial.origin else ""
     took = f" · {duration(trial.seconds)}" if trial.seconds is not None else ""
     names = list(dict.fromkeys([*(g.figure for g in goals), *known]))
     told = [f"{title(n)} {value_words(n, known[n])}" for n in names if n in known and known[n] == known[n]]
-    lines = [f"Trial {trial.number}{origin}{took}", " · ".join(t for t in told if t), state_words(trial)]
+    lines = [f"Trial {trial.number}{origin}{took}", " · ".join(t for t in told if t), state_words(trial, counted)]
     lines += ["same as an earlier trial"] if trial.reused else []
     return "\n".join(line for line in [*lines, last] if line)

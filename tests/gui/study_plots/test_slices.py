@@ -89,6 +89,13 @@ def test_intermediate_values_end_where_a_trial_was_pruned(board: StudyBoard) -> 
     assert chart._steps == [50, *made_study.RUNGS, 1600] and chart._values[60, 0] == 0.7
 
 
+@pytest.mark.parametrize("counted", ["samples", "steps"])
+def test_values_of_trainings_are_told_after_steps(board: StudyBoard, counted: str) -> None:
+    board.tiles[0].show_kind("Intermediate values")
+    board.show_study([replace(trial(1), state="pruned", violation={}, steps=((8, 0.5),))], GOALS, counted=counted)
+    assert f"ended early after 8 {counted}" in board.tiles[0].chart.words_at(0)
+
+
 def test_without_intermediate_values_it_says_what_would_tell_them(board: StudyBoard) -> None:
     board.tiles[0].show_kind("Intermediate values")
     board.show_study([Trial(0, "complete", {}, (0.5,))], (Goal("accuracy"),))

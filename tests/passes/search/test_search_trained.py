@@ -118,6 +118,7 @@ def test_weak_trial_ends_in_its_training(digits: Opened, trainings: list[int], t
 
     def show(found: Any) -> None:
         seen.append(found.samples)
+        assert found.unit == "steps"
         if len(seen) == 2:
             raise Weak("enough")
 
