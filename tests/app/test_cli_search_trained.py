@@ -71,7 +71,7 @@ def test_improvements_leave_nothing_in_memory(
     """Nor does one that is not written."""
     monkeypatch.setenv("ESPALIER_STATE", str(tmp_path / "state"))
     monkeypatch.setattr(search_files, "PAUSE", pause)
-    (tmp_path / "bits.toml").write_text(BITS)
+    (tmp_path / "bits.toml").write_text(BITS.replace("max_steps", 'keep = "last"\nmax_steps'))  # new weights
     grown: list[set[str]] = []
     better = search_files.Output.better
 
