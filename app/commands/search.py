@@ -100,6 +100,8 @@ def _run(found: Arguments, console: Console) -> Answer:
         data = _data(done, storage.shown)
         if found.output:
             data["output"] = output.finish(done.all, _best_recipe(done), storage)
+            if storage.path is not None and not storage.path.exists():  # the project has taken the journal in
+                data["storage"] = data["output"]
     return Answer(data, lambda: _lines(done, data))
 
 

@@ -84,6 +84,7 @@ def test_a_project_holds_the_best_and_the_study(capsys: Capture, spec: Path, tmp
     out = tmp_path / "best.espalier"
     first = answer(capsys, MLP, spec, "--trials", 1, "-o", out)
     assert first["output"] == str(out) and not list(tmp_path.glob("best.espalier.journal*"))
+    assert first["storage"] == str(out)  # the journal is in it
     more = answer(capsys, MLP, spec, "-o", out, "--resume")
     assert len(more["trials"]) == 3 and more["trials"][0] == first["trials"][0]
     project = open_any(str(out), tmp_path / "w").project
