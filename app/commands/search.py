@@ -71,6 +71,7 @@ class _Done:
     ended: str = ""
     seconds: float = 0.0
     begun: float = 0.0
+    paced: float = 0.0  # when its first trial began: what came before, a pass of gradients, is not done again
     earlier: int = 0  # trials of runs before this one
 
     @property
@@ -171,6 +172,7 @@ def _followed(
         before = done.best
         done.trials[trial.number] = trial
         if trial.state in ("complete", "pruned", "failed"):
+            done.paced = done.paced or time.perf_counter() - (trial.seconds or 0.0)
             console.note(_told(done, trial))
         if done.best is not before:
             output.better(done.all, _best_recipe(done), running)
@@ -197,9 +199,9 @@ def _told(done: _Done, trial: Trial) -> str:
 def _left(done: _Done, ended: int) -> str:
     """How long the trials still take at the pace so far, where it is long; a timeout ends them earlier."""
     here, spec = ended - done.earlier, done.search.spec
-    worked = time.perf_counter() - done.begun
-    rest = worked / max(here, 1) * max(spec.trials - ended, 0)
-    rest = min(rest, max(spec.timeout - worked, 0.0)) if spec.timeout else rest
+    now = time.perf_counter()
+    rest = (now - done.paced) / max(here, 1) * max(spec.trials - ended, 0)
+    rest = min(rest, max(spec.timeout - (now - done.begun), 0.0)) if spec.timeout else rest
     return f"about {left(rest).replace(THIN, ' ')}" if here > 0 and rest > LONG else ""
 
 

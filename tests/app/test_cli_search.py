@@ -7,6 +7,7 @@ import json
 import sys
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,6 +16,9 @@ from app.cli import main
 from app.commands import storages
 from app.commands.console import Console
 from model.opening import open_any
+from passes.search.goals import wanted
+from passes.search.spec import SearchSpec
+from passes.search.trial import Trial
 
 Capture = pytest.CaptureFixture[str]
 MLP = "demo:digits-mlp"
@@ -67,6 +71,22 @@ def test_how_long_it_still_takes_is_told(capsys: Capture, spec: Path, monkeypatc
     assert main(["search", MLP, str(spec)]) == 0
     lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("[")]
     assert [" left" in line for line in lines] == [True, True, False], lines
+
+
+def test_what_came_before_the_first_trial_is_no_part_of_the_pace(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pass of gradients of 9 s and a first trial of one: 29 more take half a minute, not five."""
+    from app.commands import search
+
+    monkeypatch.setattr(search.time, "perf_counter", lambda: 100.0)
+    monkeypatch.setattr(search, "LONG", 0.0)
+    asked: Any = SimpleNamespace(spec=SearchSpec(trials=30))
+    done = search._Done(asked, want=wanted(SearchSpec()), begun=90.0)
+    trials = iter([Trial(0, "complete", values=(0.9,), seconds=1.0)])
+    heard: Any = SimpleNamespace(note=print, better=lambda *_: None)
+    monkeypatch.setattr(search, "_told", lambda done, _trial: search._left(done, 1))
+    monkeypatch.setattr(search, "_best_recipe", lambda _: None)
+    search._followed((t for t in trials), heard, done, heard, heard)
+    assert done.paced == 99.0 and search._left(done, 1) == "about 29 s left"
 
 
 def test_best_front_and_trials(capsys: Capture, spec: Path) -> None:
