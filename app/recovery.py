@@ -172,7 +172,8 @@ class Recovery(QObject):
         if document is None or leftover is None or document.path != leftover.file.resolve():
             return
         self._wanted, self._held = None, leftover
-        document.saved(leftover.file, State(Recipe(), document.project.base))
+        unsaved = {"": b""}  # no file holds it: studies, which are no steps, are unsaved too until they are saved
+        document.saved(leftover.file, State(Recipe(), document.project.base), unsaved)
         document.path = Path(leftover.original) if leftover.original else None
         with contextlib.suppress(OSError):
             _write_note(leftover.note, leftover.title, leftover.original, leftover.source)

@@ -97,6 +97,17 @@ def test_recovered_work_is_unsaved_work_on_the_original(
     assert not file.exists()
 
 
+def test_recovered_studies_are_unsaved_though_no_step_is(
+    session: Session, runner: list[FakeRunner], folder: Path
+) -> None:
+    kept, file = Recovery(session), left_behind(folder, DEAD)
+    kept.recover(leftovers()[0])
+    runner[0].finish(OpenResult(replace(small_project(), extras={"studies/a.journal": b"trials"}), {}, (), {}))
+    assert session.document and session.document.dirty
+    kept.look()
+    assert file.with_suffix(".json").exists(), "what was recovered is not offered again"
+
+
 def test_a_model_that_is_opened_again_offers_what_a_dead_window_held_of_it(
     window: Window, runner: list[FakeRunner], folder: Path
 ) -> None:
