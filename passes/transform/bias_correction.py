@@ -66,15 +66,18 @@ def bias_correction(graph: Graph, options: BiasCorrectionOptions, context: Conte
     summary: Row = {"layers": len(names), "left": len(biases) - len(names), "skipped": len(left), "samples": len(split),
                "added": len(names - graph.weights.keys())}  # fmt: skip
     if not names:
-        summary["warning"] = _unchanged(work.rows, options)
+        summary["warning"] = _unchanged(graph, work.rows, options)
     return after, Report("bias_correction", (*work.rows, *left), summary)
 
 
-def _unchanged(rows: list[Row], options: BiasCorrectionOptions) -> str:
+def _unchanged(graph: Graph, rows: list[Row], options: BiasCorrectionOptions) -> str:
     """Why no bias changed, and what to do."""
     if any(row["shift_before"] for row in rows):
         return "No bias changed: none would bring its layer's means nearer. Give the biases a finer format."
     lost = "formats or pruning" if options.pruning else "formats"
+    if options.reference == "stored" and any("weight" in graph.nodes[row["node"]].precision for row in rows):
+        return (f"No bias changed: {lost} shift no selected layer's mean, since the stored weights are exact in their "
+                'format, as GPTQ leaves them. Set reference = "baseline", or correct before.')  # fmt: skip
     return f"No bias changed: {lost} shift no selected layer's mean. Quantise first, or select others."
 
 

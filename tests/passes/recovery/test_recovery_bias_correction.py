@@ -71,7 +71,8 @@ def test_after_gptq_the_recipes_first_model_is_the_reference() -> None:
     rounded, _ = gptq(
         with_format(base, context, ("linear",), weight=INT3), GptqOptions(data="demo:digits-mlp"), context
     )
-    assert run(rounded, "demo:digits-mlp")[1].summary["layers"] == 0  # its weights are exact in their format
+    idle = run(rounded, "demo:digits-mlp")[1].summary  # its weights are exact in their format
+    assert idle["layers"] == 0 and 'reference = "baseline"' in idle["warning"]
     context = replace(context, base=base)
     after, report = bias_correction(
         rounded, BiasCorrectionOptions(data="demo:digits-mlp", reference="baseline"), context
