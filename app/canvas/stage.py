@@ -36,6 +36,7 @@ class Stage(QWidget):
         self.kit = Painter(palette)
         self.tiles = Tiles(self.kit)
         self._zooming = self._first_look = False
+        self._middle: tuple[float, float] | None = None  # that was remembered, until somebody moves the view
         self._rest = QTimer(self, singleShot=True, interval=REST)
         self._rest.timeout.connect(self._rested)
         self._again = QTimer(self, singleShot=True, interval=0)
@@ -52,7 +53,7 @@ class Stage(QWidget):
     def moved(self, zooming: bool = False) -> None:
         """The camera has moved: show it, and do the rest once it stands still."""
         self._zooming = zooming or (self._zooming and self._rest.isActive())
-        self._first_look = False
+        self._first_look, self._middle = False, None
         self._rest.start()
         self.update()
 
@@ -93,6 +94,11 @@ class Stage(QWidget):
         """Put a canvas point into the middle."""
         self.camera.centre(x, y, self.width(), self.height())
         self.moved()
+
+    def hold(self, x: float, y: float) -> None:
+        """Put a canvas point into the middle, and keep it there while the widget finds its size."""
+        self.centre(x, y)
+        self._middle = (x, y)
 
     def frame(self, area: Area) -> None:
         """Show all of an area."""
@@ -181,10 +187,12 @@ class Stage(QWidget):
             painter.end()
 
     def resizeEvent(self, event: QResizeEvent) -> None:
-        """Until somebody moves the view, the first look follows the size of the widget."""
+        """Until somebody moves the view, the first look or what was remembered follows the size of the widget."""
         self.chrome.arrange()
         if self._first_look:
             self.start_look()
+        elif self._middle is not None:
+            self.hold(*self._middle)
         super().resizeEvent(event)
 
     def render(self, path: str, size: tuple[int, int]) -> bool:

@@ -186,5 +186,5 @@ class GraphCanvas(Sheet):
         self.select(state.get("selection", ()))
         if "scale" in state and "centre" in state:
             self.camera.scale = float(state["scale"])
-            self.centre(*state["centre"])
+            self.hold(*state["centre"])
         self._recolour()

@@ -63,6 +63,22 @@ def test_view_state_round_trip(canvas: GraphCanvas, qtbot: QtBot) -> None:
     assert found == state
 
 
+def test_a_remembered_view_keeps_its_middle_while_the_window_finds_its_size(canvas: GraphCanvas, qtbot: QtBot) -> None:
+    """Docks come to their places after a project was opened; what was looked at must not slide away each time."""
+    canvas.zoom_by(0.7)
+    state = canvas.view_state()
+    canvas.restore(state)
+    settle(qtbot, canvas)
+    for height in (250, 500):
+        canvas.resize(900, height)
+        assert canvas.view_state()["centre"] == pytest.approx(state["centre"])
+    canvas.camera.pan(0, 40)
+    canvas.moved()
+    here = canvas.camera.y
+    canvas.resize(900, 300)
+    assert canvas.camera.y == here, "once it was moved by hand it stays"
+
+
 def test_cards(canvas: GraphCanvas, qtbot: QtBot, monkeypatch: pytest.MonkeyPatch) -> None:
     """Breadcrumb and direction are pressed; the overview moves the view; all have names for screen readers."""
     chrome = canvas.chrome
