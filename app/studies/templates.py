@@ -55,9 +55,12 @@ def _title(stem: str) -> str:
 
 
 def load(path: Path, score: EvaluateOptions) -> tuple[Recipe, SearchSpec]:
-    """The search in a file, on the data in use where it names none; raises OptionsError."""
+    """The search in a file; where it names no data, on as many as it wants of those in use; raises OptionsError."""
     recipe, spec = load_search(path)
-    return recipe, spec if spec.score.data else replace(spec, score=score)
+    if not spec.score.data:
+        split, most = spec.score.split or score.split, spec.score.limit or score.limit
+        spec = replace(spec, score=replace(score, split=split, limit=most))
+    return recipe, spec
 
 
 def to_toml(spec: SearchSpec, recipe: Recipe) -> str:
