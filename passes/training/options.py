@@ -51,7 +51,8 @@ class FinetuneOptions:
     freeze: tuple[Select, ...] = field(default=(), metadata={"help": "nodes whose weights stay"})
     evaluate_every: int = field(default=0, metadata={"min": 0, "help": "optimiser steps; 0 = once an epoch"})
     keep: Literal["accuracy", "loss", "last"] = field(
-        default="accuracy", metadata={"help": "the weights of the best validation, the start's among them, or the last"}
+        default="accuracy",
+        metadata={"help": "the weights of the best validation, the start's among them (ties: least loss), or the last"},
     )
     patience: int = field(default=0, metadata={"min": 0, "help": "stop after so many evaluations no better; 0 = never"})
     distil: float = field(

@@ -20,7 +20,8 @@ SHOWN = {"loss": "training loss", "learning_rate": "learning rate"}
 class Watch(TrainerCallback):
     """`tensors`: what training moves, now; `every`: optimiser steps between evaluations, 0 for none.
 
-    `best` names what an evaluation is judged by; `patience` ends the run after so many without a better one (0: never).
+    `best` names what an evaluation is judged by, of equal ones the loss; `patience` ends the run after so many without
+    a better one (0: never).
     """
 
     def __init__(
@@ -36,20 +37,20 @@ class Watch(TrainerCallback):
         self.more: Row = {}  # what else stands in a row
         self._losses: list[float] = []
         self._figures: list[tuple[str, int, float]] = []
-        self._score, self._worse = -math.inf, 0
+        self._score, self._tie, self._worse = -math.inf, -math.inf, 0
 
     # -- what a checkpoint holds
 
     def state(self) -> dict[str, Any]:
         """All that was seen and kept so far."""
         return {"rows": self.rows, "kept_step": self.kept_step, "kept": self.kept, "losses": self._losses,
-                "figures": self._figures, "score": self._score, "worse": self._worse}  # fmt: skip
+                "figures": self._figures, "score": self._score, "tie": self._tie, "worse": self._worse}  # fmt: skip
 
     def restore(self, held: dict[str, Any]) -> None:
         """Go on from there."""
         self.rows, self.kept_step, self.kept = held["rows"], held["kept_step"], held["kept"]
         self._losses, self._figures = held["losses"], held["figures"]
-        self._score, self._worse = held["score"], held["worse"]
+        self._score, self._tie, self._worse = held["score"], held.get("tie", -math.inf), held["worse"]
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Where a training goes on, the figures of before are sent again to whoever plots them."""
@@ -147,13 +148,15 @@ class Watch(TrainerCallback):
         score = {"accuracy": accuracy, "loss": -loss}.get(self.best)
         if state.global_step < self.judged_from:
             return
-        self._judge(score if score is None or math.isfinite(loss) else -math.inf, state.global_step)
+        finite = math.isfinite(loss)
+        self._judge(score if score is None or finite else -math.inf, -loss if finite else -math.inf, state.global_step)
         if self.patience and self._worse >= self.patience and not control.should_training_stop:
             self.ended, control.should_training_stop = "stopped early", True
 
-    def _judge(self, score: float | None, step: int) -> None:
-        if score is not None and score > self._score:
-            self._score, self._worse, self.kept_step = score, 0, step
+    def _judge(self, score: float | None, tie: float, step: int) -> None:
+        """`tie`: what tells two apart that have one score; few validation samples are soon all right."""
+        if score is not None and (score, tie) > (self._score, self._tie):
+            self._score, self._tie, self._worse, self.kept_step = score, tie, 0, step
             self.kept = {n: v.detach().cpu().clone() for n, v in self.tensors().items()}
         elif score is not None:
             self._worse += 1

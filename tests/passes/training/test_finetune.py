@@ -245,6 +245,15 @@ def test_the_best_weights_are_kept(base: Graph) -> None:
     assert report.summary["kept_step"] == min(losses, key=losses.__getitem__)
 
 
+def test_of_equal_accuracies_the_least_loss_is_kept(base: Graph) -> None:
+    """On few validation samples all may be right from the start, and a training is worth its while all the same."""
+    _, report = finetuned(shaken(base), keep="accuracy", evaluate_every=2, validation_limit=8)
+    best = max(r["validation_accuracy"] for r in report.rows)
+    alike = {r["step"]: r["validation_loss"] for r in report.rows if r["validation_accuracy"] == best}
+    least = min(alike, key=alike.__getitem__)
+    assert report.summary["kept_step"] == least != min(alike), "the first of them is not the best"
+
+
 def test_patience_ends_it(base: Graph) -> None:
     _, report = finetuned(base, learning_rate=1e-8, evaluate_every=1, patience=2, max_steps=50)
     assert report.summary["ended"] == "stopped early" and report.summary["steps"] == 2
