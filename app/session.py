@@ -192,9 +192,9 @@ class Session(JobQueue):
             self.set_recipe(self.recipe.append(step), spec.title)
 
     def set_format(self, ids: Sequence[str], port: str, fmt: Format | None) -> None:
-        """Give a port of nodes a format by hand; edits in a row of the same ports are one undo step."""
-        label = f"{port} → {fmt.label if fmt else 'float'}"
-        self.set_recipe(with_format(self.recipe, tuple(ids), port, fmt), label, ("format", tuple(ids), port))
+        """Give a port of nodes a format by hand; edits in a row of one format's parameters are one undo step."""
+        label, key = f"{port} → {fmt.label if fmt else 'float'}", ("format", tuple(ids), port, fmt and fmt.name)
+        self.set_recipe(with_format(self.recipe, tuple(ids), port, fmt), label, key)
 
     def set_sparsity(
         self, ids: Sequence[str], ratio: float, method: str = "l1", scope: str = "local", **more: Any

@@ -44,6 +44,16 @@ def test_rapid_edits_are_one_undo_step_and_undo_comes_back(panel: InspectorPanel
     assert row.editor.value() == Integer(8, 7)
 
 
+def test_each_format_that_was_chosen_is_an_undo_step(panel: InspectorPanel, session: Session) -> None:
+    session.select((KEY,))
+    for name in ("integer", "mxint"):
+        choose(panel, "weight", name)
+    session.undo()
+    assert isinstance(panel.precision.rows["weight"].editor.value(), Integer)
+    session.undo()
+    assert panel.precision.rows["weight"].editor.choice.get() == FLOAT
+
+
 def test_an_impossible_format_is_told_and_edits_nothing(panel: InspectorPanel, session: Session) -> None:
     session.select((KEY,))
     choose(panel, "weight", "integer")
