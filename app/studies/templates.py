@@ -55,12 +55,9 @@ def _title(stem: str) -> str:
 
 
 def load(path: Path, score: EvaluateOptions) -> tuple[Recipe, SearchSpec]:
-    """The search in a file; where it names no data, on as many as it wants of those in use; raises OptionsError."""
+    """The search in a file, on the data in use where it names none; raises OptionsError."""
     recipe, spec = load_search(path)
-    if not spec.score.data:
-        split, most = spec.score.split or score.split, spec.score.limit or score.limit
-        spec = replace(spec, score=replace(score, split=split, limit=most))
-    return recipe, spec
+    return recipe, spec if spec.score.data else replace(spec, score=score)
 
 
 def to_toml(spec: SearchSpec, recipe: Recipe) -> str:
