@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 from pytestqt.qtbot import QtBot
 
@@ -44,7 +45,10 @@ def test_a_killed_window_loses_only_the_running_trial(
             lines = len(record.read_bytes().splitlines())
             qtbot.waitUntil(lambda: len(record.read_bytes().splitlines()) >= lines + FOUND, timeout=PATIENCE)
         finally:
+            workers = psutil.Process(process.pid).children(recursive=True)
             os.kill(process.pid, signal.SIGKILL)
+    _, alive = psutil.wait_procs(workers, timeout=PATIENCE / 1000)
+    assert not alive, "a worker whose window is gone ends: what it runs counts as running until then"
     journal = next(own.rglob(f"*{JOURNAL}"))
     ended = {t.number: t for t in trials_of(load_study(open_storage(journal_url(journal)), journal.stem))
              if t.state in ("complete", "pruned")}  # fmt: skip
