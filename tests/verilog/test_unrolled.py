@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from model.build import build as build_module
@@ -62,10 +62,24 @@ def layers(draw: st.DrawFn) -> tuple[Unrolled, np.random.Generator]:
     return made, rng
 
 
+def halfway(places: int) -> tuple[Unrolled, np.random.Generator]:
+    """Sums that are all odd multiples of half a step: their adders carry none of the `places` that are dropped."""
+    x, form, bias = Fixed(1, 6 - places, False), Fixed(2, 1), (np.array([0, 27, 120, 58]), Fixed(8, 7))
+    weight = np.array([[1], [0], [0], [-1]])
+    accumulator, biases = summed(weight, form, x, bias)
+    made = Unrolled(
+        name="fc", node="fc", inputs=(Stream(1, 1, x, 1),), outputs=(Stream(1, 4, Fixed(4, 5, False), 4),),
+        weight=weight, weight_format=form, bias=biases, accumulator=accumulator, span=(x.low, x.high), every=1,
+    )  # fmt: skip
+    return made, np.random.default_rng(0)
+
+
 @needs_icarus
 @pytest.mark.rtl
 @settings(max_examples=12)
 @given(layers())
+@example(halfway(2))
+@example(halfway(3))
 def test_a_layer_equals_its_integer_model(
     tmp_path_factory: pytest.TempPathFactory, case: tuple[Unrolled, np.random.Generator]
 ) -> None:

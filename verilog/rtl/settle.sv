@@ -1,6 +1,7 @@
 // settle: a sum into the format of a result; combinational. DROP places go, or UP come, then it saturates.
 // Half a step is in the sum already, so rounding is to cut: EVEN clears the last bit where the dropped ones are 0
-//   (what lay halfway went up to an odd number), which is nearest with ties to even. RELU: what is below 0 becomes 0.
+//   (what lay halfway went up to an odd number), which is nearest with ties to even. Where no place is left to drop,
+//   as adders carry no common zeros, every sum lay halfway. RELU: what is below 0 becomes 0.
 module settle #(
     parameter int IN_W  = 12,
     parameter int IN_S  = 1,                     // 1: x is signed
@@ -25,7 +26,7 @@ module settle #(
   logic neg, fits;
   assign e = (E_W + 1)'($signed({(IN_S == 1) & x[IN_W-1], x}));
   if (DROP == 0) begin : g_up
-    assign r = R_W'(e) <<< UP;
+    assign r = (R_W'(e) <<< UP) & {{(R_W - 1){1'b1}}, EVEN == 0};
   end else if (EVEN == 1) begin : g_even
     assign r = R_W'($signed(e[E_W:DROP])) & {{(R_W - 1){1'b1}}, |e[DROP-1:0]};
   end else begin : g_floor
