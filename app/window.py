@@ -143,7 +143,7 @@ class Window(QMainWindow):
         session.saved.connect(self._saved)
         session.selection_changed.connect(self._selected)
         session.job_event.connect(self._heard)
-        self.live.slowed.connect(self.status.score.tell_slow)
+        models.show_live(self)
         self.banner.follow(session)
         session.view_provider = self.view_state
         self.appearance.changed.connect(self._recolour)

@@ -252,9 +252,14 @@ class Continued:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """The job's result."""
+    """The job's result; `seconds`: of the processor, by the thread that ran it, since its steps began.
+
+    Another program on the machine makes a job last longer, not take more of these. The threads of torch work beside
+    that thread and as long, so that it is about the time on a machine that does nothing else.
+    """
 
     result: Any
+    seconds: float = field(default=0.0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -348,7 +353,7 @@ class Channel:
 
     def __init__(self, pipe: Connection) -> None:
         self._pipe = pipe
-        self._last = 0.0
+        self._last = self._since = 0.0
         self._enough = self._paused = False
 
     def send(self, event: Event) -> None:
@@ -359,6 +364,8 @@ class Channel:
         """Send progress, at most 20 a second; waits while the job is paused; raises Cancelled when it was stopped."""
         if self.paused():
             self._wait()
+        if not done and total:
+            self._since = time.thread_time()
         now = time.monotonic()
         if now - self._last > 0.05 or done >= total:
             self._last = now
@@ -381,6 +388,11 @@ class Channel:
     def begin(self) -> None:
         """A new job begins: what was said to the one before it is forgotten."""
         self._enough = self._paused = False
+        self._since = time.thread_time()
+
+    def spent(self) -> float:
+        """Processor seconds of this thread since the job's steps began, or else the job."""
+        return time.thread_time() - self._since
 
     def _hear(self) -> None:
         while self._pipe.poll():
@@ -470,7 +482,8 @@ def run_one(job: Any, channel: Channel, handler: Handler) -> Event:
 def _outcome(job: Any, channel: Channel, handler: Handler, lines: Any) -> Event:
     try:
         with contextlib.redirect_stdout(lines), contextlib.redirect_stderr(lines):
-            return Done(handler(job, channel))
+            result = handler(job, channel)
+            return Done(result, channel.spent())
     except Cancelled:
         return Stopped()
     except EspalierError as error:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from PySide6.QtWidgets import QMenu
 
 from app.panels.options import OptionsWindow, make_form
+from app.words import duration
 from model.errors import EspalierError, OptionsError
 from model.graph import Graph, Node
 from model.ops import category
@@ -317,6 +318,20 @@ def evaluate_on(window: Window) -> None:
 def toggle_live(window: Window) -> None:
     """Measure after every edit, or only when asked."""
     window.live.enabled = not window.live.enabled
+
+
+def live_words(window: Window) -> str:
+    """What the row of measuring after edits says: also where the model takes too long for it."""
+    live, words = window.live, "Measure after every edit"
+    return f"{words} (on request: about {duration(live.expected)})" if live.enabled and live.on_request else words
+
+
+def show_live(window: Window) -> None:
+    """Let the score and the menu say how edits are measured."""
+    score, row = window.status.score, window.actions_table.actions["live"]
+    score.follow(window.live)
+    score.wanted.connect(lambda: evaluate(window))
+    window.live.judged.connect(lambda: row.setText(live_words(window)))
 
 
 def stop(window: Window) -> None:

@@ -122,7 +122,7 @@ RUN = (
     Action("evaluate", "Evaluate", "Run", models.evaluate, "F5", "Evaluate", help="Measure accuracy and loss"),
     Action("evaluate_on", "Evaluate on…", "Run", models.evaluate_on, "Shift+F5"),
     Action("live", "Measure after every edit", "Run", models.toggle_live, needs=_always,
-           checked=lambda w: w.live.enabled),
+           checked=lambda w: w.live.enabled, words=models.live_words),
     Action("stop", "Stop the running job", "Run", models.stop, "Ctrl+.",
            needs=lambda w: bool(w.session.jobs), group=1),
     Action("stop_and_keep", "Stop the training and keep its best weights", "Run", models.stop_and_keep,

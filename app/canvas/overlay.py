@@ -81,7 +81,8 @@ def paint_marks(painter: QPainter, scene: Scene, kit: Painter, camera: Camera, m
     painter.setBrush(Qt.BrushStyle.NoBrush)
     if marks.routes:
         painter.setPen(pen(palette.accent, 1.6))
-        kit.draw_edges(painter, scene, np.array(marks.routes, np.int64), camera.scale)
+        for path in kit.paths(scene, marks.routes):
+            painter.drawPath(path)
     area = camera.area(view.width(), view.height())
     painter.setPen(pen(palette.accent, SELECTION_WIDTH))
     _outlines(painter, scene.layout.node_rects[marks.nodes], area, near)
@@ -94,7 +95,8 @@ def paint_marks(painter: QPainter, scene: Scene, kit: Painter, camera: Camera, m
         painter.drawRoundedRect(QRectF(*marks.hover), RADIUS, RADIUS)
     if marks.hover_edge is not None:
         painter.setPen(pen(palette.accent, 1.8))
-        kit.draw_edges(painter, scene, np.array([marks.hover_edge], np.int64), camera.scale)
+        for path in kit.paths(scene, [marks.hover_edge]):
+            painter.drawPath(path)
     painter.restore()
     painter.setRenderHint(QPainter.RenderHint.Antialiasing, True)
     if marks.hover_edge is not None:

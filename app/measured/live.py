@@ -1,12 +1,11 @@
-"""Measures again after every edit, where data is known and that is quick: see the consequence at once.
+"""Measures again after every edit, where data is known: see the consequence at once.
 
 One job measures accuracy, loss and the divergence from the baseline; where the score is known from elsewhere, only the
-divergence is measured, from the changed layer on.
+divergence is measured, from the changed layer on. What takes long waits until no edit comes, or to be asked for.
 """
 
 from __future__ import annotations
 
-import time
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -14,18 +13,18 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, QTimer, Signal
 
+from app.measured.pace import PATIENT, QUICK, Pace, macs_of
 from model.graph import Graph
 from model.recipe import Recipe, Step
 from passes.analysis.divergence import DivergenceOptions
 from passes.analysis.evaluate import EvaluateOptions
 from passes.base import Report
-from passes.jobs import AnalyseJob, Done, JobEvent, JobInfo, Progress
+from passes.jobs import TERMINAL, AnalyseJob, Done, JobEvent, JobInfo
 
 if TYPE_CHECKING:
     from app.session import Session
 
 PAUSE = 400  # milliseconds without another edit
-QUICK = 8.0  # seconds that an evaluation may take to be run unasked
 
 
 def _is_there(data: str) -> bool:
@@ -45,52 +44,112 @@ def is_comparison(job: JobInfo) -> bool:
 
 
 class LiveMeasure(QObject):
-    """Where data is known, the source's or that of the last measurement: evaluates on opening, and after edits."""
+    """Where data is known, the source's or that of the last measurement: evaluates on opening, and after edits.
 
-    slowed = Signal(bool)  # whether an evaluation takes too long to be run unasked
+    `expected`: processor seconds that an evaluation of the present graph takes; 0 while that is not known.
+    """
+
+    judged = Signal()  # what `due`, `expected` or `enabled` says is another
 
     def __init__(self, session: Session, pause: int = PAUSE) -> None:
         super().__init__(session)
         self._session = session
-        self.enabled = True
-        self._slow = False
-        self._since = (0, 0.0)
+        self._enabled = True
+        self._pace: Pace | None = None
+        self.expected = 0.0
+        self._pause = pause
+        self._unasked: set[int] = set()  # evaluations that were begun here
         self._tried: Graph | None = None  # whose divergence was asked for last: what fails is not asked for again
         self._wait = QTimer(self, singleShot=True, interval=pause)
         self._wait.timeout.connect(self._measure)
         session.opened.connect(self._opened)
         session.changed.connect(self._changed)
+        session.queued.connect(self._make_room)
         session.job_event.connect(self._hear)
+
+    @property
+    def enabled(self) -> bool:
+        """Whether edits are to be measured at all."""
+        return self._enabled
+
+    @enabled.setter
+    def enabled(self, wanted: bool) -> None:
+        """Measure after edits, or not."""
+        self._enabled = wanted
+        self.judged.emit()
 
     @property
     def waiting(self) -> bool:
         """Whether a measurement is about to start."""
-        return self._wait.isActive()
+        return self._wait.isActive() and self.expected <= QUICK
+
+    @property
+    def on_request(self) -> bool:
+        """Whether an evaluation takes so long that it must be asked for."""
+        return self.expected > PATIENT
+
+    @property
+    def due(self) -> bool:
+        """Whether the score of the present graph is being measured, or is about to be."""
+        return self.waiting or any(is_evaluation(j) for j in self._session.jobs)
 
     def _opened(self) -> None:
-        self._judge(False)
-        self._wait.start() if self._session.document else self._wait.stop()
+        self._pace = None
+        self._expect()
+        self._wait.start(self._pause) if self._session.document else self._wait.stop()
+        self.judged.emit()
 
     def _changed(self) -> None:
-        if not self.enabled or self._slow:
-            return
-        for job in list(self._session.jobs):
-            if is_evaluation(job) or is_comparison(job):
-                self._session.cancel(job.id)
-        self._tried = None
-        self._wait.start()
+        self._expect()
+        if self.enabled:
+            for job in list(self._session.jobs):
+                if is_comparison(job) or (is_evaluation(job) and (self.expected <= QUICK or job.id in self._unasked)):
+                    self._session.cancel(job.id)
+            self._tried = None
+            self._start()
+        self.judged.emit()
+
+    def _start(self) -> None:
+        """Measure after the pause; what takes longer than a moment, once no edit has come for as long as it takes."""
+        if self.on_request:
+            self._wait.stop()
+        else:
+            self._wait.start(self._pause if self.expected <= QUICK else round(1000 * self.expected))
+
+    def _expect(self) -> None:
+        document = self._session.document
+        self.expected = self._pace.seconds_of(document.graph) if self._pace and document else 0.0
 
     def _measure(self) -> None:
-        wanted = self.enabled and not self._slow and _is_there(self._session.measured_on.data)
+        wanted = self.enabled and not self.on_request and _is_there(self._session.measured_on.data)
         if wanted and self._session.score.accuracy is None:
+            before = {j.id for j in self._session.jobs}
+            if self.expected > QUICK and before:
+                return  # it starts when they have ended
             self._session.evaluate()
+            self._unasked = {j.id for j in self._session.jobs} - before
         else:
             self._compare()
+        self.judged.emit()
+
+    def _make_room(self) -> None:
+        """Another job has come: an evaluation that nobody asked for and that takes long does not keep it waiting."""
+        newest = self._session.jobs[-1]
+        running = [j for j in self._session.jobs if j.id in self._unasked]
+        if self.expected > QUICK and running and not is_evaluation(newest):
+            for job in running:
+                self._session.cancel(job.id)
+        self.judged.emit()
+
+    def _go_on(self) -> None:
+        """The job that was in the way has ended."""
+        if self.enabled and not self._session.jobs and self._session.score.accuracy is None:
+            self._start()
 
     def _compare(self) -> None:
         """Where the accuracy is known and it is not, measure how far the outputs are from the baseline's."""
         session, document = self._session, self._session.document
-        if document is None or not document.recipe.active or not self.enabled or self._slow:
+        if document is None or not document.recipe.active or not self.enabled or self.on_request:
             return
         graph = document.graph
         known = session.score.accuracy is not None and session.measured_on.data
@@ -105,18 +164,15 @@ class LiveMeasure(QObject):
         self._session.know_score(recipe, data, {"kl": report.summary.get("kl")})
 
     def _hear(self, heard: JobEvent) -> None:
-        """Judge the speed by the run itself, without the loading of data before it."""
-        job = heard.job
-        if not is_evaluation(job):
+        """Judge the pace by each evaluation itself, without the loading of data before it."""
+        job, event = heard.job, heard.event
+        if not isinstance(event, TERMINAL):
             return
-        if isinstance(heard.event, Progress) and self._since[0] != job.id:
-            self._since = job.id, time.monotonic()
-        elif isinstance(heard.event, Done):
-            if self._since[0] == job.id:
-                self._judge(time.monotonic() - self._since[1] > QUICK)
+        self._unasked.discard(job.id)
+        if isinstance(event, Done) and is_evaluation(job):
+            self._pace = Pace(event.seconds, macs_of(job.job.graph))  # type: ignore[union-attr]
+            self._expect()
             self._compare()
-
-    def _judge(self, slow: bool) -> None:
-        if slow != self._slow:
-            self._slow = slow
-            self.slowed.emit(slow)
+        elif self.expected > QUICK and not is_evaluation(job):
+            self._go_on()
+        self.judged.emit()

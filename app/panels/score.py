@@ -6,23 +6,24 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QSize, Qt
+from PySide6.QtCore import QSize, Qt, Signal
 from PySide6.QtGui import QResizeEvent, QShowEvent
-from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QLabel, QSizePolicy, QWidget
+from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QLabel, QPushButton, QSizePolicy, QWidget
 
 from app.measured.estimate import estimate_of
 from app.plots.heat_lines import divergence_words
-from app.words import NOT_MEASURED, mebibytes, percent, scaled, signed
+from app.words import NOT_MEASURED, duration, mebibytes, percent, scaled, signed
 
 if TYPE_CHECKING:
+    from app.measured.live import LiveMeasure
     from app.session import Session
 
 
 PAD, GAP, TIGHT, BESIDE = 12, 26, 14, 7  # round all figures, between two, where it is narrow, before a change
 SAME = "no change"
-BEFORE = "before edit"
-ASK = "not measured: Evaluate"
-SLOW = "The last evaluation took long, so edits do not start another: measure with Evaluate in the Model menu."
+STALE = "stale"
+MEASURE, STALE_MEASURE = "Measure", "stale · Measure"
+WAITS = "Edits are not measured: *Measure after every edit* in the menu Run is off."
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,7 @@ class Entry:
     help: str
     suffix: str = ""
     measured: bool = False  # by running the model: it can be missing, then it says so in its place
+    asks: bool = False  # it has the button that measures
 
 
 def _relative(now: float, before: float) -> str:
@@ -56,7 +58,7 @@ def _absolute(digits: int) -> Callable[[float, float], str]:
 
 ENTRIES: tuple[Entry, ...] = (
     Entry("accuracy", "accuracy", percent, _points, 1, "Fraction of the data set that is classified correctly",
-          measured=True),
+          measured=True, asks=True),
     Entry("loss", "loss", lambda v: f"{v:.3f}", _absolute(3), -1, "Mean cross-entropy over the data set",
           measured=True),
     Entry("kl", "KL", divergence_words, _absolute(3), -1,
@@ -81,7 +83,10 @@ class Figure(QWidget):
     def __init__(self, entry: Entry) -> None:
         super().__init__(toolTip=entry.help)
         self._entry = entry
-        self._slow = False
+        self._note = ""
+        self.chip = QPushButton()
+        self.chip.setProperty("chip", "small")
+        self.chip.hide()
         self._label, self._value, self._change = QLabel(entry.label), QLabel(), QLabel()
         self._label.setProperty("role", "small")
         self._change.setProperty("tone", "same")
@@ -90,36 +95,52 @@ class Figure(QWidget):
         grid.setContentsMargins(0, 0, 0, 0)
         grid.setHorizontalSpacing(BESIDE)
         grid.setVerticalSpacing(0)
-        grid.addWidget(self._label, 0, 0, 1, 2)
+        head = QHBoxLayout()
+        head.setSpacing(BESIDE)
+        head.addWidget(self._label)
+        head.addWidget(self.chip)
+        head.addStretch(1)
+        grid.addLayout(head, 0, 0, 1, 2)
         grid.addWidget(self._value, 1, 0)
         grid.addWidget(self._change, 1, 1, Qt.AlignmentFlag.AlignBottom)
+        grid.setColumnStretch(1, 1)  # a change stands beside its value, however wide the label is
         self.setSizePolicy(QSizePolicy.Policy.Maximum, QSizePolicy.Policy.Fixed)
         self.setAccessibleName(entry.label)
         self.show_value(None, None)
 
     @property
-    def text(self) -> str:
-        """Value and change as shown."""
-        note = self._label.text().removeprefix(self._entry.label).strip()
-        return " ".join(w for w in (self._value.text(), self._change.text(), note) if w)
+    def asks(self) -> bool:
+        """Whether it has the button that measures."""
+        return self._entry.asks
 
-    def tell_slow(self, slow: bool) -> None:
-        """Say in the place of a missing figure that it comes only when asked for."""
-        self._slow = slow and self._entry.measured
+    @property
+    def text(self) -> str:
+        """Value and change as shown, and what is said of them."""
+        note = self._label.text().removeprefix(self._entry.label).strip()
+        chip = "" if self.chip.isHidden() else self.chip.text()
+        return " ".join(w for w in (self._value.text(), self._change.text(), note, chip) if w)
+
+    def offer(self, words: str, why: str) -> None:
+        """Show the button that measures, or with empty words none; `why` it is not measured already."""
+        self._note = why
+        self.chip.setText(words)
+        self.chip.setToolTip(why)
+        self.chip.setAccessibleName(f"{self._entry.label}: {words}")
+        self.chip.setVisible(bool(words))
+        self._held = max(self._held, self.wide())
 
     def show_value(self, now: float | None, before: float | None, edited: bool = False) -> None:
         """Show the figure, and its change when there is something to compare with (`edited`: the recipe has steps)."""
         self._label.setText(self._entry.label)
         self._role(self._value, "role", "muted" if now is None else "score")
-        missing = ASK if self._slow else NOT_MEASURED
-        self._value.setText(missing if now is None else self._entry.write(now))
+        self._value.setText(NOT_MEASURED if now is None else self._entry.write(now))
         self._show_change(*self._judge(now, before, edited))
         if now is not None or self._entry.measured:
             self._held = max(self._held, self.wide())
 
     def show_noted(self, value: float, note: str, *, present: bool) -> None:
         """Show a figure with a word of where it is from, grey where it is not of the present graph."""
-        self._label.setText(f"{self._entry.label} {note}")
+        self._label.setText(f"{self._entry.label} {note}".rstrip())
         self._role(self._value, "role", "score" if present else "muted")
         self._value.setText(self._entry.write(value))
         self._show_change("", "same")
@@ -134,7 +155,8 @@ class Figure(QWidget):
     def wide(self, *, brief: bool = False) -> int:
         """The width that it takes, with its change or without."""
         change = BESIDE + self._change.sizeHint().width() if self._change.text() and not brief else 0
-        return max(self._label.sizeHint().width(), self._value.sizeHint().width() + change)
+        chip = 0 if self.chip.isHidden() else BESIDE + self.chip.sizeHint().width()
+        return max(self._label.sizeHint().width() + chip, self._value.sizeHint().width() + change)
 
     def sizeHint(self) -> QSize:
         return QSize(self.wide(brief=self._brief), super().sizeHint().height())
@@ -150,7 +172,7 @@ class Figure(QWidget):
         self._change.setHidden(brief or not self._change.text())
         self.setMinimumWidth(least)
         help_ = self._entry.help
-        help_ += f". {SLOW}" if self._slow else ""
+        help_ += f". {self._note}" if self._note else ""
         self.setToolTip(f"{help_}\n{self.told}" if brief and self._change.text() else help_)
 
     @property
@@ -181,10 +203,13 @@ def _sum(gap: int, widths: Sequence[int]) -> int:
 
 
 class ScorePanel(QWidget):
-    """All figures in a row, kept up to date from the session."""
+    """All figures in a row, kept up to date from the session. `wanted`: the score is to be measured now."""
+
+    wanted = Signal()
 
     def __init__(self, session: Session) -> None:
         super().__init__()
+        self._live: LiveMeasure | None = None
         self._session = session
         self._estimate = estimate_of(session)
         self._shown = tuple(e.key for e in ENTRIES)
@@ -197,6 +222,7 @@ class ScorePanel(QWidget):
         self.more.setAccessibleName("More figures")
         for figure in self.figures.values():
             row.addWidget(figure)
+            figure.chip.clicked.connect(self.wanted)
         row.addWidget(self.more, 0, Qt.AlignmentFlag.AlignBottom)
         row.addStretch(1)
         self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
@@ -205,19 +231,34 @@ class ScorePanel(QWidget):
         self._estimate.changed.connect(self.refresh)
         self.refresh()
 
-    def tell_slow(self, slow: bool) -> None:
-        """Note whether measured figures come by themselves after an edit, or only when asked for."""
-        for figure in self.figures.values():
-            figure.tell_slow(slow)
-        self._read = None
+    def follow(self, live: LiveMeasure) -> None:
+        """Say from now on whether a figure that is not of the present model is being measured, or can be."""
+        self._live = live
+        live.judged.connect(self.refresh)
         self.refresh()
+
+    def _missing(self) -> str:
+        """Why the present model has no measured score and gets none in a moment; empty where it has or does."""
+        live = self._live
+        known = self._session.score.accuracy is not None or not self._session.measured_on.data
+        if live is None or known or live.due:
+            return ""
+        if not live.enabled:
+            return WAITS
+        takes = duration(live.expected)
+        if live.on_request:
+            return (
+                f"An evaluation takes about {takes} of processor time, so that edits do not start one. Click Measure."
+            )
+        return f"An evaluation takes about {takes} of processor time: it starts once no edit has come for as long."
 
     def refresh(self) -> None:
         """Read the score again."""
         score, before, document = self._session.score, self._session.baseline, self._session.document
         edited = bool(document and document.recipe.active)
         estimate = self._estimate
-        read = score, before, edited, estimate.kl, estimate.how, dict(estimate.last)
+        missing = self._missing()
+        read = score, before, edited, estimate.kl, estimate.how, dict(estimate.last), missing
         if read == self._read:
             return
         self._read = read
@@ -226,9 +267,11 @@ class ScorePanel(QWidget):
             if key == "kl":
                 figure.show_noted(estimate.kl or 0.0, estimate.how, present=True)
             elif now is None and old is not None and edited:
-                figure.show_noted(old, BEFORE, present=False)
+                figure.show_noted(old, "" if missing and figure.asks else STALE, present=False)
             else:
                 figure.show_value(now, getattr(before, key, None), edited)
+            if figure.asks:
+                figure.offer((STALE_MEASURE if old is not None else MEASURE) if missing else "", missing)
         known = edited and estimate.kl is not None
         self._shown = tuple(k for k in self.figures if k != "kl" or known)
         self._fit()

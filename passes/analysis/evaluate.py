@@ -146,6 +146,7 @@ def measure(
     from passes.analysis.arrange import arranged
 
     correct, loss, seen = 0, 0.0, 0
+    context.progress(0, len(split), "evaluating")
     with unheard(module), torch.no_grad():
         for inputs, labels in arranged(split, graph, batch_size):
             result = _run(module, inputs)

@@ -28,7 +28,7 @@ pytestmark = pytest.mark.gui
 @pytest.fixture
 def measured(window: Window, runner: list[FakeRunner], tmp_path: Path) -> EvaluateOptions:
     """What a model without data of its own was measured on."""
-    window.live._wait.setInterval(1)
+    window.live._pause = 1
     open_small(window, runner)
     file = tmp_path / "mine.csv"
     file.write_text("text,label\ngood,1\n")

@@ -298,9 +298,9 @@ def test_the_last_accuracy_stays_grey_until_the_next_comes(
     options = session.measured_on
     session.know_score(session.recipe, options, {"accuracy": 0.9, "loss": 0.3})
     session.set_format((KEY,), "weight", INT4)
-    assert figure.text == "90.0\u2009% before edit" and figure._value.property("role") == "muted"
+    assert figure.text == "90.0\u2009% stale" and figure._value.property("role") == "muted"
     session.know_score(session.recipe, options, {"accuracy": 0.8, "loss": 0.4})
-    assert figure.text.startswith("80.0\u2009%") and "before" not in figure.text
+    assert figure.text.startswith("80.0\u2009%") and "stale" not in figure.text
     assert figure._value.property("role") == "score"
 
 

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-import pytest
+from pathlib import Path
 
-import app.measured.live
-from app.panels.score import ASK, SLOW
+import pytest
+from PySide6.QtCore import Qt
+from pytestqt.qtbot import QtBot
+
+from app.measured.live import is_evaluation
+from app.measured.pace import Pace, macs_of
+from app.panels.score import WAITS
 from app.window import Window
 from passes.analysis.evaluate import EvaluateOptions
 from passes.base import NoOptions, Report
-from passes.jobs import Done, Failed, Progress, Started
-from tests.gui.conftest import FakeRunner
+from passes.jobs import Done, Failed, SaveJob, Started
+from tests.gui.conftest import FakeRunner, open_small, small_graph, small_project
+from tests.gui.test_window_panels import quantise
 
 pytestmark = pytest.mark.gui
 
@@ -24,22 +30,84 @@ def test_a_table_says_whether_its_job_waits_or_runs(opened: Window, runner: list
     assert tables._words.text().endswith(": being made.")
 
 
-def test_the_score_says_that_slow_measuring_waits_to_be_asked(
-    opened: Window, runner: list[FakeRunner], monkeypatch: pytest.MonkeyPatch
+@pytest.fixture
+def measured(window: Window, runner: list[FakeRunner], qtbot: QtBot) -> Window:
+    """The small model on data that it was measured on."""
+    window.live._pause = 1
+    open_small(window, runner, small_project("demo:digits"))
+    qtbot.waitUntil(lambda: bool(runner[0].waiting))
+    answer(runner, 0.5)
+    return window
+
+
+def answer(runner: list[FakeRunner], seconds: float, accuracy: float = 0.75) -> None:
+    """Let the job that waits end as an evaluation of so many processor seconds."""
+    info = runner[0].waiting[0]
+    assert is_evaluation(info)
+    runner[0].tell(info, Started())
+    info.started -= 300.0  # by the clock every one of them lasts minutes: the machine does something else as well
+    runner[0].tell(info, Done(Report("evaluate", (), {"accuracy": accuracy, "loss": 0.5, "kl": 0.1}), seconds))
+
+
+def test_a_busy_machine_does_not_end_live_measuring(measured: Window, runner: list[FakeRunner], qtbot: QtBot) -> None:
+    figure = measured.status.score.figures["accuracy"]
+    quantise(measured)
+    assert figure.text == "75.0\u2009% stale" and figure._value.property("role") == "muted"
+    qtbot.waitUntil(lambda: bool(runner[0].waiting))
+    answer(runner, 0.5, 0.6)
+    quantise(measured, 4)
+    qtbot.waitUntil(lambda: bool(runner[0].waiting))
+    assert figure.chip.isHidden(), "it is being measured"
+
+
+def test_what_takes_long_is_offered_in_place_of_a_stale_figure(
+    measured: Window, runner: list[FakeRunner], qtbot: QtBot
 ) -> None:
-    figure = opened.status.score.figures["accuracy"]
-    assert SLOW not in figure.toolTip()
-    monkeypatch.setattr(app.measured.live, "QUICK", -1.0)
-    opened.session.evaluate()
-    info = runner[-1].waiting[-1]
-    for event in (Started(), Progress(0, 1, "")):
-        runner[-1].tell(info, event)
-    opened.session._on_done.pop(info.id)  # what it found does not matter here
-    runner[-1].tell(info, Done(Report("evaluate", (), {})))
-    assert SLOW in figure.toolTip() and figure.text == ASK
-    assert SLOW not in opened.status.score.figures["size_bytes"].toolTip()
-    opened.live._opened()
-    assert SLOW not in figure.toolTip()
+    figure, row = measured.status.score.figures["accuracy"], measured.actions_table.actions["live"]
+    assert figure.chip.isHidden()
+    measured.session.evaluate()
+    answer(runner, 200.0)
+    quantise(measured)
+    assert not measured.live._wait.isActive() and not runner[0].waiting
+    assert figure.text == "75.0\u2009% stale · Measure" and not figure.chip.isHidden()
+    assert "3\u2009min" in figure.toolTip() and "3\u2009min" in row.text()
+    assert measured.status.score.figures["size_bytes"].chip.isHidden()
+    qtbot.mouseClick(figure.chip, Qt.MouseButton.LeftButton)
+    assert figure.chip.isHidden() and is_evaluation(runner[0].waiting[0])
+    answer(runner, 0.5, 0.7)  # the machine was to blame, or the model has changed: live again, without a word
+    assert figure.text.startswith("70.0") and row.text() == "Measure after every edit"
+    quantise(measured, 4)
+    qtbot.waitUntil(lambda: bool(runner[0].waiting))
+
+
+def test_what_takes_a_while_starts_once_no_edit_comes(measured: Window, runner: list[FakeRunner], qtbot: QtBot) -> None:
+    live, figure = measured.live, measured.status.score.figures["accuracy"]
+    measured.session.evaluate()
+    answer(runner, 20.0)
+    quantise(measured)
+    assert live._wait.isActive() and live._wait.interval() == 20_000 and not figure.chip.isHidden()
+    live._wait.setInterval(1)
+    qtbot.waitUntil(lambda: bool(runner[0].waiting))
+    assert figure.chip.isHidden()
+    measured.session.submit("Something else", SaveJob(small_project(), {}, Path("x"), Path("y")), lambda _: None)
+    assert [j.title for j in measured.session.jobs] == ["Something else"], "nobody asked for it: it makes room"
+    assert figure.text.endswith("stale · Measure")
+    runner[0].finish({})
+    assert live._wait.isActive(), "it is tried again"
+
+
+def test_the_pace_follows_the_cost_of_the_model() -> None:
+    graph = small_graph()
+    pace = Pace(60.0, 2 * macs_of(graph))
+    assert pace.seconds_of(graph) == 30.0 and Pace(3.0, 0).seconds_of(graph) == 3.0
+    assert macs_of(graph) == 8 * 8 + 8 * 4
+
+
+def test_measuring_switched_off_says_so(measured: Window) -> None:
+    figure = measured.status.score.figures["accuracy"]
+    measured.actions_table.run("live")
+    quantise(measured)
+    assert figure.text == "75.0\u2009% stale · Measure" and WAITS in figure.toolTip()
 
 
 def test_data_that_fail_take_no_figure_away(opened: Window, runner: list[FakeRunner]) -> None:

@@ -437,7 +437,7 @@ def test_score_shows_change_from_the_baseline(opened: Window) -> None:
 
 
 def test_live_measuring_evaluates_where_data_is_known(window: Window, runner: list[FakeRunner], qtbot: QtBot) -> None:
-    window.live._wait.setInterval(1)
+    window.live._pause = 1
     open_small(window, runner, small_project("demo:digits"))
     qtbot.waitUntil(lambda: bool(runner[0].waiting))
     assert isinstance(runner[0].waiting[0].job, AnalyseJob)
