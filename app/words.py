@@ -7,6 +7,7 @@ from functools import lru_cache
 
 from model.errors import FormatError
 from model.formats.base import parse_format
+from passes.figure import Change, Figure
 
 THIN = "\u2009"
 NOT_MEASURED = "not measured yet"
@@ -72,6 +73,25 @@ def mebibytes(size: float) -> str:
 def percent(value: float, digits: int = 1) -> str:
     """84.6 %."""
     return f"{100 * value:.{digits}f}{THIN}%".replace("-", "−")
+
+
+def noise_words(found: Figure) -> str:
+    """`n = 1 000, 95 % interval 91.4–94.5 %`; says so where it is no better than guessing."""
+    low, high = (percent(e) for e in found.interval)
+    told = f"n = {count(found.n)}, 95{THIN}% interval {low.removesuffix(THIN + '%')}–{high}"
+    return f"{told}, {guess_words(found)}" if found.guesses else told
+
+
+def guess_words(found: Figure) -> str:
+    """`not above guessing (50.0 %)`: what the most frequent class alone gives."""
+    return f"not above guessing ({percent(found.guessing or 0.0)})"
+
+
+def change_words(change: Change) -> str:
+    """`−0.4 points from opened, within noise (McNemar, p = 0.62)`."""
+    how = f"{change.test}, p = {figure(change.p)}" if change.p is not None else f"{change.test}'s interval"
+    judged = "within noise" if change.noise else "beyond noise"
+    return f"{signed(100 * change.value, 1)} points from {change.baseline}, {judged} ({how})"
 
 
 def metric(name: str, value: float) -> str:

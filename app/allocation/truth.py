@@ -92,7 +92,7 @@ class Truth(QObject):
 
     def _take(self, wanted: Wanted, report: Report) -> None:
         told = report.summary
-        self.found.append(Found(wanted, float(told["kl"]), told.get("accuracy"), int(told.get("samples", 0))))
+        self.found.append(Found(wanted, float(told["kl"]), told.get("accuracy"), int(told.get("n", 0))))
 
     def _failed(self, error: JobError) -> None:
         self.error = f"{error.message} {error.hint}".strip()

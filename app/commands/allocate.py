@@ -15,7 +15,7 @@ from app.commands.console import Console, cell, seconds, table
 from app.commands.opening import Target, opened, save
 from app.commands.option_flags import read_options
 from app.commands.run import extended
-from app.commands.scoring import add_data, data_options, figures, score
+from app.commands.scoring import add_data, data_options, figures, noise_lines, plain, score
 from model.formats.base import parse_format
 from model.recipe import Recipe, Step
 from passes.allocation.places import column_title
@@ -211,7 +211,7 @@ def _measured(graph: Any, target: Target, found: Arguments) -> dict[str, Any]:
     assert options is not None
     step = Step("divergence", DivergenceOptions(**{f.name: getattr(options, f.name) for f in fields(EvaluateOptions)}))
     told = run_step(graph, step, replace(target.context)).report.summary
-    return {"kl": told["kl"], **score(graph, target, options)}
+    return {"kl": told["kl"], "baseline": told["baseline"], **plain(score(graph, target, options))}
 
 
 def _point(point: Point, name: str, table: Wholes) -> dict[str, Any]:
@@ -241,7 +241,8 @@ def _lines(data: dict[str, Any]) -> Iterable[str]:
         yield from table(rows)
         yield ""
         yield (
-            f"predicted KL {cell(data['predicted'])}; the sum of its layers' at most {data['gap']:.2%} above the least"
+            f"predicted KL {cell(data['predicted'])} from {data['sensitivity']['baseline']}; the sum of its layers' "
+            f"at most {data['gap']:.2%} above the least"
         )
         yield ", ".join(f"{k} {v}" for k, v in figures({"accuracy": None, "loss": None, **data["figures"]}).items()
                         if k not in ("accuracy", "loss"))  # fmt: skip
@@ -250,7 +251,9 @@ def _lines(data: dict[str, Any]) -> Iterable[str]:
             yield "budgets: " + ", ".join(told)
         if "measured" in data:
             m = data["measured"]
-            yield f"measured KL {cell(m['kl'])}, accuracy {m['accuracy']:.4f}, loss {m['loss']:.4f}"
+            yield (f"measured KL {cell(m['kl'])} from {m['baseline']}, accuracy {m['accuracy']:.4f}, "
+                   f"loss {m['loss']:.4f}")  # fmt: skip
+            yield from noise_lines(m, {})
     yield f"sensitivities {seconds(data['sensitivity']['seconds'])}, all {seconds(data['seconds'])}"
     if "output" in data:
         yield f"written to {data['output']}"

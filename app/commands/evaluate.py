@@ -1,16 +1,32 @@
-"""`evaluate`: the score of a model on data."""
+"""`evaluate`: the score of a model on data, and how far it is from its baseline."""
 
 from __future__ import annotations
 
-from app.commands.command import Answer, Arguments, Command, Parser
-from app.commands.console import Console, facts
-from app.commands.opening import opened
-from app.commands.scoring import add_data, data_options, figures, score, tell_warning
+from collections.abc import Iterable
+from dataclasses import asdict, replace
+from typing import Any
+
+from app.commands.command import Answer, Arguments, Command, Parser, UsageError
+from app.commands.console import Console, cell, facts
+from app.commands.opening import Target, opened
+from app.commands.scoring import add_data, data_options, figures, noise_lines, plain, score, tell_warning
+from app.commands.sweep import known_steps
 from model.errors import DataError
+from model.recipe import Recipe, Step
+from passes.analysis.beside import BesideOptions
+from passes.analysis.evaluate import EvaluateOptions
+from passes.base import run_step
+from passes.figure import OPENED
+from passes.replay import replay
+
+NONE = "none"
 
 
 def _arguments(parser: Parser) -> None:
     parser.add_argument("target", metavar="SOURCE|PROJECT", help="the model")
+    parser.add_argument("--baseline", default=OPENED, metavar=f"{OPENED}|@N|{NONE}",
+                        help="what a project's score is compared with: the model as opened, the state after its first "
+                        "N active steps, or nothing")  # fmt: skip
     add_data(parser)
 
 
@@ -19,9 +35,37 @@ def _run(found: Arguments, console: Console) -> Answer:
         options = data_options(found, target)
         if options is None:
             raise DataError("There is no data to measure on.", "Give --data demo:NAME, hub:NAME, a file or a folder.")
-        data = score(target.project.graph, target, options)
+        data = _score(target, options, found.baseline)
     tell_warning(data, console)
-    return Answer(data, lambda: facts(figures(data)))
+    return Answer(plain(data), lambda: _lines(data))
+
+
+def _score(target: Target, options: EvaluateOptions, baseline: str) -> dict[str, Any]:
+    """The score; of a project with steps also against the baseline."""
+    recipe = target.project.recipe
+    if baseline == NONE or not recipe.active:
+        return score(target.project.graph, target, options)
+    count = 0 if baseline == OPENED else _position(baseline, len(recipe.active))
+    steps = Recipe(recipe.active[:count])
+    graph = replay(target.project.base, steps, target.context, known_steps(target)).graph
+    context = replace(target.context, base=graph)
+    wish = BesideOptions(**asdict(options), baseline=f"step {count}" if count else OPENED)
+    return dict(run_step(target.project.graph, Step("evaluate", wish, context.seed), context).report.summary)
+
+
+def _position(text: str, steps: int) -> int:
+    number = text.removeprefix("@")
+    if text[:1] != "@" or not number.isdecimal() or int(number) > steps:
+        raise UsageError(f"--baseline is {text!r}.", f"Write {OPENED}, {NONE}, or @N for the first N of {steps} steps.")
+    return int(number)
+
+
+def _lines(data: dict[str, Any]) -> Iterable[str]:
+    known = figures(data)
+    if "kl" in data:
+        known["KL"] = f"{cell(data['kl'])} from {data['baseline']}"
+    yield from facts(known)
+    yield from noise_lines(data, data.get("change", {}))
 
 
 COMMAND = Command("evaluate", "measures a model's score on data", _arguments, _run)

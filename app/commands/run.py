@@ -9,7 +9,17 @@ from typing import Any
 from app.commands.command import Answer, Arguments, Command, Parser, UsageError
 from app.commands.console import Console, cell, seconds, table
 from app.commands.opening import Target, opened, save
-from app.commands.scoring import add_data, data_options, figures, score, tell_warning
+from app.commands.scoring import (
+    add_data,
+    changed,
+    data_options,
+    figures,
+    noise_lines,
+    plain,
+    score,
+    state_name,
+    tell_warning,
+)
 from model.errors import EspalierError
 from model.project import Project
 from model.recipe import Recipe
@@ -44,7 +54,9 @@ def _run(found: Arguments, console: Console) -> Answer:
         target.context.seed = found.seed
         after = score(replayed.graph, target, options)
         problems = _unsound(replayed, target, console)
-        data: dict[str, Any] = {"before": before, "after": after, "steps": _steps(recipe, replayed.results),
+        name = state_name(target)
+        data: dict[str, Any] = {"before": plain(before), "after": plain(after), "baseline": name,
+                                "change": changed(before, after, name), "steps": _steps(recipe, replayed.results),
                                 "problems": problems}  # fmt: skip
         data |= _repeated(recipe, found, target, console, after) if found.seeds > 1 else {}
         if found.output:
@@ -101,7 +113,7 @@ def _repeated(
     means = {k: mean_of([s[k] for _, s in scores if s[k] is not None]) for k in FIGURES}
     ends = {"mean": "mean", "std": "std", "min": "low", "max": "high"}
     told = {f"after_{n}": {k: getattr(m, a) if m else None for k, m in means.items()} for n, a in ends.items()}
-    return {**told, "seeds": [{"seed": n, "after": s} for n, s in scores]}
+    return {**told, "seeds": [{"seed": n, "after": plain(s)} for n, s in scores]}
 
 
 def _short(found: dict[str, Any]) -> str:
@@ -129,7 +141,9 @@ def _steps(recipe: Recipe, results: tuple[StepResult | None, ...]) -> list[dict[
 
 def _lines(data: dict[str, Any]) -> Iterable[str]:
     before, after = figures(data["before"]), figures(data["after"])
-    yield from table([{"": k, "before": before[k], "after": after[k], **_spread(k, data)} for k in after])
+    was = f"before ({data['baseline']})"
+    yield from table([{"": k, was: before[k], "after": after[k], **_spread(k, data)} for k in after])
+    yield from noise_lines(data["after"], data["change"])
     yield ""
     for number, step in enumerate(data["steps"], 1):
         told = ", ".join(f"{k.replace('_', ' ')} {cell(v)}" for k, v in step["report"]["summary"].items())

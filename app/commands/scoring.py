@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any
 
@@ -9,10 +10,12 @@ from app.commands.command import Arguments, Parser
 from app.commands.console import Console, big, count, size
 from app.commands.opening import Target
 from app.commands.option_flags import add_options, read_options
+from app.words import change_words, noise_words
 from model.graph import Graph
 from model.recipe import Step
 from passes.analysis.evaluate import EvaluateOptions
 from passes.base import run_step
+from passes.figure import OPENED, START, accuracy_of, change_of
 from passes.score import static_score
 
 
@@ -35,6 +38,30 @@ def score(graph: Graph, target: Target, options: EvaluateOptions | None) -> dict
     return dict(run_step(graph, step, target.context).report.summary)
 
 
+def state_name(target: Target) -> str:
+    """The name of the project as it is: a baseline of what begins there."""
+    return START if target.project.recipe.active else OPENED
+
+
+def changed(before: dict[str, Any], after: dict[str, Any], baseline: str) -> dict[str, Any]:
+    """How far an accuracy is from another: {accuracy: {baseline, value, test, within_noise}}; empty without data."""
+    now, held = accuracy_of(after), accuracy_of(before)
+    return {"accuracy": now.against(held, baseline).to_json()} if now and held else {}
+
+
+def noise_lines(found: dict[str, Any], change: dict[str, Any]) -> Iterable[str]:
+    """What stands below a table of figures: the noise of the accuracy, and its change from the baseline."""
+    if now := accuracy_of(found):
+        yield f"accuracy: {noise_words(now)}"
+    if told := change.get("accuracy"):
+        yield f"accuracy: {change_words(change_of(told))}"
+
+
+def plain(found: dict[str, Any]) -> dict[str, Any]:
+    """A score as people and files want it: without which sample was right."""
+    return {k: v for k, v in found.items() if k != "hits"}
+
+
 def tell_warning(found: dict[str, Any], console: Console) -> None:
     """Say what of the data is likely not as it was meant: a score of it means little."""
     if found.get("warning"):
@@ -54,4 +81,4 @@ def figures(found: dict[str, Any]) -> dict[str, str]:
         "activation sparsity": f"{found.get('activation_sparsity', 0.0):.1%}",
         "BitOPs": big(found["bitops"]),
         "memory density": f"{found['memory_density']:.2f}",
-    } | ({"samples": count(found["samples"])} if "samples" in found else {})
+    } | ({"samples": count(found["n"])} if "n" in found else {})

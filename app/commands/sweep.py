@@ -12,20 +12,34 @@ from app.commands.command import Answer, Arguments, Command, Parser, UsageError
 from app.commands.console import Console, cell, seconds, size, table
 from app.commands.opening import Target, opened, save
 from app.commands.option_flags import read_options
-from app.commands.scoring import add_data
+from app.commands.scoring import add_data, plain
 from app.commands.sweep_files import KINDS, Record, keeper, write_result
+from app.words import noise_words
 from model.recipe import Recipe
 from passes.analysis.evaluate import EvaluateOptions
 from passes.base import Report, StepResult
 from passes.config import recipe_to_dict
+from passes.figure import OPENED, accuracy_of
 from passes.replay import Memo, prefix_keys
 from passes.sweep import journal
 from passes.sweep.journal import Journal
-from passes.sweep.outcome import FIGURES, Outcome, baseline_of, curves, mean_rows, point_words, rows
+from passes.sweep.outcome import (
+    FIGURES,
+    Outcome,
+    baseline_label,
+    baseline_of,
+    change_of,
+    curves,
+    mean_rows,
+    point_words,
+    rows,
+)
 from passes.sweep.run import run
 from passes.sweep.spec import Wish, joined, load_wish, made
 from passes.sweep.sweep import Sweep, axis_name, axis_title, points
 from passes.sweep.values import value_text
+
+NOISE = "~"
 
 DETAILS = """examples
   main.py sweep demo:digits recipe.toml --over prune.sparsity=0.1:0.9:0.1 --variant prune.method=l1,random
@@ -47,6 +61,8 @@ def _arguments(parser: Parser) -> None:
     parser.add_argument("--variant", metavar="STEP[.OPTION]=VALUES", action="append", default=[],
                         help="a line for each: prune.method=l1,random or finetune=on,off; may repeat")  # fmt: skip
     parser.add_argument("--seeds", type=int, default=0, metavar="N", help="repeat with N seeds: means and spreads")
+    parser.add_argument("--baseline", choices=("start", OPENED), default="start",
+                        help="what points are compared with: the project as it is, or the model as opened")  # fmt: skip
     parser.add_argument("--figure", choices=FIGURES, help="what tables and pictures show (default accuracy)")
     parser.add_argument("-o", "--output", metavar="FILE", help=f"{', '.join(KINDS)}; a project keeps its sweeps")
     add_data(parser)
@@ -73,6 +89,7 @@ def _run(found: Arguments, console: Console) -> Answer:
         sweep = made(Recipe((*own.steps, *recipe.steps)), wish, _score(found, wish, target), len(own))
         if not sweep.recipe.steps:
             raise UsageError("There is no recipe to sweep.", "Give one, or a project that has steps.")
+        sweep = replace(sweep, baseline=Recipe() if found.baseline == OPENED else own)
         points(sweep)
         with keeper(found.output, sweep) as record:
             done = _swept(sweep, target, record, console)
@@ -155,7 +172,8 @@ def _data(done: _Done, found: Arguments) -> dict[str, Any]:
         "axis": axis_name(sweep.recipe, sweep.axis) if sweep.axis else None,
         "values": list(sweep.values) if sweep.axis else [], "variants": [v.label for v in sweep.variants],
         "seeds": list(sweep.seeds), "figure": found.figure or ("accuracy" if sweep.score.data else "size_bytes"),
-        "baseline": base.score if base else {}, "points": told, "curves": mean_rows(sweep, outcomes),
+        "baseline": sweep.baseline_name, "baseline_score": plain(base.score) if base else {},
+        "points": told, "curves": mean_rows(sweep, outcomes),
         "ran": sum(not o.reused for o in outcomes), "reused": sum(o.reused for o in outcomes),
         "failed": len(failed), "seconds": round(done.seconds, 3),
     }  # fmt: skip
@@ -178,20 +196,39 @@ def _lines(done: _Done, data: dict[str, Any]) -> Iterable[str]:
     title = figure.replace("_", " ")
     labels = [v.label or title for v in sweep.variants]
     means = [dict(line) for line in lines]
+    marks = _within_noise(done) if figure == "accuracy" else {}
     body = [
         {axis_title(sweep) if sweep.axis else "": value_text(value) if sweep.axis else f"{len(sweep.seeds)} seeds",
-         **{label: _mean(means[v].get(x)) for v, label in enumerate(labels)}}
+         **{label: _mean(means[v].get(x)) + marks.get((v, x), "") for v, label in enumerate(labels)}}
         for x, value in enumerate(sweep.values)
     ]  # fmt: skip
     yield title
     yield from table(body)
-    if data["baseline"]:
-        yield f"baseline {cell(data['baseline'].get(figure))}"
+    if base := data["baseline_score"]:
+        yield f"{baseline_label(sweep)} {cell(base.get(figure))}"
+    yield from _noise_lines(done, data, bool(marks)) if figure == "accuracy" else ()
     yield from _failures(sweep, done.outcomes)
     counts = f"{data['ran']} points run, {data['reused']} known already, {data['failed']} failed"
     yield f"{counts}; {seconds(data['seconds'])}"
     if "output" in data:
         yield f"written to {data['output']}"
+
+
+def _within_noise(done: _Done) -> dict[tuple[int, int], str]:
+    """A mark for each point of which no seed is apart from the baseline by more than noise."""
+    found: dict[tuple[int, int], list[bool]] = {}
+    for outcome in done.outcomes:
+        if change := change_of(outcome, done.outcomes, done.sweep):
+            found.setdefault(outcome.place[:2], []).append(change.noise)
+    return {place: f" {NOISE}" for place, noise in found.items() if all(noise)}
+
+
+def _noise_lines(done: _Done, data: dict[str, Any], marked: bool) -> Iterable[str]:
+    """On how many samples, how wide the baseline's noise is, and what the marks mean."""
+    if known := accuracy_of(data["baseline_score"]):
+        yield noise_words(known)
+    if marked:
+        yield f"{NOISE} within noise of the baseline (95 %; exact McNemar test on the same samples)"
 
 
 def _mean(mean: Any) -> str:

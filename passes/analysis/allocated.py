@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import ClassVar
 
 from model.graph import Graph
@@ -24,8 +24,14 @@ class AllocatedOptions(EvaluateOptions):
 
 @analysis("allocated", "Divergence after further steps", AllocatedOptions)
 def allocated(graph: Graph, options: AllocatedOptions, context: Context) -> tuple[Graph, Report]:
-    """KL divergence of the outputs from those of the model in float, and the accuracy, after some further steps."""
+    """KL divergence of the outputs from where it was predicted, and the accuracy, after some further steps.
+
+    That baseline is the model as opened or, where steps before changed its weights, the present weights in float.
+    """
+    from passes.sensitivity.places import expansion, expansion_name
+
+    start, name = expansion(graph, context.base), expansion_name(graph, context.base)
     after = replay(graph, load_recipe(json.loads(options.steps)), context).graph
-    data = DivergenceOptions(**{f.name: getattr(options, f.name) for f in fields(EvaluateOptions)})
-    _, report = divergence(after, data, context)
+    data = {f.name: getattr(options, f.name) for f in fields(EvaluateOptions)}
+    _, report = divergence(after, DivergenceOptions(**data, baseline=name), replace(context, base=start))
     return graph, Report("allocated", report.rows, report.summary)

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from model.graph import Graph
 
@@ -30,11 +31,17 @@ def arranged(split: Split, graph: Graph, size: int) -> Iterator[tuple[dict[str, 
     if lengths is None:
         yield from batches(split, graph, size)
         return
-    order = np.argsort(lengths, kind="stable")
+    order = order_of(split, graph)
     for start in range(0, len(split), size):
         rows = order[start : start + size]
         width = max(LEAST, int(lengths[rows].max()))
         yield from batches(_cut(split.rows(rows), width), graph, size)
+
+
+def order_of(split: Split, graph: Graph) -> NDArray[np.int64]:
+    """The rows of the data in the order in which `arranged` gives them."""
+    lengths = _lengths(split, graph)
+    return np.arange(len(split)) if lengths is None else np.argsort(lengths, kind="stable")
 
 
 def _cut(split: Split, width: int) -> Split:

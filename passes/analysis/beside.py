@@ -6,13 +6,14 @@ The baseline's outputs stay between evaluations, so from the second on this cost
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from model.graph import Graph
 from model.graph_json import fingerprint
 from passes.analysis.evaluate import EvaluateOptions
 from passes.base import Context
+from passes.figure import OPENED
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -22,32 +23,38 @@ KEPT = 2  # baselines whose outputs stay
 
 @dataclass(frozen=True, slots=True)
 class BesideOptions(EvaluateOptions):
-    """An evaluation that tells the divergence from the baseline as well."""
+    """An evaluation that tells the divergence from the baseline as well, and the change of the accuracy."""
 
+    baseline: str = field(default=OPENED, metadata={"help": "what the graph is called that is compared with"})
     AGAINST_BASE: ClassVar[bool] = True
 
 
 class Beside:
-    """Hears the batches of an evaluation, always in the same order, and adds up the divergence."""
+    """Hears the batches of an evaluation, always in the same order, and adds up the divergence from `base`."""
 
-    def __init__(self, graph: Graph, options: EvaluateOptions, context: Context) -> None:
+    def __init__(self, base: Graph, options: BesideOptions, context: Context) -> None:
         from passes.sensitivity.outputs import Outputs
-        from passes.sensitivity.places import reference
 
-        self._base, self._context = reference(graph, context.base), context
+        self._base, self._context, self._name = base, context, options.baseline
         self._outputs = Outputs(self._base)
         plain = EvaluateOptions(**{n: getattr(options, n) for n in EvaluateOptions.__dataclass_fields__})
         self._key = fingerprint(self._base), plain
         self._known = list(_HELD.get(self._key, ()))
         self._module: Any = None
         self._lost, self._batches, self._samples = 0.0, 0, 0
+        self._right: list[bool] = []
+        self._alike = True
 
-    def hear(self, inputs: Mapping[str, Tensor], result: Any) -> None:
+    def hear(self, inputs: Mapping[str, Tensor], result: Any, labels: Tensor) -> None:
         """A batch and what the graph makes of it."""
         if self._batches == len(self._known):
             self._known.append(self._outputs.of(self._run(inputs)))
-        before = self._known[self._batches]
-        self._lost += self._outputs.divergence(before, self._outputs.of(result), inputs)
+        before, after = self._known[self._batches], self._outputs.of(result)
+        self._alike = self._alike and before.shape == after.shape
+        if self._alike:
+            self._lost += self._outputs.divergence(before, after, inputs)
+        if self._outputs.classes:
+            self._right += (before.argmax(-1) == labels).tolist()
         self._batches, self._samples = self._batches + 1, self._samples + len(before)
 
     def _run(self, inputs: Mapping[str, Tensor]) -> Any:
@@ -57,12 +64,18 @@ class Beside:
             self._module = build(self._base, self._context.store, self._context.callables)
         return self._module(**inputs)
 
-    def figures(self) -> dict[str, float]:
-        """The divergence, nats a sample, after the last batch."""
+    @property
+    def right(self) -> list[bool]:
+        """Of each sample whether the baseline has its class right; empty where its outputs are no classes."""
+        return self._right
+
+    def figures(self) -> dict[str, Any]:
+        """After the last batch: the baseline's name; the divergence from it, nats a sample, where heads are alike."""
         _HELD[self._key] = tuple(self._known)
         while len(_HELD) > KEPT:
             _HELD.pop(next(iter(_HELD)))
-        return {"kl": self._lost / max(self._samples, 1)}
+        kl = {"kl": self._lost / max(self._samples, 1)} if self._alike else {}
+        return {"baseline": self._name, **kl}
 
 
 _HELD: dict[tuple[str, EvaluateOptions], tuple[Tensor, ...]] = {}

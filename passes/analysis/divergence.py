@@ -1,4 +1,4 @@
-"""The true divergence of the present choices, or of single ones, from the model without any; nothing is predicted."""
+"""The true divergence of the present model from the one opened, or of single choices; nothing is predicted."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from model.graph_json import fingerprint
 from model.recipe import Step
 from passes.analysis.evaluate import EvaluateOptions, load_task, measured_split
 from passes.base import Context, Report, Row, analysis, run_step
+from passes.figure import EXPANSION, OPENED, wilson
 from passes.select import Select
 from passes.sensitivity.table import Candidate
 from passes.transform.prune import PruneOptions
@@ -34,8 +35,9 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class DivergenceOptions(EvaluateOptions):
-    """Which data; `cells` are tried one at a time in place of the graph's own choices."""
+    """Which data; `cells` are tried one at a time in place of the graph's own choices, from the present weights."""
 
+    baseline: str = field(default=OPENED, metadata={"help": "what the graph is called that is measured against"})
     cells: tuple[Cell, ...] = field(default=(), metadata={"help": "single choices to measure; none: the graph's own"})
     AGAINST_BASE: ClassVar[bool] = True
 
@@ -51,25 +53,32 @@ class Truth:
 
 @analysis("divergence", "Divergence from the baseline", DivergenceOptions)
 def divergence(graph: Graph, options: DivergenceOptions, context: Context) -> tuple[Graph, Report]:
-    """KL divergence of the outputs from those of the model in float, and the accuracy, on the same samples."""
-    from passes.sensitivity.places import reference
+    """KL divergence of the outputs from those of the model as opened, and the accuracy, on the same samples.
 
-    start = reference(graph, context.base)
-    baseline = against(start, options, context)
+    Single choices are measured where the sensitivities were predicted: from the present weights in float.
+    """
+    from passes.sensitivity.places import expansion, expansion_name
+
     if not options.cells:
-        found = baseline.measure(graph)
-        return graph, Report("divergence", (), _figures(found) | {"what": baseline.outputs.words})
+        baseline = against(context.base or expansion(graph, None), options, context)
+        name = options.baseline if context.base else EXPANSION
+        told = _figures(baseline.measure(graph)) | {"baseline": name, "what": baseline.outputs.words}
+        return graph, Report("divergence", (), told)
+    start = expansion(graph, context.base)
+    baseline = against(start, options, context)
     rows: list[Row] = []
     for cell, found in _each(start, options.cells, baseline, context):
         context.found(Truth(cell, found.kl, found.accuracy))
         rows.append({"node": cell.node, "port": cell.port, "choice": cell.candidate.label} | _figures(found))
         context.progress(len(rows), len(options.cells), f"{cell.node} {cell.candidate.label}")
-    return graph, Report("divergence", tuple(rows), {"cells": len(rows), "what": baseline.outputs.words})
+    told = {"cells": len(rows), "baseline": expansion_name(graph, context.base), "what": baseline.outputs.words}
+    return graph, Report("divergence", tuple(rows), told)
 
 
 def _figures(found: Measured) -> Row:
     figures: Row = {"kl": found.kl, "accuracy": found.accuracy, "agreement": found.agreement}
-    return {k: v for k, v in figures.items() if v is not None} | {"samples": found.samples}
+    told = {k: v for k, v in figures.items() if v is not None} | {"n": found.samples}
+    return told if found.accuracy is None else told | {"interval": list(wilson(found.accuracy, found.samples))}
 
 
 def _each(

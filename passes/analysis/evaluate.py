@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from model.errors import DataError, GraphError
 from model.graph import Graph
 from model.ops import floating
 from model.source import first_line
+from passes.analysis.arrange import arranged, order_of
 from passes.base import Context, Report, analysis
+from passes.figure import Figure, accuracy_of, hits_of, wilson
 from passes.score import static_score
 
 if TYPE_CHECKING:
@@ -54,19 +58,43 @@ def evaluate(graph: Graph, options: EvaluateOptions, context: Context) -> tuple[
     data = load_task(options, context.tokenizer, whole=options.split in ("", "all"))
     split = measured_split(data, options.split, options.limit)
     module = build(graph, context.store, context.callables, packed=True)
-    beside = _beside(graph, options, context)
-    accuracy, loss = measure(module, graph, split, options.batch_size, context, beside)
+    beside, correct = _beside(options, context), list[bool]()
+    accuracy, loss = measure(module, graph, split, options.batch_size, context, beside, correct)
     score = static_score(graph).measured(accuracy, loss)
     summary: dict[str, Any] = {f: getattr(score, f) for f in score.__dataclass_fields__}
-    summary |= beside.figures() if beside else {}
-    return graph, Report("evaluate", (), {**summary, "samples": len(split), **_warning(data, options, context)})
+    summary |= noise_of(accuracy, correct, split, graph)
+    summary |= _compared(summary, beside, split, graph) if beside else {}
+    return graph, Report("evaluate", (), {**summary, **_warning(data, options, context)})
 
 
-def _beside(graph: Graph, options: EvaluateOptions, context: Context) -> Beside | None:
+def _compared(summary: dict[str, Any], beside: Beside, split: Split, graph: Graph) -> dict[str, Any]:
+    """The divergence from the baseline, and how far the accuracy is from its own, sample by sample."""
+    told, now = beside.figures(), accuracy_of(summary)
+    if now is None or not beside.right:
+        return told
+    own = sum(beside.right) / len(beside.right)
+    before = Figure(own, len(split), str(noise_of(own, beside.right, split, graph)["hits"]))
+    return {**told, "baseline_accuracy": own, "change": {"accuracy": now.against(before, told["baseline"]).to_json()}}
+
+
+def noise_of(accuracy: float, correct: Sequence[bool], split: Split, graph: Graph) -> dict[str, Any]:
+    """What an accuracy is told with: n, Wilson's interval, the share of the most frequent class, which were right.
+
+    `correct`: of each sample, in the order in which `arranged` gives them; `hits` has them in that of the data.
+    """
+    labels = split.labels[split.labels >= 0]
+    rows = np.empty(len(split), bool)
+    rows[order_of(split, graph)] = correct
+    guessing = float(np.bincount(labels).max() / len(split)) if len(labels) else None
+    return {"n": len(split), "interval": list(wilson(accuracy, len(split))), "guessing": guessing,
+            "hits": hits_of(rows.tolist())}  # fmt: skip
+
+
+def _beside(options: EvaluateOptions, context: Context) -> Beside | None:
     """What tells the divergence from the baseline, where that is wanted."""
     from passes.analysis.beside import Beside, BesideOptions
 
-    return Beside(graph, options, context) if isinstance(options, BesideOptions) and context.base else None
+    return Beside(context.base, options, context) if isinstance(options, BesideOptions) and context.base else None
 
 
 def _warning(data: TaskData, options: EvaluateOptions, context: Context) -> dict[str, str]:
@@ -136,14 +164,16 @@ def _only_trains(data: TaskData) -> bool:
 
 
 def measure(
-    module: nn.Module, graph: Graph, split: Split, batch_size: int, context: Context, beside: Beside | None = None
-) -> tuple[float, float]:
-    """(accuracy, mean cross-entropy) of a built module; `beside` hears what it makes of each batch."""
+    module: nn.Module, graph: Graph, split: Split, batch_size: int, context: Context, beside: Beside | None = None,
+    right: list[bool] | None = None,
+) -> tuple[float, float]:  # fmt: skip
+    """(accuracy, mean cross-entropy) of a built module; `beside` hears what it makes of each batch, `right` of each
+    sample whether its class was.
+    """
     import torch
     import torch.nn.functional as F
 
     from model.unheard import unheard
-    from passes.analysis.arrange import arranged
 
     correct, loss, seen = 0, 0.0, 0
     context.progress(0, len(split), "evaluating")
@@ -152,11 +182,14 @@ def measure(
             result = _run(module, inputs)
             logits = logits_of(result, graph)
             fit(logits, labels)
-            correct += int((logits.argmax(-1) == labels).sum())
+            hits = logits.argmax(-1) == labels
+            correct += int(hits.sum())
+            if right is not None:
+                right += hits.tolist()
             loss += float(F.cross_entropy(logits.float(), labels, reduction="sum"))
             seen += len(labels)
             if beside is not None:
-                beside.hear(inputs, result)
+                beside.hear(inputs, result, labels)
             context.progress(seen, len(split), "evaluating")
     return correct / max(seen, 1), loss / max(seen, 1)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from model.graph import Graph
 from passes.analysis.evaluate import EvaluateOptions, batches, fit, fit_error, load_task, logits_of, measured_split
 from passes.base import Context, Report, Row, analysis
+from passes.figure import wilson
 
 if TYPE_CHECKING:
     from model.data.base import Array, Split
@@ -54,7 +55,9 @@ def predictions(graph: Graph, options: EvaluateOptions, context: Context) -> tup
     found = Predictions(options.split, (*task.classes, *extra), split.labels, told, confidence)
     context.found(found)
     right = told == split.labels
-    summary: dict[str, Any] = {"samples": len(split), "wrong": int((~right).sum()), "accuracy": float(right.mean()),
+    accuracy = float(right.mean())
+    summary: dict[str, Any] = {"n": len(split), "wrong": int((~right).sum()), "accuracy": accuracy,
+                               "interval": list(wilson(accuracy, len(split))),
                                "mean_confidence": float(confidence.mean())}  # fmt: skip
     if not right.all():
         summary["wrong_confidence"] = float(confidence[~right].mean())

@@ -16,7 +16,7 @@ from passes.analysis.format_sqnr import usual_formats
 from passes.base import Context, Report, Row, analysis
 from passes.select import Select, chosen
 from passes.sensitivity.correct import Correction
-from passes.sensitivity.places import Place, places, reference, unfolded
+from passes.sensitivity.places import Place, expansion, expansion_name, places, unfolded
 from passes.sensitivity.table import Sensitivity
 from passes.transform.quantize import PORTS
 
@@ -71,7 +71,8 @@ class SensitivityOptions(EvaluateOptions):
 def sensitivity(graph: Graph, options: SensitivityOptions, context: Context) -> tuple[Graph, Report]:
     """Per layer, port and format: the predicted KL divergence of the outputs from the baseline's, nats a sample.
 
-    The baseline is the recipe's base graph, or, where steps changed its weights, the model as it is without formats.
+    The baseline is where the gradients are taken: the model as opened or, where steps changed its weights, the present
+    weights in float; `baseline` names it.
     KL ≈ ½·E[(g·δ)²]: δ the error of the format, g the gradient of the outputs' own log-likelihood (Fisher information,
     labels drawn from the model, none looked at). Some candidates are measured too and correct the others.
     """
@@ -105,7 +106,8 @@ class _Work:
         from passes.analysis.evaluate import load_split
 
         self.options, self.context = options, context
-        self.base = reference(graph, context.base)
+        self.baseline_name = expansion_name(graph, context.base)
+        self.base = expansion(graph, context.base)
         if any(w.key is None for w in self.base.weights.values()):
             raise PassError(
                 "The model was opened without weights, so there is nothing to measure.", "Open it with weights."
@@ -264,18 +266,12 @@ class _Work:
                      "configuration_factor_before": self.whole.before}  # fmt: skip
         if self.evidence.samples < len(self.split):
             told["of_samples"] = len(self.split)
-        return {"divergence": self.evidence.words, "baseline": self._baseline(), "places": len(rows), "tried": tried,
+        return {"divergence": self.evidence.words, "baseline": self.baseline_name, "places": len(rows), "tried": tried,
                 "samples": self.evidence.samples, **self.baseline, **told,
                 "correction": [fixed.level, fixed.steep, fixed.loud],
                 "configuration_correction": [self.whole.level, self.whole.steep], "evidence": self.path,
                 "evidence_seconds": round(self.evidence_seconds, 3), "table_seconds": round(self.seconds, 3),
                 "seconds": round(time.perf_counter() - start, 3)}  # fmt: skip
-
-    def _baseline(self) -> str:
-        same = self.context.base is None or all(
-            w == self.base.weights[k] for k, w in self.context.base.weights.items() if k in self.base.weights
-        )
-        return "the model as opened" if same else "the model without formats: its weights are no longer those opened"
 
 
 def _further(split: Split, count: int) -> Split:
@@ -285,7 +281,7 @@ def _further(split: Split, count: int) -> Split:
 
 
 def kept_places(graph: Graph, base: Graph | None) -> tuple[Graph, Graph, tuple[Place, ...]]:
-    """(reference, the graph that is run, its places): what the window needs beside the evidence to ask of it."""
-    bare = reference(graph, base)
+    """(the graph at which gradients are taken, as it is run, its places): what asking the evidence needs beside it."""
+    bare = expansion(graph, base)
     run, parts = unfolded(bare)
     return bare, run, places(bare, run, parts)

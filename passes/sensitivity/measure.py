@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from model.build import build
+from model.errors import PassError
 from model.graph import Graph, Node
 from passes.analysis.evaluate import batches, fit_error
 from passes.base import Context
@@ -118,6 +119,7 @@ class Baseline:
             known = {k: v for k, v in values.items() if k in untouched}
             with torch.no_grad():
                 after = self.outputs.of(asked.values(batch.inputs, known, {RESULT})[RESULT])
+            _check_shape(batch.outputs, after)
             lost += self.outputs.divergence(batch.outputs, after, batch.inputs)
             if self.outputs.classes:
                 right += int((after.argmax(-1) == batch.labels).sum())
@@ -141,6 +143,13 @@ class Baseline:
         return {v for _, values in chosen for v in values}
 
 
+def _check_shape(before: Tensor, after: Tensor) -> None:
+    if before.shape != after.shape:
+        shapes = " and ".join("×".join(map(str, x.shape)) for x in (before, after))
+        raise PassError(f"The outputs of the baseline and of the model have other shapes: {shapes}.",
+                        "Choose a baseline with the same head.")  # fmt: skip
+
+
 def _untouched(graph: Graph, base: Graph) -> set[str]:
     """The nodes whose values are the baseline's, as no change bears on them."""
     weights = {k for k, w in graph.weights.items() if base.weights.get(k) != w}
@@ -152,11 +161,12 @@ def _untouched(graph: Graph, base: Graph) -> set[str]:
     return set(graph.nodes) - touched
 
 
+_COMPUTES = ("op", "call", "target", "attrs", "precision", "sparsity", "adapters", "args", "kwargs", "weights")
+
+
 def _differs(node: Node, base: Graph) -> bool:
     """Whether a node computes something else than in the baseline."""
     held = base.nodes.get(node.id)
     if held is None or held is node:
         return held is None
-    return (held.precision, held.sparsity, held.adapters, held.args, held.kwargs, held.weights) != (
-        node.precision, node.sparsity, node.adapters, node.args, node.kwargs, node.weights
-    )  # fmt: skip
+    return any(getattr(held, name) != getattr(node, name) for name in _COMPUTES)

@@ -1,4 +1,4 @@
-"""The ports that can be given a format, the tensors behind each, and the graph that all is compared with."""
+"""The ports that can be given a format, the tensors behind each, and the graph at which gradients are taken."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from model.errors import EspalierError
 from model.graph import Graph, Node
 from model.ops import base_port, decomposable, floating, offered
 from model.ports import carriers, input_ports, weight_at
+from passes.figure import EXPANSION, OPENED
 from passes.transform.decompose_attention import decomposed
 
 Tensor = tuple[str, str]  # (node of the graph that is run, port)
@@ -31,20 +32,28 @@ class Place:
         return f"{self.node}:{self.port}"
 
 
-def reference(graph: Graph, base: Graph | None) -> Graph:
-    """The graph without its formats, and without the masks that the recipe chose: what a divergence is from.
+def expansion(graph: Graph, base: Graph | None) -> Graph:
+    """The graph without its formats, and without the masks that the recipe chose: where gradients are taken.
 
-    That is the recipe's base graph as long as the steps choose formats and masks alone. Where they change weights, it
-    is the changed model in float, its masks in place, since weights were trained under them.
+    That is the model as it was opened, as long as the steps choose formats and masks alone. Where they change weights,
+    it is the changed model in float, its masks in place, since weights were trained under them.
     """
-    same = base is not None and all(
-        base.weights.get(k) == w for k, w in graph.weights.items() if not _is_scale(k, graph)
-    )
+    same = base is not None and _same_weights(graph, base)
     bare: list[Node] = []
     for node in graph:
         held = base.nodes.get(node.id) if same and base is not None else None
         bare.append(replace(node, precision={}, sparsity=node.sparsity if held is None else held.sparsity))
     return graph.replace(*bare)
+
+
+def expansion_name(graph: Graph, base: Graph | None) -> str:
+    """The name of that baseline: opened, or the present weights in float where it is another model."""
+    opened = base is None or (_same_weights(graph, base) and dict(expansion(graph, base).nodes) == dict(base.nodes))
+    return OPENED if opened else EXPANSION
+
+
+def _same_weights(graph: Graph, base: Graph) -> bool:
+    return all(base.weights.get(k) == w for k, w in graph.weights.items() if not _is_scale(k, graph))
 
 
 def _is_scale(name: str, graph: Graph) -> bool:

@@ -21,4 +21,4 @@ def example(recipe: Recipe, graph: Graph, score: EvaluateOptions) -> Sweep:
     longer = recipe.append(Step("quantize", QuantizeOptions((rule,))))
     axis = Axis(len(recipe), "weight.width", WIDTHS)
     along = Axis(len(recipe), "weight.frac_width", tuple(w - 1 for w in WIDTHS))
-    return Sweep(longer, axis, (along,), score=score, title="Accuracy against weight width")
+    return Sweep(longer, axis, (along,), score=score, title="Accuracy against weight width", baseline=recipe)

@@ -11,6 +11,7 @@ from typing import Any
 from model.codec import decode, encode
 from model.errors import EspalierError, OptionsError
 from model.project import recipe_from_json, recipe_to_json
+from model.recipe import Recipe
 from passes.analysis.evaluate import EvaluateOptions
 from passes.sweep.outcome import Outcome
 from passes.sweep.sweep import Axis, Sweep, Variant
@@ -34,6 +35,7 @@ def sweep_to_json(sweep: Sweep) -> dict[str, Any]:
         "version": VERSION, "title": sweep.title, "recipe": recipe_to_json(sweep.recipe),
         "axis": encode(sweep.axis), "along": encode(sweep.along), "variants": encode(sweep.variants),
         "seeds": list(sweep.seeds), "score": encode(sweep.score),
+        "baseline": recipe_to_json(sweep.baseline),
     }  # fmt: skip
 
 
@@ -49,6 +51,7 @@ def sweep_from_json(data: dict[str, Any]) -> Sweep:
         decode(tuple[int, ...], data["seeds"], "seeds"),
         decode(EvaluateOptions, data["score"], "score"),
         decode(str, data.get("title", ""), "title"),
+        recipe_from_json(data["baseline"]) if "baseline" in data else Recipe(),
     )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from passes.figure import Change, accuracy_of
 from passes.sweep.sweep import Sweep, axis_name, axis_title
 from passes.sweep.values import value_text
 
@@ -76,8 +77,42 @@ def curves(sweep: Sweep, outcomes: Iterable[Outcome], figure: str) -> list[list[
 
 
 def baseline_of(outcomes: Iterable[Outcome]) -> Outcome | None:
-    """The outcome of the model without a step."""
+    """The outcome of the state that points are compared with."""
     return next((o for o in outcomes if o.variant == BASELINE), None)
+
+
+def baseline_label(sweep: Sweep) -> str:
+    """`baseline (opened)`."""
+    return f"baseline ({sweep.baseline_name})"
+
+
+@dataclass(frozen=True, slots=True)
+class Sampled:
+    """What all accuracies of a sweep are measured on: so many samples, and what guessing gives there."""
+
+    n: int
+    guessing: float | None
+
+
+def sampled(outcomes: Iterable[Outcome]) -> Sampled | None:
+    """The samples of the accuracies, as the first one tells them; None where none does."""
+    found = next((f for o in outcomes if (f := accuracy_of(o.score))), None)
+    return None if found is None else Sampled(found.n, found.guessing)
+
+
+def change_of(outcome: Outcome, outcomes: Iterable[Outcome], sweep: Sweep) -> Change | None:
+    """How far a point's accuracy is from the baseline's; None of the baseline itself, and where one is not known."""
+    base = baseline_of(outcomes)
+    before, now = accuracy_of(base.score) if base else None, accuracy_of(outcome.score)
+    return now.against(before, sweep.baseline_name) if now and before and outcome.variant != BASELINE else None
+
+
+def _noise(outcome: Outcome, outcomes: Sequence[Outcome], sweep: Sweep) -> dict[str, Any]:
+    """The columns that stand with an accuracy."""
+    found, change = accuracy_of(outcome.score), change_of(outcome, outcomes, sweep)
+    return {"n": found.n if found else None, "interval": found.interval if found else None,
+            "change": change.value if change else None,
+            "within_noise": change.noise if change else None}  # fmt: skip
 
 
 def rows(sweep: Sweep, outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
@@ -86,11 +121,14 @@ def rows(sweep: Sweep, outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
     known = figures_of(outcomes)
     found: list[dict[str, Any]] = []
     for o in outcomes:
-        row: dict[str, Any] = {"variant": "baseline" if o.variant < 0 else sweep.variants[o.variant].label}
+        row: dict[str, Any] = {"variant": baseline_label(sweep) if o.variant < 0 else sweep.variants[o.variant].label}
         if sweep.axis:
             row[name] = None if o.variant < 0 else sweep.values[o.x]
         row["seed"] = o.seed
-        row |= {k: o.score.get(k) for k in known}
+        for k in known:
+            row[k] = o.score.get(k)
+            if k == "accuracy" and sampled(outcomes):
+                row |= _noise(o, outcomes, sweep)
         found.append({**row, "error": o.error, "seconds": round(sum(o.seconds.values()), 3)})
     return found
 
@@ -119,7 +157,7 @@ def _spread(held: Mapping[str, Mean]) -> dict[str, float]:
 def point_words(sweep: Sweep, outcome: Outcome) -> str:
     """Which point it is: `sparsity 0.3 · l1 · seed 1`."""
     if outcome.variant < 0:
-        return "baseline"
+        return baseline_label(sweep)
     parts = [f"{axis_title(sweep)} {value_text(sweep.values[outcome.x])}"] if sweep.axis else []
     parts += [sweep.variants[outcome.variant].label] if sweep.variants[outcome.variant].label else []
     parts += [f"seed {outcome.seed}"] if len(sweep.seeds) > 1 or not parts else []

@@ -13,6 +13,7 @@ from model.errors import EspalierError, OptionsError
 from model.recipe import Recipe, Step
 from model.registry import PASSES
 from passes.analysis.evaluate import EvaluateOptions
+from passes.figure import OPENED, START
 from passes.offered import kept, typed
 from passes.sweep.places import Path, Place, find, rebuilt
 from passes.sweep.values import value_text
@@ -51,6 +52,8 @@ class Sweep:
     """`along` moves with the axis, value by value. `seeds` are added to the seeds of all steps.
 
     Without an axis the recipe is repeated as it is, once for each variant and seed. `score` without data: sizes alone.
+    `baseline`: the recipe of the state that points are compared with, the project's where the sweep begins; without a
+    step it is the model as opened.
     """
 
     recipe: Recipe
@@ -60,6 +63,12 @@ class Sweep:
     seeds: tuple[int, ...] = (0,)
     score: EvaluateOptions = field(default=EvaluateOptions())
     title: str = ""
+    baseline: Recipe = field(default=Recipe())
+
+    @property
+    def baseline_name(self) -> str:
+        """What the baseline is called."""
+        return START if self.baseline.active else OPENED
 
     @property
     def values(self) -> tuple[Any, ...]:
@@ -74,7 +83,7 @@ class Sweep:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One recipe to run: of which variant (−1: the baseline, the model without a step), which value, which seed."""
+    """One recipe to run: of which variant (−1: the baseline), which value, which seed."""
 
     variant: int
     x: int
@@ -96,7 +105,7 @@ def points(sweep: Sweep) -> tuple[Point, ...]:
     count = len(sweep.seeds) * len(sweep.values) * len(sweep.variants)
     if not count or count > MOST:
         raise OptionsError(f"The sweep has {count} points.", f"Ask for at least one and at most {MOST}.")
-    return Point(-1, 0, sweep.seeds[0], Recipe()), *_points(sweep)
+    return Point(-1, 0, sweep.seeds[0], sweep.baseline), *_points(sweep)
 
 
 def _points(sweep: Sweep) -> Iterator[Point]:

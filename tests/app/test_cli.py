@@ -155,7 +155,7 @@ def test_run_measures_a_demo_on_its_own_data(capsys: Capture, digits: Path, reci
     found = answer(capsys, "run", digits, recipe)
     assert found["before"]["accuracy"] > 0.95
     assert 0 <= found["after"]["accuracy"] <= found["before"]["accuracy"]
-    assert found["before"]["samples"] == found["after"]["samples"]
+    assert found["before"]["n"] == found["after"]["n"]
 
 
 def test_equal_seeds_give_equal_results(capsys: Capture, digits: Path, tmp_path: Path) -> None:
@@ -187,8 +187,8 @@ def test_run_for_people(capsys: Capture, bert: Path, recipe: Path) -> None:
 
 def test_evaluate(capsys: Capture, digits: Path) -> None:
     found = answer(capsys, "evaluate", digits, "--data", "demo:digits", "--limit", 50)
-    assert set(found) >= SCORE and found["samples"] == 50 and found["accuracy"] > 0.9
-    assert answer(capsys, "evaluate", digits)["samples"] > 50
+    assert set(found) >= SCORE and found["n"] == 50 and found["accuracy"] > 0.9
+    assert answer(capsys, "evaluate", digits)["n"] > 50
 
 
 def test_labels_that_are_not_the_models_are_told(capsys: Capture, tmp_path: Path) -> None:
@@ -206,8 +206,8 @@ def test_a_lone_file_is_measured_whole(capsys: Capture, tmp_path: Path) -> None:
     data = tmp_path / "rows.csv"
     data.write_text("text,label\n" + "the film was good,1\nthe film was bad,0\n" * 20)
     call = ("evaluate", "demo:reviews", "--data", data)
-    assert answer(capsys, *call)["samples"] == 40
-    sizes = {s: answer(capsys, *call, "--split", s)["samples"] for s in ("train", "validation", "test", "all")}
+    assert answer(capsys, *call)["n"] == 40
+    sizes = {s: answer(capsys, *call, "--split", s)["n"] for s in ("train", "validation", "test", "all")}
     assert sizes == {"train": 32, "validation": 4, "test": 4, "all": 40}
     assert main(["evaluate", "--help"]) == 0
     assert "all rows of a lone file" in " ".join(capsys.readouterr().out.split())

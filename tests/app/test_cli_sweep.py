@@ -61,7 +61,7 @@ def test_a_sweep_answers_with_points_means_and_recipes(capsys: Capture, recipe: 
     assert steps[1]["options"]["sparsity"] == 0.8 and steps[1]["seed"] == 1
     off = next(p for p in found["points"] if p["variant"] == "l1 · without quantize")["recipe"]["steps"]
     assert off[0]["enabled"] is False
-    assert found["baseline"]["accuracy"] > 0.9 and found["baseline"]["samples"] == 90
+    assert found["baseline_score"]["accuracy"] > 0.9 and found["baseline_score"]["n"] == 90
 
 
 def test_a_point_is_what_run_gives(capsys: Capture, recipe: Path, tmp_path: Path) -> None:
@@ -70,7 +70,7 @@ def test_a_point_is_what_run_gives(capsys: Capture, recipe: Path, tmp_path: Path
     (tmp_path / "point.json").write_text(json.dumps(point["recipe"]))
     run = answer(capsys, "run", MLP, tmp_path / "point.json")
     assert run["after"]["accuracy"] == point["accuracy"] and run["after"]["size_bytes"] == point["size_bytes"]
-    assert run["before"] == found["baseline"]
+    assert run["before"] == found["baseline_score"] and run["baseline"] == found["baseline"] == "opened"
 
 
 def test_files_in_five_forms(capsys: Capture, recipe: Path, tmp_path: Path) -> None:
@@ -135,7 +135,7 @@ def test_a_file_says_it_all(capsys: Capture, recipe: Path, tmp_path: Path) -> No
         'variants = ["prune=on,off"]\nseeds = 1\ntitle = "Fraction bits"\n[score]\nlimit = 30\n'
     )
     found = answer(capsys, "sweep", MLP, spec)
-    assert len(found["points"]) == 7 and found["baseline"]["samples"] == 30
+    assert len(found["points"]) == 7 and found["baseline_score"]["n"] == 30
     formats = [p["recipe"]["steps"][0]["options"]["rules"][0]["formats"]["weight"] for p in found["points"][1:]]
     assert [f.split(",")[:2] for f in formats[::2]] == [
         [f"integer(width={w}", f" frac_width={w - 4}"] for w in (6, 7, 8)

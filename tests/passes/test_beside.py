@@ -15,6 +15,7 @@ from passes.analysis.beside import BesideOptions
 from passes.analysis.divergence import DivergenceOptions, divergence
 from passes.analysis.evaluate import EvaluateOptions, evaluate
 from passes.base import Context
+from passes.figure import accuracy_of
 from passes.select import Select
 from passes.transform.quantize import QuantizeOptions, Rule, quantize
 
@@ -31,7 +32,11 @@ def test_the_divergence_comes_with_the_score(name: str, tmp_path: Path, monkeypa
     alone = evaluate(graph, plain, context)[1].summary
     beside._HELD.clear()
     first = evaluate(graph, wish, context)[1].summary
-    assert "kl" not in alone and {k: v for k, v in first.items() if k != "kl"} == alone
+    more = {"kl", "baseline", "baseline_accuracy", "change"}
+    assert "kl" not in alone and {k: v for k, v in first.items() if k not in more} == alone
+    before, change = evaluate(base, plain, context)[1].summary, first["change"]["accuracy"]
+    assert first["baseline"] == change["baseline"] == "opened" and first["baseline_accuracy"] == before["accuracy"]
+    assert change == accuracy_of(alone).against(accuracy_of(before)).to_json()  # type: ignore[union-attr, arg-type]
     true = divergence(graph, DivergenceOptions(**asdict(plain)), context)[1].summary["kl"]
     assert first["kl"] == pytest.approx(true, rel=1e-3) and true > 0
     monkeypatch.setattr(beside.Beside, "_run", None)

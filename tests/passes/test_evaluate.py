@@ -201,7 +201,7 @@ def test_a_demo_is_measured_whole(digits: Any) -> None:
     after, report = evaluate(graph, options, Context(digits.store))
     assert after is graph and report.pass_name == "evaluate"
     found = report.summary
-    assert found["samples"] == 200 and 0.9 < found["accuracy"] <= 1 and 0 < found["loss"] < 0.5
+    assert found["n"] == 200 and 0.9 < found["accuracy"] <= 1 and 0 < found["loss"] < 0.5
     static = static_score(graph)
     assert all(found[k] == getattr(static, k) for k in ("size_bytes", "weight_bits", "bitops", "sparsity"))
     assert evaluate(graph, options, Context(digits.store))[1] == report

@@ -11,10 +11,11 @@ from PySide6.QtWidgets import QHBoxLayout, QPushButton, QVBoxLayout, QWidget
 
 from app.panels.heading import muted
 from app.panels.table import Table
+from app.words import percent, signed
 from passes.sweep.outcome import Outcome, point_words, rows
 from passes.sweep.sweep import Sweep, axis_name
 
-LAST = ("seed", "samples", "error", "seconds")  # columns that stand behind the figures
+LAST = ("seed", "n", "error", "seconds")  # columns that stand behind the figures
 NARROWER, NARROWEST = 16, 44  # pixels of a column
 
 
@@ -68,6 +69,12 @@ class SweepPoints(QWidget):
         hidden |= {"error"} if not any(o.error for o in self.outcomes) else set()
         named = {axis_name(sweep.recipe, sweep.axis): "value"} if sweep.axis else {}
         kept = {named.get(k, k): v for k, v in found.items() if k not in hidden}
+        if held := kept.get("interval"):
+            kept["interval"] = "–".join(percent(e) for e in held)
+        if kept.get("change") is not None:
+            noise = ", within noise" if kept.pop("within_noise") else ""
+            kept["change"] = f"{signed(100 * kept['change'], 1)} points{noise}"
+        kept.pop("within_noise", None)
         last = {k: kept.pop(k) for k in LAST if k in kept}
         return kept | last
 

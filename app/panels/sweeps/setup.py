@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QHBoxLayout, QPushButton, QVBoxLayout, QWidget
 
-from app.forms.fields import NumberField, wear_field_style
+from app.forms.fields import Choice, NumberField, wear_field_style
 from app.panels.heading import link, muted
 from app.panels.sweeps.axis import AxisField, caption
 from app.words import count, duration, plural
@@ -16,6 +16,7 @@ from model.errors import EspalierError
 from model.recipe import Recipe
 from model.registry import PASSES
 from passes.analysis.evaluate import EvaluateOptions
+from passes.figure import OPENED, START
 from passes.sweep.offers import Offer, suggested_lines, usual_axis
 from passes.sweep.run import estimate
 from passes.sweep.sweep import Axis, Sweep, Variant, points
@@ -43,6 +44,9 @@ class SweepSetup(QWidget):
         self.seeds = NumberField(int, 1, 100)
         self.seeds.setAccessibleName("Seeds")
         self.seeds.put(1)
+        self.baseline = Choice((START, OPENED), (START, "model as opened"))
+        self.baseline.setAccessibleName("Baseline")
+        self.baseline.setToolTip("What the points are compared with: the project as it is now, or the model as opened")
         self._form: Form | None = None
         self._scored = muted("")
         self._words = muted("")
@@ -70,6 +74,10 @@ class SweepSetup(QWidget):
         self.repeat_link.setToolTip("The present recipe with so many seeds: mean and spread of its score")
         seeds.addWidget(self.repeat_link)
         seeds.addStretch(1)
+        against = QHBoxLayout()
+        against.addWidget(caption("Baseline"))
+        against.addWidget(self.baseline)
+        against.addStretch(1)
         self._score = QVBoxLayout()
         self._score_link = link("Other data…", self.open_score)
         scored = QHBoxLayout()
@@ -80,7 +88,7 @@ class SweepSetup(QWidget):
         box.setContentsMargins(12, 8, 12, 10)
         box.setSpacing(8)
         for part in (caption("Vary"), self.main, self._more, self._along_link, caption("Lines"), self._rows,
-                     self._links, seeds, self._score):  # fmt: skip
+                     self._links, seeds, against, self._score):  # fmt: skip
             box.addWidget(part) if isinstance(part, QWidget) else box.addLayout(part)
         box.addStretch(1)
         foot = QVBoxLayout(self.foot)
@@ -201,9 +209,15 @@ class SweepSetup(QWidget):
         along = (self.along.axis(),) if self.along else ()
         lines = [f.axis() for f in self.lines]
         variants = variants_of(self._recipe, lines)
-        made = Sweep(self._recipe, axis, along, variants, tuple(range(self.seeds.get())), self.score)
+        made = Sweep(self._recipe, axis, along, variants, tuple(range(self.seeds.get())), self.score,
+                     baseline=self._compared)  # fmt: skip
         points(made)
         return made
+
+    @property
+    def _compared(self) -> Recipe:
+        """The recipe of the baseline."""
+        return self._recipe if self.baseline.get() == START else Recipe()
 
     def run(self) -> None:
         """Ask for the sweep, if there is one."""
@@ -217,7 +231,7 @@ class SweepSetup(QWidget):
             self.seeds.put(3)
             self.tell()
         seeds = tuple(range(self.seeds.get()))
-        self.run_wanted.emit(Sweep(self._recipe, None, (), (Variant(),), seeds, self.score))
+        self.run_wanted.emit(Sweep(self._recipe, None, (), (Variant(),), seeds, self.score, baseline=self._compared))
 
     def _edited(self) -> None:
         self._offer_lines()

@@ -29,7 +29,7 @@ from passes.sensitivity.collect import collect
 from passes.sensitivity.evidence import Evidence, Low, load, save
 from passes.sensitivity.measure import Baseline
 from passes.sensitivity.outputs import Outputs
-from passes.sensitivity.places import Place, reference
+from passes.sensitivity.places import Place, expansion, expansion_name
 from passes.sensitivity.subject import SEEN, Given, Part, Subject, subject
 from passes.sensitivity.table import Candidate, Sensitivity
 from passes.sensitivity.tabled import configured, quickly
@@ -335,11 +335,12 @@ def test_it_stops_where_it_is_cancelled(mlp: Case) -> None:
         sensitivity(mlp.graph, SensitivityOptions(data="demo:digits"), replace(mlp.context, progress=stop))
 
 
-def test_the_reference_is_the_base_without_formats_and_masks(mlp: Case) -> None:
+def test_gradients_are_taken_at_the_base_without_formats_and_masks(mlp: Case) -> None:
     rule = Rule(Select("type", ("linear",)), {"weight": INT4})
     graph = quantize(mlp.graph, QuantizeOptions((rule,)), mlp.context)[0]
     graph = prune(graph, PruneOptions(sparsity=0.5), mlp.context)[0]
-    assert reference(graph, mlp.graph) == mlp.graph
+    assert expansion(graph, mlp.graph) == mlp.graph and expansion_name(graph, mlp.graph) == "opened"
     trained = graph.with_weights({k: replace(w, key="0" * 32) for k, w in graph.weights.items()})
-    bare = reference(trained, mlp.graph)
+    bare = expansion(trained, mlp.graph)
+    assert expansion_name(trained, mlp.graph) == "present weights in float"
     assert not any(n.precision for n in bare) and any(n.sparsity for n in bare)

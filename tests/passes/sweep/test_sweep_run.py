@@ -17,6 +17,7 @@ from model.recipe import Recipe, Step
 from model.registry import PASSES
 from passes.analysis.evaluate import EvaluateOptions
 from passes.base import Cancelled, Context, PassSpec, Report, run_step
+from passes.figure import hits_of, wilson
 from passes.replay import Memo, replay
 from passes.sweep import journal
 from passes.sweep.journal import Journal
@@ -171,8 +172,29 @@ def test_equal_graphs_are_measured_once(monkeypatch: pytest.MonkeyPatch, tmp_pat
     )
     done = list(run(wish, opened.project.base, Context(opened.store)))
     assert len(done) == 7 and len(calls) == 2  # l1 knows no chance, and 0 % is the baseline
-    assert done[1].score == done[0].score and 0 <= done[2].score["accuracy"] <= 1
-    assert done[0].score["samples"] == 64
+    assert done[1].score == done[0].score and done[0].score["interval"][0] < done[0].score["accuracy"]
+    assert 0 <= done[2].score["accuracy"] <= 1
+    assert done[0].score["n"] == 64
+
+
+def test_the_baseline_is_the_state_where_the_sweep_begins(early: Counting, late: Counting) -> None:
+    """Of a project whose recipe is one training, points are not compared with the weights before it."""
+    wish = sweep((1.0, 2.0))
+    started = replace(wish, baseline=wish.recipe)
+    assert points(started)[0].recipe == wish.recipe and points(wish)[0].recipe == Recipe()
+    assert (started.baseline_name, wish.baseline_name) == ("project at start", "opened")
+    assert rows(started, [outcome(-1, 0, 0, 0.8)])[0]["variant"] == "baseline (project at start)"
+    assert journal.load(journal.dump(Journal(started)).decode()).sweep == started
+
+
+def test_points_say_what_is_noise() -> None:
+    """Two of 270 more than the baseline are noise; a third fewer are not."""
+    samples = {-1: [True] * 264 + [False] * 6, 0: [True] * 266 + [False] * 4, 1: [True] * 180 + [False] * 90}
+    done = [replace(outcome(v, 0, 0, None), score={"accuracy": sum(hits) / 270, "n": 270, "hits": hits_of(hits),
+                                                   "guessing": 0.1}) for v, hits in samples.items()]  # fmt: skip
+    base, near, far = rows(sweep((1.0,)), done)
+    assert base["change"] is None and base["n"] == 270 and base["interval"] == wilson(264 / 270, 270)
+    assert near["within_noise"] and near["change"] == pytest.approx(2 / 270) and not far["within_noise"]
 
 
 # -- means, tables, estimates
@@ -195,7 +217,7 @@ def test_means_and_spreads() -> None:
     lines = curves(wish, done, "accuracy")
     assert [[x for x, _ in line] for line in lines] == [[0], [1]] and math.isclose(lines[0][0][1].mean, 0.6)
     table = rows(wish, done)
-    assert [r["variant"] for r in table] == ["baseline", "True", "True", "True", "False"]
+    assert [r["variant"] for r in table] == ["baseline (opened)", "True", "True", "True", "False"]
     assert table[0]["early.level"] is None and table[3]["error"] == "no" and table[3]["accuracy"] is None
     means = mean_rows(wish, done)
     assert means[0]["early.level"] == 1.0 and means[0]["seeds"] == 2 and math.isclose(means[0]["accuracy_min"], 0.5)
@@ -206,7 +228,7 @@ def test_points_in_words() -> None:
     wish = sweep((1.0, 2.0), (0, 1))
     assert point_words(wish, outcome(0, 1, 1, None)) == "level 2 · True · seed 1"
     assert point_words(Sweep(Recipe()), outcome(0, 0, 3, None)) == "seed 3"
-    assert point_words(wish, outcome(-1, 0, 0, None)) == "baseline"
+    assert point_words(wish, outcome(-1, 0, 0, None)) == "baseline (opened)"
 
 
 def test_the_estimate_counts_shared_steps_once(early: Counting, late: Counting) -> None:

@@ -88,18 +88,18 @@ def test_a_score_takes_what_a_training_held_out(opened: Opened, folder: Path) ->
         return run_step(project.base, step, context).report.summary
 
     whole, made = told(folder), found(opened, folder)
-    assert whole["samples"] == 4 and "training samples alone" in whole["warning"]
+    assert whole["n"] == 4 and "training samples alone" in whole["warning"]
     wish = EvaluateOptions(data=str(folder))
     taken = measured_split(load_task(wish, context.tokenizer, whole=True), "", 0)
-    assert keys(taken) == keys(made.check) and told(folder, limit=3)["samples"] == 3
+    assert keys(taken) == keys(made.check) and told(folder, limit=3)["n"] == 3
     warm = Warm(project.base, wish, context, ())
     assert warm.total == 4 and warm.measure(project.base)["accuracy"] == whole["accuracy"]
-    assert run_step(project.base, Step("predictions", wish), context).report.summary["samples"] == 4
+    assert run_step(project.base, Step("predictions", wish), context).report.summary["n"] == 4
     named = told(folder, split="train")
-    assert named["samples"] == 40 and "warning" not in named
+    assert named["n"] == 40 and "warning" not in named
     (folder / "train.csv").rename(folder / "lone.csv")
     alone = told(folder / "lone.csv")
-    assert alone["samples"] == 40 and "warning" not in alone
+    assert alone["n"] == 40 and "warning" not in alone
 
 
 def test_a_training_runs_on_it_and_tells(opened: Opened, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

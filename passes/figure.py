@@ -1,0 +1,131 @@
+"""A measured figure with its samples and its noise, and what of the difference between two is noise.
+
+Closed forms, so that the window's process needs no scipy; tests hold them to scipy.stats and to published values.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import Any, Literal
+
+LEVEL = 0.95
+Z = NormalDist().inv_cdf(0.5 + LEVEL / 2)
+
+OPENED = "opened"
+BASELINES: dict[str, str] = {
+    OPENED: "the model as it was opened, before the first step of the recipe",
+    "project at start": "the project as it was when this run, sweep or search began",
+    "present weights in float": "the present weights without formats, with the masks that they were trained under",
+}
+START, EXPANSION = tuple(BASELINES)[1:]
+Test = Literal["McNemar", "Newcombe"]
+Interval = tuple[float, float]
+
+
+def wilson(share: float, n: int) -> Interval:
+    """The 95 % score interval of a share of `n` samples, ends in 0…1 (Wilson 1927, without continuity correction)."""
+    if n <= 0:
+        return 0.0, 1.0
+    weight = Z * Z / n
+    middle = (share + weight / 2) / (1 + weight)
+    reach = Z / (1 + weight) * math.sqrt(share * (1 - share) / n + weight / (4 * n))
+    low = 0.0 if share <= 0 else max(middle - reach, 0.0)
+    return low, 1.0 if share >= 1 else min(middle + reach, 1.0)
+
+
+def newcombe(share: float, n: int, other: float, m: int) -> Interval:
+    """The 95 % interval of `share` − `other` on independent samples: hybrid of score intervals (Newcombe 1998, 10)."""
+    (low, high), (least, most) = wilson(share, n), wilson(other, m)
+    difference = share - other
+    return (
+        difference - math.hypot(share - low, most - other),
+        difference + math.hypot(high - share, other - least),
+    )
+
+
+def mcnemar(gained: int, lost: int) -> float:
+    """The exact two-sided p of samples gained against lost where both predicted the same ones (McNemar 1947).
+
+    Twice the binomial tail of the rarer at ½, at most 1.
+    """
+    count = gained + lost
+    logs = (math.lgamma(count + 1) - math.lgamma(k + 1) - math.lgamma(count - k + 1) - count * math.log(2)
+            for k in range(min(gained, lost) + 1))  # fmt: skip
+    return min(1.0, 2 * math.fsum(map(math.exp, logs)))
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """The difference of two shares: `value` minus that of `baseline`, and whether noise explains it.
+
+    `noise`: p ≥ 0.05 of an exact McNemar test where both predicted the same samples (`p`), else whether Newcombe's
+    interval of the difference holds 0.
+    """
+
+    value: float
+    baseline: str
+    test: Test
+    noise: bool
+    p: float | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON, `p` only where there is one."""
+        told: dict[str, Any] = {"baseline": self.baseline, "value": self.value, "test": self.test}
+        return told | ({} if self.p is None else {"p": self.p}) | {"within_noise": self.noise}
+
+
+def change_of(told: Mapping[str, Any]) -> Change:
+    """What `Change.to_json` gave."""
+    return Change(told["value"], told["baseline"], told["test"], told["within_noise"], told.get("p"))
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A share of `n` samples, such as an accuracy.
+
+    `hits`: which samples were right, a bit each, the first one the highest, in hexadecimal; empty where not known.
+    `guessing`: the share that always naming the most frequent class gets right on the same samples.
+    """
+
+    value: float
+    n: int
+    hits: str = ""
+    guessing: float | None = None
+
+    @property
+    def interval(self) -> Interval:
+        """Wilson's, 95 %."""
+        return wilson(self.value, self.n)
+
+    @property
+    def guesses(self) -> bool:
+        """Whether it is not above guessing: the interval's lower end is no higher."""
+        return self.guessing is not None and self.interval[0] <= self.guessing
+
+    def against(self, before: Figure, baseline: str = OPENED) -> Change:
+        """How far it is from another, measured on the same data or at least on as many samples of it."""
+        value = self.value - before.value
+        if self.hits and before.hits and self.n == before.n:
+            mine, theirs = int(self.hits, 16), int(before.hits, 16)
+            p = mcnemar((mine & ~theirs).bit_count(), (theirs & ~mine).bit_count())
+            return Change(value, baseline, "McNemar", p >= 1 - LEVEL, p)
+        low, high = newcombe(self.value, self.n, before.value, before.n)
+        return Change(value, baseline, "Newcombe", low <= 0 <= high)
+
+
+def hits_of(correct: Iterable[bool]) -> str:
+    """Which samples were right, as `Figure.hits`."""
+    bits = "".join("1" if c else "0" for c in correct)
+    return f"{int(bits, 2):0{(len(bits) + 3) // 4}x}" if bits else ""
+
+
+def accuracy_of(summary: Mapping[str, Any]) -> Figure | None:
+    """The accuracy that an evaluation found; None where it found none, or not on how many samples."""
+    value, n = summary.get("accuracy"), summary.get("n")
+    if not isinstance(value, int | float) or not isinstance(n, int) or n <= 0:
+        return None
+    guessing = summary.get("guessing")
+    return Figure(float(value), n, str(summary.get("hits") or ""), None if guessing is None else float(guessing))
