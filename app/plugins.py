@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, Qt, Signal
 
-from model.errors import PassError
+from model.errors import EspalierError, PassError
 from model.registry import PASSES
 from passes.base import PassSpec
 from passes.jobs import TERMINAL, Done, JobEvent, PluginJob
@@ -91,8 +91,8 @@ class Plugins(QObject):
     def _take(self, states: tuple[PluginState, ...]) -> None:
         self.forget()
         states = tuple(map(self._with_formats, states))
-        offered = [o for s in states for o in s.passes if o.name not in PASSES]
-        self.specs = tuple(PASSES.add(o.name, stand_in(o)) for o in offered)
+        offered = [(o, s.source) for s in states for o in s.passes]
+        self.specs = tuple(PASSES.add(o.name, stand_in(o), replace=True, source=source) for o, source in offered)
         self.states = states
         self._session.forget_results()
         self._tell_failed([s for s in states if s.error])
@@ -106,7 +106,7 @@ class Plugins(QObject):
             return state
         try:
             load_formats(state.source)
-        except PassError as error:
+        except EspalierError as error:
             return replace(state, error=error.message, hint=error.hint)
         return state
 

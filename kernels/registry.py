@@ -12,12 +12,10 @@ from importlib.util import find_spec
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from kernels.fake_quant import plans
 from kernels.fake_quant.plan import PLANS
 from model.fast_mx import PRODUCTS, VALUES
 from model.formats.base import FAST, Array, Encoded, Fast, Format
 from model.formats.scaled import ScaledFormat
-from model.registry import walk
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -35,6 +33,7 @@ def _backend(name: str) -> ModuleType | None:
         return None
 
 
+@cache
 def fast_version(backend: str) -> Fast:
     """The functions of `Fast`, run by the module `backend`, by the definition where it declines."""
 
@@ -77,6 +76,7 @@ def _codes() -> tuple[Callable[[Format, Array], Encoded | None], Callable[[Forma
     return encode, decode
 
 
+@cache
 def _mx(name: str, function: str) -> Any:
     """A function of kernels.lab, imported when a tensor arrives."""
 
@@ -87,14 +87,17 @@ def _mx(name: str, function: str) -> Any:
 
 
 def install() -> None:
-    """Fill `FAST` for each planned format and each device whose compiler is installed; the same for MX weights."""
-    walk(plans)
+    """Fill `FAST` for each planned format and each device whose compiler is installed; the same for MX weights.
+
+    Again after a plug-in was loaded, which may have planned a format of its own.
+    """
     for device, (compiler, backend) in BACKENDS.items():
         if find_spec(compiler) is not None:
             fast = fast_version(backend)
-            FAST.update({(kind, device): fast for kind in PLANS})
+            for kind in PLANS:
+                FAST.add((kind, device), fast, source=PLANS.source(kind))
     if find_spec("numba") is not None:
-        VALUES["cpu"] = _mx("kernels.lab.mx_dequantize", "by_numba")
+        VALUES.add("cpu", _mx("kernels.lab.mx_dequantize", "by_numba"))
     if find_spec("triton") is not None:
-        VALUES["cuda"] = _mx("kernels.lab.mx_dequantize", "values")
-        PRODUCTS["cuda"] = _mx("kernels.lab.mx_linear", "product_cuda")
+        VALUES.add("cuda", _mx("kernels.lab.mx_dequantize", "values"))
+        PRODUCTS.add("cuda", _mx("kernels.lab.mx_linear", "product_cuda"))

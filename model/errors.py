@@ -48,6 +48,10 @@ class PassError(EspalierError):
     """A pass could not do its work on this graph."""
 
 
+class RegistryError(EspalierError):
+    """Two files register the same name."""
+
+
 class FormatError(EspalierError):
     """A number format does not exist or its parameters are impossible."""
 

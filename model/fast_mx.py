@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from model.registry import Registry
+
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
     from model.mx_weights import MXWeight
 
-VALUES: dict[str, Callable[[MXWeight, torch.dtype], Tensor]] = {}
-PRODUCTS: dict[str, Callable[[Tensor, MXWeight, Tensor | None], Tensor]] = {}
+VALUES: Registry[str, Callable[[MXWeight, torch.dtype], Tensor]] = Registry("fast reading of MX weights on")
+PRODUCTS: Registry[str, Callable[[Tensor, MXWeight, Tensor | None], Tensor]] = Registry("fast MX product on")

@@ -112,13 +112,13 @@ def plain(weight: MXWeight, dtype: torch.dtype) -> Tensor:
 
 def values(weight: MXWeight, dtype: torch.dtype) -> Tensor:
     """The matrix, by the fast way of its device; while torch.compile looks on the definition, which it fuses."""
-    fast = None if torch.compiler.is_compiling() else VALUES.get(weight.codes.device.type)
+    fast = None if torch.compiler.is_compiling() else VALUES.find(weight.codes.device.type)
     return (fast or plain)(weight, dtype)
 
 
 def product(x: Tensor, weight: MXWeight, bias: Tensor | None = None) -> Tensor:
     """x·Wᵀ + b over the last dimension of x. Without a fast way the bits are those of a Linear over the values."""
-    fast = None if torch.compiler.is_compiling() else PRODUCTS.get(x.device.type)
+    fast = None if torch.compiler.is_compiling() else PRODUCTS.find(x.device.type)
     return fast(x, weight, bias) if fast else F.linear(x, values(weight, x.dtype), bias)
 
 

@@ -23,7 +23,7 @@ from model.graph import Graph
 from model.graph_json import graph_from_json, graph_to_json
 from model.meta import TensorKey
 from model.recipe import Raw, Recipe, Step, naming_step
-from model.registry import PASSES
+from model.registry import PASSES, Registry
 from model.source import SourceInfo, demo_folder
 from model.weights import Location, Tensor, WeightStore, chunks, read_header
 from model.zip_member import data_start, write_stored
@@ -37,12 +37,12 @@ Json = dict[str, Any]
 # What zipfile, zlib and json raise for files that are cut off, edited or something else.
 _DAMAGE = (zipfile.BadZipFile, zlib.error, struct.error, OSError, ValueError, LookupError, EOFError, RuntimeError,
            TypeError, AttributeError, ArithmeticError)  # fmt: skip
-MIGRATIONS: dict[int, Callable[[Json], Json]] = {}
+MIGRATIONS: Registry[int, Callable[[Json], Json]] = Registry("migration from project format", ProjectError)
 
 
 def migration(old: int) -> Callable[[Callable[[Json], Json]], Callable[[Json], Json]]:
     """Register the change of {member: JSON} from format `old` to `old + 1`."""
-    return lambda change: MIGRATIONS.setdefault(old, change)
+    return MIGRATIONS.register(old)
 
 
 @migration(1)

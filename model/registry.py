@@ -1,74 +1,195 @@
-"""Named things that one file each adds: formats, passes.
+"""Tables that one file each adds to: formats, passes, costs, kernels, hardware rules.
 
-A registry fills by decorator when its packages are walked, at the first look-up; a name is taken once.
+A registry fills by decorator when its packages are walked, at the first look-up. A second entry for a key is an error
+that names both files, unless the later one says `replace=True`; the first comes back when that one is removed.
 """
 
 from __future__ import annotations
 
 import importlib
+import os
 import pkgutil
-from collections.abc import Callable, Iterator
-from types import ModuleType
-from typing import Any, Generic, TypeVar
+import sys
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType, ModuleType
+from typing import Any, Generic, TypeVar, cast
 
-from model.errors import EspalierError, FormatError, OptionsError, nearest
+from model.errors import EspalierError, FormatError, OptionsError, RegistryError, nearest
 
+K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
 
+ROOT = f"{Path(__file__).parents[1]}{os.sep}"
+OWN = ("model", "passes", "kernels", "verilog", "app")  # packages below it; all else comes from plug-ins
 
-class Registry(Generic[T]):
-    """Name → entry, with an error that names the nearest valid name."""
 
-    def __init__(self, noun: str, error: type[EspalierError], packages: tuple[str, ...]) -> None:
+@dataclass(frozen=True, slots=True)
+class _Entry(Generic[T]):
+    """A value with the file that registered it, and the entry in whose place it stands."""
+
+    value: T
+    source: str
+    replaced: _Entry[T] | None = None
+
+
+Added = tuple["Registry[Any, Any]", Hashable]
+_RECORDS: list[list[Added]] = []
+
+
+class Registry(Generic[K, T]):
+    """Key → entry. A missing key raises `error` with the nearest valid key.
+
+    `packages`: packages whose modules, or modules, register by being imported.
+    """
+
+    def __init__(self, noun: str, error: type[EspalierError] = OptionsError, packages: tuple[str, ...] = ()) -> None:
         self.noun = noun
         self._error = error
         self._packages = packages
-        self._entries: dict[str, T] = {}
+        self._entries: dict[K, _Entry[T]] = {}
 
-    def _filled(self) -> dict[str, T]:
+    def _filled(self) -> dict[K, _Entry[T]]:
         packages, self._packages = self._packages, ()
         for name in packages:
-            walk(importlib.import_module(name))
+            module = importlib.import_module(name)
+            if hasattr(module, "__path__"):
+                walk(module)
         return self._entries
 
-    def add(self, name: str, entry: T) -> T:
-        """Register `entry`; raises ValueError when the name is taken by another."""
-        if name in self._entries and self._entries[name] is not entry:
-            raise ValueError(f"{self.noun} {name!r} is already registered")
-        self._entries[name] = entry
+    def add(self, key: K, entry: T, *, replace: bool = False, source: str = "") -> T:
+        """Register `entry`; raises RegistryError where the key is taken by another.
+
+        `replace` takes the place of the present entry, but not of one that replaced another itself: of two plug-ins
+        that replace the same one the order of their names would decide. `source`: who registers it, where that is not
+        the module that is being imported.
+        """
+        source = source or _importing()
+        if not _is_own(source):  # plug-ins come last
+            self._filled()
+        old = self._entries.get(key)
+        if old is not None and old.value is entry:
+            return entry
+        if old is not None and (not replace or old.replaced is not None):
+            raise self._taken(key, old, source)
+        self._entries[key] = _Entry(entry, source, old)
+        if not _is_own(source):
+            for record in _RECORDS:
+                record.append((self, key))
         return entry
 
-    def remove(self, name: str) -> None:
-        """Forget an entry, if there is one: its plug-in goes."""
-        self._entries.pop(name, None)
+    def _taken(self, key: K, old: _Entry[T], source: str) -> RegistryError:
+        if old.replaced is not None:
+            text = f"The {self.noun} {_label(key)} is replaced twice: by {old.source} and by {source}."
+            return RegistryError(text, "Load only one of them.")
+        text = f"The {self.noun} {_label(key)} is registered twice: by {old.source} and by {source}."
+        return RegistryError(text, "Give one of them another name, or pass replace=True in the later one.")
 
-    def register(self, name: str) -> Callable[[T], T]:
-        """Decorator form of `add`."""
-        return lambda entry: self.add(name, entry)
+    def remove(self, key: K) -> None:
+        """Forget an entry, if there is one; the one that it replaced comes back."""
+        entry = self._entries.pop(key, None)
+        if entry is not None and entry.replaced is not None:
+            self._entries[key] = entry.replaced
 
-    def get(self, name: str) -> T:
-        """The entry called `name`; raises the registry's error with the nearest valid name."""
+    def register(self, *keys: K, replace: bool = False) -> Callable[[T], T]:
+        """Decorator form of `add`, for one or more keys."""
+
+        def add(entry: T) -> T:
+            for key in keys:
+                self.add(key, entry, replace=replace)
+            return entry
+
+        return add
+
+    def find(self, key: K) -> T | None:
+        """The entry of `key`, None where there is none."""
+        entry = (self._filled() if self._packages else self._entries).get(key)
+        return None if entry is None else entry.value
+
+    def get(self, key: K) -> T:
+        """The entry of `key`; raises the registry's error with the nearest valid key."""
         entries = self._filled()
-        if name not in entries:
-            raise self._error(f"There is no {self.noun} {name!r}.", nearest(name, entries))
-        return entries[name]
+        if key not in entries:
+            raise self._error(f"There is no {self.noun} {_label(key)}.", nearest(str(key), map(str, entries)))
+        return entries[key].value
 
-    def __contains__(self, name: object) -> bool:
-        return name in self._filled()
+    __getitem__ = get
 
-    def __iter__(self) -> Iterator[str]:
-        return iter(sorted(self._filled()))
+    def source(self, key: K) -> str:
+        """The file that registered `key`: of ours with its line, by its path below the repository."""
+        self.get(key)
+        return self._entries[key].source
 
-    def items(self) -> list[tuple[str, T]]:
-        """All entries by name, sorted."""
-        return sorted(self._filled().items(), key=lambda item: item[0])
+    def __contains__(self, key: object) -> bool:
+        return key in self._filled()
+
+    def __iter__(self) -> Iterator[K]:
+        return iter([key for key, _ in self.items()])
+
+    def __len__(self) -> int:
+        return len(self._filled())
+
+    def items(self) -> list[tuple[K, T]]:
+        """All entries by key, sorted."""
+        return [(key, entry.value) for key, entry in sorted(self._filled().items(), key=lambda item: str(item[0]))]
 
 
-FORMATS: Registry[Any] = Registry("format", FormatError, ("model.formats",))
-PASSES: Registry[Any] = Registry("pass", OptionsError, ("passes.analysis", "passes.transform"))
+FORMATS: Registry[str, Any] = Registry("format", FormatError, ("model.formats",))
+PASSES: Registry[str, Any] = Registry("pass", OptionsError, ("passes.analysis", "passes.transform"))
+
+
+@contextmanager
+def recorded() -> Iterator[list[Added]]:
+    """What plug-ins add to any registry meanwhile, in order; all of it goes again where the body raises."""
+    record: list[Added] = []
+    _RECORDS.append(record)
+    try:
+        yield record
+    except BaseException:
+        withdraw(record)
+        raise
+    finally:
+        _RECORDS.remove(record)
+
+
+def withdraw(added: list[Added] | tuple[Added, ...]) -> None:
+    """Remove recorded entries, the last first."""
+    for registry, key in reversed(added):
+        registry.remove(key)
 
 
 def walk(package: ModuleType) -> None:
     """Import every module below `package`, so that its decorators run."""
     for info in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
         importlib.import_module(info.name)
+
+
+def _importing() -> str:
+    """The module that is being imported, as file:line; outside of imports the nearest caller that is not ours."""
+    frame: FrameType | None = sys._getframe(2)  # pyright: ignore[reportPrivateUsage]
+    sources: list[str] = []
+    while frame is not None:
+        source = shown(frame.f_code.co_filename, frame.f_lineno)
+        if frame.f_code.co_name == "<module>" and frame.f_globals.get("__name__") != "__main__":
+            return source
+        sources.append(source)
+        frame = frame.f_back
+    return next((s for s in sources if not _is_own(s)), sources[0])
+
+
+def shown(file: str, line: int = 0) -> str:
+    """A source as messages name it: our own files below the repository, others by their whole path."""
+    name = file.removeprefix(ROOT).replace(os.sep, "/") if file.startswith(ROOT) else file
+    return f"{name}:{line}" if line else name
+
+
+def _is_own(source: str) -> bool:
+    return source.partition("/")[0] in OWN
+
+
+def _label(key: object) -> str:
+    if isinstance(key, tuple):
+        return " on ".join(map(_label, cast("tuple[object, ...]", key)))
+    return key.__name__ if isinstance(key, type) else repr(key)

@@ -99,28 +99,29 @@ PassFunction = Callable[[Graph, Options, Context], tuple[Graph, Report]]
 
 
 def _register(
-    kind: Literal["analysis", "transform"], name: str, title: str, options: type, instant: bool, lasting: bool = False
+    spec: Callable[[Run, str], PassSpec], replace: bool
 ) -> Callable[[PassFunction[Options]], PassFunction[Options]]:
     def add(function: PassFunction[Options]) -> PassFunction[Options]:
-        doc = (function.__doc__ or "").strip()
-        PASSES.add(name, PassSpec(name, kind, options, cast("Run", function), title, doc, instant, lasting))
+        made = spec(cast("Run", function), (function.__doc__ or "").strip())
+        PASSES.add(made.name, made, replace=replace)
         return function
 
     return add
 
 
 def analysis(
-    name: str, title: str, options: type = NoOptions, *, instant: bool = False
+    name: str, title: str, options: type = NoOptions, *, instant: bool = False, replace: bool = False
 ) -> Callable[[PassFunction[Options]], PassFunction[Options]]:
-    """Register an analysis."""
-    return _register("analysis", name, title, options, instant)
+    """Register an analysis; `replace`: in the place of a pass of ours."""
+    return _register(lambda run, doc: PassSpec(name, "analysis", options, run, title, doc, instant), replace)
 
 
 def transform(
-    name: str, title: str, options: type = NoOptions, *, instant: bool = False, lasting: bool = False
-) -> Callable[[PassFunction[Options]], PassFunction[Options]]:
-    """Register a transform."""
-    return _register("transform", name, title, options, instant, lasting)
+    name: str, title: str, options: type = NoOptions, *, instant: bool = False, lasting: bool = False,
+    replace: bool = False,
+) -> Callable[[PassFunction[Options]], PassFunction[Options]]:  # fmt: skip
+    """Register a transform; `replace`: in the place of a pass of ours."""
+    return _register(lambda run, doc: PassSpec(name, "transform", options, run, title, doc, instant, lasting), replace)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,17 +20,19 @@ from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
 
+from kernels.registry import install
 from model.codec import encode
 from model.errors import EspalierError, PassError
 from model.formats.base import Format, make_format, parameters
 from model.recipe import Raw, Recipe
-from model.registry import FORMATS, PASSES
+from model.registry import FORMATS, PASSES, Added, Registry, recorded, withdraw
 from passes.costs.base import COSTS
 from passes.labs.adapter import register, user_error
 from passes.labs.stand_in import labs_tool
 from passes.offered import PluginState, describe
 
 GROUP = "espalier.plugins"
+REGISTERS = "Write my_pass(mg, pass_args={}) or use @analysis, @transform, @FORMATS.register, COSTS.add or @lowers."
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +40,26 @@ class Plugin:
     """A loaded plug-in and what it registered."""
 
     source: str
-    passes: tuple[str, ...]
-    formats: tuple[str, ...]
-    costs: tuple[str, ...] = ()
+    added: tuple[Added, ...]
+
+    def names(self, registry: Registry[str, Any]) -> tuple[str, ...]:
+        """What it added to `registry`, sorted."""
+        return tuple(sorted(str(key) for where, key in self.added if where is registry))
+
+    @property
+    def passes(self) -> tuple[str, ...]:
+        """Names of its passes."""
+        return self.names(PASSES)
+
+    @property
+    def formats(self) -> tuple[str, ...]:
+        """Names of its number formats."""
+        return self.names(FORMATS)
+
+    @property
+    def costs(self) -> tuple[str, ...]:
+        """Names of its costs."""
+        return self.names(COSTS)
 
 
 _LOADED: dict[Path, Plugin] = {}
@@ -105,15 +124,14 @@ def plugin_passes() -> set[str]:
 
 
 def load_plugin(file: str | Path) -> Plugin:
-    """Run a plug-in's file once and register what it holds; raises PassError."""
+    """Run a plug-in's file once and register what it holds; raises PassError, or RegistryError for a name in use."""
     path = Path(file).expanduser().resolve()
     if path not in _LOADED:
         if not path.is_file():
             raise PassError(f"There is no plug-in {str(file)!r}.", "Give the path of a Python file.")
         found = _noting(str(path), lambda: _register_file(path))
-        if not (found.passes or found.formats or found.costs):
-            hint = "Write my_pass(mg, pass_args={}) or use @analysis, @transform, @FORMATS.register or COSTS.add."
-            raise PassError(f"The plug-in {path.name} registers no pass, no format and no cost.", hint)
+        if not found.added:
+            raise PassError(f"The plug-in {path.name} registers nothing.", REGISTERS)
         _LOADED[path] = found
     return _LOADED[path]
 
@@ -121,49 +139,33 @@ def load_plugin(file: str | Path) -> Plugin:
 def load_formats(file: str | Path) -> None:
     """Only the formats and costs of a plug-in, for the window, which draws with them; its passes stay in the worker."""
     plugin = load_plugin(file)
-    _withdraw(plugin.passes, (), ())
-    _LOADED[Path(plugin.source)] = replace(plugin, passes=())
+    withdraw([a for a in plugin.added if a[0] is PASSES])
+    _LOADED[Path(plugin.source)] = replace(plugin, added=tuple(a for a in plugin.added if a[0] is not PASSES))
 
 
 def unload_plugins() -> None:
     """Forget all plug-in files and what they registered, so that they can be loaded again from changed files."""
-    for path, plugin in _LOADED.items():
-        _withdraw(plugin.passes, plugin.formats, plugin.costs)
+    for path, plugin in reversed(_LOADED.items()):
+        withdraw(plugin.added)
         sys.modules.pop(_module_name(path), None)
     _LOADED.clear()
-
-
-def _withdraw(passes: Iterable[str], formats: Iterable[str], costs: Iterable[str]) -> None:
-    for registry, names in ((PASSES, passes), (FORMATS, formats), (COSTS, costs)):
-        for name in names:
-            registry.remove(name)
-
-
-def _registered() -> tuple[set[str], set[str], set[str]]:
-    return set(PASSES), set(FORMATS), set(COSTS)
 
 
 def _register_file(path: Path) -> None:
     with labs_tool():
         module = _import(path)
     for function in labs_functions(module):
-        try:
-            register(function, path)
-        except ValueError as error:
-            raise PassError(f"In the plug-in {path.name}, {error}.", "Give the function another name.") from error
+        register(function, path)
+    install()
 
 
 def _noting(source: str, load: Callable[[], None]) -> Plugin:
-    before = _registered()  # also fills all, so that a plug-in cannot take the name of one of ours
-    try:
+    with recorded() as added:  # what it registers before it fails would stand in its own way the next time
         load()
-    except BaseException:  # what a plug-in registered before it failed would stand in its own way the next time
-        _withdraw(*(now - old for now, old in zip(_registered(), before, strict=True)))
-        raise
-    passes, formats, costs = (tuple(sorted(now - old)) for now, old in zip(_registered(), before, strict=True))
-    for name in formats:  # between processes, and after the file was loaded again, a format is what has its name
+    plugin = Plugin(source, tuple(added))
+    for name in plugin.formats:  # between processes, and after the file was loaded again, a format is what has its name
         FORMATS.get(name).__reduce__ = _by_name
-    return Plugin(source, passes, formats, costs)
+    return plugin
 
 
 def _by_name(fmt: Format) -> tuple[Any, ...]:
@@ -215,7 +217,7 @@ def _is_labs_pass(function: Callable[..., Any]) -> bool:
 def load_plugins(files: Iterable[str | Path], warn: Callable[[str], None]) -> list[Plugin]:
     """Plug-ins of the known places and of installed packages, whose faults are only told, then `files`.
 
-    Raises PassError for a fault of `files`.
+    Raises PassError or RegistryError for a fault of `files`.
     """
     found: list[Plugin] = []
     for load in _loads(plugin_places()).values():

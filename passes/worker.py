@@ -5,15 +5,17 @@ from __future__ import annotations
 import importlib
 import time
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import singledispatch
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+from model.errors import JobError
 from model.graph import Graph
 from model.opening import Opened, needs_source, open_any, reopen
 from model.project import keys_of, save_project
+from model.registry import Registry
 from model.weights import WeightStore
 from passes.base import Context, is_instant, run_step
 from passes.heap import give_back, keep_freed_memory
@@ -53,6 +55,7 @@ class _State:
 
 
 _STATE = _State()
+HANDLERS: Registry[type, Callable[[Any, Channel], Any]] = Registry("kind of job", JobError)
 LONG = 1.0  # seconds
 
 
@@ -74,10 +77,9 @@ def _tidily(job: Any, channel: Channel) -> Any:
             give_back()
 
 
-@singledispatch
 def handle(job: Any, channel: Channel) -> Any:
-    """Run one job."""
-    raise TypeError(f"unknown job {type(job).__name__}")
+    """Run one job, by its type."""
+    return HANDLERS[type(job)](job, channel)
 
 
 def _store(workdir: Path, locations: Locations | None = None) -> WeightStore:
@@ -91,7 +93,7 @@ def _flush(store: WeightStore) -> Locations:
     return store.flush(f"tensors-{_STATE.files}-{id(store):x}")
 
 
-@handle.register
+@HANDLERS.register(OpenJob)
 def _open(job: OpenJob, channel: Channel) -> OpenResult:
     channel.progress(0, 0, f"opening {job.spec}")
     opened = open_any(job.spec, job.workdir, job.inputs, job.seed)
@@ -122,7 +124,7 @@ def _callables(graph: Graph, spec: str, workdir: Path) -> dict[str, Any]:
     return _STATE.opened[spec]
 
 
-@handle.register
+@HANDLERS.register(ReplayJob)
 def _replay(job: ReplayJob, channel: Channel) -> ReplayResult:
     store = _store(job.workdir, job.locations)
     memo = _STATE.memos.setdefault(f"{job.workdir}", Memo())
@@ -138,7 +140,7 @@ def _replay(job: ReplayJob, channel: Channel) -> ReplayResult:
     return ReplayResult(done.graph, done.results, store.locate(keys_of(*graphs)))
 
 
-@handle.register
+@HANDLERS.register(AnalyseJob)
 def _analyse(job: AnalyseJob, channel: Channel) -> Any:
     store = _store(job.workdir, job.locations)
     callables = {} if is_instant(job.step) else _callables(job.graph, job.source, job.workdir)
@@ -148,7 +150,7 @@ def _analyse(job: AnalyseJob, channel: Channel) -> Any:
     return run_step(job.graph, job.step, context).report
 
 
-@handle.register
+@HANDLERS.register(SweepJob)
 def _sweep(job: SweepJob, channel: Channel) -> int:
     """Points one by one, each on its way before the next begins; returns how many there were."""
     store = _store(job.workdir, job.locations)
@@ -166,7 +168,7 @@ def _sweep(job: SweepJob, channel: Channel) -> int:
     return count
 
 
-@handle.register
+@HANDLERS.register(SearchJob)
 def _search(job: SearchJob, channel: Channel) -> str:
     from passes.search.serving import serve_search
 
@@ -177,7 +179,7 @@ def _search(job: SearchJob, channel: Channel) -> str:
     return serve_search(job, context, memo, lambda trial: channel.send(Found(trial)), lambda: _flush(store))
 
 
-@handle.register
+@HANDLERS.register(TrialJob)
 def _trial(job: TrialJob, channel: Channel) -> Path:
     from passes.search.architecture.chosen import chosen
 
@@ -190,7 +192,7 @@ def _trial(job: TrialJob, channel: Channel) -> Path:
     return job.path
 
 
-@handle.register
+@HANDLERS.register(SaveJob)
 def _save(job: SaveJob, channel: Channel) -> Locations:
     channel.progress(0, 0, f"saving {job.path.name}")
     store = WeightStore(job.workdir) if job.copy else _store(job.workdir)
@@ -202,7 +204,7 @@ def _save(job: SaveJob, channel: Channel) -> Locations:
     return store.places()
 
 
-@handle.register
+@HANDLERS.register(ExportJob)
 def _export(job: ExportJob, channel: Channel) -> Any:
     from passes.export import export
     from passes.export.settings import Settings
@@ -212,14 +214,14 @@ def _export(job: ExportJob, channel: Channel) -> Any:
     return export(job.project, store, job.form, job.path, Settings(job.leave_float, channel.progress))
 
 
-@handle.register
+@HANDLERS.register(PluginJob)
 def _plugins(job: PluginJob, channel: Channel) -> tuple[PluginState, ...]:
     channel.progress(0, 0, "loading plug-ins")
     _STATE.memos.clear()  # what the old code computed
     return reload_plugins(job.places)
 
 
-@handle.register
+@HANDLERS.register(LabJob)
 def _lab(job: LabJob, channel: Channel) -> Any:
     from kernels.bench.spec import lab
 
@@ -227,7 +229,7 @@ def _lab(job: LabJob, channel: Channel) -> Any:
     return lab()
 
 
-@handle.register
+@HANDLERS.register(KernelsJob)
 def _kernels(job: KernelsJob, channel: Channel) -> int:
     from kernels.bench.run import gathered, stretch
 
@@ -237,7 +239,7 @@ def _kernels(job: KernelsJob, channel: Channel) -> int:
                    channel.enough)  # fmt: skip
 
 
-@handle.register
+@HANDLERS.register(AnswerJob)
 def _answer(job: AnswerJob, channel: Channel) -> None:
     from kernels.bench.answers.measure import measure
 

@@ -5,10 +5,8 @@ Nodes that only host values feed and that have no formats (embeddings, masks, re
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from difflib import get_close_matches
 from functools import partial
@@ -22,6 +20,7 @@ from model.graph import Graph, Node, Ref, out_port
 from model.meta import Parallel
 from model.ops import spec
 from model.ports import choice, weight_at
+from model.registry import Registry
 from model.weights import WeightStore
 from verilog.cycles.buffering import buffered
 from verilog.netlist import Boundary, Design, Wire
@@ -44,7 +43,7 @@ from verilog.write import RTL
 
 Sizes = dict[str, tuple[int, int, int]]
 Rule = Callable[["Lowering", Node], None]
-RULES: dict[str, Rule] = {}
+RULES: Registry[str, Rule] = Registry("hardware rule", EmitError, ("verilog.rules",))
 # They give the same values before and after rounding and saturation: ops that keep the order and the zero.
 MONOTONE = ("relu", "max_pool1d", "max_pool2d", "max_pool3d", "where")
 
@@ -63,22 +62,9 @@ INSTEAD = {  # what to do about ops that have no hardware
 }  # fmt: skip
 
 
-def lowers(*ops: str) -> Callable[[Rule], Rule]:
-    """Register the rule of some ops."""
-
-    def add(rule: Rule) -> Rule:
-        RULES.update(dict.fromkeys(ops, rule))
-        return rule
-
-    return add
-
-
-def rules() -> dict[str, Rule]:
-    """All rules by op, from the files in verilog/rules."""
-    package = importlib.import_module("verilog.rules")
-    for info in pkgutil.iter_modules(package.__path__, "verilog.rules."):
-        importlib.import_module(info.name)
-    return RULES
+def lowers(*ops: str, replace: bool = False) -> Callable[[Rule], Rule]:
+    """Register the rule of some ops; `replace`: in the place of a rule of ours."""
+    return RULES.register(*ops, replace=replace)
 
 
 def lower(graph: Graph, store: WeightStore, options: EmitOptions) -> Design:
@@ -123,8 +109,7 @@ class Lowering:
 
     def design(self) -> Design:
         """Lower all nodes in order, then give every wire one reader."""
-        known = rules()
-        self.fused = fused(self.graph, known, self.constants)
+        self.fused = fused(self.graph, RULES, self.constants)
         inner = {n: last for last, f in self.fused.items() for n in f.nodes}
         for node in self.graph:
             if node.call == "output" or Ref(node.id) in self.signals:  # done together with one before
@@ -132,17 +117,17 @@ class Lowering:
             steps = self.fused.get(inner.get(node.id, ""))
             if steps is not None and not self._by_host(steps):
                 if inner[node.id] == node.id:
-                    known["_steps"](self, node)
+                    RULES["_steps"](self, node)
                 continue
             if self._on_host(node):
                 self.host.add(node.id)
                 if node.id not in self.constants and node.call != "placeholder":
-                    self.hosted.append(hosted(node, known))
-            elif node.op in known:
-                known[node.op](self, node)
+                    self.hosted.append(hosted(node, RULES))
+            elif node.op in RULES:
+                RULES[node.op](self, node)
             else:
                 text = f"{node.id} ({node.op}) has no hardware template."
-                raise EmitError(text, INSTEAD.get(node.op) or others(node.op, known), node.id)
+                raise EmitError(text, INSTEAD.get(node.op) or others(node.op, RULES), node.id)
         return self._finished()
 
     def _by_host(self, steps: Fused) -> bool:
@@ -336,7 +321,7 @@ class Lowering:
         for k, ref in enumerate(self.graph.output.inputs):
             if ref.node in self.host:
                 op = self.graph.nodes[ref.node].op
-                hint = "Quantise the model first." if op in rules() else f"There is no hardware for {op} yet."
+                hint = "Quantise the model first." if op in RULES else f"There is no hardware for {op} yet."
                 raise EmitError(f"The output {ref.node} is computed on the host.", hint, ref.node)
             signal = self._written_out(self.graph.nodes[ref.node], self.signals[ref])
             ends.append(signal.wire)
@@ -350,7 +335,7 @@ class Lowering:
         return design
 
 
-def others(op: str, known: Mapping[str, Rule]) -> str:
+def others(op: str, known: Iterable[str]) -> str:
     """The ops with a template that are called nearly so, or all."""
     every = sorted(k for k in known if k[0] != "_")
     near = get_close_matches(op, every, 3, 0.75)

@@ -96,12 +96,12 @@ class Kernel:
         return found
 
 
-KERNELS: Registry[Kernel] = Registry("kernel", KernelError, ("kernels.lab",))
+KERNELS: Registry[str, Kernel] = Registry("kernel", KernelError, ("kernels.lab",))
 
 
-def add(kernel: Kernel) -> Kernel:
-    """Register a kernel under its name."""
-    return KERNELS.add(kernel.name, kernel)
+def add(kernel: Kernel, *, replace: bool = False) -> Kernel:
+    """Register a kernel under its name; `replace`: in the place of one of ours."""
+    return KERNELS.add(kernel.name, kernel, replace=replace)
 
 
 @dataclass(frozen=True, slots=True)

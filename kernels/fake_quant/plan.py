@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from kernels.fake_quant.denormals import denormals
+from model.errors import FormatError
 from model.formats.base import Format
 from model.formats.blocks import Blocks
+from model.registry import Registry
 
 if TYPE_CHECKING:
     import torch
@@ -43,22 +45,21 @@ class Plan:
 
 
 Maker = Callable[[Any, "torch.dtype"], "Plan | None"]
-PLANS: dict[type[Format], Maker] = {}
+PLANS: Registry[type[Format], Maker] = Registry("fast plan of", FormatError, ("kernels.fake_quant.plans",))
 
 
-def planned(kind: type[F]) -> Callable[[Callable[[F, torch.dtype], Plan | None]], Maker]:
+def planned(kind: type[F], *, replace: bool = False) -> Callable[[Callable[[F, torch.dtype], Plan | None]], Maker]:
     """Register the maker of plans for a format: (format, dtype of the tensor) → Plan, None where only the definition
-    will do."""
+    will do. `replace`: in the place of a plan of ours."""
+    return PLANS.register(kind, replace=replace)
 
-    def add(maker: Callable[[F, torch.dtype], Plan | None]) -> Maker:
-        PLANS[kind] = maker
-        return maker
 
-    return add
+def plan_of(fmt: Format, dtype: torch.dtype) -> Plan | None:
+    """The plan of a format for tensors of `dtype`, made once."""
+    return _made(PLANS[type(fmt)], fmt, dtype)
 
 
 @lru_cache(maxsize=1024)
-def plan_of(fmt: Format, dtype: torch.dtype) -> Plan | None:
-    """The plan of a format for tensors of `dtype`, made once."""
+def _made(maker: Maker, fmt: Format, dtype: torch.dtype) -> Plan | None:
     with denormals():
-        return PLANS[type(fmt)](fmt, dtype)
+        return maker(fmt, dtype)

@@ -41,7 +41,7 @@ def define(fmt: Format, x: Tensor) -> Tensor:
 def fast(fmt: Format, x: Tensor) -> Tensor:
     """The version that the program uses: numba on the CPU, Triton on a GPU."""
     _installed()
-    found = FAST.get((type(fmt), x.device.type))
+    found = FAST.find((type(fmt), x.device.type))
     if found is None:
         raise RuntimeError(f"no fast version of {fmt.name} for {x.device.type}")
     return found.value(fmt, x, None)

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model.errors import FormatError, nearest
-from model.registry import FORMATS
+from model.registry import FORMATS, Registry
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -79,14 +79,14 @@ class Fast:
     )
 
 
-FAST: dict[tuple[type[Format], str], Fast] = {}
+FAST: Registry[tuple[type[Format], str], Fast] = Registry("fast version of", FormatError)
 
 
 def fast_for(fmt: Format, x: Tensor) -> Fast | None:
     """The fast version of a format for x's device; none while torch.compile looks on: it fuses the definition."""
     import torch
 
-    return None if torch.compiler.is_compiling() else FAST.get((type(fmt), x.device.type))
+    return None if torch.compiler.is_compiling() else FAST.find((type(fmt), x.device.type))
 
 
 @dataclass(frozen=True, slots=True)

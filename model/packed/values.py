@@ -94,7 +94,7 @@ def _encode(fmt: Format, x: Array, scale: Array | None) -> Encoded:
     """Some rows at a time where they share nothing: what the arithmetic needs meanwhile is many times the tensor."""
     if scale is not None:
         return cast("ScaledFormat", fmt).encode_with(x, scale)
-    fast = FAST.get((type(fmt), "cpu"))
+    fast = FAST.find((type(fmt), "cpu"))
     if fast and (found := fast.encode(fmt, x)) is not None:
         return found
     step = _rows(fmt, x.shape)
@@ -109,7 +109,7 @@ def _encode(fmt: Format, x: Array, scale: Array | None) -> Encoded:
 
 def _decode(fmt: Format, encoded: Encoded) -> Array:
     """As `_encode`, back."""
-    fast = FAST.get((type(fmt), "cpu"))
+    fast = FAST.find((type(fmt), "cpu"))
     if fast and (found := fast.decode(fmt, encoded)) is not None:
         return found
     codes, shared = encoded.codes, encoded.shared

@@ -30,7 +30,7 @@ Better = Literal["low", "high"]
 Floats = NDArray[np.float64]
 PLANNED = "planned"  # the key of a mask that is not made yet
 OTHERS = "other_programs"  # beside a measured time: the share of the processors that they took
-COSTS: Registry[Cost] = Registry("cost", OptionsError, ("passes.costs",))
+COSTS: Registry[str, Cost] = Registry("cost", OptionsError, ("passes.costs",))
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
 from model.errors import EspalierError, GraphError, PassError
 from model.graph import Graph
-from model.registry import PASSES
+from model.registry import PASSES, shown
 from passes.base import Context, PassSpec, Report, Row
 from passes.labs.stand_in import labs_tool
 
@@ -42,7 +42,8 @@ def register(function: LabsPass, file: Path) -> PassSpec:
     def run(graph: Graph, options: LabsOptions, context: Context) -> tuple[Graph, Report]:
         return run_labs_pass(function, file, graph, options, context)
 
-    return PASSES.add(name, PassSpec(name, kind, LabsOptions, run, title, doc, False))
+    source = shown(str(file), function.__code__.co_firstlineno)
+    return PASSES.add(name, PassSpec(name, kind, LabsOptions, run, title, doc, False), source=source)
 
 
 def run_labs_pass(

@@ -12,23 +12,21 @@ from typing import Any, Literal
 
 from model.graph import Arg, Graph, Node, Ref, out_port
 from model.meta import TensorMeta
+from model.registry import Registry
 from passes.structure.axes import Axis, Dims, Kept, Reason, Shape, fix, kept, new, new_size
 from passes.structure.sizes import Size, size_of
 
 Mark = Literal["heads", "inside", "conv", "normed", "added", "table"]
 Rewrite = Callable[["Cut", Node], Node]
 Rule = Callable[["Flow", Node], "Shape | list[Shape]"]
-RULES: dict[str, Rule] = {}
+RULES: Registry[str, Rule] = Registry(
+    "axis rule", packages=("passes.structure.rules_shape", "passes.structure.rules_math")
+)
 
 
-def rule(*ops: str) -> Callable[[Rule], Rule]:
-    """Register what operations mean for the axes of their tensors."""
-
-    def add(function: Rule) -> Rule:
-        RULES.update(dict.fromkeys(ops, function))
-        return function
-
-    return add
+def rule(*ops: str, replace: bool = False) -> Callable[[Rule], Rule]:
+    """Register what operations mean for the axes of their tensors; `replace`: in the place of a rule of ours."""
+    return RULES.register(*ops, replace=replace)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +69,7 @@ class Flow:
         return self
 
     def _step(self, node: Node) -> None:
-        known = RULES.get(node.op)
+        known = RULES.find(node.op)
         found = known(self, node) if known and node.call != "opaque" else unknown(self, node)
         results = found if isinstance(found, list) else [found]
         for number, shape in enumerate(results):

@@ -11,13 +11,11 @@ from model.errors import PassError
 from model.graph import Graph, Node
 from model.ops import category
 from model.ports import weight_at
-from passes.structure import rules_math, rules_shape
 from passes.structure.axes import Axis, Dims, Kept, Reason, kept, numbers, units
 from passes.structure.flow import Flow
 
 Kind = Literal["heads", "queries", "neurons", "channels", "width", "other"]
 PORTS = ("weight", "bias")
-_RULES = (rules_shape, rules_math)  # imported for their rules
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from model.formats.ternary import Ternary
 from model.graph import Graph
 from model.layers import Effective
 from model.meta import Precision, Weight
+from model.registry import Registry
 from model.trace.tensors import to_numpy
 from model.views import view_of
 from tests.model.zoo import case
@@ -42,7 +43,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[int, ...]]]:
         found.append(tuple(x.shape))
         return whole(self, x, scale)
 
-    monkeypatch.setattr("model.formats.base.FAST", {})
+    monkeypatch.setattr("model.formats.base.FAST", Registry("fast version of"))
     monkeypatch.setattr(ScaledInteger, "with_scale", counted)
     yield found
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from model.errors import PassError, ProjectError
+from model.errors import PassError, ProjectError, RegistryError
 from model.formats.base import Format, parse_format
 from model.graph import Graph
 from model.graph_json import graph_from_json, graph_to_json
@@ -85,7 +85,7 @@ def test_own_decorators_register(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("empty.py", "x = 1", "registers no pass"),
+        ("empty.py", "x = 1", "registers nothing"),
         (
             "raises.py",
             "x = 1\nraise RuntimeError('no luck.')",
@@ -93,13 +93,43 @@ def test_own_decorators_register(tmp_path: Path) -> None:
         ),
         ("exits.py", "import sys\nsys.exit(3)", r"raised SystemExit: 3 \(line 2"),
         ("syntax.py", "def f(:\n  pass", r"^The plug-in syntax.py raised SyntaxError: invalid syntax \(line 1\)\. "),
-        ("taken.py", "def prune(mg, pass_args={}):\n    return mg, {}", "already registered"),
         ("notes.txt", "hello", "not a Python file"),
     ],
 )
 def test_bad_files_give_one_error(tmp_path: Path, name: str, text: str, message: str) -> None:
     with pytest.raises(PassError, match=message):
         load_plugin(write(tmp_path, name, text))
+
+
+def test_names_in_use_are_refused_with_both_files(tmp_path: Path) -> None:
+    text = "x = 1\ndef {}(mg, pass_args={{}}):\n    return mg, {{}}"
+    both = r"The pass 'prune' is registered twice: by passes/transform/prune.py:\d+ and by .*taken.py:2\."
+    with pytest.raises(RegistryError, match=both):
+        load_plugin(write(tmp_path, "taken.py", text.format("prune")))
+    load_plugin(write(tmp_path, "a.py", text.format("twice_plugin_test")))
+    with pytest.raises(RegistryError, match=r"by .*/a.py:2 and by .*/b.py:2"):
+        load_plugin(write(tmp_path, "b.py", text.format("twice_plugin_test")))
+    (state,) = files_of(reload_plugins([tmp_path / "taken.py"]))
+    assert "prune.py" in state.error and "another name" in state.hint
+
+
+REPLACES = """
+    from passes.base import Report, transform
+
+    @transform("prune", "My own", replace=True)
+    def prune(graph, options, context):
+        return graph, Report("prune", (), {"mine": 1})
+"""
+
+
+def test_ours_is_replaced_on_request_and_comes_back(tmp_path: Path) -> None:
+    ours = PASSES.get("prune")
+    load_plugin(write(tmp_path, "a.py", REPLACES))
+    assert PASSES.get("prune").title == "My own" and plugin_passes() >= {"prune"}
+    with pytest.raises(RegistryError, match=r"replaced twice: by .*/a.py:4 and by .*/b.py:4"):
+        load_plugin(write(tmp_path, "b.py", REPLACES))
+    unload_plugins()
+    assert PASSES.get("prune") is ours
 
 
 def test_a_missing_file(tmp_path: Path) -> None:

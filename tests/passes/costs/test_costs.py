@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from model.errors import OptionsError
+from model.errors import OptionsError, RegistryError
 from model.formats.base import parse_format
 from model.graph import Graph
 from model.opening import open_any
@@ -194,7 +194,8 @@ def test_a_plug_in_adds_a_cost(plugin: Path, graph: Graph) -> None:
 def test_a_cost_does_not_take_the_name_of_another(tmp_path: Path) -> None:
     path = tmp_path / "twice.py"
     path.write_text(PLUGIN.replace('"area", Cost', '"bitops", Cost'))
-    with pytest.raises(Exception, match="already registered"):
+    both = r"'bitops' is registered twice: by passes/costs/bitops.py:\d+ and by .*twice.py:\d+"
+    with pytest.raises(RegistryError, match=both):
         load_plugin(path)
     assert cost("bitops").unit == "", "ours is untouched"
 
