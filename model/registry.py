@@ -10,7 +10,7 @@ import importlib
 import os
 import pkgutil
 import sys
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Generator, Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -141,7 +141,7 @@ PASSES: Registry[str, Any] = Registry("pass", OptionsError, ("passes.analysis", 
 
 
 @contextmanager
-def recorded() -> Iterator[list[Added]]:
+def recorded() -> Generator[list[Added]]:
     """What plug-ins add to any registry meanwhile, in order; all of it goes again where the body raises."""
     record: list[Added] = []
     _RECORDS.append(record)
