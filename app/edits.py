@@ -117,7 +117,7 @@ class Edits:
         locations = document.store.locate(keys_of(base, known, document.graph))
         source = document.project.source
         job = ReplayJob(base, wish.recipe, locations, document.store.folder, source.spec,
-                        (count, known) if count else None, source.tokenizer)  # fmt: skip
+                        (count, known) if count else None, source.reading)  # fmt: skip
         title = _doing(steps[count:]) or wish.label
         self._session.submit(title, job, lambda result: self._replayed(wish, result), urgent=True)
 

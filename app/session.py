@@ -289,7 +289,7 @@ class Session(JobQueue):
         wanted = getattr(step.options, "teaches", False) or getattr(step.options, "AGAINST_BASE", False)
         base = document.project.base if wanted else None
         locations = document.store.locate(keys_of(graph, base or graph))
-        job = AnalyseJob(graph, step, locations, document.store.folder, source.spec, source.tokenizer, base)
+        job = AnalyseJob(graph, step, locations, document.store.folder, source.spec, source.reading, base)
         return self.submit(title, job, done, urgent=is_instant(step), failed=failed)
 
     def _ended(self, job: JobInfo) -> None:

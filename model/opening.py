@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,7 @@ from model.recipe import Recipe
 from model.weights import Location, WeightStore, read_header
 
 if TYPE_CHECKING:
-    from model.source import Loaded
+    from model.source import Loaded, SourceInfo
     from model.trace.trace import Traced
 
 
@@ -67,9 +67,20 @@ def open_source(spec: str, workdir: Path, inputs: tuple[str, ...] = (), seed: in
     store = WeightStore(workdir)
     traced = trace(loaded.model, loaded.example, store, loaded.program)
     store.adopt(_in_files(loaded.files))
-    project = Project(loaded.info, traced.graph, Recipe(), traced.graph)
+    project = Project(_described(loaded, traced.graph, store), traced.graph, Recipe(), traced.graph)
     problems = (*(Problem(None, text, "warning") for text in loaded.notes), *traced.problems)
     return Opened(project, store, problems, traced, loaded, traced.callables)
+
+
+def _described(loaded: Loaded, graph: Graph, store: WeightStore) -> SourceInfo:
+    """The source with what its model takes and how it calls its classes."""
+    from model.data.naming import model_names, names_of
+    from model.limits import context_length, limits_of
+
+    config = getattr(loaded.model, "config", None)
+    classes = names_of(getattr(config, "id2label", None)) or model_names(loaded.info.tokenizer)
+    limits = replace(limits_of(graph, store), context=context_length(config))
+    return replace(loaded.info, limits=limits, classes=classes)
 
 
 def _in_files(files: tuple[Path, ...]) -> list[Location]:

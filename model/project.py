@@ -28,7 +28,7 @@ from model.source import SourceInfo, demo_folder
 from model.weights import Location, Tensor, WeightStore, chunks, read_header
 from model.zip_member import data_start, write_stored
 
-FORMAT = 2
+FORMAT = 3
 APP = "0.3.0"
 _KNOWN = ("manifest.json", "recipe.json", "graph.json", "view.json", "reports.json")
 _WEIGHTS = "weights/tensors.safetensors"
@@ -49,6 +49,27 @@ def migration(old: int) -> Callable[[Callable[[Json], Json]], Callable[[Json], J
 def _adapters(members: Json) -> Json:
     """Nodes may have adapters, which readers of format 1 would pass over; files of format 1 have none."""
     return members
+
+
+_READING_STEPS = ("bias_correction", "calibrate", "finetune", "gptq", "mse_clip", "prune", "prune_activations",
+                  "prune_structured", "remove_layers", "smoothquant")  # fmt: skip
+_LENGTH = 128  # tokens of a text in steps of format 2 that name no other
+
+
+@migration(2)
+def _lengths(members: Json) -> Json:
+    """Steps that read texts keep the length that was the default then: now the model and the tokenizer say it.
+
+    A source may name columns, classes and what its model takes from format 3 on; nothing of before does.
+    """
+    recipe = members["recipe.json"]
+    steps = [_with_length(step) for step in recipe["steps"]]
+    return {**members, "recipe.json": {**recipe, "steps": steps}}
+
+
+def _with_length(step: Json) -> Json:
+    reads = step.get("pass") in _READING_STEPS and (step.get("options") or {}).get("data")
+    return {**step, "options": {"max_length": _LENGTH, **step["options"]}} if reads else step
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from model.errors import SourceError, nearest
+from model.reading import Limits, Reading
 
 if TYPE_CHECKING:
     from torch import nn
@@ -26,7 +27,10 @@ KINDS = "a Hugging Face folder, hf:NAME, config:TYPE?key=value, file.py:factory,
 
 @dataclass(frozen=True, slots=True)
 class SourceInfo:
-    """What a project keeps of its source. `spec` is absolute where it names a file."""
+    """What a project keeps of its source. `spec` is absolute where it names a file.
+
+    tokenizer, text, label, classes, limits: as `Reading` has them; what a command or the window names goes in here.
+    """
 
     spec: str
     name: str
@@ -34,6 +38,19 @@ class SourceInfo:
     seed: int = 0
     tokenizer: str | None = None
     data: str | None = None
+    text: str = ""
+    label: str = ""
+    classes: tuple[str, ...] = ()
+    limits: Limits | None = None
+
+    @property
+    def reading(self) -> Reading:
+        """How data are read for the model."""
+        return Reading(self.tokenizer, self.text, self.label, self.classes, self.limits)
+
+    def taking(self, **given: str | tuple[str, ...] | None) -> SourceInfo:
+        """With those of the given facts of how data are read that say something."""
+        return replace(self, **{name: value for name, value in given.items() if value})  # type: ignore[arg-type]
 
 
 @dataclass(slots=True)

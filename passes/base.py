@@ -14,9 +14,11 @@ from model.check import check
 from model.codec import decode
 from model.errors import JobError, PassError, nearest
 from model.graph import Graph
+from model.reading import PLAIN, Reading
 from model.recipe import Raw, Step
 from model.registry import PASSES
 from model.weights import WeightStore
+from passes.data_fit import ask_limits
 
 Row = dict[str, Any]
 Progress = Callable[[int, int, str], None]
@@ -54,14 +56,15 @@ class Context:
 
     `found` hands on a part of what an analysis finds, as a plain value, as soon as it is known. `metric`: a figure
     (name, step, value) of a long pass. `enough`: whether the user wants what a long pass has so far. `paused`: whether
-    it is to wait, which `progress` then does. `base`: the graph before the recipe's first step.
+    it is to wait, which `progress` then does. `base`: the graph before the recipe's first step. `reading`: how data are
+    read for the model.
     """
 
     store: WeightStore
     seed: int = 0
     progress: Progress = _silent
     callables: Mapping[str, Callable[..., Any]] = field(default_factory=dict)  # type: ignore[assignment]
-    tokenizer: str | None = None
+    reading: Reading = PLAIN
     found: Callable[[object], None] = _unheard
     metric: Metric = _unplotted
     enough: Callable[[], bool] = _never
@@ -144,6 +147,8 @@ def run_step(graph: Graph, step: Step, context: Context) -> StepResult:
         raise PassError(f"Step {step.pass_name} holds options of another kind.", "Remove the step and add it again.")
     start = time.perf_counter()
     context.seed = step.seed
+    if getattr(options, "data", ""):
+        ask_limits(context, graph)
     after, report = spec.run(graph, options, context)
     if spec.kind == "analysis" and after is not graph:
         raise PassError(f"The analysis {spec.name} changed the graph.", "Register it as a transform.")

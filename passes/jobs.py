@@ -20,6 +20,7 @@ from model.errors import EspalierError
 from model.graph import Graph
 from model.meta import TensorKey
 from model.project import Project
+from model.reading import PLAIN, Reading
 from model.recipe import Recipe, Step
 from model.weights import Location
 from passes.base import Cancelled
@@ -73,7 +74,7 @@ class ReplayJob:
     workdir: Path
     source: str
     known: tuple[int, Graph] | None = None
-    tokenizer: str | None = None
+    reading: Reading = PLAIN
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +95,7 @@ class AnalyseJob:
     locations: Locations
     workdir: Path
     source: str
-    tokenizer: str | None
+    reading: Reading
     base: Graph | None = None
 
 
@@ -110,7 +111,7 @@ class SweepJob:
     locations: Locations
     workdir: Path
     source: str
-    tokenizer: str | None
+    reading: Reading
     held: tuple[tuple[tuple[Step, ...], Graph], ...] = ()
     known: tuple[Outcome, ...] = ()
 
@@ -129,7 +130,7 @@ class SearchJob:
     locations: Locations
     workdir: Path
     source: str
-    tokenizer: str | None
+    reading: Reading
     resume: bool = False
     held: tuple[tuple[tuple[Step, ...], Graph], ...] = ()
     by_hand: tuple[dict[str, Any], ...] = ()
@@ -146,7 +147,7 @@ class TrialJob:
     locations: Locations
     workdir: Path
     source: str
-    tokenizer: str | None
+    reading: Reading
     begins: str = ""
 
 

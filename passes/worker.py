@@ -129,7 +129,7 @@ def _replay(job: ReplayJob, channel: Channel) -> ReplayResult:
     store = _store(job.workdir, job.locations)
     memo = _STATE.memos.setdefault(f"{job.workdir}", Memo())
     callables = _callables(job.base, job.source, job.workdir)
-    context = Context(store, progress=channel.progress, callables=callables, tokenizer=job.tokenizer,
+    context = Context(store, progress=channel.progress, callables=callables, reading=job.reading,
                       metric=channel.metric, enough=channel.enough, paused=channel.paused)  # fmt: skip
     if job.known:
         steps = job.recipe.active[: job.known[0]]
@@ -144,7 +144,7 @@ def _replay(job: ReplayJob, channel: Channel) -> ReplayResult:
 def _analyse(job: AnalyseJob, channel: Channel) -> Any:
     store = _store(job.workdir, job.locations)
     callables = {} if is_instant(job.step) else _callables(job.graph, job.source, job.workdir)
-    context = Context(store, progress=channel.progress, callables=callables, tokenizer=job.tokenizer,
+    context = Context(store, progress=channel.progress, callables=callables, reading=job.reading,
                       found=lambda part: channel.send(Found(part)), paused=channel.paused,
                       base=job.base)  # fmt: skip
     return run_step(job.graph, job.step, context).report
@@ -158,7 +158,7 @@ def _sweep(job: SweepJob, channel: Channel) -> int:
     for steps, graph in job.held:
         memo.remember(steps, graph)
     callables = _callables(job.base, job.source, job.workdir)
-    context = Context(store, progress=channel.progress, callables=callables, tokenizer=job.tokenizer,
+    context = Context(store, progress=channel.progress, callables=callables, reading=job.reading,
                       enough=channel.enough, paused=channel.paused)  # fmt: skip
     count = 0
     for outcome in run(job.sweep, job.base, context, memo, job.known):
@@ -174,7 +174,7 @@ def _search(job: SearchJob, channel: Channel) -> str:
 
     store, memo = _store(job.workdir, job.locations), _STATE.memos.setdefault(f"{job.workdir}", Memo())
     callables = _callables(job.search.base, job.source, job.workdir)
-    context = Context(store, progress=channel.progress, callables=callables, tokenizer=job.tokenizer,
+    context = Context(store, progress=channel.progress, callables=callables, reading=job.reading,
                       enough=channel.enough, paused=channel.paused)  # fmt: skip
     return serve_search(job, context, memo, lambda trial: channel.send(Found(trial)), lambda: _flush(store))
 
@@ -185,7 +185,7 @@ def _trial(job: TrialJob, channel: Channel) -> Path:
 
     store = _store(job.workdir, job.locations)
     callables = _callables(job.search.base, job.source, job.workdir)
-    context = Context(store, progress=channel.progress, callables=callables, tokenizer=job.tokenizer,
+    context = Context(store, progress=channel.progress, callables=callables, reading=job.reading,
                       enough=channel.enough, paused=channel.paused)  # fmt: skip
     made = chosen(job.search, job.space, job.params, context, job.begins)
     save_project(made, store, job.path, everything=True)

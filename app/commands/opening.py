@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import tempfile
 from collections.abc import Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -44,14 +44,23 @@ def opened(spec: str, found: Arguments, console: Console) -> Generator[Target]:
     with tempfile.TemporaryDirectory(prefix="espalier-", ignore_cleanup_errors=True) as folder:
         console.progress(0, 0, f"opening {spec}")
         result = open_any(spec, Path(folder), inputs, found.seed)
-        project = result.project
+        result.project = project = _reading_as(result.project, found)
         if notice := missing_notice(project.recipe, "Give their plug-in with --plugin FILE.py to replay or edit them."):
             console.note(str(notice))
         callables = result.callables or (_callables(project, Path(folder)) if is_project(spec) else {})
         context = Context(
-            result.store, found.seed, console.progress, callables, project.source.tokenizer, base=project.base
+            result.store, found.seed, console.progress, callables, project.source.reading, base=project.base
         )
         yield Target(result, context)
+
+
+def _reading_as(project: Project, found: Arguments) -> Project:
+    """The project with the tokenizer and the columns that the command line names, which are its source's from then."""
+    given = {name: getattr(found, name, None) for name in ("tokenizer", "text", "label")}
+    folder = given["tokenizer"]
+    if folder and Path(folder).expanduser().is_dir():
+        given["tokenizer"] = str(Path(folder).expanduser().resolve())
+    return replace(project, source=project.source.taking(**given))
 
 
 def _callables(project: Project, folder: Path) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from model.graph import Graph
 from model.recipe import Step
 from passes.analysis.evaluate import EvaluateOptions
 from passes.base import run_step
+from passes.data_fit import text_words
 from passes.figure import OPENED, START, accuracy_of, change_of
 from passes.score import static_score
 
@@ -81,4 +82,10 @@ def figures(found: dict[str, Any]) -> dict[str, str]:
         "activation sparsity": f"{found.get('activation_sparsity', 0.0):.1%}",
         "BitOPs": big(found["bitops"]),
         "memory density": f"{found['memory_density']:.2f}",
-    } | ({"samples": count(found["n"])} if "n" in found else {})
+    } | _data(found)
+
+
+def _data(found: dict[str, Any]) -> dict[str, str]:
+    """What it was measured on: how many samples, and how much of texts."""
+    samples = {"samples": count(found["n"])} if "n" in found else {}
+    return samples | ({"texts": words} if (words := text_words(found)) else {})

@@ -9,6 +9,7 @@ from model.graph import Graph
 from model.project import Project
 from model.recipe import Recipe
 from passes.analysis.evaluate import EvaluateOptions
+from passes.data_fit import text_words
 from passes.jobs import OpenResult
 from passes.replay import recipe_key
 from passes.score import Score, Scorer
@@ -23,6 +24,7 @@ class Measures:
         self.options = EvaluateOptions()
         self._found: dict[str, tuple[float, float]] = {}
         self._divergences: dict[str, float] = {}  # from the baseline, by recipe as well
+        self.texts = ""  # how much of the texts in use is cut, in words
         self._static: dict[int, tuple[Graph, Score]] = {}
         self._scorer = Scorer()
 
@@ -39,6 +41,7 @@ class Measures:
             self.options = options
             self._found.clear()
             self._divergences.clear()
+            self.texts = ""
 
     def known(self, recipe: Recipe) -> bool:
         """Whether a recipe has been measured on the data in use."""
@@ -50,6 +53,7 @@ class Measures:
             self.use(options)
         if options == self.options:
             key, kl = recipe_key(recipe), summary.get("kl")
+            self.texts = text_words(summary) or self.texts
             if "loss" in summary:
                 self._found[key] = (summary["accuracy"], summary["loss"])
             if kl is not None:

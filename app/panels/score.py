@@ -83,7 +83,7 @@ class Figure(QWidget):
     def __init__(self, entry: Entry) -> None:
         super().__init__(toolTip=entry.help)
         self._entry = entry
-        self._note = ""
+        self._note, self.texts = "", ""
         self.chip = QPushButton()
         self.chip.setProperty("chip", "small")
         self.chip.hide()
@@ -173,6 +173,7 @@ class Figure(QWidget):
         self.setMinimumWidth(least)
         help_ = self._entry.help
         help_ += f". {self._note}" if self._note else ""
+        help_ += f"\nTexts: {self.texts}" if self.texts and self._entry.measured else ""
         self.setToolTip(f"{help_}\n{self.told}" if brief and self._change.text() else help_)
 
     @property
@@ -258,11 +259,13 @@ class ScorePanel(QWidget):
         edited = bool(document and document.recipe.active)
         estimate = self._estimate
         missing = self._missing()
-        read = score, before, edited, estimate.kl, estimate.how, dict(estimate.last), missing
+        texts = self._session.measures.texts
+        read = score, before, edited, estimate.kl, estimate.how, dict(estimate.last), missing, texts
         if read == self._read:
             return
         self._read = read
         for key, figure in self.figures.items():
+            figure.texts = texts
             now, old = getattr(score, key, None), estimate.last.get(key)
             if key == "kl":
                 figure.show_noted(estimate.kl or 0.0, estimate.how, present=True)

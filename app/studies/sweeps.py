@@ -108,7 +108,7 @@ class Sweeps(KeptRuns):
         held = ((document.recipe.active, document.graph),) if document.recipe.active else ()
         locations = document.store.locate(keys_of(base, document.graph))
         known = tuple(o for r in self.runs.values() for o in r.outcomes.values() if not o.error)
-        job = SweepJob(run.sweep, base, locations, document.store.folder, source.spec, source.tokenizer, held, known)
+        job = SweepJob(run.sweep, base, locations, document.store.folder, source.spec, source.reading, held, known)
         run.gives_way = False
         run.job = self._session.submit(f"Sweep {run.title}", job, lambda _: None)
 

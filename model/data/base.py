@@ -18,6 +18,7 @@ from model.errors import DataError
 Array = NDArray[Any]
 Inputs = dict[str, Array]
 ALL = "all"  # the name of all samples
+USUAL_LENGTH = 512  # tokens of a text, where neither model nor tokenizer names a limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +74,7 @@ class Split:
 class TaskData:
     """A classification data set. kind: "text" or "image"; texts: the raw rows by split, empty for images.
 
-    empty: the files of splits that are there but hold no rows.
+    empty: the files of splits that are there but hold no rows. notes: what was done to the samples to fit the model.
     """
 
     name: str
@@ -82,6 +83,7 @@ class TaskData:
     splits: dict[str, Split]
     texts: dict[str, tuple[str, ...]]
     empty: dict[str, str] = field(default_factory=dict[str, str])
+    notes: tuple[str, ...] = ()
 
     def split(self, name: str) -> Split:
         """The split of this name (`train`, `validation`, `test`), or `all`; raises DataError naming those there are."""
@@ -126,6 +128,15 @@ def _padded(arrays: list[Array], value: int) -> list[Array]:
     return [np.pad(a, ((0, 0), (0, longest - a.shape[1])), constant_values=value) for a in arrays]
 
 
+def padded_to(split: Split, width: int) -> Split:
+    """Texts of exactly `width` tokens: what they lack is padding."""
+    inputs = {
+        name: np.pad(array, ((0, 0), (0, max(0, width - array.shape[1]))), constant_values=_filler(name, [split]))
+        for name, array in split.inputs.items()
+    }
+    return replace(split, inputs=inputs)
+
+
 def _filler(name: str, parts: Sequence[Split]) -> int:
     """What texts are padded with: the token that stands where the mask is 0; 0 in the mask and where none does."""
     for part in parts if name == "input_ids" else ():
@@ -137,16 +148,21 @@ def _filler(name: str, parts: Sequence[Split]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class LoadOptions:
-    """How to read rows and turn them into inputs; see `load_data`."""
+    """How to read rows and turn them into inputs; see `load_data`.
+
+    max_length: tokens that are kept of a text; who knows the model says how many. image: channels, height and width
+    that pictures are brought to, 0 for a free one.
+    """
 
     tokenizer: str | Path | None = None
     text: str | None = None
     label: str | None = None
-    max_length: int = 128
+    max_length: int = USUAL_LENGTH
     limit: int | None = None
     seed: int = 0
     splits: tuple[str, ...] | None = None
     whole: bool = False
+    image: tuple[int, int, int] | None = None
 
 
 def load_data(
@@ -155,7 +171,7 @@ def load_data(
     tokenizer: str | Path | None = None,
     text: str | None = None,
     label: str | None = None,
-    max_length: int = 128,
+    max_length: int = USUAL_LENGTH,
     limit: int | None = None,
     seed: int = 0,
     splits: tuple[str, ...] | None = None,

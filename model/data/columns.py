@@ -7,6 +7,11 @@ from collections.abc import Collection, Sequence
 
 from model.errors import DataError
 
+
+class ColumnError(DataError):
+    """The data have no column of the name that was asked for."""
+
+
 TEXT_NAMES = ("text", "sentence", "review", "content", "comment", "body", "document", "tweet", "message")
 LABEL_NAMES = ("label", "sentiment", "class", "target", "category", "polarity", "labels", "coarse_label")
 
@@ -25,7 +30,8 @@ def choose_columns(columns: Sequence[str], text: str | None, label: str | None, 
 
 
 def one_of(columns: Sequence[str], wanted: str | None, common: Sequence[str], option: str, source: str) -> str:
-    """The column that is wanted, or the first with a common name; raises DataError listing those there are."""
+    """The column that is wanted, or the first with a common name; raises DataError listing those there are, a
+    ColumnError where `wanted` is not among them."""
     by_name = {column.strip().lower(): column for column in reversed(columns)}
     for name in (wanted,) if wanted is not None else common:
         if name.strip().lower() in by_name:
@@ -35,7 +41,7 @@ def one_of(columns: Sequence[str], wanted: str | None, common: Sequence[str], op
         raise DataError(f"No column of {source} looks like the {option[2:]}.", f"{there} Name it with {option}.")
     near = difflib.get_close_matches(wanted.lower(), by_name, n=1, cutoff=0.5)
     nearest = f" Did you mean {by_name[near[0]]!r}?" if near else ""
-    raise DataError(f"{source} has no column {wanted!r}.", there + nearest)
+    raise ColumnError(f"{source} has no column {wanted!r}.", there + nearest)
 
 
 def looks_like_header(cells: Sequence[str], below: Sequence[Collection[str]], named: Sequence[str | None]) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -36,12 +36,32 @@ def image_data(name: str, splits: Mapping[str, Rows], options: LoadOptions) -> T
     classes = find_classes(splits, name)
     counts = {split: len(some.labels) for split, some in splits.items()}
     rows = {split: splits[of].at(at.tolist()) for split, (of, at) in arrange(counts, options, name).items()}
-    arrays = {split: [_read(source) for source in some.samples] for split, some in rows.items()}
+    read = {split: [_read(source, options.image) for source in some.samples] for split, some in rows.items()}
+    arrays = {split: [picture.pixels for picture in some] for split, some in read.items()}
     if any(array.ndim == 3 for some in arrays.values() for array in some):
         arrays = {split: [_coloured(array) for array in some] for split, some in arrays.items()}
     _check_sizes(rows, arrays)
     made = {split: Split({"x": _stack(arrays[split])}, class_indices(some, classes)) for split, some in rows.items()}
-    return TaskData(name, "image", classes, made, {})
+    return TaskData(
+        name, "image", classes, made, {}, notes=_changed(picture for some in read.values() for picture in some)
+    )
+
+
+def _changed(pictures: Iterable[_Read]) -> tuple[str, ...]:
+    """What was done to the pictures, in a sentence."""
+    some = list(pictures)
+    sized = [p for p in some if p.size != (p.pixels.shape[1], p.pixels.shape[0])]
+    grey = sum(p.mode == "RGB" and p.pixels.ndim == 2 for p in some)
+    colour = sum(p.mode == "L" and p.pixels.ndim == 3 for p in some)
+    told: list[str] = []
+    if sized:
+        (width, height), (high, wide) = sized[0].size, sized[0].pixels.shape[:2]
+        told.append(
+            f"{len(sized)} of {len(some)} images are resized to {wide} × {high}, the first from {width} × {height}."
+        )
+    told += [f"{grey} of {len(some)} images are turned from colour to grey."] if grey else []
+    told += [f"{colour} of {len(some)} images are repeated from grey to three channels."] if colour else []
+    return tuple(told)
 
 
 def _name(source: Source) -> str:
@@ -61,13 +81,29 @@ def _check_sizes(rows: Mapping[str, Rows], arrays: Mapping[str, Sequence[Array]]
         )
 
 
-def _read(source: Source) -> Array:
-    """uint8 [h, w] of a grey picture, [h, w, 3] of any other."""
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """uint8 [h, w] of a grey picture, [h, w, 3] of any other; `mode` and `size` (width, height) in its file."""
+
+    pixels: Array
+    mode: str
+    size: tuple[int, int]
+
+
+def _read(source: Source, wish: tuple[int, int, int] | None) -> _Read:
+    """A picture, in the channels and the size of `wish` where that names some."""
     pillow = _pillow()
     told = source.name if isinstance(source, Picture) else f"{source.parent.name}/{source.name}"
     try:
         with source.open() if isinstance(source, Picture) else pillow.open(source) as image:
-            return np.asarray(image.convert("L" if image.mode in ("1", "L") else "RGB"))
+            own = "L" if image.mode in ("1", "L") else "RGB"
+            channels, height, width = wish or (0, 0, 0)
+            fitted, size = (
+                image.convert({1: "L", 3: "RGB"}.get(channels, own)),
+                (width or image.width, height or image.height),
+            )
+            fitted = fitted if fitted.size == size else fitted.resize(size, pillow.Resampling.BILINEAR)
+            return _Read(np.asarray(fitted), own, image.size)
     except (pillow.UnidentifiedImageError, OSError, AttributeError) as error:
         raise DataError(f"{told} is no image that can be read.", "Remove it.") from error
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,24 +18,37 @@ _UNNAMED = re.compile(r"LABEL_\d+|\d+", re.IGNORECASE)
 
 def model_names(source: str | None) -> tuple[str, ...]:
     """The classes in the config.json beside a model's tokenizer, in order; nothing where there is none or no names."""
-    path = _config(source) if source else None
+    path = local_file(source, "config.json") if source else None
     try:
-        found: Any = json.loads(path.read_text(encoding="utf-8")).get("id2label") if path else None
-        names = [str(found[str(at)]) for at in range(len(found))] if found else []
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return names_of(json.loads(path.read_text(encoding="utf-8")).get("id2label")) if path else ()
+    except (OSError, ValueError, AttributeError):
         return ()
-    return () if all(map(_UNNAMED.fullmatch, names)) else tuple(names)
 
 
-def _config(source: str) -> Path | None:
-    """Of a folder, or of a model of the hub that was downloaded before."""
+def names_of(found: Any) -> tuple[str, ...]:
+    """The classes of an `id2label`, whose keys are numbers or their texts; nothing where they have no names."""
+    try:
+        by_number = {int(at): str(name) for at, name in found.items()}
+        names = tuple(by_number[at] for at in range(len(by_number)))
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return ()
+    return names if named(names) else ()
+
+
+def named(classes: Sequence[str]) -> bool:
+    """Whether classes have names of their own, not numbers alone."""
+    return not all(map(_UNNAMED.fullmatch, classes))
+
+
+def local_file(source: str, name: str) -> Path | None:
+    """A file of a folder, or of a model of the hub that was downloaded before."""
     if Path(source).is_dir():
-        return Path(source) / "config.json"
+        return file if (file := Path(source) / name).is_file() else None
     from huggingface_hub import try_to_load_from_cache
     from huggingface_hub.errors import HFValidationError
 
     try:
-        found = try_to_load_from_cache(source, "config.json")
+        found = try_to_load_from_cache(source, name)
     except HFValidationError:
         return None
     return Path(found) if isinstance(found, str) else None

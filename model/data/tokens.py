@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -9,12 +10,14 @@ from typing import Any
 import numpy as np
 
 from model.data.base import Array, Inputs
+from model.data.naming import local_file
 from model.errors import DataError
 
 # (texts, max_length) → `input_ids` and `attention_mask`, int64 [n, seq], cut to max_length, padded to the longest;
 # and the length of each text before it was cut, int64 [n]
 Encoder = Callable[[Sequence[str], int], tuple[Inputs, Array]]
 NAMES = ("input_ids", "attention_mask")
+SENTINEL = 1_000_000_000  # transformers writes 1e30 for "no limit"
 
 
 def open_tokenizer(source: str | Path) -> Encoder:
@@ -33,6 +36,25 @@ def open_tokenizer(source: str | Path) -> Encoder:
         return inputs, np.array([len(row) for row in whole], dtype=np.int64)
 
     return encode
+
+
+def longest(source: str | Path) -> int | None:
+    """Tokens that a tokenizer says its model takes (`model_max_length`); None where it says none."""
+    file = local_file(str(source), "tokenizer_config.json")
+    if file is None and not Path(source).is_dir():
+        told: Any = _load(source).model_max_length  # a name of the hub that is not in the cache yet
+    else:
+        told = _entry(file, "model_max_length") if file else None
+    known = isinstance(told, int | float) and 2 <= told < SENTINEL
+    return int(told) if known else None
+
+
+def _entry(file: Path, name: str) -> Any:
+    try:
+        found: Any = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return found.get(name) if isinstance(found, dict) else None
 
 
 def _load(source: str | Path) -> Any:

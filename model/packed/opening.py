@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model.check import Problem
+from model.data.naming import model_names
 from model.formats.base import Format
 from model.formats.scaled import ScaledFormat
 from model.graph import Graph, Node
@@ -62,7 +63,8 @@ def _source(file: PackedFile) -> SourceInfo:
     if tokenizer and tokenizer.startswith("demo:"):
         tokenizer = str(demo_folder(tokenizer.partition(":")[2]))
     name = file.source.get("name", file.path.name)
-    return SourceInfo(str(file.path), name, inputs, tokenizer=tokenizer, data=file.source.get("data"))
+    classes = model_names(tokenizer)
+    return SourceInfo(str(file.path), name, inputs, tokenizer=tokenizer, data=file.source.get("data"), classes=classes)
 
 
 class _Loader:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from model.errors import DataError
 from model.graph import Graph
-from passes.analysis.evaluate import EvaluateOptions, data_warning, load_task, match_inputs
+from passes.analysis.evaluate import EvaluateOptions, data_warning, length_of, load_task, match_inputs
 from passes.base import Context, Report, analysis
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def data(graph: Graph, options: EvaluateOptions, context: Context) -> tuple[Grap
     task = task_of(options, context)
     if options.split and options.split != "all":
         task = task.only(options.split)
-    seen = look(task.take(options.limit or None), options.max_length)
+    seen = look(task.take(options.limit or None), length_of(options, context).tokens)
     told = misfit(graph, task.classes, task.splits)
     if not any(told):
         told = (data_warning(task, context).get("warning", ""), "")
@@ -44,9 +44,9 @@ def data(graph: Graph, options: EvaluateOptions, context: Context) -> tuple[Grap
 def task_of(options: EvaluateOptions, context: Context) -> TaskData:
     """The data as a training sees them; a lone file with too few rows to be divided in one piece. Raises DataError."""
     try:
-        return load_task(options, context.tokenizer, whole=options.split == "all")
+        return load_task(options, context.reading, whole=options.split == "all")
     except DataError:
-        return load_task(options, context.tokenizer, whole=True)
+        return load_task(options, context.reading, whole=True)
 
 
 def misfit(graph: Graph, classes: tuple[str, ...], splits: dict[str, Split]) -> tuple[str, str]:

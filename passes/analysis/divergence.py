@@ -118,7 +118,7 @@ def against(graph: Graph, options: EvaluateOptions, context: Context) -> Baselin
     key = fingerprint(graph), wish
     held = _HELD.pop(key, None)
     if held is None:
-        data = load_task(wish, context.tokenizer, whole=wish.split in ("", "all"))
+        data = load_task(wish, context.reading, whole=wish.split in ("", "all"))
         held = Baseline(graph, measured_split(data, wish.split, wish.limit), wish.batch_size, context)
     held.context = replace(context)
     _HELD[key] = held

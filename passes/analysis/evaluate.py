@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Generator, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,13 +15,15 @@ from model.ops import floating
 from model.source import first_line
 from passes.analysis.arrange import arranged, order_of
 from passes.base import Context, Report, analysis
+from passes.data_fit import TextLimit, fitted, text_facts, text_limit, wanted_image
 from passes.figure import Figure, accuracy_of, hits_of, wilson
 from passes.score import static_score
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from model.data.base import Split, TaskData
+    from model.data.base import LoadOptions, Split, TaskData
+    from model.reading import Reading
     from passes.analysis.beside import Beside
 
 
@@ -41,8 +43,10 @@ class EvaluateOptions:
     batch_size: int = field(default=64, metadata={"min": 1, "max": 4096})
     text: str = field(default="", metadata={"help": "name of the text column", "edit": "text"})
     label: str = field(default="", metadata={"help": "name of the label column", "edit": "label"})
-    tokenizer: str = field(default="", metadata={"help": "folder of the tokenizer, where the source has none"})
-    max_length: int = field(default=128, metadata={"min": 2, "help": "longest text in tokens"})
+    tokenizer: str = field(default="", metadata={"help": "folder of the tokenizer; default: the source's"})
+    max_length: int = field(
+        default=0, metadata={"min": 0, "help": "longest text in tokens; 0 = what model and tokenizer take"}
+    )
 
     @property
     def which(self) -> dict[str, Any]:
@@ -55,7 +59,7 @@ def evaluate(graph: Graph, options: EvaluateOptions, context: Context) -> tuple[
     """Accuracy and mean cross-entropy of the graph on the data, with its static score."""
     from model.build import build
 
-    data = load_task(options, context.tokenizer, whole=options.split in ("", "all"))
+    data = load_task(options, context.reading, whole=options.split in ("", "all"))
     split = measured_split(data, options.split, options.limit)
     module = build(graph, context.store, context.callables, packed=True)
     beside, correct = _beside(options, context), list[bool]()
@@ -64,6 +68,7 @@ def evaluate(graph: Graph, options: EvaluateOptions, context: Context) -> tuple[
     summary: dict[str, Any] = {f: getattr(score, f) for f in score.__dataclass_fields__}
     summary |= noise_of(accuracy, correct, split, graph)
     summary |= _compared(summary, beside, split, graph) if beside else {}
+    summary |= text_facts(split, length_of(options, context))
     return graph, Report("evaluate", (), {**summary, **_warning(data, options, context)})
 
 
@@ -108,35 +113,58 @@ def _warning(data: TaskData, options: EvaluateOptions, context: Context) -> dict
 
 def data_warning(data: TaskData, context: Context, split: str = "") -> dict[str, str]:
     """What of the data is likely not as it was meant, under `warning`: strange labels, a split without rows."""
-    from model.data.naming import misnamed, model_names
+    from model.data.naming import misnamed
 
     empty = [f"{files} holds no rows and is left out." for files in data.empty.values() if not split]
-    words = " ".join(w for w in (*misnamed(data.classes, model_names(context.tokenizer)), *empty) if w)
+    words = " ".join(w for w in (*misnamed(data.classes, context.reading.classes), *empty, *data.notes) if w)
     return {"warning": words} if words else {}
 
 
 def load_split(options: EvaluateOptions, context: Context) -> Split:
     """The chosen split of the data; raises DataError."""
-    data = load_task(options, context.tokenizer, whole=options.split in ("", "all"))
+    data = load_task(options, context.reading, whole=options.split in ("", "all"))
     return choose_split(data, options.split, options.limit)
 
 
-def load_task(options: EvaluateOptions, tokenizer: str | None, *, whole: bool) -> TaskData:
-    """All splits, classes in the model's order; a lone file stays in one piece where `whole`. Raises DataError."""
+def load_task(options: EvaluateOptions, reading: Reading, *, whole: bool) -> TaskData:
+    """All splits as the model takes them, classes in its order; a lone file stays whole where `whole`.
+
+    What the options leave open is as the project reads its data. Raises DataError.
+    """
     from model.data.base import LoadOptions
-    from model.data.naming import in_order_of, model_names
-    from model.data.recent import load_recent
+    from model.data.naming import in_order_of
 
     if not options.data:
         raise DataError("There is no data to measure on.", "Name it: demo:NAME, hub:NAME, a file or a folder.")
+    tokenizer = options.tokenizer or reading.tokenizer
     wish = LoadOptions(
-        tokenizer=options.tokenizer or tokenizer,
+        tokenizer=tokenizer,
         text=options.text or None,
         label=options.label or None,
-        max_length=options.max_length,  # never seeded by the pass: a file's split must be the one that training saw
-        whole=whole,
+        max_length=text_limit(options.max_length, reading, tokenizer).tokens,
+        whole=whole,  # never seeded by the pass: a file's split must be the one that training saw
+        image=wanted_image(reading),
     )
-    return in_order_of(load_recent(options.data, wish), model_names(tokenizer))
+    return in_order_of(fitted(_with_columns(options.data, wish, reading), reading), reading.classes)
+
+
+def _with_columns(spec: str, wish: LoadOptions, reading: Reading) -> TaskData:
+    """The data by the project's own columns; those that it has not, or that are named, are found as always."""
+    from model.data.columns import ColumnError
+    from model.data.recent import load_recent
+
+    usual = replace(wish, text=wish.text or reading.text or None, label=wish.label or reading.label or None)
+    try:
+        return load_recent(spec, usual)
+    except ColumnError:
+        if usual == wish:
+            raise
+        return load_recent(spec, wish)
+
+
+def length_of(options: EvaluateOptions, context: Context) -> TextLimit:
+    """How many tokens of a text are used; raises DataError."""
+    return text_limit(options.max_length, context.reading, options.tokenizer or context.reading.tokenizer)
 
 
 def choose_split(data: TaskData, name: str, limit: int) -> Split:

@@ -47,7 +47,7 @@ def predictions(graph: Graph, options: EvaluateOptions, context: Context) -> tup
     """
     from model.build import build
 
-    task = load_task(options, context.tokenizer, whole=options.split in ("", "all"))
+    task = load_task(options, context.reading, whole=options.split in ("", "all"))
     split = measured_split(task, options.split, options.limit)
     module = build(graph, context.store, context.callables, packed=True)
     told, confidence, width = predict(module, graph, split, options.batch_size, context)

@@ -45,7 +45,7 @@ def main() -> None:
     load_plugins(PLUGINS, lambda text: print(text, file=sys.stderr))
     with tempfile.TemporaryDirectory() as folder:
         opened = open_any(SOURCE, Path(folder), INPUTS, SEED)
-        context = Context(opened.store, SEED, callables=opened.callables, tokenizer=opened.project.source.tokenizer)
+        context = Context(opened.store, SEED, callables=opened.callables, reading=opened.project.source.reading)
         recipe = load_recipe(RECIPE, SEED)
         done = replay(opened.project.graph, recipe, context)
         print(json.dumps(asdict(static_score(done.graph))))

@@ -10,6 +10,7 @@ import numpy as np
 from model.graph import Graph
 from model.recipe import Recipe
 from passes.base import Context
+from passes.data_fit import ask_limits
 from passes.search.goals import Wanted
 from passes.search.search import Search
 from passes.search.with_training import FINETUNE
@@ -27,6 +28,7 @@ def check_data(search: Search, recipe: Recipe, want: Wanted, context: Context, *
     from passes.training.samples import Samples
     from passes.training.splits import splits
 
+    ask_limits(context, search.base)
     trainings = [s.options for s in recipe.active if s.pass_name == FINETUNE]
     if search.spec.score.data and (want.measured or trainings):
         context.progress(0, 0, "reading and tokenising")

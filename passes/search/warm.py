@@ -31,7 +31,7 @@ class Warm:
 
     def __init__(self, base: Graph, options: EvaluateOptions, context: Context, rungs: tuple[int, ...]) -> None:
         self.base, self.options, self.context = base, options, context
-        data = load_task(options, context.tokenizer, whole=options.split in ("", "all"))
+        data = load_task(options, context.reading, whole=options.split in ("", "all"))
         split = measured_split(data, options.split, options.limit)
         self.batches = list(arranged(split, base, options.batch_size))
         self.results = Results([inputs for inputs, _ in self.batches])

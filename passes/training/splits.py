@@ -57,4 +57,4 @@ def _checked(options: FinetuneOptions, context: Context, name: str, train: Split
 def _load(options: FinetuneOptions, name: str, context: Context) -> TaskData:
     shared = ("data", "text", "label", "tokenizer", "max_length")
     wish = EvaluateOptions(split=name, **{n: getattr(options, n) for n in shared})
-    return load_task(wish, context.tokenizer, whole=name == "all")
+    return load_task(wish, context.reading, whole=name == "all")

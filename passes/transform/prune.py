@@ -69,8 +69,10 @@ class PruneOptions:
     batch_size: int = field(default=32, metadata={"min": 1, "max": 4096, "help": "samples that run at once"})
     text: str = field(default="", metadata={"help": "name of the text column", "edit": "text"})
     label: str = field(default="", metadata={"help": "name of the label column", "edit": "label"})
-    tokenizer: str = field(default="", metadata={"help": "folder of the tokenizer, where the source has none"})
-    max_length: int = field(default=128, metadata={"min": 2, "help": "longest text in tokens"})
+    tokenizer: str = field(default="", metadata={"help": "folder of the tokenizer; default: the source's"})
+    max_length: int = field(
+        default=0, metadata={"min": 0, "help": "longest text in tokens; 0 = what model and tokenizer take"}
+    )
 
     def __post_init__(self) -> None:
         self.choice()

@@ -58,7 +58,7 @@ def test_a_trial_trains_once(
     assert told["complete"] == len(trainings) >= 2, "writing the best trains nothing again"
     opened = open_any(str(out), tmp_path / "w")
     assert opened.project.recipe.active[-1].pass_name == "finetune"
-    context = Context(opened.store, tokenizer=opened.project.source.tokenizer, callables=opened.callables)
+    context = Context(opened.store, reading=opened.project.source.reading, callables=opened.callables)
     score = Step("evaluate", EvaluateOptions(data=model, limit=60))
     figures = run_step(opened.project.graph, score, context).report.summary
     assert figures["accuracy"] == pytest.approx(told["best"]["figures"]["accuracy"]), "and what it made is what is kept"

@@ -15,6 +15,7 @@ from typing import Any
 
 from app.figures.curves import draw
 from model.opening import open_source
+from model.reading import Reading
 from model.recipe import Recipe
 from passes.analysis.evaluate import EvaluateOptions
 from passes.base import Context
@@ -107,7 +108,7 @@ def main() -> None:
     opened = open_source(str(model), Path(tempfile.mkdtemp()))
     minutes = float(sys.argv[sys.argv.index("--minutes") + 1]) if "--minutes" in sys.argv else 1e9
     end = time.monotonic() + 60 * minutes
-    context = Context(opened.store, tokenizer=str(model), enough=lambda: time.monotonic() > end)
+    context = Context(opened.store, reading=Reading(str(model)), enough=lambda: time.monotonic() > end)
     sweeps = {"width": width_sweep(), "sparsity": sparsity_sweep()}
     for name, sweep in sweeps.items():
         swept(name, before_training(sweep), context, opened.project.base, folder)

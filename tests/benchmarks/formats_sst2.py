@@ -14,6 +14,7 @@ from typing import Any
 
 from model.graph import Graph
 from model.opening import open_source
+from model.reading import Reading
 from model.registry import FORMATS
 from passes.base import Context, run_step
 from passes.config import load_recipe
@@ -62,7 +63,7 @@ def main() -> None:
     if not folder.exists():
         train(folder)
     opened = open_source(str(folder), Path(tempfile.mkdtemp()))
-    context, base = Context(opened.store, tokenizer=str(folder)), opened.project.base
+    context, base = Context(opened.store, reading=Reading(str(folder))), opened.project.base
     rows = {"float32": both(base, None, context)}
     rows |= {str(FORMATS.get(name)()): both(base, str(FORMATS.get(name)()), context) for name in FORMATS}
     widths = {w: both(base, f"integer(width={w}, frac_width={FRACTION})", context) for w in WIDTHS}

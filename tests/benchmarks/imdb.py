@@ -14,6 +14,7 @@ from typing import Any
 
 from model.graph import Graph
 from model.opening import open_source
+from model.reading import Reading
 from passes.base import Context
 from tests.benchmarks.formats_sst2 import step
 from tests.benchmarks.record import report
@@ -39,7 +40,7 @@ def main() -> None:
     folder = Path(tempfile.mkdtemp()) / "bert-tiny"
     untrained(folder)
     opened = open_source(str(folder), Path(tempfile.mkdtemp()))
-    context = Context(opened.store, tokenizer=str(folder))
+    context = Context(opened.store, reading=Reading(str(folder)))
     rows: dict[str, Any] = {}
 
     def note(name: str, graph: Graph) -> None:

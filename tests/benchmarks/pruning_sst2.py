@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from model.opening import open_source
+from model.reading import Reading
 from passes.analysis.evaluate import EvaluateOptions, evaluate
 from passes.base import Context
 from passes.config import load_recipe
@@ -61,7 +62,7 @@ def main() -> None:
     if not (folder / "config.json").exists():
         train(folder)
     opened = open_source(str(folder), Path(tempfile.mkdtemp()))
-    context = Context(opened.store, tokenizer=str(folder))
+    context = Context(opened.store, reading=Reading(str(folder)))
     rows: dict[str, Any] = {}
     for name, recipe in recipes().items():
         start = time.perf_counter()

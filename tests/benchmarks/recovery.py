@@ -20,6 +20,7 @@ from model.build import build
 from model.formats.scaled_integer import ScaledInteger
 from model.graph import Graph
 from model.opening import open_source
+from model.reading import Reading
 from passes.analysis.evaluate import EvaluateOptions, batches, load_split, logits_of
 from passes.base import Context
 from passes.select import Select
@@ -106,7 +107,7 @@ def main() -> None:
     torch.manual_seed(0)
     folder = Path(tempfile.mkdtemp())
     opened = open_source("demo:reviews", folder / "demo")
-    context = Context(opened.store, tokenizer=opened.loaded.info.tokenizer if opened.loaded else None)
+    context = Context(opened.store, reading=opened.project.source.reading)
     checked = EvaluateOptions(data="demo:reviews", split="test")
     found: dict[str, Any] = {"reviews": table(opened.project.graph, context, {"data": "demo:reviews"}, checked)}
     if SHARED.exists():
@@ -115,7 +116,7 @@ def main() -> None:
         if given is None:
             train(model)
         opened = open_source(str(model), folder / "sst2")
-        context = Context(opened.store, tokenizer=str(model))
+        context = Context(opened.store, reading=Reading(str(model)))
         data: dict[str, Any] = {"data": str(SHARED / "data" / "SST2"), "max_length": LENGTH}
         checked = replace(EvaluateOptions(**data), split="validation")
         found["sst2"] = table(opened.project.graph, context, data, checked)

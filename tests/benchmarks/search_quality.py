@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model.opening import Opened, open_any
+from model.reading import Reading
 from model.recipe import Recipe
 from passes.analysis.evaluate import EvaluateOptions
 from passes.base import Context
@@ -45,7 +46,7 @@ class Bench:
 
     def __init__(self, opened: Opened, folder: Path, split: str) -> None:
         self.opened, self.base = opened, opened.project.base
-        self.context = Context(opened.store, tokenizer=str(folder), base=self.base)
+        self.context = Context(opened.store, reading=Reading(str(folder)), base=self.base)
         self.given, self.others = (
             EvaluateOptions(str(SHARED / "data" / "SST2"), s, max_length=LENGTH) for s in (split, OTHER[split])
         )

@@ -22,6 +22,7 @@ from torch import Tensor, nn
 
 from model.formats.base import Format, parse_format
 from model.opening import open_any
+from model.reading import Reading
 from model.recipe import Recipe
 from passes.analysis.evaluate import EvaluateOptions
 from passes.base import Context
@@ -89,7 +90,7 @@ def begun(folder: Path, trials: int = OURS, **more: Any) -> Running:
     made = Path(tempfile.mkdtemp())
     opened = open_any(str(folder), made)
     base = opened.project.base
-    context = Context(opened.store, tokenizer=str(folder), base=base)
+    context = Context(opened.store, reading=Reading(str(folder)), base=base)
     score = EvaluateOptions(str(DATA), "validation", batch_size=BATCH, max_length=LENGTH)
     space = (Vary(select=LINEAR, ports=("weight", "data_in"), values=VALUES),)
     spec = SearchSpec("speed", space, sampler="random", trials=trials, score=score, **more)

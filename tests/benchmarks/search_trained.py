@@ -18,6 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from model.opening import open_source
+from model.reading import Reading
 from model.recipe import Recipe
 from passes.analysis.evaluate import EvaluateOptions
 from passes.base import Context
@@ -118,7 +119,7 @@ def our_trials(folder: str, data: str, train: Training) -> Any:
             "max_length": LENGTH}  # fmt: skip
     space = (Vary(values=formats, ports=("weight", "data_in"), per="all", fit=False),)
     spec = SearchSpec("speed", space, sampler="grid", trials=len(WIDTHS), score=score, train=train, finetune=tune)
-    context = Context(opened.store, tokenizer=folder)
+    context = Context(opened.store, reading=Reading(folder))
     search = Search(spec, Recipe(), opened.project.base, opened.project.source)
     return run(Plan(search, context, f"journal:///{tempfile.mkdtemp()}/speed.journal"))
 

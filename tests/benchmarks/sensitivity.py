@@ -26,6 +26,7 @@ from model.formats.base import Format, parse_format
 from model.graph import Graph
 from model.graph_json import fingerprint
 from model.opening import open_source
+from model.reading import Reading
 from passes.analysis.evaluate import EvaluateOptions, load_split
 from passes.analysis.format_sqnr import usual_formats
 from passes.analysis.sensitivity import kept_places
@@ -83,7 +84,7 @@ def real_text(given: Path | None, count: int, minutes: float = math.inf) -> dict
     if not (model / "config.json").exists():
         train(model)
     opened = open_source(str(model), folder / "work")
-    context = Context(opened.store, tokenizer=str(model), base=opened.project.base)
+    context = Context(opened.store, reading=Reading(str(model)), base=opened.project.base)
     graph = decompose_attention(opened.project.base, DecomposeOptions(), context)[0]
     held = load_split(EvaluateOptions(split="validation", **DATA), context)
     judged, seen = held.take(JUDGED), held.rows(slice(JUDGED, JUDGED + SAMPLES))

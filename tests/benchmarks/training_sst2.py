@@ -18,6 +18,7 @@ import torch
 
 from model.graph import Graph
 from model.opening import open_source
+from model.reading import Reading
 from passes.base import Context
 from tests.benchmarks.formats_sst2 import DATA, accuracy, step
 from tests.benchmarks.record import report
@@ -57,7 +58,7 @@ class Bench:
 
     def __init__(self, folder: Path) -> None:
         opened = open_source(str(folder), Path(tempfile.mkdtemp()))
-        self.context, self.base = Context(opened.store, tokenizer=str(folder)), opened.project.base
+        self.context, self.base = Context(opened.store, reading=Reading(str(folder))), opened.project.base
 
     def train(self, graph: Graph, options: dict[str, Any], data: str = DATA["data"]) -> tuple[Graph, dict[str, Any]]:
         """The trained graph, and its row: accuracy on the 872 validation sentences, what trained, how long."""

@@ -75,7 +75,7 @@ def asked(
     lines = [f"the plot was {'great' if row % 2 else 'awful'} number {row},{words[row % 2]}" for row in range(40)]
     (tmp_path / "rows.csv").write_text("\n".join(["text,label", *lines, ""]), encoding="utf-8")
     opened, parts = open_any("demo:reviews", tmp_path / "w"), list[object]()
-    context = Context(opened.store, tokenizer=opened.project.source.tokenizer, found=parts.append)
+    context = Context(opened.store, reading=opened.project.source.reading, found=parts.append)
     options = decode_options(name, {"data": str(tmp_path / "rows.csv"), **more})
     return run_step(opened.project.graph, Step(name, options), context).report, parts
 

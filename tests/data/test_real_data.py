@@ -32,4 +32,4 @@ def test_imdb(real: Path) -> None:
     data = load_data(str(real / "IMDB3k"), tokenizer=real / "wordpiece", limit=200)
     assert data.classes == ("negative", "positive") and set(data.splits) == {"train", "validation", "test"}
     assert 60 < int(data.split("train").labels.sum()) < 140
-    assert data.split("train").inputs["input_ids"].shape == (200, 128)
+    assert data.split("train").inputs["input_ids"].shape == (200, 512)

@@ -20,12 +20,15 @@ from model.document import Document
 from model.errors import EspalierError, ProjectError
 from model.opening import open_any, open_source
 from model.project import FORMAT, MIGRATIONS, keys_of, load_project, migration, save_project
-from model.recipe import Raw, Recipe
+from model.recipe import Raw, Recipe, Step
 from model.weights import WeightStore
-from passes.base import Context
+from passes.analysis.evaluate import EvaluateOptions
+from passes.base import Context, run_step
 from passes.replay import Memo, replay
 from passes.select import Select
+from passes.training.options import FinetuneOptions
 from passes.transform.prune import PruneOptions
+from passes.transform.quantize import QuantizeOptions
 from tests.model.project_cases import STEPS, folder, load, make, project_beside, rewritten, saved, source
 from tests.model.zoo import case, run, same
 
@@ -313,3 +316,20 @@ def test_projects_have_fixed_inputs(saved: Path, tmp_path: Path) -> None:
     assert open_any(str(saved), tmp_path / "w").project == load(saved)[0]
     with pytest.raises(EspalierError, match="inputs are fixed"):
         open_any(str(saved), tmp_path / "w", ("x",))
+
+
+def test_format_2_keeps_the_length_of_its_texts(root: Path, tmp_path: Path) -> None:
+    """Never make this file anew. Its training names no max_length, which meant 128 tokens then."""
+    path = tmp_path / "v2.espalier"
+    shutil.copyfile(root / "tests" / "golden" / "project-v2.espalier", path)
+    project, store = load(path)
+    quantise, train = project.recipe.steps
+    assert isinstance(train.options, FinetuneOptions) and isinstance(quantise.options, QuantizeOptions)
+    assert (train.options.max_length, train.options.data, train.options.train_limit) == (128, "demo:reviews", 16)
+    assert project.source.limits is None and not project.source.classes
+    save_project(project, store, path)
+    assert load(path)[0] == project
+    context = Context(store, reading=project.source.reading)
+    found = run_step(project.graph, Step("evaluate", EvaluateOptions(data="demo:reviews", limit=9)), context)
+    assert context.reading.limits is not None and context.reading.limits.vocabulary == 1712
+    assert found.report.summary["n"] == 9

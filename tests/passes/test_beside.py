@@ -24,7 +24,7 @@ from passes.transform.quantize import QuantizeOptions, Rule, quantize
 def test_the_divergence_comes_with_the_score(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened = open_source(name, tmp_path)
     base = opened.project.base
-    context = Context(opened.store, tokenizer=opened.project.source.tokenizer, base=base)
+    context = Context(opened.store, reading=opened.project.source.reading, base=base)
     rule = Rule(Select("type", ("linear",)), {"weight": parse_format("integer(width=4, frac_width=4)")})
     graph = quantize(base, QuantizeOptions((rule,)), context)[0]
     plain = EvaluateOptions(data=name, limit=100, batch_size=32)

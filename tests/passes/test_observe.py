@@ -33,7 +33,7 @@ def seen(spec: str, formats: bool, work: Path) -> tuple[Told, Told]:
     """(told by observe, told by hooks on the built module's leaves), Linear layers alone."""
     opened = open_any(spec, work)
     graph, store = opened.project.graph, opened.store
-    context = Context(store, tokenizer=opened.loaded.info.tokenizer if opened.loaded else None)
+    context = Context(store, reading=opened.project.source.reading)
     if formats:
         rule = Rule(Select("type", ("linear",)), dict.fromkeys(("data_in", "data_out"), Integer(6, 3)))
         graph, _ = quantize(graph, QuantizeOptions((rule,)), context)

@@ -44,7 +44,7 @@ class Built:
 
     def context(self, context: Context) -> Context:
         """The context in which its steps run."""
-        return replace(context, store=self.store, callables=self.callables, tokenizer=self.info.tokenizer,
+        return replace(context, store=self.store, callables=self.callables, reading=self.info.reading,
                        base=self.graph)  # fmt: skip
 
 
@@ -93,7 +93,9 @@ class Architect:
         with torch.random.fork_rng(devices=()):
             opened = open_source(spec, Path(tempfile.gettempdir()), self.origin.info.inputs, self.seed)
         source = opened.project.source
-        info = replace(source, tokenizer=self.origin.info.tokenizer, data=self.origin.info.data, name=title(spec))
+        held = self.origin.info
+        info = replace(source, tokenizer=held.tokenizer, text=held.text, label=held.label, classes=held.classes,
+                       data=held.data, name=title(spec))  # fmt: skip
         if not self.inherits:
             return Built(info, opened.project.base, opened.store, opened.callables)
         found = inherit(opened.project.base, opened.store, self.trained, self.store)

@@ -72,7 +72,7 @@ def joined(wish: Wish, workdir: Path, progress: Progress, tell: Callable[[str], 
     received = receive(study, wish.storage, workdir, wish.project, tell)
     spec, recipe, moved = _search(study, about, received, wish)
     project, opened = received.opened.project, received.opened
-    context = Context(opened.store, spec.seed, progress, opened.callables, project.source.tokenizer,
+    context = Context(opened.store, spec.seed, progress, opened.callables, project.source.reading,
                       enough=part.enough, base=project.base)  # fmt: skip
     search = Search(spec, recipe, project.base, project.source)
     name = study.user_attrs.get("fingerprint", "") if moved else ""

@@ -13,6 +13,7 @@ from model.data.base import Split, TaskData
 from model.data.look import balance, look
 from model.errors import DataError
 from model.opening import Opened, open_any
+from model.reading import Reading
 from model.recipe import Step
 from passes.analysis.data import head
 from passes.analysis.data_rows import DataRowsOptions
@@ -29,7 +30,7 @@ def digits(tmp_path_factory: pytest.TempPathFactory) -> Opened:
 def run(opened: Opened, name: str, options: Any) -> tuple[Any, list[Any]]:
     """The report and the parts that were found."""
     parts: list[Any] = []
-    context = Context(opened.store, tokenizer=str(demo.SHIPPED), found=parts.append)
+    context = Context(opened.store, reading=Reading(str(demo.SHIPPED)), found=parts.append)
     return run_step(opened.project.graph, Step(name, options), context).report, parts
 
 

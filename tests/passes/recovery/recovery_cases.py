@@ -23,7 +23,7 @@ from passes.transform.quantize import QuantizeOptions, Rule, quantize
 def demo(name: str) -> tuple[Opened, Context]:
     """A demo, opened once a process."""
     opened = open_any(name, Path(tempfile.mkdtemp()))
-    return opened, Context(opened.store, tokenizer=opened.loaded.info.tokenizer if opened.loaded else None)
+    return opened, Context(opened.store, reading=opened.project.source.reading)
 
 
 def with_format(graph: Graph, context: Context, ops: tuple[str, ...], **formats: Format) -> Graph:

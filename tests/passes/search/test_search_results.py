@@ -43,7 +43,7 @@ def digits(tmp_path_factory: pytest.TempPathFactory) -> Opened:
 
 def context(opened: Opened) -> Context:
     source = opened.project.source
-    return Context(opened.store, tokenizer=source.tokenizer, base=opened.project.base, callables=opened.callables)
+    return Context(opened.store, reading=source.reading, base=opened.project.base, callables=opened.callables)
 
 
 def graphs(opened: Opened, count: int, values: str, *more: Vary) -> Any:

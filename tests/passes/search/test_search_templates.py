@@ -45,7 +45,7 @@ def test_it_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     short = {"max_steps": 2, "train_limit": 64, "warm_up": 0} if spec.train != "none" else {}
     spec = replace(spec, trials=3, warm=0, score=score, finetune={**spec.finetune, **short})
     search = Search(spec, filled(recipe, score), project.base, project.source)
-    context = Context(opened.store, tokenizer=project.source.tokenizer, callables=opened.callables, base=project.base)
+    context = Context(opened.store, reading=project.source.reading, callables=opened.callables, base=project.base)
     running = begin(Plan(search, context, f"journal://{tmp_path}/s.journal"))
     ended = [t for t in running.trials() if t.state not in ("running", "waiting")]
     assert len(ended) == 3 and all(t.state in ("complete", "pruned") for t in ended), [t.error for t in ended]

@@ -71,7 +71,7 @@ def search_of(spec: SearchSpec, source: Opened, recipe: Recipe | None = None) ->
 
 
 def ran(search: Search, source: Opened, folder: Path) -> list[Trial]:
-    context = Context(source.store, tokenizer=source.project.source.tokenizer)
+    context = Context(source.store, reading=source.project.source.reading)
     plan = Plan(search, context, f"journal:///{folder}/s.journal")
     return [t for t in run(plan) if t.state != "running"]
 

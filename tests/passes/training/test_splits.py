@@ -34,7 +34,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def found(opened: Opened, data: Path, **more: Any) -> Any:
-    context = Context(opened.store, tokenizer=opened.project.source.tokenizer, callables=opened.callables)
+    context = Context(opened.store, reading=opened.project.source.reading, callables=opened.callables)
     return splits(FinetuneOptions(data=str(data), **more), context)
 
 
@@ -81,7 +81,7 @@ def test_a_score_takes_what_a_training_held_out(opened: Opened, folder: Path) ->
     """Of data that only train; a lone file is measured whole, and a split that is named is that split."""
     (folder / "test.csv").unlink()
     project = opened.project
-    context = Context(opened.store, tokenizer=project.source.tokenizer, callables=opened.callables)
+    context = Context(opened.store, reading=project.source.reading, callables=opened.callables)
 
     def told(data: Path, **more: Any) -> dict[str, Any]:
         step = Step("evaluate", EvaluateOptions(data=str(data), **more))
@@ -90,7 +90,7 @@ def test_a_score_takes_what_a_training_held_out(opened: Opened, folder: Path) ->
     whole, made = told(folder), found(opened, folder)
     assert whole["n"] == 4 and "training samples alone" in whole["warning"]
     wish = EvaluateOptions(data=str(folder))
-    taken = measured_split(load_task(wish, context.tokenizer, whole=True), "", 0)
+    taken = measured_split(load_task(wish, context.reading, whole=True), "", 0)
     assert keys(taken) == keys(made.check) and told(folder, limit=3)["n"] == 3
     warm = Warm(project.base, wish, context, ())
     assert warm.total == 4 and warm.measure(project.base)["accuracy"] == whole["accuracy"]
@@ -105,7 +105,7 @@ def test_a_score_takes_what_a_training_held_out(opened: Opened, folder: Path) ->
 def test_a_training_runs_on_it_and_tells(opened: Opened, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ESPALIER_STATE", str(folder / "state"))
     project = opened.project
-    context = Context(opened.store, tokenizer=project.source.tokenizer, callables=opened.callables, base=project.base)
+    context = Context(opened.store, reading=project.source.reading, callables=opened.callables, base=project.base)
     options = FinetuneOptions(data=str(folder), max_steps=1, batch_size=8)
     told = run_step(project.base, Step("finetune", options), context).report
     assert "a tenth of the training samples" in told.summary["warning"]

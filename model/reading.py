@@ -1,0 +1,41 @@
+"""How data are read for a model, and what the model takes: facts of a project's source, saved with it.
+
+No torch: the window's forms and project files hold these values too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a model takes; None, or 0 in `image`, where it takes any.
+
+    tokens: most tokens of a text, as the positions that the model holds. context: the context length that its
+    configuration names, where its positions are computed and would go on. length: the one length of all texts.
+    vocabulary: rows of the token embedding. image: channels, height and width.
+    """
+
+    tokens: int | None = None
+    context: int | None = None
+    length: int | None = None
+    vocabulary: int | None = None
+    image: tuple[int, int, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How a project's data are read. text, label: columns, used where the data have them.
+
+    classes: the names of the model's classes in its order. limits: None in a project of before they were recorded.
+    """
+
+    tokenizer: str | None = None
+    text: str = ""
+    label: str = ""
+    classes: tuple[str, ...] = ()
+    limits: Limits | None = None
+
+
+PLAIN = Reading()
