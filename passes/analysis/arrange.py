@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from model.data.base import Split
 
 MASK = "attention_mask"
+ROOM = 1 << 23  # texts × tokens² of a batch: 32 texts of 512
 LEAST = 2  # tokens: graphs of a dynamic length are traced for two and more
 
 
@@ -31,11 +32,19 @@ def arranged(split: Split, graph: Graph, size: int) -> Iterator[tuple[dict[str, 
     if lengths is None:
         yield from batches(split, graph, size)
         return
-    order = order_of(split, graph)
-    for start in range(0, len(split), size):
-        rows = order[start : start + size]
-        width = max(LEAST, int(lengths[rows].max()))
+    order, start = order_of(split, graph), 0
+    while start < len(split):
+        rows = order[start : start + _fitting(lengths[order[start : start + size]])]
+        width, start = max(LEAST, int(lengths[rows].max())), start + len(rows)
         yield from batches(_cut(split.rows(rows), width), graph, size)
+
+
+def _fitting(lengths: Any) -> int:
+    """How many texts, the shortest first, share a batch: an attention's memory grows with the square of the longest."""
+    count = len(lengths)
+    while count > 1 and count * int(lengths[count - 1]) ** 2 > ROOM:
+        count = (count + 1) // 2
+    return count
 
 
 def order_of(split: Split, graph: Graph) -> NDArray[np.int64]:
