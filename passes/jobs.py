@@ -101,10 +101,7 @@ class AnalyseJob:
 
 @dataclass(frozen=True, slots=True)
 class SweepJob:
-    """Run a sweep on a base graph; its outcomes come as Found, one by one.
-
-    `held`: graphs that steps are known to lead to. `known`: outcomes that need not run again.
-    """
+    """Run a sweep; each outcome comes as Found. `held`: graphs of known steps; `known`: outcomes not to run again."""
 
     sweep: Sweep
     base: Graph
