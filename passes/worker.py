@@ -21,7 +21,6 @@ from passes.base import Context, is_instant, run_step
 from passes.heap import give_back, keep_freed_memory
 from passes.jobs import (
     AnalyseJob,
-    Channel,
     ExportJob,
     Found,
     Locations,
@@ -34,13 +33,13 @@ from passes.jobs import (
     SearchJob,
     SweepJob,
     TrialJob,
-    serve,
 )  # fmt: skip
 from passes.kernel_jobs import AnswerJob, KernelsJob, LabJob
 from passes.offered import PluginState
 from passes.plugins import portable, reload_plugins
 from passes.replay import Memo, replay
 from passes.score import Scorer
+from passes.serving import Channel, serve
 from passes.sweep.run import run
 
 

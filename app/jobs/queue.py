@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from PySide6.QtCore import QObject, Signal
 
 from app.jobs.runner import Listener
 from model.errors import JobError
-from passes.jobs import TERMINAL, Done, Failed, Job, JobEvent, JobInfo
+from passes.jobs import TERMINAL, Done, Failed, Job, JobEvent, JobInfo, Yielded
 
 
 class Runner(Protocol):
@@ -35,9 +37,28 @@ class Runner(Protocol):
         """Let a job that waits go on."""
         ...
 
+    def give_way(self, number: int) -> bool:
+        """Ask the running job to make room: Yielded comes in place of Done. False: it does not run."""
+        ...
+
+    def drop(self, number: int) -> None:
+        """Forget a job that made room and of which nothing is left."""
+        ...
+
     def close(self) -> None:
         """Stop everything."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class Rest:
+    """What is left of a job that made room; `paused`: it waits until it is told to go on."""
+
+    job: Job
+    paused: bool = False
+
+
+Onward = Callable[[Any], Rest | None]  # the rest of a job by what its first part gave; None: nothing is left
 
 
 class JobQueue(QObject):
@@ -53,6 +74,7 @@ class JobQueue(QObject):
         self.jobs: list[JobInfo] = []
         self._on_done: dict[int, Callable[[Any], None]] = {}
         self._on_failed: dict[int, Callable[[JobError], None]] = {}
+        self._onward: dict[int, Onward] = {}
         self._arrived.connect(self._on_event)
         self._runner = make(self._arrived.emit)
 
@@ -71,6 +93,16 @@ class JobQueue(QObject):
     def resume(self, number: int) -> None:
         """Let a paused job go on."""
         self._runner.resume(number)
+
+    def give_way(self, number: int, onward: Onward) -> bool:
+        """Let the running job make room for those that wait, and queue up behind them: the same job with its `Rest`.
+
+        Returns False where it does not run.
+        """
+        asked = self._runner.give_way(number)
+        if asked:
+            self._onward[number] = onward
+        return asked
 
     def submit(
         self,
@@ -99,11 +131,29 @@ class JobQueue(QObject):
         self._runner.close()
 
     def _on_event(self, heard: JobEvent) -> None:
+        if isinstance(heard.event, Yielded):
+            heard = self._go_on(heard.job, heard.event)
         if isinstance(heard.event, TERMINAL):
             self._finish(heard)
         self.job_event.emit(heard)
 
+    def _go_on(self, job: JobInfo, event: Yielded) -> JobEvent:
+        """The event as it is told: the end of a job of which nothing is left."""
+        onward = self._onward.pop(job.id, None)
+        rest = onward(event.result) if onward else None
+        if rest is None:
+            self._runner.drop(job.id)
+            job.state, job.finished = "done", time.monotonic()
+            return JobEvent(job, Done(event.result))
+        job.job = rest.job
+        if rest.paused:
+            job.state = "paused"
+        else:
+            self._runner.resume(job.id)
+        return JobEvent(job, event)
+
     def _finish(self, heard: JobEvent) -> None:
+        self._onward.pop(heard.job.id, None)
         done, failed = self._on_done.pop(heard.job.id, None), self._on_failed.pop(heard.job.id, None)
         self.jobs = [j for j in self.jobs if j.id != heard.job.id]
         if isinstance(heard.event, Done) and done:

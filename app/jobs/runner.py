@@ -28,11 +28,13 @@ from passes.jobs import (
     JobEvent,
     JobInfo,
     Pause,
+    Paused,
     PluginJob,
     ReplayJob,
     ReplayResult,
     Stopped,
     Word,
+    Yielded,
 )
 
 GRACE = 1.0
@@ -88,6 +90,10 @@ class JobRunner:
         self._current: JobInfo | None = None
         self._cancelled: set[int] = set()
         self._words: dict[int, Word] = {}  # what the running job is to be told, the last word on it
+        self._yielding: set[int] = set()  # jobs that were asked to make room
+        self._parked: dict[
+            int, JobInfo
+        ] = {}  # jobs that neither run nor are in the queue: paused, or between two parts
         self._closing = False
         self._worker: Worker | None = None
         self._plugins: Job | None = None
@@ -110,26 +116,58 @@ class JobRunner:
     def cancel(self, number: int) -> None:
         """Stop a job, running or waiting."""
         with self._wake:
-            waiting = next((j for j in self._queue if j.id == number), None)
-            if waiting:
-                self._queue.remove(waiting)
-            elif self._current and self._current.id == number:
+            waiting = self._parked.pop(number, None) or self._take_out(number)
+            if waiting is None and self._current and self._current.id == number:
                 self._cancelled.add(number)
             self._wake.notify()
         if waiting:
             self._tell(waiting, Stopped())
+
+    def _take_out(self, number: int) -> JobInfo | None:
+        """The job of the queue, which it leaves."""
+        waiting = next((j for j in self._queue if j.id == number), None)
+        if waiting:
+            self._queue.remove(waiting)
+        return waiting
 
     def stop_and_keep(self, number: int) -> None:
         """Ask the running job to end soon with what it has; one that waits has nothing yet, and goes on waiting."""
         self._tell_current(number, Finish())
 
     def pause(self, number: int) -> None:
-        """Ask the running job to wait; its state is "paused" once it does."""
-        self._tell_current(number, Pause())
+        """Ask the running job to wait; its state is "paused" once it does. One of the queue leaves it meanwhile."""
+        with self._wake:
+            if waiting := self._take_out(number):
+                self._parked[number] = waiting
+        if waiting:
+            self._tell(waiting, Paused())
+        else:
+            self._tell_current(number, Pause())
 
     def resume(self, number: int) -> None:
-        """Let a job that waits go on."""
-        self._tell_current(number, Continue())
+        """Let a job that waits go on; one that is not with the worker queues up."""
+        with self._wake:
+            parked = self._parked.pop(number, None)
+            if parked:
+                parked.state = "waiting"
+                self._queue.append(parked)
+            self._wake.notify()
+        if not parked:
+            self._tell_current(number, Continue())
+
+    def give_way(self, number: int) -> bool:
+        """Ask the running job to end a part of itself, then wait for `resume` or `cancel`; False: it does not run."""
+        with self._wake:
+            if self._current is None or self._current.id != number:
+                return False
+            self._yielding.add(number)
+        self._tell_current(number, Finish())
+        return True
+
+    def drop(self, number: int) -> None:
+        """Forget a job that made room and of which nothing is left."""
+        with self._wake:
+            self._parked.pop(number, None)
 
     def _tell_current(self, number: int, word: Word) -> None:
         with self._wake:
@@ -141,7 +179,9 @@ class JobRunner:
         with self._wake:
             self._closing = True
             waiting = list(self._queue)
+            waiting += self._parked.values()
             self._queue.clear()
+            self._parked.clear()
             self._wake.notify()
         for info in waiting:
             self._tell(info, Stopped())
@@ -152,7 +192,8 @@ class JobRunner:
     def _loop(self) -> None:
         self._worker = Worker()
         while (info := self._next()) is not None:
-            self._tell(info, self._run(info))
+            event = self._park(info, self._run(info))
+            self._tell(info, event)
             self._current = None
         self._worker.stop()
 
@@ -164,6 +205,17 @@ class JobRunner:
                 self._closing = self._closing or not threading.main_thread().is_alive()
             self._current = None if self._closing else self._queue.popleft()
             return self._current
+
+    def _park(self, info: JobInfo, event: Event) -> Event:
+        """What the end of the job, or of a part of it, is told as."""
+        with self._wake:
+            if info.id not in self._yielding:
+                return event
+            self._yielding.discard(info.id)
+            if not isinstance(event, Done) or self._closing or info.id in self._cancelled:
+                return event
+            self._parked[info.id] = info
+            return Yielded(event.result)
 
     def _alive(self) -> Worker:
         if self._worker is None or not self._worker.process.is_alive():

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from PySide6.QtCore import QObject, QTimer, Signal
 
+from app.jobs.queue import Rest
 from app.words import plural
 from kernels.bench import results as files
 from kernels.bench.ceilings import Ceilings
@@ -159,12 +161,7 @@ class KernelBench(QObject):
         return run
 
     def _submit(self, run: Run, title: str, job: KernelsJob) -> None:
-        def done(left: int) -> None:
-            if left and run.gives_way:
-                self._submit(run, title, KernelsJob(job.request, left, run.results.ceilings))
-
-        run.gives_way = False
-        run.job = self._session.submit(title, job, done, failed=lambda e: _fail(run, e))
+        run.job = self._session.submit(title, job, lambda _: None, failed=lambda e: _fail(run, e))
 
     def _make_room(self) -> None:
         """Let jobs that wait go first, once the size at hand is measured: a run of all kernels takes minutes."""
@@ -172,8 +169,7 @@ class KernelBench(QObject):
         if run is None or run.job is None or run.gives_way or run.job.state != "running":
             return
         if any(j.state == "waiting" for j in self._session.jobs if j is not run.job):
-            run.gives_way = True
-            self._session.stop_and_keep(run.job.id)
+            run.gives_way = self._session.give_way(run.job.id, partial(_rest, run))
 
     def stop(self) -> None:
         """End the run; its rows stay."""
@@ -294,6 +290,15 @@ def _runs(raw: bytes, cannot: Callable[[], None]) -> list[tuple[dict[str, Any], 
 
 def _fail(run: Run, error: JobError) -> None:
     run.error = f"{error.message} {error.hint}".strip()
+
+
+def _rest(run: Run, left: int) -> Rest | None:
+    """The sizes from the one numbered `left` on; None where none is left."""
+    run.gives_way = False
+    work = run.job.job if run.job else None
+    return (
+        Rest(replace(work, first=left, limits=run.results.ceilings)) if left and isinstance(work, KernelsJob) else None
+    )
 
 
 def _title(request: Request) -> str:

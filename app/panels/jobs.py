@@ -48,15 +48,16 @@ KEPT = 60
 EMPTY = "No jobs yet. Opening, evaluating and measuring appear here while they run."
 
 
-def status_text(job: JobInfo, now: float) -> str:
-    """Where a job stands, in one line."""
+def status_text(job: JobInfo, now: float, *, elapsed: bool = False) -> str:
+    """Where a job stands, in one line; `elapsed`: how long it has run also beside how long it still takes."""
     if job.finished is not None:
-        took = duration(job.finished - job.started)
+        took = duration(job.took)
         return {"done": f"done in {took}", "failed": f"failed after {took}", "stopped": "stopped"}[job.state]
-    if job.state == "waiting":
-        return "waits for the job before it"
+    if job.state == "waiting" and not job.begun:
+        return "waiting for the job before it"
     done = _progress(job)
-    return " · ".join(p for p in (*(done if any(done) else ("running",)), _time(job, now), figures(job)) if p)
+    state = () if job.state == "running" and any(done) else (job.state,)
+    return " · ".join(p for p in (*state, *done, *_times(job, now, elapsed), figures(job)) if p)
 
 
 def figures(job: JobInfo) -> str:
@@ -85,9 +86,10 @@ def _progress(job: JobInfo) -> tuple[str, str]:
     return p.text, f"{count(p.done)} of {count(p.total)}" if p.total > 1 else ""
 
 
-def _time(job: JobInfo, now: float) -> str:
+def _times(job: JobInfo, now: float, elapsed: bool) -> tuple[str, ...]:
     rest = job.remaining(now)
-    return duration(job.worked(now)) if rest is None else left(rest)
+    worked = (duration(job.worked(now)),) if elapsed or rest is None else ()
+    return worked if rest is None else (*worked, left(rest))
 
 
 def series(job: JobInfo) -> object:
@@ -98,7 +100,7 @@ def series(job: JobInfo) -> object:
             return "replay", last.pass_name, len(recipe), getattr(last.options, "select", None)
         case AnalyseJob(step=step):
             return "analyse", step.pass_name, job.title
-        case SweepJob():  # one that gave way goes on under its title
+        case SweepJob():
             return "sweep", job.title
         case SearchJob():
             return "search", job.title
@@ -110,7 +112,7 @@ def superseded(old: JobInfo, new: JobInfo) -> bool:
     """Whether an entry need not be kept beside a newer one: it told of an earlier value, or never ran to its end."""
     if series(old) != series(new):
         return False
-    return old.state == "stopped" or (old.state == "done" and isinstance(old.job, ReplayJob | SweepJob | SearchJob))
+    return old.state == "stopped" or (old.state == "done" and isinstance(old.job, ReplayJob))
 
 
 def is_quiet(job: JobInfo) -> bool:
@@ -132,7 +134,9 @@ class JobRow(QFrame):
         self._stop = link("Stop", lambda: session.cancel(job.id))
         self._stop.setAccessibleName(f"Stop {job.title}")
         kept = isinstance(job.job, SweepJob | SearchJob)
-        self._stop.setToolTip("End it now; what has come is kept" if kept else "End it now; nothing of it is kept")
+        self._stop.setToolTip(
+            "Stop now and keep partial results" if kept else "Stop now and discard what it has so far"
+        )
         self._keep = link("Stop and keep", self._finish)
         self._keep.setAccessibleName(f"Stop {job.title} and keep what it has")
         self._keep.setToolTip("End the training now and keep the best weights so far")
@@ -157,7 +161,7 @@ class JobRow(QFrame):
     def refresh(self, now: float) -> None:
         """Show where the job stands."""
         running = self.job.finished is None
-        self._status.setText(status_text(self.job, now))
+        self._status.setText(status_text(self.job, now, elapsed=True))
         self._stop.setVisible(running)
         self._keep.setVisible(can_keep(self.job))
         self._bar.setVisible(running)

@@ -13,7 +13,7 @@ from app.recovery import is_copy
 from app.words import duration
 from model.document import Change
 from model.errors import EspalierError
-from passes.jobs import Done, Failed, JobEvent, LogLine, ReplayJob, Started, Stopped
+from passes.jobs import Done, Failed, JobEvent, LogLine, ReplayJob, Started, Stopped, Yielded
 
 if TYPE_CHECKING:
     from app.session import Session
@@ -81,11 +81,13 @@ class LogPanel(QWidget):
             case Started() | Done() if quiet:
                 pass
             case Started():
-                self.add(f"{job.title}: started")
+                self.add(f"{job.title}: {'continued' if job.waited else 'started'}")
+            case Yielded():
+                self.add(f"{job.title}: waiting for another job, after {duration(job.worked(time.monotonic()))}")
             case LogLine(text):
                 self.add(f"{job.title}: {text}")
             case Done():
-                self.add(f"{job.title}: done in {duration((job.finished or job.started) - job.started)}")
+                self.add(f"{job.title}: done in {duration(job.took)}")
             case Failed(message=message, details=details):
                 self.add(f"{job.title}: failed: {message}")
                 if details:

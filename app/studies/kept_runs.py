@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
 
 from PySide6.QtCore import QObject, QTimer, Signal
 
+from app.jobs.queue import Rest
 from model.document import Document
 from passes.jobs import JobEvent, JobInfo
 
@@ -87,8 +89,21 @@ class KeptRuns(QObject):
         if names and document:
             self.kept.emit()
 
+    def _rest(self, run: Any, result: Any) -> Rest | None:
+        """What is left of a run that made room, by what the worker gave; None where nothing is."""
+        raise NotImplementedError
+
     def _give_way(self, run: Kept) -> None:
         """Let a job that waits go first; the run queues up again behind it."""
         if run.job and not run.gives_way and any(j.state == "waiting" for j in self._session.jobs if j is not run.job):
-            run.gives_way = True
-            self._session.stop_and_keep(run.job.id)
+            self._split(run)
+
+    def _split(self, run: Kept) -> bool:
+        """End this part of a run, whose job goes on with the rest; False where it does not run."""
+        asked = run.job is not None and self._session.give_way(run.job.id, partial(self._onward, run))
+        run.gives_way = run.gives_way or asked
+        return asked
+
+    def _onward(self, run: Kept, result: Any) -> Rest | None:
+        run.gives_way = False
+        return self._rest(run, result)

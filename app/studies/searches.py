@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from PySide6.QtCore import QTimer, Signal
 
+from app.jobs.queue import Rest
 from app.studies.files import Copies, add_line, begin_record, record_path, recovered
 from app.studies.kept_runs import KeptRuns
 from app.studies.present_choices import present_choices
@@ -149,12 +150,18 @@ class Searches(Applied):
         self.listed.emit()
 
     def _submit(self, study: Study) -> None:
+        study.gives_way = False
+        study.job = self._session.submit(f"Search {study.name}", self._work(study), lambda _: None)
+
+    def _work(self, study: Study) -> SearchJob:
         document = self._session.open_document
         begin_record(record_path(document.store.folder, study.name), study.data(), study.key)
         job = search_job(study, document)
         study.by_hand.clear()
-        study.gives_way = False
-        study.job = self._session.submit(f"Search {study.name}", job, lambda _: None)
+        return job
+
+    def _rest(self, run: Study, result: Any) -> Rest | None:
+        return Rest(self._work(run), run.held) if run.goes_on(result) else None
 
     def _baseline(self) -> dict[str, float]:
         score = self._session.baseline
@@ -162,22 +169,16 @@ class Searches(Applied):
 
     def pause(self, study: Study) -> None:
         """Wait after the trial that runs; `again` goes on. One that has not begun leaves the queue."""
-        job = study.job
-        study.held = job is not None
-        if job and job.state == "waiting" and isinstance(job.job, SearchJob):
-            study.gives_way = True
-            study.by_hand[:0] = job.job.by_hand
-            self._session.cancel(job.id)
-        elif job and not study.gives_way:
-            self._session.pause(job.id)
+        study.held = study.job is not None
+        if study.job and not study.gives_way:
+            self._session.pause(study.job.id)
 
     def again(self, study: Study) -> None:
         """Let a paused search go on."""
-        held, study.held = study.held, False
+        study.held = False
         if study.job:  # where it gives way, it queues up again
             self._session.resume(study.job.id)
-        elif held:
-            self._begin(study)
+            self._stands()
 
     def stop(self, study: Study, *, after_trial: bool = False) -> None:
         """End a search: now, or after the trial that it is at. What has come stays."""
@@ -241,8 +242,7 @@ class Searches(Applied):
         self._draw()
 
     def _ended(self, study: Study, event: Any) -> None:
-        if study.end(event):  # before it is told: nothing shows it as stopped, which would lay out all panels twice
-            self._submit(study)
+        study.end(event)
         self._tell(all_of=study)
         self.write()
         self.changed.emit(study, ())
@@ -285,9 +285,10 @@ class Searches(Applied):
         study.spec = replace(study.spec, trials=max(study.spec.trials, study.done + 1))
         if not study.running:
             self._begin(study)
-        elif study.job and not study.gives_way:  # it is offered when the search goes on, a moment later
-            study.gives_way = True
-            self._session.stop_and_keep(study.job.id)
+        elif study.job and not study.gives_way and not self._split(study):  # else it is offered a moment later
+            waits = study.job
+            study.by_hand[:0] = getattr(waits.job, "by_hand", ())
+            waits.job = self._work(study)
 
 
 def check_source(space: Space, source: SourceInfo) -> None:

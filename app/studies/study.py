@@ -35,7 +35,7 @@ class Study:
     error: str = ""
     why: str = ""  # why it ended by itself, where not all trials have run
     gives_way: bool = False
-    held: bool = False  # it is to wait until it is told to go on, with a job or without one
+    held: bool = False  # it is to wait until it is told to go on
     ending: bool = False  # it was asked to end after this trial
     went_on: int | None = None  # the trial after which it went on, of a study that was begun before
     by_hand: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])  # trials that wait to be offered
@@ -48,14 +48,12 @@ class Study:
     @property
     def running(self) -> bool:
         """Whether it goes on by itself, or once it is told to."""
-        return self.job is not None or self.held
+        return self.job is not None
 
     @property
     def paused(self) -> bool:
-        """Whether it waits to be told to go on; its job may have ended meanwhile, so that others could run."""
-        if self.job is None:
-            return self.held
-        return self.job.state == "paused" or (self.held and self.gives_way)
+        """Whether it waits to be told to go on, or does after the trial at hand, so that others can run."""
+        return self.job is not None and (self.job.state == "paused" or (self.held and self.gives_way))
 
     @property
     def done(self) -> int:
@@ -119,18 +117,20 @@ class Study:
             self.headed = record, head
         return head
 
-    def end(self, event: Any) -> bool:
-        """Its job has ended: the trials that ran are cut off. Returns whether it goes on at once with another job."""
-        self.job = None
+    def goes_on(self, result: Any) -> bool:
+        """A part of its job has ended with `result`: whether something is left."""
+        self._take_in(list(self.coming.values()))
+        return not self.ending and result == ASKED
+
+    def end(self, event: Any) -> None:
+        """Its job has ended: the trials that ran are cut off."""
+        self.job, self.held = None, False
         self._take_in(list(self.coming.values()))
         self.why = event.result if isinstance(event, Done) and isinstance(event.result, str) else ""
         self.error = f"{event.message} {event.hint}".strip() if isinstance(event, Failed) else ""
         for trial in list(self.trials.values()):
             if trial.state == "running":
                 self.take(cut_off(trial))
-        made_way = self.gives_way and not self.ending and not isinstance(event, Failed)
-        self.held = self.held and made_way and self.why in ("", ASKED)
-        return made_way and isinstance(event, Done) and not self.held
 
 
 def cut_off(trial: Trial) -> Trial:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from PySide6.QtCore import Signal
 
+from app.jobs.queue import Rest
 from app.measured.live import is_evaluation
 from app.studies.kept_runs import KeptRuns
 from model.document import Document
@@ -103,14 +104,20 @@ class Sweeps(KeptRuns):
         return run
 
     def _submit(self, run: Run) -> None:
+        run.gives_way = False
+        run.job = self._session.submit(f"Sweep {run.title}", self._work(run), lambda _: None)
+
+    def _work(self, run: Run) -> SweepJob:
+        """What the worker gets of a sweep: the points that are known do not run again."""
         document = self._session.open_document
         source, base = document.project.source, document.project.base
         held = ((document.recipe.active, document.graph),) if document.recipe.active else ()
         locations = document.store.locate(keys_of(base, document.graph))
         known = tuple(o for r in self.runs.values() for o in r.outcomes.values() if not o.error)
-        job = SweepJob(run.sweep, base, locations, document.store.folder, source.spec, source.reading, held, known)
-        run.gives_way = False
-        run.job = self._session.submit(f"Sweep {run.title}", job, lambda _: None)
+        return SweepJob(run.sweep, base, locations, document.store.folder, source.spec, source.reading, held, known)
+
+    def _rest(self, run: Run, result: Any) -> Rest | None:
+        return Rest(self._work(run)) if len(run.outcomes) < len(points(run.sweep)) else None
 
     def stop(self, run: Run, *, after_point: bool = False) -> None:
         """End a run: now, or after the point that it is at. What has come stays."""
@@ -143,8 +150,6 @@ class Sweeps(KeptRuns):
             run.job = None
             run.error = heard.event.message if isinstance(heard.event, Failed) else ""
             self.write()
-            if run.gives_way and isinstance(heard.event, Done) and len(run.outcomes) < len(points(run.sweep)):
-                self._submit(run)
         self.changed.emit(run)
 
     # -- how long things take
@@ -159,7 +164,7 @@ class Sweeps(KeptRuns):
         if not isinstance(heard.event, Done):
             return
         if is_evaluation(job) and job.finished:
-            self.timed["evaluate"] = job.finished - job.started
+            self.timed["evaluate"] = job.took
         elif isinstance(job.job, ReplayJob) and isinstance(heard.event.result, ReplayResult):
             found = heard.event.result.results
             self.timed.update({r.report.pass_name: r.seconds for r in found if r and r.seconds})

@@ -35,6 +35,7 @@ from passes.jobs import (
     Paused,
     Started,
     Stopped,
+    Yielded,
 )
 
 Listener = Callable[[JobEvent], None]
@@ -48,6 +49,8 @@ class FakeRunner:
         self.waiting: list[JobInfo] = []
         self.count = 0
         self.kept: list[int] = []
+        self.yielding: set[int] = set()
+        self.parked: dict[int, JobInfo] = {}
 
     def submit(self, title: str, job: Job, *, urgent: bool = False) -> JobInfo:
         """Queue a job."""
@@ -58,10 +61,15 @@ class FakeRunner:
 
     def tell(self, info: JobInfo, event: Event) -> None:
         """Send an event as the real runner does."""
+        if isinstance(event, Done) and info.id in self.yielding:
+            event = Yielded(event.result)
+            self.parked[info.id] = info
+            self.waiting.remove(info)
+        self.yielding.discard(info.id) if isinstance(event, Yielded | Done | Failed | Stopped) else None
         match event:
             case Done() | Failed() | Stopped():
                 info.state, info.finished = type(event).__name__.lower(), info.started + 1.5
-                self.waiting.remove(info)
+                self.waiting.remove(info) if info.id not in self.parked else self.parked.pop(info.id)
             case _:
                 info.note(event, time.monotonic())
         self._listener(JobEvent(info, event))
@@ -75,19 +83,39 @@ class FakeRunner:
 
     def cancel(self, number: int) -> None:
         """Stop a job at once."""
-        self.tell(next(j for j in self.waiting if j.id == number), Stopped())
+        self.tell(next(j for j in (*self.waiting, *self.parked.values()) if j.id == number), Stopped())
 
     def stop_and_keep(self, number: int) -> None:
         """Remember that a job was asked to end with what it has."""
         self.kept.append(number)
 
     def pause(self, number: int) -> None:
-        """The job waits at once."""
-        self.tell(next(j for j in self.waiting if j.id == number), Paused())
+        """The job waits at once; one that has not begun leaves the queue."""
+        info = next(j for j in self.waiting if j.id == number)
+        if info.state == "waiting":
+            self.waiting.remove(info)
+            self.parked[number] = info
+        self.tell(info, Paused())
 
     def resume(self, number: int) -> None:
-        """The job goes on at once."""
-        self.tell(next(j for j in self.waiting if j.id == number), Continued())
+        """The job goes on at once; one that is not with the worker queues up."""
+        if parked := self.parked.pop(number, None):
+            parked.state = "waiting"
+            self.waiting.append(parked)
+        else:
+            self.tell(next(j for j in self.waiting if j.id == number), Continued())
+
+    def give_way(self, number: int) -> bool:
+        """Remember that a job was asked to make room: its next Done is Yielded."""
+        if next((j for j in self.waiting if j.state != "waiting" and j.id == number), None) is None:
+            return False
+        self.kept.append(number)
+        self.yielding.add(number)
+        return True
+
+    def drop(self, number: int) -> None:
+        """Forget a job of which nothing is left."""
+        self.parked.pop(number)
 
     def close(self) -> None:
         """Nothing runs."""

@@ -312,14 +312,14 @@ def test_columns_of_the_score_keep_still_while_accuracy_is_missing(opened: Windo
 @pytest.mark.parametrize(
     ("state", "progress", "text"),
     [
-        ("waiting", None, "waits for the job before it"),
+        ("waiting", None, "waiting for the job before it"),
         ("running", None, "running · 4.0\u2009s"),
         ("running", Progress(0, 0, "opening"), "opening · 4.0\u2009s"),
         ("running", Progress(25, 100, "evaluating"), "evaluating · 25 of 100 · 12\u2009s left"),
     ],
 )
 def test_a_job_in_words(state: str, progress: Progress | None, text: str) -> None:
-    info = JobInfo(1, "Job", None, state, progress, started=0.0)  # type: ignore[arg-type]
+    info = JobInfo(1, "Job", None, state, progress, started=0.0, begun=state == "running")  # type: ignore[arg-type]
     assert status_text(info, 4.0) == text
 
 

@@ -12,8 +12,9 @@ from kernels.bench.request import Request
 from kernels.bench.results import Results, Row
 from kernels.bench.spec import Lab
 from passes.base import Cancelled
-from passes.jobs import Channel, Found
+from passes.jobs import Found
 from passes.kernel_jobs import KernelsJob, LabJob
+from passes.serving import Channel
 from passes.worker import handle
 
 SMALL = Request(("softmax",), shapes=("4x8",), versions=("torch", "naive"), seconds=0.0, ceilings=False)

@@ -26,7 +26,6 @@ from passes.base import Cancelled
 from passes.jobs import (
     TERMINAL,
     AnalyseJob,
-    Channel,
     Continue,
     Continued,
     Done,
@@ -45,10 +44,9 @@ from passes.jobs import (
     SaveJob,
     Started,
     Stopped,
-    run_one,
-    serve,
 )
 from passes.select import Select
+from passes.serving import Channel, run_one, serve
 from passes.transform.prune import PruneOptions
 from passes.transform.quantize import QuantizeOptions, Rule
 from tests.model.zoo import case

@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from passes.jobs import Channel, Done, run_one
+from passes.jobs import Done
+from passes.serving import Channel, run_one
 
 
 class Pipe:

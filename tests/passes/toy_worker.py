@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from model.errors import PassError
-from passes.jobs import Channel, PluginJob, serve
+from passes.jobs import PluginJob
+from passes.serving import Channel, serve
 
 PLACES: list[Path] = []
 

@@ -225,7 +225,7 @@ def _title(run: Run) -> str:
 def _state(run: Run) -> str:
     """How far it is, where, and what that machine can do."""
     if run.job:
-        doing = run.job.progress.text if run.job.progress else "waits for the job before it"
+        doing = run.job.progress.text if run.job.progress else "waiting for the job before it"
         doing = doing if run.job.state != "paused" else "paused"
         return f"{doing} · {plural(len(run.rows), 'row')}"
     failed = sum(not r.seconds for r in run.rows)

@@ -222,8 +222,14 @@ def test_a_run_lets_a_job_that_waits_go_first(page: KernelRuns, runner: list[Fak
     assert runner[-1].kept == [info.id]  # asked once
     runner[-1].tell(info, Done(2))
     again = job(runner)
-    assert isinstance(info.job, KernelsJob) and again.job == KernelsJob(info.job.request, 2, LIMITS)
-    assert page.run is not None and page.run.job is again and not page.run.stopped and len(page.held.runs) == 1
+    assert isinstance(info.job, KernelsJob) and info.job == KernelsJob(info.job.request, 2, LIMITS)
+    assert (
+        again is info
+        and page.run is not None
+        and page.run.job is again
+        and not page.run.stopped
+        and len(page.held.runs) == 1
+    )
     runner[-1].tell(other, Done(LAB))
     runner[-1].tell(again, Started())
     runner[-1].tell(again, Found(row(n=512)))

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 
 import pytest
 from pytestqt.qtbot import QtBot
 
+from app.panels.jobs import JobsPanel
+from app.panels.log import LogPanel
 from app.panels.search.panel import SearchPanel
 from app.window import Window
+from passes.base import Report
 from passes.jobs import (
     AnalyseJob,
     Continued,
     Done,
     Failed,
     Found,
+    Progress,
     Started,
 )
 from tests.gui.conftest import FakeRunner
@@ -75,11 +80,54 @@ def test_other_jobs_go_between_two_trials(panel: SearchPanel, runner: list[FakeR
     assert runner[-1].kept == [info.id]
     told: list[bool] = []
     panel.searches.changed.connect(lambda study, _: told.append(study.running))
-    runner[-1].tell(info, Done(1))
-    assert told and all(told), "shown as stopped for a moment: all panels are laid out twice"
+    runner[-1].tell(info, Done("as asked"))
+    assert all(told), "shown as stopped for a moment: all panels are laid out twice"
     again = search_job(runner)
-    assert again is not info and panel.study and panel.study.running
+    assert again is info and panel.study and panel.study.running and info.state == "waiting"
     assert runner[-1].waiting.index(waiting) < runner[-1].waiting.index(again)
+
+
+def test_a_search_that_makes_room_stays_one_job(panel: SearchPanel, runner: list[FakeRunner], window: Window) -> None:
+    info = begin(panel, runner)
+    info.started -= 200.0
+    for event in (Progress(0, 30, "trial 1"), Progress(1, 30, "trial 2")):
+        info.note(event, info.started + 90.0 * (event.done + 1))
+    window.show_dock("jobs")
+    jobs, log = window.docks.panels["jobs"], window.docks.panels["log"]
+    assert isinstance(jobs, JobsPanel) and isinstance(log, LogPanel)
+    panel._session.evaluate()
+    feed(runner, info, [trial(0)])
+    runner[-1].tell(info, Done("as asked"))
+    row = jobs._rows[info.id]
+    row.refresh(time.monotonic())
+    shown = row._status.text()
+    assert (
+        shown.startswith("waiting · trial 2 · 1 of 30 · 3\u2009min ")
+        and shown.endswith("min left")
+        and not row._stop.isHidden()
+    )
+    assert "done" not in log.text.splitlines()[-1] and "waiting for another job" in log.text
+    other = next(j for j in runner[-1].waiting if isinstance(j.job, AnalyseJob))
+    runner[-1].tell(other, Started())
+    runner[-1].tell(other, Done(Report("evaluate", (), {"accuracy": 0.5, "loss": 1.0})))
+    spent = info.worked(info.started + 1000.0)
+    runner[-1].tell(info, Started())
+    assert "continued" in log.text.splitlines()[-1]
+    assert info.worked(time.monotonic()) == pytest.approx(spent, abs=5), "the wait is not counted"
+    assert sum(r.job.title == info.title for r in jobs._rows.values()) == 1
+    panel._session.evaluate()
+    feed(runner, info, [trial(1)])
+    runner[-1].tell(info, Done("as asked"))
+    row._stop.click()
+    assert info.state == "stopped" and panel.study and not panel.study.running and panel.study.done == 2
+
+
+def test_a_search_of_which_nothing_is_left_is_done(panel: SearchPanel, runner: list[FakeRunner]) -> None:
+    info = begin(panel, runner)
+    panel._session.evaluate()
+    feed(runner, info, [trial(0)])
+    runner[-1].tell(info, Done("all 18 configurations were tried"))
+    assert info.state == "done" and panel.study and not panel.study.running and "all 18" in panel.study.why
 
 
 def test_a_paused_search_lets_other_jobs_go(panel: SearchPanel, runner: list[FakeRunner], qtbot: QtBot) -> None:
@@ -93,14 +141,13 @@ def test_a_paused_search_lets_other_jobs_go(panel: SearchPanel, runner: list[Fak
     runner[-1].tell(info, Continued())  # the trial that it is at is measured
     feed(runner, info, [trial(0)])
     runner[-1].tell(info, Done("as asked"))
-    assert study.job is None and study.paused and panel.head.links["again"].isVisibleTo(panel)
+    assert study.job is info and study.paused and panel.head.links["again"].isVisibleTo(panel)
     assert "paused" in panel.head.status._whole and not panel.head.links["on"].isVisibleTo(panel)
     quiet(runner)
     assert study.paused and not runner[-1].waiting
     panel.head.links["again"].click()
-    again = search_job(runner)
-    assert again is not info and study.job is again and not study.paused
-    panel.head.links["pause"].click()  # before it has begun
+    assert search_job(runner) is info and study.job is info and not study.paused
+    panel.head.links["pause"].click()  # before it goes on
     assert study.paused and not runner[-1].waiting
     panel.head.links["stop"].click()
     assert not study.running and panel.head.links["on"].isVisibleTo(panel)

@@ -17,7 +17,6 @@ from pytestqt.qtbot import QtBot
 
 from app.forms.fields import option_of
 from app.forms.form import PortFormats
-from app.panels.jobs import superseded
 from app.panels.options import OptionsWindow
 from app.panels.recipe.panel import RecipePanel
 from app.panels.sweeps.panel import SweepsPanel
@@ -240,7 +239,7 @@ def test_other_jobs_go_between_two_points(panel: SweepsPanel, runner: list[FakeR
     assert runner[-1].kept == [info.id]  # the sweep is asked to end after its point …
     runner[-1].tell(info, Done(1))
     again = sweep_job(runner)
-    assert again is not info and panel.run and panel.run.running  # … and stands behind the job that waited
+    assert again is info and panel.run and panel.run.running  # … and stands behind the job that waited
     assert runner[-1].waiting.index(waiting) < runner[-1].waiting.index(again)
     runner[-1].tell(again, Started())
     panel._stop.click()
@@ -439,13 +438,12 @@ def test_a_recipe_is_repeated_as_it_is(panel: SweepsPanel, runner: list[FakeRunn
     assert panel.points.words.text() == "seed 1"
 
 
-def test_a_sweep_that_gave_way_is_one_entry_of_the_jobs(panel: SweepsPanel, runner: list[FakeRunner]) -> None:
+def test_a_sweep_goes_on_with_the_points_that_are_left(panel: SweepsPanel, runner: list[FakeRunner]) -> None:
     info, found = begin(panel, runner)
     panel._session.evaluate()
     runner[-1].tell(info, Found(found[0]))
     runner[-1].tell(info, Done(1))
-    again = sweep_job(runner)
-    assert superseded(info, again) and not superseded(again, info)
+    assert info.state == "waiting" and isinstance(info.job, SweepJob) and info.job.known == (found[0],)
 
 
 def test_a_recipe_is_looked_through_only_where_somebody_sees_it(
