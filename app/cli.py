@@ -10,6 +10,7 @@ import importlib
 import json
 import os
 import pkgutil
+import signal
 import sys
 import warnings
 from collections.abc import Mapping, Sequence
@@ -74,7 +75,11 @@ def main(words: list[str] | None = None, window: Window | None = None) -> int:
 
 
 def process(window: Window | None = None) -> int:
-    """`main` for a process of its own: even what libraries write to file descriptor 1 goes to stderr."""
+    """`main` for a process of its own: even what libraries write to file descriptor 1 goes to stderr.
+
+    SIGINT stops it however it was started: a shell's background jobs begin with that signal ignored.
+    """
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     for name, value in QUIET.items():
         os.environ.setdefault(name, value)
     warnings.simplefilter("ignore")

@@ -14,6 +14,7 @@ from passes.training.checkpoint import Checkpoints
 from passes.training.faults import HINT, Diverged, no_number
 
 Best = Literal["accuracy", "loss", "last"]
+ALIKE = 1e-6  # relative: losses closer than this are equal; sums of float32 in other orders differ by about 1e-7
 SHOWN = {"loss": "training loss", "learning_rate": "learning rate"}
 
 
@@ -21,7 +22,7 @@ class Watch(TrainerCallback):
     """`tensors`: what training moves, now; `every`: optimiser steps between evaluations, 0 for none.
 
     `best` names what an evaluation is judged by, of equal ones the loss; `patience` ends the run after so many without
-    a better one (0: never).
+    a better one (0: never). A loss is better where it is lower by more than `ALIKE`.
     """
 
     def __init__(
@@ -155,8 +156,13 @@ class Watch(TrainerCallback):
 
     def _judge(self, score: float | None, tie: float, step: int) -> None:
         """`tie`: what tells two apart that have one score; few validation samples are soon all right."""
-        if score is not None and (score, tie) > (self._score, self._tie):
+        equal = score is not None and not _above(self._score, score) and _above(tie, self._tie)
+        if score is not None and (equal or _above(score, self._score)):
             self._score, self._tie, self._worse, self.kept_step = score, tie, 0, step
             self.kept = {n: v.detach().cpu().clone() for n, v in self.tensors().items()}
         elif score is not None:
             self._worse += 1
+
+
+def _above(value: float, other: float) -> bool:
+    return value > other and (other == -math.inf or value - other > ALIKE * abs(other))

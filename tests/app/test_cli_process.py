@@ -14,8 +14,8 @@ import pytest
 from tests.patience import PATIENCE, until
 
 
-def start(root: Path, *words: object, **env: str) -> subprocess.Popen[str]:
-    command = [sys.executable, str(root / "main.py"), *map(str, words)]
+def start(root: Path, *words: object, before: tuple[str, ...] = (), **env: str) -> subprocess.Popen[str]:
+    command = [*before, sys.executable, str(root / "main.py"), *map(str, words)]
     return subprocess.Popen(
         command, env=os.environ | env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=root
     )
@@ -93,11 +93,15 @@ def test_a_whole_session(root: Path, tmp_path: Path) -> None:
     assert (tmp_path / "q.csv").read_text().count("\n") == 5
 
 
+IGNORING = ("sh", "-c", "trap '' INT; exec \"$@\"", "sh")  # as a shell without job control starts `command &`
+
+
 @pytest.mark.slow
-def test_ctrl_c(root: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("before", [(), IGNORING], ids=["foreground", "background job"])
+def test_ctrl_c(root: Path, tmp_path: Path, before: tuple[str, ...]) -> None:
     source = tmp_path / "slow.py"
     source.write_text(f"import time\nopen({str(tmp_path / 'on')!r}, 'w').close()\ntime.sleep(600)\n")
-    with start(root, "trace", f"{source}:make") as process:
+    with start(root, "trace", f"{source}:make", before=before) as process:
         until((tmp_path / "on").exists)
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=PATIENCE)

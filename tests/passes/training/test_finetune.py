@@ -3,6 +3,7 @@ trained is never trained again."""
 
 from __future__ import annotations
 
+import math
 import tempfile
 import threading
 import time
@@ -15,6 +16,7 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from transformers import TrainerControl, TrainerState
 
 from app.jobs.runner import JobRunner
 from model.build import build, parameters_of, read_back, unpack_mask
@@ -32,6 +34,7 @@ from passes.base import Cancelled, Context, Report, run_step
 from passes.config import decode_options
 from passes.jobs import TERMINAL, Done, JobEvent, Metric, OpenJob, ReplayJob
 from passes.replay import Memo, milestones, prefix_keys, replay
+from passes.training.watch import Watch
 from passes.transform.finetune import FinetuneOptions
 from tests.patience import PATIENCE
 
@@ -255,9 +258,30 @@ def test_of_equal_accuracies_the_least_loss_is_kept(base: Graph) -> None:
 
 
 def test_patience_ends_it(base: Graph) -> None:
-    _, report = finetuned(base, learning_rate=1e-8, evaluate_every=1, patience=2, max_steps=50)
+    _, report = finetuned(base, learning_rate=1.0, evaluate_every=1, patience=2, max_steps=50)
     assert report.summary["ended"] == "stopped early" and report.summary["steps"] == 2
     assert [r["step"] for r in report.rows] == [0, 1, 2]
+    assert all(r["validation_accuracy"] < 0.5 < report.rows[0]["validation_accuracy"] for r in report.rows[1:])
+
+
+@pytest.mark.parametrize("keep", ["accuracy", "loss"])
+@pytest.mark.parametrize(
+    ("losses", "ended", "kept"),
+    [
+        ([0.5, 0.5, 0.5], "stopped early", 0),
+        ([0.5, 0.5 - 3e-8, 0.5 - 6e-8], "stopped early", 0),  # the last bit of a float32 is no gain
+        ([0.5, 0.5 - 3e-8, 0.5 - 2e-6], "finished", 2),
+        ([0.5, 0.4999, 0.51], "finished", 1),
+        ([math.nan, 0.5, 0.6], "finished", 1),
+    ],
+)
+def test_patience_is_for_gains_beyond_rounding(losses: list[float], ended: str, kept: int, keep: Any) -> None:
+    watch = Watch(dict, Context(opened().store), 1, keep, patience=2)
+    for step, loss in enumerate(losses):
+        control = TrainerControl()
+        watch.on_evaluate(None, TrainerState(global_step=step), control, {"eval_accuracy": 0.75, "eval_loss": loss})
+        assert control.should_training_stop == (ended == "stopped early" and step == 2)
+    assert (watch.ended, watch.kept_step) == (ended, kept)
 
 
 def test_enough_keeps_what_was_learned(base: Graph) -> None:
