@@ -15,11 +15,12 @@ SIZE := 1600x1000
 # A process a core; tests/conftest.py brings the long files first.
 PYTEST := QT_QPA_PLATFORM=offscreen $(PY) -m pytest -n logical --maxprocesses 8 --dist loadfile --no-loadscope-reorder
 
-.PHONY: help run test check setup setup-test lint types contracts format screenshots demo-weights bench clean
+.PHONY: help run test test-all check setup setup-test lint types contracts format screenshots demo-weights bench clean
 
 help:
 	@echo 'make run           set up, then open the window on the demo project (without a display: render it to a file)'
 	@echo 'make test          set up, then lint, types, import contracts and all tests'
+	@echo 'make test-all      as make test, with 20 times the examples of each property test'
 	@echo 'make check         the quick form: without the tests marked slow'
 	@echo 'make format        let ruff format and mend the source'
 	@echo 'make screenshots   render the window, light and dark, to resources/screenshots'
@@ -49,6 +50,10 @@ run: setup
 test: setup-test lint types contracts
 	@echo '== tests'
 	@$(PYTEST)
+
+test-all: setup-test lint types contracts
+	@echo '== tests, 20 times the examples of each property'
+	@HYPOTHESIS_PROFILE=thorough $(PYTEST)
 
 check: setup-test lint types contracts
 	@echo '== tests (not slow)'

@@ -19,7 +19,8 @@ from collections.abc import Generator
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, settings
+
+from tests import chance
 
 PLAIN = builtins.__import__
 
@@ -37,9 +38,24 @@ for offline in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_DATASETS_OFFLINE",
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # two test processes share two cores; sums keep their order
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
-settings.register_profile("local", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("ci", settings.get_profile("local"), derandomize=True)
-settings.load_profile("ci" if os.environ.get("CI") else "local")
+chance.prepare()
+
+
+@pytest.hookimpl(tryfirst=True)  # ahead of hypothesis' own plugin
+def pytest_configure(config: pytest.Config) -> None:
+    """One seed for all property tests."""
+    chance.begin(config)
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    """How to repeat what is drawn at random."""
+    return f"seed: {chance.repeat(config)}"
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """The same where a test failed: the header is far away then."""
+    if terminalreporter.stats.get("failed"):
+        terminalreporter.write_line(f"The same examples again: {chance.repeat(config)} FILE::TEST")
 
 
 @pytest.fixture(scope="session")
@@ -65,13 +81,15 @@ def qtbot(qapp: object, request: pytest.FixtureRequest) -> PatientBot:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Files with slow tests first, then those with many, so that none keeps one process busy while the others wait."""
+    chance.multiply(items)
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     count = Counter(item.path for item in items)
     items.sort(key=lambda item: (item.path not in slow, -count[item.path], item.path))
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Skip GPU tests where torch sees none, with that reason."""
+    """Skip GPU tests where torch sees none, with that reason. Torch begins alike, whatever ran before."""
+    chance.TORCH.seed(chance.FIRST)
     if item.get_closest_marker("gpu"):
         import torch
 

@@ -1,0 +1,74 @@
+"""Where tests draw at random: hypothesis' profiles, one seed a run, which is printed, and torch begun alike.
+
+`HYPOTHESIS_PROFILE=thorough` gives each property 20 times its examples, whatever its own settings say.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import sys
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, is_hypothesis_test, register_random, settings
+
+TIMES = {"local": 1, "ci": 1, "thorough": 20}
+PROFILE = os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") else "local")
+FIRST = 67280421310721  # at which torch's generator begins in a process of its own
+DRAWN = "_hypothesis_internal_use_settings"  # where hypothesis' own plugin for pytest finds a test's settings
+
+
+class Torch:
+    """Torch's generator as hypothesis knows one: an example that is repeated meets the same numbers."""
+
+    def seed(self, number: int) -> None:
+        """Begin at a number."""
+        if torch := sys.modules.get("torch"):
+            torch.manual_seed(number)
+
+    def getstate(self) -> Any:
+        """The state, where torch is there."""
+        torch = sys.modules.get("torch")
+        return torch and torch.get_rng_state()
+
+    def setstate(self, state: Any) -> None:
+        """Go on from a state."""
+        if state is not None:
+            sys.modules["torch"].set_rng_state(state)
+
+
+TORCH = Torch()  # hypothesis holds it weakly
+
+
+def prepare() -> None:
+    """Load the profile; an unknown one ends the run."""
+    if PROFILE not in TIMES:
+        raise pytest.UsageError(f"HYPOTHESIS_PROFILE is {PROFILE!r}: give {', '.join(TIMES)}.")
+    for name in TIMES:
+        settings.register_profile(
+            name, deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True, derandomize=False
+        )
+    settings.load_profile(PROFILE)
+    register_random(TORCH)
+
+
+def begin(config: pytest.Config) -> None:
+    """A seed where none was given: processes of one run share it."""
+    if config.option.hypothesis_seed is None:
+        config.option.hypothesis_seed = str(secrets.randbits(32))
+
+
+def repeat(config: pytest.Config) -> str:
+    """What repeats this run's examples."""
+    chosen = f"HYPOTHESIS_PROFILE={PROFILE} " if TIMES[PROFILE] > 1 else ""
+    return f"{chosen}.venv/bin/python -m pytest --hypothesis-seed={config.option.hypothesis_seed}"
+
+
+def multiply(items: Iterable[pytest.Item]) -> None:
+    """As many examples as the profile says, each function once."""
+    tests = {item.function for item in items if isinstance(item, pytest.Function) and is_hypothesis_test(item.obj)}
+    for test in tests if TIMES[PROFILE] > 1 else ():
+        own: settings = getattr(test, DRAWN)
+        setattr(test, DRAWN, settings(own, max_examples=own.max_examples * TIMES[PROFILE]))

@@ -1,0 +1,69 @@
+"""Runs with property tests say their seed and can be repeated; the thorough profile has 20 times the examples."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.patience import PATIENCE
+
+FILE = """
+import zlib
+import pytest, torch
+from hypothesis import given, settings, strategies as st
+
+SEEN = []
+
+@pytest.mark.parametrize("other", [0, 1])
+@settings(max_examples=3)
+@given(st.integers(0, 2**60))
+def test_few(other, number):
+    SEEN.append(number)
+
+@given(st.integers(0, 2**60))
+def test_most(number):
+    SEEN.append(number)
+
+def test_shown():
+    print(f"examples {len(SEEN)}, drawn {zlib.crc32(repr(SEEN).encode())}, torch {torch.rand(1).item()}")
+
+def test_fails():
+    assert not SEEN
+"""
+
+
+def ran(root: Path, folder: Path, *options: str, **env: str) -> tuple[str, str, str]:
+    """(examples, what was drawn, all that was printed) of a run of a file of tests under this repository's conftest."""
+    (folder / "test_it.py").write_text(FILE)
+    command = [sys.executable, "-m", "pytest", "-s", "-p", "no:cacheprovider", "-p", "tests.conftest", "--rootdir",
+               str(folder), str(folder), *options]  # fmt: skip
+    kept = {k: v for k, v in os.environ.items() if k not in ("CI", "HYPOTHESIS_PROFILE")} | {"PYTHONPATH": str(root)}
+    done = subprocess.run(
+        command, cwd=folder, env=kept | env, capture_output=True, text=True, timeout=PATIENCE, check=False
+    )
+    found = re.search(r"examples (\d+), (drawn .*)", done.stdout)
+    assert found, done.stdout + done.stderr
+    return found[1], found[2], done.stdout
+
+
+@pytest.mark.slow
+def test_a_run_says_its_seed_and_repeats_with_it(root: Path, tmp_path: Path) -> None:
+    count, drawn, out = ran(root, tmp_path, CI="1")
+    seeds = re.findall(r"--hypothesis-seed=(\d+)", out)
+    assert count == "106" and len(seeds) == 2 and seeds[0] == seeds[1], "at the top, and again where a test failed"
+    assert ran(root, tmp_path, f"--hypothesis-seed={seeds[0]}")[:2] == (count, drawn)
+    _, other, again = ran(root, tmp_path, CI="1")
+    assert other != drawn and seeds[0] not in again, "another run tries other examples"
+    assert other.partition("torch")[2] == drawn.partition("torch")[2]
+
+
+@pytest.mark.slow
+def test_thorough_is_twenty_times_the_examples(root: Path, tmp_path: Path) -> None:
+    count, _, out = ran(root, tmp_path, "--hypothesis-seed=7", HYPOTHESIS_PROFILE="thorough")
+    assert count == str(20 * 106)
+    assert "HYPOTHESIS_PROFILE=thorough .venv/bin/python -m pytest --hypothesis-seed=7" in out
