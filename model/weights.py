@@ -183,6 +183,11 @@ class WeightStore:
         """The tensor, mapped, to be read only; raises ProjectError when it is nowhere."""
         return self._memory[key] if key in self._memory else self._read(self._place(key))
 
+    def kind(self, key: TensorKey) -> tuple[str, tuple[int, ...]] | None:
+        """Dtype and shape of a tensor, without reading it; None where there is none."""
+        held = self._memory.get(key) or self._locations.get(key)
+        return None if held is None else (held.dtype, held.shape)
+
     def reader(self) -> Callable[[TensorKey], Tensor]:
         """As `get`, for values that may be written: own mappings (copy on write), copies of what is in memory, and of
         what was given before: two weights of equal values are two.

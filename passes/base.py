@@ -19,6 +19,7 @@ from model.recipe import Raw, Step
 from model.registry import PASSES
 from model.weights import WeightStore
 from passes.data_fit import ask_limits
+from passes.declared import undeclared
 
 Row = dict[str, Any]
 Progress = Callable[[int, int, str], None]
@@ -160,6 +161,9 @@ def run_step(graph: Graph, step: Step, context: Context) -> StepResult:
         raise PassError(
             f"{spec.name} leaves an illegal graph: {faults[0].message}", "Correct the pass.", faults[0].node
         )
+    if after is not graph and (wrong := undeclared(after, graph, context.store)):
+        text = f"{spec.name} stores {wrong.tensor} as {wrong.stored}; the graph declares {wrong.declared}."
+        raise PassError(text, "Convert the tensor in the pass, or declare its new dtype and shape.", wrong.node)
     return StepResult(after, report, time.perf_counter() - start)
 
 
