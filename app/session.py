@@ -5,32 +5,29 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from PySide6.QtCore import QObject, Signal
 
 from app.edits import Edits, Wish
-from app.jobs.queue import JobQueue
 from app.jobs.runner import JobRunner
 from app.measured.accuracies import Measures
+from app.measured.scored import Scored
 from app.panels.recipe.step_words import title as step_title
 from app.words import percent
 from model.check import Problem
 from model.document import Change, Document
-from model.errors import JobError, ProjectError
+from model.errors import ProjectError
 from model.formats.base import Format
 from model.project import Project, keys_of
 from model.recipe import Recipe, Step
 from model.registry import PASSES
 from model.weights import WeightStore
-from passes.analysis.beside import BesideOptions
-from passes.analysis.evaluate import EvaluateOptions
-from passes.base import Report, is_instant
+from passes.base import Report
 from passes.edits import with_activation_sparsity, with_format, with_sparsity
 from passes.jobs import (
-    AnalyseJob,
     ExportJob,
     JobInfo,
     Locations,
@@ -42,12 +39,11 @@ from passes.jobs import (
 )
 from passes.kernel_jobs import KERNEL_JOBS
 from passes.offered import kept
-from passes.score import Score
 
 STAYING = (OpenJob, PluginJob, *KERNEL_JOBS)  # jobs that are not of a document
 
 
-class Session(JobQueue):
+class Session(Scored):
     """Owns the document and its jobs; every widget reads and changes the project through it."""
 
     arriving = Signal()  # whoever hears `opened` is to be there by now
@@ -56,17 +52,14 @@ class Session(JobQueue):
     saving = Signal()  # whoever holds what belongs into the project puts it there
     saved = Signal()
     selection_changed = Signal(tuple)
-    score_changed = Signal()
-    data_known = Signal()  # what the score is measured on is other data now
     report_ready = Signal(object)
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(JobRunner, parent)
-        self.document: Document | None = None
         self.problems: tuple[Problem, ...] = ()
         self.selection: tuple[str, ...] = ()
         self.view_provider: Callable[[], dict[str, Any]] = dict
-        self.measures, self._edits = Measures(), Edits(self)
+        self._edits = Edits(self)
         self._folders: list[Path] = []
         self._shut = False
 
@@ -151,13 +144,6 @@ class Session(JobQueue):
         project = replace(document.snapshot(), view=self.view_provider(), milestones=kept)
         return replace(project, reports={**project.reports, **self.measures.to_json(project.recipe)})
 
-    @property
-    def open_document(self) -> Document:
-        """The document; raises ProjectError when none is open."""
-        if self.document:
-            return self.document
-        raise ProjectError("No model is open.", "Open one first.")
-
     # -- editing
 
     def undo(self) -> None:
@@ -241,56 +227,6 @@ class Session(JobQueue):
         self.select(self.selection)
         self.changed.emit(change)
         self.score_changed.emit()
-
-    # -- measuring
-
-    @property
-    def score(self) -> Score:
-        """The score of the present graph; accuracy and loss are None until measured."""
-        return self.measures.score(self.document.graph, self.document.recipe) if self.document else Score()
-
-    @property
-    def baseline(self) -> Score:
-        """The score of the model as it was opened."""
-        return self.measures.score(self.document.project.base, Recipe()) if self.document else Score()
-
-    def evaluate(self, options: EvaluateOptions | None = None) -> None:
-        """Measure the present graph, and the baseline where that has not been done on the same data."""
-        document = self.open_document
-        wish = options or self.measured_on
-        todo = [("Evaluate", document.recipe, document.graph)]
-        if document.recipe.active and not (self.measures.options == wish and self.measures.known(Recipe())):
-            todo.insert(0, ("Evaluate baseline", Recipe(), document.project.base))
-        for title, recipe, graph in todo:
-            step = Step("evaluate", BesideOptions(**asdict(wish)) if recipe.active else wish)
-            self.analyse(title, step, lambda r, of=recipe: self.know_score(of, wish, r.summary, True), graph)
-
-    @property
-    def measured_on(self) -> EvaluateOptions:
-        """The data that the score is measured on: that of the last measurement, else the source's own."""
-        held, document = self.measures.options, self.document
-        return held if held.data or not document else EvaluateOptions(data=document.project.source.data or "")
-
-    def know_score(self, recipe: Recipe, data: EvaluateOptions, figures: dict[str, Any], chosen: bool = False) -> None:
-        """Take figures measured of a recipe; on other data than the last they count only where that was `chosen`."""
-        before = self.measured_on.which
-        self.measures.put(recipe, data, figures, chosen)
-        self.score_changed.emit()
-        if self.measured_on.which != before:
-            self.data_known.emit()
-
-    def analyse(
-        self, title: str, step: Step, done: Callable[[Report], None], graph: Any = None,
-        failed: Callable[[JobError], None] | None = None,
-    ) -> JobInfo:  # fmt: skip
-        """Run an analysis on the present graph, or another; `failed` gets its error instead of the banner."""
-        document, source = self.open_document, self.open_document.project.source
-        graph = document.graph if graph is None else graph
-        wanted = getattr(step.options, "teaches", False) or getattr(step.options, "AGAINST_BASE", False)
-        base = document.project.base if wanted else None
-        locations = document.store.locate(keys_of(graph, base or graph))
-        job = AnalyseJob(graph, step, locations, document.store.folder, source.spec, source.reading, base)
-        return self.submit(title, job, done, urgent=is_instant(step), failed=failed)
 
     def _ended(self, job: JobInfo) -> None:
         if isinstance(job.job, ReplayJob):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from model.graph import Graph
@@ -10,11 +10,28 @@ from model.project import Project
 from model.recipe import Recipe
 from passes.analysis.evaluate import EvaluateOptions
 from passes.data_fit import text_words
+from passes.figure import Figure as Accuracy
+from passes.figure import accuracy_of
 from passes.jobs import OpenResult
 from passes.replay import recipe_key
 from passes.score import Score, Scorer
 
 KEPT = 64  # divergences that a project file holds
+SCORES = ("accuracy", "loss")
+
+
+@dataclass(frozen=True, slots=True)
+class Baseline:
+    """What figures are compared with: a name for people, and the state that it stands for."""
+
+    name: str
+    recipe: Recipe
+    graph: Graph
+
+    def key(self, recipe: Recipe) -> str:
+        """The name under which what was measured of `recipe` against it is kept."""
+        own = recipe_key(self.recipe)
+        return f"{recipe_key(recipe)} {own}".rstrip()
 
 
 class Measures:
@@ -22,8 +39,10 @@ class Measures:
 
     def __init__(self) -> None:
         self.options = EvaluateOptions()
+        self.pinned: Baseline | None = None  # chosen in place of the model as opened
         self._found: dict[str, tuple[float, float]] = {}
-        self._divergences: dict[str, float] = {}  # from the baseline, by recipe as well
+        self._accuracies: dict[str, Accuracy] = {}  # with their samples, of those where these are known
+        self._divergences: dict[str, float] = {}  # by recipe and baseline
         self.texts = ""  # how much of the texts in use is cut, in words
         self._static: dict[int, tuple[Graph, Score]] = {}
         self._scorer = Scorer()
@@ -39,9 +58,13 @@ class Measures:
         """Measure on this data from now on; figures of other data are forgotten."""
         if options != self.options:
             self.options = options
-            self._found.clear()
-            self._divergences.clear()
-            self.texts = ""
+            self._clear()
+
+    def _clear(self) -> None:
+        self._found.clear()
+        self._accuracies.clear()
+        self._divergences.clear()
+        self.texts = ""
 
     def known(self, recipe: Recipe) -> bool:
         """Whether a recipe has been measured on the data in use."""
@@ -52,17 +75,28 @@ class Measures:
         if chosen or not self.options.data:
             self.use(options)
         if options == self.options:
-            key, kl = recipe_key(recipe), summary.get("kl")
+            key = recipe_key(recipe)
             self.texts = text_words(summary) or self.texts
             if "loss" in summary:
                 self._found[key] = (summary["accuracy"], summary["loss"])
-            if kl is not None:
-                self._divergences.pop(key, None)
-                self._divergences[key] = kl
+                self._accuracies.pop(key, None)
+            if found := accuracy_of(summary):
+                self._accuracies[key] = found
 
-    def divergence(self, recipe: Recipe) -> float | None:
+    def put_divergence(self, recipe: Recipe, options: EvaluateOptions, kl: float | None, baseline: Baseline) -> None:
+        """Keep how far the outputs of a recipe were measured to be from a baseline's."""
+        if kl is not None and options == self.options:
+            key = baseline.key(recipe)
+            self._divergences.pop(key, None)
+            self._divergences[key] = kl
+
+    def divergence(self, recipe: Recipe, baseline: Baseline) -> float | None:
         """How far the outputs are from the baseline's, as measured of a recipe; None where that was not."""
-        return self._divergences.get(recipe_key(recipe))
+        return self._divergences.get(baseline.key(recipe))
+
+    def accuracy(self, recipe: Recipe) -> Accuracy | None:
+        """The accuracy of a recipe with the samples that it was measured on; None where these are not known."""
+        return self._accuracies.get(recipe_key(recipe))
 
     def score(self, graph: Graph, recipe: Recipe) -> Score:
         """Static score of `graph` with what was measured of `recipe`."""
@@ -79,12 +113,18 @@ class Measures:
         return held[1]
 
     def to_json(self, recipe: Recipe) -> dict[str, Any]:
-        """{"scores": …} for the project file: baseline and present recipe, divergences of the last recipes by key."""
-        kept = {k: self._found.get(recipe_key(r)) for k, r in (("baseline", Recipe()), ("present", recipe))}
-        found: dict[str, Any] = {k: list(v) for k, v in kept.items() if v}
+        """{"scores": …} for the project file: the model as opened and the present recipe, divergences by key."""
+        found = {k: held for k, r in (("baseline", Recipe()), ("present", recipe)) if (held := self._told(r))}
         if self._divergences:
-            found["divergences"] = dict(list(self._divergences.items())[-KEPT:])
+            found["kl"] = dict(list(self._divergences.items())[-KEPT:])
         return {"scores": {"options": asdict(self.options), **found}} if found else {}
+
+    def _told(self, recipe: Recipe) -> dict[str, Any]:
+        held, accuracy = self._found.get(recipe_key(recipe)), self.accuracy(recipe)
+        if held is None:
+            return {}
+        more = {} if accuracy is None else {k: v for k, v in asdict(accuracy).items() if k != "value"}
+        return dict(zip(SCORES, held, strict=True)) | more
 
     def restore(self, project: Project) -> None:
         """Take the scores of an opened project; what does not fit is left out."""
@@ -95,9 +135,12 @@ class Measures:
             self.options = EvaluateOptions(**held["options"])
             for name, recipe in (("baseline", Recipe()), ("present", project.recipe)):
                 if name in held:
-                    accuracy, loss = held[name]
-                    self._found[recipe_key(recipe)] = (float(accuracy), float(loss))
-            self._divergences = {str(k): float(v) for k, v in held.get("divergences", {}).items()}
+                    told: dict[str, Any] = (
+                        held[name] if isinstance(held[name], dict) else dict(zip(SCORES, held[name], strict=True))
+                    )
+                    self._found[recipe_key(recipe)] = (float(told["accuracy"]), float(told["loss"]))
+                    if found := accuracy_of(told):
+                        self._accuracies[recipe_key(recipe)] = found
+            self._divergences = {str(k): float(v) for k, v in held.get("kl", {}).items()}
         except (KeyError, TypeError, ValueError, AttributeError):
-            self._found.clear()
-            self._divergences.clear()
+            self._clear()

@@ -20,6 +20,7 @@ from app.measured.sensitivities import sensitivities_of
 from model.graph import Graph, Node
 from model.weights import WeightStore
 from passes.analysis.sensitivity import kept_places
+from passes.figure import OPENED
 from passes.sensitivity.correct import Correction
 from passes.sensitivity.evidence import load
 from passes.sensitivity.places import Place
@@ -96,7 +97,10 @@ def estimate_of(session: Session) -> Estimate:
 
 
 class Estimate(QObject):
-    """`kl` and `how` ("estimated", "measured" or "") are of the present graph; `changed` tells of others."""
+    """`kl` and `how` ("estimated", "measured" or "") are of the present graph; `changed` tells of others.
+
+    `baseline`: the name of what it is from; an estimate is from where the sensitivities' gradients were taken.
+    """
 
     changed = Signal()
 
@@ -105,7 +109,7 @@ class Estimate(QObject):
         self._session = session
         self._known = sensitivities_of(session)
         self.kl: float | None = None
-        self.how = ""
+        self.how = self.baseline = ""
         self.last: dict[str, float] = {}  # accuracy and loss as last measured, before the edits since
         self._costs: dict[Choice, Part] = {}
         self._layout: tuple[Graph, Graph, tuple[Place, ...]] | None = None
@@ -120,8 +124,8 @@ class Estimate(QObject):
     @property
     def _true(self) -> float | None:
         """What was measured of the present recipe, on the data in use."""
-        document = self._session.document
-        return self._session.measures.divergence(document.recipe) if document else None
+        session = self._session
+        return session.measures.divergence(session.document.recipe, session.compared) if session.document else None
 
     def cost(self, node: str, port: str) -> float | None:
         """What the present choice at a port is estimated to cost by itself; None while that is not known."""
@@ -136,13 +140,13 @@ class Estimate(QObject):
     def refresh(self) -> None:
         """Say what is known of the present graph, and ask for what is not."""
         document = self._session.document
-        self.kl, self.how = None, ""
+        self.kl, self.how, self.baseline = None, "", ""
         if document is None:
             self.changed.emit()
             return
         true = self._true
         if true is not None:
-            self.kl, self.how = true, "measured"
+            self.kl, self.how, self.baseline = true, "measured", self._session.compared.name
         elif self._known.table and not self._known.stale:
             self._estimate(document.graph)
         self.changed.emit()
@@ -165,6 +169,7 @@ class Estimate(QObject):
         if found is not None:
             self._costs |= found
             self.kl, self.how = together([*parts, *found.values()], table.by), "estimated"
+            self.baseline = str(self._known.summary.get("baseline", OPENED))
 
     def _asked(
         self, wanted: Wanted, evidence: Path | None, run: Graph, store: WeightStore

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, QTimer, Signal
 
+from app.measured.accuracies import Baseline
 from app.measured.pace import PATIENT, QUICK, Pace, macs_of
 from model.graph import Graph
 from model.recipe import Recipe, Step
@@ -64,6 +65,7 @@ class LiveMeasure(QObject):
         self._wait.timeout.connect(self._measure)
         session.opened.connect(self._opened)
         session.changed.connect(self._changed)
+        session.compared_changed.connect(self._compare_anew)
         session.queued.connect(self._make_room)
         session.job_event.connect(self._hear)
 
@@ -151,17 +153,22 @@ class LiveMeasure(QObject):
         session, document = self._session, self._session.document
         if document is None or not document.recipe.active or not self.enabled or self.on_request:
             return
-        graph = document.graph
+        graph, base = document.graph, session.compared
         known = session.score.accuracy is not None and session.measured_on.data
-        if known and graph is not self._tried and session.measures.divergence(document.recipe) is None:
+        if known and graph is not self._tried and session.measures.divergence(document.recipe, base) is None:
             self._tried = graph
             data, recipe = session.measured_on, document.recipe
-            step, silent = Step("divergence", DivergenceOptions(**asdict(data))), lambda _: None
-            take = partial(self._take, recipe, data)
-            session.analyse("Divergence", step, take, failed=silent)
+            step, silent = Step("divergence", DivergenceOptions(**asdict(data), baseline=base.name)), lambda _: None
+            take = partial(self._take, recipe, data, base)
+            session.analyse("Divergence", step, take, failed=silent, against=base)
 
-    def _take(self, recipe: Recipe, data: EvaluateOptions, report: Report) -> None:
-        self._session.know_score(recipe, data, {"kl": report.summary.get("kl")})
+    def _take(self, recipe: Recipe, data: EvaluateOptions, base: Baseline, report: Report) -> None:
+        self._session.know_divergence(recipe, data, report.summary.get("kl"), base)
+
+    def _compare_anew(self) -> None:
+        """Another baseline was chosen."""
+        self._tried = None
+        self._compare()
 
     def _hear(self, heard: JobEvent) -> None:
         """Judge the pace by each evaluation itself, without the loading of data before it."""

@@ -11,8 +11,9 @@ from PySide6.QtGui import QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QLabel, QPushButton, QSizePolicy, QWidget
 
 from app.measured.estimate import estimate_of
+from app.panels.baseline import BaselineChoice
 from app.plots.heat_lines import divergence_words
-from app.words import NOT_MEASURED, duration, mebibytes, percent, scaled, signed
+from app.words import NOT_MEASURED, change_words, duration, mebibytes, noise_words, percent, scaled, signed
 
 if TYPE_CHECKING:
     from app.measured.live import LiveMeasure
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 PAD, GAP, TIGHT, BESIDE = 12, 26, 14, 7  # round all figures, between two, where it is narrow, before a change
 SAME = "no change"
+WITHIN = "within noise"
 STALE = "stale"
 MEASURE, STALE_MEASURE = "Measure", "stale · Measure"
 WAITS = "Edits are not measured: *Measure after every edit* in the menu Run is off."
@@ -62,8 +64,8 @@ ENTRIES: tuple[Entry, ...] = (
     Entry("loss", "loss", lambda v: f"{v:.3f}", _absolute(3), -1, "Mean cross-entropy over the data set",
           measured=True),
     Entry("kl", "KL", divergence_words, _absolute(3), -1,
-          "KL divergence of the outputs from the model in float, nats a sample. Estimated: predicted from the "
-          "sensitivities; measured: found by running the model"),
+          "KL divergence of the outputs from those of the baseline that is named, nats a sample. Estimated: predicted "
+          "from the sensitivities; measured: found by running the model"),
     Entry("size_bytes", "size", mebibytes, _relative, -1, "Bytes of the packed export"),
     Entry("weight_bits", "weight bits", lambda v: f"{v:.2f}", _absolute(2), -1,
           "Stored bits per parameter, over all parameters", "of 32"),
@@ -83,7 +85,7 @@ class Figure(QWidget):
     def __init__(self, entry: Entry) -> None:
         super().__init__(toolTip=entry.help)
         self._entry = entry
-        self._note, self.texts = "", ""
+        self._note = self._noise = self.texts = ""
         self.chip = QPushButton()
         self.chip.setProperty("chip", "small")
         self.chip.hide()
@@ -129,17 +131,26 @@ class Figure(QWidget):
         self.chip.setVisible(bool(words))
         self._held = max(self._held, self.wide())
 
-    def show_value(self, now: float | None, before: float | None, edited: bool = False) -> None:
-        """Show the figure, and its change when there is something to compare with (`edited`: the recipe has steps)."""
+    def show_value(
+        self, now: float | None, before: float | None, edited: bool = False, noise: str = "", *, within: bool = False
+    ) -> None:
+        """Show the figure, and its change when there is something to compare with (`edited`: the recipe has steps).
+
+        `noise`: what the tool tip says of its samples and its change, and whether that is `within` noise.
+        """
+        self._noise = noise
         self._label.setText(self._entry.label)
         self._role(self._value, "role", "muted" if now is None else "score")
         self._value.setText(NOT_MEASURED if now is None else self._entry.write(now))
-        self._show_change(*self._judge(now, before, edited))
+        change, tone = self._judge(now, before, edited)
+        noisy = within and tone != "same"
+        self._show_change(f"{change} {WITHIN}" if noisy else change, "same" if noisy else tone)
         if now is not None or self._entry.measured:
             self._held = max(self._held, self.wide())
 
     def show_noted(self, value: float, note: str, *, present: bool) -> None:
         """Show a figure with a word of where it is from, grey where it is not of the present graph."""
+        self._noise = ""
         self._label.setText(f"{self._entry.label} {note}".rstrip())
         self._role(self._value, "role", "score" if present else "muted")
         self._value.setText(self._entry.write(value))
@@ -174,6 +185,7 @@ class Figure(QWidget):
         help_ = self._entry.help
         help_ += f". {self._note}" if self._note else ""
         help_ += f"\nTexts: {self.texts}" if self.texts and self._entry.measured else ""
+        help_ += f"\n{self._noise}" if self._noise else ""
         self.setToolTip(f"{help_}\n{self.told}" if brief and self._change.text() else help_)
 
     @property
@@ -216,6 +228,7 @@ class ScorePanel(QWidget):
         self._shown = tuple(e.key for e in ENTRIES)
         self._read: object = None  # what stands in the figures: an edit tells of itself more than once
         self.figures = {e.key: Figure(e) for e in ENTRIES}
+        self.baseline = BaselineChoice(session)
         row = QHBoxLayout(self)
         row.setContentsMargins(PAD, 3, PAD, 4)
         self.more = QLabel("…")
@@ -225,9 +238,11 @@ class ScorePanel(QWidget):
             row.addWidget(figure)
             figure.chip.clicked.connect(self.wanted)
         row.addWidget(self.more, 0, Qt.AlignmentFlag.AlignBottom)
+        row.addWidget(self.baseline, 0, Qt.AlignmentFlag.AlignBottom)
         row.addStretch(1)
         self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
         session.score_changed.connect(self.refresh)
+        session.compared_changed.connect(self._fit)
         session.opened.connect(self.refresh)
         self._estimate.changed.connect(self.refresh)
         self.refresh()
@@ -253,6 +268,18 @@ class ScorePanel(QWidget):
             )
         return f"An evaluation takes about {takes} of processor time: it starts once no edit has come for as long."
 
+    def _noise(self) -> tuple[str, bool]:
+        """What is said of the accuracy's samples and of its change, and whether that is within noise."""
+        session = self._session
+        if session.document is None or (now := session.measures.accuracy(session.document.recipe)) is None:
+            return "", False
+        base = session.compared
+        before = session.measures.accuracy(base.recipe) if session.document.recipe.active else None
+        if before is None:
+            return noise_words(now), False
+        change = now.against(before, base.name)
+        return f"{noise_words(now)}\n{change_words(change)}", change.noise
+
     def refresh(self) -> None:
         """Read the score again."""
         score, before, document = self._session.score, self._session.baseline, self._session.document
@@ -260,7 +287,9 @@ class ScorePanel(QWidget):
         estimate = self._estimate
         missing = self._missing()
         texts = self._session.measures.texts
-        read = score, before, edited, estimate.kl, estimate.how, dict(estimate.last), missing, texts
+        noise, within = self._noise()
+        named = f"{estimate.how}, from {estimate.baseline}"
+        read = score, before, edited, estimate.kl, named, dict(estimate.last), missing, texts, noise
         if read == self._read:
             return
         self._read = read
@@ -268,11 +297,12 @@ class ScorePanel(QWidget):
             figure.texts = texts
             now, old = getattr(score, key, None), estimate.last.get(key)
             if key == "kl":
-                figure.show_noted(estimate.kl or 0.0, estimate.how, present=True)
+                figure.show_noted(estimate.kl or 0.0, named, present=True)
             elif now is None and old is not None and edited:
                 figure.show_noted(old, "" if missing and figure.asks else STALE, present=False)
             else:
-                figure.show_value(now, getattr(before, key, None), edited)
+                told = noise if key == "accuracy" else ""
+                figure.show_value(now, getattr(before, key, None), edited, told, within=within and bool(told))
             if figure.asks:
                 figure.offer((STALE_MEASURE if old is not None else MEASURE) if missing else "", missing)
         known = edited and estimate.kl is not None
@@ -284,6 +314,7 @@ class ScorePanel(QWidget):
         if not self.isVisible():
             return
         figures, room = [self.figures[k] for k in self._shown], self.width() - 2 * PAD
+        room -= 0 if self.baseline.isHidden() else self.baseline.sizeHint().width() + GAP
         for key in self.figures.keys() - set(self._shown):
             self.figures[key].hide()
         ways = ((GAP, [f.held for f in figures]), (TIGHT, [f.wide() for f in figures]))

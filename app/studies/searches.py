@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from PySide6.QtCore import QTimer, Signal
 
 from app.jobs.queue import Rest
+from app.measured.accuracies import Baseline
 from app.studies.files import Copies, add_line, begin_record, record_path, recovered
 from app.studies.kept_runs import KeptRuns
 from app.studies.present_choices import present_choices
@@ -21,6 +22,7 @@ from model.errors import EspalierError, OptionsError
 from model.project import keys_of
 from model.recipe import Recipe
 from model.source import SourceInfo
+from passes.figure import OPENED
 from passes.jobs import TERMINAL, Continued, Found, JobEvent, Paused, Progress, SearchJob, TrialJob
 from passes.search import kept
 from passes.search.expand import expand
@@ -61,6 +63,8 @@ class Applied(KeptRuns):
         recipe = self.recipe_of(study, trial)
         if {"accuracy", "loss"} <= set(trial.figures):
             self._session.know_score(recipe, study.spec.score, dict(trial.figures))
+            opened = Baseline(OPENED, Recipe(), self._session.open_document.project.base)
+            self._session.know_divergence(recipe, study.spec.score, trial.figures.get("kl"), opened)
         self._session.set_recipe(recipe, f"Apply trial {trial.number} of {study.name}")
 
 

@@ -239,16 +239,17 @@ def test_the_score_is_estimated_at_once_and_then_measured(
     assert figure.isHidden()
     session.set_format((KEY,), "weight", INT4)
     assert (estimate.kl, estimate.how) == (0.05, "estimated") and not figure.isHidden()
-    assert figure.text == "0.05 estimated" and figure._label.text() == "KL estimated"
+    assert figure.text == "0.05 estimated, from opened" and figure._label.text() == "KL estimated, from opened"
     session.set_format((KEY,), "data_in", INT4)
     assert estimate.kl == pytest.approx(0.052)
     assert session.document is not None
-    session.know_score(session.recipe, session.measured_on, {"accuracy": 0.9, "loss": 0.3, "kl": 0.07})
-    assert figure.text == "0.07 measured"
+    session.know_score(session.recipe, session.measured_on, {"accuracy": 0.9, "loss": 0.3})
+    session.know_divergence(session.recipe, session.measured_on, 0.07, session.compared)
+    assert figure.text == "0.07 measured, from opened"
     session.undo()
-    assert figure.text == "0.05 estimated"
+    assert figure.text == "0.05 estimated, from opened"
     session.redo()
-    assert figure.text == "0.07 measured"
+    assert figure.text == "0.07 measured, from opened"
     session.undo()
     session.undo()
     assert figure.isHidden()
@@ -260,13 +261,14 @@ def test_a_measured_divergence_is_there_after_reopening(
     session, figure = window.session, window.status.score.figures["kl"]
     session.set_format((KEY,), "weight", INT4)
     data = EvaluateOptions(data="some.csv")
-    session.know_score(session.recipe, data, {"accuracy": 0.9, "loss": 0.3, "kl": 0.07})
+    session.know_score(session.recipe, data, {"accuracy": 0.9, "loss": 0.3})
+    session.know_divergence(session.recipe, data, 0.07, session.compared)
     project, store = session._snapshot(), traced()[1]
     session.close()
     assert figure.isHidden()
     session.open("again")
     runner[-1].finish(OpenResult(project, store.places(), (), {}))
-    assert figure.text == "0.07 measured"
+    assert figure.text == "0.07 measured, from opened"
     session.set_format((KEY,), "weight", INT8)
     assert "measured" not in figure.text
     session.measures.use(EvaluateOptions(data="other.csv"))
@@ -284,7 +286,7 @@ def test_one_job_measures_score_and_divergence(
     assert type(first) is EvaluateOptions and isinstance(second, BesideOptions) and second.data == "some.csv"
     runner[-1].finish(Report("evaluate", (), {"accuracy": 0.95, "loss": 0.2}))
     runner[-1].finish(Report("evaluate", (), {"accuracy": 0.9, "loss": 0.3, "kl": 0.07}))
-    assert figure.text == "0.07 measured"
+    assert figure.text == "0.07 measured, from opened"
     window.live.enabled = True
     window.live._compare()
     assert not runner[-1].waiting, "nothing is left to measure"

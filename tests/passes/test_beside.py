@@ -15,9 +15,10 @@ from passes.analysis.beside import BesideOptions
 from passes.analysis.divergence import DivergenceOptions, divergence
 from passes.analysis.evaluate import EvaluateOptions, evaluate
 from passes.base import Context
-from passes.figure import accuracy_of
+from passes.figure import Figure, accuracy_of
 from passes.select import Select
 from passes.transform.quantize import QuantizeOptions, Rule, quantize
+from tests.model.zoo import case
 
 
 @pytest.mark.parametrize("name", ["demo:digits-mlp", "demo:reviews"])
@@ -46,14 +47,19 @@ def test_the_divergence_comes_with_the_score(name: str, tmp_path: Path, monkeypa
 
 
 def test_divergences_are_kept_with_the_project_by_recipe() -> None:
-    from app.measured.accuracies import Measures
+    from app.measured.accuracies import Baseline, Measures
 
     one, two = Recipe((Step("quantize", QuantizeOptions()),)), Recipe()
+    graph = case("mlp").graph
+    opened, pinned = Baseline("opened", two, graph), Baseline("pin 1", one, graph)
     data, held = EvaluateOptions(data="some.csv"), Measures()
     held.use(data)
-    held.put(one, data, {"accuracy": 0.9, "loss": 0.3, "kl": 0.02})
-    held.put(two, EvaluateOptions(data="other.csv"), {"kl": 0.5})
-    assert held.divergence(one) == 0.02 and held.divergence(two) is None
+    held.put(one, data, {"accuracy": 0.75, "loss": 0.3, "n": 4, "hits": "d", "guessing": 0.5})
+    held.put_divergence(one, data, 0.02, opened)
+    held.put_divergence(one, data, 0.0, pinned)
+    held.put_divergence(two, EvaluateOptions(data="other.csv"), 0.5, opened)
+    assert held.divergence(one, opened) == 0.02 and held.divergence(one, pinned) == 0.0
+    assert held.divergence(two, opened) is None
 
     class Project:
         reports = held.to_json(one)
@@ -61,10 +67,15 @@ def test_divergences_are_kept_with_the_project_by_recipe() -> None:
 
     again = Measures()
     again.restore(Project())  # type: ignore[arg-type]
-    assert again.divergence(one) == 0.02 and again.options == data
+    assert again.divergence(one, opened) == 0.02 and again.options == data
+    assert again.accuracy(one) == Figure(0.75, 4, "d", 0.5) and again.accuracy(two) is None
     again.use(EvaluateOptions(data="other.csv"))
-    assert again.divergence(one) is None, "of other data nothing is known"
-    Project.reports = {"scores": {"options": asdict(data), "divergences": ["nonsense"]}}
+    assert again.divergence(one, opened) is None and again.accuracy(one) is None, "of other data nothing is known"
+    Project.reports = {"scores": {"options": asdict(data), "kl": ["nonsense"]}}
     damaged = Measures()
     damaged.restore(Project())  # type: ignore[arg-type]
-    assert damaged.divergence(one) is None
+    assert damaged.divergence(one, opened) is None
+    Project.reports = {"scores": {"options": asdict(data), "present": [0.5, 1.5], "divergences": {"": 1.0}}}
+    older = Measures()
+    older.restore(Project())  # type: ignore[arg-type]
+    assert older.known(one) and older.accuracy(one) is None and older.divergence(one, opened) is None

@@ -1,0 +1,86 @@
+"""The baseline is named beside the score, can be another state, and a change within noise is no gain."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from app.window import Window
+from model.formats.base import parse_format
+from model.recipe import Recipe
+from passes.analysis.beside import BesideOptions
+from passes.analysis.divergence import DivergenceOptions
+from passes.analysis.evaluate import EvaluateOptions
+from passes.base import Report
+from passes.figure import hits_of
+from passes.jobs import AnalyseJob
+from tests.gui.bert import KEY, QUERY, open_bert
+from tests.gui.conftest import FakeRunner
+
+pytestmark = pytest.mark.gui
+
+DATA = EvaluateOptions(data="some.csv")
+INT4 = parse_format("integer(width=4, frac_width=3)")
+
+
+def summary(right: int, of: int = 270) -> dict[str, Any]:
+    hits = [i < right for i in range(of)]
+    return {"accuracy": right / of, "loss": 0.3, "n": of, "hits": hits_of(hits), "guessing": 0.1}
+
+
+@pytest.fixture
+def edited(window: Window, runner: list[FakeRunner]) -> Window:
+    """A model with one format, whose float is right 264 times of 270."""
+    open_bert(window.session, runner)
+    window.live.enabled = False
+    window.session.know_score(Recipe(), DATA, summary(264))
+    window.session.set_format((KEY,), "weight", INT4)
+    return window
+
+
+def test_a_change_within_noise_is_neither_good_nor_bad(edited: Window) -> None:
+    session, figure = edited.session, edited.status.score.figures["accuracy"]
+    session.know_score(session.recipe, DATA, summary(266))
+    figure.lay_out(brief=False, least=0)
+    assert figure.text.endswith("+0.7 within noise") and figure._change.property("tone") == "same"
+    assert "n = 270" in figure.toolTip() and "95\u2009% interval" in figure.toolTip()
+    assert "+0.7 points from opened, within noise (McNemar, p = 0.5)" in figure.toolTip()
+    session.know_score(session.recipe, DATA, summary(200))
+    assert figure.text.endswith("−23.7") and figure._change.property("tone") == "bad"
+
+
+def test_guessing_says_so(edited: Window) -> None:
+    session, figure = edited.session, edited.status.score.figures["accuracy"]
+    session.know_score(session.recipe, DATA, summary(27))
+    figure.lay_out(brief=False, least=0)
+    assert "not above guessing (10.0\u2009%)" in figure.toolTip()
+
+
+def test_the_baseline_is_named_and_can_be_a_pinned_state(edited: Window, runner: list[FakeRunner]) -> None:
+    session, score = edited.session, edited.status.score
+    choice = score.baseline
+    assert choice.text() == "changes from opened" and not choice.isHidden()
+    session.know_score(session.recipe, DATA, summary(200))
+    choice.fill()
+    assert [a.text() for a in choice.choices.actions() if a.text()] == ["opened", "Pin the present state"]
+    choice.pin()
+    assert choice.text() == "changes from pin 1" and session.compared.recipe == session.recipe
+    pinned = session.compared.graph
+    session.set_format((QUERY,), "weight", INT4)
+    session.know_score(session.recipe, DATA, summary(100))
+    assert score.figures["accuracy"].text.endswith("−37.0"), "from 200 of 270, no longer from 264"
+    session.evaluate(DATA)
+    job = runner[-1].waiting[-1].job
+    assert isinstance(job, AnalyseJob) and job.base is pinned
+    assert isinstance(job.step.options, BesideOptions) and job.step.options.baseline == "pin 1"
+    runner[-1].finish(Report("evaluate", (), {**summary(100), "kl": 0.5, "baseline": "pin 1"}))
+    assert score.figures["kl"].text == "0.5 measured, from pin 1"
+    edited.live.enabled = True
+    session.compare_with(None)
+    job = runner[-1].waiting[-1].job
+    assert isinstance(job, AnalyseJob) and isinstance(job.step.options, DivergenceOptions)
+    assert job.base is session.open_document.project.base and job.step.options.baseline == "opened"
+    runner[-1].finish(Report("divergence", (), {"kl": 0.7, "baseline": "opened"}))
+    assert score.figures["kl"].text == "0.7 measured, from opened" and choice.text() == "changes from opened"
+    edited.live.enabled = False
