@@ -122,6 +122,10 @@ class Registry(Generic[K, T]):
         self.get(key)
         return self._entries[key].source
 
+    def is_own(self, key: K) -> bool:
+        """Whether the entry of `key` is ours, not a plug-in's."""
+        return _is_own(self.source(key))
+
     def __contains__(self, key: object) -> bool:
         return key in self._filled()
 
@@ -189,7 +193,12 @@ def _is_own(source: str) -> bool:
     return source.partition("/")[0] in OWN
 
 
-def _label(key: object) -> str:
+def shown_key(key: object) -> str:
+    """A key as lists show it."""
     if isinstance(key, tuple):
-        return " on ".join(map(_label, cast("tuple[object, ...]", key)))
-    return key.__name__ if isinstance(key, type) else repr(key)
+        return " on ".join(map(shown_key, cast("tuple[object, ...]", key)))
+    return key.__name__ if isinstance(key, type) else str(key)
+
+
+def _label(key: object) -> str:
+    return repr(key) if isinstance(key, str) else shown_key(key)

@@ -52,6 +52,7 @@ class PluginState:
     error: str = ""
     hint: str = ""
     costs: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()  # "hardware rule leaky_relu"
 
 
 # -- in the worker

@@ -25,7 +25,7 @@ from model.codec import encode
 from model.errors import EspalierError, PassError
 from model.formats.base import Format, make_format, parameters
 from model.recipe import Raw, Recipe
-from model.registry import FORMATS, PASSES, Added, Registry, recorded, withdraw
+from model.registry import FORMATS, PASSES, Added, Registry, recorded, shown_key, withdraw
 from passes.costs.base import COSTS
 from passes.labs.adapter import register, user_error
 from passes.labs.stand_in import labs_tool
@@ -55,6 +55,12 @@ class Plugin:
     def formats(self) -> tuple[str, ...]:
         """Names of its number formats."""
         return self.names(FORMATS)
+
+    @property
+    def others(self) -> tuple[str, ...]:
+        """What it added elsewhere: "hardware rule leaky_relu"."""
+        known = (PASSES, FORMATS, COSTS)
+        return tuple(f"{r.noun} {shown_key(key)}" for r, key in self.added if not any(r is k for k in known))
 
     @property
     def costs(self) -> tuple[str, ...]:
@@ -238,7 +244,7 @@ def _state(source: str, load: Callable[[], Plugin]) -> PluginState:
     try:
         found = load()
         offered = tuple(describe(PASSES.get(n)) for n in found.passes)
-        return PluginState(source, offered, found.formats, costs=found.costs)
+        return PluginState(source, offered, found.formats, costs=found.costs, others=found.others)
     except EspalierError as error:
         return PluginState(source, error=error.message, hint=error.hint)
 

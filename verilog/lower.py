@@ -39,7 +39,7 @@ from verilog.templates.fork import Fork
 from verilog.templates.reorder import Reorder
 from verilog.templates.resize import Resize
 from verilog.templates.source import Source
-from verilog.write import RTL
+from verilog.write import BENCH, RTL
 
 Sizes = dict[str, tuple[int, int, int]]
 Rule = Callable[["Lowering", Node], None]
@@ -88,7 +88,7 @@ class Lowering:
     """The design while it is made: `signals` by graph node, for the rules to read and to add to."""
 
     def __init__(self, graph: Graph, store: WeightStore, options: EmitOptions) -> None:
-        check_name(options.name, {p.stem for p in RTL.glob("*.sv")} | {"bench", "clocked"})
+        check_name(options.name, {p.stem for p in RTL.glob("*.sv")} | {*BENCH})
         for name in options.sizes:
             if name not in graph.symbols:
                 raise EmitError(f"sizes: the model has no size {name!r}.", nearest(name, graph.symbols))
@@ -109,7 +109,7 @@ class Lowering:
 
     def design(self) -> Design:
         """Lower all nodes in order, then give every wire one reader."""
-        self.fused = fused(self.graph, RULES, self.constants)
+        self.fused = fused(self.graph, [op for op in RULES if RULES.is_own(op)], self.constants)
         inner = {n: last for last, f in self.fused.items() for n in f.nodes}
         for node in self.graph:
             if node.call == "output" or Ref(node.id) in self.signals:  # done together with one before

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from verilog.cycles.schedule import Schedule  # it brings numba, which nobody needs before
 
 RTL = Path(__file__).parent / "rtl"
+BENCH = ("bench", "clocked")  # modules beside a design
 BUILT = ("build/", "waves/")  # what is made from the design, and goes with it
 LIST = "files.txt"  # names all that was written, so that the next emission takes away nothing else
 
@@ -35,7 +36,7 @@ def texts(design: Design, planned: Schedule | None = None) -> dict[str, str]:
     The schedule adds to the comments, to nothing else.
     """
     found = {f"{design.name}.sv": top(design, planned)}
-    made = {module: text for i in design.instances for module, text in i.texts().items()}
+    made = _own_texts(design)
     for module in modules(design):
         found[f"rtl/{module}.sv"] = design.edited.get(module) or made.get(module) or ours(module)
     for instance in design.instances:
@@ -44,9 +45,24 @@ def texts(design: Design, planned: Schedule | None = None) -> dict[str, str]:
     return found
 
 
+def _own_texts(design: Design) -> dict[str, str]:
+    """The modules that the instances bring, each once and none by the name of another; raises EmitError."""
+    made: dict[str, str] = {}
+    taken = {*(p.stem for p in RTL.glob("*.sv")), *BENCH, design.name}
+    for instance in design.instances:
+        for module, text in instance.texts().items():
+            if module in taken or made.setdefault(module, text) != text:
+                text = f"{instance.node} brings a module {module}; the design has another of that name."
+                raise EmitError(text, "Give the plug-in's module another name.", instance.node)
+    return made
+
+
 def ours(module: str) -> str:
-    """The library's text of a module."""
-    return (RTL / f"{module}.sv").read_text()
+    """The library's text of a module; raises EmitError where it has none."""
+    path = RTL / f"{module}.sv"
+    if not path.is_file():
+        raise EmitError(f"The module {module} has no text.", f"Put {module}.sv beside the plug-in that names it.")
+    return path.read_text()
 
 
 def modules(design: Design) -> tuple[str, ...]:

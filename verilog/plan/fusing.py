@@ -45,7 +45,7 @@ Fused = Function | RmsNorm
 
 
 def fused(graph: Graph, known: Container[str], constants: frozenset[str]) -> dict[str, Fused]:
-    """What may be one, by the last of its nodes; `known`: the ops that have a template."""
+    """What may be one, by the last of its nodes; `known`: the ops with a template of ours, which a table equals."""
     users: dict[str, list[str]] = {}
     for node in graph:
         for ref in node.inputs:

@@ -5,14 +5,18 @@ Each file beside this one adds the template of an operation, with the rule that 
 
 from __future__ import annotations
 
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 
 from verilog.numbers.fixed import Codes
 from verilog.stream import Stream, to_text
+
+HOME = Path(__file__).parents[1]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -121,8 +125,16 @@ class Template(ABC):
         return ()
 
     def texts(self) -> dict[str, str]:
-        """Modules that are made for this instance, as the library has none like them."""
+        """Modules that the library lacks: made for this instance, or of a plug-in, whose `.sv` lie beside its file."""
+        return _beside(self)
+
+
+def _beside(template: Template) -> dict[str, str]:
+    file = getattr(sys.modules.get(type(template).__module__), "__file__", None)
+    if file is None or HOME in Path(file).parents:
         return {}
+    paths = {m: Path(file).with_name(f"{m}.sv") for m in (template.module, *template.uses())}
+    return {m: path.read_text() for m, path in paths.items() if path.is_file()}
 
 
 def port(letter: str, index: int) -> str:

@@ -1,0 +1,159 @@
+"""The README's hardware operation of a user's own, from its text: proven, scheduled, emitted, searched, withdrawn."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from app.cli import main
+from passes.plugins import load_plugin, reload_plugins, unload_plugins
+from tests.verilog.proof import needs_icarus, on_time, proven, random_codes
+from verilog.lower import RULES
+from verilog.numbers.fixed import Fixed
+from verilog.stream import Stream
+
+Capture = pytest.CaptureFixture[str]
+MODEL = """
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.act, self.last = nn.Linear(6, 8), nn.LeakyReLU({slope}), nn.Linear(8, 3)
+
+    def forward(self, x):
+        return self.last(self.act(self.first(x)){more})
+
+
+def make():
+    torch.manual_seed(0)
+    return Net().eval(), {{"x": torch.randn(4, 6)}}
+"""
+RECIPE = """
+[[steps]]
+pass = "quantize"
+[[steps.options.rules]]
+select = {by = "type", values = ["linear"]}
+[steps.options.rules.formats]
+data_in = "integer(width=8,frac_width=4)"
+weight = "integer(width=8,frac_width=6)"
+bias = "integer(width=12,frac_width=8)"
+"""
+
+
+@pytest.fixture
+def plugin(root: Path, tmp_path: Path) -> Iterator[Path]:
+    """The two files, exactly as the README prints them."""
+    text = (root / "README.md").read_text()
+    part = text[text.index("**A hardware operation of your own**") : text.index("**A hardware template**")]
+    python, verilog = (textwrap.dedent(b) for b in re.findall(r"(?:^ {4}.*\n|^\n(?=(?:\n)* {4}))+", part, re.M))
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (folder / "my_leaky.py").write_text(python)
+    (folder / "my_leaky.sv").write_text(verilog)
+    yield folder / "my_leaky.py"
+    unload_plugins()
+
+
+def project(folder: Path, capsys: Capture, slope: float = 0.125, more: str = "") -> Path:
+    (folder / "net.py").write_text(MODEL.format(slope=slope, more=more))
+    (folder / "r.toml").write_text(RECIPE)
+    words = ["run", f"{folder / 'net.py'}:make", str(folder / "r.toml"), "-o", str(folder / "p.espalier")]
+    assert main(words) == 0, capsys.readouterr().err
+    capsys.readouterr()
+    return folder / "p.espalier"
+
+
+def answer(capsys: Capture, *words: object) -> dict[str, Any]:
+    assert main([*map(str, words), "--json"]) == 0, capsys.readouterr().err
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return found
+
+
+@needs_icarus
+@pytest.mark.rtl
+def test_the_module_equals_its_integer_model(plugin: Path, tmp_path: Path) -> None:
+    load_plugin(plugin)
+    template: Any = RULES["leaky_relu"].__globals__["MyLeaky"]
+    rng = np.random.default_rng(0)
+    for width, lanes, shift in ((8, 1, 3), (5, 3, 1), (12, 2, 6)):
+        x, y = (Stream(3, 6, Fixed(width + s, 4 + s), lanes) for s in (0, shift))
+        made = template(name="act", node="act", inputs=(x,), outputs=(y,), shift=shift)
+        codes = (random_codes(rng, x, 5),)
+        np.testing.assert_array_equal(
+            y.fixed.values(made.reference(*codes)[0]),
+            np.where(codes[0] < 0, x.fixed.values(codes[0]) * 2.0**-shift, x.fixed.values(codes[0])),
+        )
+        proven(made, codes, tmp_path)
+        on_time(made, codes, tmp_path)
+
+
+@needs_icarus
+@pytest.mark.rtl
+def test_the_command_line_emits_and_simulates_it(plugin: Path, tmp_path: Path, capsys: Capture) -> None:
+    made = project(tmp_path, capsys)
+    words = ("emit", made, "-o", tmp_path / "rtl", "--simulate", "--simulator", "icarus", "--samples", 20)
+    found = answer(capsys, *words, "--plugin", plugin)
+    assert found["mismatches"] == 0 and not found["lint"]["findings"] and "my_leaky" in found["modules"]
+    assert (tmp_path / "rtl" / "rtl" / "my_leaky.sv").read_text() == plugin.with_suffix(".sv").read_text()
+    unload_plugins()
+    assert "pieces" in answer(capsys, "emit", made, "-o", tmp_path / "ours")["modules"], "ours is back"
+
+
+def test_no_table_swallows_it(plugin: Path, tmp_path: Path, capsys: Capture) -> None:
+    """Steps that are functions of one number become one table, except where the user has an operation for one."""
+    made = project(tmp_path, capsys, more=" * 0.5")
+    assert "my_leaky" not in answer(capsys, "emit", made, "-o", tmp_path / "a")["modules"]
+    assert "my_leaky" in answer(capsys, "emit", made, "-o", tmp_path / "b", "--plugin", plugin)["modules"]
+
+
+def test_its_own_refusal_reaches_the_user(plugin: Path, tmp_path: Path, capsys: Capture) -> None:
+    made = project(tmp_path, capsys, slope=0.01)
+    assert main(["emit", str(made), "-o", str(tmp_path / "a"), "--plugin", str(plugin)]) == 2
+    assert "act has the slope 0.01. Use a power of two" in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_module_that_is_missing_or_takes_a_name(plugin: Path, tmp_path: Path, capsys: Capture) -> None:
+    made = project(tmp_path, capsys)
+    module = plugin.with_suffix(".sv").rename(tmp_path / "elsewhere.sv")
+    words = ["emit", str(made), "-o", str(tmp_path / "a"), "--plugin", str(plugin)]
+    assert main(words) == 2
+    assert "The module my_leaky has no text. Put my_leaky.sv beside" in " ".join(capsys.readouterr().err.split())
+    shutil.copy(module, plugin.with_name("relu.sv"))
+    plugin.write_text(plugin.read_text().replace('"my_leaky"', '"relu"'))
+    unload_plugins()
+    assert main(words) == 2
+    assert "act brings a module relu; the design has another of that name." in capsys.readouterr().err
+
+
+def test_the_list_says_what_it_adds(plugin: Path) -> None:
+    (state,) = (s for s in reload_plugins([plugin]) if s.source == str(plugin))
+    assert state.others == ("hardware rule leaky_relu",) and not state.error and not state.passes
+    ours = RULES.source("leaky_relu")
+    unload_plugins()
+    assert "my_leaky.py:" in ours and "verilog/rules/activation.py:" in RULES.source("leaky_relu")
+
+
+def test_without_replace_both_files_are_named(plugin: Path, tmp_path: Path, capsys: Capture) -> None:
+    made = project(tmp_path, capsys)
+    plugin.write_text(plugin.read_text().replace(", replace=True", ""))
+    assert main(["emit", str(made), "-o", str(tmp_path / "a"), "--plugin", str(plugin)]) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert "verilog/rules/activation.py:" in said and "my_leaky.py:" in said and "replace=True" in said
+
+
+def test_a_design_is_not_called_as_one_of_its_modules(plugin: Path, tmp_path: Path, capsys: Capture) -> None:
+    made = project(tmp_path, capsys)
+    words = ["emit", str(made), "-o", str(tmp_path / "a"), "--name", "my_leaky", "--plugin", str(plugin)]
+    assert main(words) == 2
+    assert "brings a module my_leaky; the design has another of that name" in capsys.readouterr().err
