@@ -21,6 +21,7 @@ import app.commands
 from app.commands.command import Answer, Command, Parser, UsageError, add_common, add_plugins
 from app.commands.console import Console, one_line
 from app.commands.crash import write_crash_report
+from model.cache.entries import OFF
 from model.errors import EspalierError, nearest
 
 PROGRAM = "main.py"
@@ -119,8 +120,8 @@ def _common_last(words: list[str]) -> list[str]:
     """`--json trace X` means `trace X --json`."""
     lead: list[str] = []
     rest = list(words)
-    while rest and rest[0] in ("--json", "--seed", "--plugin"):
-        count = 1 if rest[0] == "--json" else 2
+    while rest and rest[0] in ("--json", "--no-cache", "--seed", "--plugin"):
+        count = 1 if rest[0] in ("--json", "--no-cache") else 2
         lead, rest = lead + rest[:count], rest[count:]
     return rest + lead if rest and not rest[0].startswith("-") else words
 
@@ -157,6 +158,8 @@ def _run(command: Command, words: list[str], out: TextIO) -> int:
         print(parser.format_help(), end="", file=out)
         return 0
     found = parser.read(words)
+    if found.no_cache:
+        os.environ[OFF] = "1"  # workers of this command hear it too
     console = Console(out, found.json)
     _prepare(found.plugin, console)
     try:
@@ -256,5 +259,5 @@ def _overview(known: dict[str, Command]) -> str:
         *(f"  {name.ljust(width)}  {c.about}" for name, c in known.items()), "",
         "SOURCE  a Hugging Face folder, hf:NAME, config:bert?num_hidden_layers=2, file.py:factory, model.pt2,",
         "        a packed model (F.packed.safetensors), demo:reviews, demo:digits or demo:digits-mlp",
-        "Every command takes --json, --seed N and --plugin FILE.py.",
+        "Every command takes --json, --seed N, --no-cache and --plugin FILE.py.",
     ])  # fmt: skip

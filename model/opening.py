@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import time
+from collections.abc import Generator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from model.cache.captures import Capture, capture_key, depends_on, find, keep
+from model.cache.entries import enabled
+from model.cache.watching import Watched, watching
 from model.check import Problem
 from model.errors import SourceError
 from model.graph import Graph
@@ -16,17 +22,16 @@ from model.weights import Location, WeightStore, read_header
 
 if TYPE_CHECKING:
     from model.source import Loaded, SourceInfo
-    from model.trace.trace import Traced
 
 
 @dataclass(slots=True)
 class Opened:
-    """A project in memory; `traced` and `loaded` are there when it came from a source."""
+    """A project in memory; `capture` is there when it came from a source, `loaded` unless that was captured before."""
 
     project: Project
     store: WeightStore
     problems: tuple[Problem, ...] = ()
-    traced: Traced | None = None
+    capture: Capture | None = None
     loaded: Loaded | None = None
     callables: dict[str, Any] = field(default_factory=dict)  # type: ignore[assignment]
 
@@ -36,12 +41,14 @@ def is_project(spec: str) -> bool:
     return spec.endswith(".espalier")
 
 
-def open_any(spec: str, workdir: Path, inputs: tuple[str, ...] = (), seed: int = 0) -> Opened:
+def open_any(
+    spec: str, workdir: Path, inputs: tuple[str, ...] = (), seed: int = 0, *, cached: bool = True
+) -> Opened:
     """A project file, a packed model or any source; raises EspalierError."""
     if is_packed(spec):
         return _open_packed(Path(spec), workdir, inputs)
     if not is_project(spec):
-        return open_source(spec, workdir, inputs, seed)
+        return open_source(spec, workdir, inputs, seed, cached=cached)
     if inputs:
         raise SourceError("A project's inputs are fixed.", "Open its source again with --inputs.")
     store = WeightStore(workdir)
@@ -58,18 +65,46 @@ def _open_packed(path: Path, workdir: Path, inputs: tuple[str, ...]) -> Opened:
     return Opened(project, store, problems)
 
 
-def open_source(spec: str, workdir: Path, inputs: tuple[str, ...] = (), seed: int = 0) -> Opened:
-    """Load and trace a source into a fresh project."""
+def open_source(
+    spec: str, workdir: Path, inputs: tuple[str, ...] = (), seed: int = 0, *, cached: bool = True
+) -> Opened:
+    """A source in a fresh project: as it was captured before, where it is `cached`, else loaded and traced."""
+    key = capture_key(spec, inputs, seed) if cached and enabled() else ""
+    return (open_captured(spec, workdir, inputs, seed, key) if key else None) or _trace(spec, workdir, inputs, seed, key)
+
+
+def open_captured(
+    spec: str, workdir: Path, inputs: tuple[str, ...] = (), seed: int = 0, key: str = ""
+) -> Opened | None:
+    """A source that was captured before and is the same still, without torch and without running any of it; or None."""
+    store = WeightStore(workdir)
+    kept = find(key or capture_key(spec, inputs, seed), store)
+    if kept is None:
+        return None
+    return Opened(Project(kept.info, kept.graph, Recipe(), kept.graph), store, kept.problems, kept.capture)
+
+
+def _trace(spec: str, workdir: Path, inputs: tuple[str, ...], seed: int, key: str) -> Opened:
     from model.source import load_source
     from model.trace.trace import trace
 
-    loaded = load_source(spec, inputs, seed)
+    begin = time.time_ns()
+    with watching() if key and ".py:" in spec else _unwatched() as watched:
+        loaded = load_source(spec, inputs, seed)
     store = WeightStore(workdir)
     traced = trace(loaded.model, loaded.example, store, loaded.program)
     store.adopt(_in_files(loaded.files))
     project = Project(_described(loaded, traced.graph, store), traced.graph, Recipe(), traced.graph)
     problems = (*(Problem(None, text, "warning") for text in loaded.notes), *traced.problems)
-    return Opened(project, store, problems, traced, loaded, traced.callables)
+    capture = Capture(traced.seconds, traced.dynamic, traced.fixed)
+    if key and not needs_source(traced.graph) and (depends := depends_on(spec, watched, begin)):
+        keep(key, depends, project.source, traced.graph, problems, capture, store)
+    return Opened(project, store, problems, capture, loaded, traced.callables)
+
+
+@contextlib.contextmanager
+def _unwatched() -> Generator[Watched]:
+    yield Watched()
 
 
 def _described(loaded: Loaded, graph: Graph, store: WeightStore) -> SourceInfo:
@@ -97,4 +132,4 @@ def reopen(spec: str, workdir: Path, inputs: tuple[str, ...] = (), seed: int = 0
     if ".py:" in spec:  # a project may name code, but never start it
         message = f"This model runs only with its own code ({spec}), and a project does not start code."
         raise SourceError(message, f"Open {spec} itself.")
-    return open_source(spec, workdir, inputs, seed)
+    return open_source(spec, workdir, inputs, seed, cached=False)

@@ -205,15 +205,20 @@ class WeightStore:
 
         return get
 
+    def holds(self, key: TensorKey, place: Location) -> bool:
+        """Whether the bytes at a place are those of a key; they are not read again for that."""
+        if (key, place) not in self._sound and self._read(place).key() != key:
+            return False
+        self._sound.add((key, place))
+        return True
+
     def _place(self, key: TensorKey) -> Location:
         """Where a tensor lies; its content is checked when it is first asked for."""
         if key not in self._locations:
             raise ProjectError("A tensor of the model is missing.", "Open the project's source again.")
         place = self._locations[key]
-        if (key, place) not in self._sound:
-            if self._read(place).key() != key:
-                raise ProjectError(f"The weights in {place.path.name} are damaged.", "Open an older copy of it.")
-            self._sound.add((key, place))
+        if not self.holds(key, place):
+            raise ProjectError(f"The weights in {place.path.name} are damaged.", "Open an older copy of it.")
         return place
 
     def _read(self, place: Location, maps: Maps | None = None) -> Tensor:

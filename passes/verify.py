@@ -35,13 +35,13 @@ def verify(opened: Opened, seed: int = 0) -> Verified:
 
     from model.build import build
 
-    if opened.loaded is None or opened.traced is None:
+    if opened.loaded is None or opened.capture is None:
         raise PassError("There is no original model to compare with.", "Verify a source, not a project.")
     graph = opened.project.base
     built = build(graph, opened.store, opened.callables)
     found = Verified()
     generator = torch.Generator().manual_seed(seed)
-    for sizes in _sizes(graph, opened.traced.dynamic):
+    for sizes in _sizes(graph, opened.capture.dynamic):
         values = _inputs(opened.loaded.example, graph, sizes, generator)
         with torch.no_grad():
             _compare(opened.loaded, built, values, sizes, graph, found)

@@ -101,7 +101,7 @@ def _open(job: OpenJob, channel: Channel) -> OpenResult:
     channel.progress(0, 0, "storing the weights")
     _flush(opened.store)
     locations = opened.store.locate(keys_of(*opened.project.graphs))
-    seconds = opened.traced.seconds if opened.traced else {}
+    seconds = opened.capture.seconds if opened.capture else {}
     project = replace(opened.project, recipe=portable(opened.project.recipe))
     scorer, graphs = Scorer(), (project.base, *([project.graph] if project.graph is not project.base else []))
     scores = tuple((graph, scorer.score(graph)) for graph in graphs)

@@ -33,6 +33,7 @@ atexit.register(shutil.rmtree, HOME, ignore_errors=True)
 
 os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 os.environ.update({f"XDG_{kind}_HOME": f"{HOME}/{kind.lower()}" for kind in ("CONFIG", "DATA", "STATE")})
+os.environ["ESPALIER_NO_CACHE"] = "1"  # tests capture and measure; those of the cache switch it on
 for offline in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_DATASETS_OFFLINE", "HF_HUB_DISABLE_TELEMETRY"):
     os.environ.setdefault(offline, "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # two test processes share two cores; sums keep their order

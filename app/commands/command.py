@@ -85,6 +85,7 @@ def add_common(parser: Parser) -> None:
     """What every command takes."""
     parser.add_argument("--seed", type=int, default=0, help="equal seeds give equal results (default 0)")
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
+    parser.add_argument("--no-cache", action="store_true", help="capture and measure anew, and keep nothing of it")
     add_plugins(parser)
 
 

@@ -101,6 +101,15 @@ def seconds(value: float) -> str:
     return f"{value * 1000:.0f}{THIN}ms" if value < 1 else f"{value:.2f}{THIN}s"
 
 
+def age(when: float) -> str:
+    """How long ago a time (in seconds since 1970) was: 5 min ago."""
+    past = max(time.time() - when, 0.0)
+    for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
+        if past >= length:
+            return f"{past // length:.0f}{THIN}{unit} ago"
+    return f"{past:.0f}{THIN}s ago"
+
+
 def cell(value: Any) -> str:
     """A value in a table."""
     match value:

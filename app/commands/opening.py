@@ -38,12 +38,15 @@ class Target:
 
 
 @contextlib.contextmanager
-def opened(spec: str, found: Arguments, console: Console) -> Generator[Target]:
-    """Open `spec` with the command's seed and inputs; its working folder goes at the end."""
+def opened(spec: str, found: Arguments, console: Console, *, cached: bool = True) -> Generator[Target]:
+    """Open `spec` with the command's seed and inputs; its working folder goes at the end.
+
+    `cached`: a source that was captured before need not be loaded.
+    """
     inputs = tuple(i.strip() for i in (getattr(found, "inputs", None) or "").split(",") if i.strip())
     with tempfile.TemporaryDirectory(prefix="espalier-", ignore_cleanup_errors=True) as folder:
         console.progress(0, 0, f"opening {spec}")
-        result = open_any(spec, Path(folder), inputs, found.seed)
+        result = open_any(spec, Path(folder), inputs, found.seed, cached=cached)
         result.project = project = _reading_as(result.project, found)
         if notice := missing_notice(project.recipe, "Give their plug-in with --plugin FILE.py to replay or edit them."):
             console.note(str(notice))

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from app.commands.command import Answer, Arguments, Command, Parser, UsageError
-from app.commands.console import Console, count, facts, seconds
+from app.commands.console import Console, age, count, facts, seconds
 from app.commands.opening import Target, opened, save
 from model.opening import is_project
 from model.packed.file import is_packed
@@ -26,7 +26,7 @@ def _run(found: Arguments, console: Console) -> Answer:
     if is_project(found.source) or is_packed(found.source):
         what = "project" if is_project(found.source) else "packed model"
         raise UsageError(f"A {what} is traced already.", "Name a source, or use report.")
-    with opened(found.source, found, console) as target:
+    with opened(found.source, found, console, cached=not found.verify) as target:
         data = _data(target)
         if found.verify:
             _verify(target, data, console)
@@ -39,11 +39,12 @@ def _run(found: Arguments, console: Console) -> Answer:
 
 
 def _data(target: Target) -> dict[str, Any]:
-    traced = target.opened.traced
-    assert traced is not None
+    capture = target.opened.capture
+    assert capture is not None
     problems = [{"node": p.node, "message": p.message, "severity": p.severity} for p in target.opened.problems]
-    return {**summarise(target.project.base), "dynamic": dict(traced.dynamic), "fixed": list(traced.fixed),
-            "problems": problems, "seconds": dict(traced.seconds), "max_abs_diff": None}  # fmt: skip
+    return {**summarise(target.project.base), "dynamic": dict(capture.dynamic), "fixed": list(capture.fixed),
+            "problems": problems, "seconds": dict(capture.seconds), "captured_at": capture.kept,
+            "max_abs_diff": None}  # fmt: skip
 
 
 def _verify(target: Target, data: dict[str, Any], console: Console) -> None:
@@ -74,6 +75,8 @@ def _lines(data: dict[str, Any]) -> Iterable[str]:
     shown["free sizes"] = "; ".join(f"{s} = {', '.join(p)}" for s, p in data["dynamic"].items()) or "none"
     shown["fixed sizes"] = ", ".join(data["fixed"]) or "none"
     shown["seconds"] = ", ".join(f"{k} {seconds(v)}" for k, v in data["seconds"].items())
+    if data["captured_at"] is not None:
+        shown["seconds"] += f" (captured {age(data['captured_at'])}; --no-cache captures anew)"
     if "verified" in data:
         difference = data["max_abs_diff"]
         told = "–" if difference is None else f"{difference:.3g}"

@@ -91,7 +91,7 @@ class Architect:
         from model.opening import open_source
 
         with torch.random.fork_rng(devices=()):
-            opened = open_source(spec, Path(tempfile.gettempdir()), self.origin.info.inputs, self.seed)
+            opened = open_source(spec, Path(tempfile.gettempdir()), self.origin.info.inputs, self.seed, cached=False)
         source = opened.project.source
         held = self.origin.info
         info = replace(source, tokenizer=held.tokenizer, text=held.text, label=held.label, classes=held.classes,

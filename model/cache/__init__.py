@@ -1,0 +1,1 @@
+"""What was computed before, kept on disk by content: captured graphs, and scores."""
