@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Generator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from model.cache.captures import Capture, capture_key, depends_on, find, keep
+from model.cache.captures import Capture, capture_key, depends_on, factory_file, find, keep
 from model.cache.entries import enabled
 from model.cache.watching import Watched, watching
 from model.check import Problem
@@ -41,9 +40,7 @@ def is_project(spec: str) -> bool:
     return spec.endswith(".espalier")
 
 
-def open_any(
-    spec: str, workdir: Path, inputs: tuple[str, ...] = (), seed: int = 0, *, cached: bool = True
-) -> Opened:
+def open_any(spec: str, workdir: Path, inputs: tuple[str, ...] = (), seed: int = 0, *, cached: bool = True) -> Opened:
     """A project file, a packed model or any source; raises EspalierError."""
     if is_packed(spec):
         return _open_packed(Path(spec), workdir, inputs)
@@ -70,7 +67,9 @@ def open_source(
 ) -> Opened:
     """A source in a fresh project: as it was captured before, where it is `cached`, else loaded and traced."""
     key = capture_key(spec, inputs, seed) if cached and enabled() else ""
-    return (open_captured(spec, workdir, inputs, seed, key) if key else None) or _trace(spec, workdir, inputs, seed, key)
+    return (open_captured(spec, workdir, inputs, seed, key) if key else None) or _trace(
+        spec, workdir, inputs, seed, key
+    )
 
 
 def open_captured(
@@ -89,10 +88,10 @@ def _trace(spec: str, workdir: Path, inputs: tuple[str, ...], seed: int, key: st
     from model.trace.trace import trace
 
     begin = time.time_ns()
-    with watching() if key and ".py:" in spec else _unwatched() as watched:
-        loaded = load_source(spec, inputs, seed)
     store = WeightStore(workdir)
-    traced = trace(loaded.model, loaded.example, store, loaded.program)
+    with watching() if key and factory_file(spec) else contextlib.nullcontext(Watched()) as watched:
+        loaded = load_source(spec, inputs, seed)
+        traced = trace(loaded.model, loaded.example, store, loaded.program)
     store.adopt(_in_files(loaded.files))
     project = Project(_described(loaded, traced.graph, store), traced.graph, Recipe(), traced.graph)
     problems = (*(Problem(None, text, "warning") for text in loaded.notes), *traced.problems)
@@ -100,11 +99,6 @@ def _trace(spec: str, workdir: Path, inputs: tuple[str, ...], seed: int, key: st
     if key and not needs_source(traced.graph) and (depends := depends_on(spec, watched, begin)):
         keep(key, depends, project.source, traced.graph, problems, capture, store)
     return Opened(project, store, problems, capture, loaded, traced.callables)
-
-
-@contextlib.contextmanager
-def _unwatched() -> Generator[Watched]:
-    yield Watched()
 
 
 def _described(loaded: Loaded, graph: Graph, store: WeightStore) -> SourceInfo:

@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
 
 from model.cache.entries import Entries, bound, enabled
 from model.cache.files import FileState, FolderState, file_state, folder_state, is_same, is_same_folder
@@ -154,10 +153,16 @@ def depends_on(spec: str, watched: Watched, before: int) -> Depends | None:
         return _folder(demo_folder(name), before)
     if kind == "hf":
         return _hub(name, before)
-    if ".py:" in spec:
-        return _factory(Path(spec.rpartition(":")[0]).expanduser().resolve(), watched, before)
+    if file := factory_file(spec):
+        return _factory(file, watched, before)
     path = Path(spec).expanduser().resolve()
     return _folder(path, before) if path.is_dir() else _depends([path], before)
+
+
+def factory_file(spec: str) -> Path | None:
+    """The Python file that a source names; None where it names none."""
+    file = spec if spec.endswith(".py") else spec.rpartition(":")[0] if ".py:" in spec else ""
+    return Path(file).expanduser().resolve() if file else None
 
 
 def _depends(
@@ -189,9 +194,7 @@ def _factory(file: Path, watched: Watched, before: int) -> Depends | None:
     if watched.unknown:
         return None
     folders = [folder_state(p, ("",)) for p in sorted(listed_folders(watched, file))]
-    return _depends(
-        read_files(watched, file), before, [*folders, folder_state(file.parent, PYTHON)], libraries()
-    )
+    return _depends(read_files(watched, file), before, [*folders, folder_state(file.parent, PYTHON)], libraries())
 
 
 # -- keep and find

@@ -25,7 +25,7 @@ _OUTSIDE = ("subprocess.Popen", "os.system", "os.posix_spawn", "os.exec", "os.fo
 
 @dataclass(slots=True)
 class Watched:
-    """`files` were read, `folders` listed. `unknown`: it also asked something that no file tells (a program, a host)."""
+    """`files` were read, `folders` listed. `unknown`: it also asked a program or a host, which no file tells."""
 
     files: set[str] = field(default_factory=set)  # type: ignore[assignment]
     folders: set[str] = field(default_factory=set)  # type: ignore[assignment]
