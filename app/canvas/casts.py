@@ -57,7 +57,9 @@ class CastLayer:
         self._layout, self._room = layout, _Room(layout, graph)
         self._known: dict[int, tuple[Pairs, tuple[Chip, ...]]] = {}
         self._live = carriers(graph)
-        self._moves = np.array([spec(graph.nodes[name].op).moves for name in layout.tree.ids], bool)
+        self._moves = [spec(graph.nodes[name].op).moves for name in layout.tree.ids]
+        edges = layout.tree.edges[np.argsort(layout.tree.edges[:, 0], kind="stable")]
+        self._users, self._starts = edges[:, 1], np.searchsorted(edges[:, 0], np.arange(len(self._moves) + 1))
 
     def at(self, number: int, graph: Graph) -> tuple[Chip, ...]:
         """The chips of the casts into a node."""
@@ -73,20 +75,23 @@ class CastLayer:
     def changed(self, numbers: Iterable[int], graph: Graph) -> list[Area]:
         """Where chips change when these nodes, and so what they give to others, have other formats by now."""
         areas: list[Area] = []
-        for number in self._reached(np.array(list(numbers), np.int64)).tolist():
+        for number in self._reached(numbers):
             before = self._known.get(number, ({}, ()))[1]
             after = self.at(number, graph)
             if after != before:
                 areas += [chip.box for chip in (*before, *after)]
         return areas
 
-    def _reached(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The nodes and those that take their results, as they are or moved."""
-        edges, found, ends = self._layout.tree.edges, numbers, numbers
-        while len(ends):
-            users = np.setdiff1d(edges[np.isin(edges[:, 0], ends), 1], found)
-            found, ends = np.union1d(found, users), users[self._moves[users]]
-        return found
+    def _reached(self, numbers: Iterable[int]) -> list[int]:
+        """The nodes and those that take their results, as they are or moved; an edit reaches a handful of thousands."""
+        reached = set(numbers)
+        ends = list(reached)
+        while ends:
+            end = ends.pop()
+            users = {u for u in self._users[self._starts[end] : self._starts[end + 1]].tolist() if u not in reached}
+            reached |= users
+            ends += [u for u in users if self._moves[u]]
+        return sorted(reached)
 
 
 class _Room:

@@ -163,7 +163,7 @@ def training_calls(model: nn.Module, example: dict[str, Any], values: bool = Fal
     memo: dict[int, Any] = {id(t): t if values else fake.from_tensor(t) for t in model.parameters()}
     memo |= {} if values else {id(t): fake.from_tensor(t) for t in model.buffers()}
     twin = copy.deepcopy(model, memo).train()
-    watch = _Watch()
+    watch = _Watch(values)
     for path, module in twin.named_modules():
         module.register_forward_pre_hook(lambda *_, path=path: watch.stack.append(path))
         module.register_forward_hook(lambda *_: watch.stack.pop() and None)
@@ -174,8 +174,9 @@ def training_calls(model: nn.Module, example: dict[str, Any], values: bool = Fal
 
 
 class _Watch(TorchFunctionMode):
-    def __init__(self) -> None:
+    def __init__(self, values: bool) -> None:
         super().__init__()
+        self._values = values
         self.stack: list[str] = []
         self.calls: list[Call] = []
 
@@ -183,7 +184,22 @@ class _Watch(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         path = self.stack[-1] if self.stack else ""
         self.calls += [Call(path, op, arguments) for op, arguments in _drops(func, args, kwargs or {})]
-        return func(*args, **(kwargs or {}))
+        shape = None if self._values else _shape(func, args)
+        return args[0].new_empty(shape) if shape is not None else func(*args, **(kwargs or {}))
+
+
+def _shape(func: Any, args: Any) -> tuple[int, ...] | None:
+    """The shape that a product or an attention gives; without values that is all of it, for a third of the time."""
+    tensors = [a for a in args[:3] if isinstance(a, Tensor)]
+    if len(tensors) < 2 or len({t.dtype for t in tensors}) > 1:
+        return None
+    if func is F.linear and tensors[1].dim() == 2 and tensors[0].shape[-1:] == tensors[1].shape[1:]:
+        return (*tensors[0].shape[:-1], tensors[1].shape[0])
+    if func is F.scaled_dot_product_attention and len(tensors) == 3:
+        query, key, value = tensors
+        same = query.shape[-1] == key.shape[-1] and query.shape[:-3] == key.shape[:-3] == value.shape[:-3]
+        return (*query.shape[:-1], value.shape[-1]) if same and query.dim() == 4 else None
+    return None
 
 
 def _drops(func: Any, args: Any, kwargs: dict[str, Any]) -> Iterator[tuple[str, dict[str, Arg]]]:

@@ -15,6 +15,7 @@ from model.graph import Graph
 from model.graph_json import graph_from_json, graph_to_json
 from model.ops import drop_rate
 from model.trace.trace import Traced, trace
+from model.trace.training import ATTENTION, training_calls
 from model.weights import WeightStore
 from passes.analysis.count_dropout import count_dropout
 from passes.base import Context, NoOptions
@@ -215,3 +216,29 @@ def test_values_decide_in_training() -> None:
     found = trace(model, {"x": torch.randn(4, 8)}, STORE)
     assert rates(found.graph, "dropout") == [0.4] and not found.problems
     assert all(torch.equal(v, before[k]) for k, v in model.state_dict().items())
+
+
+class Attends(nn.Module):
+    """Linears and attentions of several shapes: equal heads, shared keys, a broadcast batch, three dimensions."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(8, 24, bias=False)
+        self.outer = nn.Linear(8, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        rate = 0.3 if self.training else 0.0
+        q, k, v = self.inner(x).unflatten(-1, (3, 2, 4)).permute(2, 0, 3, 1, 4)
+        equal = F.scaled_dot_product_attention(q, k, v, dropout_p=rate)
+        shared = F.scaled_dot_product_attention(q, k[:, :1], v[:, :1], dropout_p=rate, enable_gqa=True)
+        spread = F.scaled_dot_product_attention(q, k[:1], v[:1], dropout_p=rate)
+        flat = F.scaled_dot_product_attention(q[:, 0], k[:, 0], v[:, 0], dropout_p=rate)
+        assert equal.shape == shared.shape == spread.shape == q.shape and flat.shape == q[:, 0].shape
+        joined = (equal + shared + spread).transpose(1, 2).flatten(2)
+        return F.dropout(self.outer(joined), 0.1, self.training)
+
+
+def test_without_values_the_same_calls_are_heard_as_with_them() -> None:
+    model, example = Attends().eval(), {"x": torch.randn(3, 5, 8)}
+    assert training_calls(model, example) == training_calls(model, example, values=True)
+    assert [c.op for c in training_calls(model, example)] == [ATTENTION] * 4 + ["dropout"]
