@@ -25,7 +25,7 @@ help:
 	@echo 'make format        let ruff format and mend the source'
 	@echo 'make screenshots   render the window, light and dark, to resources/screenshots'
 	@echo 'make demo-weights  train the weights of the demo projects again'
-	@echo 'make bench         run the benchmarks'
+	@echo 'make bench         run the benchmarks (NAMES="trace edit": some) and compare them with their targets'
 	@echo 'make clean         remove build results and caches (not .venv)'
 
 setup:
@@ -83,11 +83,9 @@ screenshots: setup
 demo-weights: setup
 	@$(PY) -m model.data.train_demos
 
-# Every file there that has a main of its own.
+# NAMES="trace edit" runs some; KEEP=--keep records the figures; the table is tests/benchmarks/results/TABLE.md.
 bench: setup-test
-	@for file in $$(grep -l '__main__' tests/benchmarks/*.py || true); do \
-	    name=$${file##*/}; echo "== $${name%.py}"; $(PY) -m "tests.benchmarks.$${name%.py}"; \
-	done
+	@$(PY) -m tests.benchmarks $(NAMES) $(KEEP)
 
 clean:
 	@rm -rf build dist .hypothesis .import_linter_cache .pytest_cache .ruff_cache

@@ -20,12 +20,16 @@ LINEAR = "model_layers_0_attention_query"
 
 
 def settle(qtbot: QtBot, canvas: GraphCanvas) -> None:
-    """Wait for layout and painting."""
+    """Wait for layout and painting: until a repaint leaves no tile over, which a busy machine makes it do."""
+
+    def settled() -> bool:
+        if canvas._relayout.busy or canvas._rest.isActive() or canvas._again.isActive():
+            return False
+        canvas.repaint()
+        return not canvas._again.isActive()
+
     canvas.repaint()
-    qtbot.waitUntil(
-        lambda: not (canvas._relayout.busy or canvas._rest.isActive() or canvas._again.isActive()), timeout=15_000
-    )
-    canvas.repaint()
+    qtbot.waitUntil(settled, timeout=15_000)
 
 
 def spot(canvas: GraphCanvas, node: str) -> QPoint:
