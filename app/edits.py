@@ -15,6 +15,7 @@ from model.registry import PASSES
 from passes.base import Context, Report, is_lasting
 from passes.jobs import ReplayJob, ReplayResult
 from passes.replay import Memo, instant, milestones, prefix_keys, remembered, replay
+from passes.set_up import source_after
 
 if TYPE_CHECKING:
     from app.session import Session
@@ -127,6 +128,8 @@ class Edits:
         for key, found in zip(prefix_keys(wish.recipe.active), result.results, strict=True):
             if found and key not in self.memo.graphs:
                 self.memo.put(key, found)
+        reports = [r.report if r else None for r in result.results]
+        document.describe(source_after(document.project.source, wish.recipe.active, reports))
         document.commit(wish.label, State(wish.recipe, result.graph), wish.merge_key)
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from model.graph import Delta, Graph
 from model.project import Project
 from model.recipe import Recipe
+from model.source import SourceInfo
 from model.weights import WeightStore
 
 LIMIT = 1000
@@ -59,6 +60,7 @@ class Document:
         self._state = State(project.recipe, project.graph)
         self._saved = self._state
         self._saved_extras = project.extras
+        self._saved_source = project.source
 
     @property
     def present(self) -> State:
@@ -79,6 +81,7 @@ class Document:
     def dirty(self) -> bool:
         """Whether the state, or what is kept beside it, differs from what was last saved or opened."""
         beside = self.project.extras is not self._saved_extras and self.project.extras != self._saved_extras
+        beside = beside or self.project.source != self._saved_source
         return beside or (self._state is not self._saved and self._state != self._saved)
 
     @property
@@ -125,11 +128,16 @@ class Document:
         """Note that `state` lies in `path`, with `extras` beside it (the present ones where they are not named)."""
         self.path, self._saved = path, state
         self._saved_extras = self.project.extras if extras is None else extras
+        self._saved_source = self.project.source
 
     def keep(self, name: str, data: bytes | None) -> None:
         """Keep a further member of the project's file, or drop it: results that no undo takes back."""
         held = {k: v for k, v in self.project.extras.items() if k != name}
         self.project = replace(self.project, extras=held if data is None else {**held, name: data})
+
+    def describe(self, source: SourceInfo) -> None:
+        """Keep how the project's data are read, which no undo takes back."""
+        self.project = replace(self.project, source=source)
 
     def snapshot(self) -> Project:
         """The project with the present recipe and graph, to be saved."""

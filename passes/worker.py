@@ -40,6 +40,7 @@ from passes.plugins import portable, reload_plugins
 from passes.replay import Memo, replay
 from passes.score import Scorer
 from passes.serving import Channel, serve
+from passes.set_up import check_set_up, options_of
 from passes.sweep.run import run
 
 
@@ -133,6 +134,9 @@ def _replay(job: ReplayJob, channel: Channel) -> ReplayResult:
     if job.known:
         steps = job.recipe.active[: job.known[0]]
         memo.remember(steps, job.known[1])
+    todo = job.recipe.active[job.known[0] if job.known else 0 :]
+    if len(todo) > 1:  # a lone step says it itself
+        check_set_up(options_of(todo), job.base, context)
     done = replay(job.base, job.recipe, context, memo)
     _flush(store)
     graphs = [done.graph, *(r.graph for r in done.results if r)]

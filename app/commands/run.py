@@ -26,6 +26,7 @@ from model.recipe import Recipe
 from passes.base import Report, StepResult
 from passes.config import load_recipe
 from passes.replay import Memo, Replayed, check_ready, milestones, prefix_keys, remembered, replay
+from passes.set_up import check_set_up, options_of, source_after
 from passes.sweep.outcome import FIGURES, mean_of
 
 
@@ -47,6 +48,7 @@ def _run(found: Arguments, console: Console) -> Answer:
         console.note("The recipe has no steps.")
     with opened(found.target, found, console) as target:
         base = target.project.graph
+        check_set_up(options_of(recipe.active), base, target.context)
         options = data_options(found, target)
         before = score(base, target, options)
         tell_warning(before, console)
@@ -54,6 +56,8 @@ def _run(found: Arguments, console: Console) -> Answer:
         target.context.seed = found.seed
         after = score(replayed.graph, target, options)
         problems = _unsound(replayed, target, console)
+        for result in replayed.results:
+            tell_warning(result.report.summary if result else {}, console)
         name = state_name(target)
         data: dict[str, Any] = {"before": plain(before), "after": plain(after), "baseline": name,
                                 "change": changed(before, after, name), "steps": _steps(recipe, replayed.results),
@@ -128,7 +132,9 @@ def extended(project: Project, recipe: Recipe, done: Replayed) -> Project:
     if own:
         own[-1] = StepResult(project.graph, Report(project.recipe.active[-1].pass_name), 0.0)
     kept = project.milestones | milestones(whole, [*own, *done.results])
-    return replace(project, recipe=whole, graph=done.graph, milestones=kept)
+    reports = [r.report if r else None for r in done.results]
+    source = source_after(project.source, recipe.active[: len(reports)], reports)
+    return replace(project, source=source, recipe=whole, graph=done.graph, milestones=kept)
 
 
 def _steps(recipe: Recipe, results: tuple[StepResult | None, ...]) -> list[dict[str, Any]]:

@@ -51,11 +51,13 @@ def changed(before: dict[str, Any], after: dict[str, Any], baseline: str) -> dic
 
 
 def noise_lines(found: dict[str, Any], change: dict[str, Any]) -> Iterable[str]:
-    """What stands below a table of figures: the noise of the accuracy, and its change from the baseline."""
+    """What stands below a table of figures: the noise of the accuracy, its change from the baseline, what was cut."""
     if now := accuracy_of(found):
         yield f"accuracy: {noise_words(now)}"
     if told := change.get("accuracy"):
         yield f"accuracy: {change_words(change_of(told))}"
+    if words := text_words(found):
+        yield f"texts: {words}"
 
 
 def plain(found: dict[str, Any]) -> dict[str, Any]:
@@ -82,10 +84,4 @@ def figures(found: dict[str, Any]) -> dict[str, str]:
         "activation sparsity": f"{found.get('activation_sparsity', 0.0):.1%}",
         "BitOPs": big(found["bitops"]),
         "memory density": f"{found['memory_density']:.2f}",
-    } | _data(found)
-
-
-def _data(found: dict[str, Any]) -> dict[str, str]:
-    """What it was measured on: how many samples, and how much of texts."""
-    samples = {"samples": count(found["n"])} if "n" in found else {}
-    return samples | ({"texts": words} if (words := text_words(found)) else {})
+    } | ({"samples": count(found["n"])} if "n" in found else {})

@@ -24,6 +24,7 @@ from model.recipe import Recipe
 from passes.analysis.evaluate import EvaluateOptions
 from passes.config import recipe_to_dict
 from passes.costs.base import COSTS, timed_beside
+from passes.data_fit import text_words
 from passes.search.goals import Wanted, best, front, wanted
 from passes.search.search import Search
 from passes.search.space import Space
@@ -31,6 +32,7 @@ from passes.search.spec import SearchSpec
 from passes.search.spec_file import filled, load_search
 from passes.search.storage import shown
 from passes.search.trial import Trial
+from passes.set_up import texts_of
 
 if TYPE_CHECKING:
     from passes.search.study import Running
@@ -98,7 +100,7 @@ def _run(found: Arguments, console: Console) -> Answer:
         output = Output(found.output, target, search)
         storage = storage_for(found.storage, output, target)
         done = _searched(search, target, storage.url, output, found, console)
-        data = _data(done, storage.shown)
+        data = _data(done, storage.shown) | texts_of(search.spec.score, search.base, target.context)
         if found.output:
             data["output"] = output.finish(done.all, _best_recipe(done), storage)
             if storage.path is not None and not storage.path.exists():  # the project has taken the journal in
@@ -262,12 +264,13 @@ def _lines(done: _Done, data: dict[str, Any]) -> Iterable[str]:
     if "source" in data:
         yield f"a model of its own: {data['source']}"
     rows = data["front"] if len(data["front"]) > 1 else data["front"][:1]
-    names = list(done.want.figures)
+    names = [*done.want.figures, *(["kept_step"] if any("kept_step" in r["figures"] for r in rows) else [])]
     if rows:
         yield "front" if len(rows) > 1 else "figures"
         yield from table([{"trial": r["number"], **{n: _cell(n, r["figures"].get(n)) for n in names}} for r in rows])
     outside = f"{data['unmeasured']} not measured, " if data["unmeasured"] else ""
     early = data["pruned"] - data["unmeasured"]
+    yield from [f"texts: {words}"] if (words := text_words(data)) else []
     counts = f"{data['complete']} complete, {outside}{early} ended early, {data['failed']} failed"
     counts += f", {data['lost']} lost" if data["lost"] else ""
     yield f"{counts}; {data['ended']}; {seconds(data['seconds'])}"

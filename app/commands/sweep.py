@@ -19,8 +19,10 @@ from model.recipe import Recipe
 from passes.analysis.evaluate import EvaluateOptions
 from passes.base import Report, StepResult
 from passes.config import recipe_to_dict
+from passes.data_fit import text_words
 from passes.figure import OPENED, accuracy_of
 from passes.replay import Memo, prefix_keys
+from passes.set_up import texts_of
 from passes.sweep import journal
 from passes.sweep.journal import Journal
 from passes.sweep.outcome import (
@@ -93,7 +95,7 @@ def _run(found: Arguments, console: Console) -> Answer:
         points(sweep)
         with keeper(found.output, sweep) as record:
             done = _swept(sweep, target, record, console)
-            data = _data(done, found)
+            data = _data(done, found) | texts_of(sweep.score, target.project.base, target.context)
             if found.output:
                 data["output"] = _write(done, data, target, found)
             record.finish()
@@ -207,6 +209,7 @@ def _lines(done: _Done, data: dict[str, Any]) -> Iterable[str]:
     if base := data["baseline_score"]:
         yield f"{baseline_label(sweep)} {cell(base.get(figure))}"
     yield from _noise_lines(done, data, bool(marks)) if figure == "accuracy" else ()
+    yield from [f"texts: {words}"] if (words := text_words(data)) else []
     yield from _failures(sweep, done.outcomes)
     counts = f"{data['ran']} points run, {data['reused']} known already, {data['failed']} failed"
     yield f"{counts}; {seconds(data['seconds'])}"

@@ -95,9 +95,17 @@ class Scored(JobQueue):
         """Take figures measured of a recipe; on other data than the last they count only where that was `chosen`."""
         before = self.measured_on.which
         self.measures.put(recipe, data, figures, chosen)
+        if chosen:
+            self.read_as(data)
         self.score_changed.emit()
         if self.measured_on.which != before:
             self.data_known.emit()
+
+    def read_as(self, data: EvaluateOptions) -> None:
+        """Data were read with this tokenizer and these columns: they are the project's from then on."""
+        document = self.open_document
+        named = {name: getattr(data, name) for name in ("tokenizer", "text", "label")}
+        document.describe(document.project.source.taking(**named))
 
     def analyse(
         self, title: str, step: Step, done: Callable[[Report], None], graph: Any = None,

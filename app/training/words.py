@@ -34,9 +34,7 @@ def did(report: Report) -> str:
     if best is not None:
         change = f" ({signed(100 * (best - start), 1)} points)" if start is not None else ""
         words.append(f"validation accuracy {percent(best)}{change}")
-    if told["kept_step"] == 0:
-        words.append(f"none of {plural(told['steps'], 'step')} was better than the start, whose weights are kept")
-    else:
+    if told["kept_step"]:  # else the warning says that the training did not help
         words.append(f"weights of step {count(told['kept_step'])} of {count(told['steps'])} are kept")
     words.append(duration(float(told["seconds"])))
     if told.get("resumed_from"):

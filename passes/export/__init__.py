@@ -12,6 +12,7 @@ from model.errors import ExportError, nearest
 from model.project import Project
 from model.weights import WeightStore
 from passes.export.settings import Settings
+from passes.export.unhelped import unhelped
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +116,7 @@ def export(
     path = Path(path).expanduser()
     try:
         files, notes, tensors, difference = FORMS[form](project, store, path, settings)
+        notes = [*unhelped(project, store), *notes]
         for file in files:  # some writers make files that only their owner may read
             file.chmod(file.stat().st_mode | 0o044)
         size = sum(f.stat().st_size for f in files)

@@ -39,6 +39,7 @@ from passes.search.warm import Warm
 from passes.search.with_training import FINETUNE, IDENTITIES, fitted_to, trained_first, with_training
 from passes.training.unfinished import discard
 
+KEPT_STEP = "kept_step"
 SHOWN = {"accuracy": "validation accuracy", "loss": "validation loss"}
 
 
@@ -147,6 +148,7 @@ class Trained:
             graph, done = self._step(order, work, i, context, memo, steps)
             steps += int(done.report.summary.get("steps", 0)) if step.pass_name == FINETUNE else 0
             own += step.pass_name == FINETUNE and i >= work.shared
+            found |= _kept_step(active, i, done)
             if i == first:
                 found |= self._part("before", work, graph, context)
         self._ended = _Ended(order, work.place.built.info, graph, store, memo)
@@ -296,6 +298,13 @@ def _architect(
     spec: SearchSpec, keys: dict[str, str], base: Graph, info: SourceInfo, context: Context
 ) -> Architect | None:
     return Architect(info, base, context.store, spec.seed, spec.inherit) if keys else None
+
+
+def _kept_step(active: tuple[Step, ...], i: int, done: StepResult) -> dict[str, float]:
+    """The step whose weights a training kept, 0 where it did not help; of the last training, and of those before it."""
+    kept = done.report.summary.get("kept_step") if active[i].pass_name == FINETUNE else None
+    later = any(s.pass_name == FINETUNE for s in active[i + 1 :])
+    return {} if kept is None else {"kept_step_before" if later else KEPT_STEP: float(kept)}
 
 
 def _static(graph: Graph) -> dict[str, float]:

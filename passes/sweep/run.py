@@ -11,13 +11,14 @@ from typing import Any
 import xxhash
 
 from model.codec import encode
-from model.errors import EspalierError
+from model.errors import DataError, EspalierError
 from model.graph import Graph
 from model.graph_json import fingerprint
 from model.recipe import Step
 from passes.base import Cancelled, Context, run_step
 from passes.replay import Memo, prefix_keys, recipe_key, remembered, replay
 from passes.score import static_score
+from passes.set_up import check_set_up, options_of, reads
 from passes.sweep.outcome import Outcome, point_words
 from passes.sweep.sweep import Point, Sweep, points
 
@@ -44,6 +45,7 @@ def run(
     memo = memo if memo is not None else Memo()
     todo, found, name = points(sweep), {o.key: o for o in known if not o.error}, fingerprint(base)
     scores: Scores = {}
+    _check_data(sweep, [p for p in todo if point_key(name, p, sweep) not in found], base, context)
     ended = False
     for done, point in enumerate(todo):
         key = point_key(name, point, sweep)
@@ -56,6 +58,23 @@ def run(
         else:
             yield replace(found[key], variant=point.variant, x=point.x, seed=point.seed, reused=True, seconds={})
     context.progress(len(todo), len(todo), "done")
+
+
+def _check_data(sweep: Sweep, todo: list[Point], base: Graph, context: Context) -> None:
+    """Raise DataError where no point could be run for want of readable data; where some can, the others say why."""
+    faults: dict[Any, DataError | None] = {}
+    for point in todo:
+        subjects = [*options_of(point.recipe.active), *([sweep.score] if sweep.score.data else [])]
+        for options in (s for s in subjects if reads(s) and s not in faults):
+            faults[options] = None
+            try:
+                check_set_up([options], base, context)
+            except DataError as error:
+                faults[options] = error
+        if not any(faults.get(s) for s in subjects if reads(s)):
+            return
+    if error := next((e for e in faults.values() if e), None):
+        raise error
 
 
 def _inner(context: Context, sweep: Sweep, point: Point, done: int, total: int) -> Context:

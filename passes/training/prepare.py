@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 import xxhash
@@ -27,7 +28,10 @@ from passes.transform.freeze import trained_by
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A built graph and its data, ready to train; `gradual` where it is pruned on the way."""
+    """A built graph and its data, ready to train; `gradual` where it is pruned on the way.
+
+    `classes`: their names by number. `texts`: how much of the texts is used.
+    """
 
     graph: Graph
     objective: Objective
@@ -35,6 +39,8 @@ class Prepared:
     check_on: Samples | None
     gradual: GradualPruning | None = None
     warnings: tuple[str, ...] = ()  # of the data
+    classes: tuple[str, ...] = ()
+    texts: dict[str, Any] = field(default_factory=dict[str, Any])
 
     def counts(self) -> dict[str, int]:
         """How many parameters train and how many there are, a shared one counted once."""
@@ -69,7 +75,8 @@ def prepare(graph: Graph, options: FinetuneOptions, context: Context) -> Prepare
     lesson = _lesson(graph, module, samples, options, context) if options.teaches else None
     gradual = GradualPruning(masked, module, kinds, options) if kinds else None
     others = Samples(data.check, graph, "validate on") if data.check else None
-    return Prepared(graph, Objective(module, graph, lesson), samples, others, gradual, data.warnings)
+    return Prepared(graph, Objective(module, graph, lesson), samples, others, gradual, data.warnings, data.classes,
+                    data.texts)  # fmt: skip
 
 
 def _lesson(graph: Graph, module: nn.Module, samples: Samples, options: FinetuneOptions, context: Context) -> Lesson:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from model.errors import DataError
-from passes.analysis.evaluate import EvaluateOptions, data_warning, load_task
+from passes.analysis.evaluate import EvaluateOptions, data_warning, length_of, load_task
 from passes.base import Context
+from passes.data_fit import text_facts
 from passes.training.held_out import held_out
 from passes.training.options import FinetuneOptions
 
@@ -19,11 +20,16 @@ TRAIN, VALIDATION = "train", "validation"
 
 @dataclass(frozen=True, slots=True)
 class Splits:
-    """`check`: None where nothing is validated. `warnings`: what of the data is likely not as it was meant."""
+    """`check`: None where nothing is validated. `warnings`: what of the data is likely not as it was meant.
+
+    `classes`: their names by number. `texts`: how much of the training's texts is used.
+    """
 
     train: Split
     check: Split | None
     warnings: tuple[str, ...]
+    classes: tuple[str, ...] = ()
+    texts: dict[str, Any] = field(default_factory=dict[str, Any])
 
 
 def splits(options: FinetuneOptions, context: Context) -> Splits:
@@ -35,7 +41,9 @@ def splits(options: FinetuneOptions, context: Context) -> Splits:
         train, check, told = _checked(options, context, data.name, train)
     warning = data_warning(data, context, name).get("warning", "")
     limit, most = options.train_limit or None, options.validation_limit or None
-    return Splits(train.take(limit), check and check.take(most), tuple(w for w in (warning, told) if w))
+    taken = train.take(limit)
+    texts = text_facts(taken, length_of(_wish(options, name), context))
+    return Splits(taken, check and check.take(most), tuple(w for w in (warning, told) if w), data.classes, texts)
 
 
 def _checked(options: FinetuneOptions, context: Context, name: str, train: Split) -> tuple[Split, Split, str]:
@@ -55,6 +63,9 @@ def _checked(options: FinetuneOptions, context: Context, name: str, train: Split
 
 
 def _load(options: FinetuneOptions, name: str, context: Context) -> TaskData:
+    return load_task(_wish(options, name), context.reading, whole=name == "all")
+
+
+def _wish(options: FinetuneOptions, name: str) -> EvaluateOptions:
     shared = ("data", "text", "label", "tokenizer", "max_length")
-    wish = EvaluateOptions(split=name, **{n: getattr(options, n) for n in shared})
-    return load_task(wish, context.reading, whole=name == "all")
+    return EvaluateOptions(split=name, **{n: getattr(options, n) for n in shared})

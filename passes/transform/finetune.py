@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from passes.training.prepare import Prepared
     from passes.training.watch import Watch
 
+UNHELPED = "None of the {steps} steps validated better than the start: the weights of before the training are kept."
+
 
 @transform("finetune", "Fine-tune", FinetuneOptions, lasting=True)
 def finetune(graph: Graph, options: FinetuneOptions, context: Context) -> tuple[Graph, Report]:
@@ -37,9 +39,14 @@ def finetune(graph: Graph, options: FinetuneOptions, context: Context) -> tuple[
 
 def _summary(watch: Watch, ready: Prepared, seconds: float) -> dict[str, Any]:
     """Figures of the run, and those of the validation that the kept weights had."""
+    from model.data.naming import named
+
     kept = next((r for r in watch.rows if r["step"] == watch.kept_step), {})
     figures = {k: kept[k] for k in ("validation_accuracy", "validation_loss") if kept.get(k) is not None}
-    warning = " ".join(w for w in (watch.warning, *ready.warnings) if w)
+    idle = UNHELPED.format(steps=watch.steps) if watch.steps and not watch.kept_step else ""
+    warning = " ".join(w for w in (watch.warning, idle, *ready.warnings) if w)
+    named_classes = {"classes": list(ready.classes)} if named(ready.classes) else {}
     told = {k: v for k, v in (("warning", warning), ("resumed_from", watch.resumed_from)) if v}
     return {"ended": watch.ended, **told, **watch.more, "steps": watch.steps, "kept_step": watch.kept_step, **figures,
-            "samples": len(ready.train_on), **ready.counts(), "seconds": round(seconds, 3)}  # fmt: skip
+            "samples": len(ready.train_on), **ready.texts, **named_classes, **ready.counts(),
+            "seconds": round(seconds, 3)}  # fmt: skip

@@ -56,6 +56,8 @@ def test_a_trial_trains_once(
     assert main(["search", model, str(spec), "-o", str(out), "--json"]) == 0, capsys.readouterr().err
     told: dict[str, Any] = json.loads(capsys.readouterr().out)
     assert told["complete"] == len(trainings) >= 2, "writing the best trains nothing again"
+    kept = [t["figures"]["kept_step"] for t in told["trials"] if t["state"] == "complete"]
+    assert len(kept) == told["complete"] and set(kept) <= {0.0, 1.0, 2.0}
     opened = open_any(str(out), tmp_path / "w")
     assert opened.project.recipe.active[-1].pass_name == "finetune"
     context = Context(opened.store, reading=opened.project.source.reading, callables=opened.callables)

@@ -23,6 +23,7 @@ from passes.jobs import AnalyseJob, Done, Failed, JobInfo, Metric, Progress, Rep
 from passes.select import Select
 from passes.training.options import FinetuneOptions
 from passes.training.unfinished import Unfinished
+from passes.transform.finetune import UNHELPED
 from tests.gui.conftest import FakeRunner, open_small, small_graph, small_project
 from tests.patience import PatientBot, budget
 
@@ -253,8 +254,11 @@ def test_options_are_remembered_by_model() -> None:
 
 
 def test_a_training_that_found_nothing_better_says_so() -> None:
-    told = did(Report("finetune", ROWS[:1], {**SUMMARY, "kept_step": 0, "validation_accuracy": 0.9}))
-    assert "none of 250 steps was better than the start, whose weights are kept" in plain(told)
+    warning = UNHELPED.format(steps=250)
+    told = did(
+        Report("finetune", ROWS[:1], {**SUMMARY, "kept_step": 0, "validation_accuracy": 0.9, "warning": warning})
+    )
+    assert "None of the 250 steps validated better than the start" in plain(told) and "step 0" not in plain(told)
 
 
 def test_a_warning_is_part_of_how_it_ended() -> None:
