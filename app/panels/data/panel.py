@@ -203,8 +203,7 @@ class DataPanel(QWidget):
 
     def _answered(self, name: str, report: Any, part: Any) -> None:
         if name == "data":
-            if self._loaded is not None:
-                self._session.read_as(self._loaded)
+            self._session.read_as(self._loaded or EvaluateOptions())
             self._show(part)
         elif name == "data_rows":
             self.browser.show_rows(report, part or {}, self._start)
