@@ -105,7 +105,8 @@ def effective(node: Node, port: str, graph: Graph, store: WeightStore, scale: Te
     return Effective(chosen.format, mask, view, scale, chosen.gradient == "identity", flowing)
 
 
-def _constant(const: TorchConst) -> Any:
+def torch_constant(const: TorchConst) -> Any:
+    """torch's dtype, device, layout or memory format of that name; raises GraphError for none."""
     try:
         found = torch.device(const.name) if const.kind == "device" else getattr(torch, const.name, None)
     except RuntimeError:
@@ -384,7 +385,7 @@ class Builder:
             case Slice(start, stop, step):
                 return slice(self._arg(start, of), self._arg(stop, of), self._arg(step, of))
             case TorchConst():
-                return _constant(arg)
+                return torch_constant(arg)
             case _:
                 return arg
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import keyword
 import math
 import re
@@ -14,7 +15,7 @@ from model.adapters import PORT, adaptable, shapes
 from model.formats.scaled import ScaledFormat
 from model.graph import Graph, Node, Ref
 from model.meta import Dim
-from model.ops import base_port, quantisable
+from model.ops import base_port, keeps_shape, quantisable
 from model.ports import weight_at
 
 
@@ -159,6 +160,18 @@ def _symbols_known(graph: Graph) -> Iterator[Problem]:
                 yield Problem(node.id, f"{node.id}.{port} has a shape that cannot be evaluated ({error}).")
 
 
+def _shapes_kept(graph: Graph) -> Iterator[Problem]:
+    """What works element by element, or along an axis, gives the shape that it takes."""
+    for node in graph:
+        taken, given = node.ports.get("data_in"), node.ports.get("data_out")
+        if taken is None or given is None or taken.shape == given.shape or not keeps_shape(node.op):
+            continue
+        with contextlib.suppress(KeyError, ValueError, ZeroDivisionError):  # told by _symbols_known
+            if taken.sizes(graph.symbols) != given.sizes(graph.symbols):
+                shapes = f"{list(taken.shape)} and gives {list(given.shape)}"
+                yield Problem(node.id, f"{node.id} takes {shapes}, but {node.op} keeps the shape.")
+
+
 def _opaque(graph: Graph) -> Iterator[Problem]:
     for node in graph:
         if node.call == "opaque" and graph.runs == "graph":
@@ -167,7 +180,7 @@ def _opaque(graph: Graph) -> Iterator[Problem]:
 
 RULES: tuple[Rule, ...] = (_ids_match, _sources_exist, _order, _outputs_exist, _one_output, _weights_exist,
                            _adapters_fit, _calls_are_whole, _names_are_plain, _choices_have_ports, _symbols_known,
-                           _opaque)  # fmt: skip
+                           _shapes_kept, _opaque)  # fmt: skip
 
 
 def check(graph: Graph, before: Graph | None = None) -> list[Problem]:

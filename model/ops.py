@@ -134,6 +134,15 @@ _SAME: dict[str, str] = {
 }  # fmt: skip
 
 
+_KEEPING = {"dropout", "identity", "clone", "contiguous", "detach", "alias", "to"}
+
+
+def keeps_shape(name: str) -> bool:
+    """Whether an op's result has the shape of its first input, whatever its arguments are."""
+    row = spec(name)
+    return name in _KEEPING or row.category == "norm" or (row.category == "activation" and name != "glu")
+
+
 def op_of(target: str) -> str:
     """The op's name of a function target: `aten.add.Tensor` → add, `_operator.mul` → sym_scalar."""
     namespace, _, rest = target.partition(".")

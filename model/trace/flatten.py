@@ -38,10 +38,11 @@ def _writes_through_view(node: fx.Node) -> bool:
         return False
     base = node.args[0]
     twin = pure_twin(node)
-    return twin is None or not isinstance(base, fx.Node) or _aliases(base) or any(_aliases(u) for u in base.users)
+    return twin is None or not isinstance(base, fx.Node) or aliases(base) or any(aliases(u) for u in base.users)
 
 
-def _aliases(node: fx.Node) -> bool:
+def aliases(node: fx.Node) -> bool:
+    """Whether a node's result may share the memory of what it takes: an input, a view."""
     if not isinstance(node.target, OpOverload) or mutates(node):
         return node.op == "placeholder"
     return any(r.alias_info is not None for r in _schema(node).returns)

@@ -21,19 +21,23 @@ class Places:
         self._flat = flat
         self._sources: dict[str, str] = {}
 
-    def stack_end(self, node: fx.Node) -> tuple[str, str]:
+    def stack_end(self, node: fx.Node, above: bool = False) -> tuple[str, str]:
         """(key of the innermost module *call*, its path); a second call of one module has another key."""
-        stack = node.meta.get("nn_module_stack") or {}
+        stack = list((node.meta.get("nn_module_stack") or {}).items())
+        stack = stack[:-1] if above else stack
         if not stack:
             return "", ""
-        key, (path, _) = list(stack.items())[-1]
+        key, (path, _) = stack[-1]
         if path.startswith("_empty_nn_module_stack"):
             return "", ""
         return str(key), str(path).removeprefix("L['self'].")
 
-    def path(self, node: fx.Node) -> str:
-        """Module path of a node; mask code gets a group of its own, a repeated call its number."""
-        key, path = self.stack_end(node)
+    def path(self, node: fx.Node, above: bool = False) -> str:
+        """Module path of a node; mask code gets a group of its own, a repeated call its number.
+
+        `above`: the path of the module that calls the innermost one.
+        """
+        key, path = self.stack_end(node, above)
         again = re.search(r"@\d+$", key)
         path = f"{path}{again.group()}" if again and path else path
         if self._is_mask(node):

@@ -17,7 +17,7 @@ from model.meta import TensorMeta
 from model.ops import op_of
 from model.ports import input_ports
 from model.trace.args import arg_of
-from model.trace.flatten import Flat, functional, mutates, pure_twin
+from model.trace.flatten import Flat, aliases, functional, mutates, pure_twin
 from model.trace.outputs import output_names
 from model.trace.places import Places
 from model.trace.shapes import Names
@@ -27,10 +27,20 @@ from model.weights import WeightStore
 
 
 class Raiser:
-    """One raising of one exported program; `graph()` gives the result."""
+    """One raising of one exported program; `graph()` gives the result.
 
-    def __init__(self, program: ExportedProgram, model: nn.Module, store: WeightStore) -> None:
+    `plain` are calls of leaf modules, by their keys in `calls`, that stay the functions that were exported.
+    """
+
+    def __init__(
+        self, program: ExportedProgram, model: nn.Module, store: WeightStore, plain: frozenset[str] = frozenset()
+    ) -> None:
         self.program = functional(program)
+        self.calls: dict[str, str] = {}  # the last node of each call of a leaf module → its key
+        self.results: list[TensorMeta | None] = []  # of the exported program, for each result of the graph
+        self._exported = _ops(program) if self.program is not program else {}
+        self._moved: set[fx.Node] = set()
+        self._plain_calls = plain
         self.names = Names(self.program)
         self.problems: list[tuple[str | None, str]] = []
         self.callables: dict[str, Any] = {}
@@ -73,7 +83,32 @@ class Raiser:
                 module = self._modules.get(path)
                 if module is not None and path and op_of_module(module) and not list(module.children()):
                     calls.setdefault(key, []).append(node)
-        return [(self._places.stack_end(nodes[0])[1], nodes) for nodes in calls.values() if self._is_whole(nodes)]
+        found: list[tuple[str, list[fx.Node]]] = []
+        for key, nodes in calls.items():
+            own = self._own(key, nodes)
+            if own and key not in self._plain_calls and self._is_whole(own):
+                path = self._places.stack_end(own[0])[1]
+                if len(own) == 1 or not _is_altered(self._modules[path]):
+                    found.append((path, own))
+        return found
+
+    def end_of(self, call: str) -> str | None:
+        """The last node of a call that stayed functions."""
+        here = [n for n in self._flat.nodes if self._places.stack_end(n)[0] == call and n not in self._moved]
+        made = (self._made.get(n) for n in reversed(here))
+        return next((m.node for m in made if isinstance(m, Ref)), None)
+
+    def _own(self, key: str, nodes: list[fx.Node]) -> list[fx.Node]:
+        """The nodes of a call, without views that were made outside and that torch makes again where they are used.
+
+        A program without writes through views has each view behind the write, in the module that uses it first.
+        """
+        ops = self._exported.get(key)
+        count = 0
+        while ops is not None and count < len(nodes) and aliases(nodes[count]) and nodes[count].target not in ops:
+            count += 1
+        self._moved.update(nodes[:count])
+        return nodes[count:]
 
     def _is_whole(self, nodes: list[fx.Node]) -> bool:
         """One tensor goes in, and only the last node's value comes out."""
@@ -114,6 +149,7 @@ class Raiser:
                     (source,), {}, ports, weights, attributes(module), None,
                     self._places.path(nodes[-1]), self._places.source(nodes[-1]))  # fmt: skip
         self._made[nodes[-1]] = self._put(node)
+        self.calls[node.id] = self._places.stack_end(nodes[-1])[0]
 
     def _plain(self, node: fx.Node) -> None:
         if node.op == "placeholder":
@@ -138,7 +174,10 @@ class Raiser:
         specs = self.program.graph_signature.output_specs
         written = [s.target for s in specs if s.kind != OutputKind.USER_OUTPUT]
         self.problems += [(None, f"The model writes into {name}; the graph leaves it as it is.") for name in written]
-        return [v for v, s in zip(values, specs, strict=True) if s.kind == OutputKind.USER_OUTPUT]
+        results = [v for v, s in zip(values, specs, strict=True) if s.kind == OutputKind.USER_OUTPUT]
+        exported = (r.meta.get("val") if isinstance(r, fx.Node) else None for r in results)
+        self.results = [self.names.meta(v) if isinstance(v, Tensor) else None for v in exported]
+        return results
 
     def _getitem(self, node: fx.Node) -> None:
         source = self._arg(node.args[0])
@@ -177,7 +216,7 @@ class Raiser:
         outputs = len(value) if isinstance(value, list | tuple) else None
         call = "opaque" if opaque else "call_function"
         return self._put(Node(self._fresh(node.name.rstrip("_")), op, call, name, args, kwargs, ports, {}, {}, outputs,
-                              self._places.path(node), self._places.source(node)))  # fmt: skip
+                              self._places.path(node, node in self._moved), self._places.source(node)))  # fmt: skip
 
     def _tensor(self, value: Tensor, wish: str, role: str) -> Ref:
         name = self._tensors.name(value, wish, role)
@@ -205,6 +244,15 @@ class Raiser:
         return self._made[value]
 
 
+def _ops(program: ExportedProgram) -> dict[str, set[Any]]:
+    """The functions that each module call makes itself, by the call's key."""
+    flat = Flat(program)
+    places, found = Places(flat), dict[str, set[Any]]()
+    for node in flat.nodes:
+        found.setdefault(places.stack_end(node)[0], set()).add(node.target)
+    return found
+
+
 def _alive(nodes: dict[str, Node]) -> dict[str, Node]:
     used: set[str] = set()
     for node in reversed(nodes.values()):
@@ -212,6 +260,11 @@ def _alive(nodes: dict[str, Node]) -> dict[str, Node]:
             used.update(r.node for r in node.inputs)
             used.add(node.id)
     return {k: n for k, n in nodes.items() if k in used}
+
+
+def _is_altered(module: nn.Module) -> bool:
+    """Whether hooks or a forward of its own can make a module compute more than its class does."""
+    return bool(module._forward_hooks or module._forward_pre_hooks or "forward" in vars(module))  # noqa: SLF001
 
 
 def _own_tensors(module: nn.Module) -> list[tuple[str, Tensor]]:

@@ -12,9 +12,9 @@ from torch.export import ExportedProgram
 from model.check import Problem, check
 from model.errors import TraceError
 from model.graph import Graph
+from model.trace.agreeing import raised
 from model.trace.alike import same_code
 from model.trace.capture import Captured, capture
-from model.trace.flatten import functional
 from model.trace.pinned import floors
 from model.trace.raising import Raiser
 from model.trace.recording import MODEL, record
@@ -69,15 +69,14 @@ def _stamped(model: nn.Module, example: dict[str, Any], store: WeightStore, stac
 def _whole(model: nn.Module, example: dict[str, Any], store: WeightStore, program: ExportedProgram | None) -> Traced:
     start = time.perf_counter()
     try:
-        captured = Captured(functional(program), "all", ()) if program else capture(model, example)
+        captured = Captured(program, "all", ()) if program else capture(model, example)
     except TraceError as error:
         return _recorded(model, example, store, error, start)
     exported = time.perf_counter()
     model = revive(captured.program) if program else model
-    raiser = Raiser(captured.program, model, store)
-    graph = raiser.graph()
+    raiser, graph, differing = raised(captured.program, model, store)
     graph, dropped = (graph, unseen(graph)) if program else with_training(graph, model, example)
-    raised = time.perf_counter()
+    done = time.perf_counter()
     problems = check(graph)
     faults = [p for p in problems if p.severity == "error"]
     if faults:
@@ -86,11 +85,10 @@ def _whole(model: nn.Module, example: dict[str, Any], store: WeightStore, progra
             "Please report the model.",
             faults[0].node,
         )
-    done = time.perf_counter()
-    seconds = {"capture": exported - start, "raise": raised - exported, "check": done - raised}
+    seconds = {"capture": exported - start, "raise": done - exported, "check": time.perf_counter() - done}
     dynamic = {k: tuple(v) for k, v in raiser.names.dynamic.items()}
-    return Traced(graph, (*problems, *_lost(captured.level, captured.failures, raiser), *dropped), seconds, dynamic,
-                  tuple(raiser.names.fixed), raiser.callables)  # fmt: skip
+    told = (*differing, *problems, *_lost(captured.level, captured.failures, raiser), *dropped)
+    return Traced(graph, told, seconds, dynamic, tuple(raiser.names.fixed), raiser.callables)
 
 
 def _recorded(model: nn.Module, example: dict[str, Any], store: WeightStore, why: TraceError, start: float) -> Traced:

@@ -51,6 +51,11 @@ ADAPTER = Adapter(2, 4.0, 0.0, "a", "b")
 BREAKS: dict[str, tuple[Break, str | None, str]] = {
     "source-missing": (lambda g: without(g, "act"), "drop", "act, which does not exist"),
     "order": (swapped, "first", "stands before its input x"),
+    "shape-changed": (
+        lambda g: with_node(g, "act", ports={**g["act"].ports, "data_out": TensorMeta((3,), "float32")}),
+        "act",
+        "keeps the shape",
+    ),
     "own-output": (lambda g: with_node(g, "act", args=(Ref("act"),)), "act", "stands before its input act"),
     "output-number": (lambda g: with_node(g, "act", args=(Ref("first", 1),)), "act", "output 1 of first"),
     "output-negative": (lambda g: with_node(g, "act", args=(Ref("first", -1),)), "act", "output -1 of first"),
