@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import ast
 import importlib
-import importlib.util
 import inspect
 import os
 import re
-import sys
 import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -17,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from model.errors import SourceError, nearest
 from model.reading import Limits, Reading
+from model.siblings import Siblings
 
 if TYPE_CHECKING:
     from torch import nn
@@ -203,13 +202,10 @@ def _line(error: BaseException, path: Path) -> str:
 
 
 def import_file(path: Path) -> Any:
-    """The module in a Python file of the user's; raises SourceError for whatever it raises."""
-    found = importlib.util.spec_from_file_location(f"espalier_source_{path.stem}", path)
-    assert found is not None and found.loader is not None
-    module, loader = importlib.util.module_from_spec(found), found.loader
-    sys.modules[found.name] = module  # dataclasses look their own module up
-    call_user_code(lambda: loader.exec_module(module), path, f"{path.name}, when imported,")
-    return module
+    """The module in a Python file of the user's, which may import the files beside it; raises SourceError."""
+    loaded: list[Any] = []
+    call_user_code(lambda: loaded.append(Siblings(path).load()), path, f"{path.name}, when imported,")
+    return loaded[0]
 
 
 def _module_and_example(result: Any, name: str) -> tuple[nn.Module, dict[str, Any]]:

@@ -26,6 +26,10 @@ import tempfile
 from dataclasses import asdict, replace
 from pathlib import Path
 
+HERE = Path(__file__).resolve().parent
+if not (HERE / "model" / "opening.py").exists():  # a model.py beside this file is not Espalier's
+    sys.path = [p for p in sys.path if Path(p).resolve() != HERE]
+
 from model.opening import open_any
 from model.project import save_project
 from passes.base import Context
