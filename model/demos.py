@@ -33,12 +33,20 @@ class Demo:
 
     def inputs(self) -> dict[str, Tensor]:
         """Keyword arguments of the model's forward: BATCH real samples of the validation split."""
+        return self._sample(labels=False)
+
+    def labelled(self) -> dict[str, Tensor]:
+        """The same samples with their labels."""
+        return self._sample(labels=True)
+
+    def _sample(self, labels: bool) -> dict[str, Tensor]:
         import torch
 
         from model.data.base import load_data
 
         sample = load_data(self.data, limit=BATCH, splits=("validation",)).split("validation")
-        return {name: torch.from_numpy(array) for name, array in sample.inputs.items()}
+        own = {"labels": sample.labels} if labels else {}
+        return {name: torch.from_numpy(array) for name, array in {**sample.inputs, **own}.items()}
 
 
 def load_demo(name: str) -> tuple[nn.Module, dict[str, Tensor]]:

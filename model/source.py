@@ -135,6 +135,8 @@ def _demo(spec: str) -> Loaded:
 
     name = spec.partition(":")[2]
     model, example = load_demo(name)
+    if "labels" in inspect.signature(model.forward).parameters:
+        example["?labels"] = DEMOS[name].labelled()["labels"]
     folder = demo_folder(name)
     tokenizer = str(folder) if (folder / "tokenizer.json").exists() else None
     info = SourceInfo(spec, DEMOS[name].title, tokenizer=tokenizer, data=DEMOS[name].data)

@@ -496,3 +496,17 @@ def test_a_models_own_configuration_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "frozen.py").write_text(FROZEN)
     opened = open_source(f"{tmp_path / 'frozen.py'}:build", tmp_path / "work")
     assert opened.loaded is not None and opened.loaded.model.config.use_cache is True
+
+
+def test_a_demo_takes_its_labels_by_name(tmp_path: Path) -> None:
+    """The labs' task: with labels the loss stands in the graph, and it is torch's own; without, all is as before."""
+    opened = open_source("demo:reviews", tmp_path, ("input_ids", "attention_mask", "labels"))
+    graph = opened.project.base
+    assert [n.target for n in graph.placeholders] == ["input_ids", "attention_mask", "labels"]
+    assert graph.output_names == ("loss", "logits") and any(n.op == "cross_entropy" for n in graph)
+    assert opened.loaded is not None
+    example = opened.loaded.example
+    with torch.no_grad():
+        loss, logits = build(graph, opened.store)(**example).values()
+    assert torch.equal(loss, torch.nn.functional.cross_entropy(logits, example["labels"]))
+    assert list(load_source("demo:reviews").example) == ["input_ids", "attention_mask"]
