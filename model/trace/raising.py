@@ -264,7 +264,8 @@ def _alive(nodes: dict[str, Node]) -> dict[str, Node]:
 
 def _is_altered(module: nn.Module) -> bool:
     """Whether hooks or a forward of its own can make a module compute more than its class does."""
-    return bool(module._forward_hooks or module._forward_pre_hooks or "forward" in vars(module))
+    own = vars(module)
+    return bool(own["_forward_hooks"] or own["_forward_pre_hooks"] or "forward" in own)
 
 
 def _own_tensors(module: nn.Module) -> list[tuple[str, Tensor]]:
