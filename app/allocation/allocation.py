@@ -190,11 +190,13 @@ class Allocations(Competition):
     def refresh(self) -> None:
         """Count again, where anything has changed that the front hangs on."""
         ground, table = self.ground, self.known.table
-        if not self._looking or self.known.running:
+        if not self._looking or (self.known.running and not self.known.refining):
             return
         columns = self.columns
         who = Competing(columns, columns is None or column(FLOAT) in columns, ports=self.ports)
-        key = (id(ground.graph) if ground else None, table, self.figure, who)
+        # Rows that measurements correct one by one are counted again when all are.
+        rows = self.known.job if self.known.refining else table
+        key = (id(ground.graph) if ground else None, rows, self.figure, who)
         if key == self._key:
             return
         self._key, self._on = key, ground
@@ -224,7 +226,10 @@ class Allocations(Competition):
         except EspalierError as error:
             self.error = f"{error.message} {error.hint}"
         self.built.emit()
-        self.moved.emit()
+        if self.now is not None and self.wanted is not None:  # the budget that is tried stays
+            self.aim(self.wanted)
+        else:
+            self.moved.emit()
 
     # -- a budget that is tried
 

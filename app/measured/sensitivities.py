@@ -22,7 +22,7 @@ from passes.analysis.divergence import Cell, DivergenceOptions, Truth
 from passes.analysis.evaluate import EvaluateOptions
 from passes.base import Report
 from passes.jobs import TERMINAL, Event, Found, JobEvent, JobInfo
-from passes.sensitivity.table import Candidate, Sensitivity
+from passes.sensitivity.table import Candidate, Predictions, Sensitivity
 from passes.sensitivity.whole import Wholes, correction_of
 
 if TYPE_CHECKING:
@@ -77,7 +77,8 @@ class Sensitivities(QObject):
         self._held: Held | None = None
         self._next: Held | None = None  # what the running job fills
         self.job: JobInfo | None = None
-        self._truths: JobInfo | None = None
+        self.truths: JobInfo | None = None  # the job that measures single cells
+        self.refining = False  # all rows of the running job are predicted, and measurements correct them
         self.error: EspalierError | None = None
         self._known: tuple[Graph, str] | None = None
         self._table: tuple[Sensitivity, ...] | None = None  # the rows in order, until one changes
@@ -130,7 +131,8 @@ class Sensitivities(QObject):
     @property
     def summary(self) -> Mapping[str, Any]:
         """The figures of the run beside its rows."""
-        return self._held.summary if self._held else {}
+        held = self._next if self._next and self._next.summary else self._held
+        return held.summary if held else {}
 
     @property
     def evidence(self) -> Path | None:
@@ -160,9 +162,14 @@ class Sensitivities(QObject):
         return self.job is not None
 
     @property
+    def uncorrected(self) -> bool:
+        """Whether the rows are first predictions, which no measurement has corrected yet."""
+        return bool(self.summary) and "correction" not in self.summary
+
+    @property
     def measuring(self) -> bool:
         """Whether single cells are being measured."""
-        return self._truths is not None
+        return self.truths is not None
 
     @property
     def stale(self) -> bool:
@@ -175,6 +182,10 @@ class Sensitivities(QObject):
         """In a few words, what stands in the way of the rows or how old they are; empty where all is well."""
         if self.error:
             return f"{self.error.message} {self.error.hint}"
+        if self.refining:
+            return "first predictions: measurements correct them"
+        if self.uncorrected and not self.running and not self.measuring and not self.stale:
+            return "first predictions: no measurement has corrected them"
         if self.running:
             return "being found"
         if self._held is None:
@@ -195,7 +206,8 @@ class Sensitivities(QObject):
         if self.options is not None:
             return self.options
         kind, measured = PASSES.get(PASS).options, self._session.measured_on
-        known = {n: getattr(measured, n) for n in ("data", "text", "label", "tokenizer", "max_length")
+        # The split too: gradients of the same samples are those that a search takes, and are kept in one place.
+        known = {n: getattr(measured, n) for n in ("data", "split", "text", "label", "tokenizer", "max_length")
                  if n in hints(kind)}  # fmt: skip
         return kind(**known)
 
@@ -219,12 +231,12 @@ class Sensitivities(QObject):
         wish = DivergenceOptions(**known, cells=tuple(Cell(row.node, row.port, c) for row, c in cells))
         self.error = None
         title = f"Measure {plural(len(cells), 'cell')}"
-        self._truths = self._session.analyse(title, Step("divergence", wish), lambda _: None, failed=self._failed)
+        self.truths = self._session.analyse(title, Step("divergence", wish), lambda _: None, failed=self._failed)
         self.changed.emit()
 
     def stop(self) -> None:
         """End a run, whose rows go, and a measurement, whose figures stay."""
-        for job in (self.job, self._truths):
+        for job in (self.job, self.truths):
             if job:
                 self._session.cancel(job.id)
 
@@ -244,7 +256,7 @@ class Sensitivities(QObject):
         self.error = error
 
     def _hear(self, heard: JobEvent) -> None:
-        event, truths = heard.event, self._truths
+        event, truths = heard.event, self.truths
         if truths is not None and heard.job.id == truths.id:
             self._hear_truth(event)
         if self.job is None or heard.job.id != self.job.id:
@@ -252,8 +264,16 @@ class Sensitivities(QObject):
         if isinstance(event, Found) and isinstance(event.part, Sensitivity) and self._next:
             self._next.rows[event.part.node, event.part.port] = event.part
             self._tell_soon()
+        elif isinstance(event, Found) and isinstance(event.part, Predictions) and self._next:
+            self._next.summary, self.refining = {"evidence": event.part.evidence}, True
+            self._wait.stop()
+            self.changed.emit()
         elif isinstance(event, TERMINAL):
+            if self.refining and self._next:  # it was cancelled or failed: the first predictions stay
+                self._held = self._next
+                self._keep()
             self.job = self._next = None
+            self.refining = False
             self._wait.stop()
             self.changed.emit()
 
@@ -266,7 +286,7 @@ class Sensitivities(QObject):
                 self._held.rows[cell.node, cell.port] = with_measured(row, cell.candidate, event.part.kl)
                 self._tell_soon()
         elif isinstance(event, TERMINAL):
-            self._truths = None
+            self.truths = None
             self._wait.stop()
             self._keep()
             self.changed.emit()
@@ -279,7 +299,8 @@ class Sensitivities(QObject):
     def _read(self) -> None:
         """Take what the project of another document holds."""
         self._wait.stop()
-        self._held = self._next = self.job = self._truths = self.error = self._known = self._table = None
+        self._held = self._next = self.job = self.truths = self.error = self._known = self._table = None
+        self.refining = False
         self._old = False
         document = self._session.document
         raw = document.project.extras.get(MEMBER) if document else None

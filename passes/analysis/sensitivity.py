@@ -17,7 +17,7 @@ from passes.base import Context, Report, Row, analysis
 from passes.select import Select, chosen
 from passes.sensitivity.correct import Correction
 from passes.sensitivity.places import Place, expansion, expansion_name, places, unfolded
-from passes.sensitivity.table import Sensitivity
+from passes.sensitivity.table import Predictions, Sensitivity
 from passes.transform.quantize import PORTS
 
 LEAST = 32  # samples on which picked candidates are measured; where there is time for fewer, none is
@@ -177,6 +177,7 @@ class _Work:
             self.context.found(row)
             found.append(row)
         self.seconds = time.perf_counter() - begun
+        self.context.found(Predictions(self.path))
         return self._measured(found)
 
     def _measured(self, rows: list[Sensitivity]) -> list[Sensitivity]:

@@ -50,3 +50,10 @@ class Sensitivity:
         """The same of one candidate."""
         held = self.measured[place]
         return self.predicted[place] if held is None else held
+
+
+@dataclass(frozen=True, slots=True)
+class Predictions:
+    """Told once all rows are predicted, before measurements correct them; `evidence`: the file they are from."""
+
+    evidence: str

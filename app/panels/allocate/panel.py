@@ -16,7 +16,7 @@ from app.allocation.finding import Finding
 from app.allocation.truth import Truth, Wanted
 from app.figures.curves import figure_words
 from app.panels.allocate.parts import ABOUT, STEPS, WORDS, AllocateParts
-from app.panels.allocate.words import counts, summary
+from app.panels.allocate.words import FIRST, counts, summary
 from app.panels.inspector.facts import node_path
 from app.plots.front import Mark
 from app.words import figure, percent
@@ -38,7 +38,7 @@ class AllocatePanel(AllocateParts):
     save_wanted = Signal()
 
     def __init__(self, session: Session, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+        super().__init__(session, parent)
         self._session = session
         self.allocations, self.truth, self.finding = Allocations(session), Truth(session), Finding(session)
         self._lost: dict[Place, dict[int, float]] = {}  # place → candidate's id → what it costs
@@ -80,17 +80,19 @@ class AllocatePanel(AllocateParts):
         """Show the front, or what is missing for one."""
         held, known = self.allocations, self.allocations.known
         document = self._session.document
-        filled = document is not None and bool(known.table) and not (known.running and held.now is None)
+        first = known.running and not known.refining  # no prediction is there yet, or not all
+        filled = document is not None and bool(known.table) and not (first and held.now is None)
+        self.strip.show_job(known.job if document else None)
         self.pages.setCurrentIndex(1 if filled else 0)
         self.finder.setVisible(document is not None)
         self.finder.setEnabled(not known.running)
-        words = f"{ABOUT}\n\n{known.words[:1].upper()}{known.words[1:]}." if known.running or known.error else ABOUT
+        words = f"{ABOUT}\n\n{known.words[:1].upper()}{known.words[1:]}." if known.error else ABOUT
         self.about.setText(words.replace("..", ".") if document else "Open a model to allocate formats to its layers.")
         self.about.setMinimumHeight(self.about.heightForWidth(WORDS))
         if not filled or document is None:
             return
         self.choices.offer(held.offered(), held.offered_ports())
-        words = held.error or self.finding.words or _single(held)
+        words = held.error or self.finding.words or (f"{FIRST}." if known.uncorrected else "") or _single(held)
         self.choices.tell("Counting what everything costs …" if held.counting else words, self.finding.can(held))
         places = [p for g in held.now.problem.groups for s in g.slots for p in s.places] if held.now else []
         order = {name: i for i, name in enumerate(document.graph.nodes)}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import (
     QHBoxLayout,
@@ -20,7 +22,11 @@ from app.forms.owing import Owing
 from app.panels.allocate.choices import AllocateChoices
 from app.panels.allocate.table import AllocateTable
 from app.panels.heading import Elided, link, muted, warning
+from app.panels.job_strip import JobStrip
 from app.plots.front import FrontChart
+
+if TYPE_CHECKING:
+    from app.session import Session
 
 STEPS = 1000  # of the slider
 CHOICES, TABLE, MIDDLE, RIGHT, WORDS = 236, 440, 300, 250, 520
@@ -48,8 +54,9 @@ class Told(QLabel):
 class AllocateParts(Owing):
     """The widgets, without what they do."""
 
-    def __init__(self, parent: QWidget | None = None) -> None:
+    def __init__(self, session: Session, parent: QWidget | None = None) -> None:
         super().__init__(parent)
+        self.strip = JobStrip(session)
         self.choices, self.chart, self.table = AllocateChoices(), FrontChart(), AllocateTable()
         self.slider = QSlider(Qt.Orientation.Horizontal)
         self.number, self.unit = NumberField(float), QLabel()
@@ -93,7 +100,9 @@ class AllocateParts(Owing):
         self.pages.addWidget(split)
         box = QVBoxLayout(self)
         box.setContentsMargins(0, 0, 0, 0)
-        box.addWidget(self.pages)
+        box.setSpacing(0)
+        box.addWidget(self.strip)
+        box.addWidget(self.pages, 1)
         wear_field_style(self)
 
     def _empty(self) -> QWidget:

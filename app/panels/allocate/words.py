@@ -15,6 +15,7 @@ from passes.allocation.places import Place
 from passes.sensitivity.table import Candidate
 
 MOST = 6  # kinds of choices that are counted
+FIRST = "First predictions, not yet corrected by measurements"
 GAP = 5e-4  # share above the best from which it is told
 
 
@@ -23,6 +24,7 @@ def summary(held: Allocations, truth: Truth) -> str:
     if held.now is None or held.found is None or held.reached is None or held.kl is None:
         return _present(held, truth)
     words = [_reached(held.figure, held.reached), f"KL {figure(held.kl)} estimated"]
+    words += [FIRST[:1].lower() + FIRST[1:]] if held.known.uncorrected else []
     words += _measured(truth, held.made_recipe())
     if held.found.gap > GAP:
         words.append(f"sum of layers ≤ {percent(held.found.gap)} above the least")

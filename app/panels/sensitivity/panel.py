@@ -15,6 +15,7 @@ from PySide6.QtWidgets import QMenu, QStackedWidget, QVBoxLayout, QWidget
 from app.canvas.colouring import Overlay
 from app.measured.sensitivities import NO_DATA, sensitivities_of
 from app.panels.heading import empty_state, link, say_as
+from app.panels.job_strip import JobStrip
 from app.panels.sensitivity.views import Views
 from app.plots.heat_lines import LEAST, Heat, arrange, title_of
 from app.plots.heat_picture import export_heat
@@ -54,7 +55,7 @@ class SensitivityPanel(QWidget):
         self._empty = empty_state("")
         self.start = link("", self.run)
         self.ask = link("Data and options…", self.options_wanted.emit)
-        self._pages = QStackedWidget()
+        self._pages, self.strip = QStackedWidget(), JobStrip(session)
         self.menu = QMenu(self)
         self._build()
         self._connect()
@@ -73,7 +74,9 @@ class SensitivityPanel(QWidget):
         self._pages.addWidget(self.views)
         whole = QVBoxLayout(self)
         whole.setContentsMargins(0, 0, 0, 0)
-        whole.addWidget(self._pages)
+        whole.setSpacing(0)
+        whole.addWidget(self.strip)
+        whole.addWidget(self._pages, 1)
 
     def _connect(self) -> None:
         session, views, heat = self._session, self.views, self.views.map
@@ -129,6 +132,7 @@ class SensitivityPanel(QWidget):
     def refresh(self) -> None:
         """Show what is known now."""
         document, table = self._session.document, self.known.table
+        self.strip.show_job(self.known.job or self.known.truths)
         self._pages.setCurrentIndex(1 if table else 0)
         if document is None or not table:
             self._show_empty()

@@ -14,14 +14,16 @@ from pytestqt.qtbot import QtBot
 
 from app.panels.allocate.panel import AllocatePanel
 from app.panels.allocate.table import AllocateTable
+from app.panels.allocate.words import FIRST
 from app.window import Window
 from model.graph import Graph
 from passes.analysis.allocated import AllocatedOptions
 from passes.analysis.sensitivity import SensitivityOptions
 from passes.base import Report
 from passes.costs.base import figures
-from passes.jobs import AnalyseJob, Failed, Found
+from passes.jobs import AnalyseJob, Failed, Found, JobInfo, Progress, Started
 from passes.score import static_score
+from passes.sensitivity.table import Predictions
 from tests.gui.bert import open_bert
 from tests.gui.conftest import FakeRunner
 from tests.passes.allocation.cases import made_table
@@ -62,6 +64,58 @@ def find(
         runner[-1].tell(info, Found(row))
     while info in runner[-1].waiting:
         runner[-1].finish(Report("sensitivity"))
+
+
+def begin(window: Window, runner: list[FakeRunner]) -> JobInfo:
+    """A run whose rows are all predicted, and whose measurements go on."""
+    panel = window.docks.panels["allocate"]
+    assert isinstance(panel, AllocatePanel)
+    panel.allocations.known.run(SensitivityOptions(data="demo:reviews"))
+    info = next(
+        j for j in runner[-1].waiting if isinstance(j.job, AnalyseJob) and j.job.step.pass_name == "sensitivity"
+    )
+    runner[-1].tell(info, Started())
+    assert isinstance(info.job, AnalyseJob)
+    for row in made_table(info.job.graph, PORTS):
+        runner[-1].tell(info, Found(row))
+    assert panel.pages.currentIndex() == 0, "a part of the rows is no front"
+    runner[-1].tell(info, Found(Predictions("gone.npz")))
+    return info
+
+
+def test_it_opens_at_the_first_predictions(
+    panel: AllocatePanel, runner: list[FakeRunner], window: Window, qtbot: QtBot
+) -> None:
+    info = begin(window, runner)
+    assert panel.allocations.known.running
+    qtbot.waitUntil(lambda: panel.allocations.now is not None)
+    assert panel.pages.currentIndex() == 1 and FIRST in panel.choices._none.text()
+    runner[-1].tell(info, Progress(3, 24, "measuring query"))
+    info.started -= 60.0
+    panel.strip.show_job(info)
+    assert panel.strip.isVisible() and "Sensitivity: measuring query · 3 of 24 · 1\u2009min" in panel.strip.text
+    panel.allocations.aim_at(20.0)
+    assert "first predictions" in panel.told.text() and panel.apply.isEnabled()
+    wanted = panel.allocations.wanted
+    assert isinstance(info.job, AnalyseJob)
+    for row in made_table(info.job.graph, PORTS):  # corrected rows come
+        runner[-1].tell(info, Found(row))
+    while info in runner[-1].waiting:
+        runner[-1].finish(Report("sensitivity", (), {"correction": [0.0, 1.0, 0.0]}))
+    qtbot.waitUntil(lambda: panel.allocations.now is not None)
+    assert panel.allocations.wanted == pytest.approx(wanted), "the budget that is tried stays"
+    assert "first predictions" not in panel.told.text() and panel.strip.isHidden()
+
+
+def test_cancelled_measurements_leave_the_first_predictions(
+    panel: AllocatePanel, runner: list[FakeRunner], window: Window, qtbot: QtBot
+) -> None:
+    begin(window, runner)
+    known = panel.allocations.known
+    panel.strip.cancel.click()
+    assert not known.running and known.table and known.uncorrected and "no measurement" in known.words
+    qtbot.waitUntil(lambda: panel.allocations.now is not None)
+    assert panel.pages.currentIndex() == 1 and panel.strip.isHidden()
 
 
 def shown_bits(window: Window) -> dict[str, float]:
