@@ -74,7 +74,6 @@ class SensitivityPanel(QWidget):
         self._pages.addWidget(self.views)
         whole = QVBoxLayout(self)
         whole.setContentsMargins(0, 0, 0, 0)
-        whole.setSpacing(0)
         whole.addWidget(self.strip)
         whole.addWidget(self._pages, 1)
 
