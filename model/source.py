@@ -157,7 +157,7 @@ def _factory(spec: str) -> Loaded:
     path = Path(file).expanduser().resolve()
     if not path.exists():
         raise SourceError(f"There is no file {file!r}.", "Give the path of a Python file, then :factory.")
-    functions = _functions(path)
+    functions = factories(path)
     if not name:
         known = f" It has: {', '.join(functions)}." if functions else ""
         wish = functions[0] if functions else "make_model"
@@ -169,8 +169,12 @@ def _factory(spec: str) -> Loaded:
     return Loaded(SourceInfo(f"{path}:{name}", f"{name} ({path.name})"), model, example)
 
 
-def _functions(path: Path) -> list[str]:
-    """The functions of a Python file, without running it; raises SourceError where its syntax is wrong."""
+def factories(path: Path) -> list[str]:
+    """The functions and classes of a Python file, without running it, those that can be called as they are first.
+
+    Names with a leading underscore are left out. Raises SourceError where the file cannot be read or its syntax is
+    wrong.
+    """
     try:
         tree = ast.parse(path.read_bytes(), str(path))
     except SyntaxError as error:
@@ -179,7 +183,17 @@ def _functions(path: Path) -> list[str]:
         raise SourceError(text, f"Correct {path.name}.") from error
     except (ValueError, OSError) as error:
         raise SourceError(f"{path.name} cannot be read as Python: {first_line(error)}", "Give a text file.") from error
-    return [node.name for node in tree.body if isinstance(node, ast.FunctionDef) and not node.name.startswith("_")]
+    named = [n for n in tree.body if isinstance(n, ast.FunctionDef | ast.ClassDef) and not n.name.startswith("_")]
+    # In the order of the file: functions without arguments to fill, classes without, then the others.
+    return [n.name for n in sorted(named, key=lambda n: (_needs(n), isinstance(n, ast.ClassDef)))]
+
+
+def _needs(node: ast.FunctionDef | ast.ClassDef) -> bool:
+    """Whether a call without arguments is one too few; of a class by its own `__init__`."""
+    if isinstance(node, ast.ClassDef):
+        made = (n for n in node.body if isinstance(n, ast.FunctionDef) and n.name == "__init__")
+        return any(len(n.args.args) - 1 > len(n.args.defaults) or None in n.args.kw_defaults for n in made)
+    return len(node.args.posonlyargs + node.args.args) > len(node.args.defaults) or None in node.args.kw_defaults
 
 
 def call_user_code(function: Callable[[], Any], path: Path, what: str) -> Any:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 OPENABLE = "Models and projects (*.espalier *.safetensors *.pt2 *.py);;All files (*)"
 RECIPES = "Recipes (*.toml *.json *.py *.txt);;All files (*)"
+PICTURES = (".png", ".svg")
 PLOTS = (".png", ".svg", ".csv")
 Then = Callable[[], object]
 
@@ -69,10 +71,28 @@ def open_path(window: Window, path: Path) -> None:
     if path.suffix in (".toml", ".json") and window.session.document:
         add_steps(window, path)
     elif path.suffix == ".py":
-        _ask_text(window, "Open", f"Function in {path.name} that returns the model", "make_model",
-                  lambda name: open_spec(window, f"{path}:{name}"))  # fmt: skip
+        _ask_factory(window, path)
     else:
         open_spec(window, str(path))
+
+
+def _ask_factory(window: Window, path: Path) -> None:
+    """Choose among what a Python file defines; one definition is opened without a question."""
+    from model.source import factories
+
+    try:
+        names = factories(path)
+    except EspalierError as error:
+        window.banner.tell(error.message, error.hint, kind="error")
+        return
+    if not names:
+        hint = "Write one that returns the model, or (model, example inputs)."
+        window.banner.tell(f"{path.name} defines no function and no class.", hint, kind="error")
+    elif len(names) == 1:
+        open_spec(window, f"{path}:{names[0]}")
+    else:
+        label = f"Function or class in {path.name} that returns the model"
+        _ask_text(window, "Open", label, names[0], lambda name: open_spec(window, f"{path}:{name}"), names)
 
 
 def open_name(window: Window) -> None:
@@ -81,11 +101,15 @@ def open_name(window: Window) -> None:
               "demo:reviews", lambda text: open_spec(window, text))  # fmt: skip
 
 
-def _ask_text(window: Window, title: str, label: str, value: str, then: Callable[[str], object]) -> None:
+def _ask_text(
+    window: Window, title: str, label: str, value: str, then: Callable[[str], object], offered: Sequence[str] = ()
+) -> None:
     dialog = QInputDialog(window)
     dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
     dialog.setWindowTitle(title)
     dialog.setLabelText(label)
+    if offered:
+        dialog.setComboBoxItems(offered)
     dialog.setTextValue(value)
     dialog.setOkButtonText("Open")
     dialog.resize(480, 120)
@@ -236,13 +260,35 @@ def folder_words(window: Window) -> str:
 
 
 def export_picture(window: Window) -> None:
-    """Write the graph as a PNG."""
+    """Write the graph as it is open on the canvas, as PNG or SVG."""
 
     def write(path: Path) -> None:
-        if not window.canvas.render(str(path), (3200, 2400)):
-            window.banner.tell(f"{path.name} could not be written.", "Choose another folder.", kind="error")
+        kind = path.suffix.lower()
+        if kind not in PICTURES:
+            told = f"{path.name} could not be written: {kind or 'a name without an ending'} is no kind of picture."
+            window.banner.tell(told, "Choose a name that ends in .svg or .png.", kind="error")
+        elif why := _drawn(window, path):
+            window.banner.tell(f"{path.name} could not be written ({why}).", "Choose another folder.", kind="error")
 
-    ask_path(window, "Export a picture", write, save=True, names="Pictures (*.png)", suggestion="graph.png")
+    names = "Pictures (*.svg *.png)"
+    ask_path(window, "Export a picture", write, save=True, names=names, suggestion="graph.svg")
+
+
+def _drawn(window: Window, path: Path) -> str:
+    """Draw the graph into a file; why that failed, or empty."""
+    from app.canvas.svg import to_svg
+
+    canvas, graph = window.canvas, window.session.open_document.graph
+    if path.suffix.lower() == ".svg":
+        try:
+            text = to_svg(graph, canvas.open_groups, horizontal=canvas.horizontal)
+            path.write_text(text, encoding="utf-8", newline="")
+        except OSError as error:
+            return error.strerror or str(error)
+        return ""
+    if canvas.render(str(path), (3200, 2400)):
+        return ""
+    return "the folder is missing or takes no file" if not os.access(path.parent, os.W_OK) else "it could not be drawn"
 
 
 def save_plots(

@@ -12,7 +12,7 @@ from app.panels.options import OptionsWindow, make_form
 from app.words import duration
 from model.errors import EspalierError, OptionsError
 from model.graph import Graph, Node
-from model.ops import category
+from model.ops import category, decomposable
 from model.recipe import Step
 from model.registry import PASSES
 from passes.base import NoOptions, PassSpec
@@ -38,6 +38,13 @@ SECTIONS: dict[str, tuple[str, ...]] = {
     "Hardware": ("parallelize", "balance_parallelism"),
 }
 OTHER = "Other"
+# Passes that take one kind of node: others that happen to be selected are no subject of theirs.
+TAKES: dict[str, Callable[[Node], bool]] = {
+    "decompose_attention": decomposable,
+    "replace_linear": lambda n: n.op == "linear",
+    "pack_mx": lambda n: n.op == "linear",
+    "fold_batch_norm": lambda n: n.op == "batch_norm",
+}
 PANELS = {"finetune": "training"}  # passes with a panel of their own in place of a form
 # Sections whose passes' reports are shown as a table.
 TOLD = ("Calibrate", "Recover", "Train", "Deploy", "Hardware", OTHER)
@@ -140,7 +147,7 @@ def default_options(window: Window, spec: PassSpec) -> Any:
         return QuantizeOptions((Rule(default_select(window), {"data_in": fmt, "weight": fmt, "bias": fmt}),))
     options = spec.options()
     names = {f.name for f in fields(options)}
-    chosen = default_select(window) if spec.options is PruneOptions else selected(window)
+    chosen = default_select(window) if spec.options is PruneOptions else _taken(window, spec.name)
     if spec.name == "remove_pruned":  # what is masked lies elsewhere than what happens to be selected
         chosen = None
     if "select" in names and chosen:
@@ -154,6 +161,15 @@ def default_options(window: Window, spec: PassSpec) -> Any:
     if "data" in names and known.data:
         options = replace(options, **{n: v for n, v in known.which.items() if n in names})
     return options
+
+
+def _taken(window: Window, name: str) -> Select | None:
+    """The selected nodes that a pass can take; None where it can take none of them, or takes all kinds."""
+    document, chosen, takes = window.session.document, selected(window), TAKES.get(name)
+    if document is None or chosen is None or takes is None:
+        return chosen
+    able = tuple(i for i in chosen.values if takes(document.graph.nodes[i]))
+    return Select("name", able) if able else None
 
 
 def _in_mxint(node: Node) -> bool:

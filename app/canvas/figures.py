@@ -5,7 +5,7 @@ Follows edits node by node, so that an edit of one layer recomputes one row.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -19,6 +19,7 @@ from model.ops import category, quantisable
 
 FLOATS: dict[str, str] = {"float32": "fp32", "float16": "fp16", "bfloat16": "bf16", "float64": "fp64"}
 _FIRST = ("weight", "data_in", "data_out", "bias")
+_SHORT = {"data_in": "in", "data_out": "out"}
 BARS = 8
 
 
@@ -32,15 +33,17 @@ class Figures:
     parameters: NDArray[np.float64]
     adapters: list[str]
     trains: NDArray[np.float64]
+    choices: list[int]
     _groups: dict[int, GroupFigures] = field(default_factory=dict)
     _weights: dict[str, Weight] = field(default_factory=dict)
+    _differ: dict[int, bool] = field(default_factory=dict)
 
     @classmethod
     def of(cls, graph: Graph) -> Figures:
         """The figures of all nodes."""
         size = len(graph)
         bits, pruned, parameters, trains = (np.full(size, np.nan) for _ in range(4))
-        figures = cls([""] * size, bits, pruned, parameters, [""] * size, trains, _weights=graph.weights)
+        figures = cls([""] * size, bits, pruned, parameters, [""] * size, trains, [0] * size, _weights=graph.weights)
         for i, node in enumerate(graph):
             figures._set(i, node, graph)
         return figures
@@ -54,6 +57,7 @@ class Figures:
             for name, i in index.items():
                 self.trains[i] = trains(graph.nodes[name], graph)
         self._groups.clear()
+        self._differ.clear()
 
     def _set(self, i: int, node: Node, graph: Graph) -> None:
         self.badges[i] = badge(node)
@@ -62,6 +66,15 @@ class Figures:
         self.parameters[i] = parameters(node, graph) if node.weights else np.nan
         self.adapters[i] = adapter(node)
         self.trains[i] = trains(node, graph)
+        self.choices[i] = choices(node)
+
+    def twins(self, tree: Hierarchy, number: int) -> tuple[int, bool]:
+        """How many siblings of a group, itself included, are built the same; and whether their choices differ."""
+        count = tree.groups[number].twins
+        if count > 1 and number not in self._differ:
+            alike = twins_of(tree, number)
+            self._differ.update(dict.fromkeys(alike, differ(tree, alike, self.choices.__getitem__)))
+        return count, self._differ.get(number, False)
 
     def group(self, tree: Hierarchy, number: int) -> GroupFigures:
         """The figures of a whole group."""
@@ -91,17 +104,37 @@ class GroupFigures:
 def badge(node: Node) -> str:
     """The format on a node's badge; the float of a node that multiplies or looks up and could be quantised.
 
-    That of a bias says so: all else of its node is float.
+    That of the weight, else of an input of a node without weights; any other says of which port it is: the rest of its
+    node is float.
     """
-    for port in _FIRST:
-        if port in node.precision:
-            label = node.precision[port].label
-            return f"bias {label}" if port == "bias" else label
-    for precision in node.precision.values():
-        return precision.label
+    ports = [*(p for p in _FIRST if p in node.precision), *node.precision]
+    if ports:
+        port, label = ports[0], node.precision[ports[0]].label
+        plain = port == "weight" or ("weight" not in node.ports and port != "data_out")
+        return label if plain else f"{_SHORT.get(port, port)} {label}"
     ports = quantisable(node) if category(node) in MULTIPLIES else ()
     meta = next((node.ports[p] for p in _FIRST if p in ports), None)
     return FLOATS.get(meta.dtype, "") if meta else ""
+
+
+def choices(node: Node) -> int:
+    """Equal for nodes with equal formats, sparsities and adapters, wherever their scales and masks lie; 0: none."""
+    if not (node.precision or node.sparsity or node.adapters):
+        return 0
+    formats = tuple(sorted((p, str(v.format)) for p, v in node.precision.items()))
+    pruned = tuple(sorted((p, round(v.ratio, 4)) for p, v in node.sparsity.items()))
+    return hash((formats, pruned, adapter(node)))
+
+
+def twins_of(tree: Hierarchy, number: int) -> list[int]:
+    """The siblings of a group that are built as it is, itself included."""
+    kids = (~c for c in tree.groups[tree.groups[number].parent].children if c < 0)
+    return [k for k in kids if tree.groups[k].key == tree.groups[number].key]
+
+
+def differ(tree: Hierarchy, alike: Iterable[int], choices_of: Callable[[int], int]) -> bool:
+    """Whether groups that are built the same have other choices, node by node in the graph's order."""
+    return len({tuple(map(choices_of, sorted(tree.members(k)))) for k in alike}) > 1
 
 
 def weight_bits(node: Node) -> float:
@@ -153,10 +186,12 @@ def amount(value: float) -> str:
     return f"{value:,.0f}".replace(",", "\u2009")
 
 
-def counts(nodes: int, parameters: int, twins: int) -> tuple[str, ...]:
-    """`27 nodes · 198 k parameters · ×12 identical`, then ever shorter."""
+def counts(nodes: int, parameters: int, twins: tuple[int, bool]) -> tuple[str, ...]:
+    """`27 nodes · 198 k parameters · ×12 identical`, then ever shorter; of twins with other choices: `×12, differ`."""
     some = f"{amount(nodes)} node{'s' * (nodes != 1)}"
-    same = f"×{twins} identical" if twins > 1 else ""
+    many, unlike = twins
+    same = (f"×{many}, choices differ" if unlike else f"×{many} identical") if many > 1 else ""
+    short = (f"×{many}, differ" if unlike else f"×{many}") if same else ""
     size = f"{amount(parameters)} parameters" if parameters else ""
-    tries = ((some, size, same), (some, same), (some, f"×{twins}" if same else ""), (f"×{twins}",) if same else (some,))
+    tries = ((some, size, same), (some, same), (some, short), (short,) if same else (some,))
     return tuple(dict.fromkeys(" · ".join(filter(None, t)) for t in tries))

@@ -40,7 +40,7 @@ def paint_closed(painter: QPainter, scene: Scene, place: int, scale: float, pale
     room = w - 30 - (7.0 * len(figures.bars) + 12 if figures.bars else 0.0)
     write(painter, group.label, font(NODE_LABEL, True), palette.text, QRectF(x + 24, y + 5, room, 19))
     metrics = QFontMetricsF(font(SECONDARY))
-    texts = counts(group.size, figures.parameters, group.twins)
+    texts = counts(group.size, figures.parameters, scene.figures.twins(layout.tree, number))
     text = next((t for t in texts if metrics.horizontalAdvance(t) <= room), texts[-1])
     write(painter, text, font(SECONDARY), palette.muted, QRectF(x + 24, y + 23, room, 16))
     paint_bars(painter, figures.bars, x + w - 10, y + CLOSED_HEIGHT / 2, palette)
@@ -83,7 +83,9 @@ def _counts(painter: QPainter, scene: Scene, place: int, box: QRectF, left: floa
     metrics = QFontMetricsF(face)
     painter.setFont(face)
     painter.setPen(QColor(palette.muted))
-    for text in counts(group.size, scene.figures.group(layout.tree, number).parameters, group.twins):
+    for text in counts(
+        group.size, scene.figures.group(layout.tree, number).parameters, scene.figures.twins(layout.tree, number)
+    ):
         need = metrics.horizontalAdvance(text)
         end = next((b for a, b in free if b - a >= need), None)
         if end is not None:

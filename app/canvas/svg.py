@@ -98,7 +98,7 @@ class _Writer:
         for place, (number, opened) in enumerate(zip(drawn.groups.tolist(), drawn.group_open, strict=True)):
             group, figures = drawn.tree.groups[number], self.figures.group(drawn.tree, number)
             x, y, w, h = drawn.group_rects[place].tolist()
-            words = counts(group.size, figures.parameters, group.twins)
+            words = counts(group.size, figures.parameters, self.figures.twins(drawn.tree, number))
             if not opened:
                 yield _box((x, y, w, h), GROUP_RADIUS, p.panel, p.line)
                 yield from self._closed(group.label, words, figures.bars, (x, y, w))

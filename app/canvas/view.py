@@ -35,12 +35,13 @@ class GraphCanvas(Sheet):
         return self._selected
 
     def select(self, ids: Iterable[str], reveal: bool = False) -> None:
-        """Select nodes; `reveal` opens what hides the first and brings it into view."""
+        """Select nodes; `reveal` opens what hides the first that is new and brings it into view."""
         known = self.graph.nodes if self.graph else {}
-        chosen = tuple(dict.fromkeys(filter(known.__contains__, ids)))
+        chosen, before = tuple(dict.fromkeys(filter(known.__contains__, ids))), frozenset(self._selected)
         self._choose(chosen, None)
-        if reveal and chosen:
-            self.reveal(chosen[0])
+        new = chosen if len(chosen) == 1 else [i for i in chosen if i not in before]
+        if reveal and new and len(new) in (1, len(chosen)):
+            self.reveal(new[0])  # more of what is looked at, such as all of its type, leaves the camera where it is
 
     def select_numbers(self, numbers: np.ndarray, add: bool) -> None:
         """Select nodes by their number in the hierarchy, perhaps besides those that are selected."""

@@ -340,6 +340,8 @@ class Form(QWidget):
         self._brief = inner if brief is None else brief
         self._rest: dict[str, Any] = {}
         self.editors: dict[str, Any] = {}
+        self._when: dict[str, tuple[str, Any]] = {}  # a field's name → the field and the value beside which it applies
+        self._lines: dict[str, tuple[QWidget, QWidget]] = {}
         self.wrong = QLabel(wordWrap=True)
         self.wrong.hide()
         self.wrong.setProperty("role", "wrong")
@@ -375,12 +377,29 @@ class Form(QWidget):
         title.setFixedHeight(23)
         self._grid.addWidget(title, row, 0, 1, 2 if wide else 1, Qt.AlignmentFlag.AlignTop)
         narrow = Qt.AlignmentFlag.AlignLeft if isinstance(editor, NumberField | Choice) else Qt.AlignmentFlag(0)
+        held = editor
         if wide:
             self._grid.addWidget(editor, row + 1, 0, 1, 2)
         elif help_text and not self._brief and not isinstance(editor, DataField):
-            self._grid.addWidget(_with_help(editor, help_text, narrow), row, 1)
+            held = _with_help(editor, help_text, narrow)
+            self._grid.addWidget(held, row, 1)
         else:
             self._grid.addWidget(editor, row, 1, narrow)
+        if "when" in field.metadata:
+            self._when[field.name] = field.metadata["when"]
+            self._lines[field.name] = title, held
+
+    def _apply_whens(self) -> None:
+        """Show the fields alone that apply beside the others' values; one that is hidden and wrong gets its default."""
+        for field in fields(self._type):
+            if field.name not in self._when:
+                continue
+            name, value = self._when[field.name]
+            shown = name not in self.editors or self.editors[name].get() == value
+            for part in self._lines[field.name]:
+                part.setVisible(shown)
+            if not shown and trouble(self.editors[field.name].get):
+                self.editors[field.name].put(field.default)
 
     def put(self, value: Any = None) -> None:
         """Show a value; None shows the defaults."""
@@ -417,6 +436,7 @@ class Form(QWidget):
         self.changed.emit()
 
     def _tell(self) -> None:
+        self._apply_whens()
         text = "" if self._inner else self.error
         self.wrong.setText(text)
         self.wrong.setVisible(bool(text))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyqtgraph as pg
 from PySide6.QtCore import QEvent, QRectF, Qt, Signal
-from PySide6.QtGui import QColor, QFont, QPaintDevice, QPainter, QPen
+from PySide6.QtGui import QColor, QFont, QPaintDevice, QPainter, QPen, QWheelEvent
 from PySide6.QtSvg import QSvgGenerator
 from PySide6.QtWidgets import QFrame, QWidget
 
@@ -87,6 +87,13 @@ class Chart(pg.PlotWidget):
         self.render(painter, QRectF(self.rect()), self.rect())
         self.outlined = False
         painter.end()
+
+    def wheelEvent(self, event: QWheelEvent) -> None:
+        """What neither zooms nor moves leaves the wheel to the panel around it."""
+        if any(self.plot.getViewBox().state["mouseEnabled"]):
+            super().wheelEvent(event)
+        else:
+            event.ignore()
 
     def viewportEvent(self, event: QEvent) -> bool:
         """Qt would look for a tip among the items, find none, and take away the words that the pointer has brought."""

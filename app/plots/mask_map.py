@@ -150,7 +150,7 @@ class MaskMap(QWidget):
             self._ask()
 
     def wheelEvent(self, event: QWheelEvent) -> None:
-        if not (self._eager or self.hasFocus() or event.modifiers() & Qt.KeyboardModifier.ControlModifier):
+        if not (self._eager or event.modifiers() & Qt.KeyboardModifier.ControlModifier):
             event.ignore()  # the panel around it scrolls
             return
         frame, at = self._frame(), event.position()

@@ -25,6 +25,9 @@ from passes.select import Select, chosen, matches
 if TYPE_CHECKING:
     from model.data.base import Split
 
+# Beside which value of which other field a field applies: forms hide it else.
+NM, BLOCK, GLOBAL = {"when": ("pattern", "n:m")}, {"when": ("pattern", "block")}, {"when": ("scope", "global")}
+
 __all__ = ["METHODS", "Budget", "PruneOptions", "prunable", "prune"]
 
 
@@ -53,12 +56,16 @@ class PruneOptions:
     pattern: Pattern = field(
         default="element", metadata={"help": "single elements; n of every m kept, whatever the sparsity; whole blocks"}
     )
-    n: int = field(default=2, metadata={"min": 1, "max": MOST, "help": "of n:m: so many are kept …"})
-    m: int = field(default=4, metadata={"min": 1, "max": MOST, "help": "… of so many in a row"})
-    rows: int = field(default=4, metadata={"min": 1, "max": MOST, "help": "of a block: outputs"})
-    columns: int = field(default=4, metadata={"min": 1, "max": MOST, "help": "of a block: inputs"})
-    least: float = field(default=0.0, metadata={"min": 0.0, "max": 1.0, "help": "global: at least this of each weight"})
-    most: float = field(default=1.0, metadata={"min": 0.0, "max": 1.0, "help": "global: at most this of each weight"})
+    n: int = field(default=2, metadata={"min": 1, "max": MOST, "help": "of n:m: so many are kept …", **NM})
+    m: int = field(default=4, metadata={"min": 1, "max": MOST, "help": "… of so many in a row", **NM})
+    rows: int = field(default=4, metadata={"min": 1, "max": MOST, "help": "of a block: outputs", **BLOCK})
+    columns: int = field(default=4, metadata={"min": 1, "max": MOST, "help": "of a block: inputs", **BLOCK})
+    least: float = field(
+        default=0.0, metadata={"min": 0.0, "max": 1.0, "help": "global: at least this of each weight", **GLOBAL}
+    )
+    most: float = field(
+        default=1.0, metadata={"min": 0.0, "max": 1.0, "help": "global: at most this of each weight", **GLOBAL}
+    )
     budgets: tuple[Budget, ...] = field(
         default=(), metadata={"help": "other shares for some nodes; the last one holds"}
     )

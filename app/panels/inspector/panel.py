@@ -108,8 +108,13 @@ class InspectorPanel(QScrollArea):
 
     def refresh(self) -> None:
         """Show the selection as it is now."""
-        document = self._session.document
         nodes = self._nodes()
+        self._show_facts(nodes)
+        self._show_problems(nodes)
+        self._show_choices(nodes)
+
+    def _show_facts(self, nodes: list[Node]) -> None:
+        document = self._session.document
         self.hint.setVisible(not nodes)
         if document is None:
             self.title.show_text("No model")
@@ -129,8 +134,6 @@ class InspectorPanel(QScrollArea):
             self.title.show_text(f"{len(nodes)} nodes")
             self.path.show_text(common_path(nodes))
             self.facts.show_facts(many_facts(nodes, document.graph))
-        self._show_problems(nodes)
-        self._show_choices(nodes)
 
     def enter(self) -> None:
         """Put the keyboard on the first thing that can be changed."""
@@ -189,7 +192,9 @@ class InspectorPanel(QScrollArea):
         if delta.added or delta.removed or not self._session.selection:
             self.refresh()
         elif delta.changed and not set(delta.changed).isdisjoint(self._session.selection):
-            self._show_choices(self._nodes())
+            nodes = self._nodes()  # a node that has become another keeps its name
+            self._show_facts(nodes)
+            self._show_choices(nodes)
 
     def _measured(self, port: str, loss: Loss) -> None:
         row = self.precision.rows[port]

@@ -78,6 +78,7 @@ class RoofView(View):
         self.legend, self.nothing = QLabel(), empty_state("No kernel has been measured on this device yet.")
         super().__init__(Roofline(), self.legend)
         self.picture.words = spoken
+        self.picture.themed.connect(lambda: self.legend.setText(self.picture.legend()))
         self.picture.setMinimumHeight(150)
         layout = self.layout()
         assert isinstance(layout, QVBoxLayout)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from PySide6.QtCore import QAbstractItemModel, QModelIndex, QPersistentModelIndex, Qt, Signal
 
 from app.canvas.captions import title
-from app.canvas.figures import badge, sparsity
+from app.canvas.figures import badge, choices, differ, sparsity, twins_of
 from app.canvas.hierarchy import Hierarchy
 from app.canvas.namespaces import build
 from app.words import plural
@@ -28,11 +28,15 @@ MANY = 64  # rows changed at once, from which on the view repaints as a whole
 
 
 class Chips(NamedTuple):
-    """What stands at the right of a row: format, sparsity (None: not pruned), number of identical blocks."""
+    """What stands at the right of a row: format, sparsity (None: not pruned), number of blocks that are built the same.
+
+    `differ`: their choices are not the same.
+    """
 
     label: str = ""
     sparsity: float | None = None
     twins: int = 1
+    differ: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +75,7 @@ class OutlineModel(QAbstractItemModel):
         self._row: dict[int, int] = {}
         self._texts: list[str] = []
         self._formats: dict[int, Counter[str]] = {}  # by group: how many of its nodes have which badge
+        self._differ: dict[int, bool] = {}  # by group: whether those that are built the same have other choices
 
     # -- content
 
@@ -83,7 +88,7 @@ class OutlineModel(QAbstractItemModel):
         self.beginResetModel()
         self.graph, self.tree = (found.graph, found.tree) if found else (None, None)
         self._nodes, self._badges = (found.nodes, found.badges) if found else ([], [])
-        self._texts, self._formats = [], {}
+        self._texts, self._formats, self._differ = [], {}, {}
         self.hidden = found.hidden if found else 0
         self._plain = found.children if found else [[]]
         self._lay(self._plain)
@@ -98,6 +103,7 @@ class OutlineModel(QAbstractItemModel):
         self.graph = graph
         groups: set[int] = set()
         rows: list[int] = []
+        self._differ.clear()
         for name in names:
             number = tree.index[name]
             self._nodes[number] = graph.nodes[name]
@@ -105,7 +111,7 @@ class OutlineModel(QAbstractItemModel):
             self._count(number, around)
             if tree.home[number] >= 0:
                 rows.append(number)
-                groups.update(around)
+                groups.update(around, *(twins_of(tree, g) for g in around if tree.groups[g].twins > 1))
         items = [i for i in (*rows, *(len(self._nodes) + g for g in groups)) if i in self._row]
         if len(items) > MANY:
             self.many_changed.emit()
@@ -215,7 +221,16 @@ class OutlineModel(QAbstractItemModel):
             return Chips(self._badges[item], sparsity(node) if node.sparsity else None)
         assert self.tree is not None
         group = item - len(self._nodes)
-        return Chips(self._group_label(group), None, self.tree.groups[group].twins)
+        return Chips(self._group_label(group), None, self.tree.groups[group].twins, self._unlike(group))
+
+    def _unlike(self, group: int) -> bool:
+        """Whether the groups that are built as this one have other choices."""
+        tree = self.tree
+        assert tree is not None
+        if tree.groups[group].twins > 1 and group not in self._differ:
+            alike = twins_of(tree, group)
+            self._differ.update(dict.fromkeys(alike, differ(tree, alike, lambda i: choices(self._nodes[i]))))
+        return self._differ.get(group, False)
 
     def _group_label(self, group: int) -> str:
         """The format that all layers of a group share."""
@@ -272,7 +287,9 @@ class OutlineModel(QAbstractItemModel):
         if self.is_group(item):
             assert self.tree is not None
             group = self.tree.groups[item - len(self._nodes)]
-            twins = f"\n{group.twins} identical blocks" if group.twins > 1 else ""
+            unlike = self._unlike(item - len(self._nodes))
+            same = "blocks of the same structure whose choices differ" if unlike else "identical blocks"
+            twins = f"\n{group.twins} {same}" if group.twins > 1 else ""
             return f"{group.path}\n{plural(group.size, 'node')}{twins}"
         node = self._nodes[item]
         formats = "".join(f"\n{port}: {p.label}" for port, p in node.precision.items())

@@ -105,6 +105,7 @@ class SweepsPanel(Bench):
         return held
 
     def _connect(self) -> None:
+        self.chart.themed.connect(self._name_colours)
         session = self._session
         self._runs.edited.connect(self._run_chosen)
         self._figure.edited.connect(self.refresh)
@@ -180,8 +181,12 @@ class SweepsPanel(Bench):
             part.setVisible(run is not None)
         self.chart.show_run(sweep, found, self.figure)
         self.points.show_run(sweep, found)
-        self._legend.setText(self.chart.legend() if run else CHOOSE)
+        self._name_colours()
         self._show_state(run)
+
+    def _name_colours(self) -> None:
+        """The legend, in the theme's colours."""
+        self._legend.setText(self.chart.legend() if self.run else CHOOSE)
 
     def _show_state(self, run: Run | None) -> None:
         if run is None:
