@@ -12,6 +12,7 @@ from statistics import NormalDist
 from typing import Any, Literal
 
 LEVEL = 0.95
+ROOM = 1.5  # of the span of a chart's values, up to which the line of guessing stands in sight
 Z = NormalDist().inv_cdf(0.5 + LEVEL / 2)
 
 OPENED = "opened"
@@ -34,6 +35,11 @@ def wilson(share: float, n: int) -> Interval:
     reach = Z / (1 + weight) * math.sqrt(share * (1 - share) / n + weight / (4 * n))
     low = 0.0 if share <= 0 else max(middle - reach, 0.0)
     return low, 1.0 if share >= 1 else min(middle + reach, 1.0)
+
+
+def is_near(level: float, low: float, high: float) -> bool:
+    """Whether a chart of values from `low` to `high` has room for a line at `level` without flattening them."""
+    return level >= low - ROOM * (high - low)
 
 
 def newcombe(share: float, n: int, other: float, m: int) -> Interval:

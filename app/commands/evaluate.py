@@ -9,7 +9,7 @@ from typing import Any
 from app.commands.command import Answer, Arguments, Command, Parser, UsageError
 from app.commands.console import Console, cell, facts
 from app.commands.opening import Target, opened
-from app.commands.scoring import add_data, data_options, figures, noise_lines, plain, score, tell_warning
+from app.commands.scoring import add_data, data_options, figures, holders, noise_lines, plain, score, tell_warning
 from app.commands.sweep import known_steps
 from model.errors import DataError
 from model.recipe import Recipe, Step
@@ -50,7 +50,8 @@ def _score(target: Target, options: EvaluateOptions, baseline: str) -> dict[str,
     graph = replay(target.project.base, steps, target.context, known_steps(target)).graph
     context = replace(target.context, base=graph)
     wish = BesideOptions(**asdict(options), baseline=f"step {count}" if count else OPENED)
-    return dict(run_step(target.project.graph, Step("evaluate", wish, context.seed), context).report.summary)
+    report = run_step(target.project.graph, Step("evaluate", wish, context.seed), context).report
+    return report.summary | holders(target.project.graph)
 
 
 def _position(text: str, steps: int) -> int:

@@ -10,12 +10,13 @@ from app.commands.command import Arguments, Parser
 from app.commands.console import Console, big, count, size
 from app.commands.opening import Target
 from app.commands.option_flags import add_options, read_options
-from app.words import change_words, noise_words
+from app.words import change_words, dominant_words, noise_words
 from model.graph import Graph
 from model.recipe import Step
 from passes.analysis.evaluate import EvaluateOptions
 from passes.base import run_step
 from passes.data_fit import text_words
+from passes.dominant import Dominant, dominant
 from passes.figure import OPENED, START, accuracy_of, change_of
 from passes.score import static_score
 
@@ -34,9 +35,15 @@ def data_options(found: Arguments, target: Target) -> EvaluateOptions | None:
 def score(graph: Graph, target: Target, options: EvaluateOptions | None) -> dict[str, Any]:
     """The score's figures; accuracy and loss are None without data."""
     if options is None:
-        return asdict(static_score(graph))
+        return asdict(static_score(graph)) | holders(graph)
     step = Step("evaluate", options, target.context.seed)
-    return dict(run_step(graph, step, target.context).report.summary)
+    return dict(run_step(graph, step, target.context).report.summary) | holders(graph)
+
+
+def holders(graph: Graph) -> dict[str, Any]:
+    """What keeps the average of stored bits up, where something does."""
+    found = dominant(graph)
+    return {"dominant": asdict(found)} if found else {}
 
 
 def state_name(target: Target) -> str:
@@ -51,7 +58,9 @@ def changed(before: dict[str, Any], after: dict[str, Any], baseline: str) -> dic
 
 
 def noise_lines(found: dict[str, Any], change: dict[str, Any]) -> Iterable[str]:
-    """What stands below a table of figures: the noise of the accuracy, its change from the baseline, what was cut."""
+    """Below a table: what holds the bits, the accuracy's noise and change from the baseline, what was cut."""
+    if held := found.get("dominant"):
+        yield f"weight bits: {dominant_words(Dominant(**held))}"
     if now := accuracy_of(found):
         yield f"accuracy: {noise_words(now)}"
     if told := change.get("accuracy"):

@@ -13,18 +13,19 @@ from app.commands.console import Console, cell, seconds, table
 from app.commands.opening import Target, opened
 from app.commands.option_flags import read_options
 from app.commands.polite import polite
-from app.commands.scoring import add_data
+from app.commands.scoring import add_data, plain, score, state_name
 from app.commands.search_files import KINDS, Output, spec_path, storage_for, templates
 from app.commands.search_workers import add_workers, check_workers, trials_of_all
 from app.commands.storages import look_into
 from app.commands.sweep import known_steps
 from app.kernels.words import time_words
-from app.words import THIN, left
+from app.words import THIN, change_words, left, noise_words
 from model.recipe import Recipe
 from passes.analysis.evaluate import EvaluateOptions
 from passes.config import recipe_to_dict
 from passes.costs.base import COSTS, timed_beside
 from passes.data_fit import text_words
+from passes.figure import OPENED, accuracy_of, change_of
 from passes.search.goals import Wanted, best, front, wanted
 from passes.search.search import Search
 from passes.search.space import Space
@@ -57,6 +58,8 @@ def _arguments(parser: Parser) -> None:
     )
     parser.add_argument("--study", metavar="NAME", help="its name in the storage (default: the spec's)")
     add_workers(parser)
+    parser.add_argument("--baseline", choices=(OPENED, "start", "none"), default=OPENED,
+                        help="what the best is compared with (default: the model as opened)")  # fmt: skip
     parser.add_argument("--resume", action="store_true", help="go on with the study of that name")
     parser.add_argument("-o", "--output", metavar="FILE", help=f"{', '.join(KINDS)}: the best, or all trials")
     add_data(parser)
@@ -75,6 +78,8 @@ class _Done:
     begun: float = 0.0
     paced: float = 0.0  # when its first trial began: what came before, a pass of gradients, is not done again
     earlier: int = 0  # trials of runs before this one
+    against: str = ""  # the name of the baseline
+    base: dict[str, Any] = field(default_factory=dict[str, Any])  # its score
 
     @property
     def all(self) -> list[Trial]:
@@ -100,6 +105,7 @@ def _run(found: Arguments, console: Console) -> Answer:
         output = Output(found.output, target, search)
         storage = storage_for(found.storage, output, target)
         done = _searched(search, target, storage.url, output, found, console)
+        done.against, done.base = _baseline(done, target, found)
         data = _data(done, storage.shown) | texts_of(search.spec.score, search.base, target.context)
         if found.output:
             data["output"] = output.finish(done.all, _best_recipe(done), storage)
@@ -127,6 +133,17 @@ def _search(spec: SearchSpec, recipe: Recipe, target: Target, found: Arguments) 
     spec = replace(spec, score=replace(spec.score, **asked))
     steps = (*own.steps, *filled(recipe, spec.score).steps)
     return Search(spec, Recipe(steps), target.project.base, target.project.source)
+
+
+def _baseline(done: _Done, target: Target, found: Arguments) -> tuple[str, dict[str, Any]]:
+    """The name and the score of what trials are compared with, on their data; nothing where none is measured."""
+    spec, project = done.search.spec, target.project
+    start = found.baseline == "start"
+    graph = project.graph if start else project.base
+    missing = any(w.key is None for w in graph.weights.values())
+    if found.baseline == "none" or missing or not spec.score.data or not done.want.measured:
+        return "", {}
+    return state_name(target) if start else OPENED, score(graph, target, spec.score)
 
 
 def _best_recipe(done: _Done) -> Recipe | None:
@@ -230,6 +247,7 @@ def _data(done: _Done, storage: str) -> dict[str, Any]:
         "recipe": recipe_to_dict(done.recipe(lead)) if lead else None, **_source(done, lead),
         "front": [_row(done, t) for t in front(trials, done.want)],
         "trials": [_row(done, t) for t in trials], **states, "reused": sum(t.reused for t in trials),
+        "baseline": done.against or None, "baseline_score": plain(done.base) or None,
         "choices": len(done.space.choices), "configurations": done.space.configurations(), "ended": done.ended,
         "seconds": round(done.seconds, 3), "storage": storage,
     }  # fmt: skip
@@ -250,8 +268,17 @@ def _row(done: _Done, trial: Trial) -> dict[str, Any]:
         "number": trial.number, "state": trial.state, "values": dict(zip(names, trial.values, strict=False)),
         "params": trial.params, "figures": trial.figures, "feasible": trial.feasible, "violation": trial.violation,
         "steps": [list(s) for s in trial.steps], "seconds": trial.seconds, "origin": trial.origin, "lost": trial.lost,
-        "reused": trial.reused, "worker": trial.worker, "error": trial.error,
+        "reused": trial.reused, "worker": trial.worker, "error": trial.error, **_noise(done, trial),
     }  # fmt: skip
+
+
+def _noise(done: _Done, trial: Trial) -> dict[str, Any]:
+    """n and interval of a trial's accuracy, and how far it is from the baseline's."""
+    if (now := trial.accuracy) is None:
+        return {}
+    before = accuracy_of(done.base)
+    change = {"change": {"accuracy": now.against(before, done.against).to_json()}} if before else {}
+    return {"n": now.n, "interval": list(now.interval), "guessing": now.guessing, **change}
 
 
 def _lines(done: _Done, data: dict[str, Any]) -> Iterable[str]:
@@ -268,6 +295,10 @@ def _lines(done: _Done, data: dict[str, Any]) -> Iterable[str]:
     if rows:
         yield "front" if len(rows) > 1 else "figures"
         yield from table([{"trial": r["number"], **{n: _cell(n, r["figures"].get(n)) for n in names}} for r in rows])
+    if lead is not None and lead.accuracy:
+        told = _noise(done, lead).get("change", {}).get("accuracy")
+        yield f"accuracy of the best: {noise_words(lead.accuracy)}"
+        yield from [f"accuracy of the best: {change_words(change_of(told))}"] if told else []
     outside = f"{data['unmeasured']} not measured, " if data["unmeasured"] else ""
     early = data["pruned"] - data["unmeasured"]
     yield from [f"texts: {words}"] if (words := text_words(data)) else []

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from app.theme import CATEGORIES, LIGHT, Palette, css_fonts, rgb
-from passes.sweep.outcome import Mean, Outcome, baseline_of, curves
+from passes.figure import is_near
+from passes.sweep.outcome import Mean, Outcome, bands, baseline_label, baseline_of, curves, guessing_of, sampled
 from passes.sweep.sweep import Sweep, axis_title
 from passes.sweep.values import value_text
 
@@ -27,6 +28,7 @@ ROW = 20  # a line of the legend
 ORDER = ("linear", "activation", "matmul", "norm", "embedding", "add", "shape", "io")
 COLOURS = tuple(CATEGORIES[k] for k in ORDER)
 DASHES = ((), (6.0, 4.0), (2.0, 3.0))  # with eight colours: twenty-four lines told apart
+SEEN = 0.18  # of a band of noise, how much of its colour
 SCALE = 2  # pixels of a PNG for one of the drawing
 Dot = tuple[float, float]
 
@@ -92,6 +94,14 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
+class Area:
+    """A filled polygon."""
+
+    dots: tuple[Dot, ...]
+    colour: str
+
+
+@dataclass(frozen=True, slots=True)
 class Disc:
     """A marker."""
 
@@ -119,7 +129,7 @@ class Drawing:
     width: int
     height: int
     ground: str
-    parts: list[Line | Disc | Word] = field(default_factory=list)  # type: ignore[assignment]
+    parts: list[Line | Area | Disc | Word] = field(default_factory=list)  # type: ignore[assignment]
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,26 +168,49 @@ def lay_out(sweep: Sweep, outcomes: Sequence[Outcome], figure: str, look: Palett
     level = base.score.get(figure) if base else None
     legend = [(v.label or figure_title(figure), *line_style(i)) for i, v in enumerate(sweep.variants)]
     if level is not None:
-        legend.append((f"baseline {figure_words(figure, float(level))}", look.muted, (4.0, 4.0)))
+        legend.append((f"{baseline_label(sweep)} {figure_words(figure, float(level))}", look.muted, (4.0, 4.0)))
+    guess = guessing_of(outcomes, figure)
+    if guess is not None:
+        legend.append((f"guessing {figure_words(figure, guess)}", look.bad, (2.0, 3.0)))
+    if (known := sampled(outcomes)) and figure == "accuracy":
+        legend.append((f"bands: 95 % of n = {known.n}", look.line, ()))
+    noise = bands(sweep, outcomes, figure)
     rows = _legend_rows(legend)
     sheet = Drawing(WIDTH, HEIGHT + ROW * len(rows), look.panel)
-    frame = _frame(lines, places, level)
+    frame = _frame(lines, places, _levels(lines, noise, level, guess))
     heading = title or sweep.title or f"{figure_title(figure).capitalize()} against {axis_title(sweep)}"
     sheet.parts.append(Word((LEFT - 48, 24), heading, look.text, size=14, bold=True))
     _axes(sheet, frame, sweep, places, figure, look)
+    for place, band in enumerate(noise):
+        sheet.parts += _band(frame, places, band, line_style(place)[0], look)
     if level is not None:
         y = frame.down(float(level))
         sheet.parts.append(Line(((LEFT, y), (WIDTH - RIGHT, y)), look.muted, 1.2, (4.0, 4.0)))
+    if guess is not None and guess >= frame.y[0]:
+        y = frame.down(guess)
+        sheet.parts.append(Line(((LEFT, y), (WIDTH - RIGHT, y)), look.bad, 1.2, (2.0, 3.0)))
     for place, line in enumerate(lines):
         _curve(sheet, frame, places, line, *line_style(place))
     _legend(sheet, rows, look)
     return sheet
 
 
-def _frame(lines: list[list[tuple[int, Mean]]], places: list[float], level: float | None) -> _Frame:
+def _levels(
+    lines: list[list[tuple[int, Mean]]], noise: list[list[tuple[int, float, float]]], level: float | None,
+    guess: float | None,
+) -> list[float]:  # fmt: skip
+    """What is to be in sight besides the lines: bands, the baseline, and guessing where there is room for it."""
+    found = [e for band in noise for _, low, high in band for e in (low, high)]
+    found += [] if level is None else [float(level)]
+    values = [*found, *(m.mean for line in lines for _, m in line)]
+    near = guess is not None and values and is_near(guess, min(values), max(values))
+    return [*found, *([guess] if near and guess is not None else [])]
+
+
+def _frame(lines: list[list[tuple[int, Mean]]], places: list[float], levels: list[float]) -> _Frame:
     means = [m for line in lines for _, m in line]
     ends = [v for m in means for v in (m.low, m.high, m.mean - m.std, m.mean + m.std)]
-    values = [*ends, *([] if level is None else [float(level)])]
+    values = [*ends, *levels]
     low, high = (min(values), max(values)) if values else (0.0, 1.0)
     room = (high - low) * 0.06 or abs(high) * 0.05 or 1.0
     bottom = max(low - room, 0.0) if not means or min(m.low for m in means) >= 0 else low - room
@@ -200,6 +233,24 @@ def _axes(sheet: Drawing, frame: _Frame, sweep: Sweep, places: list[float], figu
     middle = frame.left + frame.width / 2
     sheet.parts.append(Word((middle, foot + 22), axis_title(sweep), look.text, "middle"))
     sheet.parts.append(Word((18, frame.top + frame.height / 2), figure_title(figure), look.text, "middle", turned=True))
+
+
+def _band(
+    frame: _Frame, places: list[float], band: list[tuple[int, float, float]], colour: str, look: Palette
+) -> list[Area]:
+    """The noise of a line, from left to right along its lower ends and back along the upper ones."""
+    low, high = frame.y
+    points = sorted((places[x], max(a, low), min(b, high)) for x, a, b in band)
+    if len(points) < 2:
+        return []
+    below, above = [frame.at(x, a) for x, a, _ in points], [frame.at(x, b) for x, _, b in points]
+    return [Area((*below, *reversed(above)), _mixed(colour, look.panel))]
+
+
+def _mixed(colour: str, ground: str) -> str:
+    """A colour as it is seen through, on a ground: the bands of two lines still tell them apart."""
+    mixed = (round(SEEN * a + (1 - SEEN) * b) for a, b in zip(rgb(colour), rgb(ground), strict=True))
+    return "#" + "".join(f"{v:02X}" for v in mixed)
 
 
 def _curve(
@@ -264,12 +315,15 @@ def to_svg(sheet: Drawing) -> str:
     return "\n".join([head, ground, *map(_svg, sheet.parts), "</svg>", ""])
 
 
-def _svg(part: Line | Disc | Word) -> str:
+def _svg(part: Line | Area | Disc | Word) -> str:
     match part:
         case Line(dots, colour, width, dashes):
             where = " ".join(f"{x:.1f},{y:.1f}" for x, y in dots)
             dash = f' stroke-dasharray="{" ".join(f"{d:g}" for d in dashes)}"' if dashes else ""
             return f'<polyline points="{where}" fill="none" stroke="{colour}" stroke-width="{width}"{dash}/>'
+        case Area(dots, colour):
+            where = " ".join(f"{x:.1f},{y:.1f}" for x, y in dots)
+            return f'<polygon points="{where}" fill="{colour}" fill-opacity="0.7"/>'
         case Disc((x, y), colour):
             return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{colour}"/>'
         case Word((x, y), text, colour, anchor, size, bold, turned):
@@ -290,11 +344,13 @@ def _to_png(sheet: Drawing, path: Path) -> None:
     picture.resize((sheet.width * SCALE, sheet.height * SCALE), Image.Resampling.LANCZOS).save(path, "PNG")
 
 
-def _pencil(pencil: ImageDraw, picture: object, part: Line | Disc | Word, scale: int) -> None:
+def _pencil(pencil: ImageDraw, picture: object, part: Line | Area | Disc | Word, scale: int) -> None:
     match part:
         case Line(dots, colour, width, dashes):
             for piece in _dashed(dots, dashes) if dashes else [dots]:
                 pencil.line([(x * scale, y * scale) for x, y in piece], rgb(colour), round(width * scale), "curve")
+        case Area(dots, colour):
+            pencil.polygon([(x * scale, y * scale) for x, y in dots], rgb(colour))
         case Disc((x, y), colour):
             pencil.ellipse([(x - 3) * scale, (y - 3) * scale, (x + 3) * scale, (y + 3) * scale], rgb(colour))
         case Word():

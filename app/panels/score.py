@@ -13,11 +13,23 @@ from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QLabel, QPushButton, QSi
 from app.measured.estimate import estimate_of
 from app.panels.baseline import BaselineChoice
 from app.plots.heat_lines import divergence_words
-from app.words import NOT_MEASURED, change_words, duration, mebibytes, noise_words, percent, scaled, signed
+from app.words import (
+    NOT_MEASURED,
+    change_words,
+    dominant_words,
+    duration,
+    mebibytes,
+    noise_words,
+    percent,
+    scaled,
+    signed,
+)
+from passes.dominant import Dominant, dominant
 
 if TYPE_CHECKING:
     from app.measured.live import LiveMeasure
     from app.session import Session
+    from model.graph import Graph
 
 
 PAD, GAP, TIGHT, BESIDE = 12, 26, 14, 7  # round all figures, between two, where it is narrow, before a change
@@ -148,6 +160,12 @@ class Figure(QWidget):
         if now is not None or self._entry.measured:
             self._held = max(self._held, self.wide())
 
+    def name_cause(self, words: str) -> None:
+        """Say beside the name what holds the figure where it is."""
+        if words:
+            self._label.setText(f"{self._entry.label} · {words}")
+            self._held = max(self._held, self.wide())
+
     def show_noted(self, value: float, note: str, *, present: bool) -> None:
         """Show a figure with a word of where it is from, grey where it is not of the present graph."""
         self._noise = ""
@@ -226,6 +244,7 @@ class ScorePanel(QWidget):
         self._session = session
         self._estimate = estimate_of(session)
         self._shown = tuple(e.key for e in ENTRIES)
+        self._dominant: tuple[Graph | None, Dominant | None] = (None, None)
         self._read: object = None  # what stands in the figures: an edit tells of itself more than once
         self.figures = {e.key: Figure(e) for e in ENTRIES}
         self.baseline = BaselineChoice(session)
@@ -268,6 +287,13 @@ class ScorePanel(QWidget):
             )
         return f"An evaluation takes about {takes} of processor time: it starts once no edit has come for as long."
 
+    def _holder(self, graph: Graph | None) -> tuple[str, str]:
+        """What keeps the average of stored bits up: a sentence, and a few words for beside the figure's name."""
+        if self._dominant[0] is not graph:
+            self._dominant = graph, dominant(graph) if graph else None
+        found = self._dominant[1]
+        return (dominant_words(found), f"{found.kind} {percent(found.share, 0)}") if found else ("", "")
+
     def _noise(self) -> tuple[str, bool]:
         """What is said of the accuracy's samples and of its change, and whether that is within noise."""
         session = self._session
@@ -288,8 +314,9 @@ class ScorePanel(QWidget):
         missing = self._missing()
         texts = self._session.measures.texts
         noise, within = self._noise()
+        holder, brief = self._holder(document.graph if document else None)
         named = f"{estimate.how}, from {estimate.baseline}"
-        read = score, before, edited, estimate.kl, named, dict(estimate.last), missing, texts, noise
+        read = score, before, edited, estimate.kl, named, dict(estimate.last), missing, texts, noise, holder
         if read == self._read:
             return
         self._read = read
@@ -302,7 +329,9 @@ class ScorePanel(QWidget):
                 figure.show_noted(old, "" if missing and figure.asks else STALE, present=False)
             else:
                 told = noise if key == "accuracy" else ""
-                figure.show_value(now, getattr(before, key, None), edited, told, within=within and bool(told))
+                told = holder if key == "weight_bits" else told
+                figure.show_value(now, getattr(before, key, None), edited, told, within=within and key == "accuracy")
+                figure.name_cause(brief if key == "weight_bits" else "")
             if figure.asks:
                 figure.offer((STALE_MEASURE if old is not None else MEASURE) if missing else "", missing)
         known = edited and estimate.kl is not None

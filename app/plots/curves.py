@@ -13,16 +13,29 @@ from PySide6.QtGui import QColor, QMouseEvent, QPen
 from PySide6.QtWidgets import QToolTip, QWidget
 
 from app.figures.curves import figure_title, figure_words, is_log, line_style, positions
-from app.plots.chart import Chart, pen
+from app.plots.chart import Chart, pen, tint
 from app.plots.picture import Table
 from app.theme import Palette
-from passes.sweep.outcome import Mean, Outcome, baseline_of, curves
+from app.words import change_words, count, noise_words
+from passes.figure import accuracy_of, is_near
+from passes.sweep.outcome import (
+    Mean,
+    Outcome,
+    bands,
+    baseline_label,
+    baseline_of,
+    change_of,
+    curves,
+    guessing_of,
+    sampled,
+)
 from passes.sweep.sweep import Sweep, axis_title
 from passes.sweep.values import value_text
 
 LIGHTER = 135  # per cent, for lines on a dark ground
 NEAR = 14.0  # pixels between the pointer and a point that it means
 MOST_TICKS = 12
+BAND = 40  # opacity of a band of noise, of 255
 
 
 class CurveChart(Chart):
@@ -79,6 +92,10 @@ class CurveChart(Chart):
             return
         if (level := self.baseline) is not None:
             self.plot.addItem(pg.InfiniteLine(level, 0, pen=_dashed(palette.muted)))
+        if (guess := guessing_of(self.outcomes, self.figure)) is not None:
+            self.plot.addItem(pg.InfiniteLine(guess, 0, pen=_dashed(palette.bad)))
+        for place, band in enumerate(bands(self.sweep, self.outcomes, self.figure)):
+            self._band(place, band)
         for place, line in enumerate(self.lines):
             self._line(place, line)
         self._mark(palette)
@@ -92,8 +109,14 @@ class CurveChart(Chart):
                  for i, v in enumerate(self.sweep.variants) if v.label]  # fmt: skip
         words += [] if self.sweep.axis else [self._spread(m) for line in self.lines for _, m in line]
         if (level := self.baseline) is not None:
-            text = _unbroken(f"╌ baseline {figure_words(self.figure, level)}")
+            text = _unbroken(f"╌ {baseline_label(self.sweep)} {figure_words(self.figure, level)}")
             words.append(f'<span style="color:{self.look.muted}">{text}</span>')
+        known = sampled(self.outcomes) if self.figure == "accuracy" else None
+        if known is not None:
+            words.append(f'<span style="color:{self.look.muted}">{_unbroken(f"▒ 95 % of n = {count(known.n)}")}</span>')
+        if known is not None and known.guessing is not None:
+            text = _unbroken(f"┈ guessing {figure_words(self.figure, known.guessing)}")
+            words.append(f'<span style="color:{self.look.bad}">{text}</span>')
         return " &nbsp; ".join(words)
 
     def _spread(self, mean: Mean) -> str:
@@ -109,6 +132,14 @@ class CurveChart(Chart):
         every = max(1, math.ceil(len(values) / MOST_TICKS))
         texts = [(p, "" if v is None else value_text(v)) for p, v in zip(self._places, values, strict=True)]
         bottom.setTicks([sorted(texts)[::every]])
+
+    def _band(self, place: int, band: list[tuple[int, float, float]]) -> None:
+        """The noise of a line's accuracies."""
+        points = sorted((self._places[x], low, high) for x, low, high in band)
+        if len(points) > 1:
+            x, low, high = np.array(points).T
+            ends = pg.PlotCurveItem(x, low, pen=None), pg.PlotCurveItem(x, high, pen=None)
+            self.plot.addItem(pg.FillBetweenItem(*ends, brush=tint(self.colour(place), BAND)))
 
     def _line(self, place: int, line: list[tuple[int, Mean]]) -> None:
         if not line:
@@ -146,6 +177,10 @@ class CurveChart(Chart):
         means = [m for line in self.lines for _, m in line]
         ends = [e for m in means for e in (m.mean - m.std, m.mean + m.std)]
         ends += [self.baseline] if self.baseline is not None else []
+        known = bands(self.sweep, self.outcomes, self.figure) if self.sweep else []
+        ends += [e for band in known for _, low, high in band for e in (low, high)]
+        guess = guessing_of(self.outcomes, self.figure)
+        ends += [guess] if guess is not None and ends and is_near(guess, min(ends), max(ends)) else []
         if not ends or not self._places:
             return
         low, high = min(ends), max(ends)
@@ -182,10 +217,21 @@ class CurveChart(Chart):
         head = " · ".join(t for t in (f"{axis_title(self.sweep)} {value_text(value)}" if self.sweep.axis else "",
                                       self.sweep.variants[variant].label) if t)  # fmt: skip
         text = f"{figure_title(self.figure)} {figure_words(self.figure, found.mean)}"
+        text += self._noise_at(variant, x)
         if found.count > 1:
             ends = f"{figure_words(self.figure, found.low)} to {figure_words(self.figure, found.high)}"
             text += f" ± {figure_words(self.figure, found.std)}\n{ends} over {found.count} seeds"
         return "\n".join(t for t in (head, text, "Click to choose it") if t)
+
+    def _noise_at(self, variant: int, x: int) -> str:
+        """n, interval and change of a single point's accuracy."""
+        assert self.sweep is not None
+        point = next((o for o in self.outcomes if (o.variant, o.x) == (variant, x)), None)
+        now = accuracy_of(point.score) if point and self.figure == "accuracy" else None
+        if point is None or now is None:
+            return ""
+        change = change_of(point, self.outcomes, self.sweep)
+        return "".join(f"\n{w}" for w in (noise_words(now), change_words(change) if change else "") if w)
 
     def mouseMoveEvent(self, event: QMouseEvent) -> None:
         super().mouseMoveEvent(event)

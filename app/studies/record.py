@@ -35,6 +35,7 @@ class Record:
     trials: tuple[Trial, ...] = ()
     key: str = ""
     baseline: dict[str, float] = field(default_factory=dict[str, float])
+    against: dict[str, Any] = field(default_factory=dict[str, Any])
 
 
 def member_of(name: str) -> str:
@@ -54,6 +55,7 @@ def head_line(record: Record) -> str:
     head = {
         "version": VERSION, "spec": encode(record.spec), "recipe": recipe_to_json(record.recipe), "key": record.key,
         "space": encode(record.space) if record.space else None, "baseline": record.baseline,
+        "against": record.against,
     }  # fmt: skip
     return json.dumps({"study": head}, separators=(",", ":"), ensure_ascii=False)
 
@@ -80,7 +82,8 @@ def load(data: bytes) -> Record:
         space = decode(Space, found["space"], "space") if found.get("space") else None
         spec, recipe = decode(SearchSpec, found["spec"], "spec"), recipe_from_json(found["recipe"])
         baseline = {str(k): float(v) for k, v in found.get("baseline", {}).items()}
-        return Record(spec, recipe, space, tuple(_trials(rest)), str(found.get("key", "")), baseline)
+        return Record(spec, recipe, space, tuple(_trials(rest)), str(found.get("key", "")), baseline,
+                      dict(found.get("against", {})))  # fmt: skip
     except EspalierError:
         raise
     except _DAMAGE as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Container, Iterable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -125,7 +125,9 @@ class Searches(Applied):
                                "Choose another name, or remove it first.")  # fmt: skip
         if held is None:
             name = spec.study or new_name(spec, self.studies)
-            held = self.studies[name] = Study(name, replace(spec, study=name), recipe, space, baseline=self._baseline())
+            held = self.studies[name] = Study(
+                name, replace(spec, study=name), recipe, space, baseline=self._baseline(), against=self._against(spec)
+            )
         else:
             held.spec = replace(spec, study=held.name)
             held.went_on = max(held.trials, default=None)
@@ -170,6 +172,15 @@ class Searches(Applied):
     def _baseline(self) -> dict[str, float]:
         score = self._session.baseline
         return {n: float(v) for n in score.__dataclass_fields__ if (v := getattr(score, n)) is not None}
+
+    def _against(self, spec: SearchSpec) -> dict[str, Any]:
+        """The name of the baseline, and the samples of its accuracy: which were right only of the search's own data."""
+        session = self._session
+        found = session.measures.accuracy(session.compared.recipe)
+        told = {} if found is None else {k: v for k, v in asdict(found).items() if k != "value"}
+        if session.measures.options != spec.score:
+            told.pop("hits", None)
+        return {"name": session.compared.name, **told}
 
     def pause(self, study: Study) -> None:
         """Wait after the trial that runs; `again` goes on. One that has not begun leaves the queue."""
@@ -340,7 +351,7 @@ def held_study(name: str, held: Record, document: Document) -> tuple[Study, bool
     except EspalierError:
         return None
     more = recovered(held.key, document.store.folder, name, len(held.trials))
-    study = Study(name, held.spec, held.recipe, space, key=held.key, baseline=held.baseline)
+    study = Study(name, held.spec, held.recipe, space, key=held.key, baseline=held.baseline, against=held.against)
     for trial in (*held.trials, *more):
         study.take(cut_off(trial) if trial.state == "running" else trial)
     study.fresh.clear()

@@ -30,6 +30,7 @@ class Study:
     trials: dict[int, Trial] = field(default_factory=dict[int, Trial])
     key: str = field(default_factory=lambda: uuid.uuid4().hex)
     baseline: dict[str, float] = field(default_factory=dict[str, float])
+    against: dict[str, Any] = field(default_factory=dict[str, Any])  # the baseline's name, and its accuracy's samples
     best: frozenset[int] = frozenset()
     job: JobInfo | None = None
     error: str = ""
@@ -110,8 +111,9 @@ class Study:
 
     def _head(self) -> bytes:
         """The first line of its record."""
-        record, (held, head) = Record(self.spec, self.recipe, self.space, (), self.key, self.baseline), self.headed
-        parts = ("spec", "recipe", "space", "key", "baseline")
+        record, (held, head) = Record(self.spec, self.recipe, self.space, (), self.key, self.baseline,
+                                      self.against), self.headed  # fmt: skip
+        parts = ("spec", "recipe", "space", "key", "baseline", "against")
         if held is None or any(getattr(held, p) is not getattr(record, p) for p in parts):
             head = f"{head_line(record)}\n".encode()
             self.headed = record, head

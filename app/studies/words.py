@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from app.plots.study.words import title, value_words
-from app.words import THIN, count, duration, plural, signed
+from app.words import THIN, count, duration, guess_words, plural, signed
 from passes.costs.base import timed_beside
+from passes.figure import accuracy_of
 from passes.search.space import Choice, Space
 from passes.search.spec import SearchSpec
 from passes.search.trial import Trial
@@ -109,20 +111,40 @@ def time_words(trials: int, each: float | None, *, trains: bool = False) -> str:
     return plural(trials, "trial") + (f" · about {duration(trials * each)}" if each else unknown)
 
 
-def best_words(spec: SearchSpec, trial: Trial, baseline: Mapping[str, float], front: int) -> str:
-    """`Best: accuracy 91.2 % (−0.8 points), weight bits 4.1 (−87 %) · trial 37 · 9 on the front`."""
+def best_words(
+    spec: SearchSpec, trial: Trial, baseline: Mapping[str, float], front: int, against: Mapping[str, Any] | None = None
+) -> str:
+    """`Best: accuracy 91.2 % (−0.8 points, within noise), weight bits 4.1 (−87 %) · from opened · trial 37`."""
     told = {**trial.figures}
     if len(trial.values) == len(spec.goals):
         told |= {g.figure: v for g, v in zip(spec.goals, trial.values, strict=True)}
     names = dict.fromkeys([*(g.figure for g in spec.goals), *(limited(t) for t in spec.within)])
-    parts = [_told(n, told[n], baseline.get(n)) for n in names if n in told]
-    where = [f"trial {trial.number}", f"{front} on the front" if front > 1 else "", timed_beside(trial.figures)]
+    notes = {"accuracy": accuracy_note(trial, baseline, against or {})}
+    parts = [_told(n, told[n], baseline.get(n), notes.get(n, "")) for n in names if n in told]
+    compared = any(n in baseline for n in names)
+    where = [
+        f"from {against['name']}" if compared and against else "",
+        f"trial {trial.number}",
+        f"{front} on the front" if front > 1 else "",
+        timed_beside(trial.figures),
+    ]
     return " · ".join(w for w in (f"Best: {', '.join(parts)}", *where) if w)
 
 
-def _told(figure: str, value: float, before: float | None) -> str:
+def accuracy_note(trial: Trial, baseline: Mapping[str, float], against: Mapping[str, Any]) -> str:
+    """`not above guessing (50 %)` or `within noise`, where that is so of a trial's accuracy."""
+    now, before = trial.accuracy, accuracy_of({"accuracy": baseline.get("accuracy"), **against})
+    if now is None:
+        return ""
+    if now.guesses:
+        return guess_words(now)
+    return "within noise" if before and now.against(before).noise else ""
+
+
+def _told(figure: str, value: float, before: float | None, note: str = "") -> str:
     gain = change(figure, value, before) if before is not None else ""
-    return f"{figure_name(figure)} {figure_value(figure, value)}" + (f" ({gain})" if gain else "")
+    beside = ", ".join(w for w in (gain, note) if w)
+    return f"{figure_name(figure)} {figure_value(figure, value)}" + (f" ({beside})" if beside else "")
 
 
 def limit_words(text: str) -> str:

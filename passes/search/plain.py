@@ -40,6 +40,7 @@ class Plain:
         self._last: tuple[str, Graph] | None = None
         self._costs: tuple[Graph, dict[str, float]] | None = None
         self._margins: dict[str, Any] = {}
+        self.noise: dict[str, Any] = {}  # of the accuracy of the trial that ran last
 
     def key(self, order: Order) -> str:
         """The recipe alone decides, unless formats round by chance."""
@@ -67,6 +68,7 @@ class Plain:
         if any(f in MEASURED for f in self.want.figures):
             found |= self.warm(order.context).measure(graph, order.show, KL in self.want.figures)
             self._keep(_spelled(order.params))
+            self.noise = self.warm(order.context).noise
         for name in self.want.figures:
             if name not in found and name in COSTS:
                 found |= measured(name, graph, self.options, order.context)

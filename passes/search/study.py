@@ -333,7 +333,7 @@ class Running:
             figures = self.runner.figures(order) if self.want.measured else costs
         except Weak as weak:
             return self._weak(trial, start, order, costs, str(weak))
-        ended = self._complete(trial, start, {**costs, **figures})
+        ended = self._complete(trial, start, {**costs, **figures}, noise=getattr(self.runner, "noise", {}))
         self.keys[key] = trial.number  # told: one that was given to another worker meanwhile is no result
         return ended
 
@@ -360,7 +360,8 @@ class Running:
         constrain(self.study, trial.number, held.violation)
         state = TrialState.COMPLETE if held.state == "complete" else TrialState.PRUNED
         values = held.values if held.state == "complete" else None
-        return self._ended(trial, start, state, held.figures, held.error, values=values, reused=True)
+        return self._ended(trial, start, state, held.figures, held.error, values=values, reused=True,
+                           noise=held.noise)  # fmt: skip
 
     def _ended(
         self, trial: optuna.Trial, start: float, state: TrialState, figures: Mapping[str, float] | None = None,

@@ -101,6 +101,7 @@ class Trained:
         self._warm: Warm | None = None
         self._samples: dict[str, Any] = {}
         self._ended: _Ended | None = None
+        self.noise: dict[str, Any] = {}  # of the accuracy of the trial that ran last
         self._check()
 
     def _check(self) -> None:
@@ -275,6 +276,7 @@ class Trained:
             warm = self.warm(context)
             show = order.show if self.spec.pruner == "rungs" and not trained else _unseen
             found |= warm.measure(graph, show, KL in self.want.figures)
+            self.noise = warm.noise
             if warm.rungs:
                 self._samples[self.key(order)] = warm.known[fingerprint(graph)]
         for name in self.want.figures:

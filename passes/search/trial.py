@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from passes.figure import Figure, accuracy_of
+
 State = Literal["waiting", "running", "complete", "pruned", "failed"]
 
 
@@ -17,6 +19,7 @@ class Trial:
     runs. `origin`: what proposed it (the sampler, `front`, `hand`). `reused`: equal to an earlier one, whose result it
     took. `error`: why it failed. `lost`: its worker died, and another trial has its choices. `begins`: the file of the
     trained model at whose weights it began, that of trial `parent`; `kept`: the file of its own.
+    `noise`: what its accuracy is told with (n, guessing, hits).
     """
 
     number: int
@@ -36,11 +39,17 @@ class Trial:
     begins: str = ""
     kept: str = ""
     parent: int | None = None
+    noise: dict[str, Any] = field(default_factory=dict[str, Any])
 
     @property
     def unmeasured(self) -> bool:
         """Whether it was left unmeasured because it misses a limit: it did not begin, so it did not end early."""
         return self.state == "pruned" and not self.steps and any(v > 0 for v in self.violation.values())
+
+    @property
+    def accuracy(self) -> Figure | None:
+        """Its accuracy with the samples; None where either is not known."""
+        return accuracy_of({"accuracy": self.figures.get("accuracy"), **self.noise})
 
     @property
     def feasible(self) -> bool:

@@ -18,11 +18,12 @@ from model.build import build
 from model.graph import Graph
 from model.graph_json import fingerprint
 from passes.analysis.arrange import arranged
-from passes.analysis.evaluate import EvaluateOptions, fit, fit_error, load_task, logits_of, measured_split
+from passes.analysis.evaluate import EvaluateOptions, fit, fit_error, load_task, logits_of, measured_split, noise_of
 from passes.base import Context
 from passes.search.results import Results
 from passes.search.trial_run import Seen
 
+PAIRED = 1 << 16  # samples up to which each trial tells which it had right
 KEPT = 8  # graphs whose losses by sample are kept for comparison
 
 
@@ -42,6 +43,8 @@ class Warm:
         self.known: OrderedDict[str, tuple[Any, Any]] = OrderedDict()
         self._reference: list[Tensor] | None = None
         self.margins: Any = None  # of the graph that was measured last
+        self.noise: dict[str, Any] = {}  # and what its accuracy is told with
+        self._split = split
 
     def measure(
         self, graph: Graph, show: Callable[[Seen], None] = lambda seen: None, kl: bool = False
@@ -61,10 +64,17 @@ class Warm:
                 if rungs and found.seen >= rungs[0]:
                     rungs = [r for r in rungs if r > found.seen]
                     show(found.told())
-        self.margins = found.margins()
+        self.margins, self.noise = found.margins(), self._noise(found)
         if self.rungs:
             self._keep(fingerprint(graph), found)
         return found.figures()
+
+    def _noise(self, found: _Found) -> dict[str, Any]:
+        """As an evaluation tells it; of very many samples without which were right."""
+        hits = found.hits()
+        told = noise_of(found.figures()["accuracy"], hits, self._split, self.base)
+        wanted = ("n", "guessing", "hits") if self.total <= PAIRED else ("n", "guessing")
+        return {k: told[k] for k in wanted}
 
     def _keep(self, name: str, found: _Found) -> None:
         self.known[name] = found.losses(), found.correct()
@@ -90,6 +100,7 @@ class _Found:
         self._losses: list[Any] = []
         self._correct: list[Any] = []
         self._margins: list[Any] = [None] * count
+        self._hits: list[list[bool]] = [[] for _ in range(count)]
         self.seen = 0
 
     def take(self, place: int, logits: Tensor, labels: Tensor, reference: Tensor | None) -> None:
@@ -102,6 +113,7 @@ class _Found:
         self._losses.append(F.cross_entropy(plain, labels, reduction="none").numpy())
         self._correct.append(right.numpy())
         self._margins[place] = _margins(plain, labels)
+        self._hits[place] = right.tolist()
         self.seen += len(labels)
         self._kl = reference is not None
 
@@ -112,6 +124,10 @@ class _Found:
     def correct(self) -> Any:
         """Of each sample."""
         return np.concatenate(self._correct)
+
+    def hits(self) -> list[bool]:
+        """Of each sample whether it was right, in the order in which the batches are arranged."""
+        return [hit for batch in self._hits for hit in batch]
 
     def margins(self) -> Any:
         """Of each sample, in the order of the data."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from passes.figure import Change, accuracy_of
+from passes.figure import Change, accuracy_of, wilson
 from passes.sweep.sweep import Sweep, axis_name, axis_title
 from passes.sweep.values import value_text
 
@@ -105,6 +105,20 @@ def change_of(outcome: Outcome, outcomes: Iterable[Outcome], sweep: Sweep) -> Ch
     base = baseline_of(outcomes)
     before, now = accuracy_of(base.score) if base else None, accuracy_of(outcome.score)
     return now.against(before, sweep.baseline_name) if now and before and outcome.variant != BASELINE else None
+
+
+def bands(sweep: Sweep, outcomes: Sequence[Outcome], figure: str) -> list[list[tuple[int, float, float]]]:
+    """For each variant (number of the value, low, high): Wilson's interval of each mean accuracy; else nothing."""
+    known = sampled(outcomes) if figure == "accuracy" else None
+    if known is None:
+        return [[] for _ in sweep.variants]
+    return [[(x, *wilson(m.mean, known.n)) for x, m in line] for line in curves(sweep, outcomes, figure)]
+
+
+def guessing_of(outcomes: Iterable[Outcome], figure: str) -> float | None:
+    """What always naming the most frequent class gets right; of other figures None."""
+    known = sampled(outcomes) if figure == "accuracy" else None
+    return known.guessing if known else None
 
 
 def _noise(outcome: Outcome, outcomes: Sequence[Outcome], sweep: Sweep) -> dict[str, Any]:

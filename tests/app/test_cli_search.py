@@ -64,6 +64,19 @@ def test_what_misses_a_limit_is_not_measured(capsys: Capture, spec: Path) -> Non
     assert "2 complete, 1 not measured, 0 ended early, 0 failed" in capsys.readouterr().out
 
 
+def test_the_best_is_compared_with_a_named_baseline(capsys: Capture, spec: Path) -> None:
+    found = answer(capsys, MLP, spec)
+    assert found["baseline"] == "opened" and found["baseline_score"]["n"] == 60
+    best = found["best"]
+    low, high = best["interval"]
+    assert best["n"] == 60 and low < best["figures"]["accuracy"] <= high
+    change = best["change"]["accuracy"]
+    assert change["baseline"] == "opened" and change["test"] == "McNemar" and change["within_noise"]
+    assert change["value"] == pytest.approx(best["figures"]["accuracy"] - found["baseline_score"]["accuracy"])
+    assert "hits" not in json.dumps(found)
+    assert answer(capsys, MLP, spec, "--baseline", "none")["baseline"] is None
+
+
 def test_how_long_it_still_takes_is_told(capsys: Capture, spec: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from app.commands import search
 

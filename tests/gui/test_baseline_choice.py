@@ -13,6 +13,7 @@ from passes.analysis.beside import BesideOptions
 from passes.analysis.divergence import DivergenceOptions
 from passes.analysis.evaluate import EvaluateOptions
 from passes.base import Report
+from passes.dominant import dominant
 from passes.figure import hits_of
 from passes.jobs import AnalyseJob
 from tests.gui.bert import KEY, QUERY, open_bert
@@ -84,3 +85,18 @@ def test_the_baseline_is_named_and_can_be_a_pinned_state(edited: Window, runner:
     runner[-1].finish(Report("divergence", (), {"kl": 0.7, "baseline": "opened"}))
     assert score.figures["kl"].text == "0.7 measured, from opened" and choice.text() == "changes from opened"
     edited.live.enabled = False
+
+
+def test_what_holds_the_average_of_bits_stands_beside_it(window: Window, runner: list[FakeRunner]) -> None:
+    """Four bits on all Linears of a small BERT: its tables, still in float, hold the average up."""
+    open_bert(window.session, runner)
+    window.live.enabled = False
+    session, figure = window.session, window.status.score.figures["weight_bits"]
+    assert "·" not in figure._label.text()
+    linear = [n.id for n in session.open_document.graph if n.op == "linear"]
+    session.set_format(linear, "weight", INT4)
+    figure.lay_out(brief=False, least=0)
+    found = dominant(session.open_document.graph)
+    assert found is not None and found.kind == "embedding"
+    assert figure._label.text().replace("\u2009", " ") == f"weight bits · embedding {100 * found.share:.0f} %"
+    assert "of the stored bits" in figure.toolTip()

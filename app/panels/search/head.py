@@ -19,6 +19,7 @@ from app.words import count, duration, left, plural
 
 if TYPE_CHECKING:
     from app.studies.searches import Study
+    from passes.search.trial import Trial
 
 NAME = 220
 HEIRS = {"pause": "again", "again": "pause", "on": "pause"}  # links that take the focus of one that goes
@@ -146,7 +147,7 @@ class SearchHead(QWidget):
         missing = study.spec.trials - study.done
         self.links["on"].setText("Go on" if missing > 0 else f"{MORE} more trials")
         self.status.show_text(progress_words(study, time.monotonic()))
-        self.best.setText(best_words(study.spec, leader, study.baseline, len(study.best)) if leader else _none(study))
+        self.best.setText(_leads(study, leader) if leader else _none(study))
         kept = " The trials so far are kept." if study.done else ""
         self.wrong.setText(f"{study.error}{kept}" if study.error else "")
         self.bar.show_done(min(study.done, study.spec.trials), max(study.spec.trials, 1))
@@ -159,6 +160,10 @@ class SearchHead(QWidget):
                 heir = HEIRS.get(name, "")
                 (self.links[heir] if shown.get(heir) else self.studies).setFocus()
             self.links[name].setVisible(shown[name])
+
+
+def _leads(study: Study, leader: Trial) -> str:
+    return best_words(study.spec, leader, study.baseline, len(study.best), study.against)
 
 
 def _none(study: Study) -> str:

@@ -13,6 +13,7 @@ from app.panels.search.trials import SearchTrials
 from app.plots.study.board import StudyBoard
 from app.plots.study.comparison import Compared, ComparisonChart
 from app.studies.searches import Study
+from passes.figure import OPENED
 from passes.search.spec import trains
 from passes.search.trial import Trial
 
@@ -66,6 +67,7 @@ class SearchResults(QWidget):
         self.trials.begin(goals, trials, study.best if study else frozenset(), study.spec.within if study else ())
         self.board.show_study(trials, goals, study.space.choices if study else (),
                               baseline=study.baseline if study else None,
+                              named=str(study.against.get("name", OPENED)) if study else OPENED,
                               within=study.spec.within if study else (),
                               counted="steps" if study and trains(study.spec, study.recipe) else "samples")  # fmt: skip
         self.end_preview()

@@ -24,6 +24,7 @@ from app.plots.study.pareto import ParetoChart
 from app.plots.study.slices import SliceChart
 from app.plots.study.tile import Tile
 from app.plots.study.timeline import TimelineChart
+from passes.figure import OPENED
 from passes.search.space import Choice
 from passes.search.spec import Goal
 from passes.search.trial import Trial
@@ -115,14 +116,15 @@ class StudyBoard(QWidget):
         choices: Sequence[Choice] = (),
         *,
         baseline: Mapping[str, float] | None = None,
+        named: str = OPENED,
         within: Sequence[str] = (),
         counted: str = "samples",
     ) -> None:
-        """Draw this study; `baseline`: the score of the model without a step; `within`: the constraints as written.
+        """Draw this study; `baseline`: the score of what is `named`; `within`: the constraints as written.
 
         `counted`: what values on the way are counted in, samples or steps of a training.
         """
-        self.study = Study(trials, goals, choices, baseline, within, counted)
+        self.study = Study(trials, goals, choices, baseline, within, counted, named)
         self._fresh.clear()
         self._due.clear()
         self._pick = None

@@ -10,6 +10,8 @@ import numpy as np
 
 from app.plots.study.words import SUM, plain, rises
 from model.data.base import Array
+from passes.figure import OPENED
+from passes.figure import Figure as Accuracy
 from passes.search.space import Choice
 from passes.search.spec import Goal
 from passes.search.trial import Trial
@@ -103,7 +105,10 @@ def _key(value: Any) -> Any:
 
 
 class Study:
-    """Trials, goals and choices; `note` takes a trial in. `counted`: samples or steps of a training."""
+    """Trials, goals and choices; `note` takes a trial in. `counted`: samples or steps of a training.
+
+    `named`: the name of the baseline.
+    """
 
     def __init__(
         self,
@@ -113,10 +118,12 @@ class Study:
         baseline: Mapping[str, float] | None = None,
         within: Sequence[str] = (),
         counted: str = "samples",
+        named: str = OPENED,
     ) -> None:
         self.goals = tuple(goals)
         self.baseline = dict(baseline or {})
-        self.within, self.counted = tuple(within), counted
+        self.within, self.counted, self.named = tuple(within), counted, named
+        self.sampled: Accuracy | None = None  # an accuracy with its samples, on which all are measured
         self.trials: list[Trial] = []
         self.scales: dict[str, Scale] = {c.name: Scale(c) for c in choices}
         self._given = bool(choices)
@@ -138,6 +145,7 @@ class Study:
                 columns.grow(len(self.trials))
         else:
             self.trials[place] = trial
+        self.sampled = self.sampled or trial.accuracy
         for name, value in self._told(trial).items():
             self.figures.put(place, name, value)
         scales, put = self.scales, self.params.put  # a space of layers has a hundred choices

@@ -16,9 +16,13 @@ from app.plots.study.dots import Dots, dot_look
 from app.plots.study.face import Option
 from app.plots.study.words import title, value_words
 from app.theme import Palette
+from app.words import count
 from model.data.base import Array
+from passes.figure import Figure as Accuracy
+from passes.figure import is_near, wilson
 
 GREY, EARLY, GOOD = range(3)  # looks of dots, from below
+BAND = 36  # opacity of the band of noise, of 255
 CROWD = 200  # failed trials whose ticks are thin
 
 
@@ -73,7 +77,12 @@ class HistoryChart(StudyChart):
             words.append(f'<span style="color:{look.bad}">┃ {failed} failed{" or lost" if lost else ""}</span>')
         if self.y_name in study.baseline:
             told = value_words(self.y_name, study.baseline[self.y_name])
-            words.append(f'<span style="color:{look.muted}">╌ baseline {told}</span>')
+            words.append(f'<span style="color:{look.muted}">╌ {study.named} {told}</span>')
+        if sampled := self._sampled:
+            words.append(f'<span style="color:{look.muted}">▒ 95 % of n = {count(sampled.n)}</span>')
+            if sampled.guessing is not None:
+                told = value_words(self.y_name, sampled.guessing)
+                words.append(f'<span style="color:{look.bad}">┈ guessing {told}</span>')
         return " &nbsp; ".join(words)
 
     def build(self, palette: Palette) -> None:
@@ -88,8 +97,13 @@ class HistoryChart(StudyChart):
         self._edge = pg.PlotCurveItem(pen=pen(palette.bad, 2.0), antialias=False, connect="pairs")
         self._left_out = pg.PlotCurveItem(pen=pen(palette.edge, 2.0), antialias=False, connect="pairs")
         self._now = pg.PlotCurveItem(pen=dashed(palette.accent), connect="pairs")
-        for item in (self._left_out, self._edge, self._now, self._stairs):
+        low, high = (pg.PlotCurveItem(pen=None) for _ in range(2))
+        self._band = pg.FillBetweenItem(low, high, brush=tint(palette.text, BAND))
+        self._band.setZValue(0)
+        self._ends = low, high
+        for item in (self._band, low, high, self._left_out, self._edge, self._now, self._stairs):
             self.plot.addItem(item)
+        self._guess: pg.InfiniteLine | None = None
         level = self.study.baseline.get(self.y_name)
         if level is not None and (level > 0 or not self.log_y):
             at = np.log10(level) if self.log_y else level
@@ -127,6 +141,28 @@ class HistoryChart(StudyChart):
             return
         x = np.append(np.repeat(self.study.number[rises], 2)[1:], self.study.number.max())
         self._stairs.setData(x, np.repeat(best[rises], 2))
+        self._draw_noise(x, np.repeat(self.study.best(self.y_name)[rises], 2))
+
+    @property
+    def _sampled(self) -> Accuracy | None:
+        """The samples behind the figure that is drawn, where it is an accuracy."""
+        return self.study.sampled if self.y_name == "accuracy" else None
+
+    def _draw_noise(self, x: Array, best: Array) -> None:
+        """Wilson's interval of the best so far, and the line of guessing."""
+        if (sampled := self._sampled) is None:
+            return
+        ends = np.array([wilson(float(share), sampled.n) for share in best])
+        for curve, end in zip(self._ends, ends.T, strict=True):
+            curve.setData(x, self.scaled(end, self.log_y))
+        if self._guess is None and (level := self._guessing()) is not None:
+            self._guess = pg.InfiniteLine(level, 0, pen=dashed(self.look.bad))
+            self.plot.addItem(self._guess)
+
+    def _guessing(self) -> float | None:
+        """Where the line of guessing stands on the axis."""
+        share = self._sampled.guessing if self._sampled else None
+        return None if not share else float(np.log10(share)) if self.log_y else share
 
     def _untold(self) -> Array:
         """Which ended before they told a value: they missed a limit that needs no measurement."""
@@ -162,6 +198,9 @@ class HistoryChart(StudyChart):
         level = self.study.baseline.get(self.y_name)
         if level is not None and (level > 0 or not self.log_y):
             y = np.append(y, np.log10(level) if self.log_y else level)
+        guess = self._guessing()
+        if len(y) and guess is not None and is_near(guess, float(y.min()), float(y.max())):
+            y = np.append(y, guess)
         right = float(self.study.number.max()) if len(self.study) else 1.0
         return (0.0, max(right, 1.0), float(y.min()), float(y.max())) if len(y) else None
 

@@ -11,7 +11,10 @@ from PySide6.QtGui import QHelpEvent
 from PySide6.QtWidgets import QApplication, QToolTip
 
 from app.plots.study.board import StudyBoard
-from app.plots.study.history import GREY
+from app.plots.study.history import GREY, HistoryChart
+from passes.figure import wilson
+from passes.search.spec import Goal
+from passes.search.trial import Trial
 from tests.gui.search.made_study import GOALS, WITHIN, choices, trial, trials
 from tests.gui.study_plots.shown import show, spot
 
@@ -86,3 +89,20 @@ def test_qt_shows_nothing_else_than_the_words_that_the_pointer_brought(board: St
     QApplication.sendEvent(chart.viewport(), QHelpEvent(QEvent.Type.ToolTip, at, here))
     assert QToolTip.text() == "Trial 0"
     QToolTip.hideText()
+
+
+def test_an_accuracy_has_its_noise_and_the_line_of_guessing(board: StudyBoard) -> None:
+    noise = {"n": 270, "guessing": 0.6, "hits": ""}
+    made = [Trial(n, "complete", values=(share,), figures={"accuracy": share}, noise=noise)
+            for n, share in enumerate((0.7, 0.9, 0.8))]  # fmt: skip
+    board.show_study(made, (Goal("accuracy"),), baseline={"accuracy": 0.88}, named="pin 1")
+    chart = board.tiles[0].chart
+    assert isinstance(chart, HistoryChart)
+    board.draw_fresh()
+    low, high = (curve.getData()[1][-1] for curve in chart._ends)
+    assert (low, high) == pytest.approx(wilson(0.9, 270))
+    assert chart._guess is not None and chart._guess.value() == 0.6
+    legend = chart.legend().replace("\u2009", " ")
+    assert "pin 1 88.0 %" in legend and "95 % of n = 270" in legend and "guessing 60.0 %" in legend
+    board.show_study([replace(t, noise={}) for t in made], (Goal("accuracy"),))
+    assert "guessing" not in chart.legend()

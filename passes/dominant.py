@@ -1,0 +1,67 @@
+"""What keeps the average of stored bits up: one kind of weights that holds most of them and is wider than the rest."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+
+from model.graph import Graph
+from model.packed.layout import Use, stored, uses
+
+MOST = 0.5  # of all stored bits, from which a kind, or one weight, dominates
+WIDER = 1.5  # times the bits an element of all other weights
+
+
+@dataclass(frozen=True, slots=True)
+class Dominant:
+    """`kind`: the op whose weights they are. `share`: of all stored bits, 0…1. `bits`: an element, stored.
+
+    `node`: the one that holds so much by itself, empty where none does; `node_share`: its share.
+    """
+
+    kind: str
+    share: float
+    bits: float
+    node: str = ""
+    node_share: float = 0.0
+
+
+@dataclass(slots=True)
+class _Sum:
+    bits: int = 0
+    elements: int = 0
+
+
+def dominant(graph: Graph) -> Dominant | None:
+    """The kind of weights that holds the average of stored bits up; None where none has a format, or none does so.
+
+    A weight that several nodes share belongs to the first.
+    """
+    users, owners = defaultdict[str, list[Use]](list), dict[str, str]()
+    for node in graph:
+        for name, use in uses(node, graph):
+            users[name].append(use)
+            owners.setdefault(name, node.id)
+    held = {n: u for n, u in users.items() if graph.weights[n].role == "parameter"}
+    if not any(use.format for each in held.values() for use in each):
+        return None
+    kinds, bits = defaultdict[str, _Sum](_Sum), dict[str, int]()
+    for name, each in held.items():
+        weight = graph.weights[name]
+        bits[name] = sum(piece.bits for piece in stored(name, weight, each))
+        kind = kinds[graph[owners[name]].op]
+        kind.bits, kind.elements = kind.bits + bits[name], kind.elements + weight.elements
+    return _judged(kinds, bits, owners)
+
+
+def _judged(kinds: dict[str, _Sum], bits: dict[str, int], owners: dict[str, str]) -> Dominant | None:
+    total, elements = sum(k.bits for k in kinds.values()), sum(k.elements for k in kinds.values())
+    kind = max(kinds, key=lambda k: kinds[k].bits)
+    most = kinds[kind]
+    rest = (total - most.bits) / (elements - most.elements) if elements > most.elements else 0.0
+    if not total or not rest or most.bits < MOST * total or most.bits / most.elements < WIDER * rest:
+        return None
+    largest = max(bits, key=lambda n: bits[n])
+    alone = bits[largest] / total
+    node = (owners[largest], alone) if alone >= MOST else ("", 0.0)
+    return Dominant(kind, most.bits / total, most.bits / most.elements, *node)

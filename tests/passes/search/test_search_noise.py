@@ -1,0 +1,33 @@
+"""Each trial knows on how many samples its accuracy is, and which were right, as an evaluation tells."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from model.opening import open_source
+from passes.analysis.evaluate import EvaluateOptions, evaluate, load_split
+from passes.base import Context
+from passes.figure import accuracy_of
+from passes.search.trial import Trial
+from passes.search.warm import Warm
+
+
+@pytest.mark.parametrize("name", ["demo:digits-mlp", "demo:reviews"])
+@pytest.mark.parametrize("rungs", [(), (20,)])
+def test_the_noise_of_a_trial_is_that_of_an_evaluation(name: str, rungs: tuple[int, ...], tmp_path: Path) -> None:
+    """Whatever order the batches ran in: texts are arranged by their length, rungs shuffle."""
+    opened = open_source(name, tmp_path)
+    context = Context(opened.store, reading=opened.project.source.reading)
+    data, graph = EvaluateOptions(name.removesuffix("-mlp"), limit=70, batch_size=16), opened.project.base
+    told = evaluate(graph, data, context)[1].summary
+    warm = Warm(graph, data, context, rungs)
+    figures = warm.measure(graph)
+    assert warm.noise == {k: told[k] for k in ("n", "guessing", "hits")}
+    trial = Trial(0, "complete", figures=figures, noise=warm.noise)
+    assert trial.accuracy == accuracy_of(told) and Trial(1).accuracy is None
+    labels = load_split(data, context).labels
+    assert told["guessing"] == np.bincount(labels).max() / 70
+    assert int(told["hits"], 16).bit_count() == round(told["accuracy"] * 70)
