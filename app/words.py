@@ -97,6 +97,14 @@ def dominant_words(found: Dominant) -> str:
     return f"{told}; {found.node} alone {percent(found.node_share, 0)}" if found.node else told
 
 
+def training_words(figures: Mapping[str, float]) -> str:
+    """`training after compression lost 1.2 points`, where a trial is below what it was before that training."""
+    before, now = figures.get("accuracy_compressed"), figures.get("accuracy")
+    if before is None or now is None or now >= before:
+        return ""
+    return f"training after compression lost {100 * (before - now):.1f} points"
+
+
 def change_words(change: Change) -> str:
     """`−0.4 points from opened, within noise (McNemar, p = 0.62)`."""
     how = f"{change.test}, p = {figure(change.p)}" if change.p is not None else f"{change.test}'s interval"

@@ -19,7 +19,7 @@ from app.commands.search_workers import add_workers, check_workers, trials_of_al
 from app.commands.storages import look_into
 from app.commands.sweep import known_steps
 from app.kernels.words import time_words
-from app.words import THIN, change_words, left, noise_words
+from app.words import THIN, change_words, left, noise_words, training_words
 from model.recipe import Recipe
 from passes.analysis.evaluate import EvaluateOptions
 from passes.config import recipe_to_dict
@@ -209,6 +209,7 @@ def _told(done: _Done, trial: Trial) -> str:
     notes += ["known already"] if trial.reused else []
     notes += [trial.error] if trial.state == "pruned" else []
     notes += ["not feasible"] if trial.state == "complete" and not trial.feasible else []
+    notes += [training_words(trial.figures)]
     notes += ["the best so far"] if done.best is trial else []
     notes += [_left(done, ended)]
     notes += [busy] if not trial.reused and (busy := timed_beside(trial.figures)) else []

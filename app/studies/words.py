@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from app.plots.study.words import title, value_words
-from app.words import THIN, count, duration, guess_words, plural, signed
+from app.words import THIN, count, duration, guess_words, plural, signed, training_words
 from passes.costs.base import timed_beside
 from passes.figure import accuracy_of
 from passes.search.space import Choice, Space
@@ -127,6 +127,7 @@ def best_words(
         f"trial {trial.number}",
         f"{front} on the front" if front > 1 else "",
         timed_beside(trial.figures),
+        training_words(trial.figures),
     ]
     return " · ".join(w for w in (f"Best: {', '.join(parts)}", *where) if w)
 

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 from app.figures.curves import figure_title
-from app.words import THIN, cell, duration, figure, mebibytes, percent, scaled, shown
+from app.words import THIN, cell, duration, figure, mebibytes, noise_words, percent, scaled, shown, training_words
 from model.errors import FormatError
 from model.formats.base import parse_format
 from passes.analysis.format_sqnr import columns
@@ -112,5 +112,7 @@ def trial_words(
     names = list(dict.fromkeys([*(g.figure for g in goals), *known]))
     told = [f"{title(n)} {value_words(n, known[n])}" for n in names if n in known and known[n] == known[n]]
     lines = [f"Trial {trial.number}{origin}{took}", " · ".join(t for t in told if t), state_words(trial, counted)]
+    lines += [noise_words(trial.accuracy)] if trial.accuracy else []
+    lines += [training_words(trial.figures)]
     lines += ["same as an earlier trial"] if trial.reused else []
     return "\n".join(line for line in [*lines, last] if line)
