@@ -74,7 +74,7 @@ def test_the_best_is_compared_with_a_named_baseline(capsys: Capture, spec: Path)
     assert change["baseline"] == "opened" and change["test"] == "McNemar" and change["within_noise"]
     assert change["value"] == pytest.approx(best["figures"]["accuracy"] - found["baseline_score"]["accuracy"])
     assert "hits" not in json.dumps(found)
-    assert answer(capsys, MLP, spec, "--baseline", "none")["baseline"] is None
+    assert answer(capsys, MLP, spec, "--baseline", "none", "--study", "b")["baseline"] is None
 
 
 def test_how_long_it_still_takes_is_told(capsys: Capture, spec: Path, monkeypatch: pytest.MonkeyPatch) -> None:
