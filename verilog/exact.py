@@ -34,11 +34,15 @@ class Host(nn.Module):
     def forward(self, **inputs: Tensor) -> tuple[Codes, ...]:
         """Codes [frames, rows, size] of each input of the design."""
         frames = len(next(iter(inputs.values())))
-        given = {name: self._padded(name, value) for name, value in inputs.items()}
+        given = self.padded(inputs)
         rest = [n.target for n in self.part.placeholders if n.target not in self.shapes]
         values = self.module(**given, **blank(self.part, rest, {**self.design.symbols, "batch": frames}))
         found = list(values) if isinstance(values, tuple | list) else [values]
         return tuple(_codes(b, v, frames) for b, v in zip(self.design.inputs, found, strict=True))
+
+    def padded(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Inputs made as long as the design takes them, by zeros behind."""
+        return {name: self._padded(name, value) for name, value in inputs.items()}
 
     def _padded(self, name: str, value: Tensor) -> Tensor:
         """An input made as long as the design takes it, by zeros behind."""

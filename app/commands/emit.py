@@ -10,6 +10,7 @@ from typing import Any
 from app.commands.command import Answer, Arguments, Command, Parser
 from app.commands.console import Console, table
 from app.commands.opening import opened
+from app.hardware.scored import ADVICE, scored_accuracy, scored_verdict
 from model.errors import OptionsError
 from model.recipe import Step
 from passes.analysis.hardware import HardwareOptions
@@ -96,6 +97,7 @@ def _lines(data: dict[str, Any], folder: Path) -> Iterable[str]:
     yield from (f"  {f}" for f in data["lint"]["findings"][:20])
     if "simulator" in data:
         yield from _simulated(data)
+    yield from _scored(data["scored_model"])
     if "synthesis" in data:
         yield from _synthesized(data["synthesis"])
     if "not_synthesized" in data:
@@ -133,8 +135,15 @@ def _simulated(data: dict[str, Any]) -> Iterable[str]:
         yield (f"  {m['stream']} ({m['node']}): sample {m['sample']}, beat {m['beat']}, cycle {m['cycle']}: "
                f"expected {m['expected']}, got {m['got'] or 'nothing'}")  # fmt: skip
     yield from _waiting(data)
-    if "rtl_accuracy" in data:
-        yield f"accuracy of the simulated hardware: {data['rtl_accuracy']:.4f}"
+
+
+def _scored(found: dict[str, Any]) -> Iterable[str]:
+    """The design beside the model that is scored."""
+    yield scored_verdict(found)[1]
+    if accuracy := scored_accuracy(found):
+        yield accuracy
+    if found.get("differing"):
+        yield ADVICE
 
 
 def _waiting(data: dict[str, Any]) -> Iterable[str]:

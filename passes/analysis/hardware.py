@@ -7,21 +7,23 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from model.errors import DataError, OptionsError, SimulateError
+from model.errors import DataError, EspalierError, OptionsError, SimulateError
 from model.graph import Graph
-from passes.analysis.evaluate import EvaluateOptions, load_split, logits_of
+from passes.analysis.evaluate import EvaluateOptions, load_split
 from passes.analysis.hardware_host import host_rows
 from passes.base import Context, Report, analysis
 from verilog.options import EmitOptions, sizes_in
 
 if TYPE_CHECKING:
-    import numpy as np
-
+    from passes.analysis.hardware_scored import Batch
     from verilog.cycles.schedule import Schedule
     from verilog.netlist import Design
+    from verilog.numbers.fixed import Codes
     from verilog.proof.simulate import Simulated
     from verilog.proof.waves import Handshakes
     from verilog.templates.base import Area, Template
+
+    Samples = list[Batch] | EspalierError
 
 STALLS = (0, 1, 2, 3)  # nobody pauses, inputs do, outputs do, both do
 
@@ -110,8 +112,10 @@ def hardware(graph: Graph, options: HardwareOptions, context: Context) -> tuple[
         "tools": list(checked.tools),
         "findings": [f"{f.file}:{f.line}: {f.text}" for f in checked.findings],
     }
+    samples, simulated = _samples(graph, design, options, context), None
     if options.simulate:
-        summary |= _simulated(graph, design, options, context)
+        simulated = _simulated(graph, design, options, context, samples, summary)
+    summary["scored_model"] = _compared(graph, design, context, samples, simulated)
     if options.synthesize:
         summary |= _synthesized(design, options, context)
     return graph, Report("hardware", tuple(_rows(design, planned)), summary)
@@ -136,10 +140,14 @@ def _rows(design: Design, planned: Schedule) -> list[dict[str, Any]]:
     return rows
 
 
-def _simulated(graph: Graph, design: Design, options: HardwareOptions, context: Context) -> dict[str, Any]:
+def _simulated(graph: Graph, design: Design, options: HardwareOptions, context: Context,
+               samples: Samples, summary: dict[str, Any]) -> tuple[Codes, ...] | None:  # fmt: skip
+    """Adds what the simulations tell to `summary`; the simulated results of the samples, where there are some."""
     from verilog.proof.simulate import build, run
 
-    inputs, labels = _inputs(graph, design, options, context)
+    if isinstance(samples, EspalierError) and options.data:
+        raise samples
+    inputs = _codes(graph, design, options, context, samples)
     frames = len(inputs[0])
     cache = context.store.folder / "simulations"
     tick = _telling(context, "building the simulation")
@@ -150,16 +158,27 @@ def _simulated(graph: Graph, design: Design, options: HardwareOptions, context: 
         tick = _telling(context, f"simulating, pauses {stall} of {len(STALLS) - 1}")
         kept = None if stall else record  # who waits for whom where nobody outside pauses
         found.append(run(design, built, inputs, stall, seed=context.seed + stall + 1, tick=tick, record=kept))
-    summary: dict[str, Any] = {
+    summary |= {
         "simulator": built.simulator, "samples": frames, "simulated_cycles": found[0].total,
         "mismatches": sum(m.count for s in found for m in s.mismatches),
         "first_mismatches": [_told(m, design) for s in found for m in s.mismatches][:20],
         "stuck": any(s.stuck for s in found), **_waits(found[0].handshakes, record),
         **({"simulator_remark": built.remark} if built.remark else {}),
     }  # fmt: skip
-    if labels is not None and not summary["stuck"]:
-        summary["rtl_accuracy"] = _accuracy(graph, design, found[0], labels)
-    return summary
+    return found[0].outputs if options.data and not summary["stuck"] else None
+
+
+def _compared(graph: Graph, design: Design, context: Context, samples: Samples,
+              simulated: tuple[Codes, ...] | None) -> dict[str, Any]:  # fmt: skip
+    """The design beside the scored and the float model; what stands against it is told, and the design is there."""
+    from passes.analysis.hardware_scored import beside_scored
+
+    if isinstance(samples, EspalierError):
+        return {"not_compared": samples.message}
+    try:
+        return beside_scored(graph, design, samples, context, simulated)
+    except EspalierError as error:
+        return {"not_compared": error.message}
 
 
 def _waits(seen: Handshakes | None, folder: Path) -> dict[str, Any]:
@@ -201,40 +220,41 @@ def _told(mismatch: Any, design: Design) -> dict[str, Any]:
             "got": list(mismatch.got)}  # fmt: skip
 
 
-def _inputs(
-    graph: Graph, design: Design, options: HardwareOptions, context: Context
-) -> tuple[tuple[np.ndarray, ...], np.ndarray | None]:
-    """Codes for the design's inputs: of the data, with its labels, or random over their whole range."""
+def _samples(graph: Graph, design: Design, options: HardwareOptions, context: Context) -> Samples:
+    """Inputs with their labels: of the data, or random ones; or the error why there are none."""
+    from passes.analysis.arrange import arranged
+    from passes.analysis.hardware_scored import made_batches
+
+    try:
+        if not options.data:
+            return made_batches(graph, design, options.samples, context.seed)
+        split = load_split(_choice(options, design), context)
+        found = [(given, answers.numpy()) for given, answers in arranged(split, graph, 64)]
+        if not found:
+            raise DataError("The data has no samples.", "Choose another split.")
+    except EspalierError as error:
+        return error
+    return found
+
+
+def _codes(graph: Graph, design: Design, options: HardwareOptions, context: Context,
+           samples: Samples) -> tuple[Codes, ...]:  # fmt: skip
+    """Codes for the design's inputs: of the data, or random over their whole range, which proves more."""
     import numpy as np
 
-    if not options.data:
+    if not options.data or isinstance(samples, EspalierError):
         rng = np.random.default_rng(context.seed)
         shapes = [b.stream for b in design.inputs]
         return tuple(
             rng.integers(s.fixed.low, s.fixed.high + 1, (options.samples, s.rows, s.size)) for s in shapes
-        ), None
-    from passes.analysis.arrange import arranged
+        )
     from verilog.exact import Host
 
-    split = load_split(_choice(options, design), context)
     host = Host(graph, context.store, design, context.callables)
-    parts, labels = [], []
-    for given, answers in arranged(split, graph, 64):
-        parts.append(host(**given))
-        labels.append(answers.numpy())
-    if not parts:
-        raise DataError("The data has no samples.", "Choose another split.")
-    return tuple(np.concatenate(p) for p in zip(*parts, strict=True)), np.concatenate(labels)
+    parts = [host(**given) for given, _ in samples]
+    return tuple(np.concatenate(p) for p in zip(*parts, strict=True))
 
 
 def _choice(options: HardwareOptions, design: Design) -> EvaluateOptions:
     plain = EvaluateOptions(options.data, options.split, options.samples)
     return replace(plain, max_length=design.symbols.get("seq", plain.max_length))
-
-
-def _accuracy(graph: Graph, design: Design, done: Simulated, labels: np.ndarray) -> float:
-    """The share of samples that the simulated hardware itself classifies rightly."""
-    from verilog.exact import structured, tensors
-
-    logits = logits_of(structured(graph, tensors(design, done.outputs)), graph)
-    return float((logits.argmax(-1).numpy() == labels).mean())

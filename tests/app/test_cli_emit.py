@@ -72,7 +72,9 @@ def test_simulates_without_a_mismatch(capsys: Capture, project: Path, tmp_path: 
     found = answer(capsys, *words)
     assert found["mismatches"] == 0 and not found["stuck"] and found["samples"] == 12
     exact = answer(capsys, "evaluate", project, "--data", MLP, "--limit", 12)
-    assert found["rtl_accuracy"] == pytest.approx(exact["accuracy"])
+    beside = found["scored_model"]
+    assert beside["accuracy"]["rtl"] == beside["accuracy"]["scored"] == pytest.approx(exact["accuracy"])
+    assert beside["rtl"] == "simulated" and beside["n"] == 12 and beside["equal_argmax"] == 1.0
 
 
 def test_what_has_no_format_is_named(capsys: Capture, tmp_path: Path) -> None:

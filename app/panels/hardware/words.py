@@ -5,6 +5,7 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING, Any
 
+from app.hardware.scored import scored_accuracy, scored_verdict
 from app.theme import Palette
 from app.words import count, percent, plural
 
@@ -46,6 +47,9 @@ def verdicts(made: Made) -> list[tuple[str, str]]:
     if folded := found.get("remarks"):
         said.append(("bad", f"not unrolled: {', '.join(folded)} (the remarks in Table say why)"))
     said += [("bad", note) for note in found.get("notes", ())]
+    compared = found.get("scored_model", {})
+    said.append(scored_verdict(compared))
+    said += [("same", accuracy)] if (accuracy := scored_accuracy(compared)) else []
     if "simulator" not in found:
         return [*said, ("same", "not simulated yet")]
     ran = f"{plural(found['samples'], 'sample')} in {found['simulator'].capitalize()}"
@@ -57,8 +61,6 @@ def verdicts(made: Made) -> list[tuple[str, str]]:
         said.append(("good", f"✓ matches in every beat, {ran}"))
     if remark := found.get("simulator_remark"):
         said.append(("same", remark))
-    if "rtl_accuracy" in found:
-        said.append(("same", f"its accuracy {percent(found['rtl_accuracy'])}"))
     if own := made.used(made.copies):
         said.append(("same", f"with your {', '.join(sorted(own))}"))
     return said

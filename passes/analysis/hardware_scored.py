@@ -1,0 +1,132 @@
+"""The design beside the models that scores come from: the same samples through the hardware's integers, through the
+model that `evaluate` and searches score, and through the float model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from model.errors import DataError, EmitError, GraphError
+from model.graph import Graph
+from model.ops import macs
+from passes.base import Context
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from verilog.netlist import Design
+    from verilog.numbers.fixed import Codes
+
+NDArray = np.ndarray[Any, Any]
+Batch = tuple["dict[str, Tensor]", NDArray | None]  # inputs of some samples, and their labels where data were named
+WORK = 2e10  # multiply-accumulates of made samples, where nobody named data
+FLOAT32 = 2.0**-20  # of a result: sums in float32 are so near to exact ones
+PLACES = 9  # of the figures that are written
+
+
+@dataclass(slots=True)
+class Results:
+    """What one model gives for all samples: its results, flat by sample, and its classes where it has some."""
+
+    values: list[NDArray] = field(default_factory=list)  # type: ignore[assignment]
+    rows: list[NDArray] = field(default_factory=list)  # type: ignore[assignment]
+
+    def take(self, result: Any, graph: Graph, frames: int) -> None:
+        """Add the results of a batch."""
+        first = _first(result, graph).double().numpy()
+        self.values.append(first.reshape(frames, -1))
+        self.rows.append(first.reshape(-1, first.shape[-1]).argmax(-1).reshape(frames, -1))
+
+    def accuracy(self, labels: NDArray | None) -> float | None:
+        """The share of samples whose largest result is their label's."""
+        rows = np.concatenate(self.rows)
+        if labels is None or rows.shape[1] != 1 or len(rows) != len(labels):
+            return None
+        return round(float((rows[:, 0] == labels).mean()), PLACES)
+
+
+def beside_scored(graph: Graph, design: Design, batches: list[Batch], context: Context,
+                  simulated: tuple[Codes, ...] | None = None) -> dict[str, Any]:  # fmt: skip
+    """`scored_model` of a report: n, max_abs_diff, differing of outputs, equal_argmax, accuracy {rtl, scored, float}.
+
+    The RTL's results are the simulated ones where they were simulated on these samples, else those of its integer
+    model, which simulations are compared with bit by bit. `float`: the model as opened, or without formats.
+    """
+    import torch
+
+    from model.build import build
+    from verilog.exact import Exact, structured, tensors
+
+    base = context.base or graph.replace(*(replace(n, precision={}) for n in graph if n.precision))
+    scored, plain = (build(g, context.store, context.callables) for g in (graph, base))
+    exact = Exact(graph, context.store, design, context.callables)
+    rtl, told, real = Results(), Results(), Results()
+    labels: list[NDArray] = []
+    at = 0
+    for given, answers in batches:
+        frames = len(next(iter(given.values())))
+        part = None if simulated is None else tuple(c[at : at + frames] for c in simulated)
+        with torch.no_grad():
+            result = exact(**given) if part is None else structured(graph, tensors(design, part))
+            rtl.take(result, graph, frames)
+            for module, results in ((scored, told), (plain, real)):
+                results.take(_run(module, given, exact.host.padded(given), result, graph), graph, frames)
+        labels += [] if answers is None else [answers]
+        at += frames
+        context.progress(3, 5, "comparing with the scored model")
+    found = _difference(rtl, told)
+    answers = np.concatenate(labels) if labels else None
+    accuracy = {name: r.accuracy(answers) for name, r in (("rtl", rtl), ("scored", told), ("float", real))}
+    return {**found, "accuracy": accuracy, "n": at, "data": "given" if answers is not None else "random inputs",
+            "rtl": "integer model" if simulated is None else "simulated",
+            "float_is": "opened" if context.base is not None else "without formats"}  # fmt: skip
+
+
+def _run(module: Any, given: Mapping[str, Tensor], padded: Mapping[str, Tensor], like: Any, graph: Graph) -> Any:
+    """A model's results on the samples as they are scored; on padded ones where the design gives more of them."""
+    result = module(**given)
+    same = _first(result, graph).shape == _first(like, graph).shape
+    return result if same else module(**padded)
+
+
+def _first(result: Any, graph: Graph) -> Tensor:
+    """The class scores, or the first of the results."""
+    from passes.analysis.evaluate import logits_of
+
+    try:
+        return logits_of(result, graph)
+    except GraphError:
+        values = result.values() if isinstance(result, Mapping) else result
+        return result if hasattr(result, "shape") else next(iter(values))
+
+
+def _difference(rtl: Results, told: Results) -> dict[str, Any]:
+    ours, theirs = np.concatenate(rtl.values), np.concatenate(told.values)
+    if ours.shape != theirs.shape:
+        text = f"The design gives {ours.shape[1]} results a sample, the scored model {theirs.shape[1]}."
+        raise EmitError(text, "Emit it for the sizes of the data (--sizes).")
+    apart = np.abs(ours - theirs)
+    apart = np.where(ours == theirs, 0.0, apart)  # equal infinities are no difference
+    rms = float(np.sqrt(np.mean(theirs**2)))
+    exact = apart <= np.maximum(np.abs(theirs), rms) * FLOAT32
+    return {
+        "max_abs_diff": float(apart.max(initial=0.0)), "rms": rms,
+        "differing": int((~exact).sum()), "outputs": int(apart.size),
+        "equal_argmax": float((np.concatenate(rtl.rows) == np.concatenate(told.rows)).mean()),
+    }  # fmt: skip
+
+
+def made_batches(graph: Graph, design: Design, samples: int, seed: int) -> list[Batch]:
+    """Random inputs of the design's sizes, fewer samples for large models."""
+    from passes.export.example import example_inputs
+
+    cost = sum(macs(n, {**design.symbols, "batch": 1}) for n in graph)
+    count = max(1, min(samples, int(WORK // max(cost, 1))))
+    sizes = {s: count for s in graph.symbols if s == "batch" or s.startswith("batch_")}
+    given = example_inputs(graph, {**design.symbols, **sizes}, seed)
+    if not given:
+        raise DataError("The model has no inputs.", "Trace it again with example inputs.")
+    return [(given, None)]
