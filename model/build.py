@@ -12,6 +12,8 @@ import torch
 from torch import Tensor, fx, nn
 
 from model.adapters import PORT as ADAPTED
+from model.emulation import Emulated
+from model.emulators import emulation_of
 from model.errors import GraphError
 from model.flowing import Flowing
 from model.formats.mxint import MXInt
@@ -295,7 +297,15 @@ class Builder:
             case _:
                 made = self._call_function(node)
         made.meta[NODE] = node.id
-        return self._quantised(made, node, "data_out") if node.outputs is None and choice(node, "data_out") else made
+        made = self._quantised(made, node, "data_out") if node.outputs is None and choice(node, "data_out") else made
+        return made if node.arithmetic == "float" else self._emulated(made, node)
+
+    def _emulated(self, made: fx.Node, node: Node) -> fx.Node:
+        emulation = emulation_of(self.graph, self.store, node, self.tensors)
+        if emulation is None:
+            return made
+        self._attach(f"emulated.{node.id}", Emulated(emulation))
+        return self.fx.call_module(f"emulated.{node.id}", (made, *(self._ref(r) for r in emulation.sources)))
 
     def _result(self, node: Node) -> Any:
         values = [self._arg(a) for a in node.args]

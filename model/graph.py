@@ -49,7 +49,8 @@ Arg = None | bool | int | float | str | complex | Ref | Slice | TorchConst | tup
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One operation. Facts: all but the choices: `precision`, `sparsity`, `adapters` by port, `parallel`, `packed`.
+    """One operation. Facts: all but the choices: `precision`, `sparsity`, `adapters` by port, `parallel`, `packed`,
+    `arithmetic`.
 
     `op` names a row of the ops table. `target` is the module's path (call_module), the function's
     qualified name (call_function), the name of a weight (get_attr) or of an input (placeholder).
@@ -75,6 +76,7 @@ class Node:
     adapters: dict[str, Adapter] = field(default_factory=dict)  # type: ignore[assignment]
     parallel: Parallel | None = None
     packed: bool = False  # whether its weight is held in its format's codes where the model runs (model/mx_weights.py)
+    arithmetic: Literal["float", "hardware"] = "float"  # what it computes with where the model runs
 
     @property
     def inputs(self) -> tuple[Ref, ...]:

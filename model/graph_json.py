@@ -36,6 +36,8 @@ def node_to_json(node: Node) -> dict[str, Any]:
         data["parallel"] = encode(node.parallel)
     if node.packed:
         data["packed"] = True
+    if node.arithmetic != "float":
+        data["arithmetic"] = node.arithmetic
     return data
 
 
@@ -58,6 +60,7 @@ def node_from_json(name: str, data: dict[str, Any]) -> Node:
     for part, kind in _TYPED.items():
         values[part] = decode(kind, data.get(part, {}), f"{name}.{part}")
     values["packed"] = decode(bool, data.get("packed", False), f"{name}.packed")
+    values["arithmetic"] = decode(Literal["float", "hardware"], data.get("arithmetic", "float"), f"{name}.arithmetic")
     values["parallel"] = decode(Parallel | None, data.get("parallel"), f"{name}.parallel")
     return Node(id=name, outputs=decode(int | None, data.get("outputs"), f"{name}.outputs"), **values)
 

@@ -1,8 +1,11 @@
 """Functions over graphs: analyses find, transforms change, searches choose.
 
-Whoever can run a pass has the fast versions of formats: importing this registers them (nothing heavy is loaded).
+Whoever can run a pass has the fast versions of formats, and the arithmetic of hardware: importing this registers them
+(nothing heavy is loaded).
 """
 
 from kernels.registry import install
+from verilog.registry import install_emulation
 
 install()
+install_emulation()

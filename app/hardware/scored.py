@@ -12,8 +12,6 @@ ADVICE = "Pass hardware_functions scores softmax, norms and tables with the desi
 
 def scored_verdict(found: dict[str, Any]) -> tuple[str, str]:
     """(tone, words): whether the design computes what is scored; "good", "bad", or "same" where it was not compared."""
-    if not found:
-        return "same", "not compared with the scored model"
     if "not_compared" in found:
         return "same", f"not compared with the scored model: {found['not_compared']}"
     of = f"{count(found['outputs'])} outputs, n = {count(found['n'])}"

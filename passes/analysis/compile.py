@@ -59,10 +59,11 @@ def compiled(graph: Graph, options: CompileOptions, context: Context) -> tuple[G
     import torch
 
     from model.build import build
+    from model.emulators import in_float
 
     _check(options)
     dynamo = _dynamo()
-    whole = settle(build(graph, context.store, context.callables, packed=True)).to(options.device)
+    whole = settle(build(in_float(graph), context.store, context.callables, packed=True)).to(options.device)
     inputs = inputs_on(options, graph, context)
     dynamo.reset()
     try:

@@ -229,7 +229,7 @@ def _samples(graph: Graph, design: Design, options: HardwareOptions, context: Co
         if not options.data:
             return made_batches(graph, design, options.samples, context.seed)
         split = load_split(_choice(options, design), context)
-        found = [(given, answers.numpy()) for given, answers in arranged(split, graph, 64)]
+        found: list[Batch] = [(given, answers.numpy()) for given, answers in arranged(split, graph, 64)]
         if not found:
             raise DataError("The data has no samples.", "Choose another split.")
     except EspalierError as error:
@@ -245,9 +245,7 @@ def _codes(graph: Graph, design: Design, options: HardwareOptions, context: Cont
     if not options.data or isinstance(samples, EspalierError):
         rng = np.random.default_rng(context.seed)
         shapes = [b.stream for b in design.inputs]
-        return tuple(
-            rng.integers(s.fixed.low, s.fixed.high + 1, (options.samples, s.rows, s.size)) for s in shapes
-        )
+        return tuple(rng.integers(s.fixed.low, s.fixed.high + 1, (options.samples, s.rows, s.size)) for s in shapes)
     from verilog.exact import Host
 
     host = Host(graph, context.store, design, context.callables)

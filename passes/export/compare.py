@@ -39,8 +39,9 @@ def compare(graph: Graph, store: WeightStore, run: Run, who: str) -> Compared | 
     import torch
 
     from model.build import build
+    from model.emulators import in_float
 
-    module = build(_ruled(graph), store)
+    module = build(in_float(_ruled(graph)), store)
     found: list[tuple[float, float]] = []
     allowed = TOLERANCE
     notes: list[str] = []

@@ -193,7 +193,9 @@ def _agrees(model: Any, graph: Graph, weights: Mapping[str, Tensor], store: Weig
     from model.build import build
 
     held = {k: replace(w, key=store.hold(to_numpy(weights[k]))) for k, w in graph.weights.items()}
-    plain = graph.replace(*(replace(n, precision={}, sparsity={}, adapters={}) for n in graph)).with_weights(held)
+    plain = graph.replace(
+        *(replace(n, precision={}, sparsity={}, adapters={}, arithmetic="float") for n in graph)
+    ).with_weights(held)
     inputs = example_inputs(graph)
     with torch.no_grad():
         mine, other = build(plain, store)(**inputs), model(**inputs)

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, fx, nn
 
 from model.build import PORT, build
+from model.emulators import in_float
 from model.errors import ExportError
 from model.flowing import Flowing
 from model.formats.base import Format
@@ -101,7 +102,7 @@ def standalone(
     Raises ExportError for a model that cannot leave.
     """
     check_exportable(graph)
-    module = build(graph, store)
+    module = build(in_float(graph), store)
     _rehome(module)
     _bake(module)
     for name, held in list(module.named_modules()):

@@ -13,6 +13,7 @@ from typing import Any
 from torch import Tensor, fx, nn
 
 from model.build import Builder, leaf_key, load
+from model.emulation import Emulated
 from model.graph import Graph, Node
 from model.layers import Effective, Switch
 from model.meta import Weight
@@ -64,6 +65,8 @@ class Wired(Builder):
         self.parts[path] = value.eval() if isinstance(value, nn.Module) else value
         if isinstance(value, Switch) and not isinstance(value.evaluation, fx.Node):
             self.names[path] = "switch", repr(value.evaluation)
+        if isinstance(value, Emulated):
+            self.names[path] = "emulated", value.emulation.content
         self.names.setdefault(path, (object(),))  # what nothing is known of is like nothing else
 
     def _attach_leaf(self, node: Node) -> None:

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from model.graph import Graph, Node, Ref
-from verilog.plan.hosting import LOOKS
+from model.ports import choice, operands
+from verilog.plan.hosting import LOOKS, constants
 
 PASSES = ("to", "clone", "identity", "dropout", "contiguous", "detach", "alias")  # hand on what they get
 FUNCTIONS = (
@@ -115,8 +116,21 @@ def _open(graph: Graph, node: Node, ref: Ref) -> bool:
 # ---- RMS norms
 
 
-def _norm(graph: Graph, last: Node, constants: frozenset[str]) -> RmsNorm | None:
-    """`last` is γ·(x·rsqrt(mean(x²) + ε)), or that without γ."""
+def unfused_formats(graph: Graph) -> dict[str, tuple[str, ...]]:
+    """The ports whose formats keep the steps of an RMS norm apart, by node."""
+    known, found = constants(graph), dict[str, tuple[str, ...]]()
+    for last in graph:
+        made = _norm(graph, last, known, chosen=True)
+        for node in () if made is None else (graph.nodes[n] for n in made.nodes):
+            kept = {"data_in"} if made is not None and node.id == made.first else set[str]()
+            kept |= {p for p in node.precision if node is last and p.startswith("data_out")}
+            if _between_chosen(graph, node, made.source, made.gamma, last):  # type: ignore[union-attr]
+                found[node.id] = tuple(p for p in node.precision if p not in kept)
+    return found
+
+
+def _norm(graph: Graph, last: Node, constants: frozenset[str], chosen: bool = False) -> RmsNorm | None:
+    """`last` is γ·(x·rsqrt(mean(x²) + ε)), or that without γ; `chosen`: also with formats between its steps."""
     if last.op != "mul" or len(last.args) != 2:
         return None
     known = [a for a in last.args if isinstance(a, Ref) and a.node in constants]
@@ -133,10 +147,20 @@ def _norm(graph: Graph, last: Node, constants: frozenset[str]) -> RmsNorm | None
     source, eps = square.args[0], total.args[1]
     if not (_squares(square, mean) and isinstance(source, Ref) and isinstance(eps, int | float)):
         return None
-    if mean.precision or root.precision or source not in scaled.args:  # then each step is computed by itself
-        return None
     steps = _between(graph, {last.id, scaled.id, root.id, total.id, mean.id, square.id}, source)
+    if source not in scaled.args:
+        return None
+    if not chosen and any(_between_chosen(graph, graph.nodes[n], source, gamma, last) for n in steps):
+        return None  # each step is computed by itself
     return RmsNorm(source, square.id, tuple(n for n in graph.nodes if n in steps), float(eps), gamma)
+
+
+def _between_chosen(graph: Graph, node: Node, source: Ref, gamma: Ref | None, last: Node) -> bool:
+    """Whether a format is chosen for what only flows between the steps of a norm."""
+    if node is not last and any(port.startswith("data_out") for port in node.precision):
+        return True
+    found = zip(node.inputs, operands(node.op, node.args, node.kwargs, graph.nodes), strict=True)
+    return any(at is not None and ref not in (source, gamma) and choice(node, at[0]) is not None for ref, at in found)
 
 
 def _behind(graph: Graph, value: Any, *ops: str) -> Node | None:

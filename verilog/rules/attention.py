@@ -45,7 +45,7 @@ def matmul(low: Lowering, node: Node) -> None:
     x = low.resize(node, x, par_in, tokens)
     b, spots, along = _spots(low, node, b, met, columns(x, node), (par_in, par_out))
     accumulator = _accumulator(node, x, b)
-    follower, multiplier, places = _scale(low, node)
+    follower, multiplier, places = scaled_by(low, node)
     exact = Fixed(accumulator.width + multiplier.bit_length(), accumulator.frac + places)
     to, rounding = low.result(follower, exact)
     out = Stream(x.stream.rows, b.shape[-1], to, par_out, tokens)
@@ -147,7 +147,7 @@ def _accumulator(node: Node, x: Signal, b: Signal) -> Fixed:
     return found
 
 
-def _scale(low: Lowering, node: Node) -> tuple[Node, int, int]:
+def scaled_by(low: Lowering, node: Node) -> tuple[Node, int, int]:
     """(node, multiplier, fraction bits): what follows and only scales is done here; itself where nothing does."""
     readers = [n for n in low.graph if Ref(node.id) in n.inputs]
     if len(readers) != 1 or low.chosen(node, "data_out") is not None:

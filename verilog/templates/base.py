@@ -78,6 +78,11 @@ class Template(ABC):
     shape: tuple[int, ...] = field(default=())  # of the node's tensor, for the comment
 
     @property
+    def approximates(self) -> bool:
+        """Whether its results may differ from exact arithmetic rounded once: tables, roots, factors of a few bits."""
+        return False
+
+    @property
     @abstractmethod
     def module(self) -> str:
         """The SystemVerilog module."""

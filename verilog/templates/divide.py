@@ -19,6 +19,11 @@ class Divide(Template):
     rounding: Rounding = "nearest_even"
 
     @property
+    def approximates(self) -> bool:
+        """One rounding of the exact quotient, where float32 rounds twice."""
+        return True
+
+    @property
     def module(self) -> str:
         """The SystemVerilog module."""
         return "divide"

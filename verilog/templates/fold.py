@@ -65,6 +65,11 @@ class FoldSum(Fold):
     rounding: Rounding = "nearest_even"
 
     @property
+    def approximates(self) -> bool:
+        """A reciprocal of the count in a few bits."""
+        return self.multiplier != 1
+
+    @property
     def module(self) -> str:
         """The SystemVerilog module."""
         return "fold_sum"

@@ -36,6 +36,11 @@ class Lut(Template):
     table: Codes
 
     @property
+    def approximates(self) -> bool:
+        """Functions in double precision, rounded once."""
+        return True
+
+    @property
     def module(self) -> str:
         """The SystemVerilog module."""
         return "lut"
@@ -89,6 +94,11 @@ class Pieces(Template):
 
     lines: Lines
     rounding: Rounding = "nearest_even"
+
+    @property
+    def approximates(self) -> bool:
+        """Straight lines."""
+        return True
 
     @property
     def module(self) -> str:

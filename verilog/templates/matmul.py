@@ -32,6 +32,11 @@ class MatMul(Template):
     rounding: Rounding = "nearest_even"
 
     @property
+    def approximates(self) -> bool:
+        """A scale of a few bits."""
+        return self.multiplier != 1
+
+    @property
     def module(self) -> str:
         """The SystemVerilog module."""
         return "matmul"

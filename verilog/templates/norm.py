@@ -29,6 +29,11 @@ class Norm(Template):
     rounding: Rounding = "nearest_even"
 
     @property
+    def approximates(self) -> bool:
+        """An inverse root by table and Newton."""
+        return True
+
+    @property
     def module(self) -> str:
         """The SystemVerilog module."""
         return "norm"

@@ -24,6 +24,11 @@ class ScaleShift(Template):
     rounding: Rounding = "nearest_even"
 
     @property
+    def approximates(self) -> bool:
+        """Scales of a few bits."""
+        return bool((np.abs(self.scale) != 1).any())
+
+    @property
     def module(self) -> str:
         """The SystemVerilog module."""
         return "scale_shift"

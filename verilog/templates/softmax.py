@@ -22,6 +22,11 @@ class Softmax(Template):
     rounding: Rounding = "nearest_even"
 
     @property
+    def approximates(self) -> bool:
+        """A table of powers and a reciprocal of a few bits."""
+        return True
+
+    @property
     def module(self) -> str:
         """The SystemVerilog module."""
         return "softmax_rows" if len(self.inputs) > 1 else "softmax"

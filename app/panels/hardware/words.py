@@ -47,9 +47,8 @@ def verdicts(made: Made) -> list[tuple[str, str]]:
     if folded := found.get("remarks"):
         said.append(("bad", f"not unrolled: {', '.join(folded)} (the remarks in Table say why)"))
     said += [("bad", note) for note in found.get("notes", ())]
-    compared = found.get("scored_model", {})
-    said.append(scored_verdict(compared))
-    said += [("same", accuracy)] if (accuracy := scored_accuracy(compared)) else []
+    if compared := found.get("scored_model"):
+        said += [scored_verdict(compared), *(("same", text) for text in (scored_accuracy(compared),) if text)]
     if "simulator" not in found:
         return [*said, ("same", "not simulated yet")]
     ran = f"{plural(found['samples'], 'sample')} in {found['simulator'].capitalize()}"

@@ -1,0 +1,119 @@
+"""Give nodes the arithmetic of their hardware, so that whatever scores the model scores what the design computes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+from model.formats.integer import Integer
+from model.graph import Graph, Node, Ref, out_port
+from model.meta import Precision
+from model.ports import choice
+from passes.base import Context, Report, transform
+from verilog.options import EmitOptions, sizes_in
+
+if TYPE_CHECKING:
+    from verilog.emulation import Region
+    from verilog.lower import Lowering
+    from verilog.numbers.fixed import Fixed
+
+WIDEST = 32  # bits of the format `integer`
+
+
+@dataclass(frozen=True, slots=True)
+class HardwareFunctionsOptions:
+    """With which arithmetic the model runs where hardware has its own: tables, softmax, norms, fused steps, scales."""
+
+    arithmetic: Literal["hardware", "float"] = field(
+        default="hardware",
+        metadata={"help": "hardware: nodes compute what the design computes; float: what torch computes, again"},
+    )
+    sizes: str = field(default="", metadata={"help": "sizes of symbols in shapes, such as seq=32"})
+    fuse: bool = field(
+        default=True, metadata={"help": "formats chosen between the steps of an RMS norm go, so that it is one norm"}
+    )
+
+
+@transform("hardware_functions", "Hardware functions", HardwareFunctionsOptions)
+def hardware_functions(graph: Graph, options: HardwareFunctionsOptions, context: Context) -> tuple[Graph, Report]:
+    """Softmax, norms, tables and fused steps compute as their templates do, in every score from here on.
+
+    Formats that such a node took from its readers or from what it reads are written on it. Raises EmitError for what
+    has no hardware, with its node. Gradients pass straight through.
+    """
+    plain = graph.replace(*(replace(n, arithmetic="float") for n in graph if n.arithmetic != "float"))
+    if options.arithmetic == "float":
+        gone = [n.id for n in graph if n.arithmetic != "float"]
+        return plain, Report("hardware_functions", tuple({"node": n, "arithmetic": "float"} for n in gone),
+                             {"nodes": len(gone)})  # fmt: skip
+    from verilog.emulation import regions
+    from verilog.lower import Lowering
+    from verilog.plan.fusing import unfused_formats
+
+    cleared = unfused_formats(plain) if options.fuse else {}
+    plain = plain.replace(*(_without(plain.nodes[name], ports) for name, ports in cleared.items()))
+    low = Lowering(plain, context.store, EmitOptions(sizes=sizes_in(options.sizes)))
+    low.design()
+    found, rows = regions(plain, context.store), list[dict[str, Any]]()
+    changed: dict[str, Node] = {}
+    for name in _own_arithmetic(low):
+        region = found.of(plain.nodes[name])
+        if not region.sources or _writes(plain, region):
+            continue
+        _chosen(low, region, changed)
+        last = changed.get(name, plain.nodes[name])
+        changed[name] = replace(last, arithmetic="hardware")
+        rows.append({"node": name, "op": last.op, "arithmetic": "hardware", "nodes": len(region.nodes)})
+    summary = {"nodes": len(rows), "cleared": [f"{p} of {n}" for n, ports in cleared.items() for p in ports]}
+    return plain.replace(*changed.values()), Report("hardware_functions", tuple(rows), summary)
+
+
+def _without(node: Node, ports: tuple[str, ...]) -> Node:
+    return replace(node, precision={p: c for p, c in node.precision.items() if p not in ports})
+
+
+def _own_arithmetic(low: Lowering) -> list[str]:
+    """The nodes whose results are not, or not to the last bit, what torch computes on the same values."""
+    from verilog.rules.attention import scaled_by
+
+    wanted: set[str] = set()
+    for instance in low.instances:
+        if instance.approximates:
+            node = low.graph.nodes[instance.node]
+            wanted.add(scaled_by(low, node)[0].id if instance.module == "matmul" else node.id)
+    return [n.id for n in low.graph if n.id in wanted and n.outputs is None]
+
+
+def _writes(graph: Graph, region: Region) -> bool:
+    """Whether a step writes into what it reads, so that hardware's function would read it too late."""
+    nodes = [graph.nodes[n] for n in region.nodes]
+    return any(n.attrs.get("inplace") or f"{n.target}.".split(".")[1].endswith("_") for n in nodes)
+
+
+def _chosen(low: Lowering, region: Region, changed: dict[str, Node]) -> None:
+    """Write on the nodes of a region, in `changed`, the formats in which the design has its operand and its result."""
+    from verilog.emulation import written_by
+
+    def at(name: str) -> Node:
+        return changed.get(name, low.graph.nodes[name])
+
+    source = region.sources[0]
+    if choice(at(region.first), "data_in") is None and source in low.signals:
+        fixed = low.signals[source].fixed
+        if len(region.nodes) == 1 and len(at(region.first).inputs) == 1:
+            changed[region.first] = _with(at(region.first), "data_in", fixed)
+        else:  # a format of data_in would hold for other operands too: what gives it has the format
+            ref = written_by(low.graph, source)
+            if choice(at(ref.node), out_port(ref.output)) is None:
+                changed[ref.node] = _with(at(ref.node), out_port(ref.output), fixed)
+    last = region.nodes[-1]
+    if choice(at(last), "data_out") is None:
+        changed[last] = _with(at(last), "data_out", low.signals[Ref(last)].fixed)
+
+
+def _with(node: Node, port: str, fixed: Fixed) -> Node:
+    from verilog.numbers.scaled import plain
+
+    if port not in node.ports or not plain(fixed) or fixed.width > WIDEST:
+        return node
+    return replace(node, precision={**node.precision, port: Precision(Integer(fixed.width, fixed.frac, fixed.signed))})

@@ -1,0 +1,26 @@
+"""Registers the arithmetic of hardware with `model`; what computes it is loaded when it is first used."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from model.emulators import register
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from model.emulators import Emulation
+    from model.graph import Graph, Node
+    from model.weights import WeightStore
+
+
+def _emulate(graph: Graph, store: WeightStore, node: Node, tensors: Mapping[str, Tensor]) -> Emulation | None:
+    from verilog.emulation import emulate
+
+    return emulate(graph, store, node, tensors)
+
+
+def install_emulation() -> None:
+    """Register it; once is enough."""
+    register(_emulate)
