@@ -147,6 +147,13 @@ def _use(value: Any, node: Node, port: str) -> Any:
     return value, str(chosen.format), chosen.scale, chosen.gradient, view, pruned
 
 
+def _structured(graph: Graph, values: list[Any]) -> Any:
+    """Results as they leave the model."""
+    if graph.structure == "tensor":
+        return values[0]
+    return dict(zip(graph.output_names, values, strict=True)) if graph.structure == "dict" else tuple(values)
+
+
 def _choices(node: Node) -> tuple[Any, ...]:
     return node.precision, node.sparsity, node.adapters
 
@@ -291,29 +298,18 @@ class Builder:
                 self.places.setdefault(name, path)
                 return self.fx.get_attr(path)
             case "output":
-                return self.fx.output(self._result(node))
+                return self.fx.output(_structured(self.graph, [self._arg(a) for a in node.args]))
             case "call_module":
                 made = self._call_module(node)
             case _:
                 made = self._call_function(node)
         made.meta[NODE] = node.id
         made = self._quantised(made, node, "data_out") if node.outputs is None and choice(node, "data_out") else made
-        return made if node.arithmetic == "float" else self._emulated(made, node)
-
-    def _emulated(self, made: fx.Node, node: Node) -> fx.Node:
         emulation = emulation_of(self.graph, self.store, node, self.tensors)
         if emulation is None:
             return made
-        self._attach(f"emulated.{node.id}", Emulated(emulation))
-        return self.fx.call_module(f"emulated.{node.id}", (made, *(self._ref(r) for r in emulation.sources)))
-
-    def _result(self, node: Node) -> Any:
-        values = [self._arg(a) for a in node.args]
-        if self.graph.structure == "tensor":
-            return values[0]
-        return (
-            dict(zip(self.graph.output_names, values, strict=True)) if self.graph.structure == "dict" else tuple(values)
-        )
+        self._attach(path := f"emulated.{node.id}", Emulated(emulation))
+        return self.fx.call_module(path, (made, *(self._ref(r) for r in emulation.sources)))
 
     def _call_module(self, node: Node) -> fx.Node:
         source = self._arg(node.args[0])

@@ -22,7 +22,7 @@ from model.ports import choice
 from model.trace.tensors import to_numpy
 from model.weights import Tensor as Stored
 from model.weights import WeightStore
-from verilog.lower import Lowering, rules, unbuffered
+from verilog.lower import RULES, Lowering, unbuffered
 from verilog.netlist import Boundary, Design
 from verilog.numbers.fixed import Codes, fixed_of
 from verilog.options import EmitOptions
@@ -52,7 +52,7 @@ class Regions:
     def __init__(self, graph: Graph, store: WeightStore) -> None:
         self.graph = graph
         self.constants = constants(graph)
-        self.fused = fused(graph, rules(), self.constants)
+        self.fused = fused(graph, [op for op in RULES if RULES.is_own(op)], self.constants)
         self._low = Lowering(graph, store, EmitOptions())
 
     def of(self, node: Node) -> Region:

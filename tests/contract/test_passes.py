@@ -181,7 +181,8 @@ NEED_DATA = (
     "layer_latency", "compile",
 )  # fmt: skip
 # Tested on models whose layers have fixed-point or MX formats: tests/verilog, app/test_cli_emit.py, test_pack_mx.py.
-NEED_FORMATS = ("hardware", "parallelize", "balance_parallelism", "balance_front", "pack_mx")
+NEED_FORMATS = ("hardware", "parallelize", "balance_parallelism", "balance_front", "pack_mx",
+                "hardware_functions")  # fmt: skip
 
 
 @pytest.mark.parametrize("name", ALL)
