@@ -59,7 +59,9 @@ def register(emulator: Emulator) -> None:
 
 
 def emulation_of(graph: Graph, store: WeightStore, node: Node, tensors: Mapping[str, Tensor]) -> Emulation | None:
-    """How hardware computes a node, None where it computes in float or nothing in it has a format. `tensors`: live values by weight name.
+    """How hardware computes a node; None where it computes in float or nothing in it has a format.
+
+    `tensors`: live values by weight name.
 
     Raises GraphError where nothing is registered, EmitError where the node has no hardware in these formats.
     """
