@@ -92,14 +92,14 @@ def _run(module: Any, given: Mapping[str, Tensor], padded: Mapping[str, Tensor],
     return result if same else module(**padded)
 
 
-def _first(result: Any, graph: Graph) -> Tensor:
+def _first(result: Any, graph: Graph) -> Any:
     """The class scores, or the first of the results."""
     from passes.analysis.evaluate import logits_of
 
     try:
         return logits_of(result, graph)
     except GraphError:
-        values = result.values() if isinstance(result, Mapping) else result
+        values: Any = result.values() if isinstance(result, Mapping) else result
         return result if hasattr(result, "shape") else next(iter(values))
 
 
