@@ -131,7 +131,7 @@ def test_the_form_offers_lines_and_counts_the_work(panel: SweepsPanel) -> None:
     assert "Evaluate not timed yet" in setup._words.text() and setup._scored.text() == "Scored on demo:small"
     panel.sweeps.timed["evaluate"] = 2.0
     setup.tell()
-    assert setup._words.text().replace("\u2009", " ").endswith("about 26 s")
+    assert setup._words.text().replace("\u2009", " ").endswith("about 24 s")
     along = setup.add_along()
     along.choose(0, "weight.frac_width", "2, 4")
     assert setup.sweep().along == (Axis(0, "rules.0.formats.weight.frac_width", (2, 4)),)
