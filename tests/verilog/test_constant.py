@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
@@ -53,14 +55,27 @@ def test_computes_the_matrix(case: Case, slack: int) -> None:
             assert values.max() <= high[out.value]
 
 
-@settings(max_examples=30)
-@given(cases())
-def test_no_way_is_longer_than_it_may_be(case: Case) -> None:
-    matrix, spans, _, _ = case
-    least = max(((int(n) - 1).bit_length() for n in count_of(matrix).sum(axis=1) if n), default=0)
-    made = solve(matrix, spans, slack=0)
-    negated = any(a.form == "a-b" and a.a == len(spans) and made.constants == (0,) for a in made.adders)
-    assert made.depth <= least + negated
+def one(*rows: list[int], constants: tuple[int, ...] = ()) -> Case:
+    """A matrix that was found once, of inputs that are all alike."""
+    matrix, rng = np.array(rows), np.random.default_rng(0)
+    return matrix, [(-100, 100)] * matrix.shape[1], np.array(constants or [0] * len(rows)), rng
+
+
+@settings(max_examples=60)
+@given(cases(), st.sampled_from((0, 1)))
+@example(one([0, 3, 0, -4], [0, 3, 4, -2]), 0)
+@example(one([0, -2, 3], [1, -2, -3]), 0)  # half of the second row's digits, shared, would leave it negative
+@example(one([-6, -8, 0, 5], [3, -3, 7, 3], [5, 0, 8, 0]), 0)
+@example(one([-1, -1, -1, -1], [1, 1, 1, 1]), 0)
+@example(one([-1, -2, -4], [1, 0, -1], constants=(-7, 0)), 0)
+def test_no_way_is_longer_than_it_may_be(case: Case, slack: int) -> None:
+    """A row of n signed digits takes ⌈log₂ n⌉ adders in a row; one of negative digits is taken from 0, a term more."""
+    matrix, spans, constants, _ = case
+    terms = count_of(matrix).sum(axis=1) + (constants != 0)
+    signs = digits(matrix).reshape(len(matrix), -1)
+    terms += (signs.min(axis=1) < 0) & (signs.max(axis=1) <= 0) & (constants == 0)
+    made = solve(matrix, spans, constants, slack)
+    assert made.depth <= max((math.ceil(math.log2(n)) for n in terms if n), default=0) + slack
 
 
 @given(st.integers(-(2**40), 2**40))

@@ -146,22 +146,37 @@ def _best(table: Any, spans: Any, depths: Any, turn: int) -> int:
 
 @njit(cache=True)
 def _hits(terms: Any, sizes: Any, loads: Any, room: float, key: int, depths: Any, hits: Any) -> int:
-    """Where a pair occurs, no term twice, as (row, term, term); nowhere a row would get too deep."""
+    """Where a pair occurs, no term twice, as (row, term, term); nowhere a row would get too deep.
+
+    A row of which only negative terms would be left needs room for the 0 that they are taken from.
+    """
     i, j, d, s = _split(key)
     more = 2.0 ** (max(depths[i], depths[j]) + 1) - 2.0 ** depths[i] - 2.0 ** depths[j]
     count = 0
     for r in range(len(sizes)):
-        load, first = loads[r], count
+        load, first, plus = loads[r], count, _positive(terms, sizes[r], r)
         for a in range(sizes[r]):
             if terms[r, a, 0] != i or load + more > room or _taken(hits, first, count, a):
                 continue
             for b in range(sizes[r]):
                 fits = terms[r, b, 0] == j and terms[r, b, 1] - terms[r, a, 1] == d and a != b
+                rest = plus - (terms[r, b, 2] > 0)
+                fits = fits and (rest > 0 or load + more + 1.0 <= room)
                 if fits and terms[r, a, 2] * terms[r, b, 2] == s and not _taken(hits, first, count, b):
                     hits[count, 0], hits[count, 1], hits[count, 2] = r, a, b
                     count += 1
                     load += more
+                    plus = rest
                     break
+    return count
+
+
+@njit(cache=True)
+def _positive(terms: Any, size: int, r: int) -> int:
+    """How many terms of a row are not taken away."""
+    count = 0
+    for a in range(size):
+        count += 1 if terms[r, a, 2] > 0 else 0
     return count
 
 
@@ -260,10 +275,15 @@ def _loads(terms: Any, sizes: Any, depths: Any) -> Any:
 
 
 @njit(cache=True)
-def add_up(terms: Any, sizes: Any, spans: Any, depths: Any, made: Any, count: int, limit: int) -> int:
-    """Add the terms of each row, the cheapest two first as far as the limit lets them; the number of values then."""
+def add_up(terms: Any, sizes: Any, spans: Any, depths: Any, made: Any, count: int, limit: int, zero: int) -> int:
+    """Add the terms of each row, the cheapest two first as far as the limit lets them; the number of values then.
+
+    `zero`: the value that is 0, from which rows of negative terms only are taken. One such term stays as it is.
+    """
     room = 2.0**limit
     for r in range(len(sizes)):
+        if sizes[r] > 1 and _positive(terms, sizes[r], r) == 0:
+            _from_zero(terms, sizes, r, depths, zero)
         while sizes[r] > 1:
             a, b = _cheapest(terms, sizes[r], r, spans, depths, room)
             i, j, d, s = _split(_key(terms[r, a], terms[r, b]))
@@ -271,7 +291,7 @@ def add_up(terms: Any, sizes: Any, spans: Any, depths: Any, made: Any, count: in
             high = b if low == a else a
             _enter(count, (i, j, d, s), spans, depths, made)
             sign = terms[r, low, 2]
-            if sizes[r] == 2 and sign < 0 and s < 0:
+            if sign < 0 and s < 0 and _positive(terms, sizes[r], r) == 1:  # else only negative terms would be left
                 made[count, 3], sign = TURNED, 1
                 spans[count] = -spans[count, 1], -spans[count, 0]
             terms[r, low, 0], terms[r, low, 2] = count, sign
@@ -279,6 +299,17 @@ def add_up(terms: Any, sizes: Any, spans: Any, depths: Any, made: Any, count: in
             sizes[r] -= 1
             count += 1
     return count
+
+
+@njit(cache=True)
+def _from_zero(terms: Any, sizes: Any, r: int, depths: Any, zero: int) -> None:
+    """One more term, 0, at the place of the earliest of the others."""
+    first = 0
+    for a in range(sizes[r]):
+        if depths[terms[r, a, 0]] < depths[terms[r, first, 0]]:
+            first = a
+    terms[r, sizes[r]] = zero, terms[r, first, 1], 1
+    sizes[r] += 1
 
 
 @njit(cache=True)

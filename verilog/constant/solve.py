@@ -36,6 +36,17 @@ def count_of(matrix: Codes) -> Codes:
     return np.bitwise_count(size ^ (3 * size)).astype(np.int64)
 
 
+def least(matrix: Codes, added: Codes) -> int:
+    """Adders in a row that matrix · x + added takes where nothing is shared: a sum of n terms needs ⌈log₂ n⌉.
+
+    A row of negative digits alone is taken from one more term, 0.
+    """
+    place = digits(matrix)
+    taken = (place < 0).any(axis=(1, 2)) & ~(place > 0).any(axis=(1, 2)) & (added == 0)
+    terms = count_of(matrix).sum(axis=1) + (added != 0) + taken
+    return max(((int(n) - 1).bit_length() for n in terms if n), default=0)
+
+
 def expected(matrix: Codes, span: Range) -> int:
     """About how many bits its adders will add, told without looking for what rows have in common."""
     terms = count_of(matrix).sum(axis=1)
@@ -48,13 +59,13 @@ def shared(
     """The network of one matrix [outputs, inputs] and what is added to each output."""
     place = digits(matrix)
     odd, low = _odd(constants)
-    known = sorted(set(odd.tolist()) - {0})
+    known = [*sorted(set(odd.tolist()) - {0}), 0]
     rows = [_terms(place[r], len(spans), known, int(odd[r]), int(low[r])) for r in range(len(matrix))]
     sizes = np.array([len(r) for r in rows], np.int64)
-    terms = np.zeros((len(rows), int(sizes.max(initial=1)), 3), np.int64)
+    terms = np.zeros((len(rows), int(sizes.max(initial=1)) + 1, 3), np.int64)
     for r, held in enumerate(rows):
         terms[r, : len(held)] = np.array(held, np.int64).reshape(-1, 3)
-    first, most = len(spans) + len(known), len(spans) + len(known) + int(sizes.sum()) + 1
+    first, most = len(spans) + len(known), len(spans) + len(known) + int((sizes + 1).sum())
     held = np.zeros((most, 2), np.int64)
     held[:first] = [*spans, *((c, c) for c in known)]
     deep, made = np.zeros(most, np.int64), np.zeros((most, 4), np.int64)
@@ -62,7 +73,7 @@ def shared(
     limit = max(limit, least_depth(terms, sizes, deep))
     with np.errstate(over="ignore"):  # hashes wrap around, where nothing is compiled too
         count = share(terms, sizes, held, deep, made, first, limit, turn)
-        count = add_up(terms, sizes, held, deep, made, count, limit)
+        count = add_up(terms, sizes, held, deep, made, count, limit, first - 1)
     return _network(terms, sizes, made[first:count], tuple(spans), known)
 
 
@@ -78,26 +89,23 @@ def _terms(place: Codes, inputs: int, known: list[int], odd: int, low: int) -> l
 
 
 def least_depth(terms: Codes, sizes: Codes, depths: Codes) -> int:
-    """Adders in a row that no network of these sums can do without."""
-    loads = [sum(1 << int(depths[v]) for v in row[:n, 0]) for row, n in zip(terms, sizes, strict=True)]
+    """Adders in a row that no network of these sums can do without: negative terms only are taken from one more, 0."""
+    loads = [
+        sum(1 << int(depths[v]) for v in row[:n, 0]) + bool((row[:n, 2] < 0).all())
+        for row, n in zip(terms, sizes, strict=True) if n
+    ]  # fmt: skip
     return max(((load - 1).bit_length() for load in loads if load), default=0)
 
 
 def _network(terms: Codes, sizes: Codes, made: Codes, spans: tuple[Range, ...], known: list[int]) -> Network:
     adders = [Adder(int(i), int(j), int(d), FORMS[int(s)]) for i, j, d, s in made]
     ends = [(int(t[0, 0]), int(t[0, 1]), int(t[0, 2])) if n else (-1, 0, 1) for t, n in zip(terms, sizes, strict=True)]
-    constants, first = list(known), len(spans) + len(known)
+    first = len(spans) + len(known)
     negative = {v for v, _, sign in ends if sign < 0}
-    if any(v < first or adders[v - first].form != "a-b" for v in negative):  # what is only taken away: from 0
-        constants.append(0)
-        adders = [Adder(a.a + (a.a >= first), a.b + (a.b >= first), a.shift, a.form) for a in adders]
-        ends = [(v + (v >= first), p, s) for v, p, s in ends]
-        negative = {v + (v >= first) for v in negative}
-        first += 1
     other = {v: first + len(adders) + k for k, v in enumerate(sorted(negative))}
     adders += [_negated(v, first, adders) for v in sorted(negative)]
     outputs = tuple(Output(other[v] if s < 0 else v, p) for v, p, s in ends)
-    return used(Network(spans, tuple(constants), tuple(adders), outputs))
+    return used(Network(spans, tuple(known), tuple(adders), outputs))
 
 
 def _negated(value: int, first: int, adders: list[Adder]) -> Adder:
@@ -109,18 +117,18 @@ def _negated(value: int, first: int, adders: list[Adder]) -> Adder:
 
 
 def used(network: Network) -> Network:
-    """Without the adders that nothing reads."""
-    wanted = {o.value for o in network.outputs}
+    """Without the constants and adders that nothing reads."""
+    wanted = {*range(-1, len(network.inputs)), *(o.value for o in network.outputs)}
     for k in range(len(network.adders) - 1, -1, -1):
         if network.first + k in wanted:
             wanted |= {network.adders[k].a, network.adders[k].b}
-    number, kept = {v: v for v in range(-1, network.first)}, list[Adder]()
-    for k, adder in enumerate(network.adders):
-        if network.first + k in wanted:
-            number[network.first + k] = network.first + len(kept)
-            kept.append(Adder(number[adder.a], number[adder.b], adder.shift, adder.form))
-    outputs = tuple(Output(number[o.value], o.shift) for o in network.outputs)
-    return Network(network.inputs, network.constants, tuple(kept), outputs)
+    number = {v: n - 1 for n, v in enumerate(sorted(wanted))}
+    constants = tuple(c for v, c in enumerate(network.constants, len(network.inputs)) if v in wanted)
+    kept = tuple(
+        Adder(number[adder.a], number[adder.b], adder.shift, adder.form)
+        for v, adder in enumerate(network.adders, network.first) if v in wanted
+    )  # fmt: skip
+    return Network(network.inputs, constants, kept, tuple(Output(number[o.value], o.shift) for o in network.outputs))
 
 
 def parts(matrix: Codes, deep: int) -> tuple[Codes, Codes]:
@@ -163,18 +171,16 @@ def _kept(matrix: bytes, shape: tuple[int, int], span: Range, constants: bytes) 
 def solve(matrix: Codes, spans: Sequence[Range], constants: Codes | None = None, slack: int = 1) -> Network:
     """The cheapest network found for matrix [outputs, inputs] · x + constants; x within `spans`.
 
-    `slack`: adders in a row more than what is least, where that saves some; below 0: any number.
+    `slack`: adders in a row more than `least`, where that saves some; below 0: any number.
     """
     added = np.zeros(len(matrix), np.int64) if constants is None else constants
-    terms = count_of(matrix).sum(axis=1) + (added != 0)
-    least = max(((int(n) - 1).bit_length() for n in terms if n), default=0)
-    limit = least + slack if slack >= 0 else ENDLESS
-    turns = range(TURNS if terms.sum() < LARGE else 1)
+    terms = count_of(matrix).sum() + (added != 0).sum()
+    limit = least(matrix, added) + slack if slack >= 0 else ENDLESS
+    turns = range(TURNS if terms < LARGE else 1)
     found = [shared(matrix, spans, [0] * len(spans), added, limit, turn) for turn in turns]
-    if terms.sum() < HUGE:
+    if terms < HUGE:
         found += [_apart(matrix, spans, added, limit, *p) for p in every(_depths(len(matrix)), turns)]
-    most = max(limit, min(n.depth for n in found))  # a row that is only taken away needs one more
-    return min((n for n in found if n.depth <= most), key=lambda n: (n.bits, n.depth))
+    return min((n for n in found if n.depth <= limit), key=lambda n: (n.bits, n.depth))
 
 
 def _apart(matrix: Codes, spans: Sequence[Range], added: Codes, limit: int, deep: int, turn: int) -> Network:
