@@ -28,7 +28,8 @@ class Cancelled(Exception):
 class Group:
     """One namespace. `children` holds node n as n, group g as ~g and stub s as nodes + s.
 
-    `tags` are the stubs on its box while it is closed.
+    `tags` are the stubs on its box while it is closed. `part` ("2 of 3") tells the frames of one module apart
+    that the flow leaves and enters again; the first has the module's path, and `path` is unlike in all.
     """
 
     path: str
@@ -45,6 +46,8 @@ class Group:
     wiring: int = 0
     twins: int = 1
     tags: tuple[int, ...] = ()
+    part: str = ""
+    module: str = ""  # the module's path where `path` tells it from the module's other frames
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +203,7 @@ def intern_keys(groups: list[Group], keys: list[int], stub_keys: list[int], canc
         )
         group.size = sum(1 if 0 <= c < nodes else groups[~c].size if c < 0 else 0 for c in group.children)
         ports = (len(group.ins), len(group.outs))
-        name = tail(group.label)
+        name = tail(group.label.removesuffix(group.part))
         kind = "" if name.rpartition(".")[2].isdigit() else name
         group.key = seen.setdefault((inside, frozenset(group.wires), ports, kind), len(seen))
         group.wiring = wirings.setdefault((tuple(group.wires), ports), len(wirings))

@@ -50,12 +50,8 @@ class _Sketch:
         self.count = self.last + frame.outs
         self.few = sum(map(drifts, boxes)) <= 3
         ends = [(self._item(a, p, self.first), self._item(b, q, self.last)) for a, p, b, q in wires]
-        self.rank, back = ranks(self.count, ends, self.first, self.last)
-        self.turned = [k in back for k in range(len(wires))]
-        self.wires = [
-            (b, q, a, p) if turned else (a, p, b, q)
-            for (a, b), (_, p, _, q), turned in zip(ends, wires, self.turned, strict=True)
-        ]
+        self.rank = ranks(self.count, ends, self.first, self.last)
+        self.wires = [(a, p, b, q) for (a, b), (_, p, _, q) in zip(ends, wires, strict=True)]
         self.parts = [
             Part(self.rank[i], boxes[i].across) if i < self.first else Part(self.rank[i], 2.0, DOOR)
             for i in range(self.count)
@@ -166,7 +162,7 @@ class _Sketch:
         for part in parts:
             part.left = round(part.left + shift, 1)
         self._keep_ports(across)
-        routing = Routing(self.boxes, frame, parts, layers, self.wires, self.routes, self.turned)
+        routing = Routing(self.boxes, frame, parts, layers, self.wires, self.routes)
         at = [(parts[i].left, routing.tops[self.rank[i]]) for i in range(self.first)]
         ins = [parts[i].left + 1 for i in range(self.first, self.last)]
         outs = [parts[i].left + 1 for i in range(self.last, self.count)]

@@ -33,7 +33,8 @@ class Layout:
 
     `group_doors` holds the first and last place (x) where wires cross an open group's head, else NaN.
     Edge k runs through points[starts[k]:starts[k + 1]] and carries the tensor tensors[k]; a label may
-    stand right of labels[k] (x, y, width).
+    stand right of labels[k] (x, y, width). It ends in an arrowhead where arrows[k]: at a node, a stub or a closed
+    group, while the border of an open group is only passed.
     """
 
     tree: Hierarchy
@@ -53,6 +54,7 @@ class Layout:
     starts: Numbers
     tensors: Numbers
     labels: Rects
+    arrows: NDArray[np.bool_]
 
     def free_in_head(self, place: int, left: float, right: float) -> list[tuple[float, float]]:
         """The stretches of a group's head between `left` and `right` that no wire crosses, the right one first."""
@@ -80,6 +82,7 @@ class _Block:
     points: Rects
     lengths: Numbers
     labels: Rects
+    arrows: NDArray[np.bool_]
 
 
 @dataclass(slots=True)
@@ -107,7 +110,7 @@ def layout(
         np.array(names.nodes, np.int64), block.nodes, np.array(names.groups, np.int64),
         block.groups, block.opened, block.doors,
         np.array(names.stubs, np.int64), block.stubs, block.points, starts,
-        np.array(names.tensors, np.int64).reshape(-1, 2), block.labels,
+        np.array(names.tensors, np.int64).reshape(-1, 2), block.labels, block.arrows,
     )  # fmt: skip
 
 
@@ -190,6 +193,7 @@ class _Builder:
         own = codes < 0
         stub = codes >= self.nodes
         opened = np.array([p in kids for p in range(len(codes))], bool)
+        arrows = np.array([end >= 0 and end not in kids for _, _, end, _ in group.wires], bool)
         inner = [(at[p], b) for p, b in kids.items()]
         return _Block(
             len(self.memo), drawing, size[0], size[1],
@@ -201,6 +205,7 @@ class _Builder:
             _join(points, [(o, b.points) for o, b in inner]),
             np.concatenate([lengths, *(b.lengths for _, b in inner)]),
             _join(self._labels(drawing), [(np.append(o, 0.0), b.labels) for o, b in inner]),
+            np.concatenate([arrows, *(b.arrows for _, b in inner)]),
         )  # fmt: skip
 
     def _labels(self, drawing: Drawing) -> Rects:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from app.canvas.captions import caption
+from app.canvas.convex import Frames, convex_frames
 from app.canvas.hierarchy import IN, OUT, Cancelled, Group, Hierarchy, Stub, Tensor, count_twins, intern_keys
 from app.canvas.tags import blocks, stub_labels, tag_groups
 from model.graph import Arg, Graph, Node, Ref, Slice
@@ -33,13 +34,20 @@ def build(graph: Graph, show_scalars: bool = False, cancelled: Callable[[], bool
     lone = raw.lone
     home = [where[final[p]] if p >= 0 else -1 for p in place]
     captions = [caption(n, lone[p]) if p >= 0 else None for n, p in zip(graph, place, strict=True)]
+    numbers = [_distinct(refs, index) for refs in inputs]
+    frames = convex_frames(home, [g.parent for g in groups], [[u for u, _ in n] for n in numbers], cancelled)
+    again = list(range(len(groups)))
+    if frames is not None:
+        groups, home, again = _split(groups, home, frames)
     paths = {
-        path: where[raw.inward[i] if final[i] != i and i in raw.inward else final[i]] for path, i in raw.at.items()
+        path: again[where[raw.inward[i] if final[i] != i and i in raw.inward else final[i]]]
+        for path, i in raw.at.items()
     }
+    paths |= {g.path: i for i, g in enumerate(groups) if g.part}
     seen: dict[object, int] = {}
     keys = [-1 if c is None else seen.setdefault(c, len(seen)) for c in captions]
     tree = Hierarchy(tuple(index), captions, keys, home, groups, [], paths, show_scalars, index)
-    _Wiring(tree, cancelled).run(inputs)
+    _Wiring(tree, cancelled).run(numbers)
     stub_keys = [seen.setdefault(("stub", s.label, s.uses), len(seen)) for s in tree.stubs]
     intern_keys(groups, keys, stub_keys, cancelled)
     count_twins(groups)
@@ -166,6 +174,34 @@ def _groups(raw: _Paths, final: list[int]) -> tuple[list[Group], dict[int, int]]
     return groups, where
 
 
+def _split(groups: list[Group], home: list[int], frames: Frames) -> tuple[list[Group], list[int], list[int]]:
+    """The groups that are drawn, the group of each node, and for each old group the one that shows its path."""
+    numbers = [n for i in range(len(groups)) for n in frames.parts.get(i, [i])]
+    at = {number: k for k, number in enumerate(numbers)}
+    kept: list[Group] = []
+    for number in numbers:
+        origin = frames.origin.get(number, number)
+        old = groups[origin]
+        if old.parent < 0:
+            up, label = -1, ""
+        else:
+            up = at[frames.holder.get(~number, old.parent)]
+            above = kept[up].module or kept[up].path
+            label = old.path[len(above) + 1 :] if above else old.path
+        fellows = frames.parts.get(origin, [number])
+        k = fellows.index(number)
+        part = f" · {k + 1} of {len(fellows)}" if len(fellows) > 1 else ""
+        path = f"{old.path} ({k + 1})" if k else old.path
+        depth = kept[up].depth + 1 if up >= 0 else 0
+        kept.append(Group(path, label + part, up, depth, part=part, module=old.path if k else ""))
+    home = [at[frames.holder.get(node, group)] if group >= 0 else -1 for node, group in enumerate(home)]
+    again: list[int] = []
+    for i, group in enumerate(groups):
+        shown = frames.parts.get(i, [i])
+        again.append(at[shown[0]] if shown else again[group.parent])
+    return kept, home, again
+
+
 class _Wiring:
     """Fills children and wires, walking the nodes in order so that equal blocks number their parts alike."""
 
@@ -177,10 +213,9 @@ class _Wiring:
         self.entered = [False] * len(tree.groups)
         self.entered[0] = True
 
-    def run(self, inputs: list[tuple[Ref, ...]]) -> None:
+    def run(self, numbers: list[tuple[Tensor, ...]]) -> None:
         """Place every shown node and connect it to its sources."""
-        index, home = self.tree.index, self.tree.home
-        numbers = [_distinct(refs, index) for refs in inputs]
+        home = self.tree.home
         shared = self._shared(numbers)
         self.labels = stub_labels(self.tree, shared, numbers)
         pairs = [(u, v) for v, sources in enumerate(numbers) for u, _ in sources]

@@ -14,17 +14,14 @@ SMALL = 1500  # parts up to which our own sweeps are affordable
 ROUNDS = 6
 
 
-def ranks(count: int, pairs: Sequence[Pair], first: int, last: int) -> tuple[list[int], set[int]]:
-    """Layer of each of `count` items, and which pairs point backwards (numbers into `pairs`).
+def ranks(count: int, pairs: Sequence[Pair], first: int, last: int) -> list[int]:
+    """Layer of each of `count` items, whose `pairs` (from, to) form no cycle: every pair leads to a later layer.
 
     Items from `first` are the border's inputs (layer 0), from `last` its outputs (the last layer).
     """
-    back = _back(count, pairs)
     out: list[list[int]] = [[] for _ in range(count)]
     degree = [0] * count
-    for k, (a, b) in enumerate(pairs):
-        if k in back:
-            a, b = b, a
+    for a, b in pairs:
         out[a].append(b)
         degree[b] += 1
     base = int(last > first)
@@ -43,36 +40,7 @@ def ranks(count: int, pairs: Sequence[Pair], first: int, last: int) -> tuple[lis
         end = max((rank[i] for i in range(last)), default=0) + 1
         for i in range(last, count):
             rank[i] = end
-    return rank, back
-
-
-def _back(count: int, pairs: Sequence[Pair]) -> set[int]:
-    """The pairs to turn round so that no cycle is left; earlier items stay above later ones."""
-    left = [0] * count
-    out: list[list[Pair]] = [[] for _ in range(count)]
-    for k, (a, b) in enumerate(pairs):
-        out[a].append((b, k))
-        left[b] += 1
-    done, back = [False] * count, set()
-    ready = [i for i in range(count) if left[i] == 0]
-    cursor = 0
-    while True:
-        for a in ready:
-            done[a] = True
-            for b, _ in out[a]:
-                left[b] -= 1
-                if left[b] == 0 and not done[b]:
-                    ready.append(b)
-        while cursor < count and done[cursor]:
-            cursor += 1
-        if cursor == count:
-            return back
-        done[cursor] = True
-        for k, (a, b) in enumerate(pairs):
-            if b == cursor and not done[a]:
-                back.add(k)
-        ready = [cursor]
-        left[cursor] = 0
+    return rank
 
 
 def order(layers: list[list[int]], pairs: Sequence[Pair]) -> list[list[int]]:

@@ -81,8 +81,7 @@ def paint_marks(painter: QPainter, scene: Scene, kit: Painter, camera: Camera, m
     painter.setBrush(Qt.BrushStyle.NoBrush)
     if marks.routes:
         painter.setPen(pen(palette.accent, 1.6))
-        for path in kit.paths(scene, marks.routes):
-            painter.drawPath(path)
+        kit.draw_edges(painter, scene, np.array(marks.routes, np.int64), camera.scale)
     area = camera.area(view.width(), view.height())
     painter.setPen(pen(palette.accent, SELECTION_WIDTH))
     _outlines(painter, scene.layout.node_rects[marks.nodes], area, near)
@@ -95,8 +94,7 @@ def paint_marks(painter: QPainter, scene: Scene, kit: Painter, camera: Camera, m
         painter.drawRoundedRect(QRectF(*marks.hover), RADIUS, RADIUS)
     if marks.hover_edge is not None:
         painter.setPen(pen(palette.accent, 1.8))
-        for path in kit.paths(scene, [marks.hover_edge]):
-            painter.drawPath(path)
+        kit.draw_edges(painter, scene, np.array([marks.hover_edge], np.int64), camera.scale)
     painter.restore()
     painter.setRenderHint(QPainter.RenderHint.Antialiasing, True)
     if marks.hover_edge is not None:

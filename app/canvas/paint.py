@@ -13,7 +13,7 @@ from app.canvas.captions import NODE_HEIGHT
 from app.canvas.casts import LABEL_MOST
 from app.canvas.headings import paint_closed, paint_far_heads, paint_head
 from app.canvas.layout import HEAD
-from app.canvas.primitives import draw_lines, draw_rects, font, pen, route_path
+from app.canvas.primitives import draw_arrowheads, draw_lines, draw_rects, font, pen, route_path
 from app.canvas.scene import Scene
 from app.canvas.sprites import DETAILS_FROM, Face, Sprites, write
 from app.canvas.strips import Found
@@ -101,10 +101,18 @@ class Painter:
             return
         painter.setRenderHint(QPainter.RenderHint.Antialiasing, True)
         painter.setPen(pen(self.palette.edge, EDGE_WIDTH if scale >= DETAIL_FROM else 1.0))
-        for path in self.paths(scene, edges.tolist()):
-            painter.drawPath(path)
+        self.draw_edges(painter, scene, edges, scale)
 
-    def paths(self, scene: Scene, edges: Iterable[int]) -> Iterable[QPainterPath]:
+    def draw_edges(self, painter: QPainter, scene: Scene, edges: Found, scale: float) -> None:
+        """The courses of edges in the painter's pen, with arrowheads where they are large enough to be seen."""
+        for path in self._courses(scene, edges.tolist()):
+            painter.drawPath(path)
+        if scale >= DETAIL_FROM:
+            layout = scene.layout
+            ends = layout.starts[1:][edges[layout.arrows[edges]]] - 1
+            draw_arrowheads(painter, layout.points[ends], layout.horizontal)
+
+    def _courses(self, scene: Scene, edges: Iterable[int]) -> Iterable[QPainterPath]:
         """The courses of edges, kept for the next time."""
         points, starts = scene.layout.points, scene.layout.starts
         for k in edges:

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from PySide6.QtCore import QLineF, QRectF
+from PySide6.QtCore import QLineF, QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QFont, QPainter, QPainterPath, QPen
 from shiboken6 import Shiboken
 
-from app.theme import FONT_FAMILIES
+from app.theme import ARROW, FONT_FAMILIES
 
 
 def draw_lines(painter: QPainter, lines: NDArray[np.float64]) -> None:
@@ -28,6 +28,19 @@ def draw_rects(painter: QPainter, rects: NDArray[np.float64]) -> None:
     if len(rects):
         rows = np.ascontiguousarray(rects, np.float64)
         painter.drawRects(_first(rows, QRectF), len(rows))  # type: ignore[call-overload]
+
+
+def draw_arrowheads(painter: QPainter, tips: NDArray[np.float64], horizontal: bool) -> None:
+    """Filled triangles that stand on their tips (rows x, y) and point down, or to the right where `horizontal`."""
+    corners = ((-ARROW, -ARROW / 2), (-ARROW, ARROW / 2)) if horizontal else ((-ARROW / 2, -ARROW), (ARROW / 2, -ARROW))
+    (a, b), (c, d) = corners
+    colour = painter.pen().color()
+    painter.save()
+    painter.setPen(Qt.PenStyle.NoPen)
+    painter.setBrush(colour)
+    for x, y in tips.tolist():  # one by one: what a patch of a tile repaints is then the same to the last bit
+        painter.drawConvexPolygon((QPointF(x, y), QPointF(x + a, y + b), QPointF(x + c, y + d)))
+    painter.restore()
 
 
 def _first(rows: NDArray[np.float64], kind: type[Any]) -> Any:

@@ -48,7 +48,7 @@ class Frame:
 class Routing:
     """Works on placed parts: first the boxes, then (from `first`) the doors in and (from `last`) out, then slots.
 
-    `wires` are (part, port, part, port), turned so that they lead down; `lanes` names the parts each one passes.
+    `wires` are (part, port, part, port); they lead down, and `lanes` names the parts each one passes.
     """
 
     def __init__(
@@ -59,11 +59,10 @@ class Routing:
         layers: list[list[int]],
         wires: list[Wire],
         lanes: list[list[int]],
-        turned: list[bool],
     ) -> None:
         self.boxes, self.frame, self.parts, self.layers = boxes, frame, parts, layers
         self.first, self.last = len(boxes), len(boxes) + frame.ins
-        self.wires, self.routes, self.turned = wires, lanes, turned
+        self.wires, self.routes = wires, lanes
         self.joints = self._joints()
         self.tops, self.bottoms, self.along = self._levels()
 
@@ -171,11 +170,10 @@ class Routing:
         points: list[Point] = []
         for part, x, top in stretches:
             low = (x, self.bottoms[self.parts[part].rank])
-            if (*tensor, part) in drawn and not self.turned[k]:
+            if (*tensor, part) in drawn:
                 points = [low]
             else:
                 points += [(x, top), low]
                 drawn.add((*tensor, part))
         points.append((end, self.along if route[-1] >= self.last else self.tops[self.parts[route[-1]].rank]))
-        points = [p for n, p in enumerate(points) if n == 0 or p != points[n - 1]]
-        return points[::-1] if self.turned[k] else points
+        return [p for n, p in enumerate(points) if n == 0 or p != points[n - 1]]

@@ -16,6 +16,7 @@ from app.canvas.hierarchy import default_open
 from app.canvas.layout import CLOSED_HEIGHT, HEAD, Layout, layout
 from app.canvas.namespaces import build
 from app.theme import (
+    ARROW,
     EDGE_WIDTH,
     GROUP_RADIUS,
     LIGHT,
@@ -63,6 +64,7 @@ class _Writer:
         yield f'<g fill="none" stroke="{p.edge}" stroke-width="{EDGE_WIDTH}">'
         yield from self._edges()
         yield "</g>"
+        yield f'<path d="{self._arrows()}" fill="{p.edge}"/>'
         yield from self._heads()
         yield from self._shapes()
         yield from self._casts()
@@ -92,6 +94,15 @@ class _Writer:
         drawn = self.drawn
         for start, end in zip(drawn.starts.tolist(), drawn.starts[1:].tolist(), strict=False):
             yield f'<path d="{course(drawn.points[start:end].tolist(), drawn.horizontal)}"/>'
+
+    def _arrows(self) -> str:
+        """The path data of all arrowheads; a triangle stands on its tip."""
+        drawn = self.drawn
+        tips = drawn.points[drawn.starts[1:][drawn.arrows] - 1].tolist()
+        base = (
+            f"l{-ARROW:g} {-ARROW / 2:g}v{ARROW:g}z" if drawn.horizontal else f"l{-ARROW / 2:g} {-ARROW:g}h{ARROW:g}z"
+        )
+        return "".join(f"M{x:.1f} {y:.1f}{base}" for x, y in tips)
 
     def _heads(self) -> Iterator[str]:
         drawn, p = self.drawn, self.palette

@@ -203,7 +203,8 @@ class OutlineModel(QAbstractItemModel):
             return self.tree.groups[item - len(self._nodes)].label
         caption = self.tree.captions[item]
         node = self._nodes[item]
-        above = self.tree.groups[self.tree.home[item]].path
+        group = self.tree.groups[self.tree.home[item]]
+        above = group.module or group.path
         if node.call == "call_module" and node.target.startswith(above):
             return node.target[len(above) + 1 if above else 0 :]
         return caption.name if caption else node.id

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from app.canvas.hierarchy import Cancelled, Hierarchy, default_open, open_all, same_structure
 from app.canvas.layout import HEAD, Layout, layout
 from app.canvas.namespaces import build
-from app.canvas.ordering import crossings, order, ranks
+from app.canvas.ordering import crossings, order
 from app.canvas.placing import spread
 from app.canvas.scene import curve
 from model.formats.integer import Integer
@@ -282,8 +282,8 @@ def check_rows(found: Layout) -> None:
     assert (rects[1:, 0][same] >= (rects[:-1, 0] + rects[:-1, 2])[same]).all()
 
 
-def test_cycles_between_groups_are_drawn() -> None:
-    """A module that is left and entered again forms a cycle of groups; the drawing does not mind."""
+def test_interleaved_groups_are_split() -> None:
+    """Modules that are left and entered again by turns have a frame for each time."""
     m = Maker()
     x = m.add("placeholder", "", name="x")
     for _ in range(3):
@@ -292,8 +292,7 @@ def test_cycles_between_groups_are_drawn() -> None:
     m.add("output", "", x)
     found = drawn(Graph(m.nodes))
     check(found)
-    rank, back = ranks(2, [(0, 1), (1, 0)], 2, 2)
-    assert rank == [0, 1] and back == {1}
+    assert [g.label for g in found.tree.groups[1:]] == [f"{m}.inner · {k} of 3" for m in "ab" for k in (1, 2, 3)]
 
 
 def test_ordering_removes_crossings() -> None:
