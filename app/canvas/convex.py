@@ -1,9 +1,7 @@
 """Splits the frames that the flow leaves and enters again, so that no cycle of frames is ever drawn.
 
-A group is convex when no path between two of its nodes runs outside it. Contracting a convex group leaves an
-acyclic graph acyclic, so groups are contracted one after the other, innermost first; one that is not convex is
-split along the flow, and pieces of a single part lose their frame. `for f in self.fcs: x = relu(f(x))` is such
-a group. A group whose nodes follow one another without a gap is always convex: nothing is searched there.
+Contracting a group that no path leaves and enters again keeps a graph acyclic: groups are contracted innermost first,
+others are split along the flow. `for f in self.fcs: x = relu(f(x))` is such a group; pieces of one part need no frame.
 """
 
 from __future__ import annotations
