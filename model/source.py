@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import ast
-import importlib
 import inspect
-import os
-import re
-import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -75,7 +71,7 @@ def demo_folder(name: str) -> Path:
 def load_source(spec: str, inputs: tuple[str, ...] = (), seed: int = 0) -> Loaded:
     """The model that `spec` names, in eval mode; `inputs` chooses the example's inputs (empty: the usual ones).
 
-    Raises SourceError. A factory is the user's own code and runs here; nothing else executes foreign code.
+    Raises SourceError. A factory is the user's own code and runs here; nothing else executes code of a file's.
     """
     import torch
 
@@ -245,26 +241,17 @@ def _module_and_example(result: Any, name: str) -> tuple[nn.Module, dict[str, An
     return model, example
 
 
-_RESULT = re.compile(rb'\\"type\\": *\\"(transformers(?:\.\w+)*)\.\w+\\"')
-
-
-def _register_results(path: Path) -> None:
-    """Import where the result classes of a Hugging Face model are defined: torch reads no program of unknown ones."""
-    with zipfile.ZipFile(path) as archive:
-        texts = [archive.read(n) for n in archive.namelist() if n.endswith("models/model.json")]
-    for home in {found.decode() for text in texts for found in _RESULT.findall(text)}:
-        importlib.import_module(home)
-
-
 def _exported(spec: str) -> Loaded:
-    import torch
+    from model.pt2.reading import Unsafe, read_program
 
     path = Path(spec).expanduser().resolve()
     if not path.exists():
         raise SourceError(f"There is no file {spec!r}.", "Give the path of a .pt2 file.")
     try:
-        _register_results(path)
-        program = torch.export.load(os.fspath(path))
+        program = read_program(path)
+    except Unsafe as error:
+        hint = "Open the model that it was exported from, or export it again with plain tensors as example inputs."
+        raise SourceError(f"{path.name} could run foreign code: {error}.", hint) from error
     # torch raises many types for a foreign or damaged archive.
     except Exception as error:
         raise SourceError(f"{path.name} is not a readable torch.export file ({first_line(error)}).",
