@@ -23,6 +23,7 @@ from app.commands.console import Console, one_line
 from app.commands.crash import write_crash_report
 from model.cache.entries import OFF
 from model.errors import EspalierError, nearest
+from model.trust import NAMED
 
 PROGRAM = "main.py"
 # Read when the libraries are imported: nothing of theirs belongs on the terminal.
@@ -120,7 +121,7 @@ def _common_last(words: list[str]) -> list[str]:
     """`--json trace X` means `trace X --json`."""
     lead: list[str] = []
     rest = list(words)
-    while rest and rest[0] in ("--json", "--no-cache", "--seed", "--plugin"):
+    while rest and rest[0] in ("--json", "--no-cache", "--seed", "--plugin", "--trust"):
         count = 1 if rest[0] in ("--json", "--no-cache") else 2
         lead, rest = lead + rest[:count], rest[count:]
     return rest + lead if rest and not rest[0].startswith("-") else words
@@ -160,6 +161,8 @@ def _run(command: Command, words: list[str], out: TextIO) -> int:
     found = parser.read(words)
     if found.no_cache:
         os.environ[OFF] = "1"  # workers of this command hear it too
+    if found.trust:
+        os.environ[NAMED] = os.pathsep.join(str(Path(p).expanduser().resolve()) for p in found.trust)
     console = Console(out, found.json)
     _prepare(found.plugin, console)
     try:

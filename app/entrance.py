@@ -78,7 +78,9 @@ class Entrance(QStackedWidget):
 
     def begin(self, spec: str) -> None:
         """Open a source or project; asks nothing."""
-        self._window.session.open(str(Path(spec).expanduser()) if spec.startswith("~") else spec)
+        spec = str(Path(spec).expanduser()) if spec.startswith("~") else spec
+        self._window.consent.name(spec)
+        self._window.session.open(spec)
         self.loading.begin(f"Opening {spec}")
 
     @property

@@ -24,6 +24,7 @@ from model.formats.base import Format
 from model.project import Project, keys_of
 from model.recipe import Recipe, Step
 from model.registry import PASSES
+from model.trust import Origin
 from model.weights import WeightStore
 from passes.base import Report
 from passes.edits import with_activation_sparsity, with_format, with_sparsity
@@ -57,6 +58,7 @@ class Session(Scored):
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(JobRunner, parent)
         self.problems: tuple[Problem, ...] = ()
+        self.named = ""  # what the user opened
         self.selection: tuple[str, ...] = ()
         self.view_provider: Callable[[], dict[str, Any]] = dict
         self._edits = Edits(self)
@@ -66,11 +68,13 @@ class Session(Scored):
     # -- opening and closing
 
     def open(self, spec: str, inputs: tuple[str, ...] = ()) -> None:
-        """Open a source or project in the worker; the present document stays until it arrives."""
+        """Open what the user named, in the worker; the present document stays until it arrives."""
         workdir = Path(tempfile.mkdtemp(prefix="espalier-"))
         self._folders.append(workdir)
         title = f"Open {Path(spec).name if '/' in spec else spec}"
-        self.submit(title, OpenJob(spec, workdir, inputs), lambda result: self._take(result, workdir, spec))
+        self.submit(
+            title, OpenJob(spec, workdir, inputs, origin=Origin.TYPED), lambda result: self._take(result, workdir, spec)
+        )
 
     def _take(self, result: OpenResult, workdir: Path, spec: str) -> None:
         self.arriving.emit()
@@ -78,7 +82,7 @@ class Session(Scored):
         store = WeightStore(workdir)
         store.add(result.locations)
         path = Path(spec).resolve() if spec.endswith(".espalier") else None
-        self.document = Document(result.project, store, path)
+        self.document, self.named = Document(result.project, store, path), spec
         self.document.listeners.append(self._on_change)
         self.problems = result.problems
         self.measures.begin(result)

@@ -31,7 +31,8 @@ from passes.jobs import TERMINAL, JobEvent
 
 if TYPE_CHECKING:
     from app.canvas.view import GraphCanvas
-    from app.docks import Docks
+    from app.consent import Consent
+from app.docks import Docks
 
 
 class Window(QMainWindow):
@@ -52,7 +53,7 @@ class Window(QMainWindow):
         self.actions_table = Actions(self)
         self._finish_menus()
         self._connect()
-        self.plugins = Plugins(session, settings)
+        self.plugins, self.consent = Plugins(session, settings), Consent(session, self.banner)
         if kept := settings.layout():
             self.restoreGeometry(kept[0])
         self.show_page()
@@ -159,7 +160,7 @@ class Window(QMainWindow):
         self.furnish()
         if document:
             self.pages.arrived(document)
-            self.settings.add_recent(str(document.path or document.project.source.spec))
+            self.settings.add_recent(str(document.path or self.session.named))
         else:
             self.pages.refresh()
         self.show_page()

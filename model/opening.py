@@ -17,6 +17,7 @@ from model.graph import Graph
 from model.packed.file import is_packed
 from model.project import Project, load_project
 from model.recipe import Recipe
+from model.trust import Origin
 from model.weights import Location, WeightStore, read_header
 
 if TYPE_CHECKING:
@@ -40,12 +41,20 @@ def is_project(spec: str) -> bool:
     return spec.endswith(".espalier")
 
 
-def open_any(spec: str, workdir: Path, inputs: tuple[str, ...] = (), seed: int = 0, *, cached: bool = True) -> Opened:
-    """A project file, a packed model or any source; raises EspalierError."""
+def open_any(
+    spec: str,
+    workdir: Path,
+    inputs: tuple[str, ...] = (),
+    seed: int = 0,
+    *,
+    cached: bool = True,
+    origin: Origin = Origin.FILE,
+) -> Opened:
+    """A project file, a packed model or any source, that the user or a file (`origin`) named; raises EspalierError."""
     if is_packed(spec):
         return _open_packed(Path(spec), workdir, inputs)
     if not is_project(spec):
-        return open_source(spec, workdir, inputs, seed, cached=cached)
+        return open_source(spec, workdir, inputs, seed, cached=cached, origin=origin)
     if inputs:
         raise SourceError("A project's inputs are fixed.", "Open its source again with --inputs.")
     store = WeightStore(workdir)
@@ -63,12 +72,18 @@ def _open_packed(path: Path, workdir: Path, inputs: tuple[str, ...]) -> Opened:
 
 
 def open_source(
-    spec: str, workdir: Path, inputs: tuple[str, ...] = (), seed: int = 0, *, cached: bool = True
+    spec: str,
+    workdir: Path,
+    inputs: tuple[str, ...] = (),
+    seed: int = 0,
+    *,
+    cached: bool = True,
+    origin: Origin = Origin.FILE,
 ) -> Opened:
     """A source in a fresh project: as it was captured before, where it is `cached`, else loaded and traced."""
     key = capture_key(spec, inputs, seed) if cached and enabled() else ""
     return (open_captured(spec, workdir, inputs, seed, key) if key else None) or _trace(
-        spec, workdir, inputs, seed, key
+        spec, workdir, inputs, seed, key, origin
     )
 
 
@@ -83,14 +98,14 @@ def open_captured(
     return Opened(Project(kept.info, kept.graph, Recipe(), kept.graph), store, kept.problems, kept.capture)
 
 
-def _trace(spec: str, workdir: Path, inputs: tuple[str, ...], seed: int, key: str) -> Opened:
+def _trace(spec: str, workdir: Path, inputs: tuple[str, ...], seed: int, key: str, origin: Origin) -> Opened:
     from model.source import load_source
     from model.trace.trace import trace
 
     begin = time.time_ns()
     store = WeightStore(workdir)
     with watching() if key and factory_file(spec) else contextlib.nullcontext(Watched()) as watched:
-        loaded = load_source(spec, inputs, seed)
+        loaded = load_source(spec, inputs, seed, origin=origin)
         traced = trace(loaded.model, loaded.example, store, loaded.program)
     store.adopt(_in_files(loaded.files))
     project = Project(_described(loaded, traced.graph, store), traced.graph, Recipe(), traced.graph)
@@ -122,8 +137,5 @@ def needs_source(graph: Graph) -> bool:
 
 
 def reopen(spec: str, workdir: Path, inputs: tuple[str, ...] = (), seed: int = 0) -> Opened:
-    """Open a project's source again for its functions; raises SourceError where that would start code of a file's."""
-    if ".py:" in spec:  # a project may name code, but never start it
-        message = f"This model runs only with its own code ({spec}), and a project does not start code."
-        raise SourceError(message, f"Open {spec} itself.")
+    """Open a project's source again for its functions; raises TrustError where that is code that is not allowed."""
     return open_source(spec, workdir, inputs, seed, cached=False)

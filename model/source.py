@@ -6,12 +6,14 @@ import ast
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from model.errors import SourceError, nearest
 from model.reading import Limits, Reading
 from model.siblings import Siblings
+from model.trust import Origin, require
 
 if TYPE_CHECKING:
     from torch import nn
@@ -68,15 +70,16 @@ def demo_folder(name: str) -> Path:
     return Path(__file__).resolve().parent.parent / "resources" / "demos" / name
 
 
-def load_source(spec: str, inputs: tuple[str, ...] = (), seed: int = 0) -> Loaded:
+def load_source(spec: str, inputs: tuple[str, ...] = (), seed: int = 0, *, origin: Origin = Origin.FILE) -> Loaded:
     """The model that `spec` names, in eval mode; `inputs` chooses the example's inputs (empty: the usual ones).
 
-    Raises SourceError. A factory is the user's own code and runs here; nothing else executes code of a file's.
+    Raises SourceError; TrustError, which is one, where a file (`origin`) names a factory that the user has not allowed.
+    A factory is the user's own code and runs here; nothing else executes code of a file's.
     """
     import torch
 
     torch.manual_seed(seed)
-    loaded = _loader(spec)(spec)
+    loaded = _loader(spec, origin)(spec)
     if loaded.program is not None:
         return replace(loaded, info=replace(loaded.info, inputs=tuple(loaded.example), seed=seed))
     loaded.model.eval()
@@ -84,14 +87,14 @@ def load_source(spec: str, inputs: tuple[str, ...] = (), seed: int = 0) -> Loade
     return replace(loaded, info=replace(loaded.info, inputs=tuple(example), seed=seed), example=example)
 
 
-def _loader(spec: str) -> Callable[[str], Loaded]:
+def _loader(spec: str, origin: Origin) -> Callable[[str], Loaded]:
     from model import huggingface
 
     head = spec.partition(":")[0]
     if head in ("demo", "hf", "config") and ":" in spec:
         return {"demo": _demo, "hf": huggingface.from_hub, "config": huggingface.from_config}[head]
     if ".py:" in spec or spec.endswith(".py"):
-        return _factory
+        return partial(_factory, origin=origin)
     if spec.endswith(".pt2"):
         return _exported
     if Path(spec).expanduser().is_dir():
@@ -148,7 +151,7 @@ def first_line(error: BaseException) -> str:
 # -- the user's own files
 
 
-def _factory(spec: str) -> Loaded:
+def _factory(spec: str, origin: Origin) -> Loaded:
     file, _, name = (spec, "", "") if spec.endswith(".py") else spec.rpartition(":")
     path = Path(file).expanduser().resolve()
     if not path.exists():
@@ -158,6 +161,7 @@ def _factory(spec: str) -> Loaded:
         known = f" It has: {', '.join(functions)}." if functions else ""
         wish = functions[0] if functions else "make_model"
         raise SourceError(f"{path.name} needs the name of a function.", f"Write {path.name}:{wish}.{known}")
+    require(path, f"{name}()", origin)
     function = getattr(import_file(path), name, None)
     if not callable(function):
         raise SourceError(f"{path.name} has no function {name!r}.", "Name a function that returns the model.")

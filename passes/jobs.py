@@ -16,6 +16,7 @@ from model.meta import TensorKey
 from model.project import Project
 from model.reading import PLAIN, Reading
 from model.recipe import Recipe, Step
+from model.trust import Origin
 from model.weights import Location
 from passes.kernel_jobs import KernelJob
 
@@ -40,6 +41,7 @@ class OpenJob:
     workdir: Path
     inputs: tuple[str, ...] = ()
     seed: int = 0
+    origin: Origin = Origin.FILE
 
 
 @dataclass(frozen=True, slots=True)

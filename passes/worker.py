@@ -96,7 +96,7 @@ def _flush(store: WeightStore) -> Locations:
 @HANDLERS.register(OpenJob)
 def _open(job: OpenJob, channel: Channel) -> OpenResult:
     channel.progress(0, 0, f"opening {job.spec}")
-    opened = open_any(job.spec, job.workdir, job.inputs, job.seed)
+    opened = open_any(job.spec, job.workdir, job.inputs, job.seed, origin=job.origin)
     _STATE.stores[job.workdir] = opened.store
     _remember(opened)
     channel.progress(0, 0, "storing the weights")

@@ -86,6 +86,13 @@ def add_common(parser: Parser) -> None:
     parser.add_argument("--seed", type=int, default=0, help="equal seeds give equal results (default 0)")
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
     parser.add_argument("--no-cache", action="store_true", help="capture and measure anew, and keep nothing of it")
+    parser.add_argument(
+        "--trust",
+        action="append",
+        default=[],
+        metavar="FILE.py",
+        help="let this file run where a project or a recipe names it; may repeat",
+    )
     add_plugins(parser)
 
 

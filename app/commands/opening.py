@@ -14,6 +14,7 @@ from app.commands.console import Console
 from model.errors import SourceError
 from model.opening import Opened, is_project, needs_source, open_any, reopen
 from model.project import Project, save_project
+from model.trust import Origin
 from model.weights import WeightStore
 from passes.base import Context
 from passes.offered import missing_notice
@@ -46,7 +47,7 @@ def opened(spec: str, found: Arguments, console: Console, *, cached: bool = True
     inputs = tuple(i.strip() for i in (getattr(found, "inputs", None) or "").split(",") if i.strip())
     with tempfile.TemporaryDirectory(prefix="espalier-", ignore_cleanup_errors=True) as folder:
         console.progress(0, 0, f"opening {spec}")
-        result = open_any(spec, Path(folder), inputs, found.seed, cached=cached)
+        result = open_any(spec, Path(folder), inputs, found.seed, cached=cached, origin=Origin.TYPED)
         result.project = project = _reading_as(result.project, found)
         if notice := missing_notice(project.recipe, "Give their plug-in with --plugin FILE.py to replay or edit them."):
             console.note(str(notice))

@@ -10,6 +10,7 @@ from model.errors import ExportError
 from model.project import Project
 from model.recipe import Recipe
 from model.registry import FORMATS
+from model.trust import wanted_code
 from passes.config import recipe_to_dict
 from passes.offered import missing_passes
 from passes.plugins import loaded_plugins
@@ -32,6 +33,7 @@ if not (HERE / "model" / "opening.py").exists():  # a model.py beside this file 
 
 from model.opening import open_any
 from model.project import save_project
+from model.trust import Origin
 from passes.base import Context
 from passes.config import load_recipe
 from passes.plugins import load_plugins
@@ -48,7 +50,7 @@ RECIPE = {recipe}
 def main() -> None:
     load_plugins(PLUGINS, lambda text: print(text, file=sys.stderr))
     with tempfile.TemporaryDirectory() as folder:
-        opened = open_any(SOURCE, Path(folder), INPUTS, SEED)
+        opened = open_any(SOURCE, Path(folder), INPUTS, SEED, origin=Origin.{origin})
         context = Context(opened.store, SEED, callables=opened.callables, reading=opened.project.source.reading)
         recipe = load_recipe(RECIPE, SEED)
         done = replay(opened.project.graph, recipe, context)
@@ -82,6 +84,7 @@ def script_of(project: Project, file: str) -> str:
         name=_comment(source.name),
         file=_comment(file),
         source=json.dumps(source.spec, ensure_ascii=False),
+        origin="TYPED" if wanted_code(source.spec) is None else "FILE",
         inputs=repr(source.inputs),
         seed=source.seed,
         plugins=repr(plugins),

@@ -20,6 +20,7 @@ from model.graph_json import fingerprint
 from model.opening import Opened, is_project, needs_source, open_any
 from model.project import Project, keys_of, save_project
 from model.recipe import Recipe
+from model.trust import Origin
 from model.weights import WeightStore
 from passes.search.fleet.files import Files, digest_of, files_of, keep, pieces
 
@@ -164,7 +165,7 @@ def receive(
     if held is None:
         held = Handed("", given or "")
     moved, fetched = _moved(held, url)
-    opened = _open(given, workdir) if given else None
+    opened = _open(given, workdir, Origin.TYPED) if given else None
     if opened is None and held.path and Path(held.path).is_file():
         opened = _same(_open(held.path, workdir / "path"), held)
     if opened is None:
@@ -181,9 +182,9 @@ def receive(
     return Received(opened, moved, fetched)
 
 
-def _open(spec: str, workdir: Path) -> Opened:
+def _open(spec: str, workdir: Path, origin: Origin = Origin.FILE) -> Opened:
     workdir.mkdir(parents=True, exist_ok=True)
-    return open_any(spec, workdir)
+    return open_any(spec, workdir, origin=origin)
 
 
 def _same(opened: Opened, held: Handed) -> Opened | None:

@@ -1,0 +1,134 @@
+"""Whose code may run: what the user named may; what a file says is data, until the user allows that very code.
+
+Allowed for good or refused for good: by the content of the code, in a file of the program's own. Allowed once: by its
+path, in the environment, which workers of the same program inherit, or under the session of a window.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import tempfile
+from enum import Enum
+from pathlib import Path
+from typing import Literal, cast
+
+from model.errors import EspalierError, SourceError
+
+NAMED = "ESPALIER_TRUST"  # paths, for a run of the program and its workers
+SESSION = "ESPALIER_TRUST_SESSION"  # a random word of one window
+MOST_FILES, MOST_BYTES = 500, 32 << 20  # beside a factory: more is not looked through, nor remembered
+Decision = Literal["once", "always", "never"]
+_typed: set[Path] = set()
+
+
+class Origin(Enum):
+    """Who says what to open: the user, by an argument or in a dialog, or something that was read."""
+
+    TYPED = "typed"
+    FILE = "file"
+
+
+class TrustError(SourceError):
+    """A file names code that the user has not allowed. `path`: the code."""
+
+    def __init__(self, message: str, hint: str = "", node: str | None = None, path: Path | None = None) -> None:
+        super().__init__(message, hint, node)
+        self.path = path
+
+
+def require(path: Path, what: str, origin: Origin) -> None:
+    """Raise TrustError unless the Python file `path` may run; `what` names the part of it that is wanted.
+
+    What the user named once may run for as long as this process lives.
+    """
+    path = path.resolve()
+    if origin is Origin.TYPED:
+        _typed.add(path)
+    elif not _allowed(path):
+        message = f"This project names code: {what} of {path}, which could do anything with your files."
+        raise TrustError(message, f"Read that file; to let it run, add --trust {path}.", path=path)
+
+
+def wanted_code(spec: str) -> Path | None:
+    """The Python file that a source names and that may not run yet; None where there is none."""
+    file = spec if spec.endswith(".py") else spec.rpartition(":")[0]
+    path = Path(file).expanduser().resolve() if file.endswith(".py") else None
+    return path if path and path.is_file() and not _allowed(path) else None
+
+
+def refused(path: Path) -> bool:
+    """Whether the user refused this code for good."""
+    return _kept().get(digest(path.resolve())) == "never"
+
+
+def _allowed(path: Path) -> bool:
+    named = (Path(p).expanduser().resolve() for p in os.environ.get(NAMED, "").split(os.pathsep) if p)
+    if path in _typed or path in named:
+        return True
+    kept, session = _kept(), os.environ.get(SESSION)
+    return (bool(session) and kept.get(str(path)) == session) or kept.get(digest(path)) == "always"
+
+
+def decide(path: Path, decision: Decision) -> None:
+    """Remember what the user said of the code in `path`; raises EspalierError where it cannot be written.
+
+    "once" holds for this window and its workers, the others for this content of the file and of those beside it.
+    """
+    path, kept = path.resolve(), _kept()
+    session = os.environ.get(SESSION, "")
+    kept = {k: v for k, v in kept.items() if v in ("always", "never", session)}
+    key = str(path) if decision == "once" else digest(path)
+    kept.pop(str(path), None)
+    if key:  # too much code to be known again is allowed for this window
+        kept[key] = session if decision == "once" else decision
+    elif decision == "always":
+        kept[str(path)] = session
+    _write(kept)
+
+
+def digest(path: Path) -> str:
+    """Of a Python file and of all beside and beneath it that it can import; empty where they are too many."""
+    found, size = hashlib.sha256(), 0
+    with contextlib.suppress(OSError):
+        files = sorted(p for p in {*path.parent.rglob("*.py"), path} if p.is_file())
+        if len(files) > MOST_FILES:
+            return ""
+        for file in files:
+            text = file.read_bytes()
+            size += len(text)
+            found.update(f"{file.relative_to(path.parent)}\0{len(text)}\0".encode())
+            found.update(text)
+        found.update(path.name.encode())
+    return found.hexdigest() if 0 < size <= MOST_BYTES else ""
+
+
+def _file() -> Path:
+    own = os.environ.get("ESPALIER_STATE")
+    shared = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    return (Path(own) if own else Path(shared) / "espalier") / "trusted.json"
+
+
+def _kept() -> dict[str, str]:
+    """Digest or path → decision; nothing where there is no file, or another thing than ours."""
+    try:
+        found = json.loads(_file().read_text())
+    except (OSError, ValueError, RecursionError):
+        return {}
+    entries = cast("dict[object, object]", found) if isinstance(found, dict) else {}
+    return {k: v for k, v in entries.items() if isinstance(k, str) and isinstance(v, str) and k}
+
+
+def _write(kept: dict[str, str]) -> None:
+    file = _file()
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        handle, name = tempfile.mkstemp(dir=file.parent)  # readable by the user alone
+        with os.fdopen(handle, "w") as target:
+            json.dump(kept, target)
+        os.replace(name, file)
+    except OSError as error:
+        raise EspalierError(f"{file} could not be written ({error.strerror}).",
+                            "Allow the code with --trust instead.") from error  # fmt: skip
