@@ -11,6 +11,7 @@ import pytest
 
 from app.cli import main
 from model.opening import open_any
+from model.trust import Origin
 from passes.config import load_recipe
 from passes.score import static_score
 
@@ -43,7 +44,7 @@ def test_a_recipe_holds_its_budget(capsys: Capture, tmp_path: Path) -> None:
     assert {row["port"] for row in found["chosen"]} == {"weight"}
     again = answer(capsys, *words, "--budget", "weight_bits<=4.5", "-o", project)
     assert again["chosen"] == found["chosen"], "equal seeds give equal results"
-    opened = open_any(str(project), tmp_path / "work")
+    opened = open_any(str(project), tmp_path / "work", origin=Origin.TYPED)
     assert static_score(opened.project.graph).weight_bits == pytest.approx(found["figures"]["weight_bits"])
     assert len(opened.project.recipe) == len(found["recipe"]["steps"])
 

@@ -16,6 +16,7 @@ from app.cli import main
 from app.commands import storages
 from app.commands.console import Console
 from model.opening import open_any
+from model.trust import Origin
 from passes.search.goals import wanted
 from passes.search.spec import SearchSpec
 from passes.search.trial import Trial
@@ -120,7 +121,7 @@ def test_a_project_holds_the_best_and_the_study(capsys: Capture, spec: Path, tmp
     assert first["storage"] == str(out)  # the journal is in it
     more = answer(capsys, MLP, spec, "-o", out, "--resume")
     assert len(more["trials"]) == 3 and more["trials"][0] == first["trials"][0]
-    project = open_any(str(out), tmp_path / "w").project
+    project = open_any(str(out), tmp_path / "w", origin=Origin.TYPED).project
     assert list(project.extras) == ["studies/bits.journal"] and len(project.recipe.steps) == 1
     assert main(["evaluate", str(out), "--limit", "60", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)

@@ -12,6 +12,7 @@ from app.cli import main
 from app.commands import search_files
 from model.opening import open_any
 from model.recipe import Step
+from model.trust import Origin
 from passes.analysis.evaluate import EvaluateOptions
 from passes.base import Context, run_step
 from passes.training import run
@@ -58,7 +59,7 @@ def test_a_trial_trains_once(
     assert told["complete"] == len(trainings) >= 2, "writing the best trains nothing again"
     kept = [t["figures"]["kept_step"] for t in told["trials"] if t["state"] == "complete"]
     assert len(kept) == told["complete"] and set(kept) <= {0.0, 1.0, 2.0}
-    opened = open_any(str(out), tmp_path / "w")
+    opened = open_any(str(out), tmp_path / "w", origin=Origin.TYPED)
     assert opened.project.recipe.active[-1].pass_name == "finetune"
     context = Context(opened.store, reading=opened.project.source.reading, callables=opened.callables)
     score = Step("evaluate", EvaluateOptions(data=model, limit=60))
@@ -87,5 +88,5 @@ def test_improvements_leave_nothing_in_memory(
     out = tmp_path / "best.espalier"
     assert main(["search", "demo:digits-mlp", str(tmp_path / "bits.toml"), "-o", str(out)]) == 0, capsys.readouterr()
     assert grown and not any(grown)
-    opened = open_any(str(out), tmp_path / "w")
+    opened = open_any(str(out), tmp_path / "w", origin=Origin.TYPED)
     assert all(opened.store.get(w.key).shape == w.shape for w in opened.project.graph.weights.values() if w.key)

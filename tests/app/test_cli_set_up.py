@@ -12,6 +12,7 @@ from app.cli import main
 from model.demos import RESOURCES
 from model.opening import open_any
 from model.source import SourceInfo
+from model.trust import Origin
 
 WORDS = str(RESOURCES / "reviews")
 SMALL = "hidden_size=16&num_attention_heads=2&intermediate_size=16&num_hidden_layers=1&max_position_embeddings=16"
@@ -60,7 +61,7 @@ def test_the_tokenizer_reaches_steps_the_project_and_later_commands(
     project, train = tmp_path / "p.espalier", ("finetune", {"data": str(data), **TRAIN})
     named = ("--tokenizer", WORDS, "--text", "what_they_wrote", "--label", "mood")
     answer(capsys, "run", BERT, recipe(tmp_path, ("quantize", QUANTIZE), train), "--data", data, *named, "-o", project)
-    source: SourceInfo = open_any(str(project), tmp_path / "w").project.source
+    source: SourceInfo = open_any(str(project), tmp_path / "w", origin=Origin.TYPED).project.source
     assert (source.tokenizer, source.text, source.label) == (WORDS, "what_they_wrote", "mood")
     assert source.classes == ("down", "up") and source.limits is not None and source.limits.tokens == 16
     assert answer(capsys, "evaluate", project, "--data", data)["n"] == 40

@@ -15,6 +15,7 @@ from PIL import Image
 import passes.sweep.run
 from app.cli import main
 from model.opening import open_any
+from model.trust import Origin
 from passes.sweep import journal
 
 Capture = pytest.CaptureFixture[str]
@@ -124,7 +125,7 @@ def test_projects_keep_their_sweeps(capsys: Capture, recipe: Path, tmp_path: Pat
     assert answer(capsys, *words)["ran"] == 3
     again = answer(capsys, *words)
     assert again["ran"] == 0 and again["reused"] == 3
-    held = journal.journals(open_any(str(project), tmp_path).project.extras)
+    held = journal.journals(open_any(str(project), tmp_path, origin=Origin.TYPED).project.extras)
     assert list(held) == ["sweeps/001.jsonl"] and held["sweeps/001.jsonl"].sweep.axis is not None
 
 
@@ -195,7 +196,7 @@ def test_a_failed_step_leaves_the_earlier_ones(capsys: Capture, tmp_path: Path) 
         {"pass": "gptq", "options": {"data": "demo:nothing"}}, {"pass": "prune"}]}))  # fmt: skip
     told = mistake(capsys, "run", MLP, path, "-o", out)
     assert "Step 3 (gptq)" in told and "The step before it is saved in" in told
-    project = open_any(str(out), tmp_path).project
+    project = open_any(str(out), tmp_path, origin=Origin.TYPED).project
     assert [s.enabled for s in project.recipe.steps] == [True, False, False, False]
     assert any(n.precision for n in project.graph) and len(project.recipe) == 4
     mistake(capsys, "run", MLP, path)  # nothing to save, and nothing is

@@ -13,6 +13,7 @@ import torch
 from model.build import build
 from model.source import load_source
 from model.trace.trace import trace
+from model.trust import Origin
 from model.weights import WeightStore
 from tests.benchmarks.record import ratio, report
 
@@ -28,7 +29,7 @@ SOURCES = {
 
 def compare(spec: str, times: int) -> dict[str, Any]:
     """Medians of forwards taken in turn on the traced example."""
-    loaded = load_source(spec)
+    loaded = load_source(spec, origin=Origin.TYPED)
     store = WeightStore(Path(tempfile.mkdtemp()))
     module = build(trace(loaded.model, loaded.example, store).graph, store)
     rounds = []

@@ -17,6 +17,7 @@ from app.figures.curves import draw
 from model.opening import open_source
 from model.reading import Reading
 from model.recipe import Recipe
+from model.trust import Origin
 from passes.analysis.evaluate import EvaluateOptions
 from passes.base import Context
 from passes.config import load_recipe
@@ -105,7 +106,7 @@ def main() -> None:
     model = folder / "bert-tiny-sst2"
     if not model.exists():
         train(model)
-    opened = open_source(str(model), Path(tempfile.mkdtemp()))
+    opened = open_source(str(model), Path(tempfile.mkdtemp()), origin=Origin.TYPED)
     minutes = float(sys.argv[sys.argv.index("--minutes") + 1]) if "--minutes" in sys.argv else 1e9
     end = time.monotonic() + 60 * minutes
     context = Context(opened.store, reading=Reading(str(model)), enough=lambda: time.monotonic() > end)

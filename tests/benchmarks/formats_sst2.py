@@ -16,6 +16,7 @@ from model.graph import Graph
 from model.opening import open_source
 from model.reading import Reading
 from model.registry import FORMATS
+from model.trust import Origin
 from passes.base import Context, run_step
 from passes.config import load_recipe
 from tests.benchmarks.record import report
@@ -62,7 +63,7 @@ def main() -> None:
     folder = Path(named[0]) if named else Path(tempfile.mkdtemp()) / "bert-tiny-sst2"
     if not folder.exists():
         train(folder)
-    opened = open_source(str(folder), Path(tempfile.mkdtemp()))
+    opened = open_source(str(folder), Path(tempfile.mkdtemp()), origin=Origin.TYPED)
     context, base = Context(opened.store, reading=Reading(str(folder))), opened.project.base
     rows = {"float32": both(base, None, context)}
     rows |= {str(FORMATS.get(name)()): both(base, str(FORMATS.get(name)()), context) for name in FORMATS}

@@ -15,6 +15,7 @@ from typing import Any
 from model.graph import Graph
 from model.opening import open_source
 from model.reading import Reading
+from model.trust import Origin
 from passes.base import Context
 from tests.benchmarks.formats_sst2 import step
 from tests.benchmarks.record import report
@@ -39,7 +40,7 @@ def main() -> None:
         return
     folder = Path(tempfile.mkdtemp()) / "bert-tiny"
     untrained(folder)
-    opened = open_source(str(folder), Path(tempfile.mkdtemp()))
+    opened = open_source(str(folder), Path(tempfile.mkdtemp()), origin=Origin.TYPED)
     context = Context(opened.store, reading=Reading(str(folder)))
     rows: dict[str, Any] = {}
 

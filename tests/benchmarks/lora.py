@@ -17,6 +17,7 @@ import torch
 from model.opening import open_source
 from model.recipe import Step
 from model.source import load_source
+from model.trust import Origin
 from passes.base import Context, run_step
 from passes.transform.fuse_lora import FuseLoraOptions
 from passes.transform.lora import LoraOptions
@@ -43,9 +44,9 @@ def figure(mine: list[tuple[float, float]], other: list[tuple[float, float]], ta
 
 def main() -> None:
     """Ours and PEFT in turn, once to warm up and then five rounds; medians."""
-    opened = open_source(SPEC, Path(tempfile.mkdtemp()))
+    opened = open_source(SPEC, Path(tempfile.mkdtemp()), origin=Origin.TYPED)
     graph, context = opened.project.graph, Context(opened.store)
-    model = load_source(SPEC).model
+    model = load_source(SPEC, origin=Origin.TYPED).model
     lines = [n.target for n in graph if n.op == "linear"]
     config = peft.LoraConfig(r=8, lora_alpha=16, target_modules=lines)
     insert, fuse, other_insert, other_fuse = (list[Any]() for _ in range(4))

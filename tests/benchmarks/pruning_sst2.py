@@ -14,6 +14,7 @@ from typing import Any
 
 from model.opening import open_source
 from model.reading import Reading
+from model.trust import Origin
 from passes.analysis.evaluate import EvaluateOptions, evaluate
 from passes.base import Context
 from passes.config import load_recipe
@@ -61,7 +62,7 @@ def main() -> None:
     folder = Path(sys.argv[1] if len(sys.argv) > 1 and sys.argv[1] != "--keep" else tempfile.mkdtemp()) / "bert-tiny"
     if not (folder / "config.json").exists():
         train(folder)
-    opened = open_source(str(folder), Path(tempfile.mkdtemp()))
+    opened = open_source(str(folder), Path(tempfile.mkdtemp()), origin=Origin.TYPED)
     context = Context(opened.store, reading=Reading(str(folder)))
     rows: dict[str, Any] = {}
     for name, recipe in recipes().items():

@@ -19,6 +19,7 @@ from model.build import build
 from model.graph import Graph
 from model.opening import Opened, open_source
 from model.registry import FORMATS
+from model.trust import Origin
 from model.unheard import unheard
 from passes.base import Context, run_step
 from passes.config import load_recipe
@@ -88,7 +89,7 @@ def main() -> None:
     torch.set_flush_denormal(True)  # as fine-tuning does
     named = [a for a in sys.argv[1:] if not a.startswith("--")]
     formats = named or [*(str(FORMATS.get(n)()) for n in FORMATS), *MORE]
-    opened = open_source(SOURCE, Path(tempfile.mkdtemp()))
+    opened = open_source(SOURCE, Path(tempfile.mkdtemp()), origin=Origin.TYPED)
     train, evaluate = calls(opened.project.base, opened)
     rows: dict[str, Any] = {}
     for fmt in formats:

@@ -21,6 +21,7 @@ from model.formats.scaled_integer import ScaledInteger
 from model.graph import Graph
 from model.opening import open_source
 from model.reading import Reading
+from model.trust import Origin
 from passes.analysis.evaluate import EvaluateOptions, batches, load_split, logits_of
 from passes.base import Context
 from passes.select import Select
@@ -115,7 +116,7 @@ def main() -> None:
         model = given or folder / "bert-tiny-sst2"
         if given is None:
             train(model)
-        opened = open_source(str(model), folder / "sst2")
+        opened = open_source(str(model), folder / "sst2", origin=Origin.TYPED)
         context = Context(opened.store, reading=Reading(str(model)))
         data: dict[str, Any] = {"data": str(SHARED / "data" / "SST2"), "max_length": LENGTH}
         checked = replace(EvaluateOptions(**data), split="validation")

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from model.opening import open_any
+from model.trust import Origin
 from passes.base import Context, run_step
 from passes.config import load_recipe
 from tests.benchmarks.record import report
@@ -39,7 +40,7 @@ def told(area: Area) -> dict[str, int]:
 def figures(multipliers: int, folder: Path) -> dict[str, Any]:
     """Of one parallelism."""
     network = NETWORKS["jet tagger 16-64-32-32-5"]
-    opened = open_any(network.source(folder), folder / str(multipliers))
+    opened = open_any(network.source(folder), folder / str(multipliers), origin=Origin.TYPED)
     graph, context = opened.project.base, Context(opened.store)
     for step in load_recipe({"steps": [*network.steps[:-1], balance(multipliers)]}).steps:
         graph = run_step(graph, step, context).graph

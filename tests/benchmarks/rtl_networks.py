@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 from model.build import build as build_module
 from model.opening import Opened, open_any
+from model.trust import Origin
 from passes.analysis.evaluate import EvaluateOptions, load_split
 from passes.base import Context, run_step
 from passes.config import load_recipe
@@ -297,7 +298,7 @@ NETWORKS: dict[str, Network] = {
 
 def figures(network: Network, vectors: int, folder: Path) -> dict[str, Any]:
     """Emit, simulate, compare."""
-    opened = open_any(network.source(folder), folder)
+    opened = open_any(network.source(folder), folder, origin=Origin.TYPED)
     graph = opened.project.base
     context = Context(opened.store)
     for step in load_recipe({"steps": list(network.steps)}).steps:

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from model.opening import open_any
+from model.trust import Origin
 from passes.base import Context, run_step
 from passes.config import load_recipe
 from tests.benchmarks.record import report
@@ -60,7 +61,7 @@ def main() -> None:
     steps = [CALIBRATE if s is CALIBRATE_REVIEWS else s for s in network.steps]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        opened = open_any(network.source(folder), folder)
+        opened = open_any(network.source(folder), folder, origin=Origin.TYPED)
         context, graph = Context(opened.store), opened.project.base
         *before, last = load_recipe({"steps": steps}).steps
         for step in before:

@@ -22,6 +22,7 @@ from torch import nn
 from torch.nn import functional
 
 from model.opening import open_any
+from model.trust import Origin
 from passes.base import Context, run_step
 from passes.config import load_recipe
 from tests.benchmarks.record import RESULTS, report
@@ -168,7 +169,7 @@ def tagger(kept: float, folder: Path, synthesise: bool, simulator: str) -> dict[
     """Trained on made data, 6 bits all over: emitted, simulated, counted."""
     torch.save(trained(kept).state_dict(), folder / "weights.pt")
     (folder / "tagger.py").write_text(SOURCE.replace("WEIGHTS", str(folder / "weights.pt")))
-    opened = open_any(f"{folder / 'tagger.py'}:make", folder)
+    opened = open_any(f"{folder / 'tagger.py'}:make", folder, origin=Origin.TYPED)
     graph, context = opened.project.base, Context(opened.store)
     formats = {"data_in": "integer(width=6, frac_width=3)", "weight": "integer(width=6, frac_width=5)",
                "bias": "integer(width=6, frac_width=4)"}  # fmt: skip

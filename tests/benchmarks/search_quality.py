@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from model.opening import Opened, open_any
 from model.reading import Reading
 from model.recipe import Recipe
+from model.trust import Origin
 from passes.analysis.evaluate import EvaluateOptions
 from passes.base import Context
 from passes.replay import Memo, replay
@@ -131,7 +132,7 @@ def main() -> None:
     folder = Path(found.folder) if found.folder else Path(tempfile.mkdtemp()) / "bert-tiny-sst2"
     if not folder.exists():
         train(folder, found.model_seed)
-    bench = Bench(open_any(str(folder), Path(tempfile.mkdtemp())), folder, found.split)
+    bench = Bench(open_any(str(folder), Path(tempfile.mkdtemp()), origin=Origin.TYPED), folder, found.split)
     float_right = [float(r.mean()) for r in bench.right(Recipe())]
     rows: dict[str, Any] = {}
     for budget in map(float, found.budgets.split(",")):

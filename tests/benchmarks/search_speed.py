@@ -24,6 +24,7 @@ from model.formats.base import Format, parse_format
 from model.opening import open_any
 from model.reading import Reading
 from model.recipe import Recipe
+from model.trust import Origin
 from passes.analysis.evaluate import EvaluateOptions
 from passes.base import Context
 from passes.search.search import Search
@@ -88,7 +89,7 @@ def timed(work: Callable[[], Any]) -> tuple[Any, float, float]:
 def begun(folder: Path, trials: int = OURS, **more: Any) -> Running:
     """A search by chance that is ready."""
     made = Path(tempfile.mkdtemp())
-    opened = open_any(str(folder), made)
+    opened = open_any(str(folder), made, origin=Origin.TYPED)
     base = opened.project.base
     context = Context(opened.store, reading=Reading(str(folder)), base=base)
     score = EvaluateOptions(str(DATA), "validation", batch_size=BATCH, max_length=LENGTH)

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from model.opening import open_source
 from model.reading import Reading
 from model.recipe import Recipe
+from model.trust import Origin
 from passes.analysis.evaluate import EvaluateOptions
 from passes.base import Context
 from passes.search.search import Search
@@ -112,7 +113,7 @@ def labs_trial(model: Path, data: Path, width: int, train: Training) -> float:
 
 def our_trials(folder: str, data: str, train: Training) -> Any:
     """A search over the same widths, trial by trial."""
-    opened = open_source(folder, Path(tempfile.mkdtemp()))
+    opened = open_source(folder, Path(tempfile.mkdtemp()), origin=Origin.TYPED)
     score = EvaluateOptions(data=data, split="validation", max_length=LENGTH)
     formats = ", ".join(f"integer(width={w}, frac_width={w - 2})" for w in WIDTHS)
     tune = {"data": data, "epochs": 1.0, "batch_size": BATCH, "learning_rate": RATE, "validate": False, "keep": "last",

@@ -27,6 +27,7 @@ from model.graph import Graph
 from model.graph_json import fingerprint
 from model.opening import open_source
 from model.reading import Reading
+from model.trust import Origin
 from passes.analysis.evaluate import EvaluateOptions, load_split
 from passes.analysis.format_sqnr import usual_formats
 from passes.analysis.sensitivity import kept_places
@@ -83,7 +84,7 @@ def real_text(given: Path | None, count: int, minutes: float = math.inf) -> dict
     model = given or folder / "bert-tiny"
     if not (model / "config.json").exists():
         train(model)
-    opened = open_source(str(model), folder / "work")
+    opened = open_source(str(model), folder / "work", origin=Origin.TYPED)
     context = Context(opened.store, reading=Reading(str(model)), base=opened.project.base)
     graph = decompose_attention(opened.project.base, DecomposeOptions(), context)[0]
     held = load_split(EvaluateOptions(split="validation", **DATA), context)
@@ -174,7 +175,7 @@ def _agreement(pairs: Sequence[tuple[float, float]]) -> dict[str, Any]:
 def large() -> dict[str, Any]:
     """Seconds of the evidence, of the table against one pass over the weights per format, and of an edit."""
     folder = Path(tempfile.mkdtemp())
-    opened = open_source(BASE, folder / "work")
+    opened = open_source(BASE, folder / "work", origin=Origin.TYPED)
     context = Context(opened.store, base=opened.project.base)
     _, run, places = kept_places(opened.project.base, opened.project.base)
     ids = np.random.default_rng(0).integers(1000, 20000, (64, 48))

@@ -17,6 +17,7 @@ import torch
 from model.data.base import load_data
 from model.opening import open_source
 from model.reading import Reading
+from model.trust import Origin
 from passes.analysis.evaluate import EvaluateOptions
 from passes.base import Context
 from passes.config import load_recipe
@@ -87,7 +88,7 @@ def main() -> None:
     start = time.perf_counter()
     train(folder)
     seconds = time.perf_counter() - start
-    opened = open_source(str(folder), folder.parent / "work")
+    opened = open_source(str(folder), folder.parent / "work", origin=Origin.TYPED)
     context = Context(opened.store, reading=Reading(str(folder)))
     options = {"data": str(SHARED / "data" / "SST2"), "split": "validation", "max_length": LENGTH}
     rows = {}

@@ -25,6 +25,7 @@ from model.trace.raising import Raiser
 from model.trace.trace import trace
 from model.trace.training import with_training
 from model.trace.unsound import unsound
+from model.trust import Origin
 from model.weights import WeightStore
 from tests.benchmarks.record import ratio, report
 
@@ -58,7 +59,7 @@ def bare(model: torch.nn.Module, example: dict[str, Any]) -> Spent:
 
 def bert() -> dict[str, Any]:
     """Our trace, the part after the capture, and the bare export in turn; the first round only warms up."""
-    loaded = load_source(BERT, ("input_ids", "attention_mask", "labels"))
+    loaded = load_source(BERT, ("input_ids", "attention_mask", "labels"), origin=Origin.TYPED)
     model, example = loaded.model, loaded.example
     program = capture(model, example).program
     bares, traces, raises = [], [], []
@@ -91,10 +92,10 @@ def _raised(program: ExportedProgram, model: torch.nn.Module, example: dict[str,
 def llama() -> dict[str, Any]:
     """Open the 70B configuration on meta; peak memory of the whole process."""
     start = time.perf_counter()
-    opened = open_source(LLAMA, Path(tempfile.mkdtemp()))
+    opened = open_source(LLAMA, Path(tempfile.mkdtemp()), origin=Origin.TYPED)
     mine = time.perf_counter() - start
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    loaded = load_source(LLAMA)
+    loaded = load_source(LLAMA, origin=Origin.TYPED)
     reference = bare(loaded.model, loaded.example).clock
     return {
         **ratio(mine, reference, 0.5),

@@ -19,6 +19,7 @@ import torch
 from model.graph import Graph
 from model.opening import open_source
 from model.reading import Reading
+from model.trust import Origin
 from passes.base import Context
 from tests.benchmarks.formats_sst2 import DATA, accuracy, step
 from tests.benchmarks.record import report
@@ -57,7 +58,7 @@ class Bench:
     """A model's graph, trained and measured by passes."""
 
     def __init__(self, folder: Path) -> None:
-        opened = open_source(str(folder), Path(tempfile.mkdtemp()))
+        opened = open_source(str(folder), Path(tempfile.mkdtemp()), origin=Origin.TYPED)
         self.context, self.base = Context(opened.store, reading=Reading(str(folder))), opened.project.base
 
     def train(self, graph: Graph, options: dict[str, Any], data: str = DATA["data"]) -> tuple[Graph, dict[str, Any]]:

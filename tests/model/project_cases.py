@@ -17,6 +17,7 @@ from model.opening import open_any
 from model.project import Project, load_project, save_project
 from model.recipe import Raw, Recipe, Step
 from model.source import SourceInfo
+from model.trust import Origin
 from model.weights import WeightStore
 from passes.base import Context, NoOptions
 from passes.replay import replay
@@ -77,7 +78,7 @@ def source(folder: Path, tmp_path: Path) -> Path:
 
 
 def project_beside(source: Path, tmp_path: Path) -> Path:
-    opened = open_any(str(source), tmp_path / "work")
+    opened = open_any(str(source), tmp_path / "work", origin=Origin.TYPED)
     save_project(opened.project, opened.store, tmp_path / "p.espalier")
     return tmp_path / "p.espalier"
 

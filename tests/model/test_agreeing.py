@@ -18,6 +18,7 @@ from model.meta import TensorMeta
 from model.sizes import differences
 from model.trace import raising
 from model.trace.trace import Traced, trace
+from model.trust import Origin
 from model.weights import WeightStore
 from tests.model.zoo import MODELS, SLOW, case
 
@@ -150,7 +151,7 @@ def test_a_summary_of_xlm_is_captured(tmp_path: Path) -> None:
     from passes.verify import verify
 
     spec = "config:xlm?emb_dim=64&n_layers=2&n_heads=2&vocab_size=100&task=sequence-classification"
-    opened = open_source(spec, tmp_path)
+    opened = open_source(spec, tmp_path, origin=Origin.TYPED)
     graph = opened.project.base
     assert graph[graph.output.inputs[0].node].ports["data_out"].shape == ("batch", 2)
     found = verify(opened)

@@ -19,6 +19,7 @@ from model.packed.file import write_packed
 from model.packed.layout import plan
 from model.source import SourceInfo
 from model.trace.trace import trace
+from model.trust import Origin
 from model.views import view_at, view_of
 from model.weights import WeightStore
 from passes.base import Context
@@ -98,7 +99,7 @@ def test_a_packed_file_gives_it_again(text: str, tmp_path: Path) -> None:
     _, graph, store = quantised(parse_format(text), True, tmp_path)
     path = tmp_path / "m.packed.safetensors"
     write_packed(graph, store, SourceInfo("made", "made"), path)
-    opened = open_any(str(path), tmp_path / "again")
+    opened = open_any(str(path), tmp_path / "again", origin=Origin.TYPED)
     with torch.no_grad():
         assert torch.equal(build(opened.project.graph, opened.store)(x=X), build(graph, store)(x=X))
 
@@ -111,4 +112,4 @@ def test_a_packed_file_in_another_order_is_refused(tmp_path: Path, monkeypatch: 
         old.setattr("model.packed.layout.view_at", lambda node, port: view_of(node.op, port, 3))
         write_packed(graph, store, SourceInfo("made", "made"), path)
     with pytest.raises(ProjectError, match="does not lie in it"):
-        open_any(str(path), tmp_path / "again")
+        open_any(str(path), tmp_path / "again", origin=Origin.TYPED)

@@ -11,6 +11,7 @@ import torch
 from model.build import build
 from model.limits import limits_of
 from model.opening import open_source
+from model.trust import Origin
 
 SMALL = "hidden_size=16&num_attention_heads=2&intermediate_size=16&num_hidden_layers=1"
 TASK = "task=sequence-classification"
@@ -74,7 +75,7 @@ def runs(opened: Any, length: int) -> bool:
 
 @pytest.mark.parametrize("spec", SOURCES)
 def test_positions_and_vocabulary_of_transformers(spec: str, tmp_path: Path) -> None:
-    opened = open_source(spec, tmp_path)
+    opened = open_source(spec, tmp_path, origin=Origin.TYPED)
     limits = limits_of(opened.project.graph, opened.store)
     assert (limits.tokens, limits.vocabulary) == SOURCES[spec]
     assert limits == opened.project.source.limits
@@ -85,7 +86,7 @@ def test_positions_and_vocabulary_of_transformers(spec: str, tmp_path: Path) -> 
 @pytest.mark.parametrize("way", OWN)
 def test_positions_of_models_of_the_users_own(way: str, tmp_path: Path) -> None:
     (tmp_path / "net.py").write_text(FOREIGN)
-    opened = open_source(f"{tmp_path / 'net.py'}:{way}", tmp_path / "work")
+    opened = open_source(f"{tmp_path / 'net.py'}:{way}", tmp_path / "work", origin=Origin.TYPED)
     limits = limits_of(opened.project.graph, opened.store)
     assert (limits.tokens, limits.length, limits.vocabulary) == (OWN[way], None, 70)
     assert runs(opened, OWN[way]) and not runs(opened, OWN[way] + 1)
@@ -93,14 +94,14 @@ def test_positions_of_models_of_the_users_own(way: str, tmp_path: Path) -> None:
 
 def test_a_model_of_one_length_says_so(tmp_path: Path) -> None:
     (tmp_path / "net.py").write_text(FOREIGN)
-    opened = open_source(f"{tmp_path / 'net.py'}:lstm", tmp_path / "work")
+    opened = open_source(f"{tmp_path / 'net.py'}:lstm", tmp_path / "work", origin=Origin.TYPED)
     limits = limits_of(opened.project.graph, opened.store)
     assert (limits.tokens, limits.length, limits.vocabulary) == (None, 12, 70)
 
 
 def test_computed_positions_have_the_configurations_context(tmp_path: Path) -> None:
     spec = f"config:llama?{SMALL}&num_key_value_heads=2&max_position_embeddings=96&vocab_size=99&{TASK}"
-    limits = open_source(spec, tmp_path).project.source.limits
+    limits = open_source(spec, tmp_path, origin=Origin.TYPED).project.source.limits
     assert limits is not None and (limits.tokens, limits.context) == (None, 96)
 
 

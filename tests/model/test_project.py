@@ -21,6 +21,7 @@ from model.errors import EspalierError, ProjectError
 from model.opening import open_any, open_source
 from model.project import FORMAT, MIGRATIONS, keys_of, load_project, migration, save_project
 from model.recipe import Raw, Recipe, Step
+from model.trust import Origin
 from model.weights import WeightStore
 from passes.analysis.evaluate import EvaluateOptions
 from passes.base import Context, run_step
@@ -181,7 +182,7 @@ def test_undo_after_a_save_finds_what_the_file_no_longer_holds(saved: Path) -> N
 
 
 def test_weights_of_the_source_are_referred_to(source: Path, tmp_path: Path) -> None:
-    opened = open_any(str(source), tmp_path / "work")
+    opened = open_any(str(source), tmp_path / "work", origin=Origin.TYPED)
     pruned = replay(opened.project.base, Recipe(STEPS[1:2]), Context(opened.store)).graph
     small, whole = tmp_path / "small.espalier", tmp_path / "whole.espalier"
     project = replace(opened.project, recipe=Recipe(STEPS[1:2]), graph=pruned)
@@ -313,9 +314,9 @@ def test_format_1_opens_for_ever(root: Path, tmp_path: Path) -> None:
 
 
 def test_projects_have_fixed_inputs(saved: Path, tmp_path: Path) -> None:
-    assert open_any(str(saved), tmp_path / "w").project == load(saved)[0]
+    assert open_any(str(saved), tmp_path / "w", origin=Origin.TYPED).project == load(saved)[0]
     with pytest.raises(EspalierError, match="inputs are fixed"):
-        open_any(str(saved), tmp_path / "w", ("x",))
+        open_any(str(saved), tmp_path / "w", ("x",), origin=Origin.TYPED)
 
 
 def test_format_2_keeps_the_length_of_its_texts(root: Path, tmp_path: Path) -> None:

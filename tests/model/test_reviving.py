@@ -17,6 +17,7 @@ from model.graph import Graph
 from model.source import load_source
 from model.trace.capture import capture
 from model.trace.trace import Traced, trace
+from model.trust import Origin
 from model.weights import WeightStore
 from passes.base import Context
 from passes.transform.prune import PruneOptions, prune
@@ -59,7 +60,7 @@ def test_a_file_has_the_modules_of_its_model_and_computes_the_same(name: str, tm
 def test_a_file_is_pruned_and_drops_in_training(tmp_path: Path) -> None:
     held, store = case("bert"), WeightStore(tmp_path / "work")
     torch.export.save(held.program, tmp_path / "bert.pt2")
-    source = load_source(str(tmp_path / "bert.pt2"))
+    source = load_source(str(tmp_path / "bert.pt2"), origin=Origin.TYPED)
     graph = trace(source.model, source.example, store, source.program).graph
     want = prune(held.graph, PruneOptions(0.5), Context(held.store))[1]
     after, report = prune(graph, PruneOptions(0.5), Context(store))

@@ -14,6 +14,7 @@ import model.graph as ours
 from model.errors import SourceError
 from model.opening import open_source
 from model.source import load_source
+from model.trust import Origin
 from passes.export.script import script_of
 from passes.verify import verify
 
@@ -59,7 +60,7 @@ def project(folder: Path, shift: str, factory: str = "net.py") -> str:
 
 @pytest.mark.parametrize("factory", ["net.py", "main.py", "my net.v2.py"])
 def test_a_factory_imports_what_lies_beside_it(factory: str, tmp_path: Path) -> None:
-    opened = open_source(project(tmp_path / "a", "1.5", factory), tmp_path / "work")
+    opened = open_source(project(tmp_path / "a", "1.5", factory), tmp_path / "work", origin=Origin.TYPED)
     found = verify(opened)
     assert not found.faults and found.max_abs_diff == 0.0
 
@@ -67,7 +68,7 @@ def test_a_factory_imports_what_lies_beside_it(factory: str, tmp_path: Path) -> 
 def test_two_projects_with_a_model_of_their_own(tmp_path: Path) -> None:
     """Each keeps its files, at forward time too, in whatever order they are loaded and run; ours stay ours."""
     before, path = dict(sys.modules), list(sys.path)
-    one, two = (load_source(project(tmp_path / n, n)) for n in ("1", "2"))
+    one, two = (load_source(project(tmp_path / n, n), origin=Origin.TYPED) for n in ("1", "2"))
     x = torch.zeros(1, 4)
     for loaded, least in ((two, 2), (one, 1), (two, 2), (copy.deepcopy(one), 1)):
         with torch.no_grad():
@@ -80,19 +81,19 @@ def test_two_projects_with_a_model_of_their_own(tmp_path: Path) -> None:
 
 def test_an_edited_file_is_read_anew(tmp_path: Path) -> None:
     spec = project(tmp_path, "1")
-    before, x = load_source(spec), torch.zeros(1, 4)
+    before, x = load_source(spec, origin=Origin.TYPED), torch.zeros(1, 4)
     with torch.no_grad():
         assert float(before.model(x).min()) < 3
     (tmp_path / "helper.py").write_text("def shift(x):\n    return x + 3\n")
     with torch.no_grad():
-        assert float(load_source(spec).model(x).min()) >= 3 > float(before.model(x).min()) >= 1
+        assert float(load_source(spec, origin=Origin.TYPED).model(x).min()) >= 3 > float(before.model(x).min()) >= 1
 
 
 def test_the_standard_library_is_never_replaced(tmp_path: Path) -> None:
     (tmp_path / "random.py").write_text("raise SystemExit('a stranger')\n")
     (tmp_path / "torch.py").write_text(FACTORY.replace("from model import Net", "import random").replace(
         "Net(act.act)", "torch.nn.Linear(4, 2)").replace("import layers.act as act", ""))  # fmt: skip
-    assert type(load_source(f"{tmp_path / 'torch.py'}:make").model) is torch.nn.Linear
+    assert type(load_source(f"{tmp_path / 'torch.py'}:make", origin=Origin.TYPED).model) is torch.nn.Linear
 
 
 @pytest.mark.parametrize(
@@ -104,14 +105,14 @@ def test_what_cannot_be_imported_is_told_by_its_own_name(line: str, told: str, t
     spec, count = project(tmp_path, "1"), len(sys.modules)
     (tmp_path / "net.py").write_text(f"{line}\n{FACTORY}")
     with pytest.raises(SourceError) as caught:
-        load_source(spec)
+        load_source(spec, origin=Origin.TYPED)
     assert told in caught.value.message and "(line 1)" in caught.value.message
     assert not [n for n in list(sys.modules)[count:] if n.startswith("espalier_files")]
 
 
 def test_an_exported_script_runs_beside_a_model_of_the_user(tmp_path: Path) -> None:
     """Its own folder is not where it looks for our packages."""
-    opened = open_source(project(tmp_path, "1"), tmp_path / "work")
+    opened = open_source(project(tmp_path, "1"), tmp_path / "work", origin=Origin.TYPED)
     (tmp_path / "again.py").write_text(script_of(opened.project, "again.py"))
     done = subprocess.run([sys.executable, "again.py"], cwd=tmp_path, capture_output=True, text=True,
                           env={"PYTHONPATH": str(ROOT), "PATH": ""}, check=False)  # fmt: skip

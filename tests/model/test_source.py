@@ -16,6 +16,7 @@ from model.errors import SourceError
 from model.opening import open_any, open_source
 from model.source import load_source
 from model.trace.trace import trace
+from model.trust import Origin
 from model.weights import WeightStore
 from tests.model.zoo import copied, fresh, run, same
 
@@ -24,14 +25,14 @@ TINY = "vocab_size=50&hidden_size=8&num_hidden_layers=1&num_attention_heads=2&in
 
 def refused(spec: str, *inputs: str) -> SourceError:
     with pytest.raises(SourceError) as caught:
-        load_source(spec, inputs)
+        load_source(spec, inputs, origin=Origin.TYPED)
     assert caught.value.message and caught.value.hint
     return caught.value
 
 
 def traced_like_original(spec: str, tmp_path: Path) -> None:
     """The rebuilt model gives what the loaded one gives, on fresh inputs of another batch size."""
-    opened = open_source(spec, tmp_path / "work")
+    opened = open_source(spec, tmp_path / "work", origin=Origin.TYPED)
     assert opened.loaded is not None
     inputs = fresh(opened.loaded.example, 3, 7)
     built = build(opened.project.base, opened.store, opened.callables)
@@ -52,7 +53,7 @@ def test_configurations_build_untrained_models() -> None:
 
 def test_equal_seeds_give_equal_models() -> None:
     spec = f"config:bert?{TINY}"
-    a, b, c = (load_source(spec, seed=s) for s in (1, 1, 2))
+    a, b, c = (load_source(spec, seed=s, origin=Origin.TYPED) for s in (1, 1, 2))
     assert all(torch.equal(x, y) for x, y in zip(a.model.parameters(), b.model.parameters(), strict=True))
     assert not all(torch.equal(x, y) for x, y in zip(a.model.parameters(), c.model.parameters(), strict=True))
     assert torch.equal(a.example["input_ids"], b.example["input_ids"])
@@ -60,8 +61,11 @@ def test_equal_seeds_give_equal_models() -> None:
 
 def test_inputs_are_chosen_by_name() -> None:
     spec = f"config:bert?{TINY}&task=sequence-classification"
-    assert list(load_source(spec, ("labels", "input_ids")).example) == ["labels", "input_ids"]
-    assert list(load_source(spec, ("input_ids", "token_type_ids")).example) == ["input_ids", "token_type_ids"]
+    assert list(load_source(spec, ("labels", "input_ids"), origin=Origin.TYPED).example) == ["labels", "input_ids"]
+    assert list(load_source(spec, ("input_ids", "token_type_ids"), origin=Origin.TYPED).example) == [
+        "input_ids",
+        "token_type_ids",
+    ]
     error = refused(spec, "input_idz")
     assert "input_idz" in error.message and "input_ids" in error.hint
 
@@ -206,7 +210,7 @@ def factories(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("name, inputs", [("keywords", ("x",)), ("tensor", ("x",)), ("positions", ("x", "scale"))])
 def test_factories_with_examples(name: str, inputs: tuple[str, ...], factories: Path, tmp_path: Path) -> None:
     spec = f"{factories}:{name}"
-    loaded = load_source(spec)
+    loaded = load_source(spec, origin=Origin.TYPED)
     assert isinstance(loaded.model, nn.Module) and not loaded.model.training
     assert loaded.info.inputs == inputs == tuple(loaded.example)
     assert loaded.info.spec == str(factories.resolve()) + f":{name}" and loaded.info.name == f"{name} (my models.py)"
@@ -214,17 +218,17 @@ def test_factories_with_examples(name: str, inputs: tuple[str, ...], factories: 
 
 
 def test_factories_of_transformers_models_need_no_example(factories: Path, tmp_path: Path) -> None:
-    assert list(load_source(f"{factories}:with_config").example) == ["input_ids", "attention_mask"]
+    assert list(load_source(f"{factories}:with_config", origin=Origin.TYPED).example) == ["input_ids", "attention_mask"]
     traced_like_original(f"{factories}:with_config", tmp_path)
 
 
 def test_factories_are_found_from_a_relative_path(factories: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(factories.parent)
-    assert load_source("my models.py:tensor").info.spec == f"{factories.resolve()}:tensor"
+    assert load_source("my models.py:tensor", origin=Origin.TYPED).info.spec == f"{factories.resolve()}:tensor"
 
 
 def test_factories_obey_the_seed(factories: Path) -> None:
-    a, b, c = (load_source(f"{factories}:tensor", seed=s).model.layer.weight for s in (1, 1, 2))
+    a, b, c = (load_source(f"{factories}:tensor", seed=s, origin=Origin.TYPED).model.layer.weight for s in (1, 1, 2))
     assert torch.equal(a, b) and not torch.equal(a, c)
 
 
@@ -264,7 +268,7 @@ def test_wrong_files(factories: Path, tmp_path: Path) -> None:
         path.write_text(text)
         if "KeyboardInterrupt" in part:
             with pytest.raises(KeyboardInterrupt):
-                load_source(f"{path}:make")
+                load_source(f"{path}:make", origin=Origin.TYPED)
         else:
             error = refused(f"{path}:make")
             assert part in error.message and "bad.py" in error.message + error.hint
@@ -286,7 +290,7 @@ def test_models_that_do_not_run_are_told_when_traced(factories: Path, tmp_path: 
     from model.errors import TraceError
 
     with pytest.raises(TraceError, match="neither exports nor runs") as caught:
-        open_source(f"{factories}:broken", tmp_path)
+        open_source(f"{factories}:broken", tmp_path, origin=Origin.TYPED)
     assert "RuntimeError" in caught.value.message
 
 
@@ -307,11 +311,11 @@ def folder(saved: Path, tmp_path: Path) -> Path:
 
 
 def test_folders_give_their_own_class_and_weights(folder: Path, tmp_path: Path) -> None:
-    loaded = load_source(str(folder))
+    loaded = load_source(str(folder), origin=Origin.TYPED)
     assert type(loaded.model).__name__ == "BertForSequenceClassification" and not loaded.model.training
     assert loaded.info.spec == str(folder.resolve()) and loaded.info.name == "tiny-bert"
     assert loaded.files == (folder.resolve() / "model.safetensors",) and loaded.info.tokenizer is None
-    opened = open_any(str(folder), tmp_path / "work")
+    opened = open_any(str(folder), tmp_path / "work", origin=Origin.TYPED)
     places = opened.store.places()
     assert {p.path for p in places.values()} == {folder.resolve() / "model.safetensors"}
     weights = opened.project.base.weights
@@ -321,7 +325,7 @@ def test_folders_give_their_own_class_and_weights(folder: Path, tmp_path: Path) 
 
 def test_tokenizers_are_noticed(folder: Path) -> None:
     (folder / "vocab.txt").write_text("[PAD]\n")
-    assert load_source(str(folder)).info.tokenizer == str(folder.resolve())
+    assert load_source(str(folder), origin=Origin.TYPED).info.tokenizer == str(folder.resolve())
 
 
 def test_wrong_folders(folder: Path, tmp_path: Path) -> None:
@@ -374,7 +378,7 @@ def test_exported_programs(tmp_path: Path) -> None:
     program = torch.export.export(model, example, {"scale": torch.ones(1)}, strict=False, dynamic_shapes=free)
     path = tmp_path / "net.pt2"
     torch.export.save(program, path)
-    loaded = load_source(str(path))
+    loaded = load_source(str(path), origin=Origin.TYPED)
     assert loaded.info.name == "net.pt2" and list(loaded.example) == ["x", "scale"]
     store = WeightStore(tmp_path)
     traced = trace(loaded.model, loaded.example, store, loaded.program)
@@ -459,7 +463,7 @@ def qwen2():
 @pytest.mark.parametrize("name", ["t5", "qwen2"])
 def test_a_factory_of_a_model_with_a_cache_is_exported(tmp_path: Path, name: str) -> None:
     (tmp_path / "caching.py").write_text(CACHING)
-    opened = open_source(f"{tmp_path / 'caching.py'}:{name}", tmp_path / "work")
+    opened = open_source(f"{tmp_path / 'caching.py'}:{name}", tmp_path / "work", origin=Origin.TYPED)
     assert opened.project.base.runs == "graph" and opened.project.base.output_names[0] == "logits"
     assert opened.loaded is not None
     inputs = opened.loaded.example
@@ -494,7 +498,7 @@ def test_a_models_own_configuration_is_left_alone(tmp_path: Path) -> None:
 
     assert transformers.PreTrainedModel  # loaded, as it is where one such model was opened before
     (tmp_path / "frozen.py").write_text(FROZEN)
-    opened = open_source(f"{tmp_path / 'frozen.py'}:build", tmp_path / "work")
+    opened = open_source(f"{tmp_path / 'frozen.py'}:build", tmp_path / "work", origin=Origin.TYPED)
     assert opened.loaded is not None and opened.loaded.model.config.use_cache is True
 
 

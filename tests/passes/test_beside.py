@@ -10,6 +10,7 @@ import pytest
 from model.formats.base import parse_format
 from model.opening import open_source
 from model.recipe import Recipe, Step
+from model.trust import Origin
 from passes.analysis import beside
 from passes.analysis.beside import BesideOptions
 from passes.analysis.divergence import DivergenceOptions, divergence
@@ -23,7 +24,7 @@ from tests.model.zoo import case
 
 @pytest.mark.parametrize("name", ["demo:digits-mlp", "demo:reviews"])
 def test_the_divergence_comes_with_the_score(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    opened = open_source(name, tmp_path)
+    opened = open_source(name, tmp_path, origin=Origin.TYPED)
     base = opened.project.base
     context = Context(opened.store, reading=opened.project.source.reading, base=base)
     rule = Rule(Select("type", ("linear",)), {"weight": parse_format("integer(width=4, frac_width=4)")})

@@ -22,6 +22,7 @@ from model.meta import Precision, Weight
 from model.opening import open_any
 from model.recipe import Step
 from model.trace.tensors import to_numpy, to_torch
+from model.trust import Origin
 from model.weights import Tensor
 from passes.analysis.evaluate import EvaluateOptions, load_split, measure
 from passes.base import Context, Report, run_step
@@ -38,7 +39,7 @@ MLP = "demo:digits-mlp"
 @pytest.fixture(scope="module")
 def opened(tmp_path_factory: pytest.TempPathFactory) -> tuple[Graph, Context]:
     """The digits' MLP."""
-    found = open_any(MLP, tmp_path_factory.mktemp("mlp"))
+    found = open_any(MLP, tmp_path_factory.mktemp("mlp"), origin=Origin.TYPED)
     return found.project.graph, Context(found.store)
 
 
@@ -199,7 +200,7 @@ def test_options_that_cannot_be() -> None:
 
 
 def test_the_same_seed_gives_the_same_graph(tmp_path: Path) -> None:
-    found = open_any(MLP, tmp_path)
+    found = open_any(MLP, tmp_path, origin=Origin.TYPED)
     context = Context(found.store)
     graph = with_formats(found.project.graph, context, Integer(8, 4))
     results = [calibrated(graph, context, data="demo:digits") for _ in range(2)]

@@ -18,6 +18,7 @@ from model.meta import Precision
 from model.opening import Opened, open_any
 from model.ops import macs, spec
 from model.recipe import Step
+from model.trust import Origin
 from passes.analysis.layer_latency import LayerLatencyOptions
 from passes.base import Context, run_step
 from passes.costs import layer_latency
@@ -73,7 +74,7 @@ FORMATS = "integer(width=2|4|8|16)"
 
 @pytest.fixture(scope="module")
 def mlp(tmp_path_factory: pytest.TempPathFactory) -> Opened:
-    return open_any(MLP, tmp_path_factory.mktemp("mlp"))
+    return open_any(MLP, tmp_path_factory.mktemp("mlp"), origin=Origin.TYPED)
 
 
 @pytest.fixture

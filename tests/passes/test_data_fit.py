@@ -14,6 +14,7 @@ from model.demos import RESOURCES
 from model.errors import DataError
 from model.opening import Opened, open_source
 from model.reading import Limits, Reading
+from model.trust import Origin
 from passes.analysis.evaluate import EvaluateOptions, evaluate, load_split
 from passes.base import Context
 from passes.data_fit import text_facts, text_limit, text_words
@@ -57,7 +58,7 @@ def test_what_is_cut_is_counted() -> None:
 @pytest.mark.parametrize(("positions", "cut"), [(8, True), (32, True), (512, False)])
 def test_models_of_any_number_of_positions_are_measured(positions: int, cut: bool, tmp_path: Path) -> None:
     spec = f"config:bert?{SMALL}&max_position_embeddings={positions}&vocab_size=2000&{TASK}"
-    opened = open_source(spec, tmp_path)
+    opened = open_source(spec, tmp_path, origin=Origin.TYPED)
     context = Context(opened.store, reading=opened.project.source.reading)
     options = EvaluateOptions(data="demo:reviews", limit=60, tokenizer=WORDS)
     found = evaluate(opened.project.graph, options, context)[1].summary

@@ -11,6 +11,7 @@ from app.words import dominant_words
 from model.formats.base import parse_format
 from model.graph import Graph
 from model.opening import open_source
+from model.trust import Origin
 from passes.base import Context
 from passes.dominant import dominant
 from passes.score import static_score
@@ -24,7 +25,7 @@ SPEC = (f"config:bert?num_hidden_layers=2&hidden_size={WIDTH}&num_attention_head
 
 @pytest.fixture(scope="module")
 def bert(tmp_path_factory: pytest.TempPathFactory) -> tuple[Graph, Context]:
-    opened = open_source(SPEC, tmp_path_factory.mktemp("work"))
+    opened = open_source(SPEC, tmp_path_factory.mktemp("work"), origin=Origin.TYPED)
     return opened.project.base, Context(opened.store)
 
 

@@ -16,6 +16,7 @@ from model.errors import DataError, GraphError
 from model.formats.integer import Integer
 from model.opening import open_any
 from model.recipe import Recipe, Step
+from model.trust import Origin
 from passes.analysis.evaluate import EvaluateOptions, choose_split, evaluate, logits_of, match_inputs, measure
 from passes.base import Cancelled, Context
 from passes.replay import replay
@@ -247,7 +248,7 @@ def test_a_model_of_another_float_takes_images(dtype: str, tmp_path: Path) -> No
     """Evaluated, calibrated and trained: the images come in the model's float."""
     source = tmp_path / "half.py"
     source.write_text(HALF.format(dtype, dtype))
-    opened = open_any(f"{source}:make", tmp_path)
+    opened = open_any(f"{source}:make", tmp_path, origin=Origin.TYPED)
     graph, context = opened.project.graph, Context(opened.store, 0)
     told = evaluate(graph, EvaluateOptions(data="demo:digits", limit=20), context)[1].summary
     assert 0 <= told["accuracy"] <= 1 and told["loss"] > 0

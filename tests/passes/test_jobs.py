@@ -20,6 +20,7 @@ from model.errors import PassError
 from model.formats.integer import Integer
 from model.project import keys_of, load_project
 from model.recipe import Recipe, Step
+from model.trust import Origin
 from model.weights import WeightStore
 from passes.analysis.statistics import StatisticsOptions
 from passes.base import Cancelled
@@ -478,7 +479,7 @@ def test_the_real_worker(tmp_path: Path) -> None:
         assert isinstance(refused, Failed) and not refused.details and refused.hint
         os.kill(int(str(runner.worker_pid)), signal.SIGKILL)
         assert [r.graph for r in result(replay).results] == [r.graph for r in done.results]
-        assert result(OpenJob(str(path), tmp_path / "other")).project == project
+        assert result(OpenJob(str(path), tmp_path / "other", origin=Origin.TYPED)).project == project
     finally:
         runner.close()
     listener.check()

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from model.build import build
 from model.formats.integer import Integer
 from model.opening import open_any
+from model.trust import Origin
 from passes.analysis.evaluate import EvaluateOptions, load_split
 from passes.base import Context
 from passes.observe import observe
@@ -31,7 +32,7 @@ def keep(told: Told, node: str, leaf: nn.Module, args: tuple[Tensor, ...], resul
 
 def seen(spec: str, formats: bool, work: Path) -> tuple[Told, Told]:
     """(told by observe, told by hooks on the built module's leaves), Linear layers alone."""
-    opened = open_any(spec, work)
+    opened = open_any(spec, work, origin=Origin.TYPED)
     graph, store = opened.project.graph, opened.store
     context = Context(store, reading=opened.project.source.reading)
     if formats:

@@ -15,6 +15,7 @@ from model.formats.integer import Integer
 from model.graph import Graph
 from model.meta import Parallel, Precision
 from model.opening import Opened, open_any
+from model.trust import Origin
 from model.weights import WeightStore
 from passes.base import Context
 from passes.transform.decompose_attention import DecomposeOptions, decompose_attention
@@ -67,7 +68,7 @@ def opened(name: str) -> Opened:
     folder = kept_folder()
     path = folder / "blocks.py"
     path.write_text(BLOCKS)
-    return open_any(f"{path}:{name}", folder)
+    return open_any(f"{path}:{name}", folder, origin=Origin.TYPED)
 
 
 def quantised(graph: Graph, store: WeightStore, more: int = 0) -> Graph:

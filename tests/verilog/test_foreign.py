@@ -19,6 +19,7 @@ from model.graph_json import graph_from_json, graph_to_json
 from model.meta import Precision
 from model.opening import Opened, open_any
 from model.ops import quantisable
+from model.trust import Origin
 from passes.analysis.hardware_scored import beside_scored
 from passes.base import Context
 from passes.observe import tap
@@ -107,7 +108,7 @@ def compared(found: Opened, graph: Graph) -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_what_is_scored_is_what_hardware_computes(tmp_path: Path, name: str) -> None:
-    found = open_any(f"{written(tmp_path)}:{name}", tmp_path)
+    found = open_any(f"{written(tmp_path)}:{name}", tmp_path, origin=Origin.TYPED)
     graph = quantised(found, name)
     plain = compared(found, graph)
     before = exact(found, graph)
@@ -128,7 +129,7 @@ def exact(found: Opened, graph: Graph) -> list[torch.Tensor]:
 @pytest.fixture(scope="module")
 def mlp(tmp_path_factory: pytest.TempPathFactory) -> tuple[Opened, Graph]:
     folder = tmp_path_factory.mktemp("mlp")
-    found = open_any(f"{written(folder)}:mlp", folder)
+    found = open_any(f"{written(folder)}:mlp", folder, origin=Origin.TYPED)
     graph = hardware_functions(quantised(found, "mlp"), HardwareFunctionsOptions(), Context(found.store))[0]
     return found, graph
 

@@ -19,6 +19,7 @@ from model.graph import Graph
 from model.meta import Parallel, Precision
 from model.opening import Opened, open_any
 from model.ops import quantisable
+from model.trust import Origin
 from tests.folders import kept_folder
 from tests.verilog.proof import needs_icarus
 from verilog.cycles.schedule import schedule
@@ -56,7 +57,7 @@ def opened(module: str, body: str, shape: str) -> Opened:
     folder = kept_folder()
     path = folder / "made.py"
     path.write_text(HEAD.format(module=module, body=indent(body, " " * 8), shape=shape))
-    return open_any(f"{path}:make", folder)
+    return open_any(f"{path}:make", folder, origin=Origin.TYPED)
 
 
 def quantised(found: Opened) -> Graph:
@@ -211,7 +212,7 @@ def test_names_that_verilog_does_not_take_are_changed(tmp_path: Path) -> None:
     path.write_text(
         HEAD.split("class")[0] + "def make():\n    return nn.Sequential(nn.Linear(3, 2)), torch.randn(2, 3)\n"
     )
-    bare = open_any(f"{path}:make", tmp_path)
+    bare = open_any(f"{path}:make", tmp_path, origin=Origin.TYPED)
     design = lower(quantised(bare), bare.store, EmitOptions())
     assert [i.name for i in design.instances if i.module == "linear"] == ["n0"]
     assert design.instances[-1].node == "0"

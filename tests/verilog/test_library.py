@@ -15,6 +15,7 @@ from model.formats.integer import Integer
 from model.graph import Graph, Node
 from model.meta import Precision
 from model.opening import Opened, open_any
+from model.trust import Origin
 from passes.base import Context
 from passes.transform.decompose_attention import DecomposeOptions, decompose_attention
 from tests.folders import kept_folder
@@ -132,7 +133,7 @@ def source(name: str) -> Opened:
     folder = kept_folder()
     path = folder / "made.py"
     path.write_text(MODELS)
-    return open_any(f"{path}:{name}", folder / "store", seed=0)
+    return open_any(f"{path}:{name}", folder / "store", seed=0, origin=Origin.TYPED)
 
 
 def opened(name: str, more: int) -> tuple[Opened, Graph]:

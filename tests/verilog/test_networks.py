@@ -10,6 +10,7 @@ import torch
 
 from model.data.digits import load_digits
 from model.opening import open_any
+from model.trust import Origin
 from passes.base import Context, run_step
 from passes.config import load_recipe
 from tests.verilog.proof import needs_icarus
@@ -27,7 +28,7 @@ LAYERS = {"by": "type", "values": ["linear", "conv2d"]}
 
 def emitted(source: str, folder: Path, multipliers: int, *before: str) -> tuple[Design, Host]:
     """The design of a demo with formats and parallelism, and what feeds it."""
-    opened = open_any(source, folder)
+    opened = open_any(source, folder, origin=Origin.TYPED)
     steps: list[dict[str, object]] = [{"pass": name} for name in before]
     steps.append({"pass": "quantize", "options": {"rules": [{"select": LAYERS, "formats": FORMATS}]}})
     steps.append({"pass": "balance_parallelism", "options": {"multipliers": multipliers}})

@@ -9,6 +9,7 @@ import pytest
 
 from model.graph import Graph
 from model.opening import open_any
+from model.trust import Origin
 from passes.base import Context, run_step
 from passes.config import load_recipe
 from tests.folders import kept_folder
@@ -23,7 +24,7 @@ from verilog.templates.base import total
 @cache
 def quantised(source: str) -> tuple[Graph, Context]:
     """A demo with fixed-point formats."""
-    opened = open_any(source, kept_folder())
+    opened = open_any(source, kept_folder(), origin=Origin.TYPED)
     step = {"pass": "quantize", "options": {"rules": [{"select": LAYERS, "formats": FORMATS}]}}
     context = Context(opened.store)
     return run_step(opened.project.base, load_recipe({"steps": [step]}).steps[0], context).graph, context

@@ -15,6 +15,7 @@ from model.formats.integer import Integer
 from model.graph import Graph, Node
 from model.meta import Precision
 from model.opening import Opened, open_any
+from model.trust import Origin
 from passes.base import Context
 from passes.transform.decompose_attention import DecomposeOptions, decompose_attention
 from tests.verilog.proof import needs_icarus
@@ -88,7 +89,7 @@ def modules(design: Design) -> set[str]:
 )
 def test_exact_mode_is_the_model(tmp_path: Path, source: str) -> None:
     """Rotary embeddings, shared heads, causal and padding masks, RMS norms and GELU in steps, gates."""
-    found = open_any(source, tmp_path)
+    found = open_any(source, tmp_path, origin=Origin.TYPED)
     graph = quantised(found, more=6)
     design = unbuffered(graph, found.store, SIZES)[0]
     given = inputs(graph)
@@ -103,7 +104,7 @@ def test_exact_mode_is_the_model(tmp_path: Path, source: str) -> None:
 
 
 def test_the_design_tells_what_the_host_does(tmp_path: Path) -> None:
-    found = open_any(BERT, tmp_path)
+    found = open_any(BERT, tmp_path, origin=Origin.TYPED)
     design = unbuffered(quantised(found, more=0), found.store, SIZES)[0]
     by_node = {h.node: h for h in design.hosted}
     assert "looks up" in by_node["bert_embeddings_word_embeddings"].why
@@ -114,7 +115,7 @@ def test_the_design_tells_what_the_host_does(tmp_path: Path) -> None:
 
 
 def test_what_is_added_to_scores_and_is_no_mask_is_told(tmp_path: Path) -> None:
-    found = open_any(BERT + EAGER, tmp_path)
+    found = open_any(BERT + EAGER, tmp_path, origin=Origin.TYPED)
     graph = quantised(found, more=0)
     design = unbuffered(graph, found.store, SIZES)[0]
     mask = next(b for b in design.inputs if b.mask)
@@ -130,7 +131,7 @@ def test_what_is_added_to_scores_and_is_no_mask_is_told(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("source", [LLAMA, GPT2, BERT + EAGER])
 def test_every_beat(tmp_path: Path, source: str) -> None:
-    found = open_any(source, tmp_path)
+    found = open_any(source, tmp_path, origin=Origin.TYPED)
     graph = quantised(found, more=0)
     design = lower(graph, found.store, SIZES)
     codes = Host(graph, found.store, design, found.callables)(**inputs(graph))

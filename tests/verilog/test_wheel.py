@@ -10,6 +10,7 @@ import pytest
 
 from model.errors import SimulateError
 from model.opening import open_any
+from model.trust import Origin
 from tests.verilog.proof import alone, needs_icarus
 from tests.verilog.test_transformers import BERT, SIZES, inputs, quantised
 from tests.verilog.test_unrolled import halfway
@@ -45,7 +46,7 @@ def wheel_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.slow
 @pytest.mark.usefixtures("wheel_only")
 def test_blocks_of_bert_that_are_built_in_parallel(tmp_path: Path) -> None:
-    found = open_any(BERT.replace("num_hidden_layers=1", "num_hidden_layers=2"), tmp_path)
+    found = open_any(BERT.replace("num_hidden_layers=1", "num_hidden_layers=2"), tmp_path, origin=Origin.TYPED)
     graph = quantised(found, more=0)
     design = lower(graph, found.store, SIZES)
     codes = Host(graph, found.store, design, found.callables)(**inputs(graph))

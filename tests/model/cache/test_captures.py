@@ -17,6 +17,7 @@ from model.cache import captures as cached
 from model.cache.captures import captures
 from model.graph_json import fingerprint
 from model.opening import Opened, open_source
+from model.trust import Origin
 
 FACTORY = """
 import torch
@@ -40,7 +41,9 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def begin(tmp_path: Path) -> Open:
     """Open a source in a folder of its own."""
-    return lambda spec, *args, **kw: open_source(spec, tmp_path / f"work{time.monotonic_ns()}", *args, **kw)
+    return lambda spec, *args, **kw: open_source(
+        spec, tmp_path / f"work{time.monotonic_ns()}", *args, **kw, origin=Origin.TYPED
+    )
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from model.graph import Graph
 from model.opening import Opened, open_any
 from model.ops import decomposable
 from model.recipe import Recipe
+from model.trust import Origin
 from passes.allocation.places import column
 from passes.allocation.plan import configured, previewed, steps
 from passes.allocation.solve import Competing, allocate, front, problem_of
@@ -35,7 +36,7 @@ SPEC = (
 
 @pytest.fixture(scope="module")
 def opened(tmp_path_factory: pytest.TempPathFactory) -> Opened:
-    return open_any(f"{SPEC}&task=sequence-classification", tmp_path_factory.mktemp("bert"))
+    return open_any(f"{SPEC}&task=sequence-classification", tmp_path_factory.mktemp("bert"), origin=Origin.TYPED)
 
 
 @pytest.fixture(scope="module")
@@ -191,7 +192,7 @@ def test_a_shared_weight_is_decided_once(tmp_path: Path) -> None:
         "    def forward(self, x):\n        return self.c(self.b(self.a(x)))\n"
         "def make():\n    return Tied(), {'x': torch.ones(2, 32)}\n"
     )
-    graph = open_any(f"{path}:make", tmp_path / "work").project.graph
+    graph = open_any(f"{path}:make", tmp_path / "work", origin=Origin.TYPED).project.graph
     table = made_table(graph)
     problem = problem_of(graph, table, ["weight_bits"])
     assert [len(s.places) for g in problem.groups for s in g.slots] == [2, 1]

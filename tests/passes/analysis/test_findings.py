@@ -20,6 +20,7 @@ from model.formats.integer import Integer
 from model.graph import Graph
 from model.opening import open_any
 from model.recipe import Step
+from model.trust import Origin
 from passes.analysis.evaluate import EvaluateOptions, load_split
 from passes.analysis.statistics import StatisticsOptions
 from passes.base import Context, Report, run_step
@@ -38,7 +39,7 @@ KEYS = ["node", "port", "kind", "format", "bits", "sqnr_db", "max_error", "mean_
 @pytest.fixture(scope="module")
 def opened(tmp_path_factory: pytest.TempPathFactory) -> tuple[Graph, Context]:
     """The digits' CNN."""
-    found = open_any(DIGITS, tmp_path_factory.mktemp("digits"))
+    found = open_any(DIGITS, tmp_path_factory.mktemp("digits"), origin=Origin.TYPED)
     return found.project.graph, Context(found.store)
 
 

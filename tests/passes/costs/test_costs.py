@@ -13,6 +13,7 @@ from model.formats.base import parse_format
 from model.graph import Graph
 from model.opening import open_any
 from model.packed.layout import users_of
+from model.trust import Origin
 from passes.base import Context, run_step
 from passes.costs.base import COSTS, Cost, cost, figures, separable, table, with_candidates
 from passes.costs.limits import Limit, parse_budget, parse_limit, violations
@@ -27,7 +28,9 @@ FORMATS = ("integer(width=3, frac_width=2)", "mxint(width=4)", "scaled_integer(w
 @pytest.fixture(scope="module")
 def graph(tmp_path_factory: pytest.TempPathFactory) -> Graph:
     spec = "config:bert?num_hidden_layers=1&hidden_size=32&num_attention_heads=2&intermediate_size=64&vocab_size=50"
-    return open_any(f"{spec}&task=sequence-classification", tmp_path_factory.mktemp("bert")).project.graph
+    return open_any(
+        f"{spec}&task=sequence-classification", tmp_path_factory.mktemp("bert"), origin=Origin.TYPED
+    ).project.graph
 
 
 def total(of: Cost, graph: Graph) -> float:

@@ -21,6 +21,7 @@ from model.opening import Opened, open_any
 from model.project import Project, save_project
 from model.recipe import Raw, Recipe, Step
 from model.source import SourceInfo
+from model.trust import Origin
 from passes.base import Context
 from passes.config import load_recipe
 from passes.export import export
@@ -49,7 +50,7 @@ WEIGHTS_ONLY = {
 
 
 def compressed(spec: str, folder: Path, recipe: Any = WEIGHTS_ONLY) -> tuple[Opened, Project]:
-    opened = open_any(spec, folder / "work", seed=1)
+    opened = open_any(spec, folder / "work", seed=1, origin=Origin.TYPED)
     steps = load_recipe(recipe, 3)
     done = replay(opened.project.graph, steps, Context(opened.store, callables=opened.callables))
     return opened, replace(opened.project, recipe=steps, graph=done.graph)
@@ -101,7 +102,7 @@ def test_a_local_folder_keeps_its_tokenizer(tmp_path: Path) -> None:
     assert "vocab.txt" in {Path(f).name for f in done.files}
     assert not (tmp_path / "out" / "load.py").exists() and not (tmp_path / "out" / "graph.json").exists()
     assert (tmp_path / "out" / "notes.txt").read_text() == "mine"
-    again = open_any(str(tmp_path / "out"), tmp_path / "again")
+    again = open_any(str(tmp_path / "out"), tmp_path / "again", origin=Origin.TYPED)
     assert again.project.graph.nodes.keys() == opened.project.graph.nodes.keys()
 
 
@@ -204,7 +205,7 @@ def test_a_causal_model_keeps_its_generation_settings_and_its_tie(tmp_path: Path
     model = GPT2LMHeadModel(GPT2Config(n_layer=1, n_embd=32, n_head=2, vocab_size=100, n_positions=32))
     model.generation_config.max_new_tokens = 7
     model.save_pretrained(home)
-    opened = open_any(str(home), tmp_path / "work")
+    opened = open_any(str(home), tmp_path / "work", origin=Origin.TYPED)
     export(opened.project, opened.store, "safetensors", tmp_path / "out")
     from safetensors import safe_open
 
@@ -235,7 +236,7 @@ def test_the_loaders_script_runs_anywhere(tmp_path: Path) -> None:
 
 
 def test_a_model_without_weights_has_none_to_export(tmp_path: Path) -> None:
-    opened = open_any(BERT.format(task="") + "&weights=none", tmp_path / "work")
+    opened = open_any(BERT.format(task="") + "&weights=none", tmp_path / "work", origin=Origin.TYPED)
     with pytest.raises(ExportError, match="without weights"):
         export(opened.project, opened.store, "safetensors", tmp_path / "out")
 
@@ -298,7 +299,7 @@ def test_a_script_repeats_every_step(tmp_path: Path, root: Path) -> None:
     done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["size_bytes"] == static_score(project.graph).size_bytes
-    again = open_any(str(result), tmp_path / "other")
+    again = open_any(str(result), tmp_path / "other", origin=Origin.TYPED)
     assert again.project.graph == project.graph and again.project.recipe == project.recipe
 
 
@@ -335,7 +336,7 @@ def test_a_script_trains_calibrates_and_finds_its_plugin(tmp_path: Path) -> None
         command = [sys.executable, str(script), str(result)]
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE, check=False)
         assert done.returncode == 0, done.stderr
-        again = open_any(str(result), tmp_path / "other")
+        again = open_any(str(result), tmp_path / "other", origin=Origin.TYPED)
     finally:
         unload_plugins()
     assert again.project.graph == project.graph  # weights by their content
@@ -348,7 +349,7 @@ def test_formats_by_hand_survive_a_project(tmp_path: Path) -> None:
     node = next(n for n in project.graph if n.op == "linear")
     graph = project.graph.replace(replace(node, precision={"weight": Precision(Integer(4, 3))}))
     save_project(replace(project, graph=graph), opened.store, tmp_path / "p.espalier")
-    again = open_any(str(tmp_path / "p.espalier"), tmp_path / "w2")
+    again = open_any(str(tmp_path / "p.espalier"), tmp_path / "w2", origin=Origin.TYPED)
     export(again.project, again.store, "safetensors", tmp_path / "out")
     from safetensors.torch import load_file
 

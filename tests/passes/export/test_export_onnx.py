@@ -23,6 +23,7 @@ from model.project import Project
 from model.recipe import Recipe
 from model.source import SourceInfo
 from model.trace.trace import trace
+from model.trust import Origin
 from model.views import View
 from model.weights import Tensor, WeightStore
 from passes.base import Context
@@ -358,7 +359,7 @@ TINY = {
 def test_models_of_transformers_are_equal(name: str, tmp_path: Path) -> None:
     from model.opening import open_any
 
-    opened = open_any(TINY[name], tmp_path / "work", seed=1)
+    opened = open_any(TINY[name], tmp_path / "work", seed=1, origin=Origin.TYPED)
     formats = {"weight": Precision(parse_format("scaled_integer(width=8)")),
                "data_in": Precision(parse_format("integer(width=8, frac_width=5)"))}  # fmt: skip
     graph = opened.project.graph

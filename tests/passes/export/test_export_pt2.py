@@ -21,6 +21,7 @@ from model.ops import quantisable
 from model.project import Project
 from model.recipe import Recipe
 from model.source import SourceInfo
+from model.trust import Origin
 from passes.base import Context
 from passes.export import Exported, export
 from passes.transform.prune import PruneOptions, prune
@@ -69,7 +70,7 @@ def test_a_program_is_plain_torch(tmp_path: Path) -> None:
     assert {"first.weight", "second.bias"} <= program.state_dict.keys()
     calls = [str(n.target) for n in program.graph.nodes if n.op == "call_function"]
     assert all(c.startswith(("aten.", "<built-in", "<function")) or "getitem" in c for c in calls), calls
-    again = open_any(done.files[0], tmp_path / "work").project.graph
+    again = open_any(done.files[0], tmp_path / "work", origin=Origin.TYPED).project.graph
     layers = {n.target for n in again if n.call == "call_module" and n.op == "linear"}
     assert layers == {"first", "second"}
 

@@ -28,6 +28,7 @@ from model.project import Project
 from model.recipe import Recipe
 from model.registry import FORMATS
 from model.source import SourceInfo
+from model.trust import Origin
 from model.weights import Tensor, WeightStore, read_header, write
 from passes.base import Context
 from passes.export import Exported, export
@@ -69,7 +70,7 @@ def computed(graph: Graph, store: WeightStore, held: Case) -> list[torch.Tensor]
 
 
 def reopened(path: str, folder: Path) -> tuple[Graph, WeightStore]:
-    opened = open_any(path, folder / "again")
+    opened = open_any(path, folder / "again", origin=Origin.TYPED)
     assert not opened.problems
     return opened.project.graph, opened.store
 
@@ -270,7 +271,7 @@ def test_the_origin_finds_room_or_is_told(tmp_path: Path) -> None:
     assert write_packed(held.graph, held.store, source, path)[1] == [
         f"The tokenizer did not find room in the file: {'t' * 200}."
     ]
-    info = open_any(str(path), tmp_path / "w").project.source
+    info = open_any(str(path), tmp_path / "w", origin=Origin.TYPED).project.source
     assert (info.data, info.tokenizer, info.inputs) == ("demo:digits", None, ("x",))
     assert path.stat().st_size == packed_size(held.graph)
 
@@ -303,7 +304,7 @@ def test_a_damaged_file_is_refused_in_words(damage: str, tmp_path: Path) -> None
     path = Path(packed(mixed(held, MIXED), held.store, tmp_path).files[0])
     path.write_bytes(damages()[damage](path.read_bytes()))
     with pytest.raises(ProjectError, match=r"m\.packed\.safetensors") as found:
-        open_any(str(path), tmp_path / "w")
+        open_any(str(path), tmp_path / "w", origin=Origin.TYPED)
     assert found.value.hint and "Error" not in found.value.message
 
 
@@ -315,7 +316,7 @@ def test_every_altered_byte_is_an_error_or_harmless(tmp_path: Path) -> None:
     for at in range(0, len(whole), 37):
         path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
         try:
-            opened = open_any(str(path), tmp_path / "w")
+            opened = open_any(str(path), tmp_path / "w", origin=Origin.TYPED)
         except EspalierError:
             continue
         assert equal(computed(opened.project.graph, opened.store, held), computed(held.graph, held.store, held))
@@ -327,12 +328,12 @@ def test_other_safetensors_files_are_no_packed_models(tmp_path: Path) -> None:
         write(handle, {"w": Tensor(np.zeros(3, np.float32), "float32")})
     assert not is_packed(plain) and not is_packed(str(tmp_path)) and not is_packed("demo:reviews")
     with pytest.raises(EspalierError, match="weights without a model"):
-        open_any(plain, tmp_path / "w")
+        open_any(plain, tmp_path / "w", origin=Origin.TYPED)
     shutil.copy(plain, tmp_path / "m.packed.safetensors")
     with pytest.raises(ProjectError, match="is no packed model"):
-        open_any(str(tmp_path / "m.packed.safetensors"), tmp_path / "w")
+        open_any(str(tmp_path / "m.packed.safetensors"), tmp_path / "w", origin=Origin.TYPED)
     with pytest.raises(EspalierError, match=r"There is no file .*none\.packed\.safetensors"):
-        open_any(str(tmp_path / "none.packed.safetensors"), tmp_path / "w")
+        open_any(str(tmp_path / "none.packed.safetensors"), tmp_path / "w", origin=Origin.TYPED)
 
 
 # -- the command line

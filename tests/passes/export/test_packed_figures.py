@@ -21,6 +21,7 @@ from model.project import Project
 from model.recipe import Recipe
 from model.registry import FORMATS
 from model.source import SourceInfo
+from model.trust import Origin
 from passes.base import Context
 from passes.export import export
 from passes.score import static_score
@@ -43,7 +44,7 @@ def packed_again(graph: Graph, held: Case, folder: Path) -> tuple[Graph, list[st
     project = Project(SourceInfo("file.py:make", "m"), graph, Recipe(), graph)
     folder.mkdir(exist_ok=True)
     done = export(project, held.store, "packed", folder / "m.packed.safetensors")
-    opened = open_any(done.files[0], folder / "again")
+    opened = open_any(done.files[0], folder / "again", origin=Origin.TYPED)
     again = opened.project.graph
     values = held.fresh(4, 6)
     for got, want in zip(run(build(again, opened.store), values), run(build(graph, held.store), values), strict=True):

@@ -28,6 +28,7 @@ from model.project import Project, load_project, save_project
 from model.recipe import Recipe, Step
 from model.source import SourceInfo
 from model.trace.tensors import to_numpy, to_torch
+from model.trust import Origin
 from model.weights import Tensor, WeightStore
 from passes.analysis.trainable import TrainableOptions
 from passes.base import Context, NoOptions, run_step
@@ -425,7 +426,7 @@ def test_projects_and_packed_files_keep_adapters(tmp_path: Path) -> None:
     assert again.graph == graph
     export(Project(info, graph, Recipe(), graph), held.store, "packed", tmp_path / "m.packed.safetensors")
     assert (tmp_path / "m.packed.safetensors").stat().st_size == static_score(graph).size_bytes
-    opened = open_any(str(tmp_path / "m.packed.safetensors"), tmp_path / "work")
+    opened = open_any(str(tmp_path / "m.packed.safetensors"), tmp_path / "work", origin=Origin.TYPED)
     assert near(run(build(opened.project.graph, opened.store), held.example), results(graph, held))
     assert {n.id: n.adapters for n in opened.project.graph} == {n.id: n.adapters for n in graph}
 
@@ -433,7 +434,7 @@ def test_projects_and_packed_files_keep_adapters(tmp_path: Path) -> None:
 def test_a_folder_beside_its_adapters(tmp_path: Path) -> None:
     spec = ("config:bert?num_hidden_layers=1&hidden_size=32&num_attention_heads=2&intermediate_size=64&vocab_size=100"
             "&task=sequence-classification")  # fmt: skip
-    opened = open_any(spec, tmp_path / "work", seed=1)
+    opened = open_any(spec, tmp_path / "work", seed=1, origin=Origin.TYPED)
     done = run_step(opened.project.graph, Step("lora", LoraOptions(2)), Context(opened.store))
     project = replace(opened.project, graph=done.graph)
     found = export(project, opened.store, "safetensors", tmp_path / "out")

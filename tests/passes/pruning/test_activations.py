@@ -24,6 +24,7 @@ from model.graph import Graph
 from model.graph_json import graph_from_json, graph_to_json
 from model.layers import Effective
 from model.meta import Precision, Sparsity
+from model.trust import Origin
 from passes.analysis.evaluate import EvaluateOptions, batches, load_split
 from passes.base import Context
 from passes.observe import observe
@@ -45,7 +46,7 @@ def rule(ratio: float, pattern: str = "top_k", method: str = "l1", **values: Any
 def digits() -> tuple[Graph, Context]:
     from model.opening import open_any
 
-    opened = open_any(DIGITS, Path(tempfile.mkdtemp()))
+    opened = open_any(DIGITS, Path(tempfile.mkdtemp()), origin=Origin.TYPED)
     return opened.project.graph, Context(opened.store)
 
 

@@ -17,6 +17,7 @@ from model.packed.layout import packed_size
 from model.project import Project, load_project, save_project
 from model.recipe import Recipe
 from model.source import SourceInfo
+from model.trust import Origin
 from model.weights import WeightStore
 from passes.base import Context
 from passes.export import export
@@ -69,7 +70,7 @@ def test_packed_files_keep_them_and_their_size_is_told_beforehand(
         project = Project(SourceInfo("file.py:make", name), graph, Recipe(), graph)
         done = export(project, held.store, "packed", tmp_path / f"{name}.packed.safetensors")
         assert done.bytes == static_score(graph).size_bytes == packed_size(graph) == Path(done.files[0]).stat().st_size
-        opened = open_any(done.files[0], tmp_path / name)
+        opened = open_any(done.files[0], tmp_path / name, origin=Origin.TYPED)
         again = opened.project.graph
         for node in (n for n in graph if n.sparsity):
             old, new = node.sparsity["weight"], again[node.id].sparsity["weight"]

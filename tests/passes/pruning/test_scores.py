@@ -26,6 +26,7 @@ from model.meta import Precision
 from model.ports import weight_at
 from model.trace.tensors import to_torch
 from model.trace.trace import trace
+from model.trust import Origin
 from model.weights import WeightStore
 from passes.base import Context
 from passes.pruning.choice import METHODS, Choice
@@ -179,7 +180,7 @@ DIGITS = "demo:digits-mlp"
 def digits() -> tuple[Graph, Context]:
     from model.opening import open_any
 
-    opened = open_any(DIGITS, Path(tempfile.mkdtemp()))
+    opened = open_any(DIGITS, Path(tempfile.mkdtemp()), origin=Origin.TYPED)
     return opened.project.graph, Context(opened.store)
 
 

@@ -13,6 +13,7 @@ from model.build import build
 from model.formats.base import Format
 from model.graph import Graph
 from model.opening import Opened, open_any
+from model.trust import Origin
 from passes.analysis.evaluate import EvaluateOptions, batches, load_split, logits_of
 from passes.base import Context
 from passes.select import Select
@@ -22,7 +23,7 @@ from passes.transform.quantize import QuantizeOptions, Rule, quantize
 @cache
 def demo(name: str) -> tuple[Opened, Context]:
     """A demo, opened once a process."""
-    opened = open_any(name, Path(tempfile.mkdtemp()))
+    opened = open_any(name, Path(tempfile.mkdtemp()), origin=Origin.TYPED)
     return opened, Context(opened.store, reading=opened.project.source.reading)
 
 

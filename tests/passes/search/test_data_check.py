@@ -13,6 +13,7 @@ from PIL import Image
 from model.errors import DataError
 from model.opening import Opened, open_source
 from model.recipe import Recipe
+from model.trust import Origin
 from passes.analysis.evaluate import EvaluateOptions, load_split
 from passes.base import Context
 from passes.search.search import Search
@@ -62,7 +63,7 @@ def test_images_of_another_size_are_resized(mlp: Opened, images: Path, tmp_path:
 def test_texts_are_cut_to_the_positions_of_the_model(tmp_path: Path) -> None:
     small = "hidden_size=16&num_attention_heads=2&intermediate_size=16&num_hidden_layers=1&vocab_size=4000"
     spec = f"config:bert?{small}&max_position_embeddings=8&task=sequence-classification"
-    opened = open_source(spec, tmp_path / "bert")
+    opened = open_source(spec, tmp_path / "bert", origin=Origin.TYPED)
     demo = open_source("demo:reviews", tmp_path / "demo").project.source.tokenizer
     score = EvaluateOptions(data="demo:reviews", limit=40, tokenizer=str(demo or ""))
     ended = [t for t in begun(opened, tmp_path, score=score).trials() if t.state != "running"]
@@ -73,7 +74,7 @@ def test_models_of_another_configuration_are_not_judged_by_the_source(tmp_path: 
     """Theirs are the positions that the texts need; a split that is not there is told as ever."""
     small = "hidden_size=16&num_attention_heads=2&intermediate_size=16&num_hidden_layers=1&vocab_size=4000"
     spec = f"config:bert?{small}&max_position_embeddings=8&task=sequence-classification"
-    opened = open_source(spec, tmp_path / "bert")
+    opened = open_source(spec, tmp_path / "bert", origin=Origin.TYPED)
     words = str(open_source("demo:reviews", tmp_path / "demo").project.source.tokenizer or "")
     score = EvaluateOptions(data="demo:reviews", limit=40, tokenizer=words)
     sizes = Vary("config", values="128, 256", key="max_position_embeddings", name="positions")

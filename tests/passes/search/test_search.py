@@ -15,6 +15,7 @@ from model.errors import EspalierError, OptionsError, StorageError
 from model.graph_json import fingerprint
 from model.opening import Opened, open_any
 from model.recipe import Recipe, Step
+from model.trust import Origin
 from passes.analysis.evaluate import EvaluateOptions
 from passes.base import Cancelled, Context, run_step
 from passes.replay import Memo, recipe_key, replay
@@ -43,7 +44,7 @@ BITS = Vary(values="integer(width=2|3|4|8)")
 
 @pytest.fixture(scope="module")
 def mlp(tmp_path_factory: pytest.TempPathFactory) -> Opened:
-    return open_any(MLP, tmp_path_factory.mktemp("mlp"))
+    return open_any(MLP, tmp_path_factory.mktemp("mlp"), origin=Origin.TYPED)
 
 
 def context(mlp: Opened, **extra: Any) -> Context:

@@ -11,6 +11,7 @@ from model.errors import OptionsError, PassError
 from model.opening import Opened, open_source
 from model.recipe import Recipe, Step
 from model.source import SourceInfo
+from model.trust import Origin
 from passes.base import Context, run_step
 from passes.replay import Memo
 from passes.search.architecture.building import Architect, Impossible
@@ -30,7 +31,7 @@ QUERY = "bert.encoder.layer.{}.attention.self.query.weight"
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Opened:
-    return open_source(TINY, tmp_path_factory.mktemp("source"))
+    return open_source(TINY, tmp_path_factory.mktemp("source"), origin=Origin.TYPED)
 
 
 @pytest.fixture(scope="module")

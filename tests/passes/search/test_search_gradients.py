@@ -12,6 +12,7 @@ import pytest
 from model.errors import ProjectError
 from model.opening import Opened, open_any
 from model.recipe import Recipe
+from model.trust import Origin
 from passes.analysis.evaluate import EvaluateOptions
 from passes.base import Cancelled, Context
 from passes.search import clock, forecast, study
@@ -29,7 +30,7 @@ PART, ALL = [8, 16, 24, 32], list(range(8, 257, 8))  # samples seen after each p
 
 @pytest.fixture(scope="module")
 def mlp(tmp_path_factory: pytest.TempPathFactory) -> Opened:
-    return open_any(MLP, tmp_path_factory.mktemp("mlp"))
+    return open_any(MLP, tmp_path_factory.mktemp("mlp"), origin=Origin.TYPED)
 
 
 @pytest.fixture(autouse=True)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from model.opening import open_source
+from model.trust import Origin
 from passes.analysis.evaluate import EvaluateOptions, evaluate, load_split
 from passes.base import Context
 from passes.figure import accuracy_of
@@ -19,7 +20,7 @@ from passes.search.warm import Warm
 @pytest.mark.parametrize("rungs", [(), (20,)])
 def test_the_noise_of_a_trial_is_that_of_an_evaluation(name: str, rungs: tuple[int, ...], tmp_path: Path) -> None:
     """Whatever order the batches ran in: texts are arranged by their length, rungs shuffle."""
-    opened = open_source(name, tmp_path)
+    opened = open_source(name, tmp_path, origin=Origin.TYPED)
     context = Context(opened.store, reading=opened.project.source.reading)
     data, graph = EvaluateOptions(name.removesuffix("-mlp"), limit=70, batch_size=16), opened.project.base
     told = evaluate(graph, data, context)[1].summary

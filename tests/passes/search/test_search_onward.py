@@ -14,6 +14,7 @@ from model.errors import OptionsError, PassError
 from model.graph_json import fingerprint
 from model.opening import Opened, open_any, open_source
 from model.recipe import Recipe, Step
+from model.trust import Origin
 from passes.analysis.evaluate import EvaluateOptions
 from passes.base import Context, run_step
 from passes.replay import replay
@@ -151,7 +152,7 @@ THIN = WIDE.replace("hidden_size=32", "hidden_size=16")
 
 
 def test_weights_are_taken_where_shapes_allow(tmp_path: Path) -> None:
-    wide, thin = open_any(WIDE, tmp_path), open_any(THIN, tmp_path, seed=4)
+    wide, thin = open_any(WIDE, tmp_path, origin=Origin.TYPED), open_any(THIN, tmp_path, seed=4, origin=Origin.TYPED)
     after, report = take_weights(thin.project.base, TakeWeightsOptions(WIDE), Context(thin.store))
     name = next(n for n in after.weights if n.endswith("word_embeddings.weight"))
     taken, given = (

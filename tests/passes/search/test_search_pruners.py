@@ -14,6 +14,7 @@ import pytest
 from model.errors import OptionsError
 from model.opening import Opened, open_any
 from model.recipe import Recipe
+from model.trust import Origin
 from passes.analysis.evaluate import EvaluateOptions
 from passes.base import Context
 from passes.search.expand import expand
@@ -35,7 +36,7 @@ GOOD, BAD = {"all.weight": "integer(width=8)"}, {"all.weight": "integer(width=1)
 
 @pytest.fixture(scope="module")
 def mlp(tmp_path_factory: pytest.TempPathFactory) -> Opened:
-    return open_any(MLP, tmp_path_factory.mktemp("mlp"))
+    return open_any(MLP, tmp_path_factory.mktemp("mlp"), origin=Origin.TYPED)
 
 
 def spec(*space: Vary, **more: Any) -> SearchSpec:

@@ -9,6 +9,7 @@ import pytest
 
 from model.opening import open_any
 from model.recipe import Recipe
+from model.trust import Origin
 from passes.base import Context
 from passes.config import read_file
 from passes.search.search import Search
@@ -39,7 +40,7 @@ def test_it_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("ESPALIER_STATE", str(tmp_path / "state"))
     recipe, spec = load_search(path)
     model = MODEL.get(path.stem, "demo:digits-mlp")
-    opened = open_any(model, tmp_path)
+    opened = open_any(model, tmp_path, origin=Origin.TYPED)
     project = opened.project
     score = replace(spec.score, data=model, limit=40)
     short = {"max_steps": 2, "train_limit": 64, "warm_up": 0} if spec.train != "none" else {}

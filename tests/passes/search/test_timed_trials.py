@@ -11,6 +11,7 @@ from app.cli import main
 from app.studies.words import best_words
 from kernels.bench import others
 from model.opening import open_any
+from model.trust import Origin
 from passes.analysis.evaluate import EvaluateOptions
 from passes.base import Context
 from passes.costs.base import OTHERS, measured
@@ -32,7 +33,7 @@ limit = 64
 
 
 def test_beside_a_time_stands_what_others_took(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    mlp = open_any(MLP, tmp_path)
+    mlp = open_any(MLP, tmp_path, origin=Origin.TYPED)
     wish: Any = (mlp.project.base, EvaluateOptions(MLP, limit=64), Context(mlp.store, base=mlp.project.base))
     monkeypatch.setattr(others.Others, "share", lambda _: 0.4)
     found = measured("latency", *wish)

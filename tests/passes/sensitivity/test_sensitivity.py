@@ -20,6 +20,7 @@ from model.formats.base import Format, parse_format
 from model.graph import Graph
 from model.meta import Precision
 from model.opening import open_source
+from model.trust import Origin
 from passes.analysis.evaluate import EvaluateOptions, batches, evaluate, load_split
 from passes.analysis.sensitivity import SensitivityOptions, kept_places, sensitivity
 from passes.base import Cancelled, Context
@@ -57,7 +58,7 @@ class Case:
 
 
 def made(name: str, folder: Path, samples: int = 128) -> Case:
-    opened = open_source(name, folder)
+    opened = open_source(name, folder, origin=Origin.TYPED)
     base = opened.project.base
     context = Context(opened.store, base=base)
     split = load_split(EvaluateOptions(data=name, limit=samples), context)

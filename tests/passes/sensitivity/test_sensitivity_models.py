@@ -18,6 +18,7 @@ from model.formats.base import parse_format
 from model.graph import Graph
 from model.opening import open_source
 from model.trace.tensors import to_numpy, to_torch
+from model.trust import Origin
 from passes.analysis.sensitivity import SensitivityOptions, sensitivity
 from passes.base import Context, Report, run_step
 from passes.config import load_recipe
@@ -60,7 +61,7 @@ def opened(folder: Path, labels: int = 3, dtype: str = "float32", suffix: str = 
         shapes = {k: sizes for k in example}
         torch.export.save(torch.export.export(model, (), example, dynamic_shapes=shapes), folder / "net.pt2")
         source = str(folder / "net.pt2")
-    made = open_source(source, folder / "work")
+    made = open_source(source, folder / "work", origin=Origin.TYPED)
     base = made.project.base
     return Held(base, Context(made.store, base=base, callables=getattr(made, "callables", {}) or {}))
 

@@ -14,6 +14,7 @@ from model.errors import ProjectError
 from model.formats.base import parse_format
 from model.graph import Graph
 from model.opening import open_source
+from model.trust import Origin
 from passes.analysis.evaluate import EvaluateOptions, load_split
 from passes.analysis.sensitivity import SensitivityOptions, gather, kept_places, sensitivity
 from passes.base import Cancelled, Context
@@ -32,7 +33,7 @@ class Case:
     """A demo whose gradients can be gathered up to a pass."""
 
     def __init__(self, name: str, folder: Path) -> None:
-        opened = open_source(name, folder)
+        opened = open_source(name, folder, origin=Origin.TYPED)
         self.base: Graph = opened.project.base
         self.context = Context(opened.store, base=self.base)
         self.split: Split = load_split(EvaluateOptions(data=name, limit=SAMPLES), self.context)

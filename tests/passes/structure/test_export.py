@@ -13,6 +13,7 @@ from model.build import build
 from model.opening import Opened, open_any
 from model.project import Project
 from model.recipe import Recipe, Step
+from model.trust import Origin
 from passes.base import Context
 from passes.export import export
 from passes.export.example import example_inputs
@@ -43,7 +44,7 @@ QUERIES = (structured("queries", Select()), REMOVE)
 
 
 def exported(spec: str, steps: tuple[Step, ...], folder: Path) -> tuple[Opened, Project, Path]:
-    opened = open_any(spec, folder / "work", seed=1)
+    opened = open_any(spec, folder / "work", seed=1, origin=Origin.TYPED)
     recipe = Recipe(steps)
     done = replay(opened.project.graph, recipe, Context(opened.store, callables=opened.callables))
     project = replace(opened.project, recipe=recipe, graph=done.graph)
@@ -92,7 +93,7 @@ def test_heads_that_no_configuration_can_say_leave_with_our_graph(spec: str, tmp
 def test_a_smaller_model_is_packed_and_opens_again(tmp_path: Path) -> None:
     opened, project, _ = exported(BERT, (*HEADS[:1], *NEURONS), tmp_path)
     export(project, opened.store, "packed", tmp_path / "m.packed.safetensors")
-    again = open_any(str(tmp_path / "m.packed.safetensors"), tmp_path / "again")
+    again = open_any(str(tmp_path / "m.packed.safetensors"), tmp_path / "again", origin=Origin.TYPED)
     inputs = example_inputs(project.graph)
     with torch.no_grad():
         mine, other = (
