@@ -28,6 +28,7 @@ from model.views import View
 from model.weights import Tensor, WeightStore
 from passes.base import Context
 from passes.export import Exported, compare, export
+from passes.export.example import example_inputs
 from passes.export.grids import grid_of
 from passes.export.settings import Settings
 from passes.transform.prune import PruneOptions, prune
@@ -58,8 +59,8 @@ def session(done: Exported) -> Any:
 
 
 def told(done: Exported) -> list[str]:
-    """The notes, but for the one about processors."""
-    return [n for n in done.notes if "no VNNI" not in n]
+    """The notes, but for the one that names a setting of the runtime."""
+    return [n for n in done.notes if "A plain onnxruntime session" not in n]
 
 
 def kinds(done: Exported) -> list[str]:
@@ -369,15 +370,54 @@ def test_models_of_transformers_are_equal(name: str, tmp_path: Path) -> None:
     assert not told(done) and done.max_abs_diff is not None and done.max_abs_diff < 1e-4
 
 
-def test_saturating_products_of_a_processor_are_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def spoiled(monkeypatch: pytest.MonkeyPatch, helps: str) -> None:
+    """A runtime whose results are half of what they are, but with the setting that helps."""
     opened = compare._session
 
-    def saturating(path: Path, entries: dict[str, str] | None = None) -> Any:
+    def half(path: Path, entries: dict[str, str] | None = None) -> Any:
         run = opened(path, entries)
-        return run if entries else lambda values: [v * 0.5 for v in run(values)]
+        return run if helps in (entries or {}) else lambda values: [v * 0.5 for v in run(values)]
 
-    monkeypatch.setattr(compare, "_session", saturating)
+    monkeypatch.setattr(compare, "_session", half)
+
+
+@pytest.mark.parametrize("key", [key for key, _ in compare.SETTINGS])
+def test_the_setting_that_was_seen_to_help_is_told(key: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spoiled(monkeypatch, key)
     held = case("mlp")
     done = written(chosen(held, *INT8), held.store, tmp_path)
     assert done.max_abs_diff is not None and done.max_abs_diff < 1e-5
-    assert any("no VNNI" in n and "session.disable_quant_qdq" in n for n in done.notes)
+    assert len(done.notes) == 1 and f'add_session_config_entry("{key}", "1")' in done.notes[0]
+
+
+def test_where_no_setting_helps_only_differences_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spoiled(monkeypatch, "none")
+    held = case("mlp")
+    done = written(chosen(held, *INT8), held.store, tmp_path)
+    assert done.max_abs_diff is not None and done.max_abs_diff > 1e-3
+    assert len(done.notes) == 2 and "differ by up to" in done.notes[0] and "add_session" not in done.notes[1]
+    assert all(f"with {key}=1" in done.notes[1] for key, _ in compare.SETTINGS)
+
+
+@pytest.mark.slow
+def test_what_the_runtime_rounds_by_itself_is_told_with_its_setting(tmp_path: Path) -> None:
+    """onnxruntime makes MatMulNBits of 8-bit weights, which rounds activations too unless the level is 1."""
+    from model.opening import open_any
+
+    opened = open_any("demo:reviews", tmp_path / "work")
+    graph, level = opened.project.graph, "session.qdq_matmulnbits_accuracy_level"
+    able = {"weight": Precision(parse_format("scaled_integer(width=8)"))}
+    graph = graph.replace(*(replace(n, precision=able) for n in graph if n.op == "linear"))
+    done = written(graph, opened.store, tmp_path)
+    assert done.max_abs_diff is not None and done.max_abs_diff < 1e-5
+    values = {k: v.numpy() for k, v in example_inputs(graph, {}).items()}
+
+    def results(**entries: str) -> Any:
+        options = onnxruntime.SessionOptions()
+        for key, value in entries.items():
+            options.add_session_config_entry(key, value)
+        run = onnxruntime.InferenceSession(done.files[0], options, providers=["CPUExecutionProvider"])
+        return run.run(None, {i.name: values[i.name] for i in run.get_inputs()})[0]
+
+    apart = np.abs(results() - results(**{level: "1"})).max()
+    assert (apart > 1e-3) == any(level in note for note in done.notes)
