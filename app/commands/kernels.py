@@ -19,7 +19,7 @@ DETAILS = """\
 Without a name all kernels run, at a few sizes each. Every version is held to a reference in double precision in the
 same run. All versions take turns, round by round; the caches are written over before each call. ±: half the distance
 of the quartiles. ratio: how many times as fast as the baseline. roof: share of what the measured bandwidth and matrix
-rate of this machine allow."""
+rate of this machine allow; none for what was faster than that."""
 
 
 def _arguments(parser: Parser) -> None:
@@ -205,7 +205,7 @@ def _row(row: Row) -> dict[str, Any]:
                unit: row.tflop_s and row.tflop_s * factor, "ratio": row.ratio,
                "roof %": row.of_roof and row.of_roof * 100, "error": row.error}  # fmt: skip
     short = {k: v if v is None else float(f"{v:.3g}") for k, v in figures.items()}
-    return {**text, **short, "": row.problem or row.note}
+    return {**text, **short, "": row.remark}
 
 
 def _shown(found: Arguments) -> Answer:

@@ -64,7 +64,7 @@ def cells(row: Row) -> dict[str, Any]:
         "kernel": row.kernel, "version": row.version, "shape": size_words(row.shape), "type": type_word(row.dtype),
         TIME: _round(time), "± %": _round(share, 2), "GB/s": _round(row.gb_s), unit: _round(rate, 3),
         "ratio (×)": _round(row.ratio), "roof (%)": _round(roof, 3), "error": _round(row.error, 3),
-        "": row.problem or row.note,
+        "": row.remark,
     }  # fmt: skip
 
 
@@ -79,7 +79,7 @@ def spoken(row: Row) -> str:
                      f" · {amount(row.intensity)} FLOP/byte")  # fmt: skip
     told = [f"{figure(row.ratio)} × as fast as {row.baseline}" if row.ratio and row.version != row.baseline else "",
             f"{percent(row.of_roof, 0)} of the roof" if row.of_roof else ""]  # fmt: skip
-    rest = (" · ".join(t for t in told if t), row.problem, row.note, busy_words([row]))
+    rest = (" · ".join(t for t in told if t), row.remark, busy_words([row]))
     return "\n".join(line for line in (*lines, *rest) if line)
 
 

@@ -16,7 +16,7 @@ from app.plots.log_chart import LogChart, Spot
 from app.plots.picture import Table
 from app.theme import Palette
 from kernels.bench.ceilings import Ceilings
-from kernels.bench.results import Row
+from kernels.bench.results import ABOVE, Row
 from kernels.bench.spec import shape_text
 
 WIDER = 3.0  # how far the roof goes on beyond the points
@@ -53,7 +53,9 @@ class Roofline(LogChart):
         tops = self._roof(xs, palette) if self.limits else []
         for version in dict.fromkeys(s.what.version for s in self.spots):
             inside = [s for s in self.spots if s.what.version == version]
-            self.dots(inside, self.colour(self.names.index(version)), palette)
+            for above in (False, True):  # as rings above it
+                self.dots([s for s in inside if s.what.above_roof == above], self.colour(self.names.index(version)),
+                          palette, hollow=above)  # fmt: skip
         self._name_kernels(palette)
         ys = [s.y for s in self.spots] + tops
         self.bound(xs, ys)
@@ -118,11 +120,16 @@ class Roofline(LogChart):
         held = dict.fromkeys(s.what.version for s in self.spots)
         words = [f'<span style="color:{self.colour(self.names.index(v))}">●&nbsp;{html.escape(v)}</span>' for v in held]
         words.append(f'<span style="color:{self.look.muted}">roof: {limits_words(self.limits)}</span>')
+        if above := sum(s.what.above_roof for s in self.spots):
+            words.append(f'<span style="color:{self.look.muted}">○&nbsp;{above} {ABOVE}</span>')
         return " &nbsp; ".join(words)
 
     def table(self) -> Table:
         """A row for each point, with what the roof allows there."""
         (unit, factor), limits = self._unit, self.limits
-        rows = [(s.what.kernel, s.what.version, s.what.dtype, shape_text(s.what.shape), s.x, s.y,
-                 limits.roof(s.x, s.what.dtype) * factor if limits else None) for s in self.spots]  # fmt: skip
-        return ("kernel", "version", "type", "shape", "FLOP/byte", unit, f"roof ({unit})"), rows
+        rows = [
+            (s.what.kernel, s.what.version, s.what.dtype, shape_text(s.what.shape), s.x, s.y,
+             limits.roof(s.x, s.what.dtype) * factor if limits else None, s.what.remark)
+            for s in self.spots
+        ]  # fmt: skip
+        return ("kernel", "version", "type", "shape", "FLOP/byte", unit, f"roof ({unit})", "remark"), rows

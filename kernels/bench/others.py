@@ -46,7 +46,8 @@ def busy_words(share: float | None) -> str:
     if share is None or share < TELLING:
         return ""
     return (
-        f"Other programs took {100 * share:.0f}\u2009% of the processors meanwhile: times are longer than without them."
+        f"Other programs took {100 * share:.0f}\u2009% of the processors meanwhile: measure again without them to "
+        "compare times."
     )
 
 

@@ -19,6 +19,9 @@ from kernels.bench.spec import KernelError, Shape, shape_text
 MARK, FORMAT = "espalier_kernels", 1
 
 
+ABOVE = "above the roof measured here, so time and roof do not compare: check caches and other load"
+
+
 @dataclass(frozen=True, slots=True)
 class Row:
     """One version of a kernel at one shape.
@@ -27,7 +30,8 @@ class Row:
     over the median; `first`: of the first call. `bytes`: what this version moves, `bytes_least` what any must; GB/s
     count `bytes`. `ratio`: how many times as fast as the baseline, round by round in the same run. `max_error` and
     `error`: largest difference from the reference, and its norm over that of the reference. `of_roof`: share of what
-    the ceilings allow. `problem`: why there is no time, or what is wrong with it; `note`: what to know of it.
+    the ceilings allow; none where it was faster than they do (`above_roof`).
+    `problem`: why there is no time, or what is wrong with it; `note`: what to know of it.
     `others`: the share of the processors that other programs took meanwhile.
     """
 
@@ -51,6 +55,7 @@ class Row:
     error: float | None = None
     correct: bool | None = None
     of_roof: float | None = None
+    above_roof: bool = False
     problem: str = ""
     note: str = ""
     others: float | None = None
@@ -69,6 +74,11 @@ class Row:
     def intensity(self) -> float:
         """FLOPs for each byte that must move."""
         return self.flops / self.bytes_least if self.bytes_least else 0.0
+
+    @property
+    def remark(self) -> str:
+        """What to know of the row: what is wrong, its note, and that it lies above the roof."""
+        return "; ".join(t for t in (self.problem or self.note, ABOVE if self.above_roof else "") if t)
 
     def told(self) -> dict[str, Any]:
         """As a row of a table or of JSON: the names of the command line first."""
@@ -97,6 +107,12 @@ class Results:
     def label(self) -> str:
         """The machine and the day."""
         return f"{self.machine.get('name', 'unknown')}, {self.date}"
+
+
+def under_roof(share: float | None) -> tuple[float | None, bool]:
+    """(share of the roof, whether it lies above): a share above 1 says only that roof and time do not compare."""
+    above = share is not None and share > 1
+    return (None if above else share), above
 
 
 def disturbed(rows: Iterable[Row]) -> float | None:
@@ -175,6 +191,8 @@ _KINDS = {f.name: str(f.type) for f in fields(Row)}
 def _row(data: dict[str, Any]) -> Row:
     """Keys that a newer version added are left out; infinities were written as words."""
     kept = {k: float(v) if "float" in _KINDS[k] and v is not None else v for k, v in data.items() if k in _KINDS}
+    if (kept.get("of_roof") or 0) > 1:  # as earlier versions wrote them
+        kept["of_roof"], kept["above_roof"] = under_roof(kept["of_roof"])
     kept["shape"] = {str(k): int(v) for k, v in data["shape"].items()}
     return Row(**cast("Any", kept))
 

@@ -19,7 +19,7 @@ from torch import Tensor
 from kernels.bench import ceilings, machine, tuned
 from kernels.bench.ceilings import Ceilings
 from kernels.bench.request import Request
-from kernels.bench.results import Results, Row
+from kernels.bench.results import Results, Row, under_roof
 from kernels.bench.spec import KERNELS, Inputs, Kernel, KernelError, Shape, Version, parse_shape, shape_text
 from kernels.bench.timing import Samples, spread, take_turns
 from model.errors import nearest
@@ -295,10 +295,11 @@ def _filled(row: Row, samples: Samples, base: Samples | None, limits: Ceilings |
     """A row with its times."""
     median = statistics.median(samples.cold)
     ratio = statistics.median(b / own for b, own in zip(base.cold, samples.cold, strict=True)) if base else None
-    roof = limits.least_seconds(row.flops, row.bytes_least, row.dtype) / median if limits else None
+    roof, above = under_roof(limits.least_seconds(row.flops, row.bytes_least, row.dtype) / median if limits else None)
     return replace(
         row, seconds=median, warm=statistics.median(samples.warm), least=min(*samples.cold, *samples.warm),
-        spread=spread(samples.cold), rounds=len(samples.cold), ratio=ratio, of_roof=roof, others=samples.others,
+        spread=spread(samples.cold), rounds=len(samples.cold), ratio=ratio, of_roof=roof, above_roof=above,
+        others=samples.others,
     )  # fmt: skip
 
 

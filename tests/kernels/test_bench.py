@@ -18,7 +18,7 @@ from app.cli import main
 from kernels.bench import machine, others, processors, results, tuned
 from kernels.bench import run as bench
 from kernels.bench.ceilings import Ceilings
-from kernels.bench.results import Results, Row, compared
+from kernels.bench.results import ABOVE, Results, Row, compared, load
 from kernels.bench.run import Ask, Request, asked, gathered, measured, run
 from kernels.bench.spec import KERNELS, Kernel, KernelError, Version, catalogue, parse_shape
 from model.errors import EspalierError
@@ -343,3 +343,23 @@ def test_the_first_call_is_told_apart_with_what_it_compiles(monkeypatch: pytest.
     monkeypatch.setattr(time, "perf_counter", lambda: clock.__setitem__(0, clock[0] + 1e-6) or clock[0])
     row = by_version(of(Version("compiles", slow_at_first, "")))["compiles"]
     assert row.first and row.first >= 5 and row.seconds and row.seconds < 0.01
+
+
+def test_a_share_above_the_roof_is_none(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A roof far below what the machine does: no percentage, but what was seen, in text, JSON and files of before."""
+    low = Ceilings("cpu", 1e-3, {"float32": 1e-6})
+    monkeypatch.setattr("kernels.bench.ceilings.measured", lambda *_: low)
+    words = ["kernels", "softmax", "--shapes", "8x64", "--seconds", "0.01", "--device", "cpu", "--dtype", "float32"]
+    assert main([*words, "--versions", "torch", "--json", "-o", str(tmp_path / "run.json")]) == 0
+    told = json.loads(capsys.readouterr().out)["rows"][0]
+    assert told["of_roof"] is None and told["above_roof"] is True
+    assert main([*words, "--versions", "torch"]) == 0
+    assert ABOVE in capsys.readouterr().out
+    data = json.loads((tmp_path / "run.json").read_text())
+    data["rows"][0] |= {"of_roof": 7.85}
+    del data["rows"][0]["above_roof"]
+    (tmp_path / "run.json").write_text(json.dumps(data))
+    row = load(tmp_path / "run.json").rows[0]
+    assert row.of_roof is None and row.above_roof

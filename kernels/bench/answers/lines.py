@@ -9,7 +9,7 @@ from typing import Any
 
 from kernels.bench.answers import passes
 from kernels.bench.answers.known import Known
-from kernels.bench.results import Row, disturbed
+from kernels.bench.results import ABOVE, Row, disturbed
 from kernels.bench.spec import shape_text
 
 SIZES = {"float32": 4, "bfloat16": 2, "float16": 2}
@@ -36,7 +36,7 @@ class Line:
 def lines_of(question: str, known: Known) -> tuple[Line, ...]:
     """The lines of an answer; last, what other programs took of the machine while its rows were timed."""
     share = disturbed(r for r in known.rows if r.kernel in TIMED.get(question, ()))
-    busy = () if share is None else (Line("other programs", share, "share", "of the processors: times are too long"),)
+    busy = () if share is None else (Line("other programs", share, "share", "of the processors, while it was timed"),)
     return (*LINES[question](known), *busy)
 
 
@@ -230,9 +230,8 @@ def _roofline(known: Known) -> Iterator[Line]:
     for row in points(known):
         bound = bound_by(row, known)
         share = f", {100 * row.of_roof:.0f} % of the roof" if row.of_roof else ""
-        yield Line(
-            f"{row.kernel} ({row.version})", row.intensity, "FLOP/byte", f"bound by {bound}{share}" if bound else ""
-        )
+        note = ABOVE if row.above_roof else f"bound by {bound}{share}" if bound else ""
+        yield Line(f"{row.kernel} ({row.version})", row.intensity, "FLOP/byte", note)
 
 
 def ridge(copy_gb_s: float, tflop_s: float) -> float:
@@ -241,7 +240,7 @@ def ridge(copy_gb_s: float, tflop_s: float) -> float:
 
 
 def points(known: Known) -> list[Row]:
-    """The rows of a roofline: of each kernel its fastest version, at the size that moves most: no cache holds it."""
+    """The rows of a roofline: of each kernel its fastest version, at the size that moves most."""
     best: dict[str, Row] = {}
     for row in known.rows:
         if not row.seconds or not row.flops or row.kernel in ("small layer", "large chain", "copy"):

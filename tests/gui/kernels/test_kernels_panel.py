@@ -28,6 +28,7 @@ from app.plots.kernel_sweep import KernelSweep
 from app.plots.log_chart import seen
 from app.plots.roofline import Roofline
 from app.window import Window
+from kernels.bench.results import ABOVE
 from passes.jobs import Done, Failed, Found, JobInfo, OpenJob, Progress, Started, Stopped
 from passes.kernel_jobs import KernelsJob, LabJob
 from tests.gui.conftest import FakeRunner, open_small
@@ -310,6 +311,15 @@ def test_the_roofline_names_its_roofs_and_kernels() -> None:
     norm = replace(row(seconds=1e-5), kernel="layer_norm")
     chart.show_rows([*rows(), norm], ("torch", "naive"), LIMITS)
     assert {"softmax", "layer norm"} <= set(written(chart))
+
+
+def test_what_is_above_the_roof_has_no_share_and_says_so() -> None:
+    chart, high = Roofline(), row(seconds=1e-6, of_roof=None, above_roof=True)
+    chart.show_rows([row(), high], ("torch", "naive"), LIMITS)
+    assert f"1 {ABOVE}" in chart.legend() and [r[-1] for r in chart.table()[1]] == ["", ABOVE]
+    assert cells(high)["roof (%)"] is None and cells(high)[""] == ABOVE and ABOVE in spoken(high)
+    chart.show_rows([row()], ("torch", "naive"), LIMITS)
+    assert "above" not in chart.legend()
 
 
 def test_axes_have_two_figures_at_least_within_what_is_seen() -> None:
