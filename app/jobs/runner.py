@@ -75,7 +75,7 @@ class Worker:
         self.process.join(GRACE)
         code = self.process.exitcode or 0
         why = f"signal {-code}" if code < 0 else f"exit code {code}"
-        hint = "Your project is untouched; run the job again. A common cause is too little memory."
+        hint = "Your project is untouched; run the job again. If it ends again, see the log."
         return Failed(f"The worker process ended unexpectedly ({why}).", hint)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from kernels.bench.others import busy_words
 
 CLOSE = 0.05  # of the time: no difference worth a word
-RESTLESS = 0.25  # spread of times beyond which other work is in them
+RESTLESS = 0.25  # spread of times beyond which differences of times tell nothing
 HEAVY, SMALL = 0.6, 20e-6  # share of products above which they rule; seconds of an operation below which calls rule
 
 
@@ -45,19 +45,19 @@ def reasons(facts: Facts) -> list[str]:
         found += _fused(facts, gain)
     else:
         found.append("This backend generates no code: it runs torch's own operations in the graphs that were found.")
-    still = facts.spread <= RESTLESS  # else differences of times are those of other work
+    still = facts.spread <= RESTLESS  # else differences of times tell nothing
     if still and guards > CLOSE * facts.eager:
         found.append(f"Checking that the compiled program still applies, and entering it, takes {1e6 * guards:.0f} µs "
                      f"a call, {guards / facts.eager:.0%} of an eager one.")  # fmt: skip
     code = facts.compiled - facts.captured
     if still and facts.fuses and gain < -CLOSE and code > CLOSE * facts.eager:
         found.append(f"The compiled code itself takes {1e6 * code:.0f} µs a call more than torch's own operations in "
-                     "the same graphs: its loops are slower here than the libraries'.")  # fmt: skip
+                     "the same graphs.")  # fmt: skip
     if busy := busy_words(facts.others):
         found.append(busy)
     elif not still:
-        found.append(f"Eager calls scatter by ±{facts.spread:.0%}: other work runs on this machine. Measure again when "
-                     "it is quiet.")  # fmt: skip
+        found.append(f"Eager calls scatter by ±{facts.spread:.0%}: too much to compare differences of times. "
+                     "Measure again.")  # fmt: skip
     if facts.graphs > 1:
         found.append(
             f"The model falls into {facts.graphs} graphs: between them Python runs, and nothing is fused across."
@@ -69,12 +69,11 @@ def _fused(facts: Facts, gain: float) -> list[str]:
     """What code of a backend's own gains, or why it gains nothing."""
     each, found = facts.eager / max(facts.operations, 1), list[str]()
     if gain > CLOSE and each < SMALL:
-        found.append(f"An operation takes {1e6 * each:.0f} µs on average: calling it is much of that, and fused "
-                     "code calls less.")  # fmt: skip
+        found.append(f"An operation takes {1e6 * each:.0f} µs on average; fused code calls fewer.")  # fmt: skip
     if gain > CLOSE and facts.products < HEAVY:
         found.append(f"{1 - facts.products:.0%} of the operations' time are elementwise operations and copies, "
-                     "which are fused into fewer passes over memory.")  # fmt: skip
+                     "which a backend can fuse into fewer passes over memory.")  # fmt: skip
     if gain <= CLOSE and facts.products >= HEAVY:
-        found.append(f"{facts.products:.0%} of the operations' time are matrix products and convolutions: both call "
-                     "the same library for them, and little is left to fuse.")  # fmt: skip
+        found.append(f"{facts.products:.0%} of the operations' time are matrix products and convolutions: the "
+                     "rest, which code of its own can fuse, is small.")  # fmt: skip
     return found

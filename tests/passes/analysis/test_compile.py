@@ -186,7 +186,7 @@ def test_words_follow_from_figures() -> None:
     assert any("90%" in w for w in slower) and any("50 µs a call" in w for w in slower)
     assert any("50 µs a call more than torch's own" in w for w in slower) and not any("scatter" in w for w in slower)
     assert "±60%" in reasons(Facts(1e-4, 1e-4, 1e-4, 1, 0.2, 1, spread=0.6))[-1]
-    # where times scatter, what lies between them is other work, and no guards
+    # where times scatter, a difference between them is not told as guards
     assert "still applies" not in " ".join(reasons(Facts(1e-4, 1e-4, 2e-4, 1, 0.2, 1, spread=0.6)))
     assert "still applies" in " ".join(reasons(Facts(1e-4, 1e-4, 2e-4, 1, 0.2, 1)))
     faster = reasons(Facts(2e-4, 1e-4, 2e-4, 3, 0.2, 100))
