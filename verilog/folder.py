@@ -16,7 +16,7 @@ from verilog.proof.bench import CLOCK, DRIVER, STALLS, bench, quiet
 from verilog.stream import to_text
 from verilog.synthesis.route import HARNESS, harness, netlist_script
 from verilog.synthesis.synthesize import COMMANDS, commands, sources
-from verilog.templates.base import total
+from verilog.templates.base import Area, total
 
 FRAMES = 4  # samples of the bench
 MHZ = 100  # of the constraints
@@ -110,7 +110,7 @@ def _readme(design: Design, planned: Schedule) -> str:
         f"{', '.join(STALLS)} pause) and `make synth TARGET=xilinx|ecp5|ice40` work here.", "",
         f"A sample every {planned.interval:.0f} cycles; the first result {planned.first} cycles after the first beat, "
         f"the last one after {planned.latency}. Slowest: {planned.bottleneck}. Estimated for a 7-series FPGA: "
-        f"{area.lut:.0f} LUT, {area.ff:.0f} FF, {area.dsp} DSP, {area.bram} block RAMs of 18 kbit.", "",
+        f"{_area(area)}.", "",
         *_edited(design), *(f"- {node}: {text}" for node, text in design.remarks.items()), *[""] * bool(design.remarks),
         *(f"{note}\n" for note in design.notes),
         "All streams have `_data`, `_valid` and `_ready`; a beat moves in a cycle with both. Element 0 lies in the "
@@ -118,10 +118,17 @@ def _readme(design: Design, planned: Schedule) -> str:
         "| port | way | node | rows × size, format |", "|---|---|---|---|",
         *(f"| {b.name} | in | {b.node} | {b.stream.label} |" for b in design.inputs),
         *(f"| {b.name} | out | {b.node} | {b.stream.label} |" for b in design.outputs), "",
-        "`cycles`: of a sample in the instance; `delay`: from its first beat in to its first out.", "",
+        "`cycles`: of a sample in the instance; `delay`: from its first beat in to its first out; `?`: not known.", "",
         "| instance | module | node | gives | cycles | delay | LUT | FF | DSP | BRAM |", "|---" * 10 + "|",
         *(_row(design, i.name, planned) for i in design.instances), "",
     ])  # fmt: skip
+
+
+def _area(area: Area) -> str:
+    """The sum, or what is not known of it and what the rest takes."""
+    rest = f"{area.lut:.0f} LUT, {area.ff:.0f} FF, {area.dsp} DSP, {area.bram} block RAMs of 18 kbit"
+    names = ", ".join(f"`{m}`" for m in area.unknown)
+    return f"not known (there is no estimate of {names}); the rest takes {rest}" if names else rest
 
 
 def _edited(design: Design) -> list[str]:
@@ -137,4 +144,4 @@ def _row(design: Design, name: str, planned: Schedule) -> str:
     area, cycles = made.area(), max((e.steps for e in made.engines()), default=0)
     gives, delay = design.stream(Wire(name)).label, planned.delay(design, made)
     return (f"| {name} | {made.module} | {made.node} | {gives} | {cycles or ''} | {'' if delay is None else delay} | "
-            f"{area.lut:.0f} | {area.ff:.0f} | {area.dsp} | {area.bram} |")  # fmt: skip
+            f"{' | '.join('?' if v is None else str(v) for v in area.figures().values())} |")  # fmt: skip

@@ -76,7 +76,7 @@ def _lines(data: dict[str, Any], folder: Path) -> Iterable[str]:
     shown = [
         {"node": r["node"], "module": r["module"], "stream": r["stream"], "cycles": r["cycles"] or "",
          "busy": f"{r['busy']:.0%}" if r["busy"] else "", "waits": r["waits"] or "",
-         **{k: r[k] for k in AREA}}
+         **{k: "?" if r[k] is None else r[k] for k in AREA}}
         for r in data["rows"]
     ]  # fmt: skip
     yield from table(shown)
@@ -115,6 +115,9 @@ def _hosted(nodes: list[dict[str, Any]]) -> Iterable[str]:
 
 
 def _resources(area: dict[str, Any]) -> str:
+    """The sum, or what is not known of it and what the rest takes."""
+    if names := area.get("unknown"):
+        return f"not known (there is no estimate of {', '.join(names)}); the rest takes {_resources(area['rest'])}"
     return ", ".join(f"{area[k]} {k.upper()}" for k in AREA)
 
 

@@ -139,7 +139,7 @@ class Hardware(QObject):
         self.arrived.emit()
 
     def _take_front(self, graph: Graph, options: BalanceFrontOptions, report: Report) -> None:
-        self.front = Front(graph, options, report.rows)
+        self.front = Front(graph, options, report.rows, unknown=tuple(report.summary.get("unknown", ())))
         self._keep()
         self.fronted.emit()
 

@@ -67,6 +67,7 @@ class Front:
     options: BalanceFrontOptions
     rows: tuple[Row, ...]
     mark: str = ""
+    unknown: tuple[str, ...] = ()  # modules without an estimate of their area
 
 
 def alike(now: Graph, then: Graph, parallel: bool = True) -> bool:
@@ -127,7 +128,8 @@ def to_bytes(made: Made | None, front: Front | None) -> bytes | None:
                         "summary": made.summary, "mark": mark}  # fmt: skip
     if front:
         mark = front.mark or mark_of(front.graph, parallel=False) if front.graph else front.mark
-        data["front"] = {"options": encode(front.options), "rows": list(front.rows), "mark": mark}
+        data["front"] = {"options": encode(front.options), "rows": list(front.rows), "mark": mark,
+                         "unknown": list(front.unknown)}  # fmt: skip
     return json.dumps(data, separators=(",", ":"), default=str).encode() if made or front else None
 
 
@@ -159,6 +161,9 @@ def _front(data: Any) -> Front | None:
     rows = tuple(dict(r) for r in data["rows"])
     if rows and not any("fifos" in r for r in rows):
         return None  # of a version whose areas left the FIFOs out
-    if not all(isinstance(r.get(k), int | float) for r in rows for k in ("multipliers", "interval", "lut", "dsp")):
+    if not all(isinstance(r.get(k), int | float) for r in rows for k in ("multipliers", "interval")) or not all(
+        isinstance(r.get(k, ""), int | float | None) for r in rows for k in ("lut", "dsp")
+    ):
         raise ValueError("no front")
-    return Front(None, decode(BalanceFrontOptions, data["options"], "options"), rows, str(data["mark"]))
+    return Front(None, decode(BalanceFrontOptions, data["options"], "options"), rows, str(data["mark"]),
+                 tuple(map(str, data.get("unknown", ()))))  # fmt: skip

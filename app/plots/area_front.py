@@ -23,6 +23,11 @@ NEAR = 14.0  # pixels
 STEPS = (1, 2, 5)
 
 
+def within(row: Row, budgets: Mapping[str, int]) -> bool:
+    """Whether a design keeps all budgets; what is not known keeps none."""
+    return all(row.get(k) is not None and float(row[k]) <= most for k, most in budgets.items() if most)
+
+
 class AreaFront(Chart):
     """`picked` tells the row that was clicked. `present`: the place of the design that the graph has; −1: none.
 
@@ -50,27 +55,34 @@ class AreaFront(Chart):
         self.own = own if present < 0 and own and own.get(area) is not None else None
         self.draw(self.look)
 
+    @property
+    def drawn(self) -> tuple[Row, ...]:
+        """The designs whose area is known: a module without an estimate is in all of them, or in none."""
+        return tuple(r for r in self.rows if r.get(self.area) is not None)
+
     # -- drawing
 
     def draw(self, palette: Palette) -> None:
         """Axes, the front, the budget, and what lies beyond it faded."""
         self.plot.clear()
         self._axes()
-        if not self.rows:
+        if not self.drawn:
             return
-        spots = [self._spot(r) for r in self.rows]
+        spots = [self._spot(r) for r in self.drawn]
         colour = self._colour("linear")
         line = self.plot.plot([x for x, _ in spots], [y for _, y in spots], pen=pen(colour, alpha=140))
         line.setZValue(1)
-        within = [self._within(r) for r in self.rows]
+        good_ones = [self._within(r) for r in self.drawn]
         for good in (False, True):
-            places = [s for s, w in zip(spots, within, strict=True) if w is good]
+            places = [s for s, w in zip(spots, good_ones, strict=True) if w is good]
             ground = QColor(colour if good else palette.line)
             dots = pg.ScatterPlotItem([x for x, _ in places], [y for _, y in places], size=9, brush=ground,
                                       pen=pen(palette.panel, 1.0))  # fmt: skip
             dots.setZValue(2)
             self.plot.addItem(dots)
-        now = self._spot(self.own) if self.own else spots[self.present] if 0 <= self.present < len(spots) else None
+        present = self.rows[self.present] if 0 <= self.present < len(self.rows) else None
+        shown = self.own or (present if present in self.drawn else None)
+        now = self._spot(shown) if shown else None
         if now:
             x, y = now
             ring = pg.ScatterPlotItem([x], [y], size=17, brush=None, pen=pen(self._colour("activation"), 2.2))
@@ -83,7 +95,7 @@ class AreaFront(Chart):
         return math.log10(max(float(row["interval"]), 1.0)), math.log10(max(float(row[self.area]), 0.0) + 1.0)
 
     def _within(self, row: Row) -> bool:
-        return all(float(row.get(k) or 0) <= most for k, most in self.budgets.items() if most)
+        return within(row, self.budgets)
 
     def _budget(self, palette: Palette) -> None:
         most = self.budgets.get(self.area, 0)
@@ -106,7 +118,7 @@ class AreaFront(Chart):
     def _axes(self) -> None:
         left, bottom = self.plot.getAxis("left"), self.plot.getAxis("bottom")
         self.name_axes("interval: cycles a sample", AREAS[self.area])
-        areas, times = [r[self.area] for r in self.rows], [r["interval"] for r in self.rows]
+        areas, times = [r[self.area] for r in self.drawn], [r["interval"] for r in self.rows]
         left.setTicks([[(math.log10(v + 1.0), scaled(v, 0)) for v in round_values(areas, 6)]])
         bottom.setTicks([[(math.log10(v), scaled(v, 0)) for v in round_values(times, 9) if v]])
 
@@ -130,7 +142,7 @@ class AreaFront(Chart):
 
     def place_at(self, at: QPointF) -> int:
         """The design that is nearest to a place; −1 where none is near."""
-        far = [math.hypot(s.x() - at.x(), s.y() - at.y()) for s in map(self.spot, range(len(self.rows)))]
+        far = [math.hypot(s.x() - at.x(), s.y() - at.y()) for s in map(self.spot, range(len(self.drawn)))]
         best = min(range(len(far)), key=far.__getitem__, default=-1)
         return best if best >= 0 and far[best] <= NEAR else -1
 

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import Any
 
 from model.graph import Graph
 from passes.base import Context, Report, analysis
 from verilog.options import EmitOptions, sizes_in
-
-if TYPE_CHECKING:
-    from verilog.templates.base import Area
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +26,10 @@ def balance_front(graph: Graph, options: BalanceFrontOptions, context: Context) 
     emit = EmitOptions(sizes=sizes_in(options.sizes))
     found = front_of(graph, context.store, emit, options.points, lambda k, n: context.progress(k, n, "designs"))
     rows = tuple(
-        {"multipliers": p.multipliers, "interval": p.interval, **_told(p.area), "bottleneck": p.bottleneck,
-         "fifos": _told(p.fifos), "parallelism": {name: each.label for name, each in p.parallelism.items()}}
+        {"multipliers": p.multipliers, "interval": p.interval, **p.area.figures(), "bottleneck": p.bottleneck,
+         "fifos": p.fifos.figures(), "parallelism": {name: each.label for name, each in p.parallelism.items()}}
         for p in found
     )  # fmt: skip
-    return graph, Report("balance_front", rows, {"designs": len(rows)})
-
-
-def _told(area: Area) -> dict[str, int]:
-    return {"lut": round(area.lut), "ff": round(area.ff), "dsp": area.dsp, "bram": area.bram}
+    unknown = sorted({module for p in found for module in p.area.unknown})
+    summary: dict[str, Any] = {"designs": len(rows)} | ({"unknown": unknown} if unknown else {})
+    return graph, Report("balance_front", rows, summary)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from verilog.numbers.fixed import Codes
     from verilog.proof.simulate import Simulated
     from verilog.proof.waves import Handshakes
-    from verilog.templates.base import Area, Template
+    from verilog.templates.base import Template
 
     Samples = list[Batch] | EspalierError
 
@@ -102,7 +102,7 @@ def hardware(graph: Graph, options: HardwareOptions, context: Context) -> tuple[
     planned = schedule(design)
     files = texts(design, planned)
     summary |= {"first": planned.first, "cycles": planned.latency, "interval": planned.interval,
-                "bottleneck": planned.bottleneck, "area": _told_area(total(design.instances))}  # fmt: skip
+                "bottleneck": planned.bottleneck, "area": total(design.instances).told()}  # fmt: skip
     if options.folder:
         done = write(design, Path(options.folder), beside(design, planned, options.cocotb), planned)
         summary |= {"folder": str(done.folder), "files": list(done.files)}
@@ -135,7 +135,7 @@ def _rows(design: Design, planned: Schedule) -> list[dict[str, Any]]:
             "node": instance.node, "instance": instance.name, "module": instance.module,
             "stream": instance.outputs[0].label, "cycles": cycles, "busy": planned.busy.get(instance.name, 0.0),
             "waits": planned.waiting.get(instance.name), "remark": _remark(design, instance),
-            **_told_area(instance.area()),
+            **instance.area().figures(),
         })  # fmt: skip
     return rows
 
@@ -193,10 +193,6 @@ def _telling(context: Context, text: str) -> Callable[[object], None]:
     return lambda _: context.progress(3, 5, text)
 
 
-def _told_area(area: Area) -> dict[str, int]:
-    return {"lut": round(area.lut), "ff": round(area.ff), "dsp": area.dsp, "bram": area.bram}
-
-
 def _synthesized(design: Design, options: HardwareOptions, context: Context) -> dict[str, Any]:
     """What Yosys makes of it, whole and by instance, and a clock; where Yosys is missing, that is told."""
     from verilog.proof.tools import yosys
@@ -209,8 +205,8 @@ def _synthesized(design: Design, options: HardwareOptions, context: Context) -> 
     say = lambda text: context.progress(4, 5, f"synthesising, {text}")  # noqa: E731
     found = synthesize(design, options.synthesize, say, options.route)
     return {"synthesis": {
-        "target": options.synthesize, **_told_area(found.total), "fmax_mhz": found.fmax, "notes": list(found.notes),
-        "seconds": round(found.seconds, 1), "instances": {n: _told_area(a) for n, a in found.instances.items()},
+        "target": options.synthesize, **found.total.figures(), "fmax_mhz": found.fmax, "notes": list(found.notes),
+        "seconds": round(found.seconds, 1), "instances": {n: a.figures() for n, a in found.instances.items()},
     }}  # fmt: skip
 
 

@@ -59,13 +59,28 @@ def cycles_of(node: Node, graph: Graph) -> float:
 
 
 def area_of(node: Node, graph: Graph) -> Area:
-    """What it takes; raises OptionsError where a format is none of hardware's."""
+    """What it takes; raises OptionsError where a format is none of hardware's, or the area is not known."""
+    check_ours(node)
+    return _estimated(node, graph)
+
+
+def _estimated(node: Node, graph: Graph) -> Area:
+    """By our own templates."""
     work = product_of(node, graph)
     assert work is not None
     x = form_of(node, "data_in")
     y = form_of(node, "data_out") if "data_out" in node.precision else x
     w = x if node.op in ROWS else form_of(node, "weight")
     return _area(node.op, work, node.parallel or Parallel(), x, w, y)
+
+
+def check_ours(node: Node) -> None:
+    """Raises OptionsError where a plug-in brings the hardware of a node: its area is not known."""
+    from verilog.lower import RULES
+
+    if node.op in RULES and not RULES.is_own(node.op):
+        raise OptionsError(f"The area of {node.id} is not known: {RULES.source(node.op)} brings its hardware.",
+                           "Limit another figure, or unload the plug-in.", node.id)  # fmt: skip
 
 
 @cache
@@ -176,7 +191,7 @@ def settled(graph: Graph, limit: float) -> tuple[Graph, Step]:
 
 def _price(node: Node, graph: Graph) -> float:
     held = {p: c for p, c in node.precision.items() if _known(c.format) is not None}
-    area = area_of(replace(node, precision={p: USUAL for p in PORTS[:2]} | held), graph)
+    area = _estimated(replace(node, precision={p: USUAL for p in PORTS[:2]} | held), graph)
     return area.lut + 100 * area.bram  # a block RAM holds about what so many tables do
 
 

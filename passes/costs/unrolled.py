@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from model.errors import OptionsError
 from model.graph import Graph, Node
 from passes.costs.base import COSTS, Cost, Shares
-from passes.costs.hardware import PORTS, SIGNS, area_of, counted, counts, cycles_of, form_of, layers
+from passes.costs.hardware import PORTS, SIGNS, area_of, check_ours, counted, counts, cycles_of, form_of, layers
 from passes.parallel import Product, product_of
 from passes.score import one_sample
 
@@ -46,6 +46,7 @@ def area(node: Node, graph: Graph) -> Area:
         return area_of(node, graph)
     work = product_of(node, graph)
     assert work is not None
+    check_ours(node)
     x, w = form_of(node, "data_in"), form_of(node, "weight")
     y = form_of(node, "data_out") if "data_out" in node.precision else x
     held = node.sparsity.get("weight")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import shutil
 import textwrap
@@ -14,6 +15,13 @@ import numpy as np
 import pytest
 
 from app.cli import main
+from model.errors import OptionsError
+from model.project import load_project
+from model.weights import WeightStore
+from passes.analysis.balance_front import BalanceFrontOptions, balance_front
+from passes.base import Context
+from passes.costs.base import COSTS
+from passes.costs.limits import parse_limit
 from passes.plugins import load_plugin, reload_plugins, unload_plugins
 from tests.verilog.proof import needs_icarus, on_time, proven, random_codes
 from verilog.lower import RULES
@@ -108,6 +116,40 @@ def test_the_command_line_emits_and_simulates_it(plugin: Path, tmp_path: Path, c
     assert (tmp_path / "rtl" / "rtl" / "my_leaky.sv").read_text() == plugin.with_suffix(".sv").read_text()
     unload_plugins()
     assert "pieces" in answer(capsys, "emit", made, "-o", tmp_path / "ours")["modules"], "ours is back"
+
+
+def test_what_its_area_is_nobody_knows(plugin: Path, tmp_path: Path, capsys: Capture) -> None:
+    """Not known, in its row, in the sum, in the design's own text and in the areas of a front; never 0."""
+    made, none = project(tmp_path, capsys), dict.fromkeys(("lut", "ff", "dsp", "bram"))
+    words = ("emit", made, "-o", tmp_path / "rtl", "--plugin", plugin)
+    found = answer(capsys, *words)
+    area, rows = found["area"], found["rows"]
+    assert {k: area[k] for k in none} == none and area["unknown"] == ["my_leaky"]
+    assert [r["module"] for r in rows if {k: r[k] for k in none} == none] == ["my_leaky"]
+    assert area["rest"] == {k: sum(r[k] or 0 for r in rows) for k in none} and area["rest"]["lut"] > 0
+    assert main([*map(str, words)]) == 0
+    assert "not known (there is no estimate of my_leaky); the rest takes" in capsys.readouterr().out
+    assert "not known (there is no estimate of `my_leaky`)" in (tmp_path / "rtl" / "README.md").read_text()
+    store = WeightStore(tmp_path / "store")
+    opened = load_project(made, store)
+    report = balance_front(opened.graph, BalanceFrontOptions(4), Context(store))[1]
+    assert report.summary["unknown"] == ["my_leaky"] and all(r["lut"] is None for r in report.rows)
+    unload_plugins()
+    assert answer(capsys, *words[:-2])["area"]["lut"] > 0
+
+
+def test_no_limit_is_kept_by_an_area_that_is_not_known(plugin: Path, tmp_path: Path, capsys: Capture) -> None:
+    """With the plug-in's hardware for linear layers the estimate of ours says nothing of them."""
+    made = project(tmp_path, capsys)
+    graph, cost = load_project(made, WeightStore(tmp_path / "store")).graph, COSTS.get("lut")
+    assert cost.of is not None and cost.of(graph, None) > 0
+    plugin.write_text(plugin.read_text().replace('"leaky_relu"', '"linear"'))
+    load_plugin(plugin)
+    assert math.isnan(cost.of(graph, None)) and parse_limit("lut<=1000000").violation(cost.of(graph, None)) > 0
+    node = next(n for n in graph if n.op == "linear")
+    assert cost.shares is not None and cost.shares.node is not None
+    with pytest.raises(OptionsError, match="is not known"):
+        cost.shares.node(node, graph)
 
 
 def test_no_table_swallows_it(plugin: Path, tmp_path: Path, capsys: Capture) -> None:

@@ -31,7 +31,7 @@ def parts_of(module: str, parameters: Mapping[str, int]) -> Parts | None:
 
 
 def estimate(module: str, parameters: Mapping[str, int]) -> Area:
-    """What an instance takes on a 7-series FPGA; nothing for a module that is not known."""
+    """What an instance takes on a 7-series FPGA; `unknown` names a module without an estimate."""
     return estimated(module, parameters, model())
 
 
@@ -39,7 +39,7 @@ def estimated(module: str, parameters: Mapping[str, int], by: Model) -> Area:
     """The same by a given model."""
     parts = parts_of(module, parameters)
     if parts is None:
-        return Area()
+        return Area(unknown=(module,))
     sums = {
         kind: sum(count * by.get(module, {}).get(kind, {}).get(name, 1.0) for name, count in held.items())
         for kind, held in (("lut", parts.lut), ("ff", parts.ff))

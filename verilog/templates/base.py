@@ -8,8 +8,9 @@ from __future__ import annotations
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -53,15 +54,31 @@ class Engine:
 
 @dataclass(frozen=True, slots=True)
 class Area:
-    """Resources of a module on a 7-series FPGA: look-up tables, flip-flops, DSP blocks, 18-kbit block RAMs."""
+    """Resources of a module on a 7-series FPGA: look-up tables, flip-flops, DSP blocks, 18-kbit block RAMs.
+
+    `unknown`: modules of which there is no estimate; the figures are of the others then.
+    """
 
     lut: float = 0.0
     ff: float = 0.0
     dsp: int = 0
     bram: int = 0
+    unknown: tuple[str, ...] = ()
 
     def __add__(self, other: Area) -> Area:
-        return Area(self.lut + other.lut, self.ff + other.ff, self.dsp + other.dsp, self.bram + other.bram)
+        unknown = tuple(dict.fromkeys((*self.unknown, *other.unknown)))
+        return Area(self.lut + other.lut, self.ff + other.ff, self.dsp + other.dsp, self.bram + other.bram, unknown)
+
+    def figures(self) -> dict[str, int | None]:
+        """By name, in whole numbers; None where something in the sum is not known."""
+        found = {"lut": round(self.lut), "ff": round(self.ff), "dsp": self.dsp, "bram": self.bram}
+        return {name: None if self.unknown else count for name, count in found.items()}
+
+    def told(self) -> dict[str, Any]:
+        """Those of a sum: what is not known in it, and what the rest takes."""
+        if not self.unknown:
+            return {**self.figures()}
+        return {**self.figures(), "unknown": list(self.unknown), "rest": replace(self, unknown=()).figures()}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -100,7 +117,7 @@ class Template(ABC):
         """How it spends its cycles."""
 
     def area(self) -> Area:
-        """What it takes, estimated; `verilog/area` knows its module by its parameters."""
+        """What it takes, estimated; `verilog/area` knows its module by its parameters, or that it does not."""
         from verilog.area.model import estimate
 
         return estimate(self.module, {**self.parameters(), **self.figures()})

@@ -13,7 +13,7 @@ from app.forms.fields import Choice, NumberField
 from app.forms.flow import Flow
 from app.panels.hardware.fitting import FittedTable
 from app.panels.heading import empty_state, link, muted
-from app.plots.area_front import AREAS, COLUMNS, AreaFront
+from app.plots.area_front import AREAS, COLUMNS, AreaFront, within
 from app.words import plural
 from model.graph import Graph
 
@@ -141,7 +141,9 @@ class FrontView(QWidget):
     def _tell(self) -> None:
         words = (f'<span style="color:{colour}">●</span> {word}' for word, colour in self.chart.legend())
         self._legend.setText(" &nbsp; ".join(words))
-        self.note.setText(OLD if self._held.front_stale else plural(len(self.rows), "design"))
+        missing = self._held.front.unknown if self._held.front else ()
+        unknown = f"; area not known: there is no estimate of {', '.join(missing)}" if missing else ""
+        self.note.setText(OLD if self._held.front_stale else plural(len(self.rows), "design") + unknown)
         self.best.setEnabled(any(self._most.values()))
 
     # -- taking one
@@ -161,7 +163,7 @@ class FrontView(QWidget):
 
     def _take_best(self) -> None:
         """The fastest design that keeps all budgets; where none does, that is told."""
-        good = [k for k, r in enumerate(self.rows) if all(r[n] <= most for n, most in self._most.items() if most)]
+        good = [k for k, r in enumerate(self.rows) if within(r, self._most)]
         if good:
             self.take(min(good, key=lambda k: self.rows[k]["interval"]))
         else:
@@ -169,8 +171,8 @@ class FrontView(QWidget):
 
 
 def areas_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, int]:
-    """Areas of a whole design; empty where they are not known."""
-    return {k: sum(r[k] for r in rows) for k in AREAS if rows and all(k in r for r in rows)}
+    """Areas of a whole design; without those that are not known."""
+    return {k: sum(r[k] for r in rows) for k in AREAS if rows and all(r.get(k) is not None for r in rows)}
 
 
 def present_of(rows: tuple[dict[str, Any], ...], graph: Graph) -> int:

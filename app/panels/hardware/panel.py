@@ -200,13 +200,16 @@ class HardwarePanel(Bench):
         """Values of the nodes for the colours of the graph: the most, or the sum, of a node's instances."""
         title, unit = MODULES[column]
         found: dict[str, float] = {}
+        unknown: set[str] = set()
         for row in self.held.made.rows if self.held.made else ():
             value = row.get(column)
+            if value is None and column in SUMMED:
+                unknown.add(row["node"])
             if isinstance(value, int | float) and (value or column in SUMMED):
                 before = found.get(row["node"], 0.0)
                 found[row["node"]] = before + value if column in SUMMED else max(before, float(value))
         note = "" if found and not self.held.stale else "of an earlier state" if found else "check the hardware first"
-        return Overlay(title, found, unit, note)
+        return Overlay(title, {n: v for n, v in found.items() if n not in unknown}, unit, note)
 
     # -- node ↔ instance ↔ text
 

@@ -31,10 +31,15 @@ def figures(made: Made) -> str:
     words = [f"a sample every {count(round(found['interval']))} cycles", f"latency {count(found['cycles'])} cycles"]
     words += [f"slowest: {slow} ({percent(busy, 0)} busy)"] if slow else []
     area = found.get("area") or {}
-    words += (
-        [", ".join(f"{count(area[k])} {k.upper()}" for k in ("lut", "ff", "dsp", "bram") if k in area)] if area else []
-    )
+    words += [_area(area)] if area else []
     return " · ".join([*words, plural(found["instances"], "instance")])
+
+
+def _area(area: dict[str, Any]) -> str:
+    """The sum, or what is not known of it and what the rest takes."""
+    if names := area.get("unknown"):
+        return f"area not known (there is no estimate of {', '.join(names)}); the rest takes {_area(area['rest'])}"
+    return ", ".join(f"{count(area[k])} {k.upper()}" for k in ("lut", "ff", "dsp", "bram") if k in area)
 
 
 def verdicts(made: Made) -> list[tuple[str, str]]:

@@ -20,6 +20,8 @@ from app.panels.hardware.views import FRONT, HOST, LINT, TABLE, WAVES
 from app.panels.hardware.wave_canvas import HEAD, ROW
 from app.panels.hardware.wave_view import WaveView
 from app.panels.hardware.waves import GONE, NOT_RUN
+from app.panels.hardware.words import figures
+from app.plots.area_front import AreaFront, within
 from app.window import Window
 from app.words import percent
 from model.formats.integer import Integer
@@ -226,6 +228,31 @@ def test_areas_beside_a_front_are_those_of_the_report() -> None:
     rows = [{"module": "linear", **row}, {"module": "fifo", **row}, {"module": "relu", **row}]
     assert areas_of(rows) == {"lut": 30, "dsp": 3, "bram": 0, "ff": 6}
     assert areas_of([{"module": "linear", "lut": 10}]) == {"lut": 10} and areas_of([]) == {}
+    assert areas_of([{"lut": 10, "ff": 1}, {"lut": None, "ff": 2}]) == {"ff": 3}  # a sum without it is none
+
+
+def test_designs_whose_area_is_not_known_keep_no_budget() -> None:
+    chart, row = AreaFront(), {"multipliers": 4, "interval": 9, "lut": None, "ff": 3, "dsp": None, "bram": None}
+    assert not within(row, {"lut": 10**9}) and within(row, {"ff": 3}) and within(row, {"lut": 0})
+    chart.show_rows([row], "lut", 0, {"lut": 10**9}, {"interval": 9, "ff": 3})
+    assert chart.drawn == () and chart.place_at(QPointF(1, 1)) == -1
+
+
+def test_a_node_with_an_unknown_area_has_no_colour(
+    panel: HardwarePanel, runner: list[FakeRunner], tmp_path: Path
+) -> None:
+    check(panel, runner, tmp_path)
+    made = panel.held.made
+    assert made is not None
+    node = made.rows[0]["node"]
+    panel.held.made = made = replace(made, rows=tuple({**r, "lut": 3} for r in made.rows))
+    assert panel.overlay("lut").values[node] >= 3
+    rows = (*made.rows, {"node": node, "instance": "more", "module": "mine", "lut": None})
+    panel.held.made = replace(made, rows=rows)
+    assert node not in panel.overlay("lut").values
+    panel.held.made = replace(made, summary={**made.summary, "area": {"lut": None, "unknown": ["mine"],
+                                                                     "rest": {"lut": 7, "ff": 8}}})  # fmt: skip
+    assert "area not known (there is no estimate of mine); the rest takes 7 LUT, 8 FF" in figures(panel.held.made)
 
 
 def test_handshakes_that_went_meanwhile_are_told(
