@@ -57,28 +57,28 @@ def from_folder(spec: str) -> Loaded:
     if not any(path.glob("*.safetensors")) and not any(path.glob("*.bin")):
         raise SourceError(f"{path.name} holds a configuration but no weights.",
                           "Add model.safetensors, or open it as config:TYPE?….")  # fmt: skip
-    model, example = _pretrained(str(path))
+    model, example, uncached = _pretrained(str(path))
     tokenizer = str(path) if any((path / n).exists() for n in TOKENIZER_FILES) else None
     files = tuple(sorted(path.glob("*.safetensors")))
-    return Loaded(SourceInfo(str(path), path.name, tokenizer=tokenizer), model, example, files=files)
+    return Loaded(SourceInfo(str(path), path.name, tokenizer=tokenizer), model, example, files=files, uncached=uncached)
 
 
 def from_hub(spec: str) -> Loaded:
     """A model by its name on the hub, from the cache or online; raises SourceError."""
     name = spec.partition(":")[2]
     with offline_if_unreachable():
-        model, example = _pretrained(name)
-    return Loaded(SourceInfo(spec, name, tokenizer=name), model, example)
+        model, example, uncached = _pretrained(name)
+    return Loaded(SourceInfo(spec, name, tokenizer=name), model, example, uncached=uncached)
 
 
-def _pretrained(name: str) -> tuple[nn.Module, dict[str, Any]]:
+def _pretrained(name: str) -> tuple[nn.Module, dict[str, Any], tuple[Any, ...]]:
     import transformers
     from transformers import AutoConfig, AutoModel
 
     try:
         with quiet():
             config = AutoConfig.from_pretrained(name, trust_remote_code=False)
-            _no_cache(config)
+            cached = _no_cache(config)
             architecture = (getattr(config, "architectures", None) or [""])[0]
             cls = getattr(transformers, architecture, AutoModel)
             model = cls.from_pretrained(name, config=config, trust_remote_code=False)
@@ -87,23 +87,27 @@ def _pretrained(name: str) -> tuple[nn.Module, dict[str, Any]]:
         hint = "Check the name, the network or the cache, or give a sound local folder."
         called = Path(name).name if Path(name).exists() else name
         raise SourceError(f"{called} cannot be loaded: {first_line(error)}", hint) from error
-    return model, example_inputs(model)
+    return model, example_inputs(model), (model.config,) if cached else ()
 
 
-def _no_cache(config: Any) -> None:
-    """Cache objects are no output that a graph could have."""
-    if getattr(config, "use_cache", None):
+def _no_cache(config: Any) -> bool:
+    """Cache objects are no output that a graph could have; whether the configuration asked for them."""
+    asked = bool(getattr(config, "use_cache", None))
+    if asked:
         config.use_cache = False
+    return asked
 
 
-def without_cache(model: Any) -> None:
-    """A model of transformers that was made elsewhere gives no caches either: with them it could only be recorded."""
-    if "transformers" in sys.modules:
-        from transformers import PreTrainedModel
+def without_cache(model: Any) -> tuple[Any, ...]:
+    """A model of transformers that was made elsewhere gives no caches either: with them it could only be recorded.
 
-        for part in model.modules():
-            if isinstance(part, PreTrainedModel):
-                _no_cache(part.config)
+    Returns the configurations that asked for them.
+    """
+    if "transformers" not in sys.modules:
+        return ()
+    from transformers import PreTrainedModel
+
+    return tuple(p.config for p in model.modules() if isinstance(p, PreTrainedModel) and _no_cache(p.config))
 
 
 def from_config(spec: str) -> Loaded:
@@ -113,12 +117,16 @@ def from_config(spec: str) -> Loaded:
     notes = _pad(wish.config, wish.kind) if unpadded else ()
     extra: dict[str, Any] = {"attn_implementation": wish.attention} if wish.attention else {}
     model, example = _from_config(wish.kind, wish.config, wish.task, wish.bare, extra)
-    return Loaded(SourceInfo(spec, f"{wish.kind} (configuration)"), model, example, notes=notes)
+    uncached = (model.config,) if wish.cached else ()
+    return Loaded(SourceInfo(spec, f"{wish.kind} (configuration)"), model, example, notes=notes, uncached=uncached)
 
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What a `config:` source says; `given`: the keys that it names. `bare`: without weights."""
+    """What a `config:` source says; `given`: the keys that it names. `bare`: without weights.
+
+    `cached`: it asks for caches, which are off in `config`.
+    """
 
     kind: str
     config: Any
@@ -126,6 +134,7 @@ class Wish:
     given: frozenset[str]
     attention: str | None
     bare: bool
+    cached: bool
 
 
 def read_config(spec: str) -> Wish:
@@ -139,7 +148,9 @@ def read_config(spec: str) -> Wish:
         raise SourceError(f"There is no task {task!r}.", nearest(task, [t for t in TASKS if t]))
     if weights not in ("random", "none"):
         raise SourceError(f"weights is {weights!r}.", "Write weights=random or weights=none.")
-    return Wish(kind, make_config(kind, values), task, frozenset(values), attention, weights == "none")
+    config = make_config(kind, values)
+    cached = _no_cache(config)
+    return Wish(kind, config, task, frozenset(values), attention, weights == "none", cached)
 
 
 def _pad(config: Any, kind: str) -> tuple[str, ...]:
@@ -152,9 +163,7 @@ def _pad(config: Any, kind: str) -> tuple[str, ...]:
             "pad_token_id=… names another.",)  # fmt: skip
 
 
-def _from_config(
-    kind: str, config: Any, task: str, bare: bool, extra: dict[str, Any]
-) -> tuple[nn.Module, dict[str, Any]]:
+def _from_config(kind: str, config: Any, task: str, bare: bool, extra: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
     import torch
     import transformers
 
@@ -190,7 +199,6 @@ def make_config(kind: str, values: dict[str, Any]) -> Any:
             f"The {kind} configuration is impossible: {first_line(error.__cause__ or error).rstrip('.')}.",
             "Correct its values.",
         ) from error
-    _no_cache(config)
     config.architectures = config.architectures or []  # transformers iterates over it where a type has two heads
     pad, size = getattr(config, "pad_token_id", None), getattr(config, "vocab_size", None)
     if "pad_token_id" not in values and isinstance(pad, int) and isinstance(size, int) and pad >= size:

@@ -55,6 +55,7 @@ class Loaded:
     """A model ready to be traced: an nn.Module and example keyword inputs, or an exported program.
 
     Examples with "?" before their name are there to be chosen by name only. `notes`: what was chosen unasked.
+    `uncached`: the configurations of transformers whose `use_cache` was on, and is off for the capture.
     """
 
     info: SourceInfo
@@ -63,6 +64,12 @@ class Loaded:
     program: ExportedProgram | None = None
     files: tuple[Path, ...] = ()
     notes: tuple[str, ...] = ()
+    uncached: tuple[Any, ...] = ()
+
+    def restore_cache(self) -> None:
+        """Configure the model's caches as its source has them, to save it."""
+        for config in self.uncached:
+            config.use_cache = True
 
 
 def demo_folder(name: str) -> Path:
@@ -165,8 +172,9 @@ def _factory(spec: str, origin: Origin) -> Loaded:
     function = getattr(import_file(path), name, None)
     if not callable(function):
         raise SourceError(f"{path.name} has no function {name!r}.", "Name a function that returns the model.")
-    model, example = _module_and_example(call_user_code(function, path, f"{name}() in {path.name}"), name)
-    return Loaded(SourceInfo(f"{path}:{name}", f"{name} ({path.name})"), model, example)
+    result = call_user_code(function, path, f"{name}() in {path.name}")
+    model, example, uncached = _module_and_example(result, name)
+    return Loaded(SourceInfo(f"{path}:{name}", f"{name} ({path.name})"), model, example, uncached=uncached)
 
 
 def factories(path: Path) -> list[str]:
@@ -224,7 +232,8 @@ def import_file(path: Path) -> Any:
     return loaded[0]
 
 
-def _module_and_example(result: Any, name: str) -> tuple[nn.Module, dict[str, Any]]:
+def _module_and_example(result: Any, name: str) -> tuple[nn.Module, dict[str, Any], tuple[Any, ...]]:
+    """A factory's module, its example inputs, and the configurations whose caches are off for the capture."""
     from torch import Tensor, nn
 
     from model.huggingface import example_inputs, without_cache
@@ -233,16 +242,16 @@ def _module_and_example(result: Any, name: str) -> tuple[nn.Module, dict[str, An
     if not isinstance(model, nn.Module):
         raise SourceError(f"{name}() returned {type(model).__name__}, not a torch module.",
                           "Return the module, or (module, example keyword inputs).")  # fmt: skip
-    without_cache(model)
+    uncached = without_cache(model)
     if example is None and hasattr(model, "config"):
-        return model, example_inputs(model)
+        return model, example_inputs(model), uncached
     if isinstance(example, Tensor | list | tuple):
         values = (example,) if isinstance(example, Tensor) else example
         example = dict(zip(inspect.signature(model.forward).parameters, values, strict=False))
     if not isinstance(example, dict) or not example:
         raise SourceError(f"{name}() returned a module without example inputs.",
                           "Return (module, {'x': torch.randn(2, …)}); give each free size at least 2.")  # fmt: skip
-    return model, example
+    return model, example, uncached
 
 
 def _exported(spec: str) -> Loaded:

@@ -22,6 +22,7 @@ from model.weights import Tensor, WeightStore, write
 from passes.export.effective import effective_weights, shared_differently
 from passes.export.loading import MASK
 from passes.export.smaller import Smaller, shrunk, smaller
+from passes.export.untied import untied
 from passes.lowrank.peft_write import write_peft
 
 ADAPTER = "adapter"  # folder of the adapters beside a model's weights
@@ -39,7 +40,7 @@ def write_checkpoint(project: Project, store: WeightStore, folder: Path) -> tupl
         raise ExportError(f"{folder.name} is a file.", "Give a folder.")
     folder.mkdir(parents=True, exist_ok=True)
     weights, foreign = dict(effective_weights(project.graph, store)), needs_source(project.graph)
-    model, why = _model_of(project, weights, store)
+    model, why, told = _model_of(project, weights, store, folder)
     _clear(folder)
     if model is not None:
         _save(model, folder)
@@ -52,7 +53,8 @@ def write_checkpoint(project: Project, store: WeightStore, folder: Path) -> tupl
     files = [*folder.iterdir(), *((folder / ADAPTER).iterdir() if model is not None and _has_adapters(project) else ())]
     return sorted(f for f in files if f.is_file()), [
         *([f"This is Espalier's own form, as transformers cannot say the model: {why}."] if why else ()),
-        *_notes(project.graph, model is None and not foreign),
+        *told,
+        *_notes(project.graph, model is None and not foreign, apart=model is not None and not foreign),
         *_adapter_notes(project, folder),
     ]
 
@@ -78,12 +80,13 @@ def _adapter_notes(project: Project, folder: Path) -> list[str]:
             f"'{folder.name}/{ADAPTER}'). Fuse them first for one model."]  # fmt: skip
 
 
-def _notes(graph: Graph, own: bool) -> list[str]:
-    if own:  # its graph says all
+def _notes(graph: Graph, own: bool, *, apart: bool) -> list[str]:
+    """`own`: its graph says all. `apart`: weights that are shared with different formats have been untied."""
+    if own:
         return []
     notes = [
         f"{name} is shared by nodes with different formats or masks; it is exported as it was."
-        for name in shared_differently(graph)
+        for name in ([] if apart else shared_differently(graph))
     ]
     if any(p in ("data_in", "data_out") for n in graph for p in n.precision):
         notes.append("Formats of activations are not part of a checkpoint.")
@@ -113,15 +116,22 @@ def _bones(graph: Graph) -> list[Any]:
     return sorted(kept, key=lambda k: k[0])
 
 
-def _model_of(project: Project, weights: dict[str, Any], store: WeightStore) -> Smaller:
-    """The source's module with the weights in it, in smaller sizes where its configuration can say them."""
+def _model_of(project: Project, weights: dict[str, Any], store: WeightStore, folder: Path) -> Smaller:
+    """The source's module with the weights in it, in smaller sizes where its configuration can say them.
+
+    What it ties is untied where the formats or masks differ; `folder` is where that is tried.
+    """
     if same_architecture(project.base, project.graph):
         model = _source_model(project)
         if model is not None:
             _load(model, weights)
-        return Smaller(model)
-    source = _known_model(project) if shrunk(project.base, project.graph) else None
-    return smaller(source, project.base, project.graph, weights, store) if source is not None else Smaller()
+        result = Smaller(model)
+    else:
+        source = _known_model(project) if shrunk(project.base, project.graph) else None
+        result = smaller(source, project.base, project.graph, weights, store) if source is not None else Smaller()
+    if result.model is None or needs_source(project.graph):
+        return result
+    return untied(result.model, project.graph, store, folder)
 
 
 def _known_model(project: Project) -> Any:
@@ -137,10 +147,11 @@ def _source_model(project: Project) -> Any:
     if project.base.runs == "graph" and project.source.spec.endswith(".pt2"):
         return None
     try:
-        model: Any = load_source(project.source.spec, (), project.source.seed).model
+        loaded = load_source(project.source.spec, (), project.source.seed)
     except EspalierError as error:
         raise ExportError(f"The source is needed for its configuration: {error.message}", error.hint) from error
-    return model if hasattr(model, "save_pretrained") else None
+    loaded.restore_cache()  # what is saved is configured as the source was
+    return loaded.model if hasattr(loaded.model, "save_pretrained") else None
 
 
 def _load(model: Any, weights: dict[str, Any]) -> None:

@@ -16,18 +16,19 @@ if TYPE_CHECKING:
 
 def effective_weights(graph: Graph, store: WeightStore) -> Iterator[tuple[str, Tensor]]:
     """(name, value) of every weight, one at a time; raises ExportError for a model without weights."""
-    users = _users(graph)
+    users = users_of(graph)
     for name in graph.weights:
         node_port = next(iter(users.get(name, ())), None) if not differs(users.get(name, [])) else None
-        yield name, _value(name, node_port, graph, store)
+        yield name, value_of(name, node_port, graph, store)
 
 
 def shared_differently(graph: Graph) -> list[str]:
     """Weights that nodes share with different formats or masks: no single tensor could be all of them."""
-    return [name for name, found in _users(graph).items() if differs(found)]
+    return [name for name, found in users_of(graph).items() if differs(found)]
 
 
-def _users(graph: Graph) -> dict[str, list[tuple[Node, str]]]:
+def users_of(graph: Graph) -> dict[str, list[tuple[Node, str]]]:
+    """Weight name → (node, port) of all that compute with it, in the graph's order."""
     users: dict[str, list[tuple[Node, str]]] = {}
     for node in graph:
         for port, name in weights_of(node, graph):
@@ -41,7 +42,8 @@ def differs(users: list[tuple[Node, str]]) -> bool:
     return len(chosen) > 1
 
 
-def _value(name: str, user: tuple[Node, str] | None, graph: Graph, store: WeightStore) -> Tensor:
+def value_of(name: str, user: tuple[Node, str] | None, graph: Graph, store: WeightStore) -> Tensor:
+    """A weight as a node takes it at a port; raw where `user` is None. Raises ExportError where there is none."""
     import torch
 
     from model.build import effective

@@ -28,10 +28,11 @@ TOLERANCE = 1e-3  # of the largest value; kernels may sum in another order
 
 
 class Smaller(NamedTuple):
-    """transformers' own model, or why there is none."""
+    """transformers' own model, or why there is none. `notes`: what is other in it than in the source."""
 
     model: Any = None
     why: str = ""
+    notes: tuple[str, ...] = ()
 
 
 def smaller(model: Any, base: Graph, graph: Graph, weights: Mapping[str, Tensor], store: WeightStore) -> Smaller:
@@ -188,17 +189,20 @@ def _fill(model: nn.Module, named: Mapping[str, Tensor]) -> None:
 
 def _agrees(model: Any, graph: Graph, weights: Mapping[str, Tensor], store: WeightStore) -> bool:
     """Whether the model gives what the graph gives, on made inputs."""
+    held = {k: replace(w, key=store.hold(to_numpy(weights[k]))) for k, w in graph.weights.items()}
+    nodes = (replace(n, precision={}, sparsity={}, adapters={}, arithmetic="float") for n in graph)
+    return agrees(model, graph.replace(*nodes).with_weights(held), store)
+
+
+def agrees(model: Any, graph: Graph, store: WeightStore) -> bool:
+    """Whether a model of transformers gives what the graph gives, on made inputs."""
     import torch
 
     from model.build import build
 
-    held = {k: replace(w, key=store.hold(to_numpy(weights[k]))) for k, w in graph.weights.items()}
-    plain = graph.replace(
-        *(replace(n, precision={}, sparsity={}, adapters={}, arithmetic="float") for n in graph)
-    ).with_weights(held)
     inputs = example_inputs(graph)
     with torch.no_grad():
-        mine, other = build(plain, store)(**inputs), model(**inputs)
+        mine, other = build(graph, store)(**inputs), model(**inputs)
     shared = [k for k in graph.output_names if isinstance(mine, dict) and getattr(other, k, None) is not None]
     pairs = [(mine[k], other[k]) for k in shared if isinstance(mine[k], torch.Tensor)]
     return bool(pairs) and all(
