@@ -11,6 +11,8 @@ from app.commands.console import Console, cell, seconds, table
 from app.commands.opening import Target, opened, save
 from app.commands.scoring import (
     add_data,
+    age_words,
+    baseline_score,
     changed,
     data_options,
     figures,
@@ -50,7 +52,7 @@ def _run(found: Arguments, console: Console) -> Answer:
         base = target.project.graph
         check_set_up(options_of(recipe.active), base, target.context)
         options = data_options(found, target)
-        before = score(base, target, options)
+        before = baseline_score(base, target, options)
         tell_warning(before, console)
         replayed = _replayed(recipe, target, found)
         target.context.seed = found.seed
@@ -150,6 +152,8 @@ def _lines(data: dict[str, Any]) -> Iterable[str]:
     was = f"before ({data['baseline']})"
     yield from table([{"": k, was: before[k], "after": after[k], **_spread(k, data)} for k in after])
     yield from noise_lines(data["after"], data["change"])
+    if age := age_words(data["before"], was):
+        yield age
     yield ""
     for number, step in enumerate(data["steps"], 1):
         told = ", ".join(f"{k.replace('_', ' ')} {cell(v)}" for k, v in step["report"]["summary"].items())

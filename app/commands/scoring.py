@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any
@@ -18,6 +19,7 @@ from passes.base import run_step
 from passes.data_fit import text_words
 from passes.dominant import Dominant, dominant
 from passes.figure import OPENED, START, accuracy_of, change_of
+from passes.kept_scores import FROM_CACHE, kept_score
 from passes.score import static_score
 
 
@@ -38,6 +40,20 @@ def score(graph: Graph, target: Target, options: EvaluateOptions | None) -> dict
         return asdict(static_score(graph)) | holders(graph)
     step = Step("evaluate", options, target.context.seed)
     return dict(run_step(graph, step, target.context).report.summary) | holders(graph)
+
+
+def baseline_score(graph: Graph, target: Target, options: EvaluateOptions | None) -> dict[str, Any]:
+    """As `score`, from the cache where the same graph was measured on the same samples before."""
+    if options is None:
+        return score(graph, target, options)
+    return kept_score(graph, options, target.context) | holders(graph)
+
+
+def age_words(found: dict[str, Any], name: str) -> str:
+    """When a score from the cache was measured; empty for one that was measured now."""
+    when = found.get(FROM_CACHE)
+    date = time.strftime("%Y-%m-%d %H:%M", time.localtime(when)) if when else ""
+    return f"{name}: score from the cache of {date}; --no-cache measures it again" if date else ""
 
 
 def holders(graph: Graph) -> dict[str, Any]:
