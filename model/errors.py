@@ -84,13 +84,33 @@ class SimulateError(EspalierError):
     """A hardware simulator or synthesiser is missing or failed."""
 
 
+_LISTED = 20  # names that a hint lists at most; of more it tells the nearest three
+_TYPED = 0.85  # from this likeness on, one name is the other with a slip of the keyboard
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
-    """A hint that names the valid name closest to `name`, or all of them when none is close."""
+    """A hint that names the valid name closest to `name`; where none is close, all of them, of many the nearest three.
+
+    A name that has all words of `name` (`num_layers`: `num_hidden_layers`) is closer than one of like letters.
+    """
     names = sorted(known)
-    close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    alike = difflib.get_close_matches(name, names, n=1, cutoff=_TYPED)
+    close = alike or _with_words(name, names) or difflib.get_close_matches(name, names, n=1, cutoff=0.5)
     if close:
         return f"Did you mean {close[0]!r}?"
+    if len(names) > _LISTED:
+        three = difflib.get_close_matches(name, names, n=3, cutoff=0.0)
+        return f"Valid names nearest to it: {', '.join(three)} (of {len(names)})."
     return f"Valid names: {', '.join(names)}." if names else "There are none."
+
+
+def _with_words(name: str, names: list[str]) -> list[str]:
+    """Names that have all words of `name` and more, those with the fewest more first."""
+    words = set(name.lower().split("_"))
+    if len(words) < 2:
+        return []
+    found = [n for n in names if words < set(n.lower().split("_"))]
+    return sorted(found, key=lambda n: (len(n.split("_")), n))
 
 
 def damage(error: BaseException) -> str:

@@ -15,18 +15,13 @@ from model.formats.base import Format
 from model.recipe import Raw, Recipe, Step, naming_step
 from model.registry import PASSES
 from passes.lab_formats import lab_formats
+from passes.lab_passes import NOTHING, lab_options, pass_of
 from passes.lab_pruning import lab_activations, lab_prune
 from passes.offered import typed
 from passes.select import Select
 from passes.transform.quantize import QuantizeOptions, Rule
 
 Json = Any
-LAB_PASSES = {
-    "quantize_transform_pass": "quantize",
-    "prune_transform_pass": "prune",
-    "insert_lora_adapter_transform_pass": "lora",
-    "fuse_lora_weights_transform_pass": "fuse_lora",
-}
 LAB_BY = ("type", "name", "regex", "regex_name", "module")
 
 
@@ -89,7 +84,9 @@ def read_file(path: Path) -> Mapping[str, Any]:
 
 
 def _named(name: str, options: Json, seed: int) -> tuple[Step, ...]:
-    name, path = LAB_PASSES.get(name, name), name
+    if name in NOTHING:
+        return ()
+    name, options, path = pass_of(name), lab_options(name, options), name
     return _with_activations(Step(name, decode_options(name, options, path), seed), options, path)
 
 
@@ -120,11 +117,13 @@ def _decode_step(data: Mapping[str, Any], seed: int) -> tuple[Step, ...]:
     if "pass" not in data:
         raise OptionsError("pass is missing.", "Name the pass.")
     wish: str = decode(str, data["pass"], "pass")
-    name = LAB_PASSES.get(wish, wish)
-    options = decode_options(name, data.get("options", {}), "options")
+    if wish in NOTHING:
+        return ()
+    name, given = pass_of(wish), lab_options(wish, data.get("options", {}))
+    options = decode_options(name, given, "options")
     step = Step(name, options, decode(int, data.get("seed", seed), "seed"),
                 decode(bool, data.get("enabled", True), "enabled"))  # fmt: skip
-    return _with_activations(step, data.get("options", {}), "options")
+    return _with_activations(step, given, "options")
 
 
 def decode_options(name: str, data: Json, path: str = "") -> Any:

@@ -397,3 +397,30 @@ def test_any_dict_is_read_or_refused(name: str, lab_form: dict[str, Any], entry:
     else:
         assert load_recipe(recipe_to_dict(recipe)) == recipe
     assert data == kept
+
+
+@pytest.mark.parametrize("table", [True, False])
+def test_the_labs_other_passes_are_nothing_to_do_or_one_of_ours(table: bool) -> None:
+    steps = {
+        "init_metadata_analysis_pass": {},
+        "add_common_metadata_analysis_pass": {"dummy_in": {"input_ids": [[1]]}, "add_value": False},
+        "report_trainable_parameters_analysis_pass": {},
+        "report_graph_analysis_pass": {"file_name": None},
+        "conv_bn_fusion_transform_pass": {},
+        "emit_verilog_top_transform_pass": {"project_dir": "design"},
+    }
+    as_list = {"steps": [{"pass": k, "options": v} for k, v in steps.items()]}
+    recipe = load_recipe(as_list if table else steps)
+    assert [s.pass_name for s in recipe.steps] == ["trainable", "graph", "fold_batch_norm", "hardware"]
+    assert recipe.steps[-1].options.folder == "design"
+    with pytest.raises(OptionsError, match="file_name"):  # a file that would not be written
+        load_recipe({"report_graph_analysis_pass": {"file_name": "graph.txt"}})
+
+
+def test_a_pass_that_nobody_has_names_the_nearest() -> None:
+    with pytest.raises(OptionsError) as caught:
+        load_recipe({"quantise_transform_pass": {}})
+    assert caught.value.hint == "Did you mean 'quantize_transform_pass'?"
+    with pytest.raises(OptionsError) as caught:
+        load_recipe({"xyzzy_plugh": {}})
+    assert caught.value.hint.count(",") == 2 and len(caught.value.hint) < 160

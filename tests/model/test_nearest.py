@@ -1,0 +1,31 @@
+"""Hints for names that nobody has: the one that was meant, or a few."""
+
+from __future__ import annotations
+
+import pytest
+from transformers import BertConfig
+
+from model.errors import nearest
+
+KEYS = [*BertConfig().to_dict()]
+
+
+@pytest.mark.parametrize(
+    ("wish", "meant"),
+    [
+        ("num_layers", "num_hidden_layers"),  # not num_labels, whose letters are more alike
+        ("num_heads", "num_attention_heads"),
+        ("hidden_dropout", "hidden_dropout_prob"),
+        ("hiden_size", "hidden_size"),
+        ("num_label", "num_labels"),
+    ],
+)
+def test_all_words_count_more_than_like_letters(wish: str, meant: str) -> None:
+    assert nearest(wish, [*KEYS, "num_labels"]) == f"Did you mean {meant!r}?"
+
+
+def test_of_many_names_three_are_told_and_of_few_all() -> None:
+    many = [f"name{i:02}" for i in range(50)]
+    assert nearest("zzz", many).startswith("Valid names nearest to it: ")
+    assert nearest("zzz", many).count(",") == 2 and "(of 50)" in nearest("zzz", many)
+    assert nearest("zzz", ["a", "b", "c"]) == "Valid names: a, b, c."
