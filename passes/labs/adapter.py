@@ -51,14 +51,18 @@ def run_labs_pass(
 ) -> tuple[Graph, Report]:
     """Lend `graph` to `function` and take it back; what the function raises becomes one PassError with its line."""
     from passes.labs.lending import lend
+    from passes.labs.loan import Loan, lending, loan_of
+    from passes.labs.mase import MaseGraph
     from passes.labs.returning import take_back
 
-    lent = lend(graph, context)
-    with labs_tool():
-        result = _call(function, file, lent, options)
+    loan = Loan(lend(graph, context), context)
+    with labs_tool(), lending(context):
+        result = _call(function, file, loan.lent, options)
     mg, outputs = _result(function.__name__, result)
+    known = isinstance(mg, MaseGraph) and mg is not loan.lent.mg
+    lent = loan_of(mg).lent if known else loan.lent  # another graph, of a checkpoint
     after = take_back(lent, getattr(mg, "model", None) or lent.model, context)
-    return after, _report(function.__name__, outputs)
+    return (graph if not after.delta(graph) and after == graph else after), _report(function.__name__, outputs)
 
 
 def _call(function: LabsPass, file: Path, lent: Lent, options: LabsOptions) -> Any:

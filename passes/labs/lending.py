@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from torch import Tensor, fx, nn
@@ -58,6 +59,7 @@ def lend(graph: Graph, context: Context) -> Lent:
     tensors = parameters_of(model)
     _at_rest(model, graph)
     _open_up(model)
+    _show_adapters(model, tensors.values())
     known = _mark(model, graph)
     annotate(model, graph, known)
     targets: dict[str, object] = {name: node.target for node, name in known.items()}
@@ -116,6 +118,14 @@ def _open_up(model: fx.GraphModule) -> None:
     model.recompile()
 
 
+def _show_adapters(model: fx.GraphModule, tensors: Iterable[Tensor]) -> None:
+    """What trains beside opened modules is counted and trained with the model's other parameters."""
+    own = {id(p) for p in model.parameters()}
+    hidden = [t for t in tensors if isinstance(t, nn.Parameter) and id(t) not in own]
+    if hidden:
+        model.add_module("adapters_beside", nn.ParameterList(hidden))
+
+
 def _take_ends(node: fx.Node, model: fx.GraphModule) -> tuple[nn.Module | None, nn.Module | None]:
     """The formats of what goes in and comes out, taken out of the graph."""
     before, after = node.args[0], next(iter(node.users), None)
@@ -123,7 +133,8 @@ def _take_ends(node: fx.Node, model: fx.GraphModule) -> tuple[nn.Module | None, 
     if isinstance(before, fx.Node) and is_effective(before, model):
         found[0] = model.get_submodule(str(before.target))
         node.replace_input_with(before, before.args[0])  # type: ignore[arg-type]
-        model.graph.erase_node(before)
+        if not before.users:  # siblings that take the same input in the same format share it
+            model.graph.erase_node(before)
     if after is not None and len(node.users) == 1 and str(after.target) == f"effective.{node.meta[MARK]}_data_out":
         found[1] = model.get_submodule(str(after.target))
         after.replace_all_uses_with(node)

@@ -59,6 +59,25 @@ class MaseGraph:
         """Path → module."""
         return dict(self.model.named_modules())
 
+    def draw(self, file: str = "mase_graph.svg") -> None:
+        """Draw the torch.fx graph as an SVG file."""
+        from passes.labs.drawing import draw
+
+        draw(self.model.graph, str(file))
+
+    def export(self, fname: str = "masegraph") -> None:
+        """Write the graph as it is now as the project `fname.espalier`."""
+        from passes.labs.loan import export
+
+        export(self, str(fname))
+
+    @classmethod
+    def from_checkpoint(cls, checkpoint: str) -> MaseGraph:
+        """The graph that `export` has written."""
+        from passes.labs.loan import from_checkpoint
+
+        return from_checkpoint(str(checkpoint))
+
 
 def annotate(model: fx.GraphModule, graph: Graph, known: Mapping[fx.Node, str]) -> None:
     """Put `meta["mase"]` on every node of `model`; nodes that no node of `graph` stands for get an empty one."""

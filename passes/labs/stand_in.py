@@ -1,5 +1,5 @@
-"""The labs' files import their own tool, `chop`. Where it is not installed, these few names take its place
-while such a file is loaded or run; everything else that a file takes from it fails when it is used.
+"""The labs' files import their own tool, `chop`. Where it is not installed, names of ours take its place
+while such a file is loaded or run: its passes are ours, the few others are here. All else fails when it is used.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-from model.errors import PassError
+from model.errors import PassError, nearest
+from passes.lab_passes import LAB_PASSES, NOTHING
 
 TOOL = "chop"
 
@@ -79,12 +80,14 @@ class _Missing:
         self._path = path
 
     def __call__(self, *args: object, **kwargs: object) -> Any:
-        raise PassError(f"{self._path} is not available here.", "Use torch, or install the labs' tool.")
+        last = self._path.rpartition(".")[2]
+        hint = nearest(last, {*LAB_PASSES, *NOTHING}) if last.endswith("_pass") else "Use torch."
+        raise PassError(f"{self._path} is not available here.", hint)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        return _Missing(f"{self._path}.{name}")
+        return _found(self._path, name)
 
 
 class _Module(ModuleType):
@@ -93,11 +96,24 @@ class _Module(ModuleType):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        if name == "MaseGraph":
-            from passes.labs.mase import MaseGraph
+        return _found(self.__name__, name)
 
-            return MaseGraph
-        return _NAMES.get(name) or _Missing(f"{self.__name__}.{name}")
+
+def _found(home: str, name: str) -> Any:
+    """What stands in for `home.name`; a part of the tool that nobody imported yet is looked into in the same way."""
+    if name in LAB_PASSES or name in NOTHING:
+        from passes.labs.loan import lab_pass
+
+        return lab_pass(name)
+    if name == "MaseGraph":
+        from passes.labs.mase import MaseGraph
+
+        return MaseGraph
+    if name in ("get_trainer", "get_tokenized_dataset"):
+        from passes.labs import trainer
+
+        return getattr(trainer, name)
+    return _NAMES.get(name) or _Missing(f"{home}.{name}")
 
 
 class _Finder(MetaPathFinder, Loader):

@@ -122,7 +122,7 @@ def broken_transform_pass(mg, pass_args={}):
 
 
 def unavailable_transform_pass(mg, pass_args={}):
-    return passes.quantize_transform_pass(mg, pass_args)
+    return passes.raise_granularity_transform_pass(mg, pass_args)
 
 
 def silent_transform_pass(mg, pass_args={}):

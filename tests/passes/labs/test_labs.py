@@ -219,7 +219,7 @@ def test_an_error_is_one_message_with_its_line(graph: Graph, context: Context) -
 
 
 def test_what_only_their_tool_has_says_so(graph: Graph, context: Context) -> None:
-    with pytest.raises(PassError, match=r"chop\.passes\.quantize_transform_pass is not available"):
+    with pytest.raises(PassError, match=r"chop\.passes\.raise_granularity_transform_pass is not available"):
         run("unavailable_transform_pass", graph, context)
     assert not [name for name in sys.modules if name.split(".")[0] == "chop"]
 
