@@ -14,6 +14,7 @@ from app.commands.opening import Target, opened
 from app.commands.option_flags import read_options
 from app.commands.polite import polite
 from app.commands.scoring import add_data, plain, score, state_name
+from app.commands.search_charts import Picture, add_charts, check_charts
 from app.commands.search_files import KINDS, Output, spec_path, storage_for, templates
 from app.commands.search_workers import add_workers, check_workers, trials_of_all
 from app.commands.storages import look_into
@@ -43,6 +44,8 @@ LONG = 60.0  # seconds from which it is told how long a search still takes
 DETAILS = """examples
   main.py search demo:reviews mixed-precision -o best.espalier
   main.py search P.espalier spec.toml --trials 200 --storage journal:///tmp/study.journal --resume
+  main.py search demo:reviews samplers.toml --study grid -o grid.svg
+  main.py search demo:reviews samplers.toml --study tpe -o tpe.svg --compare grid.svg.journal --inset
 SPEC is a TOML or JSON file, or the name of a template: {templates}.
 Keys: study, goals, within, sampler, pruner, trials, timeout, patience, seed, warm, rungs, train, finetune, score,
 [[space]] entries (kind, select, ports, values or low and high, key, method, per, when), and [[steps]] or recipe that
@@ -61,7 +64,8 @@ def _arguments(parser: Parser) -> None:
     parser.add_argument("--baseline", choices=(OPENED, "start", "none"), default=OPENED,
                         help="what the best is compared with (default: the model as opened)")  # fmt: skip
     parser.add_argument("--resume", action="store_true", help="go on with the study of that name")
-    parser.add_argument("-o", "--output", metavar="FILE", help=f"{', '.join(KINDS)}: the best, or all trials")
+    parser.add_argument("-o", "--output", metavar="FILE", help=f"{', '.join(KINDS)}: the best, all trials, or a chart")
+    add_charts(parser)
     add_data(parser)
 
 
@@ -96,16 +100,18 @@ class _Done:
 
 def _run(found: Arguments, console: Console) -> Answer:
     check_workers(found)
+    check_charts(found)
     recipe, spec = load_search(spec_path(found.spec), found.seed)
     spec = _asked(spec, found)
     if found.storage:
         look_into(found.storage, spec.study, found.resume, console)
     with opened(found.target, found, console) as target:
         search = _search(spec, recipe, target, found)
-        output = Output(found.output, target, search)
+        picture = Picture(found, search)
+        output = Output(found.output, target, search, picture)
         storage = storage_for(found.storage, output, target)
         done = _searched(search, target, storage.url, output, found, console)
-        done.against, done.base = _baseline(done, target, found)
+        done.against, done.base = picture.named, picture.base = _baseline(done, target, found)
         data = _data(done, storage.shown) | texts_of(search.spec.score, search.base, target.context)
         if found.output:
             data["output"] = output.finish(done.all, _best_recipe(done), storage)

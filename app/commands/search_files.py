@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from app.commands.command import UsageError
 from app.commands.opening import Target, save
+from app.commands.search_charts import PICTURES, Picture
 from model.project import Project, save_project
 from model.recipe import Recipe
 from passes.config import recipe_to_dict
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from passes.search.study import Running
     from passes.search.trained import Made
 
-KINDS = (".espalier", ".toml", ".json", ".csv")
+KINDS = (".espalier", ".toml", ".json", ".csv", *PICTURES)
 TEMPLATES = Path(__file__).resolve().parents[2] / "resources" / "studies"
 PAUSE = 20.0  # seconds between two projects written while the search runs
 
@@ -94,9 +95,9 @@ def _state(study: str, search: Search) -> Path:
 class Output:
     """What -o names; written whenever a better trial is known, whole each time."""
 
-    def __init__(self, name: str | None, target: Target, search: Search) -> None:
+    def __init__(self, name: str | None, target: Target, search: Search, picture: Picture | None = None) -> None:
         self.path, self.target, self.search = Path(name) if name else None, target, search
-        self.space: Space | None = None
+        self.picture, self.space = picture, Space()
         self._made: Made | None = None  # of the best, where the trial that made it ran here
         self._written = -PAUSE
         if self.path and self.path.suffix.lower() not in KINDS:
@@ -117,7 +118,7 @@ class Output:
         lead, made = best(trials, wanted(self.search.spec)), getattr(running.runner, "made", None)
         if self._is_project and lead is not None:
             self._made = made(lead.params, lead.begins) if made else None
-        if self.path is None or (self._is_project and time.monotonic() - self._written < PAUSE):
+        if self.path is None or self._is_picture or (self._is_project and time.monotonic() - self._written < PAUSE):
             return
         self.write(trials, recipe)
 
@@ -125,12 +126,19 @@ class Output:
     def _is_project(self) -> bool:
         return self.path is not None and self.path.suffix.lower() == ".espalier"
 
+    @property
+    def _is_picture(self) -> bool:
+        return self.path is not None and self.path.suffix.lower() in PICTURES
+
     def write(self, trials: Sequence[Trial], recipe: Recipe | None, record: dict[str, bytes] | None = None) -> None:
         """All of it; a file that is there is replaced in one go."""
         if self.path is None:
             return
         if self._is_project:
             self._project(trials, recipe, record or {})
+        elif self._is_picture:
+            if self.picture is not None:
+                self.picture.draw(self.path, trials, self.space)
         elif self.path.suffix.lower() == ".csv":
             self._replace(to_csv(trials))
         elif recipe is not None:
@@ -162,7 +170,7 @@ class Output:
     @property
     def other(self) -> bool:
         """Whether trials are models of their own, which the study cannot be kept with."""
-        return self.space is not None and any(c.kind == "config" for c in self.space.choices)
+        return any(c.kind == "config" for c in self.space.choices)
 
     @property
     def _memo(self) -> Memo | None:
@@ -172,7 +180,7 @@ class Output:
         from passes.search.architecture.chosen import chosen
 
         lead = best(trials, wanted(self.search.spec))
-        assert lead is not None and self.space is not None
+        assert lead is not None
         return chosen(self.search, self.space, lead.params, self.target.context, lead.begins, self._memo)
 
     def _applied(self, project: Project, recipe: Recipe) -> Project:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from app.theme import CATEGORIES, LIGHT, Palette, css_fonts, rgb
+from app.words import THIN
 from passes.figure import is_near
 from passes.sweep.outcome import Mean, Outcome, bands, baseline_label, baseline_of, curves, guessing_of, sampled
 from passes.sweep.sweep import Sweep, axis_title
@@ -95,10 +96,11 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Area:
-    """A filled polygon."""
+    """A filled polygon. `opacity`: in an SVG; a PNG has it solid."""
 
     dots: tuple[Dot, ...]
     colour: str
+    opacity: float = 0.7
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +135,7 @@ class Drawing:
 
 
 @dataclass(frozen=True, slots=True)
-class _Frame:
+class Frame:
     """From values to the sheet."""
 
     left: float
@@ -166,16 +168,16 @@ def lay_out(sweep: Sweep, outcomes: Sequence[Outcome], figure: str, look: Palett
     lines, places = curves(sweep, outcomes, figure), positions(sweep)
     base = baseline_of(outcomes)
     level = base.score.get(figure) if base else None
-    legend = [(v.label or figure_title(figure), *line_style(i)) for i, v in enumerate(sweep.variants)]
+    entries = [(v.label or figure_title(figure), *line_style(i)) for i, v in enumerate(sweep.variants)]
     if level is not None:
-        legend.append((f"{baseline_label(sweep)} {figure_words(figure, float(level))}", look.muted, (4.0, 4.0)))
+        entries.append((f"{baseline_label(sweep)} {figure_words(figure, float(level))}", look.muted, (4.0, 4.0)))
     guess = guessing_of(outcomes, figure)
     if guess is not None:
-        legend.append((f"guessing {figure_words(figure, guess)}", look.bad, (2.0, 3.0)))
+        entries.append((f"guessing {figure_words(figure, guess)}", look.bad, (2.0, 3.0)))
     if (known := sampled(outcomes)) and figure == "accuracy":
-        legend.append((f"bands: 95 % of n = {known.n}", look.line, ()))
+        entries.append((f"bands: 95 % of n = {known.n}", look.line, ()))
     noise = bands(sweep, outcomes, figure)
-    rows = _legend_rows(legend)
+    rows = legend_rows(entries)
     sheet = Drawing(WIDTH, HEIGHT + ROW * len(rows), look.panel)
     frame = _frame(lines, places, _levels(lines, noise, level, guess))
     heading = title or sweep.title or f"{figure_title(figure).capitalize()} against {axis_title(sweep)}"
@@ -191,7 +193,7 @@ def lay_out(sweep: Sweep, outcomes: Sequence[Outcome], figure: str, look: Palett
         sheet.parts.append(Line(((LEFT, y), (WIDTH - RIGHT, y)), look.bad, 1.2, (2.0, 3.0)))
     for place, line in enumerate(lines):
         _curve(sheet, frame, places, line, *line_style(place))
-    _legend(sheet, rows, look)
+    legend(sheet, rows, look)
     return sheet
 
 
@@ -207,18 +209,18 @@ def _levels(
     return [*found, *([guess] if near and guess is not None else [])]
 
 
-def _frame(lines: list[list[tuple[int, Mean]]], places: list[float], levels: list[float]) -> _Frame:
+def _frame(lines: list[list[tuple[int, Mean]]], places: list[float], levels: list[float]) -> Frame:
     means = [m for line in lines for _, m in line]
     ends = [v for m in means for v in (m.low, m.high, m.mean - m.std, m.mean + m.std)]
     values = [*ends, *levels]
     low, high = (min(values), max(values)) if values else (0.0, 1.0)
     room = (high - low) * 0.06 or abs(high) * 0.05 or 1.0
     bottom = max(low - room, 0.0) if not means or min(m.low for m in means) >= 0 else low - room
-    return _Frame(LEFT, TOP, WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM, (min(places), max(places)),
+    return Frame(LEFT, TOP, WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM, (min(places), max(places)),
                   (bottom, high + room), is_log(places))  # fmt: skip
 
 
-def _axes(sheet: Drawing, frame: _Frame, sweep: Sweep, places: list[float], figure: str, look: Palette) -> None:
+def _axes(sheet: Drawing, frame: Frame, sweep: Sweep, places: list[float], figure: str, look: Palette) -> None:
     for y in ticks(*frame.y):
         at = frame.down(y)
         sheet.parts.append(Line(((frame.left, at), (frame.left + frame.width, at)), look.line))
@@ -236,7 +238,7 @@ def _axes(sheet: Drawing, frame: _Frame, sweep: Sweep, places: list[float], figu
 
 
 def _band(
-    frame: _Frame, places: list[float], band: list[tuple[int, float, float]], colour: str, look: Palette
+    frame: Frame, places: list[float], band: list[tuple[int, float, float]], colour: str, look: Palette
 ) -> list[Area]:
     """The noise of a line, from left to right along its lower ends and back along the upper ones."""
     low, high = frame.y
@@ -244,17 +246,17 @@ def _band(
     if len(points) < 2:
         return []
     below, above = [frame.at(x, a) for x, a, _ in points], [frame.at(x, b) for x, _, b in points]
-    return [Area((*below, *reversed(above)), _mixed(colour, look.panel))]
+    return [Area((*below, *reversed(above)), mixed(colour, look.panel))]
 
 
-def _mixed(colour: str, ground: str) -> str:
+def mixed(colour: str, ground: str, seen: float = SEEN) -> str:
     """A colour as it is seen through, on a ground: the bands of two lines still tell them apart."""
-    mixed = (round(SEEN * a + (1 - SEEN) * b) for a, b in zip(rgb(colour), rgb(ground), strict=True))
+    mixed = (round(seen * a + (1 - seen) * b) for a, b in zip(rgb(colour), rgb(ground), strict=True))
     return "#" + "".join(f"{v:02X}" for v in mixed)
 
 
 def _curve(
-    sheet: Drawing, frame: _Frame, places: list[float], line: list[tuple[int, Mean]], colour: str,
+    sheet: Drawing, frame: Frame, places: list[float], line: list[tuple[int, Mean]], colour: str,
     dashes: tuple[float, ...],
 ) -> None:  # fmt: skip
     dots = [(frame.at(places[x], m.mean), m, places[x]) for x, m in sorted(line, key=lambda p: places[p[0]])]
@@ -271,7 +273,7 @@ def _curve(
 Entry = tuple[str, str, tuple[float, ...]]
 
 
-def _legend_rows(entries: Sequence[Entry]) -> list[list[tuple[float, Entry]]]:
+def legend_rows(entries: Sequence[Entry]) -> list[list[tuple[float, Entry]]]:
     """Entries with their left ends, as many in a row as fit."""
     rows: list[list[tuple[float, Entry]]] = [[]]
     x = float(LEFT)
@@ -285,7 +287,8 @@ def _legend_rows(entries: Sequence[Entry]) -> list[list[tuple[float, Entry]]]:
     return rows
 
 
-def _legend(sheet: Drawing, rows: list[list[tuple[float, Entry]]], look: Palette) -> None:
+def legend(sheet: Drawing, rows: list[list[tuple[float, Entry]]], look: Palette) -> None:
+    """Draw a legend below the frame."""
     for number, row in enumerate(rows):
         y = HEIGHT + ROW * number + 4
         for x, (label, colour, dashes) in row:
@@ -300,7 +303,11 @@ def draw(
     path: Path, sweep: Sweep, outcomes: Sequence[Outcome], figure: str, look: Palette = LIGHT, title: str = ""
 ) -> None:
     """Write the curves to a .png or .svg file; raises OSError."""
-    sheet = lay_out(sweep, outcomes, figure, look, title)
+    write(path, lay_out(sweep, outcomes, figure, look, title))
+
+
+def write(path: Path, sheet: Drawing) -> None:
+    """Write a drawing to a .png or .svg file; raises OSError."""
     if path.suffix.lower() == ".png":
         _to_png(sheet, path)
     else:
@@ -321,9 +328,9 @@ def _svg(part: Line | Area | Disc | Word) -> str:
             where = " ".join(f"{x:.1f},{y:.1f}" for x, y in dots)
             dash = f' stroke-dasharray="{" ".join(f"{d:g}" for d in dashes)}"' if dashes else ""
             return f'<polyline points="{where}" fill="none" stroke="{colour}" stroke-width="{width}"{dash}/>'
-        case Area(dots, colour):
+        case Area(dots, colour, opacity):
             where = " ".join(f"{x:.1f},{y:.1f}" for x, y in dots)
-            return f'<polygon points="{where}" fill="{colour}" fill-opacity="0.7"/>'
+            return f'<polygon points="{where}" fill="{colour}" fill-opacity="{opacity:g}"/>'
         case Disc((x, y), colour):
             return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{colour}"/>'
         case Word((x, y), text, colour, anchor, size, bold, turned):
@@ -349,7 +356,7 @@ def _pencil(pencil: ImageDraw, picture: object, part: Line | Area | Disc | Word,
         case Line(dots, colour, width, dashes):
             for piece in _dashed(dots, dashes) if dashes else [dots]:
                 pencil.line([(x * scale, y * scale) for x, y in piece], rgb(colour), round(width * scale), "curve")
-        case Area(dots, colour):
+        case Area(dots, colour, _):
             pencil.polygon([(x * scale, y * scale) for x, y in dots], rgb(colour))
         case Disc((x, y), colour):
             pencil.ellipse([(x - 3) * scale, (y - 3) * scale, (x + 3) * scale, (y + 3) * scale], rgb(colour))
@@ -360,17 +367,17 @@ def _pencil(pencil: ImageDraw, picture: object, part: Line | Area | Disc | Word,
 def _write(pencil: ImageDraw, picture: object, word: Word, scale: int) -> None:
     from PIL import Image, ImageDraw, ImageFont
 
-    font = ImageFont.load_default(word.size * scale)
+    font, text = ImageFont.load_default(word.size * scale), word.text.replace(THIN, " ")  # the font has no thin space
     anchor = {"start": "ls", "middle": "ms", "end": "rs"}[word.anchor]
     x, y = word.at[0] * scale, word.at[1] * scale
     stroke = scale // 4 if word.bold else 0
     if not word.turned:
-        pencil.text((x, y), word.text, rgb(word.colour), font, anchor, stroke_width=stroke)
+        pencil.text((x, y), text, rgb(word.colour), font, anchor, stroke_width=stroke)
         return
     assert isinstance(picture, Image.Image)
-    left, top, right, bottom = (round(v) for v in font.getbbox(word.text))
+    left, top, right, bottom = (round(v) for v in font.getbbox(text))
     strip = Image.new("L", (right - left, bottom - top), 0)
-    ImageDraw.Draw(strip).text((-left, -top), word.text, 255, font)
+    ImageDraw.Draw(strip).text((-left, -top), text, 255, font)
     turned = strip.rotate(90, expand=True)
     place = round(x - turned.width / 2), round(y - turned.height / 2)
     picture.paste(Image.new("RGB", turned.size, rgb(word.colour)), place, turned)

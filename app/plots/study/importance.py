@@ -13,6 +13,7 @@ from PySide6.QtCore import QPointF, QProcess, QProcessEnvironment, QRectF, Qt, Q
 from PySide6.QtGui import QColor, QHideEvent, QKeyEvent, QPainter, QShowEvent, QWheelEvent
 from typing_extensions import override
 
+from app.figures.choices import asked
 from app.figures.curves import COLOURS
 from app.plots.picture import Table
 from app.plots.study.chart import lighter
@@ -23,7 +24,6 @@ from app.plots.study.names import short_names
 from app.plots.study.painted import PaintedChart, elided
 from app.plots.study.words import title
 from app.words import count, percent
-from model.data.base import Array
 
 ROOT = Path(__file__).resolve().parents[3]
 ROW, BAR, TOP = 26, 9, 6
@@ -126,22 +126,7 @@ class ImportanceChart(PaintedChart):
 
     def _asked(self) -> bytes:
         """A line that names choices and goals, then their columns: a category by its place, a number as itself."""
-        study = self.study
-        done = np.flatnonzero(study.state == COMPLETE)
-        spaces: dict[str, Any] = {}
-        columns: list[Array] = []
-        for name in study.params.names:
-            scale, column = study.scales[name], study.params[name][done]
-            there = column[np.isfinite(column)]
-            if not len(there):
-                continue
-            low, high = min(scale.ends[0], there.min()), max(scale.ends[1], there.max())
-            spaces[name] = {"low": low, "high": high, "log": scale.log and low > 0, "whole": scale.choice.whole}
-            if not scale.numeric:
-                spaces[name] = {"values": list(range(len(scale.values)))}
-            columns.append(column)
-        columns += [-study.sign(g) * study.figures[g][done] for g in self._goals()]
-        about = {"choices": spaces, "goals": self._goals(), "method": self.method, "rows": len(done)}
+        about, columns = asked(self.study, self._goals(), self.method)
         return json.dumps(about).encode() + b"\n" + np.array(columns, np.float64).tobytes()
 
     def _compute(self) -> None:

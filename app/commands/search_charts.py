@@ -1,0 +1,147 @@
+"""Pictures of a search: its trials, alone or beside those of other studies, as SVG or PNG."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from app.commands.command import Arguments, Parser, UsageError
+from model.errors import nearest
+from passes.figure import accuracy_of
+from passes.search.search import Search
+from passes.search.space import Space
+from passes.search.spec import SearchSpec
+from passes.search.trial import Trial
+
+if TYPE_CHECKING:
+    from app.figures.curves import Drawing
+    from app.figures.trials import Group
+    from app.plots.study.data import Study
+
+CHARTS = ("history", "pareto", "importance", "precision")
+PICTURES = (".svg", ".png")
+
+
+def add_charts(parser: Parser) -> None:
+    """What a picture shows."""
+    parser.add_argument("--chart", choices=CHARTS, help="what -o F.svg or F.png shows: the best so far by trial "
+                        "(default), the Pareto front, the importance of choices, or formats by trial")  # fmt: skip
+    parser.add_argument("--figure", metavar="NAME[,NAME]", default="",
+                        help="of the chart (default: the goals; of a front up, then across)")  # fmt: skip
+    parser.add_argument("--compare", metavar="FILE[#STUDY]", action="append", default=[],
+                        help="also draw a study of a project or journal; those that differ in seed or name alone are "
+                        "drawn as their mean")  # fmt: skip
+    parser.add_argument("--inset", action="store_true", help="in a history, the later half again, enlarged")
+
+
+def check_charts(found: Arguments) -> None:
+    """Options of a picture want one; raises UsageError."""
+    picture = Path(found.output or "").suffix.lower() in PICTURES
+    if not picture and (found.chart or found.figure or found.compare or found.inset):
+        raise UsageError("--chart, --figure, --compare and --inset are for a picture.", "Add -o F.svg or -o F.png.")
+    if found.compare and found.chart in ("importance", "precision"):
+        raise UsageError(f"The chart {found.chart} shows one study.", "Leave out --compare.")
+    if found.inset and found.chart not in (None, "history"):
+        raise UsageError(f"The chart {found.chart} has no inset.", "Leave out --inset.")
+
+
+class Picture:
+    """The picture that the command line asks for. Studies to compare with are read at once, before hours of trials."""
+
+    def __init__(self, found: Arguments, search: Search) -> None:
+        self.found, self.search = found, search
+        self.others = [o for text in found.compare for o in _read(text)]
+        self.base: Mapping[str, Any] = {}
+        self.named = ""
+
+    def draw(self, path: Path, trials: Sequence[Trial], space: Space) -> None:
+        """Write it; raises UsageError."""
+        from app.figures.curves import write
+
+        own = study_of(self.search.spec, space, trials)
+        own.baseline = {k: float(v) for k, v in self.base.items() if isinstance(v, int | float)}
+        own.named, own.sampled = self.named or own.named, own.sampled or accuracy_of(self.base)
+        try:
+            write(path, self._sheet(own))
+        except OSError as error:
+            raise UsageError(f"{path} cannot be written ({error.strerror}).", "Choose another file.") from error
+
+    def _sheet(self, own: Study) -> Drawing:
+        from app.figures.choices import importance, precision
+        from app.figures.trials import history, pareto
+
+        groups = _groups([(self.search.spec, own), *self.others])
+        names = self._figures(own)
+        charts: dict[str, Callable[[], Drawing]] = {
+            "history": lambda: history(groups, names[0], inset=self.found.inset),
+            "pareto": lambda: pareto(groups, names[1], names[0]),
+            "importance": lambda: importance(own, names[0]),
+            "precision": lambda: precision(own, names[0]),
+        }
+        return charts[self.found.chart or "history"]()
+
+    def _figures(self, own: Study) -> list[str]:
+        """Two figures: those that were asked for, else the goals, and a cost beside a lone goal."""
+        asked = [n for n in self.found.figure.split(",") if n]
+        for name in asked:
+            if name not in own.names:
+                raise UsageError(f"The trials have no figure {name!r}.", nearest(name, own.names))
+        goals = [g.figure for g in own.goals]
+        costs = [n for n in ("weight_bits", "size_bytes") if n in own.names]
+        return list(dict.fromkeys([*asked, *goals, *costs, *own.names])) or goals or ["accuracy"]
+
+
+def study_of(spec: SearchSpec, space: Space, trials: Sequence[Trial]) -> Study:
+    """A study as the charts take it."""
+    from app.plots.study.data import Study
+
+    return Study(trials, spec.goals, space.choices, within=spec.within)
+
+
+def _groups(found: Sequence[tuple[SearchSpec, Study]]) -> list[Group]:
+    """Studies that differ in seed and name alone are one group, called by its sampler where that tells them apart."""
+    from app.figures.trials import Group
+
+    held: dict[str, list[tuple[SearchSpec, Study]]] = {}
+    for spec, study in found:
+        held.setdefault(repr(replace(spec, study="", seed=0, trials=0)), []).append((spec, study))
+    samplers = [members[0][0].sampler for members in held.values()]
+    told = len(set(samplers)) == len(samplers)
+    labels = [m[0][0].sampler if told else m[0][0].study for m in held.values()]
+    return [Group(label, tuple(s for _, s in m)) for label, m in zip(labels, held.values(), strict=True)]
+
+
+def _read(text: str) -> list[tuple[SearchSpec, Study]]:
+    """The studies of a project or a journal, or the one that is named behind a #."""
+    from passes.search.kept import FOLDER, unpack
+    from passes.search.records import search_of, trials_of
+    from passes.search.storage import journal_url, load_study, open_storage, study_names
+
+    name, _, wish = text.partition("#")
+    path = Path(name)
+    if not path.is_file():
+        raise UsageError(f"There is no file {name!r} to compare with.", "Give a project or a journal.")
+    with tempfile.TemporaryDirectory() as folder:
+        files = list(unpack(_members(path, FOLDER), Path(folder)).values()) if path.suffix == ".espalier" else [path]
+        studies = [(n, s) for f in files for s in [open_storage(journal_url(f))] for n in study_names(s)]
+        names = [n for n, _ in studies]
+        if not names or (wish and wish not in names):
+            raise UsageError(f"{path.name} holds no study {wish!r}." if wish else f"{path.name} holds no study.",
+                             nearest(wish, names) if wish else "Give a project or a journal of a search.")  # fmt: skip
+        found: list[tuple[SearchSpec, Study]] = []
+        for study_name, storage in studies:
+            if wish in ("", study_name):
+                study = load_study(storage, study_name)
+                spec, _, space = search_of(study)
+                found.append((spec, study_of(replace(spec, study=study_name), space, trials_of(study))))
+    return found
+
+
+def _members(path: Path, folder: str) -> dict[str, bytes]:
+    import zipfile
+
+    with zipfile.ZipFile(path) as archive:
+        return {n: archive.read(n) for n in archive.namelist() if n.startswith(folder)}
