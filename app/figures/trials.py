@@ -155,9 +155,10 @@ def _stairs(frame: Frame, best: Array, first: float) -> tuple[Dot, ...]:
 def _band(frame: Frame, group: Group, figure: str, colour: str, alone: bool) -> list[Area]:
     """The spread of repetitions; of a lone study the noise of its best accuracy."""
     mean, spread = group.best(figure)
+    sampled = group.studies[0].sampled if alone and figure == "accuracy" else None
     if len(group.studies) > 1:
         low, high = mean - spread, mean + spread
-    elif alone and figure == "accuracy" and (sampled := group.studies[0].sampled):
+    elif sampled:
         ends = [wilson(v, sampled.n) if np.isfinite(v) else (np.nan, np.nan) for v in mean]
         low, high = (np.array(e) for e in zip(*ends, strict=True))
     else:
@@ -183,7 +184,7 @@ def _inset(sheet: Drawing, outer: Frame, groups: Sequence[Group], figure: str, l
     top = outer.top + outer.height - height - 30 if rising else outer.top + 24
     frame = Frame(outer.left + outer.width - width - 12, top, width, height, (half, outer.x[1]),
                   _roomy(min(late), max(late), figure), False)  # fmt: skip
-    left, right, low, high = frame.left - 64, frame.left + width + 8, top - 20, top + height + 26
+    left, right, low, high = frame.left - 64, frame.left + width + 8, top - 30, top + height + 26
     sheet.parts.append(Area(((left, low), (right, low), (right, high), (left, high)), look.panel, 1.0))
     sheet.parts.append(Line(((left, low), (right, low), (right, high), (left, high), (left, low)), look.muted))
     sheet.parts.append(Word((left + 6, low + 14), "the later half, enlarged", look.muted, size=11))
