@@ -13,6 +13,7 @@ from PySide6.QtWidgets import QMainWindow, QMenu, QMenuBar, QVBoxLayout, QWidget
 from app.actions import file as files
 from app.actions import model as models
 from app.actions.table import Actions
+from app.consent import Consent
 from app.entrance import Entrance, dropped
 from app.errors import CRASHES, Banner, show_crash
 from app.finding import entries

@@ -1,0 +1,74 @@
+"""A project that names code opens with its stored graph and asks; the answer is remembered."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from PySide6.QtWidgets import QPushButton
+
+from app.window import Window
+from model.trust import Origin, wanted_code
+from passes.jobs import OpenJob, OpenResult
+from tests.gui.conftest import FakeRunner, small_project
+
+pytestmark = pytest.mark.gui
+
+
+@pytest.fixture
+def code(tmp_path: Path) -> Path:
+    """A stranger's file."""
+    file = tmp_path / "net.py"
+    file.write_text("raise SystemExit\n")
+    return file
+
+
+@pytest.fixture(autouse=True)
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Decisions of its own."""
+    monkeypatch.setenv("ESPALIER_STATE", str(tmp_path / "state"))
+    monkeypatch.setattr("model.trust._typed", set())
+
+
+def arrive(window: Window, runner: list[FakeRunner], spec: str, opened: str = "sent.espalier") -> OpenJob:
+    """Open what somebody sent, of a model that needs its code."""
+    window.pages.begin(opened)
+    made = small_project()
+    recorded = replace(made.base, runs="module")
+    made = replace(made, source=replace(made.source, spec=spec), base=recorded, graph=recorded)
+    job = runner[-1].waiting[0].job
+    assert isinstance(job, OpenJob)
+    runner[-1].finish(OpenResult(made, {}, (), {}))
+    return job
+
+
+def buttons(window: Window) -> dict[str, QPushButton]:
+    return {b.text(): b for b in window.banner.findChildren(QPushButton) if not b.isHidden()}
+
+
+def test_it_asks_and_hears_the_answer(window: Window, runner: list[FakeRunner], code: Path) -> None:
+    arrive(window, runner, f"{code}:make")
+    assert window.session.document is not None and window.canvas.isVisible()
+    assert window.banner.isVisible() and {"Allow for this project", "Allow once", "Never"} <= set(buttons(window))
+    buttons(window)["Allow once"].click()
+    assert wanted_code(f"{code}:make") is None and not window.banner.isVisible()
+
+
+def test_never_is_not_asked_again(window: Window, runner: list[FakeRunner], code: Path) -> None:
+    arrive(window, runner, f"{code}:make")
+    buttons(window)["Never"].click()
+    window.session.close()
+    arrive(window, runner, f"{code}:make")
+    assert not window.banner.isVisible() and wanted_code(f"{code}:make") == code
+
+
+def test_what_the_user_names_is_not_asked(window: Window, runner: list[FakeRunner], code: Path) -> None:
+    job = arrive(window, runner, f"{code}:make", f"{code}:make")
+    assert job.origin is Origin.TYPED and not window.banner.isVisible()
+
+
+def test_recent_files_are_what_the_user_opened(window: Window, runner: list[FakeRunner], code: Path) -> None:
+    """A packed file may call its source anything: its name does not become something to click."""
+    arrive(window, runner, f"{code}:make", "sent.packed.safetensors")
+    assert f"{code}:make" not in window.settings.recent and "sent.packed.safetensors" in window.settings.recent
