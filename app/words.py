@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -77,6 +78,12 @@ def mebibytes(size: float) -> str:
 def percent(value: float, digits: int = 1) -> str:
     """84.6 %."""
     return f"{100 * value:.{digits}f}{THIN}%".replace("-", "−")
+
+
+def percents(values: Iterable[float], spacing: float) -> list[str]:
+    """Labels of an axis of shares: as many digits as tell apart two that are `spacing` from each other."""
+    digits = max(0, math.ceil(-math.log10(100 * spacing) - 1e-9)) if spacing > 0 else 2
+    return [percent(v, digits) for v in values]
 
 
 def noise_words(found: Figure) -> str:

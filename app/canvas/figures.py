@@ -76,6 +76,11 @@ class Figures:
             self._differ.update(dict.fromkeys(alike, differ(tree, alike, self.choices.__getitem__)))
         return count, self._differ.get(number, False)
 
+    @property
+    def answered(self) -> dict[int, bool]:
+        """Of the groups with twins that were asked for since the last update: whether choices differ."""
+        return dict(self._differ)
+
     def group(self, tree: Hierarchy, number: int) -> GroupFigures:
         """The figures of a whole group."""
         found = self._groups.get(number)

@@ -165,6 +165,19 @@ class Scene:
         index = self.layout.tree.index
         return self._casts.changed([index[i] for i in ids], self.graph) if self._casts else []
 
+    def choices_changed(self, graph: Graph, ids: Iterable[str]) -> list[Area]:
+        """Take over a graph with other choices; where groups now differ from their twins, or no longer."""
+        tree, before = self.layout.tree, self.figures.answered
+        self.graph = graph
+        self.figures.update(graph, ids, tree.index)
+        changed = (g for g, unlike in before.items() if self.figures.twins(tree, g)[1] != unlike)
+        return [self._head_of(self.group_place[g]) for g in changed if g in self.group_place]
+
+    def _head_of(self, place: int) -> Area:
+        """The strip of a group that tells of it; of a closed one all."""
+        x, y, w, h = self.layout.group_rects[place].tolist()
+        return x, y, w, HEAD if self.layout.group_open[place] else h
+
     def shape(self, edge: int) -> str:
         """The shape that an edge carries."""
         return self.output(*self.layout.tensors[edge].tolist())

@@ -92,14 +92,13 @@ class Sheet(Input):
         self.update()
 
     def _change(self, graph: Graph, changed: tuple[str, ...]) -> None:
-        """Repaint the nodes whose choices differ, or the closed groups that hide them; heads of open ones stay."""
+        """Repaint the nodes whose choices differ, or the closed groups that hide them, and heads that tell of them."""
         assert self.scene is not None
         index = self.scene.layout.tree.index
-        self.scene.graph = graph
-        self.scene.figures.update(graph, changed, index)
+        heads = self.scene.choices_changed(graph, changed)
         if self.mode == "kind":
             chips = self.scene.casts_changed(changed) if self.kit.casts else []
-            self.repaint_areas({self.scene.rect_of(index[i]) for i in changed} | set(chips))
+            self.repaint_areas({self.scene.rect_of(index[i]) for i in changed} | {*chips, *heads})
             self.chrome.tell(self.scene, self.mode, self.overlay.title if self.overlay else None)
         else:
             self._recolour()

@@ -17,7 +17,7 @@ from PySide6.QtWidgets import QApplication, QToolTip, QWidget
 from app.plots.chart import Chart, pen
 from app.plots.picture import Table
 from app.theme import CATEGORIES, LIGHT, PLOT_WIDTH, SECONDARY, Palette
-from app.words import cell, count, metric, percent
+from app.words import cell, count, metric, percents
 
 Series = Sequence[tuple[int, float]]
 COLOURS = tuple(CATEGORIES[k] for k in ("linear", "activation", "matmul", "norm"))
@@ -177,7 +177,7 @@ class MetricChart(Chart):
 
     def _tick_words(self, values: Sequence[float], scale: float, spacing: float) -> list[str]:
         if self.what == "accuracy":
-            return [percent(v, 0 if spacing >= 0.01 else 1) for v in values]
+            return percents(values, spacing)
         words = [cell(float(f"{v:.4g}")) for v in values]
         return words if len(set(words)) == len(words) else [precisely(v, spacing) for v in values]
 

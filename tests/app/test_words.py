@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from app.commands import console
-from app.words import cell, of_row
+from app.words import cell, of_row, percents
 from model.formats.integer import Integer
 from passes.observed.difference import compare
 
@@ -39,3 +39,15 @@ def test_thousands_stand_apart_also_in_fractions() -> None:
         "999.9",
         "2e+09",
     ]
+
+
+@pytest.mark.parametrize(
+    ("values", "spacing", "told"),
+    [
+        ((0.919, 0.9195, 0.92), 0.0005, ["91.90", "91.95", "92.00"]),
+        ((0.919, 0.92), 0.001, ["91.9", "92.0"]),
+        ((0.9, 0.95), 0.05, ["90", "95"]),
+    ],
+)
+def test_labels_of_an_axis_of_shares_are_told_apart(values: tuple[float, ...], spacing: float, told: list[str]) -> None:
+    assert [t.removesuffix("\u2009%") for t in percents(values, spacing)] == told

@@ -7,7 +7,19 @@ from functools import lru_cache
 from typing import Any
 
 from app.figures.curves import figure_title
-from app.words import THIN, cell, duration, figure, mebibytes, noise_words, percent, scaled, shown, training_words
+from app.words import (
+    THIN,
+    cell,
+    duration,
+    figure,
+    mebibytes,
+    noise_words,
+    percent,
+    percents,
+    scaled,
+    shown,
+    training_words,
+)
 from model.errors import FormatError
 from model.formats.base import parse_format
 from passes.analysis.format_sqnr import columns
@@ -52,8 +64,7 @@ def value_words(name: str, value: float) -> str:
 def tick_words(name: str, values: Sequence[float], spacing: float) -> list[str]:
     """Labels of an axis: as many digits as tell neighbours apart."""
     if name in SHARES:
-        digits = 0 if spacing >= 0.01 else 1 if spacing >= 0.001 else 2
-        return [percent(v, digits) for v in values]
+        return percents(values, spacing)
     if name in ("size_bytes", "bitops", *TIMES):
         return [value_words(name, v) for v in values]
     return [cell(float(f"{v:.6g}")) if abs(v) < 1e15 else figure(v) for v in values]

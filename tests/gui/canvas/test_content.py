@@ -72,7 +72,7 @@ def test_reveal_opens_what_hides(canvas: GraphCanvas, qtbot: QtBot) -> None:
 
 
 def test_choice_edit_moves_nothing_and_repaints(canvas: GraphCanvas, qtbot: QtBot) -> None:
-    """An edited precision keeps the layout object, changes the badge's pixels, and only those nearby."""
+    """An edited precision keeps the layout object and changes pixels of the badge and of the block's head alone."""
     assert canvas.scene and canvas.graph
     canvas.reveal(LINEAR)
     settle(qtbot, canvas)
@@ -82,11 +82,33 @@ def test_choice_edit_moves_nothing_and_repaints(canvas: GraphCanvas, qtbot: QtBo
     settle(qtbot, canvas)
     after = pixels(canvas.grab().toImage())
     assert canvas.scene is scene and scene.graph is edited
-    rows, columns = np.nonzero(before != after)
+    changed = before != after
+    changed[head(canvas, LAYER).y() - 15 :][:30] = False  # it counts identical blocks
+    rows, columns = np.nonzero(changed)
     x, y, w, h = scene.rect_of(scene.layout.tree.index[LINEAR]) or (0, 0, 0, 0)
     left, top = canvas.camera.to_screen(x, y)
     assert len(rows) and rows.min() >= top - 1 and rows.max() <= top + h + 1
     assert columns.min() >= left - 1 and columns.max() <= left + w * canvas.camera.scale + 1
+
+
+def test_a_choice_edit_repaints_the_head_that_counts_identical_blocks(canvas: GraphCanvas, qtbot: QtBot) -> None:
+    """Where one block's choices differ now from its twins', the head says so at once: as if all were painted anew."""
+    assert canvas.scene and canvas.graph
+    tree = canvas.scene.layout.tree
+    assert tree.groups[tree.group_of(LAYER)].twins > 1
+    canvas.reveal(LINEAR)
+    settle(qtbot, canvas)
+    before = canvas.grab().toImage()
+    edited = with_precision(canvas.graph, LINEAR)
+    canvas.set_graph(edited, edited.delta(canvas.graph))
+    settle(qtbot, canvas)
+    after = canvas.grab().toImage()
+    spot = head(canvas, LAYER).y()
+    strip = slice(spot - 8, spot + 8)
+    assert (pixels(before)[strip] != pixels(after)[strip]).any()
+    canvas.repaint_all()
+    settle(qtbot, canvas)
+    assert (pixels(canvas.grab().toImage())[strip] == pixels(after)[strip]).all()
 
 
 def test_structural_edit_keeps_selection_and_open_groups(canvas: GraphCanvas, qtbot: QtBot) -> None:
