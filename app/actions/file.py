@@ -265,7 +265,7 @@ def export_picture(window: Window) -> None:
     def write(path: Path) -> None:
         kind = path.suffix.lower()
         if kind not in PICTURES:
-            told = f"{path.name} could not be written: {kind or 'a name without an ending'} is no kind of picture."
+            told = f"{path.name} could not be written: {kind or 'a name without an ending'} is not supported."
             window.banner.tell(told, "Choose a name that ends in .svg or .png.", kind="error")
         elif why := _drawn(window, path):
             window.banner.tell(f"{path.name} could not be written ({why}).", "Choose another folder.", kind="error")

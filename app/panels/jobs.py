@@ -141,6 +141,7 @@ class JobRow(QFrame):
         self._keep.setAccessibleName(f"Stop {job.title} and keep what it has")
         self._keep.setToolTip("End the training now and keep the best weights so far")
         self._session = session
+        self.heard = False  # it has told something: it does not only wait
         self._bar = Bar()
         self._note = warning()
         line = QHBoxLayout()
@@ -209,6 +210,13 @@ class JobsPanel(QWidget):
         self._clock = QTimer(self, interval=250)
         self._clock.timeout.connect(self._tick)
         session.job_event.connect(self.hear)
+        session.queued.connect(self._list_queued)
+
+    def _list_queued(self) -> None:
+        """List jobs that wait for another too: they have told nothing yet."""
+        for job in self._session.jobs:
+            if job.id not in self._rows and job.finished is None and not is_quiet(job):
+                self._add(job)
 
     def _build(self) -> None:
         inner = QWidget()
@@ -231,6 +239,9 @@ class JobsPanel(QWidget):
         if is_quiet(job):
             return
         row = self._rows.get(job.id) or self._add(job)
+        if not row.heard:
+            row.heard = True
+            self._choose(job.id)
         if isinstance(event, Metric) or (isinstance(event, Progress | Found) and self._clock.isActive()):
             return  # too many to show each; the clock does
         match event:
@@ -257,7 +268,6 @@ class JobsPanel(QWidget):
         self._empty.hide()
         for number in list(self._rows)[:-KEPT]:
             self._rows.pop(number).deleteLater()
-        self._choose(job.id)
         return row
 
     def _make_room(self, job: JobInfo) -> None:

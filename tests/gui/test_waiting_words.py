@@ -10,11 +10,12 @@ from pytestqt.qtbot import QtBot
 
 from app.measured.live import is_evaluation
 from app.measured.pace import Pace, macs_of
+from app.panels.jobs import JobsPanel
 from app.panels.score import WAITS
 from app.window import Window
 from passes.analysis.evaluate import EvaluateOptions
 from passes.base import NoOptions, Report
-from passes.jobs import Done, Failed, SaveJob, Started
+from passes.jobs import Done, Failed, LogLine, SaveJob, Started
 from tests.gui.conftest import FakeRunner, open_small, small_graph, small_project
 from tests.gui.test_window_panels import quantise
 
@@ -28,6 +29,22 @@ def test_a_table_says_whether_its_job_waits_or_runs(opened: Window, runner: list
     assert "after the jobs before it" in tables._words.text()
     runner[-1].tell(runner[-1].waiting[-1], Started())
     assert tables._words.text().endswith(": being made.")
+
+
+def test_a_job_that_waits_for_another_is_listed_and_can_be_stopped(opened: Window, runner: list[FakeRunner]) -> None:
+    session, jobs = opened.session, opened.docks.panels["jobs"]
+    assert isinstance(jobs, JobsPanel)
+    session.run_pass("quantization", NoOptions())
+    first = runner[-1].waiting[-1]
+    runner[-1].tell(first, Started())
+    runner[-1].tell(first, LogLine("the first"))
+    session.run_pass("sparsity", NoOptions())
+    second = runner[-1].waiting[-1]
+    row = jobs._rows[second.id]
+    assert row._status.text() == "waiting for the job before it" and not row._stop.isHidden()
+    assert jobs._log.toPlainText() == "the first", "the log stays with the job that runs"
+    runner[-1].tell(second, Started())
+    assert jobs._rows[second.id] is row and not jobs._log.toPlainText()
 
 
 @pytest.fixture
