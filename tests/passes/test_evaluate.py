@@ -69,7 +69,7 @@ def test_progress_counts_samples_and_can_stop() -> None:
     held, told = case("mlp"), []
     listening = Context(held.store, progress=lambda *p: told.append(p))
     measure(held.build(), held.graph, split(), 10, listening)
-    assert told == [(10, 23, "evaluating"), (20, 23, "evaluating"), (23, 23, "evaluating")]
+    assert told == [(0, 23, "evaluating"), (10, 23, "evaluating"), (20, 23, "evaluating"), (23, 23, "evaluating")]
 
     def stop(done: int, total: int, text: str) -> None:
         raise Cancelled("stop")

@@ -32,7 +32,7 @@ from passes.sensitivity.measure import Baseline
 from passes.sensitivity.outputs import Outputs
 from passes.sensitivity.places import Place, expansion, expansion_name
 from passes.sensitivity.subject import SEEN, Given, Part, Subject, subject
-from passes.sensitivity.table import Candidate, Sensitivity
+from passes.sensitivity.table import Candidate, Predictions, Sensitivity
 from passes.sensitivity.tabled import configured, quickly
 from passes.transform.prune import PruneOptions, prune
 from passes.transform.quantize import QuantizeOptions, Rule, quantize
@@ -288,7 +288,11 @@ def run_pass(case: Case, **options: Any) -> tuple[Any, list[Sensitivity]]:
     parts: list[Any] = []
     context = replace(case.context, found=parts.append)
     report = sensitivity(case.graph, SensitivityOptions(data="demo:digits", limit=64, **options), context)[1]
-    return report, parts
+    whole = [i for i, p in enumerate(parts) if isinstance(p, Predictions)]
+    rows = [p for p in parts if isinstance(p, Sensitivity)]
+    # Once all is predicted, and before anything is measured, that is said.
+    assert len(whole) == 1 and {(p.node, p.port) for p in parts[: whole[0]]} == {(p.node, p.port) for p in rows}
+    return report, rows
 
 
 @pytest.fixture(autouse=True)

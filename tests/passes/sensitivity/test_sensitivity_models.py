@@ -24,7 +24,7 @@ from passes.base import Context, Report, run_step
 from passes.config import load_recipe
 from passes.select import Select
 from passes.sensitivity.correct import ranks_agree
-from passes.sensitivity.table import Sensitivity
+from passes.sensitivity.table import Predictions, Sensitivity
 
 FACTORY = """
 import torch
@@ -87,7 +87,8 @@ def found(held: Held, **options: Any) -> tuple[Report, list[Sensitivity]]:
     parts: dict[tuple[str, str], Sensitivity] = {}
 
     def hear(part: Any) -> None:
-        parts[part.node, part.port] = part
+        if not isinstance(part, Predictions):
+            parts[part.node, part.port] = part
 
     ports = ("weight", "data_in")
     wish = {"limit": 32, "formats": FORMATS, "ports": ports, "select": LINEARS, "exact": True, **options}
