@@ -11,13 +11,13 @@ from model.errors import OptionsError, PassError
 from model.formats.integer import Integer
 from model.graph import Graph, Ref
 from model.recipe import Raw, Recipe, Step
-from model.registry import PASSES
 from passes.base import Cancelled, Context, NoOptions, PassSpec, Report, is_instant, run_step
 from passes.replay import Memo, instant, prefix_keys, recipe_key, replay
 from passes.select import Select
 from passes.transform.prune import PruneOptions
 from passes.transform.quantize import QuantizeOptions, Rule
 from tests.model.zoo import case
+from tests.registered import lend_pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +44,9 @@ class Counting:
 
 @pytest.fixture
 def counting(monkeypatch: pytest.MonkeyPatch) -> Counting:
-    PASSES.get("prune")
     made = Counting()
     spec = PassSpec("counting", "transform", Named, made, "Counting", "", False)
-    monkeypatch.setitem(PASSES._entries, "counting", spec)
+    lend_pass(monkeypatch, spec)
     return made
 
 
@@ -216,9 +215,8 @@ def test_what_led_to_a_remembered_graph_need_not_be_here(counting: Counting) -> 
 
 
 def made(monkeypatch: pytest.MonkeyPatch, kind: Any, change: Any) -> Step:
-    PASSES.get("prune")
     spec = PassSpec("odd", kind, NoOptions, lambda g, o, c: (change(g), Report("odd")), "Odd", "", True)
-    monkeypatch.setitem(PASSES._entries, "odd", spec)
+    lend_pass(monkeypatch, spec)
     return Step("odd", NoOptions())
 
 

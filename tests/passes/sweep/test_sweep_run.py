@@ -14,7 +14,6 @@ from model.errors import PassError
 from model.graph import Graph
 from model.opening import open_source
 from model.recipe import Recipe, Step
-from model.registry import PASSES
 from passes.analysis.evaluate import EvaluateOptions
 from passes.base import Cancelled, Context, PassSpec, Report, run_step
 from passes.figure import hits_of, wilson
@@ -26,6 +25,7 @@ from passes.sweep.run import estimate, run
 from passes.sweep.sweep import Axis, Setting, Sweep, Variant, points
 from passes.transform.prune import PruneOptions
 from tests.model.zoo import case
+from tests.registered import lend_pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +66,8 @@ def late(monkeypatch: pytest.MonkeyPatch) -> Counting:
 
 
 def _registered(name: str, monkeypatch: pytest.MonkeyPatch, lasting: bool = False) -> Counting:
-    PASSES.get("prune")
     made = Counting(name, lasting)
-    monkeypatch.setitem(PASSES._entries, name, made.spec)
+    lend_pass(monkeypatch, made.spec)
     return made
 
 
@@ -141,12 +140,14 @@ def test_a_cancelled_sweep_keeps_its_points_and_goes_on(early: Counting, late: C
     assert [r[0] for r in early.runs] == [2.0, 3.0]
 
 
-def test_enough_ends_after_the_point_but_never_within_one(early: Counting, late: Counting) -> None:
+def test_enough_ends_after_the_point_but_never_within_one(
+    early: Counting, late: Counting, monkeypatch: pytest.MonkeyPatch
+) -> None:
     found: list[Outcome] = []
     seen: list[bool] = []
     plain = early.spec.run
     early.spec = replace(early.spec, run=lambda g, o, c: (seen.append(c.enough()), plain(g, o, c))[1])
-    PASSES._entries["early"] = early.spec
+    lend_pass(monkeypatch, early.spec)
     found.extend(run(sweep(), base(), context(enough=lambda: len(seen) >= 1)))
     assert len(found) == 2 and seen == [False]
 

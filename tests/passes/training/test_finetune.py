@@ -37,6 +37,7 @@ from passes.replay import Memo, milestones, prefix_keys, replay
 from passes.training.watch import Watch
 from passes.transform.finetune import FinetuneOptions
 from tests.patience import PATIENCE
+from tests.registered import lend_pass
 
 DATA = "demo:digits"
 SHORT: dict[str, Any] = {"data": DATA, "max_steps": 6, "batch_size": 16, "train_limit": 128, "validation_limit": 90,
@@ -430,14 +431,13 @@ def test_models_that_are_no_classifiers_are_refused(tmp_path: Path) -> None:
 def trainings(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """One entry per training that was run."""
     runs: list[int] = []
-    PASSES.get("finetune")
-    spec = PASSES._entries["finetune"]
+    spec = PASSES.get("finetune")
 
     def counted(graph: Graph, options: FinetuneOptions, held: Context) -> tuple[Graph, Report]:
         runs.append(1)
         return spec.run(graph, options, held)
 
-    monkeypatch.setitem(PASSES._entries, "finetune", replace(spec, run=counted))
+    lend_pass(monkeypatch, replace(spec, run=counted))
     return runs
 
 
