@@ -124,7 +124,8 @@ OPS: dict[str, OpSpec] = {row.name: row for row in _ROWS}
 _SAME: dict[str, str] = {
     "add_": "add", "mul_": "mul", "div_": "div", "sub_": "sub", "relu_": "relu", "_softmax": "softmax",
     "_log_softmax": "log_softmax", "cross_entropy_loss": "cross_entropy", "_unsafe_view": "view", "silu_": "silu",
-    "_to_copy": "to", "_convolution": "conv2d", "convolution": "conv2d", "native_layer_norm": "layer_norm",
+    "_to_copy": "to", "type_as": "to", "_convolution": "conv2d", "convolution": "conv2d",
+    "native_layer_norm": "layer_norm",
     "_native_batch_norm_legit_no_training": "batch_norm", "hardswish_": "hardswish", "hardtanh_": "hardtanh",
     "dropout_": "dropout", "feature_dropout": "dropout", "alpha_dropout": "dropout", "where_": "where", "concat": "cat",
     "_scaled_dot_product_flash_attention_for_cpu": "scaled_dot_product_attention", "true_divide": "div",

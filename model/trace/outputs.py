@@ -9,6 +9,7 @@ import torch.utils._pytree as pytree
 from torch.export import ExportedProgram
 
 Structure = Literal["tensor", "tuple", "dict"]
+RESULT = "output"  # the id of the node of the results
 
 
 def output_names(program: ExportedProgram) -> tuple[tuple[str, ...], Structure]:

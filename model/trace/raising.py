@@ -18,7 +18,7 @@ from model.ops import op_of
 from model.ports import input_ports
 from model.trace.args import arg_of
 from model.trace.flatten import Flat, aliases, functional, mutates, pure_twin
-from model.trace.outputs import output_names
+from model.trace.outputs import RESULT, output_names
 from model.trace.places import Places
 from model.trace.shapes import Names
 from model.trace.targets import name_of
@@ -127,7 +127,7 @@ class Raiser:
 
     def _fresh(self, wish: str) -> str:
         name = wish
-        while name in self._nodes:
+        while name in self._nodes or name == RESULT:  # a layer may be called as the node of the results is
             self._taken[wish] += 1
             name = f"{wish}_{self._taken[wish]}"
         return name
@@ -158,7 +158,7 @@ class Raiser:
                 self._made[node] = self._put(Node(self._fresh(node.name), "placeholder", "placeholder", node.name,
                                                   ports=meta))  # fmt: skip
         elif node.op == "output":
-            self._put(Node("output", "output", "output", "output", tuple(self._arg(a) for a in self._results(node))))
+            self._put(Node(RESULT, "output", "output", "output", tuple(self._arg(a) for a in self._results(node))))
         elif node.op == "get_attr":
             value = _value_of(node)
             if isinstance(value, Tensor):

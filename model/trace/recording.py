@@ -20,6 +20,7 @@ from model.graph import Arg, Graph, Node, Ref, in_port, named_weights, out_port
 from model.leaves import attributes, op_of_module
 from model.meta import TensorMeta
 from model.ops import op_of
+from model.trace.outputs import RESULT
 from model.trace.tensors import Tensors
 from model.weights import WeightStore
 
@@ -50,7 +51,7 @@ class _Recorder(TorchFunctionMode):
         self._refs: dict[int, Ref] = {}
         self._kept: list[Tensor] = []
         self._nodes: dict[str, Node] = {}
-        self._taken: Counter[str] = Counter()
+        self._taken: Counter[str] = Counter((RESULT,))
         self._stack: list[str] = []
         self._inside = 0
 
@@ -152,7 +153,7 @@ class _Recorder(TorchFunctionMode):
         values = [v for v in pytree.tree_leaves(plain) if isinstance(v, Tensor)]
         refs = [self._refs.get(id(v)) for v in values]
         args = tuple(r for r in refs if r is not None)
-        self._nodes["output"] = Node("output", "output", "output", "output", args)
+        self._nodes[RESULT] = Node(RESULT, "output", "output", "output", args)
         names = _names(plain, len(args))
         return Graph(self._nodes, named_weights(self._nodes.values(), self._tensors.found), names,
                      _structure(plain), {}, "module")  # fmt: skip
