@@ -74,10 +74,23 @@ def halfway(places: int) -> tuple[Unrolled, np.random.Generator]:
     return made, np.random.default_rng(0)
 
 
+def shifted(frac: int, weight_frac: int, accumulator: int) -> tuple[Unrolled, np.random.Generator]:
+    """A sum of the least range, whose operand is shifted by as many places as it has bits."""
+    x, form = Fixed(1, frac, False), Fixed(4, weight_frac)
+    made = Unrolled(
+        name="fc", node="fc", inputs=(Stream(1, 1, x, 1),), outputs=(Stream(1, 5, Fixed(1, 0, False), 5),),
+        weight=np.array([[0], [7], [-8], [0], [-5]]), weight_format=form, bias=np.zeros(5, np.int64),
+        accumulator=Fixed(4, accumulator), span=(x.low, x.high), every=1,
+    )  # fmt: skip
+    return made, np.random.default_rng(0)
+
+
 @needs_icarus
 @pytest.mark.rtl
 @settings(max_examples=12)
 @given(layers())
+@example(shifted(1, 0, 1))
+@example(shifted(0, 2, 2))
 @example(halfway(2))
 @example(halfway(3))
 def test_a_layer_equals_its_integer_model(

@@ -15,7 +15,7 @@ module adder #(
     input  logic [B_W-1:0] b,
     output logic [Y_W-1:0] y
 );
-  localparam int H_W = Y_W - SHIFT;
+  localparam int H_W = Y_W > SHIFT ? Y_W - SHIFT : 1;  // of a sum that is narrower than the shift, b is no part
   logic [Y_W-1:0] ea;                            // both as wide as they count
   logic [H_W-1:0] eb;
   assign ea = Y_W'($signed({(A_S == 1) & a[A_W-1], a}));
@@ -23,6 +23,10 @@ module adder #(
 
   if (FORM == 2) begin : g_from
     assign y = (Y_W'(eb) << SHIFT) - ea;
+  end else if (SHIFT >= Y_W) begin : g_below
+    assign y = ea;
+    logic unused;
+    assign unused = &{1'b0, eb};
   end else begin : g_on
     if (FORM == 0) begin : g_add
       assign y[Y_W-1:SHIFT] = ea[Y_W-1:SHIFT] + eb;
