@@ -316,6 +316,18 @@ class Lowering:
 
         return written_out(self, node, signal)
 
+    def _outside(self) -> tuple[str, ...]:
+        """A word for layers that the host computes: the design is not the whole model."""
+        layers = [n for n in self.graph if n.op != "embedding" and any(
+            p.startswith("weight") and weight_at(n, p, self.graph) is not None for p in n.ports)]  # fmt: skip
+        beside = [n for n in layers if n.id in self.host and n.id not in self.constants]
+        if not beside:
+            return ()
+        named = ", ".join(f"{n.id} ({n.op})" for n in beside[:NAMED])
+        more = f" and {len(beside) - NAMED} more" if len(beside) > NAMED else ""
+        return (f"The design is not the whole model: the host computes {named}{more}, {len(beside)} of "
+                f"{len(layers)} layers with weights.",)  # fmt: skip
+
     def _finished(self) -> Design:
         ends, outputs = [], []
         for k, ref in enumerate(self.graph.output.inputs):
@@ -327,9 +339,10 @@ class Lowering:
             ends.append(signal.wire)
             outputs.append(Boundary(port("y", k), signal.stream, ref.node, signal.shape, signal.index, ref.output,
                                     axis=samples_axis(self.graph, ref)))  # fmt: skip
+        notes = (*self._outside(), *fixed_batches(self.graph), *overflows(self.clipped))
         design = Design(self.options.name, tuple(self.inputs), tuple(outputs), tuple(self.instances),
                         self.wires, tuple(ends), self.symbols, hosted=tuple(self.hosted),
-                        remarks=self.remarks, notes=(*fixed_batches(self.graph), *overflows(self.clipped)))  # fmt: skip
+                        remarks=self.remarks, notes=notes)  # fmt: skip
         design = forked(design)
         design.check()
         return design

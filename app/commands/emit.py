@@ -79,6 +79,7 @@ def _lines(data: dict[str, Any], folder: Path) -> Iterable[str]:
          **{k: "?" if r[k] is None else r[k] for k in AREA}}
         for r in data["rows"]
     ]  # fmt: skip
+    yield from data.get("notes", ())
     yield from table(shown)
     yield ""
     yield f"{len(data['files'])} files in {folder}"
@@ -89,7 +90,6 @@ def _lines(data: dict[str, Any], folder: Path) -> Iterable[str]:
            f"slowest: {data['bottleneck']}")  # fmt: skip
     yield f"estimated for a 7-series FPGA: {_resources(data['area'])}"
     yield from (f"{r['instance']}: {r['remark']}" for r in data["rows"] if r["remark"])
-    yield from data.get("notes", ())
     yield from _hosted(data["host"])
     tools = " and ".join(data["lint"]["tools"]) or "no tool (install verilator or pyslang)"
     count = len(data["lint"]["findings"])

@@ -62,7 +62,16 @@ def rows_of(low: Lowering, node: Node, ref: Ref, par: int, tokens: int = 1) -> S
     size = signal.shape[-1] if signal.shape else 1
     if signal.stream.size != size:
         signal = cut(low, node, signal, size)
+    if signal.repeated is None and not _in_rows(signal, size):  # such as a product along tokens
+        signal = reordered(low, node, signal, np.arange(signal.index.size), size)
     return low.resize(node, signal, par, tokens)
+
+
+def _in_rows(signal: Signal, size: int) -> bool:
+    """Whether the elements of each row come together, and in one order."""
+    places = signal.index.reshape(-1, size)
+    rows = places // size
+    return bool((places % size == places[0] % size).all() and (rows == rows[:, :1]).all())
 
 
 def reordered(low: Lowering, node: Node, signal: Signal, index: np.ndarray, size: int) -> Signal:

@@ -1,4 +1,4 @@
-"""What an attention is made of: products of two streams, masks that the host sends, softmax."""
+"""What an attention is made of: products of two streams, masks that the host sends or a memory holds, softmax."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from model.errors import EmitError
 from model.graph import Node, Ref, out_port
-from verilog.lower import Lowering, lowers, operand_ports
+from verilog.lower import Lowering, held, lowers, operand_ports
 from verilog.netlist import Boundary, Wire
 from verilog.numbers.fixed import WIDEST, Fixed, Rounding, covering
 from verilog.plan.hosting import ENOUGH, masks
@@ -18,6 +18,7 @@ from verilog.plan.layout import argument, cut, refused, reordered
 from verilog.rules.linear import columns
 from verilog.signal import Signal
 from verilog.stream import Stream
+from verilog.templates.base import port
 from verilog.templates.matmul import MatMul
 from verilog.templates.softmax import Softmax
 
@@ -235,15 +236,22 @@ def _mask_before(low: Lowering, ref: Ref) -> tuple[Ref, int, bool] | None:
     return None if found is None else (found[0], found[2], False)
 
 
-def sent(low: Lowering, mask: Ref, scores: Signal, added: bool) -> Wire:
-    """An input of the design that brings the bit of each score, when and as often as the scores come."""
+def sent(low: Lowering, node: Node, mask: Ref, scores: Signal, added: bool) -> Signal:
+    """The bit of each score, when and as often as the scores come: from the host, or from a memory where it is known.
+
+    `added`: the mask is 0 where it changes nothing, and lower than all scores elsewhere.
+    """
     shape = low.shape(low.graph.nodes[mask.node], out_port(mask.output))
-    places = np.broadcast_to(np.arange(math.prod(shape)).reshape(shape), scores.shape).reshape(-1)
+    places = np.broadcast_to(np.arange(math.prod(shape)).reshape(shape), scores.shape).reshape(-1)[scores.index]
     now = scores.stream
     stream = Stream(now.rows, now.size, BIT, now.par, now.tokens)
-    title = f"x{len(low.inputs)}" if low.inputs else "x"
-    low.inputs.append(Boundary(title, stream, mask.node, shape, places[scores.index], mask.output, mask=added))
-    return Wire("", len(low.inputs) - 1)
+    values = low.value(mask)
+    if values is not None:
+        bits = (values.reshape(-1)[places] <= ENOUGH) if added else values.reshape(-1)[places] != 0
+        return held(low, node, bits.astype(np.int64), stream, scores.shape, scores.index)
+    made = Boundary(port("x", len(low.inputs)), stream, mask.node, shape, places, mask.output, mask=added)
+    low.inputs.append(made)
+    return Signal(Wire("", len(low.inputs) - 1), stream, scores.shape, scores.index)
 
 
 # ---- softmax
@@ -265,13 +273,13 @@ def softmax(low: Lowering, node: Node) -> None:
     par, _, _ = low.parallel(node, size, 1)
     x = low.resize(node, whole_rows(low, node, x), par, 1)
     to, rounding = needed(low, node)
-    bits = () if mask is None else (sent(low, mask[0], x, mask[2]),)
-    inputs = (x.stream, *(low.inputs[w.output].stream for w in bits))
+    bits = () if mask is None else (sent(low, node, mask[0], x, mask[2]),)
+    inputs = (x.stream, *(b.stream for b in bits))
     out = Stream(x.stream.rows, size, to, par)
     made = Softmax(name=node.id, node=node.id, inputs=inputs, outputs=(out,), shape=x.shape,
                    keep=1 if mask is None else mask[1], rounding=rounding)  # fmt: skip
     back = np.argsort(turned.reshape(-1)).reshape(low.shape(node))
-    low.publish(node, replace(x, wire=low.add(made, (x.wire, *bits)), stream=out).viewed(back))
+    low.publish(node, replace(x, wire=low.add(made, (x.wire, *(b.wire for b in bits))), stream=out).viewed(back))
 
 
 def whole_rows(low: Lowering, node: Node, x: Signal) -> Signal:

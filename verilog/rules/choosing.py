@@ -117,12 +117,11 @@ def inverse(low: Lowering, node: Node) -> None:
 
 
 def _bits(low: Lowering, node: Node, ref: Ref, beside: Signal | None = None) -> Signal:
-    """A tensor of truth values; one that the host computes comes as a bit with each element of `beside`."""
+    """A tensor of truth values; one of the host, or a constant, comes as a bit with each element of `beside`."""
     if ref.node in low.host:
         if beside is None:
             raise refused(node, f"an operand, {ref.node}, that the host computes", "Let the host compute both.")
-        wire = sent(low, ref, beside, False)
-        return replace(beside, wire=wire, stream=low.inputs[wire.output].stream)
+        return sent(low, node, ref, beside, False)
     found = low.signals[ref]
     if found.fixed != BIT:
         text = f"{node.id} ({node.op}) reads {ref.node} as truth values; it comes in {found.fixed.label}."
