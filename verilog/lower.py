@@ -316,18 +316,6 @@ class Lowering:
 
         return written_out(self, node, signal)
 
-    def _outside(self) -> tuple[str, ...]:
-        """A word for layers that the host computes: the design is not the whole model."""
-        layers = [n for n in self.graph if n.op != "embedding" and any(
-            p.startswith("weight") and weight_at(n, p, self.graph) is not None for p in n.ports)]  # fmt: skip
-        beside = [n for n in layers if n.id in self.host and n.id not in self.constants]
-        if not beside:
-            return ()
-        named = ", ".join(f"{n.id} ({n.op})" for n in beside[:NAMED])
-        more = f" and {len(beside) - NAMED} more" if len(beside) > NAMED else ""
-        return (f"The design is not the whole model: the host computes {named}{more}, {len(beside)} of "
-                f"{len(layers)} layers with weights.",)  # fmt: skip
-
     def _finished(self) -> Design:
         ends, outputs = [], []
         for k, ref in enumerate(self.graph.output.inputs):
@@ -339,7 +327,7 @@ class Lowering:
             ends.append(signal.wire)
             outputs.append(Boundary(port("y", k), signal.stream, ref.node, signal.shape, signal.index, ref.output,
                                     axis=samples_axis(self.graph, ref)))  # fmt: skip
-        notes = (*self._outside(), *fixed_batches(self.graph), *overflows(self.clipped))
+        notes = (*left_out(self), *fixed_batches(self.graph), *overflows(self.clipped))
         design = Design(self.options.name, tuple(self.inputs), tuple(outputs), tuple(self.instances),
                         self.wires, tuple(ends), self.symbols, hosted=tuple(self.hosted),
                         remarks=self.remarks, notes=notes)  # fmt: skip
@@ -393,6 +381,19 @@ def fixed_batches(graph: Graph) -> tuple[str, ...]:
     many = [f"{name} has {shape[0]}" for name, shape in shapes.items() if isinstance(shape[0], int) and shape[0] > 1]
     text = "Its batch was fixed when the model was traced, so that all of it is one sample here"
     return (f"{text}: {', '.join(many)}. Trace it with a batch that is free, or of 1.",) if many else ()
+
+
+def left_out(low: Lowering) -> tuple[str, ...]:
+    """A word for layers that the host computes: the design is not the whole model."""
+    layers = [n for n in low.graph if n.op != "embedding" and any(
+        p.startswith("weight") and weight_at(n, p, low.graph) is not None for p in n.ports)]  # fmt: skip
+    beside = [n for n in layers if n.id in low.host and n.id not in low.constants]
+    if not beside:
+        return ()
+    named = ", ".join(f"{n.id} ({n.op})" for n in beside[:NAMED])
+    more = f" and {len(beside) - NAMED} more" if len(beside) > NAMED else ""
+    text = f"The design is not the whole model: the host computes {named}{more}"
+    return (f"{text}, {len(beside)} of {len(layers)} layers with weights.",)
 
 
 def overflows(clipped: Mapping[str, float]) -> tuple[str, ...]:
