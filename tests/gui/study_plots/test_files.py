@@ -13,7 +13,8 @@ from PySide6.QtWidgets import QApplication
 from app.plots.study.board import KINDS, StudyBoard
 from app.plots.study.comparison import Compared
 from app.style import Appearance
-from tests.gui.search.made_study import GOALS, trials
+from app.words import percent
+from tests.gui.search.made_study import BASELINE, GOALS, trials
 from tests.gui.study_plots.shown import show
 
 pytestmark = pytest.mark.gui
@@ -66,9 +67,9 @@ def test_a_narrow_legend_ends_with_a_whole_word(board: StudyBoard, qapp: QApplic
     show(board, 60)
     qapp.processEvents()
     whole = board.tiles[0].legend.text()
-    assert "baseline" in whole
+    assert f"{board.study.named} {percent(BASELINE['accuracy'])}" in whole
     board.resize(260, 300)
     qapp.processEvents()
     short = board.tiles[0].legend.text()
-    assert "baseline" not in short and short.endswith("…") and whole.startswith(short.removesuffix(" …"))
+    assert board.study.named not in short and short.endswith("…") and whole.startswith(short.removesuffix(" …"))
     assert board.tiles[0].legend.toolTip() == whole
