@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import xxhash
@@ -82,8 +82,18 @@ def remembered(keys: list[str], memo: Memo) -> int:
     return max((i for i, k in enumerate(keys, 1) if k in memo.graphs), default=0)
 
 
-def replay(base: Graph, recipe: Recipe, context: Context, memo: Memo | None = None) -> Replayed:
-    """Run the active steps of `recipe` on `base`; raises the failing step's error, naming the step."""
+def _unwatched(index: int, step: Step) -> None:
+    pass
+
+
+def replay(
+    base: Graph, recipe: Recipe, context: Context, memo: Memo | None = None,
+    begins: Callable[[int, Step], None] = _unwatched,
+) -> Replayed:  # fmt: skip
+    """Run the active steps of `recipe` on `base`; raises the failing step's error, naming the step.
+
+    `begins` hears of each step that runs, by its index in the recipe.
+    """
     memo = memo if memo is not None else Memo()
     context.base = base if context.base is None else context.base
     keys = prefix_keys(recipe.active)
@@ -93,6 +103,7 @@ def replay(base: Graph, recipe: Recipe, context: Context, memo: Memo | None = No
     places = [i for i, s in enumerate(recipe.steps) if s.enabled]
     for i, step in enumerate(recipe.active[known:], known):
         context.progress(i, len(keys), step.pass_name)
+        begins(places[i], step)
         done = _run(graph, step, context, places[i])
         memo.put(keys[i], done)
         results.append(done)

@@ -9,6 +9,7 @@ from typing import Any
 from app.commands.command import Answer, Arguments, Command, Parser, UsageError
 from app.commands.console import Console, cell, seconds, table
 from app.commands.opening import Target, opened, save
+from app.commands.run_curves import Curves, add_curves
 from app.commands.scoring import (
     add_data,
     age_words,
@@ -30,6 +31,7 @@ from passes.config import load_recipe
 from passes.replay import Memo, Replayed, check_ready, milestones, prefix_keys, remembered, replay
 from passes.set_up import check_set_up, options_of, source_after
 from passes.sweep.outcome import FIGURES, mean_of
+from passes.training.curve import Recorder
 
 
 def _arguments(parser: Parser) -> None:
@@ -38,23 +40,25 @@ def _arguments(parser: Parser) -> None:
     parser.add_argument("-o", "--output", metavar="P.espalier", help="save the result (of the first seed) as a project")
     parser.add_argument("--seeds", type=int, default=1, metavar="N",
                         help="repeat with N seeds: mean and spread of the score")  # fmt: skip
+    add_curves(parser)
     add_data(parser)
 
 
 def _run(found: Arguments, console: Console) -> Answer:
     if not 1 <= found.seeds <= 1000:
         raise UsageError(f"--seeds is {found.seeds}.", "It must be a whole number from 1 to 1000.")
+    curves = Curves(found)
     recipe = load_recipe(found.recipe, found.seed)
     check_ready(recipe)
     if not recipe.steps:
         console.note("The recipe has no steps.")
-    with opened(found.target, found, console) as target:
+    with opened(found.target, found, console) as target, curves.recording(target.context, console) as recorder:
         base = target.project.graph
         check_set_up(options_of(recipe.active), base, target.context)
         options = data_options(found, target)
         before = baseline_score(base, target, options)
         tell_warning(before, console)
-        replayed = _replayed(recipe, target, found)
+        replayed = _replayed(recipe, target, found, recorder)
         target.context.seed = found.seed
         after = score(replayed.graph, target, options)
         problems = _unsound(replayed, target, console)
@@ -64,9 +68,10 @@ def _run(found: Arguments, console: Console) -> Answer:
         data: dict[str, Any] = {"before": plain(before), "after": plain(after), "baseline": name,
                                 "change": changed(before, after, name), "steps": _steps(recipe, replayed.results),
                                 "problems": problems}  # fmt: skip
-        data |= _repeated(recipe, found, target, console, after) if found.seeds > 1 else {}
+        data |= _repeated(recipe, found, target, console, after, recorder) if found.seeds > 1 else {}
         if found.output:
             data["output"] = save(target, extended(target.project, recipe, replayed), found.output)
+        data |= {"curves": curves.written} if curves.written else {}
     return Answer(data, lambda: _lines(data))
 
 
@@ -80,11 +85,11 @@ def _unsound(replayed: Replayed, target: Target, console: Console) -> list[str]:
     return found
 
 
-def _replayed(recipe: Recipe, target: Target, found: Arguments) -> Replayed:
+def _replayed(recipe: Recipe, target: Target, found: Arguments, recorder: Recorder) -> Replayed:
     """The recipe's result. Where a step fails, those before it are saved first, if anything is to be saved."""
     memo = Memo()
     try:
-        return replay(target.project.graph, recipe, target.context, memo)
+        return replay(target.project.graph, recipe, target.context, memo, recorder.begins)
     except EspalierError as error:
         done = remembered(prefix_keys(recipe.active), memo)
         if found.output and done:
@@ -105,13 +110,14 @@ def _known(recipe: Recipe, count: int, memo: Memo) -> Replayed:
 
 
 def _repeated(
-    recipe: Recipe, found: Arguments, target: Target, console: Console, first: dict[str, Any]
+    recipe: Recipe, found: Arguments, target: Target, console: Console, first: dict[str, Any], recorder: Recorder
 ) -> dict[str, Any]:
     """The score after the recipe with further seeds: each, and mean, standard deviation and extremes of all."""
     scores = [(found.seed, first)]
     for extra in range(1, found.seeds):
         again = Recipe(tuple(replace(s, seed=s.seed + extra) for s in recipe.steps))
-        graph = replay(target.project.graph, again, target.context).graph
+        recorder.seed = found.seed + extra
+        graph = replay(target.project.graph, again, target.context, begins=recorder.begins).graph
         target.context.seed = found.seed + extra
         scores.append((found.seed + extra, score(graph, target, data_options(found, target))))
         console.note(f"[{extra + 1}/{found.seeds}] seed {found.seed + extra}: {_short(scores[-1][1])}")
@@ -160,6 +166,8 @@ def _lines(data: dict[str, Any]) -> Iterable[str]:
         yield f"{number}  {step['pass']}  {seconds(step['seconds'])}  {told}"
     if "output" in data:
         yield f"saved as {data['output']}"
+    if "curves" in data:
+        yield f"curves in {data['curves']}"
 
 
 def _spread(name: str, data: dict[str, Any]) -> dict[str, str]:

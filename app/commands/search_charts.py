@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from app.commands.command import Arguments, Parser, UsageError
 from model.errors import nearest
+from model.recipe import Recipe
 from passes.figure import accuracy_of
 from passes.search.search import Search
 from passes.search.space import Space
-from passes.search.spec import SearchSpec
+from passes.search.spec import SearchSpec, trains
 from passes.search.trial import Trial
 
 if TYPE_CHECKING:
@@ -21,20 +22,22 @@ if TYPE_CHECKING:
     from app.figures.trials import Group
     from app.plots.study.data import Study
 
-CHARTS = ("history", "pareto", "importance", "precision")
+CHARTS = ("history", "pareto", "importance", "precision", "intermediate", "loss")
+BY_STEP = ("intermediate", "loss")
 PICTURES = (".svg", ".png")
 
 
 def add_charts(parser: Parser) -> None:
     """What a picture shows."""
     parser.add_argument("--chart", choices=CHARTS, help="what -o F.svg or F.png shows: the best so far by trial "
-                        "(default), the Pareto front, the importance of choices, or formats by trial")  # fmt: skip
+                        "(default), the Pareto front, the importance of choices, formats by trial, the first goal "
+                        "on the way of each trial, or the training loss by step of trials that train")  # fmt: skip
     parser.add_argument("--figure", metavar="NAME[,NAME]", default="",
                         help="of the chart (default: the goals; of a front up, then across)")  # fmt: skip
     parser.add_argument("--compare", metavar="FILE[#STUDY]", action="append", default=[],
                         help="also draw a study of a project or journal; those that differ in seed or name alone are "
                         "drawn as their mean")  # fmt: skip
-    parser.add_argument("--inset", action="store_true", help="in a history, the later half again, enlarged")
+    parser.add_argument("--inset", action="store_true", help="in a history or by step, the later half again, enlarged")
 
 
 def check_charts(found: Arguments) -> None:
@@ -44,7 +47,9 @@ def check_charts(found: Arguments) -> None:
         raise UsageError("--chart, --figure, --compare and --inset are for a picture.", "Add -o F.svg or -o F.png.")
     if found.compare and found.chart in ("importance", "precision"):
         raise UsageError(f"The chart {found.chart} shows one study.", "Leave out --compare.")
-    if found.inset and found.chart not in (None, "history"):
+    if found.figure and found.chart in BY_STEP:
+        raise UsageError(f"The chart {found.chart} has its own figure.", "Leave out --figure.")
+    if found.inset and found.chart not in (None, "history", *BY_STEP):
         raise UsageError(f"The chart {found.chart} has no inset.", "Leave out --inset.")
 
 
@@ -61,7 +66,7 @@ class Picture:
         """Write it; raises UsageError."""
         from app.figures.curves import write
 
-        own = study_of(self.search.spec, space, trials)
+        own = study_of(self.search.spec, self.search.recipe, space, trials)
         own.baseline = {k: float(v) for k, v in self.base.items() if isinstance(v, int | float)}
         own.named, own.sampled = self.named or own.named, own.sampled or accuracy_of(self.base)
         try:
@@ -71,6 +76,7 @@ class Picture:
 
     def _sheet(self, own: Study) -> Drawing:
         from app.figures.choices import importance, precision
+        from app.figures.steps import losses, on_the_way
         from app.figures.trials import history, pareto
 
         groups = _groups([(self.search.spec, own), *self.others])
@@ -80,6 +86,8 @@ class Picture:
             "pareto": lambda: pareto(groups, names[1], names[0]),
             "importance": lambda: importance(own, names[0]),
             "precision": lambda: precision(own, names[0]),
+            "intermediate": lambda: on_the_way(groups, inset=self.found.inset),
+            "loss": lambda: losses(groups, inset=self.found.inset),
         }
         return charts[self.found.chart or "history"]()
 
@@ -94,11 +102,12 @@ class Picture:
         return list(dict.fromkeys([*asked, *goals, *costs, *own.names])) or goals or ["accuracy"]
 
 
-def study_of(spec: SearchSpec, space: Space, trials: Sequence[Trial]) -> Study:
+def study_of(spec: SearchSpec, recipe: Recipe, space: Space, trials: Sequence[Trial]) -> Study:
     """A study as the charts take it."""
     from app.plots.study.data import Study
 
-    return Study(trials, spec.goals, space.choices, within=spec.within)
+    counted = "steps" if trains(spec, recipe) else "samples"
+    return Study(trials, spec.goals, space.choices, within=spec.within, counted=counted)
 
 
 def _groups(found: Sequence[tuple[SearchSpec, Study]]) -> list[Group]:
@@ -135,8 +144,8 @@ def _read(text: str) -> list[tuple[SearchSpec, Study]]:
         for study_name, storage in studies:
             if wish in ("", study_name):
                 study = load_study(storage, study_name)
-                spec, _, space = search_of(study)
-                found.append((spec, study_of(replace(spec, study=study_name), space, trials_of(study))))
+                spec, recipe, space = search_of(study)
+                found.append((spec, study_of(replace(spec, study=study_name), recipe, space, trials_of(study))))
     return found
 
 

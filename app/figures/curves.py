@@ -150,6 +150,10 @@ class Frame:
         """Where a point lies."""
         return self.across(x), self.down(y)
 
+    def holds(self, x: float, y: float) -> bool:
+        """Whether a point lies inside; no NaN does."""
+        return self.x[0] <= x <= self.x[1] and self.y[0] <= y <= self.y[1]
+
     def across(self, x: float) -> float:
         """Where a value of the axis lies."""
         low, high = self.x
@@ -287,10 +291,10 @@ def legend_rows(entries: Sequence[Entry]) -> list[list[tuple[float, Entry]]]:
     return rows
 
 
-def legend(sheet: Drawing, rows: list[list[tuple[float, Entry]]], look: Palette) -> None:
-    """Draw a legend below the frame."""
+def legend(sheet: Drawing, rows: list[list[tuple[float, Entry]]], look: Palette, top: float = HEIGHT) -> None:
+    """Draw a legend below the frame, or frames that end at `top`."""
     for number, row in enumerate(rows):
-        y = HEIGHT + ROW * number + 4
+        y = top + ROW * number + 4
         for x, (label, colour, dashes) in row:
             sheet.parts.append(Line(((x, y), (x + 22, y)), colour, 1.8, dashes))
             sheet.parts.append(Word((x + 28, y + 4), label, look.text))

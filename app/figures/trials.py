@@ -7,34 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from app.figures.curves import (
-    HEIGHT,
-    LEFT,
-    ROW,
-    TOP,
-    WIDTH,
-    Area,
-    Disc,
-    Dot,
-    Drawing,
-    Entry,
-    Frame,
-    Line,
-    Word,
-    legend,
-    legend_rows,
-    line_style,
-    mixed,
-    ticks,
-)
+from app.figures.curves import Area, Disc, Dot, Drawing, Entry, Frame, Line, line_style, mixed
+from app.figures.sheet import axes, empty, grid, inset_of, roomy, sheet_of
 from app.plots.study.data import Study, nondominated
-from app.plots.study.words import SHARES, tick_words, title, value_words
+from app.plots.study.words import title, value_words
 from app.theme import LIGHT, Palette
 from model.data.base import Array
 from passes.figure import is_near, wilson
-
-RIGHT, BOTTOM = 24, 54
-INSET = (0.5, 0.42)  # of the frame, how much of its width and height the inset takes
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +40,7 @@ def history(groups: Sequence[Group], figure: str, look: Palette = LIGHT, *, inse
     first = groups[0].studies[0]
     spans = _spans(groups, figure)
     if not len(spans):
-        return _empty("No trial has this figure yet.", look)
+        return empty("No trial has this figure yet.", look)
     level = first.baseline.get(figure)
     guess = first.sampled.guessing if figure == "accuracy" and first.sampled else None
     low, high = float(spans.min()), float(spans.max())
@@ -69,10 +48,10 @@ def history(groups: Sequence[Group], figure: str, look: Palette = LIGHT, *, inse
     near = guess is not None and is_near(guess, low, high)
     low, high = (min(low, guess), max(high, guess)) if near and guess is not None else (low, high)
     entries = _entries(groups, figure, level, guess if near else None, look)
-    sheet, frame = _sheet(
-        f"{title(figure).capitalize()} by trial", _trials(groups), _roomy(low, high, figure), entries, look
+    sheet, frame = sheet_of(
+        f"{title(figure).capitalize()} by trial", _trials(groups), roomy(low, high, figure), entries, look
     )
-    _axes(sheet, frame, "trial", "trial (number)", figure, look)
+    axes(sheet, frame, "trial", "trial (number)", figure, look)
     _groups(sheet, frame, groups, figure, look)
     for height, colour, dashes in ((level, look.muted, (4.0, 4.0)), (guess if near else None, look.bad, (2.0, 3.0))):
         if height is not None:
@@ -91,13 +70,6 @@ def _trials(groups: Sequence[Group]) -> tuple[float, float]:
 def _spans(groups: Sequence[Group], figure: str) -> Array:
     values = np.concatenate([s.figures[figure] for g in groups for s in g.studies])
     return values[np.isfinite(values)]
-
-
-def _roomy(low: float, high: float, figure: str = "") -> tuple[float, float]:
-    """Ends of an axis with some room; a share has none beyond 1."""
-    room = (high - low) * 0.06 or abs(high) * 0.05 or 1.0
-    top = min(high + room, 1.0 + 0.06 * (high - low)) if figure in SHARES and high <= 1 else high + room
-    return (max(low - room, 0.0) if low >= 0 else low - room), top
 
 
 def _entries(
@@ -127,7 +99,7 @@ def _groups(sheet: Drawing, frame: Frame, groups: Sequence[Group], figure: str, 
         colour = mixed(line_style(place)[0], look.panel, 0.5)
         for study in group.studies:
             points = zip(study.number, study.figures[figure], strict=True)
-            sheet.parts += [Disc(frame.at(x, y), colour) for x, y in points if _inside(frame, x, y)]
+            sheet.parts += [Disc(frame.at(x, y), colour) for x, y in points if frame.holds(x, y)]
     for place, group in enumerate(groups):
         colour, dashes = line_style(place)
         dots = _stairs(frame, group.best(figure)[0], min(s.number.min() for s in group.studies))
@@ -135,16 +107,12 @@ def _groups(sheet: Drawing, frame: Frame, groups: Sequence[Group], figure: str, 
             sheet.parts.append(Line(dots, colour, 2.0, dashes))
 
 
-def _inside(frame: Frame, x: float, y: float) -> bool:
-    return frame.x[0] <= x <= frame.x[1] and frame.y[0] <= y <= frame.y[1]
-
-
 def _stairs(frame: Frame, best: Array, first: float) -> tuple[Dot, ...]:
     """The line of the best: level until a trial improves it; only what the frame shows."""
     dots: list[Dot] = []
     for place, y in enumerate(best):
         x = first + place
-        if not _inside(frame, x, y):
+        if not frame.holds(x, y):
             continue
         if dots:
             dots.append((frame.across(x), dots[-1][1]))
@@ -179,16 +147,9 @@ def _inset(sheet: Drawing, outer: Frame, groups: Sequence[Group], figure: str, l
             if np.isfinite(v) and min(s.number.min() for s in g.studies) + i >= half]  # fmt: skip
     if not late:
         return
-    width, height = outer.width * INSET[0], outer.height * INSET[1]
     rising = groups[0].studies[0].sign(figure) > 0  # the best lie at the top, or at the foot
-    top = outer.top + outer.height - height - 30 if rising else outer.top + 24
-    frame = Frame(outer.left + outer.width - width - 12, top, width, height, (half, outer.x[1]),
-                  _roomy(min(late), max(late), figure), False)  # fmt: skip
-    left, right, low, high = frame.left - 64, frame.left + width + 8, top - 30, top + height + 26
-    sheet.parts.append(Area(((left, low), (right, low), (right, high), (left, high)), look.panel, 1.0))
-    sheet.parts.append(Line(((left, low), (right, low), (right, high), (left, high), (left, low)), look.muted))
-    sheet.parts.append(Word((left + 6, low + 14), "the later half, enlarged", look.muted, size=11))
-    _grid(sheet, frame, "trial", figure, look, most=4)
+    frame = inset_of(sheet, outer, (half, outer.x[1]), roomy(min(late), max(late), figure), look, float(rising))
+    grid(sheet, frame, "trial", figure, look, most=4)
     _groups(sheet, frame, groups, figure, look)
 
 
@@ -201,16 +162,16 @@ def pareto(groups: Sequence[Group], across: str, up: str, look: Palette = LIGHT)
     xs, ys = (np.concatenate([s.figures[f] for s in studies]) for f in (across, up))
     told = np.isfinite(xs) & np.isfinite(ys)
     if not told.any():
-        return _empty("No trial has both figures yet.", look)
+        return empty("No trial has both figures yet.", look)
     base = studies[0].baseline
     entries: list[Entry] = [(f"{g.label}: front", *line_style(i)) for i, g in enumerate(groups)]
     if across in base and up in base:
         entries.append((f"{studies[0].named} {value_words(up, base[up])} at {value_words(across, base[across])}",
                         look.bad, ()))  # fmt: skip
         xs, ys, told = np.append(xs, base[across]), np.append(ys, base[up]), np.append(told, True)
-    ends = [_roomy(float(v[told].min()), float(v[told].max()), n) for v, n in ((xs, across), (ys, up))]
-    sheet, frame = _sheet(f"{title(up).capitalize()} against {title(across)}", ends[0], ends[1], entries, look)
-    _axes(sheet, frame, across, title(across), up, look)
+    ends = [roomy(float(v[told].min()), float(v[told].max()), n) for v, n in ((xs, across), (ys, up))]
+    sheet, frame = sheet_of(f"{title(up).capitalize()} against {title(across)}", ends[0], ends[1], entries, look)
+    axes(sheet, frame, across, title(across), up, look)
     for place, group in enumerate(groups):
         _front(sheet, frame, group, (across, up), place, look)
     if across in base and up in base:
@@ -235,48 +196,3 @@ def _front(sheet: Drawing, frame: Frame, group: Group, names: tuple[str, str], p
     if len(dots) > 1:
         sheet.parts.append(Line(tuple(dots), colour, 2.0, dashes))
     sheet.parts += [Disc(frame.at(x, y), colour) for x, y in best]
-
-
-# -- the sheet
-
-
-def _sheet(
-    heading: str, x: tuple[float, float], y: tuple[float, float], entries: list[Entry], look: Palette
-) -> tuple[Drawing, Frame]:
-    rows = legend_rows(entries)
-    sheet = Drawing(WIDTH, HEIGHT + ROW * len(rows), look.panel)
-    sheet.parts.append(Word((LEFT - 48, 24), heading, look.text, size=14, bold=True))
-    legend(sheet, rows, look)
-    return sheet, Frame(LEFT, TOP, WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM, x, y, False)
-
-
-def _axes(sheet: Drawing, frame: Frame, x_name: str, x_title: str, y_name: str, look: Palette) -> None:
-    _grid(sheet, frame, x_name, y_name, look)
-    sheet.parts.append(
-        Word((frame.left + frame.width / 2, frame.top + frame.height + 40), x_title, look.text, "middle")
-    )
-    sheet.parts.append(Word((18, frame.top + frame.height / 2), title(y_name), look.text, "middle", turned=True))
-
-
-def _grid(sheet: Drawing, frame: Frame, x_name: str, y_name: str, look: Palette, most: int = 6) -> None:
-    heights = ticks(*frame.y, most)
-    for y, text in zip(heights, tick_words(y_name, heights, _apart(heights)), strict=True):
-        ends = (frame.left, frame.down(y)), (frame.left + frame.width, frame.down(y))
-        sheet.parts.append(Line(ends, look.line))
-        sheet.parts.append(Word((frame.left - 8, ends[0][1] + 4), text, look.muted, "end"))
-    places = ticks(*frame.x, most)
-    places = [x for x in places if x_name != "trial" or x == round(x)]
-    for x, text in zip(places, tick_words(x_name, places, _apart(places)), strict=True):
-        sheet.parts.append(Word((frame.across(x), frame.top + frame.height + 18), text, look.muted, "middle"))
-
-
-def _apart(values: Sequence[float]) -> float:
-    """The step of labels; a tenth of one that is no whole number of percent, whose labels need a digit more."""
-    step = values[1] - values[0] if len(values) > 1 else 0.0
-    return step if abs(100 * step - round(100 * step)) < 1e-9 else step / 10
-
-
-def _empty(text: str, look: Palette) -> Drawing:
-    sheet = Drawing(WIDTH, HEIGHT, look.panel)
-    sheet.parts.append(Word((WIDTH / 2, HEIGHT / 2), text, look.muted, "middle"))
-    return sheet

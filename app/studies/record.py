@@ -106,6 +106,7 @@ def _trial(data: Mapping[str, Any]) -> Trial:
     known["number"] = int(known["number"])
     known["values"] = tuple(map(float, known.get("values", ())))
     known["steps"] = tuple((int(n), float(v)) for n, v in known.get("steps", ()))
+    known["losses"] = tuple((int(n), float(v)) for n, v in known.get("losses", ()))
     return Trial(**known)
 
 

@@ -59,7 +59,7 @@ def trial_of(frozen: FrozenTrial, coded: Mapping[str, tuple[Any, ...]] | None = 
         dict(attrs.get("figures", {})), steps, dict(attrs.get("violation", {})), started, _seconds(frozen),
         attrs.get("worker", ""), attrs.get("origin", ""), bool(attrs.get("reused")), attrs.get("error", ""),
         bool(attrs.get("lost")), attrs.get("begins", ""), attrs.get("kept", ""), attrs.get("parent"),
-        dict(attrs.get("noise", {})),
+        dict(attrs.get("noise", {})), tuple((int(k), float(v)) for k, v in attrs.get("losses", ())),
     )  # fmt: skip
 
 

@@ -38,6 +38,7 @@ from passes.search.trial import Trial
 from passes.search.trial_run import Invalid, Order, TrialRun, Weak
 from passes.search.watch import Watch
 from passes.sweep.run import FAULTS
+from passes.training.curve import thinned
 
 GATHERING = 15.0  # seconds at least of gradients between two trials
 HOPELESS = 10  # so many failures, and nothing else, end a search
@@ -330,7 +331,7 @@ class Running:
             self.keys[key] = trial.number
             return ended
         try:
-            figures = self.runner.figures(order) if self.want.measured else costs
+            figures = _figures(self.runner, trial, order) if self.want.measured else costs
         except Weak as weak:
             return self._weak(trial, start, order, costs, str(weak))
         ended = self._complete(trial, start, {**costs, **figures}, noise=getattr(self.runner, "noise", {}))
@@ -381,6 +382,15 @@ class Running:
 
     def _read(self, number: int) -> Trial:
         return trial_of(self.study.get_trials(deepcopy=False)[number], self.codes)
+
+
+def _figures(runner: Any, trial: optuna.Trial, order: Order) -> dict[str, float]:
+    """What the runner finds; the losses of its training are kept however it ends."""
+    try:
+        return runner.figures(order)
+    finally:
+        if losses := getattr(runner, "losses", None):
+            trial.set_user_attr("losses", thinned(losses))
 
 
 def _foretell(running: Running) -> tuple[dict[str, Any], ...]:

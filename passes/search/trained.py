@@ -37,6 +37,7 @@ from passes.search.spec import SearchSpec
 from passes.search.trial_run import Invalid, Order, Seen
 from passes.search.warm import Warm
 from passes.search.with_training import FINETUNE, IDENTITIES, fitted_to, trained_first, with_training
+from passes.training.curve import TRAINING_LOSS
 from passes.training.unfinished import discard
 
 KEPT_STEP = "kept_step"
@@ -102,6 +103,7 @@ class Trained:
         self._samples: dict[str, Any] = {}
         self._ended: _Ended | None = None
         self.noise: dict[str, Any] = {}  # of the accuracy of the trial that ran last
+        self.losses: list[tuple[int, float]] = []  # of its own trainings, by optimiser step
         self._check()
 
     def _check(self) -> None:
@@ -133,6 +135,7 @@ class Trained:
 
     def figures(self, order: Order) -> dict[str, float]:
         """accuracy, and that before compression and before the training after it; raises Weak, Invalid."""
+        self.losses = []
         work = self._work(order)
         store = Scratch(work.place.built.store)
         memo = Memo(dict(work.place.built.memo.graphs))
@@ -232,12 +235,14 @@ class Trained:
         return done.graph, result
 
     def _heard(self, order: Order, offset: int) -> Any:
-        """Shows the validations of a training, counted in optimiser steps."""
+        """Shows the validations of a training, counted in optimiser steps, and keeps its losses."""
         figure = self.spec.goals[0].figure
         name = SHOWN.get(figure)
 
         def metric(told: str, step: int, value: float) -> None:
             order.context.metric(told, step, value)
+            if told == TRAINING_LOSS:
+                self.losses.append((offset + step, value))
             if told == name and step:
                 order.show(Seen(offset + step, {figure: value}, unit="steps"))
 

@@ -19,7 +19,8 @@ class Trial:
     runs. `origin`: what proposed it (the sampler, `front`, `hand`). `reused`: equal to an earlier one, whose result it
     took. `error`: why it failed. `lost`: its worker died, and another trial has its choices. `begins`: the file of the
     trained model at whose weights it began, that of trial `parent`; `kept`: the file of its own.
-    `noise`: what its accuracy is told with (n, guessing, hits).
+    `noise`: what its accuracy is told with (n, guessing, hits). `losses`: (steps trained, training loss); of a long
+    training the means over as many steps as make few points.
     """
 
     number: int
@@ -40,6 +41,7 @@ class Trial:
     kept: str = ""
     parent: int | None = None
     noise: dict[str, Any] = field(default_factory=dict[str, Any])
+    losses: tuple[tuple[int, float], ...] = ()
 
     @property
     def unmeasured(self) -> bool:

@@ -11,11 +11,12 @@ from transformers import TrainerCallback
 
 from passes.base import Context, Row
 from passes.training.checkpoint import Checkpoints
+from passes.training.curve import TRAINING_LOSS
 from passes.training.faults import HINT, Diverged, no_number
 
 Best = Literal["accuracy", "loss", "last"]
 ALIKE = 1e-6  # relative: losses closer than this are equal; sums of float32 in other orders differ by about 1e-7
-SHOWN = {"loss": "training loss", "learning_rate": "learning rate"}
+SHOWN = {"loss": TRAINING_LOSS, "learning_rate": "learning rate"}
 
 
 class Watch(TrainerCallback):

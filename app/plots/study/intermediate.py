@@ -14,6 +14,7 @@ from app.plots.study.axes import step_of
 from app.plots.study.data import COMPLETE, PRUNED, RUNNING, Study
 from app.plots.study.density import SHADES, Density
 from app.plots.study.face import Option
+from app.plots.study.on_the_way import SEEN, core_of, figure_of, leading
 from app.plots.study.painted import PaintedChart, elided, joined
 from app.plots.study.pieces import Pieces
 from app.plots.study.words import tick_words, title, value_words
@@ -22,7 +23,6 @@ from model.data.base import Array
 
 LEFT, RIGHT, TOP, FOOT = 64, 16, 10, 38
 NEAR = 8.0
-SEEN = {"samples": "samples seen", "steps": "steps of training"}
 OFTEN = 1.02  # the ends are looked at anew when there are so many times more values
 NONE = (
     "No trial tells values on its way. A search with rungs, or with a pruner, measures on growing parts of the data"
@@ -48,7 +48,7 @@ class IntermediateChart(PaintedChart):
     @property
     def figure(self) -> str:
         """What is told on the way: the first goal."""
-        return self.study.goals[0].figure if self.study.goals else ""
+        return figure_of(self.study)
 
     @override
     def options(self) -> list[Option]:
@@ -129,10 +129,7 @@ class IntermediateChart(PaintedChart):
         if self._counted <= len(values) < OFTEN * self._counted:
             return self._ends
         self._counted = len(values)
-        rising = self.study.sign(self.figure) > 0
-        low, high = (float(v) for v in np.quantile(values, (0.01, 1.0) if rising else (0.0, 0.99)))
-        held = self._ends
-        room = 0.04 * ((high - low) or abs(low) or 1.0)
+        held, (low, high, room) = self._ends, core_of(values, rising=self.study.sign(self.figure) > 0)
         inside = held[0] <= low and high <= held[1] and (held[1] - held[0]) < 1.6 * (high - low + 2 * room)
         return held if inside else (low - room, high + room)
 
@@ -203,9 +200,9 @@ class IntermediateChart(PaintedChart):
     def _paint_lines(self, painter: QPainter) -> None:
         """The best, those that run, the one that is picked and the one under the pointer."""
         study, look = self.study, self.look
-        merit = study.merit(self.figure) if len(study) else np.zeros(0)
+        best = leading(study)
         strong = [(int(p), look.accent, 1.4) for p in np.flatnonzero(study.state == RUNNING)]
-        strong += [(int(np.argmax(merit)), look.text, 1.8)] if np.isfinite(merit).any() else []
+        strong += [(best, look.text, 1.8)] if best is not None else []
         strong += [(p, c, 2.0) for p, c in ((self.pick, look.text), (self.under, look.accent)) if p is not None]
         for place, colour, width in strong:
             dots = [QPointF(self._x(s), self._y(v)) for s, v in study.trials[place].steps]

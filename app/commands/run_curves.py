@@ -1,0 +1,128 @@
+"""`run --curves`: the figures of a recipe's trainings by step, as a picture or a table."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from app.commands.command import Arguments, Parser, UsageError
+from app.commands.console import Console
+from passes.training.curve import Curve, Recorder
+
+if TYPE_CHECKING:
+    from app.figures.steps import Runs
+    from passes.base import Context
+
+KINDS = (".svg", ".png", ".csv")
+COLUMNS = ("recipe", "step", "pass", "seed", "taught", "figure", "training step", "value")
+
+
+def add_curves(parser: Parser) -> None:
+    """Where they go."""
+    parser.add_argument("--curves", metavar="F.svg|.png|.csv", help="draw the loss of each training step and the "
+                        "validation's, the mean over --seeds; or write them as a table")  # fmt: skip
+    parser.add_argument("--compare", metavar="F.csv", action="append", default=[],
+                        help="also draw the curves that an earlier run wrote as a table")  # fmt: skip
+    parser.add_argument(
+        "--inset", action="store_true", help="in the curves, the later half of the loss again, enlarged"
+    )
+
+
+class Curves:
+    """What `--curves` asks for. Its files are looked at before hours of training."""
+
+    def __init__(self, found: Arguments) -> None:
+        self.path = Path(found.curves) if found.curves else None
+        self.inset: bool = found.inset
+        self.recorder = Recorder(Path(found.recipe).stem)
+        self.recorder.seed = found.seed
+        table = self.path is None or self.path.suffix.lower() == ".csv"
+        if table and (found.compare or found.inset):
+            raise UsageError("--compare and --inset are for a picture.", "Add --curves F.svg or --curves F.png.")
+        if self.path is not None and self.path.suffix.lower() not in KINDS:
+            raise UsageError(f"{found.curves} has no known kind.", f"End it in {', '.join(KINDS)}.")
+        if self.path is not None and not self.path.parent.is_dir():
+            raise UsageError(f"There is no folder {self.path.parent}.", "Make it, or choose another.")
+        self.others = [(Path(name), _read(name)) for name in found.compare]
+
+    @contextmanager
+    def recording(self, context: Context, console: Console) -> Generator[Recorder]:
+        """Hear what runs within; the file is written however it ends."""
+        context.metric, ended = self.recorder.metric, False
+        try:
+            yield self.recorder
+            ended = True
+        finally:
+            if self.path is not None and self.recorder.curves:
+                self._write(self.path)
+            elif self.path is not None and ended:
+                console.note(f"No step reported a loss, so {self.path} is not written.")
+
+    @property
+    def written(self) -> str | None:
+        """The file, where there is one."""
+        return str(self.path) if self.path is not None and self.recorder.curves else None
+
+    def _write(self, path: Path) -> None:
+        from app.figures.curves import write
+        from app.figures.steps import training
+
+        try:
+            if path.suffix.lower() == ".csv":
+                path.write_text(to_csv(self.recorder.curves), encoding="utf-8", newline="")
+            else:
+                write(path, training(_runs([(path, self.recorder.curves), *self.others]), inset=self.inset))
+        except OSError as error:
+            raise UsageError(f"{path} cannot be written ({error.strerror}).", "Choose another file.") from error
+
+
+def _runs(found: Sequence[tuple[Path, list[Curve]]]) -> list[Runs]:
+    """Trainings of one file that differ in the seed alone are one; names tell files, recipes and steps apart."""
+    from app.figures.steps import Runs
+
+    groups: dict[tuple[int, str, int], list[Curve]] = {}
+    for number, (_, curves) in enumerate(found):
+        for curve in curves:
+            groups.setdefault((number, curve.recipe, curve.place), []).append(curve)
+    files = {recipe: {n for n, r, _ in groups if r == recipe} for _, recipe, _ in groups}
+    several = {(n, r): sum(k[:2] == (n, r) for k in groups) > 1 for n, r, _ in groups}
+    runs: list[Runs] = []
+    for (number, recipe, place), curves in groups.items():
+        file = f" ({found[number][0].stem})" if len(files[recipe]) > 1 and number else ""
+        step = f" step {place}" if several[number, recipe] else ""
+        runs.append(Runs(f"{recipe}{file}{step}", tuple(curves)))
+    return runs
+
+
+def to_csv(curves: Sequence[Curve]) -> str:
+    """One line a value."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for c in curves:
+        for name, series in c.series.items():
+            writer.writerows([c.recipe, c.place, c.name, c.seed, int(c.taught), name, *point] for point in series)
+    return out.getvalue()
+
+
+def _read(name: str) -> list[Curve]:
+    """The curves of such a table; raises UsageError."""
+    found: dict[tuple[str, ...], dict[str, list[tuple[int, float]]]] = {}
+    try:
+        with Path(name).open(encoding="utf-8", newline="") as handle:
+            for row in csv.DictReader(handle):
+                series = found.setdefault(tuple(row[c] for c in COLUMNS[:5]), {})
+                series.setdefault(row["figure"], []).append((int(row["training step"]), float(row["value"])))
+        curves = [Curve(recipe, int(place), step, int(seed), taught == "1", {n: tuple(s) for n, s in series.items()})
+                  for (recipe, place, step, seed, taught), series in found.items()]  # fmt: skip
+    except OSError as error:
+        raise UsageError(f"{name} cannot be read ({error.strerror}).", "Give a table that --curves wrote.") from error
+    except (KeyError, TypeError, ValueError) as error:
+        raise UsageError(f"{name} is no table of curves.", "Give a table that --curves wrote.") from error
+    if not curves:
+        raise UsageError(f"{name} holds no curves.", "Give a table that --curves wrote.")
+    return curves
