@@ -14,7 +14,7 @@ from torch import Tensor, fx, nn
 from model.adapters import PORT as ADAPTED
 from model.emulation import Emulated
 from model.emulators import emulation_of
-from model.errors import GraphError
+from model.errors import GraphError, MissingCodeError
 from model.flowing import Flowing
 from model.formats.mxint import MXInt
 from model.graph import Arg, Graph, Node, Ref, Slice, TorchConst, out_port
@@ -322,7 +322,7 @@ class Builder:
     def _call_function(self, node: Node) -> fx.Node:
         target = self.callables.get(node.target) if node.call == "opaque" else function_of(node.target)
         if target is None:
-            raise GraphError(
+            raise MissingCodeError(
                 f"{node.id} is opaque, and its function is not at hand.",
                 "Open the model's source again.",
                 node.id,
@@ -412,7 +412,9 @@ class _Recorded(Builder):
         """The original module over the graph's weights, with the leaves that have choices swapped."""
         original: Any = self.callables.get("model")
         if original is None:
-            raise GraphError("This model runs only with its own code, which is not at hand.", "Open its source again.")
+            raise MissingCodeError(
+                "This model runs only with its own code, which is not at hand.", "Open its source again."
+            )
         module: Any = copy.deepcopy(original).eval()
         self._adopt(module)
         for node in self._one_call_each():

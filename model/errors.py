@@ -40,6 +40,10 @@ class GraphError(EspalierError):
     """An edit would leave an illegal graph."""
 
 
+class MissingCodeError(GraphError):
+    """The graph runs only with the code of its source, which was not loaded."""
+
+
 class OptionsError(EspalierError):
     """Options of a pass are wrong; the message holds the path of the key."""
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from app.commands.command import Arguments
 from app.commands.console import Console
-from model.errors import SourceError
+from model.errors import MissingCodeError, SourceError
 from model.opening import Opened, is_project, needs_source, open_any, reopen
 from model.project import Project, save_project
 from model.trust import Origin
@@ -51,11 +51,14 @@ def opened(spec: str, found: Arguments, console: Console, *, cached: bool = True
         result.project = project = _reading_as(result.project, found)
         if notice := missing_notice(project.recipe, "Give their plug-in with --plugin FILE.py to replay or edit them."):
             console.note(str(notice))
-        callables = result.callables or (_callables(project, Path(folder)) if is_project(spec) else {})
+        callables, refused = result.callables, None
+        if not callables and is_project(spec):
+            callables, refused = _callables(project, Path(folder))
         context = Context(
             result.store, found.seed, console.progress, callables, project.source.reading, base=project.base
         )
-        yield Target(result, context)
+        with _explaining(refused):
+            yield Target(result, context)
 
 
 def _reading_as(project: Project, found: Arguments) -> Project:
@@ -67,12 +70,28 @@ def _reading_as(project: Project, found: Arguments) -> Project:
     return replace(project, source=project.source.taking(**given))
 
 
-def _callables(project: Project, folder: Path) -> dict[str, Any]:
-    """Functions of opaque nodes are not in a project: its source is opened again for them."""
+def _callables(project: Project, folder: Path) -> tuple[dict[str, Any], SourceError | None]:
+    """Functions of opaque nodes are not in a project: its source is opened again for them, or why it is not."""
     if any(map(needs_source, (project.base, project.graph))):
-        with contextlib.suppress(SourceError):  # what needs the functions says so when it runs
-            return reopen(project.source.spec, folder / "again", project.source.inputs, project.source.seed).callables
-    return {}
+        source = project.source
+        try:
+            return reopen(source.spec, folder / "again", source.inputs, source.seed).callables, None
+        except (
+            SourceError
+        ) as error:  # much can be done without the functions; what needs them says why they are missing
+            return {}, error
+    return {}, None
+
+
+@contextlib.contextmanager
+def _explaining(refused: SourceError | None) -> Generator[None]:
+    """Where the code of a project is missing, say why its source was not opened, and what to do about that."""
+    try:
+        yield
+    except MissingCodeError as error:
+        if refused is None:
+            raise
+        raise MissingCodeError(f"{error.message} {refused.message}", refused.hint, error.node) from error
 
 
 def save(target: Target, project: Project, path: str) -> str:

@@ -91,6 +91,25 @@ def test_no_command_runs_what_a_project_names(
     assert not marker.exists()
 
 
+def test_a_project_that_needs_its_code_says_how_to_allow_it(
+    code: Path, marker: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, data = mailed(code, "odd", tmp_path, marker, monkeypatch), tmp_path / "d.csv"
+    data.write_text("x,label\n")
+    recipe = tmp_path / "r.toml"
+    recipe.write_text('[[steps]]\npass = "calibrate"\noptions = {data = "demo:digits"}\n')
+    words = ["report", str(path), "--what", "profile"]
+    assert main(words) == 2
+    told = capsys.readouterr().err.strip().splitlines()
+    assert len(told) == 2 and "names code: odd" in told[0] and told[1].endswith(f"--trust {code}.")
+    assert not marker.exists()
+    moved = code.rename(code.with_name("elsewhere.py"))
+    assert main([*words, "--trust", str(moved)]) == 2
+    assert f"There is no file '{code}'" in capsys.readouterr().err
+    moved.rename(code)
+    assert main([*words, "--trust", str(code)]) == 0 and marker.exists()
+
+
 def test_a_recipe_takes_no_weights_from_code(
     code: Path, marker: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
