@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import json
 import sys
 from collections.abc import Generator
@@ -234,9 +235,15 @@ def example_inputs(model: Any) -> dict[str, Any]:
     if main == "pixel_values":
         return _image_inputs(model.config)
     if main == "input_ids" and getattr(model.config, "vocab_size", None):
-        return _text_inputs(model)
+        inputs = _text_inputs(model)
+        return inputs if _takes(model, "attention_mask") else {k: v for k, v in inputs.items() if k != "attention_mask"}
     raise SourceError(f"Models that take {main!r} need example inputs of your own.",
                       "Give a file.py:factory that returns (model, example inputs).")  # fmt: skip
+
+
+def _takes(model: Any, name: str) -> bool:
+    """Whether a model names an input: FNet and xLSTM would lose a mask among further keywords, which torch refuses."""
+    return name in inspect.signature(model.forward).parameters
 
 
 def _text_inputs(model: Any) -> dict[str, Any]:

@@ -514,3 +514,16 @@ def test_a_demo_takes_its_labels_by_name(tmp_path: Path) -> None:
         loss, logits = build(graph, opened.store)(**example).values()
     assert torch.equal(loss, torch.nn.functional.cross_entropy(logits, example["labels"]))
     assert list(load_source("demo:reviews").example) == ["input_ids", "attention_mask"]
+
+
+def test_a_model_that_names_no_mask_is_given_none(tmp_path: Path) -> None:
+    """torch.export refuses free sizes of what lands among further keywords, which would fix all sizes."""
+    sizes = "hidden_size=16&num_hidden_layers=1&intermediate_size=16&vocab_size=50"
+    loaded = load_source(f"config:fnet?{sizes}&task=sequence-classification")
+    assert "input_ids" in loaded.example and "attention_mask" not in loaded.example
+    store = WeightStore(tmp_path)
+    traced = trace(loaded.model, {"input_ids": loaded.example["input_ids"]}, store)
+    assert not traced.fixed and traced.dynamic["seq"] == ("input_ids[1]",), traced.problems
+    ids = torch.randint(0, 50, (3, 7))
+    built = build(traced.graph, store)(input_ids=ids)
+    assert torch.equal(built["logits"], loaded.model.eval()(input_ids=ids).logits)
