@@ -100,7 +100,8 @@ def guess_words(found: Figure) -> str:
 
 def dominant_words(found: Dominant) -> str:
     """`embedding weights hold 90 % of the stored bits (32.0 bits an element); word_embeddings alone 87 %`."""
-    told = f"{found.kind} weights hold {percent(found.share, 0)} of the stored bits ({found.bits:.1f} bits an element)"
+    share = f"over 99{THIN}%" if found.share >= 0.995 else percent(found.share, 0)
+    told = f"{found.kind} weights hold {share} of the stored bits ({found.bits:.1f} bits an element)"
     return f"{told}; {found.node} alone {percent(found.node_share, 0)}" if found.node else told
 
 

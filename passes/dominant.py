@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from model.graph import Graph
 from model.packed.layout import Use, stored, uses
@@ -52,6 +53,12 @@ def dominant(graph: Graph) -> Dominant | None:
         kind = kinds[graph[owners[name]].op]
         kind.bits, kind.elements = kind.bits + bits[name], kind.elements + weight.elements
     return _judged(kinds, bits, owners)
+
+
+def dominant_fields(graph: Graph) -> dict[str, Any]:
+    """`{"dominant": …}` for scores and trials; empty where nothing holds the average up."""
+    found = dominant(graph)
+    return {"dominant": asdict(found)} if found else {}
 
 
 def _judged(kinds: dict[str, _Sum], bits: dict[str, int], owners: dict[str, str]) -> Dominant | None:

@@ -15,11 +15,11 @@ from app.commands.console import Console, cell, seconds, table
 from app.commands.opening import Target, opened, save
 from app.commands.option_flags import read_options
 from app.commands.run import extended
-from app.commands.scoring import add_data, data_options, figures, noise_lines, plain, score
+from app.commands.scoring import add_data, bit_lines, data_options, figures, noise_lines, plain, score
 from model.formats.base import parse_format
 from model.recipe import Recipe, Step
 from passes.allocation.places import column_title
-from passes.allocation.plan import Allocation, steps
+from passes.allocation.plan import Allocation, configured, steps
 from passes.allocation.solve import Competing, Point, allocate, front, settled
 from passes.analysis.divergence import DivergenceOptions
 from passes.analysis.evaluate import EvaluateOptions
@@ -29,6 +29,7 @@ from passes.config import recipe_to_dict
 from passes.costs.base import cost, separable
 from passes.costs.finding import finding
 from passes.costs.limits import Limit, parse_budget
+from passes.dominant import dominant_fields
 from passes.export.recipe import to_toml
 from passes.replay import replay
 from passes.search.families import formats_of
@@ -91,7 +92,8 @@ def _run(found: Arguments, console: Console) -> Answer:
             recipe = Recipe((*steps(graph, made.chosen, options.data), *before))
             told = _allocated(made, recipe, target, found)
             data |= {"predicted": table.of(made.chosen), "budgets": [limit.text for limit in limits],
-                     "chosen": _chosen(made, rows), **told}  # fmt: skip
+                     "chosen": _chosen(made, rows), **dominant_fields(configured(graph, made.chosen)),
+                     **told}  # fmt: skip
         data["seconds"] = round(time.perf_counter() - start, 3)
     return Answer(data, lambda: _lines(data))
 
@@ -254,6 +256,8 @@ def _lines(data: dict[str, Any]) -> Iterable[str]:
             yield (f"measured KL {cell(m['kl'])} from {m['baseline']}, accuracy {m['accuracy']:.4f}, "
                    f"loss {m['loss']:.4f}")  # fmt: skip
             yield from noise_lines(m, {})
+        elif "recipe" in data:
+            yield from bit_lines(data)
     yield f"sensitivities {seconds(data['sensitivity']['seconds'])}, all {seconds(data['seconds'])}"
     if "output" in data:
         yield f"written to {data['output']}"

@@ -9,13 +9,14 @@ from typing import Any
 from app.commands.command import Answer, Arguments, Command, Parser, UsageError
 from app.commands.console import Console, cell, facts
 from app.commands.opening import Target, opened
-from app.commands.scoring import add_data, data_options, figures, holders, noise_lines, plain, score, tell_warning
+from app.commands.scoring import add_data, data_options, figures, noise_lines, plain, score, tell_warning
 from app.commands.sweep import known_steps
 from model.errors import DataError
 from model.recipe import Recipe, Step
 from passes.analysis.beside import BesideOptions
 from passes.analysis.evaluate import EvaluateOptions
 from passes.base import run_step
+from passes.dominant import dominant_fields
 from passes.figure import OPENED
 from passes.replay import replay
 
@@ -51,7 +52,7 @@ def _score(target: Target, options: EvaluateOptions, baseline: str) -> dict[str,
     context = replace(target.context, base=graph)
     wish = BesideOptions(**asdict(options), baseline=f"step {count}" if count else OPENED)
     report = run_step(target.project.graph, Step("evaluate", wish, context.seed), context).report
-    return report.summary | holders(target.project.graph)
+    return report.summary | dominant_fields(target.project.graph)
 
 
 def _position(text: str, steps: int) -> int:

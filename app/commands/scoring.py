@@ -17,7 +17,7 @@ from model.recipe import Step
 from passes.analysis.evaluate import EvaluateOptions
 from passes.base import run_step
 from passes.data_fit import text_words
-from passes.dominant import Dominant, dominant
+from passes.dominant import Dominant, dominant_fields
 from passes.figure import OPENED, START, accuracy_of, change_of
 from passes.kept_scores import FROM_CACHE, kept_score
 from passes.score import static_score
@@ -37,16 +37,16 @@ def data_options(found: Arguments, target: Target) -> EvaluateOptions | None:
 def score(graph: Graph, target: Target, options: EvaluateOptions | None) -> dict[str, Any]:
     """The score's figures; accuracy and loss are None without data."""
     if options is None:
-        return asdict(static_score(graph)) | holders(graph)
+        return asdict(static_score(graph)) | dominant_fields(graph)
     step = Step("evaluate", options, target.context.seed)
-    return dict(run_step(graph, step, target.context).report.summary) | holders(graph)
+    return dict(run_step(graph, step, target.context).report.summary) | dominant_fields(graph)
 
 
 def baseline_score(graph: Graph, target: Target, options: EvaluateOptions | None) -> dict[str, Any]:
     """As `score`, from the cache where the same graph was measured on the same samples before."""
     if options is None:
         return score(graph, target, options)
-    return kept_score(graph, options, target.context) | holders(graph)
+    return kept_score(graph, options, target.context) | dominant_fields(graph)
 
 
 def age_words(found: dict[str, Any], name: str) -> str:
@@ -54,12 +54,6 @@ def age_words(found: dict[str, Any], name: str) -> str:
     when = found.get(FROM_CACHE)
     date = time.strftime("%Y-%m-%d %H:%M", time.localtime(when)) if when else ""
     return f"{name}: score from the cache of {date}; --no-cache measures it again" if date else ""
-
-
-def holders(graph: Graph) -> dict[str, Any]:
-    """What keeps the average of stored bits up, where something does."""
-    found = dominant(graph)
-    return {"dominant": asdict(found)} if found else {}
 
 
 def state_name(target: Target) -> str:
@@ -73,10 +67,15 @@ def changed(before: dict[str, Any], after: dict[str, Any], baseline: str) -> dic
     return {"accuracy": now.against(held, baseline).to_json()} if now and held else {}
 
 
+def bit_lines(found: dict[str, Any], whose: str = "") -> Iterable[str]:
+    """What holds the average of stored bits up, where something does; `whose`: such as ` of the best`."""
+    if held := found.get("dominant"):
+        yield f"weight bits{whose}: {dominant_words(Dominant(**held))}"
+
+
 def noise_lines(found: dict[str, Any], change: dict[str, Any]) -> Iterable[str]:
     """Below a table: what holds the bits, the accuracy's noise and change from the baseline, what was cut."""
-    if held := found.get("dominant"):
-        yield f"weight bits: {dominant_words(Dominant(**held))}"
+    yield from bit_lines(found)
     if now := accuracy_of(found):
         yield f"accuracy: {noise_words(now)}"
     if told := change.get("accuracy"):

@@ -13,7 +13,7 @@ from app.commands.console import Console, cell, seconds, table
 from app.commands.opening import Target, opened
 from app.commands.option_flags import read_options
 from app.commands.polite import polite
-from app.commands.scoring import add_data, plain, score, state_name
+from app.commands.scoring import add_data, bit_lines, plain, score, state_name
 from app.commands.search_charts import Picture, add_charts, check_charts
 from app.commands.search_files import KINDS, Output, spec_path, storage_for, templates
 from app.commands.search_workers import add_workers, check_workers, trials_of_all
@@ -275,7 +275,8 @@ def _row(done: _Done, trial: Trial) -> dict[str, Any]:
         "number": trial.number, "state": trial.state, "values": dict(zip(names, trial.values, strict=False)),
         "params": trial.params, "figures": trial.figures, "feasible": trial.feasible, "violation": trial.violation,
         "steps": [list(s) for s in trial.steps], "seconds": trial.seconds, "origin": trial.origin, "lost": trial.lost,
-        "reused": trial.reused, "worker": trial.worker, "error": trial.error, **_noise(done, trial),
+        "reused": trial.reused, "worker": trial.worker, "error": trial.error, **trial.bits,
+        **_noise(done, trial),
     }  # fmt: skip
 
 
@@ -302,6 +303,7 @@ def _lines(done: _Done, data: dict[str, Any]) -> Iterable[str]:
     if rows:
         yield "front" if len(rows) > 1 else "figures"
         yield from table([{"trial": r["number"], **{n: _cell(n, r["figures"].get(n)) for n in names}} for r in rows])
+    yield from bit_lines(lead.bits, " of the best") if lead else []
     if lead is not None and lead.accuracy:
         told = _noise(done, lead).get("change", {}).get("accuracy")
         yield f"accuracy of the best: {noise_words(lead.accuracy)}"

@@ -13,6 +13,7 @@ from passes.analysis.evaluate import EvaluateOptions
 from passes.base import Context
 from passes.costs.base import COSTS, measured
 from passes.costs.base import figures as costs_of
+from passes.dominant import dominant_fields
 from passes.replay import Memo, recipe_key, replay
 from passes.score import Scorer
 from passes.search.goals import KL, MEASURED, Wanted
@@ -41,6 +42,7 @@ class Plain:
         self._costs: tuple[Graph, dict[str, float]] | None = None
         self._margins: dict[str, Any] = {}
         self.noise: dict[str, Any] = {}  # of the accuracy of the trial that ran last
+        self.bits: dict[str, Any] = {}  # what holds up the average of stored bits of the graph that was costed last
 
     def key(self, order: Order) -> str:
         """The recipe alone decides, unless formats round by chance."""
@@ -59,6 +61,7 @@ class Plain:
         if self._costs is None or self._costs[0] is not graph:
             score = self.scorer.score(graph)
             told = {k: float(v) for k, v in asdict(score).items() if v is not None}
+            self.bits = dominant_fields(graph)
             self._costs = graph, told | {k: float(v) for k, v in costs_of(graph, score).items()}
         return dict(self._costs[1])
 

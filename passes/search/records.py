@@ -60,6 +60,7 @@ def trial_of(frozen: FrozenTrial, coded: Mapping[str, tuple[Any, ...]] | None = 
         attrs.get("worker", ""), attrs.get("origin", ""), bool(attrs.get("reused")), attrs.get("error", ""),
         bool(attrs.get("lost")), attrs.get("begins", ""), attrs.get("kept", ""), attrs.get("parent"),
         dict(attrs.get("noise", {})), tuple((int(k), float(v)) for k, v in attrs.get("losses", ())),
+        dict(attrs.get("bits", {})),
     )  # fmt: skip
 
 

@@ -125,6 +125,11 @@ def _name_metrics(study: Study, want: Wanted) -> None:
         study.set_metric_names(names)
 
 
+def _aside(runner: TrialRun) -> dict[str, Any]:
+    """What goes with the figures of the trial that ran last: its accuracy's noise, what holds its bits."""
+    return {name: getattr(runner, name, {}) for name in ("noise", "bits")}
+
+
 def _strange(name: str, figures: Mapping[str, float]) -> str:
     """Why a goal has no number."""
     if name in figures:
@@ -334,7 +339,7 @@ class Running:
             figures = _figures(self.runner, trial, order) if self.want.measured else costs
         except Weak as weak:
             return self._weak(trial, start, order, costs, str(weak))
-        ended = self._complete(trial, start, {**costs, **figures}, noise=getattr(self.runner, "noise", {}))
+        ended = self._complete(trial, start, {**costs, **figures}, **_aside(self.runner))
         self.keys[key] = trial.number  # told: one that was given to another worker meanwhile is no result
         return ended
 
@@ -362,7 +367,7 @@ class Running:
         state = TrialState.COMPLETE if held.state == "complete" else TrialState.PRUNED
         values = held.values if held.state == "complete" else None
         return self._ended(trial, start, state, held.figures, held.error, values=values, reused=True,
-                           noise=held.noise)  # fmt: skip
+                           noise=held.noise, bits=held.bits)  # fmt: skip
 
     def _ended(
         self, trial: optuna.Trial, start: float, state: TrialState, figures: Mapping[str, float] | None = None,

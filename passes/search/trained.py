@@ -26,6 +26,7 @@ from model.weights import WeightStore
 from passes.base import Context, StepResult
 from passes.costs.base import COSTS, measured
 from passes.costs.base import figures as costs_of
+from passes.dominant import dominant_fields
 from passes.replay import Memo, recipe_key, replay
 from passes.score import static_score
 from passes.search.architecture.building import Architect, Built, Impossible, square
@@ -104,6 +105,7 @@ class Trained:
         self._ended: _Ended | None = None
         self.noise: dict[str, Any] = {}  # of the accuracy of the trial that ran last
         self.losses: list[tuple[int, float]] = []  # of its own trainings, by optimiser step
+        self.bits: dict[str, Any] = {}  # what holds up its average of stored bits
         self._check()
 
     def _check(self) -> None:
@@ -131,6 +133,7 @@ class Trained:
         untrained = Recipe(tuple(s for s in work.recipe.active if s.pass_name != FINETUNE))
         context = self._context(order, work, Scratch(work.place.built.store))
         graph = replay(work.place.built.graph, untrained, context, Memo()).graph
+        self.bits = dominant_fields(graph)
         return _static(graph)
 
     def figures(self, order: Order) -> dict[str, float]:
@@ -276,7 +279,7 @@ class Trained:
 
     def _last(self, order: Order, work: _Work, graph: Graph, context: Context, trained: bool) -> dict[str, float]:
         """The whole score of what came out."""
-        found = _static(graph)
+        found, self.bits = _static(graph), dominant_fields(graph)
         if self.spec.score.data and (self.want.measured or self.spec.train != "none"):
             warm = self.warm(context)
             show = order.show if self.spec.pruner == "rungs" and not trained else _unseen

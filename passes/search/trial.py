@@ -20,7 +20,8 @@ class Trial:
     took. `error`: why it failed. `lost`: its worker died, and another trial has its choices. `begins`: the file of the
     trained model at whose weights it began, that of trial `parent`; `kept`: the file of its own.
     `noise`: what its accuracy is told with (n, guessing, hits). `losses`: (steps trained, training loss); of a long
-    training the means over as many steps as make few points.
+    training the means over as many steps as make few points. `bits`: what holds its average of stored bits up
+    (`dominant`), empty where nothing does.
     """
 
     number: int
@@ -42,6 +43,7 @@ class Trial:
     parent: int | None = None
     noise: dict[str, Any] = field(default_factory=dict[str, Any])
     losses: tuple[tuple[int, float], ...] = ()
+    bits: dict[str, Any] = field(default_factory=dict[str, Any])
 
     @property
     def unmeasured(self) -> bool:
