@@ -8,7 +8,15 @@ import sys
 import tempfile
 from collections.abc import Sequence
 
-from PySide6.QtCore import QEventLoop, QMessageLogContext, QSettings, QTimer, QtMsgType, qInstallMessageHandler
+from PySide6.QtCore import (
+    QEventLoop,
+    QMessageLogContext,
+    QSettings,
+    QSize,
+    QTimer,
+    QtMsgType,
+    qInstallMessageHandler,
+)
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QApplication
 
@@ -51,10 +59,20 @@ def open_window(target: str | None, plugins: Sequence[str] = (), theme: str | No
     install_hooks()
     settings = Settings()
     window = make_window(app, settings, theme or settings.mode)
-    window.show()
+    show_within(window, window.screen().availableSize())
     QTimer.singleShot(0, lambda: _begin(window, target, plugins))
     QTimer.singleShot(SETTLED, rest_collector)
     return app.exec()
+
+
+def show_within(window: Window, room: QSize) -> None:
+    """Show it; where the screen has less room than its usual size, as large as that allows."""
+    usual = window.size()
+    if usual.width() > room.width() or usual.height() > room.height():
+        window.resize(usual.boundedTo(room))
+        window.showMaximized()  # the frame too stays on the screen
+    else:
+        window.show()
 
 
 def rest_collector() -> None:

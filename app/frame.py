@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from app.actions.table import Actions
     from app.session import Session
 
-JOB_SHARE, AROUND = 0.28, 30  # of the status line that what runs takes at most; pixels round its words
+JOB_SHARE, AROUND = 0.28, 30  # of the status line that what runs may take from the figures; pixels round its words
+EDGE, SPACE, BAR = 8, 6, 2  # right of what runs, before it, and what Qt keeps at the bar's left
 TOOLS = ("open", "save", "|", "undo", "redo", "|", "evaluate", "Model/Report", "prune", "quantise")
 
 
@@ -122,7 +123,8 @@ class StatusLine(QStatusBar):
         self._text, self._need = "", 0
         host = QWidget()
         row = QHBoxLayout(host)
-        row.setContentsMargins(0, 0, 8, 0)
+        row.setContentsMargins(0, 0, EDGE, 0)
+        row.setSpacing(SPACE)
         row.addWidget(self._nothing)
         row.addWidget(self.score, 1)
         row.addWidget(self._job)
@@ -142,15 +144,24 @@ class StatusLine(QStatusBar):
         self._elide()
 
     def _elide(self) -> None:
-        """As wide as the words are, up to a part of the line: the figures have the rest."""
+        """As wide as the words are, up to a part of the line and what the figures leave free of the rest."""
         metrics = self._job.fontMetrics()
         need = metrics.horizontalAdvance(self._text) + AROUND
         self._need = max(self._need, need) if self._text else 0  # while it runs the figures stay where they are
-        wide = min(self._need, int(JOB_SHARE * self.width()))
+        share = int(JOB_SHARE * self.width())
+        wide = min(self._need, share + self._spare(self.width() - share - EDGE - SPACE - BAR))
         self._job.setFixedWidth(wide)
-        self._job.setText(metrics.elidedText(self._text, Qt.TextElideMode.ElideRight, wide - AROUND))
+        # Widths are rounded: words that just fit are not asked for again, else they lose their end.
+        cut = "" if wide >= need else metrics.elidedText(self._text, Qt.TextElideMode.ElideRight, wide - AROUND)
+        self._job.setText(cut or self._text)
         self._job.setToolTip(self._text)
         self._job.setVisible(bool(self._text))
+
+    def _spare(self, wide: int) -> int:
+        """What of the width beside the words is not used."""
+        if self.score.isHidden():
+            return max(0, wide - self._nothing.sizeHint().width())
+        return self.score.spare(wide)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)

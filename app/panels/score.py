@@ -338,21 +338,34 @@ class ScorePanel(QWidget):
         self._shown = tuple(k for k in self.figures if k != "kl" or known)
         self._fit()
 
+    def spare(self, wide: int) -> int:
+        """How much of a width the figures would leave free, as they would stand there."""
+        gap, widths, shown, _ = self._plan(wide)
+        return max(0, self._room(wide) - _sum(gap, widths[:shown]) - (self._rest(gap) if shown < len(widths) else 0))
+
+    def _room(self, wide: int) -> int:
+        """What of a width is for figures: the name of the baseline stands behind them."""
+        return wide - 2 * PAD - (0 if self.baseline.isHidden() else self.baseline.sizeHint().width() + GAP)
+
+    def _plan(self, wide: int) -> tuple[int, list[int], int, bool]:
+        """In a width: the gap, each figure's room, how many are shown, and whether without their changes."""
+        figures, room = [self.figures[k] for k in self._shown], self._room(wide)
+        ways = ((GAP, [f.held for f in figures]), (TIGHT, [f.wide() for f in figures]))
+        least = (TIGHT, [f.wide(brief=True) for f in figures])
+        gap, widths = next((w for w in ways if _sum(*w) <= room), least)
+        shown = len(figures)
+        while shown and _sum(gap, widths[:shown]) + (self._rest(gap) if shown < len(figures) else 0) > room:
+            shown -= 1
+        return gap, widths, shown, (gap, widths) not in ways
+
     def _fit(self) -> None:
         """Where all do not fit they move together, then go without changes; the last ones are told by a "…"."""
         if not self.isVisible():
             return
-        figures, room = [self.figures[k] for k in self._shown], self.width() - 2 * PAD
-        room -= 0 if self.baseline.isHidden() else self.baseline.sizeHint().width() + GAP
+        figures = [self.figures[k] for k in self._shown]
         for key in self.figures.keys() - set(self._shown):
             self.figures[key].hide()
-        ways = ((GAP, [f.held for f in figures]), (TIGHT, [f.wide() for f in figures]))
-        least = (TIGHT, [f.wide(brief=True) for f in figures])
-        gap, widths = next((w for w in ways if _sum(*w) <= room), least)
-        brief = (gap, widths) not in ways
-        shown = len(figures)
-        while shown and _sum(gap, widths[:shown]) + (self._rest(gap) if shown < len(figures) else 0) > room:
-            shown -= 1
+        gap, widths, shown, brief = self._plan(self.width())
         layout = self.layout()
         assert layout is not None
         layout.setSpacing(gap)

@@ -5,9 +5,12 @@ from __future__ import annotations
 from itertools import pairwise
 from types import SimpleNamespace
 
+import pytest
+from PySide6.QtCore import QSize
 from PySide6.QtWidgets import QApplication, QLabel, QWidget
 from pytestqt.qtbot import QtBot
 
+from app.application import show_within
 from app.forms.flow import Flow
 from app.panels.score import ENTRIES, ScorePanel
 from app.window import Window
@@ -72,3 +75,30 @@ def test_what_runs_stands_whole_beside_the_figures(opened: Window) -> None:
         assert job.width() == at, "the figures keep their places while it runs"
         line.tell("")
         assert not job.isVisible()
+
+
+def test_what_runs_takes_the_room_that_the_figures_leave(opened: Window) -> None:
+    line, words = opened.status, "Search · 12 of 30 trials · 47 s left, about 3 min of processor time"
+    opened.docks.panels["jobs"]._clock.stop()  # type: ignore[attr-defined]  # else it tells that nothing runs
+    for width in (1280, 1600, 2400):
+        opened.resize(width, 800)
+        QApplication.processEvents()
+        line.tell(words)
+        QApplication.processEvents()
+        score = line.score
+        shown = [f for f in score.figures.values() if f.isVisible()]
+        free = score.width() - max(w.geometry().right() for w in (*shown, score.more, score.baseline) if w.isVisible())
+        assert line._job.text() == words or free < 60, f"{free} pixels are free beside cut words at {width}"
+
+
+@pytest.mark.parametrize(("room", "size"), [((1280, 800), (1280, 800)), ((1920, 1080), (1440, 900))])
+def test_the_window_opens_no_larger_than_the_screen(
+    window: Window, monkeypatch: pytest.MonkeyPatch, room: tuple[int, int], size: tuple[int, int]
+) -> None:
+    asked: list[str] = []
+    window.resize(1440, 900)
+    for name in ("show", "showMaximized"):  # a platform without a screen of its own has another size for "maximised"
+        monkeypatch.setattr(window, name, lambda name=name: asked.append(name))
+    show_within(window, QSize(*room))
+    assert (window.width(), window.height()) == size
+    assert asked == ["show" if size == (1440, 900) else "showMaximized"]
