@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import secrets
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,14 +9,14 @@ from app.errors import Banner
 from app.session import Session
 from model.errors import EspalierError
 from model.opening import needs_source
-from model.trust import SESSION, Decision, decide, refused, wanted_code
+from model.trust import Decision, begin_session, decide, refused, wanted_code
 
 
 class Consent:
     """The question of one window; its workers hear the answer through the environment and a file of the program's."""
 
     def __init__(self, session: Session, banner: Banner) -> None:
-        os.environ.setdefault(SESSION, secrets.token_hex(16))
+        begin_session()
         self._session, self._banner = session, banner
         session.opened.connect(self.ask)
 

@@ -10,6 +10,7 @@ import contextlib
 import hashlib
 import json
 import os
+import secrets
 import tempfile
 from enum import Enum
 from pathlib import Path
@@ -39,6 +40,11 @@ class TrustError(SourceError):
         self.path = path
 
 
+def begin_session() -> None:
+    """Give this window its word, where it has none; workers inherit it, so that it comes before them."""
+    os.environ.setdefault(SESSION, secrets.token_hex(16))
+
+
 def require(path: Path, what: str, origin: Origin) -> None:
     """Raise TrustError unless the Python file `path` may run; `what` names the part of it that is wanted.
 
@@ -49,7 +55,8 @@ def require(path: Path, what: str, origin: Origin) -> None:
         _typed.add(path)
     elif not _allowed(path):
         message = f"This project names code: {what} of {path}, which could do anything with your files."
-        raise TrustError(message, f"Read that file; to let it run, add --trust {path}.", path=path)
+        hint = f"Read that file; to let it run, add --trust {path}, or open it in the window."
+        raise TrustError(message, hint, path=path)
 
 
 def wanted_code(spec: str) -> Path | None:

@@ -98,7 +98,8 @@ def _open(job: OpenJob, channel: Channel) -> OpenResult:
     channel.progress(0, 0, f"opening {job.spec}")
     opened = open_any(job.spec, job.workdir, job.inputs, job.seed, origin=job.origin)
     _STATE.stores[job.workdir] = opened.store
-    _remember(opened)
+    if opened.callables:  # a project holds none: its source is opened for them where it has to run
+        _remember(opened)
     channel.progress(0, 0, "storing the weights")
     _flush(opened.store)
     locations = opened.store.locate(keys_of(*opened.project.graphs))

@@ -16,6 +16,7 @@ from dataclasses import replace
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 
+from model.trust import begin_session
 from passes.jobs import (
     TERMINAL,
     UNSENDABLE,
@@ -54,6 +55,7 @@ class Worker:
     """One spawned worker process and our end of its pipe."""
 
     def __init__(self) -> None:
+        begin_session()  # else what the user allows in this window would not hold in the worker
         context = multiprocessing.get_context("spawn")
         self.pipe, theirs = context.Pipe()
         self.process: BaseProcess = context.Process(target=_entry, args=(theirs,), daemon=True, name="espalier-worker")

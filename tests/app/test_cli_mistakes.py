@@ -133,3 +133,28 @@ def test_two_lines_and_exit_2(
     assert not told.out and len(lines) == 2 and all(line.strip() for line in lines), told.err
     assert part in told.err and "Traceback" not in told.err
     assert not list(tmp_path.iterdir()), "something was written"
+
+
+BENT = """
+import torch
+
+class Bent(torch.nn.Module):
+    def forward(self, x):
+        return x / 2 if x.mean() > 0 else x
+
+def make():
+    return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 10), Bent()), torch.zeros(1, 1, 8, 8)
+"""
+
+
+def test_a_project_whose_code_may_not_run_says_what_lets_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("ESPALIER_STATE", str(tmp_path / "state"))
+    monkeypatch.setattr("model.trust._typed", set())
+    code, project = tmp_path / "bent.py", str(tmp_path / "bent.espalier")
+    code.write_text(BENT)
+    assert main(["trace", f"{code}:make", "-o", project]) == 0
+    monkeypatch.setattr("model.trust._typed", set())
+    assert main(["evaluate", project, "--data", "demo:digits", "--limit", "20"]) != 0
+    assert f"--trust {code}" in capsys.readouterr().err
