@@ -395,7 +395,8 @@ class Form(QWidget):
             if field.name not in self._when:
                 continue
             name, value = self._when[field.name]
-            shown = name not in self.editors or self.editors[name].get() == value
+            values = value if isinstance(value, frozenset) else (value,)
+            shown = name not in self.editors or self.editors[name].get() in values
             for part in self._lines[field.name]:
                 part.setVisible(shown)
             if not shown and trouble(self.editors[field.name].get):

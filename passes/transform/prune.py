@@ -25,7 +25,8 @@ from passes.select import Select, chosen, matches
 if TYPE_CHECKING:
     from model.data.base import Split
 
-# Beside which value of which other field a field applies: forms hide it else.
+# Beside which value (or which of several) of which other field a field applies: forms hide it else.
+DATA = {"when": ("method", frozenset(WITH_DATA))}
 NM, BLOCK, GLOBAL = {"when": ("pattern", "n:m")}, {"when": ("pattern", "block")}, {"when": ("scope", "global")}
 
 __all__ = ["METHODS", "Budget", "PruneOptions", "prunable", "prune"]
@@ -70,15 +71,15 @@ class PruneOptions:
         default=(), metadata={"help": "other shares for some nodes; the last one holds"}
     )
     data: str = field(default="", metadata={"help": "for methods that need it: demo:NAME, hub:NAME, a file or a folder",
-                                            "edit": "data"})  # fmt: skip
-    split: str = field(default="train", metadata={"help": "never the one that is scored on", "edit": "split"})
-    limit: int = field(default=128, metadata={"min": 0, "help": "at most so many samples; 0 = all"})
-    batch_size: int = field(default=32, metadata={"min": 1, "max": 4096, "help": "samples that run at once"})
-    text: str = field(default="", metadata={"help": "name of the text column", "edit": "text"})
-    label: str = field(default="", metadata={"help": "name of the label column", "edit": "label"})
-    tokenizer: str = field(default="", metadata={"help": "folder of the tokenizer; default: the source's"})
+                                            "edit": "data", **DATA})  # fmt: skip
+    split: str = field(default="train", metadata={"help": "never the one that is scored on", "edit": "split", **DATA})
+    limit: int = field(default=128, metadata={"min": 0, "help": "at most so many samples; 0 = all", **DATA})
+    batch_size: int = field(default=32, metadata={"min": 1, "max": 4096, "help": "samples that run at once", **DATA})
+    text: str = field(default="", metadata={"help": "name of the text column", "edit": "text", **DATA})
+    label: str = field(default="", metadata={"help": "name of the label column", "edit": "label", **DATA})
+    tokenizer: str = field(default="", metadata={"help": "folder of the tokenizer; default: the source's", **DATA})
     max_length: int = field(
-        default=0, metadata={"min": 0, "help": "longest text in tokens; 0 = what model and tokenizer take"}
+        default=0, metadata={"min": 0, "help": "longest text in tokens; 0 = what model and tokenizer take", **DATA}
     )
 
     def __post_init__(self) -> None:

@@ -235,3 +235,13 @@ def test_several_formats_are_text_as_a_search_has_it(qtbot: QtBot) -> None:
         line.clear()
         QTest.keyClicks(line, text)
         assert words in form.error and form.wrong.text() == form.error
+
+
+def test_pruning_asks_for_data_where_the_method_looks_at_it(qtbot: QtBot) -> None:
+    form = Form(PruneOptions)
+    qtbot.addWidget(form)
+    for method, asked in (("l1", False), ("wanda", True), ("random", False), ("movement", True)):
+        form.put(PruneOptions(method=method, data="demo:digits"))  # type: ignore[arg-type]
+        shown = {n: form.editors[n].isVisibleTo(form) for n in ("data", "split", "limit", "batch_size")}
+        assert set(shown.values()) == {asked}, (method, shown)
+        assert form.value().data == "demo:digits", "what is hidden is kept"
