@@ -55,7 +55,7 @@ def require(path: Path, what: str, origin: Origin) -> None:
         _typed.add(path)
     elif not _allowed(path):
         message = f"This project names code: {what} of {path}, which could do anything with your files."
-        hint = f"Read that file; to let it run, add --trust {path}, or open it in the window."
+        hint = f"Read that file; to let it run, open it in the window, or add --trust {path}."
         raise TrustError(message, hint, path=path)
 
 
