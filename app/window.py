@@ -32,8 +32,7 @@ from passes.jobs import TERMINAL, JobEvent
 
 if TYPE_CHECKING:
     from app.canvas.view import GraphCanvas
-    from app.consent import Consent
-from app.docks import Docks
+    from app.docks import Docks
 
 
 class Window(QMainWindow):

@@ -262,6 +262,11 @@ def _exported(spec: str) -> Loaded:
         raise SourceError(f"There is no file {spec!r}.", "Give the path of a .pt2 file.")
     try:
         program = read_program(path)
+        args, kwargs = program.example_inputs or ((), {})
+        names = [str(n) for n in program.graph_signature.user_inputs]
+        example = {**dict(zip(names, args, strict=False)), **kwargs}
+        # Guards are source that torch writes of what the file says, and runs.
+        model = program.module(check_guards=False)
     except Unsafe as error:
         hint = "Open the model that it was exported from, or export it again with plain tensors as example inputs."
         raise SourceError(f"{path.name} could run foreign code: {error}.", hint) from error
@@ -269,7 +274,4 @@ def _exported(spec: str) -> Loaded:
     except Exception as error:
         raise SourceError(f"{path.name} is not a readable torch.export file ({first_line(error)}).",
                           "Write it with torch.export.save and this version of torch.") from error  # fmt: skip
-    args, kwargs = program.example_inputs or ((), {})
-    names = [str(n) for n in program.graph_signature.user_inputs]
-    example = {**dict(zip(names, args, strict=False)), **kwargs}
-    return Loaded(SourceInfo(str(path), path.name), program.module(), example, program)
+    return Loaded(SourceInfo(str(path), path.name), model, example, program)

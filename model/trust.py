@@ -12,7 +12,9 @@ import json
 import os
 import secrets
 import tempfile
+from collections.abc import Generator
 from enum import Enum
+from importlib.machinery import all_suffixes
 from pathlib import Path
 from typing import Literal, cast
 
@@ -20,7 +22,8 @@ from model.errors import EspalierError, SourceError
 
 NAMED = "ESPALIER_TRUST"  # paths, for a run of the program and its workers
 SESSION = "ESPALIER_TRUST_SESSION"  # a random word of one window
-MOST_FILES, MOST_BYTES = 500, 32 << 20  # beside a factory: more is not looked through, nor remembered
+MOST_FILES, MOST_FOLDERS, MOST_BYTES = 500, 200, 32 << 20  # beside a factory: more is not remembered
+MOST_SESSIONS = 100
 Decision = Literal["once", "always", "never"]
 _typed: set[Path] = set()
 
@@ -61,22 +64,39 @@ def require(path: Path, what: str, origin: Origin) -> None:
 
 def wanted_code(spec: str) -> Path | None:
     """The Python file that a source names and that may not run yet; None where there is none."""
-    file = spec if spec.endswith(".py") else spec.rpartition(":")[0]
-    path = Path(file).expanduser().resolve() if file.endswith(".py") else None
+    path = _code(spec)
     return path if path and path.is_file() and not _allowed(path) else None
+
+
+def _code(spec: str) -> Path | None:
+    """The Python file that a source names, there or not."""
+    file = spec if spec.endswith(".py") else spec.rpartition(":")[0]
+    return Path(file).expanduser().resolve() if file.endswith(".py") else None
 
 
 def refused(path: Path) -> bool:
     """Whether the user refused this code for good."""
-    return _kept().get(digest(path.resolve())) == "never"
+    kept = _kept()
+    return "never" in kept.values() and kept.get(digest(path.resolve())) == "never"
+
+
+def _named(path: Path) -> bool:
+    given = (Path(p).expanduser().resolve() for p in os.environ.get(NAMED, "").split(os.pathsep) if p)
+    session = os.environ.get(SESSION)
+    return path in _typed or path in given or (bool(session) and _kept().get(f"{session} {path}") == "once")
 
 
 def _allowed(path: Path) -> bool:
-    named = (Path(p).expanduser().resolve() for p in os.environ.get(NAMED, "").split(os.pathsep) if p)
-    if path in _typed or path in named:
+    if _named(path):
         return True
-    kept, session = _kept(), os.environ.get(SESSION)
-    return (bool(session) and kept.get(str(path)) == session) or kept.get(digest(path)) == "always"
+    kept = _kept()
+    return "always" in kept.values() and kept.get(digest(path)) == "always"
+
+
+def named(spec: str) -> bool:
+    """Whether the user named the code of a source in this run of the program, or allowed it once in this window."""
+    path = _code(spec)
+    return path is not None and path.is_file() and _named(path)
 
 
 def decide(path: Path, decision: Decision) -> None:
@@ -84,32 +104,69 @@ def decide(path: Path, decision: Decision) -> None:
 
     "once" holds for this window and its workers, the others for this content of the file and of those beside it.
     """
-    path, kept = path.resolve(), _kept()
-    session = os.environ.get(SESSION, "")
-    kept = {k: v for k, v in kept.items() if v in ("always", "never", session)}
-    key = str(path) if decision == "once" else digest(path)
-    kept.pop(str(path), None)
-    if key:  # too much code to be known again is allowed for this window
-        kept[key] = session if decision == "once" else decision
-    elif decision == "always":
-        kept[str(path)] = session
-    _write(kept)
+    path = path.resolve()
+    with _locked():
+        kept, session = _kept(), os.environ.get(SESSION, "")
+        key = f"{session} {path}" if decision == "once" else digest(path)
+        kept.pop(f"{session} {path}", None)
+        if key:
+            kept[key] = decision
+        elif decision == "always":  # too much code to be known again is allowed for this window
+            kept[f"{session} {path}"] = "once"
+        once = [k for k, v in kept.items() if v == "once"]
+        for old in once[:-MOST_SESSIONS]:
+            del kept[old]
+        _write(kept)
+
+
+@contextlib.contextmanager
+def _locked() -> Generator[None]:
+    """Two windows may decide at once; without a lock one of them would be forgotten."""
+    from filelock import FileLock, Timeout
+
+    lock = FileLock(f"{_file()}.lock", timeout=5)
+    try:
+        _file().parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        lock.acquire()
+    except (OSError, Timeout) as error:
+        raise EspalierError(f"{_file()} could not be locked.", "Allow the code with --trust instead.") from error
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def digest(path: Path) -> str:
-    """Of a Python file and of all beside and beneath it that it can import; empty where they are too many."""
+    """Of a Python file and of all beside and beneath it that can be imported; empty where they are too many."""
     found, size = hashlib.sha256(), 0
-    with contextlib.suppress(OSError):
-        files = sorted(p for p in {*path.parent.rglob("*.py"), path} if p.is_file())
-        if len(files) > MOST_FILES:
-            return ""
-        for file in files:
+    files = _importable(path)
+    for file in sorted(files):
+        try:
             text = file.read_bytes()
-            size += len(text)
-            found.update(f"{file.relative_to(path.parent)}\0{len(text)}\0".encode())
-            found.update(text)
-        found.update(path.name.encode())
-    return found.hexdigest() if 0 < size <= MOST_BYTES else ""
+        except OSError:
+            return ""
+        size += len(text)
+        if size > MOST_BYTES:
+            return ""
+        found.update(f"{file.relative_to(path.parent)}\0{len(text)}\0".encode())
+        found.update(text)
+    found.update(path.name.encode())
+    return found.hexdigest() if files else ""
+
+
+def _importable(path: Path) -> set[Path]:
+    """The file and what lies beside and beneath it with an ending of modules; nothing where that is too much."""
+    endings, found, seen = tuple(all_suffixes()), {path}, set[str]()
+    for folder, inner, names in os.walk(path.parent, followlinks=True):
+        true = os.path.realpath(folder)
+        if true in seen:
+            inner.clear()
+            continue
+        seen.add(true)
+        found.update(Path(folder, n) for n in names if n.endswith(endings))
+        if len(found) > MOST_FILES or len(seen) > MOST_FOLDERS:
+            return set()
+    return {f for f in found if f.is_file()}
 
 
 def _file() -> Path:
@@ -121,7 +178,11 @@ def _file() -> Path:
 def _kept() -> dict[str, str]:
     """Digest or path → decision; nothing where there is no file, or another thing than ours."""
     try:
-        found = json.loads(_file().read_text())
+        with _file().open(encoding="utf-8") as handle:
+            facts = os.fstat(handle.fileno())
+            if hasattr(os, "getuid") and (facts.st_uid != os.getuid() or facts.st_mode & 0o022):
+                return {}  # others may have written it
+            found = json.loads(handle.read())
     except (OSError, ValueError, RecursionError):
         return {}
     entries = cast("dict[object, object]", found) if isinstance(found, dict) else {}

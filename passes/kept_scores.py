@@ -24,7 +24,7 @@ from passes.analysis.evaluate import EvaluateOptions, load_task, measured_split
 from passes.base import Context, run_step
 from passes.data_fit import ask_limits
 from passes.figure import accuracy_of
-from passes.plugins import loaded_plugins
+from passes.plugins import has_plugins
 
 if TYPE_CHECKING:
     from model.data.base import Split
@@ -42,7 +42,7 @@ def scores() -> Entries:
 def kept_score(graph: Graph, options: EvaluateOptions, context: Context) -> dict[str, Any]:
     """What `evaluate` finds, from the cache where it was measured before; then `from_cache` says when."""
     step = Step("evaluate", options, context.seed)
-    own = needs_source(graph) or graph.runs == "module" or loaded_plugins()  # code that is no part of the key
+    own = needs_source(graph) or graph.runs == "module" or has_plugins()  # code that is no part of the key
     if own or not enabled():
         return dict(run_step(graph, step, context).report.summary)
     key = _key(graph, options, context)

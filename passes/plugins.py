@@ -124,6 +124,11 @@ def loaded_plugins() -> list[Plugin]:
     return list(_LOADED.values())
 
 
+def has_plugins() -> bool:
+    """Whether anything of files or of installed packages was loaded."""
+    return bool(_LOADED or _PACKAGES)
+
+
 def plugin_passes() -> set[str]:
     """Names of all passes that came from plug-ins."""
     return {name for p in (*_LOADED.values(), *_PACKAGES.values()) for name in p.passes}

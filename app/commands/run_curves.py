@@ -58,7 +58,7 @@ class Curves:
             ended = True
         finally:
             if self.path is not None and self.recorder.curves:
-                self._write(self.path)
+                self._written(self.path, ended, console)
             elif self.path is not None and ended:
                 console.note(f"No step reported a loss, so {self.path} is not written.")
 
@@ -66,6 +66,15 @@ class Curves:
     def written(self) -> str | None:
         """The file, where there is one."""
         return str(self.path) if self.path is not None and self.recorder.curves else None
+
+    def _written(self, path: Path, ended: bool, console: Console) -> None:
+        """Write the file; where something else failed already, that stays what is told."""
+        try:
+            self._write(path)
+        except UsageError as error:
+            if ended:
+                raise
+            console.note(error.message)
 
     def _write(self, path: Path) -> None:
         from app.figures.curves import write

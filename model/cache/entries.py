@@ -71,7 +71,10 @@ class Entries:
 
     def write(self, key: str, data: Any, tensors: Path | None = None) -> bool:
         """Keep an entry, with a copy (or a link) of a file of tensors; False where that was not possible."""
-        body = json.dumps(data, separators=(",", ":"), allow_nan=False).encode()
+        try:
+            body = json.dumps(data, separators=(",", ":"), allow_nan=False).encode()
+        except ValueError:  # NaN or infinity: a value that JSON has not
+            return False
         size = len(body) + (tensors.stat().st_size if tensors else 0)
         if size > self.limit // 2:  # one that would drive all others out
             return False

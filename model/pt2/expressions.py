@@ -13,7 +13,7 @@ DEEPEST = 60
 DIGITS = 20  # of a number: more than any size has
 HIGHEST_POWER = 16
 
-SYMBOL = re.compile(r"[A-Za-z_]{1,12}\d{1,9}")
+SYMBOL = re.compile(r"[A-Za-z_]{1,12}\d{1,5}")  # torch counts up to the number of some
 # sympy's classes in sizes and conditions, and those of torch.utils._sympy.functions that torch's own reader knows.
 FUNCTIONS = frozenset(
     ("Add", "Mul", "Pow", "Max", "Min", "Mod", "Rational", "Equality", "Unequality", "LessThan", "GreaterThan",
@@ -46,7 +46,7 @@ def _check(node: ast.expr, deep: int) -> None:
             return
         case ast.Constant(value=int(n)) if abs(n) < 10**DIGITS:
             return
-        case ast.Constant(value=float()):
+        case ast.Constant(value=float(x)) if abs(x) < 1e30:
             return
         case ast.UnaryOp(op=ast.USub(), operand=inner):
             _check(inner, deep - 1)
@@ -67,7 +67,7 @@ def _check_call(name: str, node: ast.Call, deep: int) -> None:
         raise ValueError("a shape expression calls an unknown function")
     for arg in node.args:
         _check(arg, deep)
-    if name in _POWERS and not _small(node.args[-1]):
+    if name in _POWERS and not (len(node.args) == 2 and _small(node.args[1]) and not _has_power(node.args[0])):
         raise ValueError("a shape expression raises to too high a power")
     return None
 
@@ -87,10 +87,15 @@ def _check_number(name: str, node: ast.Call) -> None:
         raise ValueError("a shape expression has a number of another form")
     value = node.args[0]
     if name == "Float" and isinstance(value, ast.Constant) and isinstance(value.value, str):
-        if not re.fullmatch(r"-?\d{1,30}(\.\d{0,30})?(e[+-]?\d{1,3})?", value.value):
+        if not re.fullmatch(r"-?\d{1,30}(\.\d{0,30})?(e[+-]?\d{1,2})?", value.value):
             raise ValueError("a shape expression has a number of another form")
         return
     _check(value, 2)
+
+
+def _has_power(node: ast.expr) -> bool:
+    """Whether a power is within: powers of powers never end."""
+    return any(isinstance(n, ast.Name) and n.id in _POWERS for n in ast.walk(node))
 
 
 def _value(keyword: ast.keyword) -> object:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from torch import Tensor
     from torch.export import ExportedProgram
 
+MOST_EXPANDED = 1 << 28  # bytes of a tensor that repeats a smaller one
 LARGEST_TEXT = 1 << 30  # bytes of the program; a 70B Llama's has some megabytes
 
 
@@ -51,8 +52,10 @@ class _Members:
         tops = {i.filename.partition("/")[0] for i in infos}
         if len(tops) != 1 or len({i.filename for i in infos}) != len(infos):
             raise ValueError("its members lie in more than one folder, or twice")
-        if any(i.compress_type != zipfile.ZIP_STORED or i.file_size > size for i in infos):
+        if any(i.compress_type != zipfile.ZIP_STORED for i in infos):
             raise ValueError("it is compressed")
+        if any(i.file_size > size for i in infos):
+            raise ValueError("a member of it is longer than the file")
         self.top = tops.pop()
         self.names = {i.filename.removeprefix(f"{self.top}/"): i.file_size for i in infos}
         for name in self.names:
@@ -116,6 +119,8 @@ def _tensor(raw: bytearray, entry: Json) -> Tensor:
     else:
         flat = torch.frombuffer(raw, dtype=dtype)
         value = torch.as_strided(flat, sizes, strides, _whole(meta["storage_offset"]))
+    if value.numel() * value.element_size() > max(len(raw), MOST_EXPANDED):  # strides of 0 repeat what is there
+        raise ValueError("a tensor of it is far larger than what is there of it")
     learns = bool(meta.get("requires_grad"))
     return torch.nn.Parameter(value, requires_grad=learns) if entry["is_param"] else value
 
@@ -139,7 +144,7 @@ def _inputs(members: _Members) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
     try:
         found = torch.load(io.BytesIO(raw), weights_only=True)
     except pickle.UnpicklingError as error:
-        raise Unsafe("its example inputs are pickled objects") from error
+        raise Unsafe("its example inputs cannot be read as plain tensors") from error
     if not found:  # torch writes an empty dict where there are none
         return None
     args, kwargs = found

@@ -18,6 +18,7 @@ Json = dict[str, Any]
 
 DEEPEST = 100
 _NAME = re.compile(r"[A-Za-z_]\w{0,999}", re.ASCII)
+_TEXT = re.compile(r"[\w .,:;>+*/()-]*", re.ASCII)
 _PATH = re.compile(r"(\w+(\.\w+)*)?", re.ASCII)
 _OPERATOR = re.compile(r"torch\.ops\.(\w+)\.(\w+)(?:\.(\w+))?", re.ASCII)
 _SPACES = ("aten", "prims")
@@ -30,6 +31,8 @@ _ARITHMETIC = frozenset(
 _SIZES = frozenset(("sym_int", "sym_float", "sym_ite", "sym_max", "sym_min", "sym_not", "sym_sum"))
 _MATHS = frozenset(("trunc", "ceil", "floor"))
 _FILES = ("filename", "path", "file")  # arguments by which a function reads or writes files
+# They trust sizes, offsets or storages that they are given, or are for tests and other devices.
+_UNCHECKED = re.compile(r"unsafe|nested|sparse|cudnn|mkldnn|miopen|^_?set_|_set_|record_stream|^_test|^_print|resize_")
 _CONTAINERS = ("builtins.tuple", "builtins.list", "builtins.dict", "collections.OrderedDict")
 _RESULT = re.compile(r"transformers\.(modeling_outputs|models\.\w+\.modeling_\w+)\.\w+", re.ASCII)
 _KEPT = ("stack_trace", "nn_module_stack")  # of a node's metadata: where it comes from
@@ -83,7 +86,19 @@ def _check_dict(value: Json, key: str) -> None:
 
 
 def _anything(_: str) -> None:
-    """A value, or a remark: nothing is made of it."""
+    """A remark: nothing is made of it."""
+
+
+def _text(text: str) -> None:
+    """A constant argument: torch writes some of them between quotes into guards, without escaping what is in them."""
+    if len(text) > 1000 or not _TEXT.fullmatch(text):
+        raise ValueError("its program has a constant text with other than plain characters")
+
+
+def _float(text: str) -> None:
+    """JSON has no inf and no nan."""
+    if text not in ("Infinity", "-Infinity", "NaN", "inf", "-inf", "nan"):
+        raise ValueError("its program has a number that is none")
 
 
 def _name(text: str) -> None:
@@ -122,6 +137,8 @@ def _computes(space: str, name: str, overload: str | None) -> bool:
     found = getattr(packet, overload or "default", None)
     if not isinstance(found, torch._ops.OpOverload):  # pyright: ignore[reportPrivateUsage]
         return False
+    if _UNCHECKED.search(name):
+        return False
     names = {a.name for a in found._schema.arguments}  # pyright: ignore[reportPrivateUsage]
     there = torch._C._dispatch_has_kernel(found.name())  # pyright: ignore[reportPrivateUsage]
     return there and not names.intersection(_FILES)
@@ -149,7 +166,9 @@ def _check_structure(value: Any, deep: int) -> None:
 
 
 def _check_context(context: Any) -> None:
-    """Keys of a dict or fields of a result: texts and numbers. torch imports what an "__enum__" names."""
+    """Keys of a dict or fields of a result: names and numbers. torch imports what an "__enum__" names, and writes
+    keys of inputs into the source of `forward`.
+    """
     told = json.loads(context) if isinstance(context, str) else context
     values: list[Any] = [told]
     while values:
@@ -157,10 +176,12 @@ def _check_context(context: Any) -> None:
         match value:
             case list():
                 values.extend(cast("list[Any]", value))
-            case None | str() | int() | float():
+            case str() if _NAME.fullmatch(value) and not keyword.iskeyword(value):
+                pass
+            case None | int() | float():
                 pass
             case _:
-                raise ValueError("its inputs or results have a structure that names code")
+                raise ValueError("its inputs or results have a structure of more than names")
 
 
 def results_of(program: Json) -> set[str]:
@@ -180,7 +201,7 @@ _RULES: dict[str, Callable[[str], None]] = {
     "parameter_name": _path, "buffer_name": _path, "tensor_constant_name": _path, "fqn": _path,
     "target": check_operator, "as_operator": check_operator, "expr_str": check_expression,
     "in_spec": _structure, "out_spec": _structure,
-    "as_string": _anything, "as_strings": _anything, "type": _name, "verifiers": _name, "torch_version": _anything,
+    "as_string": _text, "as_strings": _text, "type": _name, "verifiers": _name, "torch_version": _anything,
     "custom_obj_name": _file_of_code, "class_fqn": _file_of_code, "field_names": _name,
-    "as_float": _anything, "default_value": _anything,
+    "as_float": _float, "default_value": _text,
 }  # fmt: skip

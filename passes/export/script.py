@@ -10,7 +10,7 @@ from model.errors import ExportError
 from model.project import Project
 from model.recipe import Recipe
 from model.registry import FORMATS
-from model.trust import wanted_code
+from model.trust import named
 from passes.config import recipe_to_dict
 from passes.offered import missing_passes
 from passes.plugins import loaded_plugins
@@ -84,7 +84,7 @@ def script_of(project: Project, file: str) -> str:
         name=_comment(source.name),
         file=_comment(file),
         source=json.dumps(source.spec, ensure_ascii=False),
-        origin="TYPED" if wanted_code(source.spec) is None else "FILE",
+        origin="TYPED" if named(source.spec) else "FILE",
         inputs=repr(source.inputs),
         seed=source.seed,
         plugins=repr(plugins),

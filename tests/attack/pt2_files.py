@@ -173,6 +173,7 @@ def attacks(marker: Path, module: str) -> dict[str, Callable[[Members], None]]:
         "an imported factory": _signature(out_spec=json.dumps([1, default])),
         "a class of a foreign module": _signature(out_spec=json.dumps([1, {"type": f"transformers.{module}.X",
                                                                           "context": "[]", "children_spec": []}])),
+        "code in a keyword of the inputs": _signature(in_spec=json.dumps([1, _keyed(f"x={run}")])),
         "guards": on_program(lambda p: p.__setitem__("guards_code", [f"exec({run!r}) is None"])),
         "a compiled library": _put("data/aotinductor/model/model.so", b"\x7fELF"),
         "a class of a custom object": on_program(lambda p: p["graph_module"]["graph"].__setitem__(
@@ -182,6 +183,14 @@ def attacks(marker: Path, module: str) -> dict[str, Callable[[Members], None]]:
         "a tower of powers": on_program(lambda p: _expressions(p, "Pow(Integer(9), Pow(Integer(9), Integer(9)))")),
         "a very long number": on_program(lambda p: _expressions(p, f"Integer({'9' * 3000})")),
     }  # fmt: skip
+
+
+def _keyed(key: str) -> Json:
+    """A call with one keyword."""
+    leaf = {"type": None, "context": None, "children_spec": []}
+    none = {"type": "builtins.tuple", "context": "null", "children_spec": []}
+    words = {"type": "builtins.dict", "context": json.dumps([key]), "children_spec": [leaf]}
+    return {"type": "builtins.tuple", "context": "null", "children_spec": [none, words]}
 
 
 def _expressions(value: Any, text: str) -> None:

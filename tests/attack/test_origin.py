@@ -142,7 +142,16 @@ def test_decisions_are_of_the_content(code: Path, state: Path, monkeypatch: pyte
     decide(code, "always")
     assert wanted_code(spec) is None
     assert stat.S_IMODE((state / "trusted.json").stat().st_mode) == 0o600
-    (code.parent / "helper.py").write_text("x = 1\n")  # what it may import counts too
+    for name in ("helper.py", "more/inner.py", "helper.pyc", "native.so"):  # what it may import counts too
+        (code.parent / name).parent.mkdir(exist_ok=True)
+        (code.parent / name).write_text("x = 1\n")
+        assert wanted_code(spec) == code
+        decide(code, "always")
+    (state.parent / "outside").mkdir()
+    (state.parent / "outside" / "mod.py").write_text("")
+    (code.parent / "linked").symlink_to(state.parent / "outside")
+    decide(code, "always")
+    (state.parent / "outside" / "mod.py").write_text("y = 1\n")
     assert wanted_code(spec) == code
     decide(code, "never")
     assert wanted_code(spec) == code and refused(code)
@@ -153,12 +162,22 @@ def test_decisions_are_of_the_content(code: Path, state: Path, monkeypatch: pyte
     assert wanted_code(spec) is None
     monkeypatch.setenv(SESSION, "window-2")
     assert wanted_code(spec) == code
+    decide(code, "never")
+    monkeypatch.setenv(SESSION, "window-1")  # what another window was told stays
+    assert wanted_code(spec) is None
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"a": 1}', "null", "[" * 100_000, '{"": "always"}'])
 def test_a_damaged_file_of_decisions_allows_nothing(text: str, code: Path, state: Path) -> None:
     state.mkdir()
     (state / "trusted.json").write_text(text)
+    assert wanted_code(f"{code}:plain") == code
+
+
+def test_a_file_that_others_may_write_allows_nothing(code: Path, state: Path) -> None:
+    decide(code, "always")
+    assert wanted_code(f"{code}:plain") is None
+    (state / "trusted.json").chmod(0o666)
     assert wanted_code(f"{code}:plain") == code
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import random
 import sys
 import typing
@@ -18,7 +19,7 @@ from model.pt2.expressions import check_expression
 from model.pt2.reading import read_program
 from model.pt2.rules import check_operator
 from model.source import load_source
-from tests.attack.pt2_files import attacks, on_program, rewritten, sound
+from tests.attack.pt2_files import attacks, on_program, on_text, rewritten, sound
 
 NAMES = sorted(attacks(Path("m"), "m"))
 # torch does with these what they were made for; the others it refuses for another reason, or does later.
@@ -100,6 +101,63 @@ def test_a_weight_that_is_not_there_is_refused(tmp_path: Path) -> None:
         load_source(str(path))
 
 
+class Bare(torch.nn.Module):
+    """Without an input: its keywords stand where torch writes them into source."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.w = torch.nn.Parameter(torch.ones(3))
+
+    def forward(self) -> torch.Tensor:
+        return self.w + 1
+
+
+class Moded(torch.nn.Module):
+    """With a constant text as input, which torch writes into a guard."""
+
+    def forward(self, x: torch.Tensor, mode: str) -> torch.Tensor:
+        return x + 1
+
+
+def test_a_keyword_is_not_written_into_source(marker: Path, tmp_path: Path) -> None:
+    path, run = tmp_path / "m.pt2", f"open({str(marker)!r}, 'w').close()"
+    torch.export.save(torch.export.export(Bare(), ()), path)
+    rewritten(path, attacks(marker, "foreign_module_of_the_attack")["code in a keyword of the inputs"])
+    with pytest.raises(SourceError):
+        load_source(str(path))
+    assert not marker.exists()
+    with contextlib.suppress(Exception):
+        torch.export.load(path).module()
+    assert marker.exists(), run
+
+
+def test_a_constant_text_is_not_written_into_a_guard(marker: Path, tmp_path: Path) -> None:
+    path = tmp_path / "m.pt2"
+    torch.export.save(torch.export.export(Moded(), (torch.ones(3), "abcq")), path)
+    assert torch.equal(load_source(str(path)).model(torch.ones(3), "abcq"), torch.full((3,), 2.0))
+    rewritten(path, on_text("abcq", f"a' or open('{marker}', 'w') or '"))
+    with pytest.raises(SourceError, match="constant text"):
+        load_source(str(path))
+    assert not marker.exists()
+
+
+def test_a_tensor_of_nothing_is_not_huge(tmp_path: Path) -> None:
+    """Strides of 0 repeat one element: 16 bytes would become as many as there are addresses."""
+    path = tmp_path / "m.pt2"
+    sound(path)
+
+    def huge(members: dict[str, bytes]) -> None:
+        name = "data/weights/model_weights_config.json"
+        told = json.loads(members[name])
+        meta = next(iter(told["config"].values()))["tensor_meta"]
+        meta["sizes"], meta["strides"] = [{"as_int": 1 << 20}, {"as_int": 1 << 20}], [{"as_int": 0}, {"as_int": 0}]
+        members[name] = json.dumps(told).encode()
+
+    rewritten(path, huge)
+    with pytest.raises(SourceError, match="larger"):
+        load_source(str(path))
+
+
 def test_every_text_of_the_schema_has_a_rule() -> None:
     """A newer torch that adds a field with text fails here before it fails at a user's."""
     from torch._export.serde import schema
@@ -131,7 +189,10 @@ def test_expressions_of_sizes_are_read(text: str) -> None:
 @pytest.mark.parametrize("text", ["x", "s0 + 1", "Symbol('s0').__class__", "exec('1')", "lambda: 1",
                                   "Symbol(Symbol('s0'))",
                                   "Symbol('s0', key='x')", "Symbol('import os')", "[1]", "Integer('1')", "f'{1}'",
-                                  "Pow(Integer(2), Integer(99999))", "Float('__import__')", ""])  # fmt: skip
+                                  "Pow(Integer(2), Integer(99999))",
+                                  "Float('__import__')", "", "Pow(Integer(9), Integer(99999999999), Integer(1))",
+                                  "ToFloat(1e999999999)", "Pow(Pow(Symbol('s0'), Integer(16)), Integer(16))", "Pow()",
+                                  "Float('1e999')", "Symbol('u999999999')"])  # fmt: skip
 def test_other_expressions_are_not(text: str) -> None:
     with pytest.raises(ValueError, match="shape expression"):
         check_expression(text)
@@ -142,6 +203,7 @@ def test_functions_of_files_are_none() -> None:
         check_operator(name)
     for name in ("torch.ops.aten.from_file.default", "torch.ops.aten.save.default", "torch.ops.load_library",
                  "torch.hub.load", "math.__loader__", "_operator.attrgetter",
+                 "torch.ops.aten._sparse_csr_tensor_unsafe.default", "torch.ops.aten.set_.source_Tensor",
                  "torch.ops.aten.__init__.default"):  # fmt: skip
         with pytest.raises(ValueError, match="no function of tensors"):
             check_operator(name)

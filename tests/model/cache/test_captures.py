@@ -15,6 +15,7 @@ import pytest
 
 from model.cache import captures as cached
 from model.cache.captures import captures
+from model.cache.entries import Entries
 from model.graph_json import fingerprint
 from model.opening import Opened, open_source
 from model.trust import Origin
@@ -306,3 +307,11 @@ def test_the_command_line_needs_no_torch_for_a_model_seen_before(root: Path, com
     assert warm == cold
     _, (_, loaded) = call(command, "demo:digits-mlp", "--json", "--no-cache")
     assert "torch" in loaded
+
+
+def test_what_json_has_no_words_for_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A score of NaN is told, and measured again the next time."""
+    monkeypatch.setenv("ESPALIER_CACHE", str(tmp_path / "cache"))
+    kept = Entries("scores", 1 << 20)
+    assert not kept.write("a", {"loss": float("nan")}) and kept.read("a") is None
+    assert kept.write("a", {"loss": 1.5}) and kept.read("a") == {"loss": 1.5}
