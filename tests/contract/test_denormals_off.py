@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import passes  # noqa: F401  (fast versions register)
-from kernels.fake_quant.plan import plan_of
+from kernels.fake_quant import plan
 from kernels.fake_quant.threads import CHUNK
 from model.formats.base import Format
 from model.formats.integer import Integer
@@ -45,7 +45,7 @@ def test_zeros_among_numbers_have_their_own_value(fmt: Format, flushed: None) ->
 
 @pytest.mark.parametrize("fmt", FORMS, ids=str)
 def test_what_is_kept_from_then_is_exact_afterwards(fmt: Format) -> None:
-    plan_of.cache_clear()
+    plan._made.cache_clear()
     torch.set_flush_denormal(True)
     try:
         gated(fmt, torch.ones(2, 32))
