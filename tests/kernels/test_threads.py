@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import numpy as np
@@ -12,8 +14,6 @@ import torch
 from kernels.fake_quant import threads
 from kernels.fake_quant.denormals import denormals, flushed
 from kernels.fake_quant.threads import CHUNK, spread
-from kernels.registry import install
-from model.formats.base import parse_format
 
 SIZE = 4 * CHUNK + 96
 
@@ -57,16 +57,32 @@ def test_all_threads_count_denormals_as_the_caller(count: bool) -> None:
     assert not any(spread(lambda elements, units: flushed(), SIZE, 1))
 
 
+FORKS = """
+import os, sys
+import numpy as np
+import torch
+from kernels.fake_quant import threads
+from kernels.registry import install
+from model.formats.base import parse_format
+
+torch.set_num_threads(3)
+if sys.argv[1] == "pool":
+    threads._team = lambda process: None
+install()
+x = torch.randn(int(sys.argv[2]), 32, generator=torch.Generator().manual_seed(0))
+fmt = parse_format("integer(width=8, frac_width=5)")
+expected = fmt.forward(x)  # the parent's team has begun
+assert torch.equal(expected, fmt.define(x))
+child = os.fork()
+if child == 0:
+    os._exit(0 if np.array_equal(fmt.forward(x).numpy(), expected.numpy()) else 1)
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
-@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
-def test_a_forked_child_computes_too() -> None:
-    install()
-    x = torch.randn(SIZE // 32, 32, generator=torch.Generator().manual_seed(0))
-    fmt = parse_format("integer(width=8, frac_width=5)")
-    expected = fmt.forward(x)  # the parent's team has begun
-    assert torch.equal(expected, fmt.define(x))
-    child = os.fork()
-    if child == 0:
-        same = np.array_equal(fmt.forward(x).numpy(), expected.numpy())
-        os._exit(0 if same else 1)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+def test_a_forked_child_computes_too(request: pytest.FixtureRequest) -> None:
+    """In a process of its own: gRPC, which other tests load, aborts in a child of a process that has its threads."""
+    how = request.node.callspec.params["two_threads"]
+    done = subprocess.run([sys.executable, "-c", FORKS, how, str(SIZE // 32)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

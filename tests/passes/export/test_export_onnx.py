@@ -335,8 +335,10 @@ def test_predictions_of_a_demo_are_equal(demo: str, tmp_path: Path, capsys: pyte
     assert main(["export", saved, "--as", "onnx", "-o", file, "--json"]) == 0
     said = json.loads(capsys.readouterr().out)
     assert said["files"] == [file] and said["bytes"] == Path(file).stat().st_size
-    # A batch norm's last bit may end on the other side of a rounding; nothing worse may happen.
-    assert all("other side of a rounding" in w for w in said["warnings"]) and said["max_abs_diff"] < 0.1
+    # Last bits may differ, and a rounding then makes a step of a code of it; nothing worse may happen.
+    differ = ("Results of onnxruntime differ by up to", "Other settings change that to")
+    assert all(w.startswith(differ) for w in said["warnings"]), said["warnings"]
+    assert said["max_abs_diff"] < 0.1
     split = load_data("demo:reviews" if demo == "demo:reviews" else "demo:digits", limit=200).split("test")
     run = onnxruntime.InferenceSession(file, providers=["CPUExecutionProvider"])
     guess = run.run(None, {i.name: split.inputs[i.name] for i in run.get_inputs()})[0].argmax(-1)
