@@ -58,7 +58,7 @@ class Curves:
             ended = True
         finally:
             if self.path is not None and self.recorder.curves:
-                self._written(self.path, ended, console)
+                self._finish(self.path, ended, console)
             elif self.path is not None and ended:
                 console.note(f"No step reported a loss, so {self.path} is not written.")
 
@@ -67,8 +67,8 @@ class Curves:
         """The file, where there is one."""
         return str(self.path) if self.path is not None and self.recorder.curves else None
 
-    def _written(self, path: Path, ended: bool, console: Console) -> None:
-        """Write the file; where something else failed already, that stays what is told."""
+    def _finish(self, path: Path, ended: bool, console: Console) -> None:
+        """Write the file; where something else failed already, that error is the one reported."""
         try:
             self._write(path)
         except UsageError as error:

@@ -123,7 +123,7 @@ def _reads_back(model: Any, graph: Graph, store: WeightStore, folder: Path) -> b
     with tempfile.TemporaryDirectory(dir=folder, prefix=".untied-") as place, quiet():
         try:
             model.save_pretrained(place)
-            again = type(model).from_pretrained(place).eval()
+            again = type(model).from_pretrained(place, use_safetensors=True).eval()
             written = dict(again.named_parameters(remove_duplicate=False))
             same = all(torch.equal(v, written[k]) for k, v in model.named_parameters(remove_duplicate=False))
         # transformers and safetensors refuse in many ways; then the folder is written in our own form.
