@@ -74,7 +74,8 @@ def compare_onnx(graph: Graph, store: WeightStore, path: Path) -> Compared | Non
     """Run an ONNX file by onnxruntime; raises ImportError where that is not installed.
 
     A plain session may compute otherwise than the file says: it fuses products of 8 and 4 bits. Where its results
-    differ, the settings that could make them equal are tried one after the other, and only what was observed is reported.
+    differ, the settings that could make them equal are tried one after the other; only what was observed is
+    reported.
     """
     try:
         plain = _session(path)
