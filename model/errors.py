@@ -64,6 +64,10 @@ class ProjectError(EspalierError):
     """A project file is missing, foreign, damaged or too new."""
 
 
+class FileError(EspalierError):
+    """A file or folder could not be written."""
+
+
 class DataError(EspalierError):
     """A data set is missing or lacks what was asked of it."""
 
