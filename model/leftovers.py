@@ -19,15 +19,16 @@ try:
 except ImportError:  # Windows: nothing is held, and nothing is taken for a dead process's
     fcntl = None
 
-PREFIX, PART = "espalier-", ".part"
+PREFIX, PART, SCRATCH = ".espalier-", ".part", "espalier-scratch-"
+_cleared = set[Path]()  # folders, once in the life of a process
 
 
 @contextlib.contextmanager
 def part_in(folder: Path, mode: int = 0o666) -> Generator[Path]:
     """A new empty file with a random name in `folder`, held; gone at the end, where it was not renamed."""
-    clear_parts(folder)
+    _clear_once(folder)
     while True:  # until none takes it away before it is held
-        part = folder / f".{PREFIX}{secrets.token_hex(8)}{PART}"
+        part = folder / f"{PREFIX}{secrets.token_hex(8)}{PART}"
         handle = os.open(part, os.O_CREAT | os.O_EXCL | os.O_RDWR | getattr(os, "O_CLOEXEC", 0), mode)
         if _hold(handle, part):
             break
@@ -42,9 +43,9 @@ def part_in(folder: Path, mode: int = 0o666) -> Generator[Path]:
 @contextlib.contextmanager
 def part_folder_in(folder: Path) -> Generator[Path]:
     """The same, as a folder."""
-    clear_parts(folder)
+    _clear_once(folder)
     while True:  # until none takes it away before it is held
-        part = folder / f".{PREFIX}{secrets.token_hex(8)}{PART}"
+        part = folder / f"{PREFIX}{secrets.token_hex(8)}{PART}"
         part.mkdir()
         handle = _open_folder(part)
         if handle is None or _hold(handle, part):
@@ -62,7 +63,7 @@ class Scratch:
     def __init__(self) -> None:
         self._handle: int | None = None
         while True:
-            self.folder = Path(tempfile.mkdtemp(prefix=PREFIX))
+            self.folder = Path(tempfile.mkdtemp(prefix=SCRATCH))
             self._handle = _open_folder(self.folder)
             if self._handle is None or _hold(self._handle, self.folder):
                 break
@@ -88,14 +89,20 @@ def scratch() -> Generator[Path]:
         made.close()
 
 
+def _clear_once(folder: Path) -> None:
+    if folder not in _cleared:
+        _cleared.add(folder)
+        clear_parts(folder)
+
+
 def clear_parts(folder: Path) -> int:
     """Delete what dead processes left half written in `folder`; how many."""
-    return _clear(folder, f".{PREFIX}", PART)
+    return _clear(folder, PREFIX, PART)
 
 
 def clear_scratch() -> int:
     """Delete the working folders of dead processes; how many."""
-    return _clear(Path(tempfile.gettempdir()), PREFIX, "")
+    return _clear(Path(tempfile.gettempdir()), SCRATCH, "")
 
 
 def _clear(folder: Path, start: str, end: str) -> int:
