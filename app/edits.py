@@ -45,6 +45,11 @@ class Edits:
         wish = self._waiting[-1] if self._waiting else self._running
         return wish.recipe if wish else None
 
+    @property
+    def waiting(self) -> tuple[str, ...]:
+        """The labels of all edits that are on their way."""
+        return tuple(w.label for w in (*([self._running] if self._running else []), *self._waiting))
+
     def restart(self, document: Document | None) -> None:
         """Remember the graph as the result of the recipe and nothing else: of a saved project, or when plug-ins change.
 

@@ -60,16 +60,13 @@ class Entrance(QStackedWidget):
         if found is not None:
             recover: Button = "Recover", lambda: files.guard(self._window, lambda: self._recover_still(found))
             forget: Button = "Discard it", lambda: self._forgo(found)
-            hint = f"A copy of {found.when} holds its edits and searches."
+            hint = f"What it had not saved is kept: {found.holds}."
             self._window.banner.offer(f"A window with {name} ended before it was saved.", hint, [recover, forget])
 
     def _recover_still(self, leftover: Leftover) -> None:
         """Unless another window, which offers it too, has taken or discarded it."""
         self._window.banner.drop()
-        if leftover in leftovers():
-            self._recover(leftover)
-        else:
-            self._window.banner.tell(f"The copy of {leftover.title} is gone.", "Another window took or discarded it.")
+        self._recover(leftover)
 
     def _forgo(self, leftover: Leftover) -> None:
         if leftover in leftovers():
@@ -103,8 +100,11 @@ class Entrance(QStackedWidget):
                 self._window.session.cancel(job.id)
 
     def _recover(self, leftover: Leftover) -> None:
+        if not self._window.recovery.recover(leftover):
+            told = f"The unsaved work on {leftover.title} is gone."
+            self._window.banner.tell(told, "Another window took or discarded it.")
+            return
         self.loading.begin(f"Recovering {leftover.title}")
-        self._window.recovery.recover(leftover)
         self._window.show_page()
 
     def _discard(self, leftover: Leftover) -> None:

@@ -1,10 +1,8 @@
-"""Autosave: while there are unsaved edits a copy of the project is kept, and offered after a crash."""
+"""What outlives a killed window: a journal of the edits, and copies of the project; both are offered afterwards."""
 
 from __future__ import annotations
 
 import contextlib
-import json
-import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,27 +10,47 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, QTimer
 
+from app.edit_journal import ENDING, EditJournal, Edits, Subject, read
+from app.locks import Locked, take
 from app.settings import data_folder
 from model.document import Document, State
+from model.held import FileId, Version
 from model.recipe import Recipe
-from passes.jobs import JobInfo, SaveJob
+from passes.jobs import TERMINAL, Done, JobEvent, JobInfo, SaveJob
 
 if TYPE_CHECKING:
     from app.session import Session
 
-EVERY = 30_000  # milliseconds
+SOON, SELDOM, SHARE = 1.0, 30.0, 20  # seconds until a copy is written, and how many times as long as writing it takes
+PEN = 200  # milliseconds in which edits in a row become one line, as while a slider moves
 
 
 @dataclass(frozen=True, slots=True)
 class Leftover:
-    """A copy that a run which is gone left behind."""
+    """What a window that is gone left behind. `file`: the copy, which may not be there yet; `edits`: of the journal."""
 
     file: Path
-    note: Path
-    title: str
-    original: str
-    when: str
-    source: str = ""  # what was opened, where the copy tells
+    journal: Path
+    edits: Edits
+
+    @property
+    def title(self) -> str:
+        """What it is unsaved work on."""
+        return self.edits.subject.title
+
+    @property
+    def when(self) -> str:
+        """The time of the last edit, in words."""
+        then, now = time.localtime(self.edits.when), time.localtime()
+        return time.strftime("%H:%M:%S" if then[:3] == now[:3] else "%d %B, %H:%M", then)
+
+    @property
+    def holds(self) -> str:
+        """What is in it, in words."""
+        edits = self.edits
+        count = "1 edit" if edits.count == 1 else f"{edits.count} edits"
+        waits = f"; not done yet: {', '.join(edits.waiting)}" if edits.waiting else ""
+        return f"{count}, the last at {self.when}: {edits.label}{waits}"
 
 
 def title_of(document: Document) -> str:
@@ -42,146 +60,181 @@ def title_of(document: Document) -> str:
 
 def is_copy(job: JobInfo) -> bool:
     """Whether a job only writes such a copy, which is nobody's business while it works."""
-    return isinstance(job.job, SaveJob) and job.job.path.parent == data_folder("recovery").resolve()
+    return isinstance(job.job, SaveJob) and job.job.copy
 
 
 def leftovers() -> list[Leftover]:
-    """Copies of runs that no longer live, newest first; copies without a note are deleted."""
+    """What windows that no longer live left, newest first; copies without a journal are deleted."""
     folder = data_folder("recovery")
     for file in folder.glob("*.espalier"):
-        if not file.with_suffix(".json").exists() and not _alive(_pid(file)):
+        if not file.with_suffix(ENDING).exists():
             file.unlink(missing_ok=True)
-    notes = sorted(folder.glob("*.json"), key=lambda p: p.stat().st_mtime, reverse=True)
-    return [found for note in notes if (found := _read(note))]
+    found = [left for journal in folder.glob(f"*{ENDING}") if take(journal) and (left := _read(journal))]
+    return sorted(found, key=lambda left: left.edits.when, reverse=True)
 
 
-def _pid(file: Path) -> int:
-    head = file.name.partition("-")[0]
-    return int(head) if head.isdigit() else 0
-
-
-def _read(note: Path) -> Leftover | None:
-    try:
-        data = json.loads(note.read_text(encoding="utf-8"))
-        pid, file = int(data["pid"]), note.with_suffix(".espalier")
-        if _alive(pid) or not file.exists():
-            return None
-        return Leftover(
-            file, note, str(data["title"]), str(data["path"]), str(data["when"]), str(data.get("source", ""))
-        )
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-
-
-def _alive(pid: int) -> bool:
-    if pid <= 0:
-        return False
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        return True
-    return True
+def _read(journal: Path) -> Leftover | None:
+    edits = read(journal)
+    return edits and Leftover(journal.with_suffix(".espalier"), journal, edits)
 
 
 def holds(leftover: Leftover, document: Document) -> bool:
-    """Whether it is a copy of this model: sources in two places may have one name."""
-    of_it = (leftover.title, leftover.original) == (title_of(document), str(document.path or ""))
-    return of_it and leftover.source in ("", document.project.source.spec)
+    """Whether it is of this model: sources in two places may have one name."""
+    subject, path = leftover.edits.subject, str(document.path or "")
+    return (subject.title, subject.path, subject.source) == (title_of(document), path, document.project.source.spec)
 
 
 def discard(leftover: Leftover) -> None:
-    """Delete a copy."""
-    for path in (leftover.file, leftover.note):
+    """Delete it."""
+    for path in (leftover.journal, leftover.file):
         path.unlink(missing_ok=True)
 
 
 class Recovery(QObject):
-    """Keeps the copy of this run up to date.
+    """Keeps what this window has not saved: each edit as a line, and now and then the whole as a copy.
 
-    A copy is forgotten (its note goes) when nothing is unsaved, but its file stays until the document
-    closes, because tensors of the document may be mapped from it.
+    A copy holds what lines do not: trained weights, searches, measurements.
     """
 
-    def __init__(self, session: Session, folder: Path | None = None, every: int = EVERY) -> None:
+    def __init__(self, session: Session, folder: Path | None = None) -> None:
         super().__init__(session)
         self._session = session
-        folder = folder or data_folder("recovery")
-        self.file = folder / f"{os.getpid()}-{time.time_ns()}.espalier"
-        self.note = self.file.with_suffix(".json")
+        self.journal = EditJournal(folder or data_folder("recovery"))
+        self.file = self.journal.path.with_suffix(".espalier")
         self._kept: tuple[State, dict[str, bytes]] | None = None
-        self._wanted: Leftover | None = None
-        self._held: Leftover | None = None
-        self._clock = QTimer(self, interval=every)
+        self._noted: tuple[Recipe, tuple[str, ...]] | None = None
+        self._wanted: tuple[Leftover, Locked] | None = None
+        self._held: tuple[Leftover, Locked] | None = None
+        self._copying: JobInfo | None = None
+        self._begun = self._cost = 0.0
+        self._pen = QTimer(self, interval=PEN, singleShot=True)
+        self._pen.timeout.connect(self._note)
+        self._clock = QTimer(self, singleShot=True)
         self._clock.timeout.connect(self.keep)
         session.changed.connect(self.look)
-        session.saved.connect(self.forget)
+        session.wished.connect(self.look)
+        session.saved.connect(self.look)
         session.opened.connect(self._opened)
+        session.job_event.connect(self._heard)
 
     @property
     def recovered(self) -> bool:
-        """Whether the open document came out of a copy."""
+        """Whether the open document came out of what another window left."""
         return self._held is not None
 
     def look(self) -> None:
-        """Begin to keep copies while something is unsaved."""
+        """Keep what is unsaved; forget it when nothing is."""
         document = self._session.document
-        if document and document.dirty:
-            if not self._clock.isActive():
-                self._clock.start()
-        else:
+        if document is None or not (document.dirty or self._session.waiting):
             self.forget()
+            return
+        if not self._pen.isActive():
+            self._pen.start()
+        self._plan(document)
+
+    def _note(self) -> None:
+        """Write the edits down."""
+        document = self._session.document
+        if document is None:
+            return
+        now = self._session.recipe, self._session.waiting
+        if self._noted is None:
+            self.journal.begin(self._subject(document))
+        if now != self._noted:
+            label = now[1][-1] if now[1] else document.undo_label or "results"
+            self.journal.edit(label, *now)
+            self._noted = now
+
+    def _subject(self, document: Document) -> Subject:
+        version = document.version
+        facts = (version.file.device, version.file.inode, version.size, version.time) if version else ()
+        opened = self._held[0].edits.subject.opened if self._held else self._session.named
+        path, source = str(document.path or ""), document.project.source.spec
+        return Subject(title_of(document), path, source, opened, " ".join(map(str, facts)))
+
+    def _plan(self, document: Document) -> None:
+        """Write a copy soon; seldom where that takes long."""
+        due = self._kept != (document.present, document.project.extras) and document.dirty
+        if due and not self._copying and not self._clock.isActive():
+            self._clock.start(int(1000 * min(SELDOM, max(SOON, SHARE * self._cost))))
 
     def keep(self) -> None:
-        """Write the copy now, in the worker, unless it holds this state already."""
+        """Write the copy now, unless it holds this state already."""
         document = self._session.document
-        if document is None or not document.dirty:
+        if document is None or not document.dirty or self._copying:
             return
         now = document.present, document.project.extras
         if self._kept == now:
             return
-        with contextlib.suppress(OSError):  # a full disk must not stop the work
-            _write_note(self.note, title_of(document), str(document.path or ""), document.project.source.spec)
-            self._kept = now
-            self._session.save_as(self.file, copy=True)
+        self._note()
+        self._begun, self._kept = time.monotonic(), now
+        self._copying = self._session.save_as(self.file, copy=True)
+
+    def _heard(self, heard: JobEvent) -> None:
+        if heard.job is not self._copying or not isinstance(heard.event, TERMINAL):
+            return
+        self._copying, self._cost = None, time.monotonic() - self._begun
+        if not isinstance(heard.event, Done):
+            self._kept = None
+        elif self._noted is None:  # nothing is unsaved any more
+            self.file.unlink(missing_ok=True)
+        elif self.journal.long:
+            self._noted = None
+            self._note()
+        if (document := self._session.document) is not None:
+            self._plan(document)
 
     def forget(self) -> None:
         """Nothing is unsaved: offer nothing after a crash."""
         self._clock.stop()
-        self._kept = None
-        for note in (self.note, *([self._held.note] if self._held else [])):
-            note.unlink(missing_ok=True)
+        self._pen.stop()
+        self._kept = self._noted = None
+        self.journal.forget()
+        if self._copying:
+            self._session.cancel(self._copying.id)
+        self.file.unlink(missing_ok=True)
+        if self._held:
+            self._held[0].journal.unlink(missing_ok=True)
 
     def end(self) -> None:
         """The document is gone: delete everything."""
         self.forget()
-        self.file.unlink(missing_ok=True)
         if self._held:
-            discard(self._held)
+            discard(self._held[0])
         self._held = None
 
-    def recover(self, leftover: Leftover) -> None:
-        """Open a copy as unsaved work on its original."""
-        self._wanted = leftover
-        self._session.open(str(leftover.file))
+    def recover(self, leftover: Leftover) -> bool:
+        """Open what was left as unsaved work on its original; False where another window has it by now."""
+        taken = take(leftover.journal)
+        if taken is None:
+            return False
+        self._wanted = leftover, taken
+        copied = leftover.file.exists()
+        self._session.open(str(leftover.file) if copied else leftover.edits.subject.opened)
+        return True
 
     def _opened(self) -> None:
         self.end()
-        document, leftover = self._session.document, self._wanted
-        if document is None or leftover is None or document.path != leftover.file.resolve():
+        document, wanted = self._session.document, self._wanted
+        if document is None or wanted is None:
             return
-        self._wanted, self._held = None, leftover
-        unsaved = {"": b""}  # no file holds it: studies, which are no steps, are unsaved too until they are saved
-        document.saved(leftover.file, State(Recipe(), document.project.base), unsaved)
-        document.path = Path(leftover.original) if leftover.original else None
-        with contextlib.suppress(OSError):
-            _write_note(leftover.note, leftover.title, leftover.original, leftover.source)
-        self._clock.start()
+        leftover, subject = wanted[0], wanted[0].edits.subject
+        self._wanted = None
+        if self._session.named not in (str(leftover.file), subject.opened):
+            return
+        self._held = wanted
+        if self._session.named == str(leftover.file):
+            unsaved = {"": b""}  # no file holds it: studies, which are no steps, are unsaved too until they are saved
+            document.saved(leftover.file, State(Recipe(), document.project.base), unsaved)
+            document.path, document.version = Path(subject.path) if subject.path else None, version_of(subject)
+        if self._session.recipe != leftover.edits.recipe:
+            self._session.set_recipe(leftover.edits.recipe, "Recover edits")
+        self.look()
 
 
-def _write_note(note: Path, title: str, path: str, source: str) -> None:
-    """Say whose copy it is: of this run."""
-    when = time.strftime("%d %B, %H:%M")
-    data = {"pid": os.getpid(), "title": title, "path": path, "source": source, "when": when}
-    note.write_text(json.dumps(data), encoding="utf-8")
+def version_of(subject: Subject) -> Version | None:
+    """The version of the file that edits go on from; None where none is known."""
+    with contextlib.suppress(ValueError):
+        device, inode, size, when = map(int, subject.version.split())
+        return Version(FileId(device, inode), size, when)
+    return None

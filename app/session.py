@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from PySide6.QtCore import QObject, Signal
 
 from app.edits import Edits, Wish
-from app.jobs.runner import JobRunner
+from app.jobs.router import JobRouter
 from app.measured.accuracies import Measures
 from app.measured.scored import Scored
 from app.panels.recipe.step_words import title as step_title
@@ -21,7 +22,8 @@ from model.check import Problem
 from model.document import Change, Document
 from model.errors import ProjectError
 from model.formats.base import Format
-from model.project import Project, keys_of
+from model.held import Version
+from model.project import Project, Saved, keys_of
 from model.recipe import Recipe, Step
 from model.registry import PASSES
 from model.trust import Origin
@@ -30,8 +32,8 @@ from passes.base import Report
 from passes.edits import with_activation_sparsity, with_format, with_sparsity
 from passes.jobs import (
     ExportJob,
+    Job,
     JobInfo,
-    Locations,
     OpenJob,
     OpenResult,
     PluginJob,
@@ -44,25 +46,33 @@ from passes.offered import kept
 STAYING = (OpenJob, PluginJob, *KERNEL_JOBS)  # jobs that are not of a document
 
 
+def _stays(job: Job) -> bool:
+    """Whether a job goes on when the document is closed: what is no document's, and what the user saved."""
+    return isinstance(job, STAYING) or (isinstance(job, SaveJob) and not job.copy)
+
+
 class Session(Scored):
     """Owns the document and its jobs; every widget reads and changes the project through it."""
 
     arriving = Signal()  # whoever hears `opened` is to be there by now
     opened = Signal()
     changed = Signal(object)
+    wished = Signal()  # an edit waits for the worker, or one that waited is done or dropped
     saving = Signal()  # whoever holds what belongs into the project puts it there
     saved = Signal()
     selection_changed = Signal(tuple)
     report_ready = Signal(object)
 
     def __init__(self, parent: QObject | None = None) -> None:
-        super().__init__(JobRunner, parent)
+        super().__init__(lambda listener: JobRouter(listener, self._prepared), parent)
         self.problems: tuple[Problem, ...] = ()
         self.named = ""  # what the user opened
         self.selection: tuple[str, ...] = ()
         self.view_provider: Callable[[], dict[str, Any]] = dict
         self._edits = Edits(self)
         self._folders: list[Path] = []
+        self._store: WeightStore | None = None
+        self._kept_files = itertools.count(1)
         self._shut = False
 
     # -- opening and closing
@@ -82,7 +92,8 @@ class Session(Scored):
         store = WeightStore(workdir)
         store.add(result.locations)
         path = Path(spec).resolve() if spec.endswith(".espalier") else None
-        self.document, self.named = Document(result.project, store, path), spec
+        self.document, self.named, self._store = Document(result.project, store, path), spec, store
+        self.document.version = result.version
         self.document.listeners.append(self._on_change)
         self.problems = result.problems
         self.measures.begin(result)
@@ -96,11 +107,11 @@ class Session(Scored):
         self.opened.emit()
 
     def _drop_document(self) -> None:
-        for job in [j for j in self.jobs if not isinstance(j.job, STAYING)]:
+        for job in [j for j in self.jobs if not _stays(j.job)]:
             self.cancel(job.id)
         # Whatever of this document still runs has nobody left to tell.
-        self._on_done = {j.id: self._on_done[j.id] for j in self.jobs if isinstance(j.job, STAYING)}
-        self.document, self.problems = None, ()
+        self._on_done = {j.id: self._on_done[j.id] for j in self.jobs if _stays(j.job)}
+        self.document, self._store, self.problems = None, None, ()
         self._edits, self.measures = Edits(self), Measures()
         self.select(())
 
@@ -114,27 +125,37 @@ class Session(Scored):
 
     # -- saving
 
-    def save(self) -> None:
-        """Save to the document's path; raises ProjectError when it has none yet."""
+    def save(self, *, anyway: bool = False) -> None:
+        """Save to the document's path; raises ProjectError when it has none yet.
+
+        `anyway`: also where another program wrote the file since.
+        """
         if (path := self.open_document.path) is None:
             raise ProjectError("The project has no file yet.", "Use Save as.")
-        self.save_as(path)
+        self.save_as(path, over=None if anyway else self.open_document.version)
 
-    def save_as(self, path: Path, *, copy: bool = False) -> None:
-        """Save to `path` in the worker; a copy leaves the document's own path and state alone."""
+    def save_as(self, path: Path, *, copy: bool = False, over: Version | None = None) -> JobInfo:
+        """Save to `path`, whatever the worker does; a copy leaves the document's own path and state alone."""
         document, path = self.open_document, path.resolve()
         self.saving.emit()
         state, extras, store = document.present, document.project.extras, document.store
-        job = SaveJob(self._snapshot(), store.places(), path, store.folder, copy=copy)
+        job = SaveJob(self._snapshot(), store.view(), path, copy=copy, over=over)
 
-        def done(found: Locations) -> None:
+        def done(written: Saved) -> None:
             if not copy and self.document is document:
-                store.forget_file(path, {})
-                store.add(found)
-                document.saved(path, state, extras)
+                store.moved(path, written.places)
+                document.saved(path, state, extras, written.version)
                 self.saved.emit()
 
-        self.submit(f"Save {path.name}", job, done)
+        return self.submit(f"Save {path.name}", job, done)
+
+    def _prepared(self, job: Job) -> Job:
+        """A job as it is sent: its tensors where they lie by then, out of files that were replaced meanwhile."""
+        store, places = self._store, getattr(job, "locations", None)
+        if store is None or places is None or getattr(job, "workdir", None) != store.folder:
+            return job
+        name = f"kept-{next(self._kept_files)}"
+        return replace(cast("Any", job), locations=places | store.elsewhere(places, name))
 
     def export(self, form: str, path: Path, done: Callable[[Any], None]) -> None:
         """Hand the result on in a form of passes.export; `done` gets what was Exported."""
@@ -152,7 +173,9 @@ class Session(Scored):
 
     def undo(self) -> None:
         """Take the last edit back; one that still waits for the worker is dropped instead."""
-        if not self._edits.drop_last() and self.document:
+        if self._edits.drop_last():
+            self.wished.emit()
+        elif self.document:
             self.document.undo()
 
     def redo(self) -> None:
@@ -172,6 +195,11 @@ class Session(Scored):
     def recipe(self) -> Recipe:
         """The recipe with the edits that still wait."""
         return self._edits.recipe or self.open_document.recipe
+
+    @property
+    def waiting(self) -> tuple[str, ...]:
+        """The edits that still wait, in words."""
+        return self._edits.waiting
 
     def run_pass(self, name: str, options: Any) -> None:
         """Append a step of a transform, or run an analysis and emit its report."""
@@ -218,6 +246,7 @@ class Session(Scored):
     def set_recipe(self, recipe: Recipe, label: str, merge_key: object = None) -> None:
         """Make `recipe` the recipe: at once where no worker is needed, else as a job."""
         self._edits.wish(Wish(label, recipe, merge_key))
+        self.wished.emit()
 
     def forget_results(self) -> None:
         """Let steps run anew when they are next needed, because a plug-in changed; what is shown stays."""
@@ -235,3 +264,4 @@ class Session(Scored):
     def _ended(self, job: JobInfo) -> None:
         if isinstance(job.job, ReplayJob):
             self._edits.next()
+            self.wished.emit()

@@ -20,6 +20,7 @@ from app.finding import entries
 from app.frame import MenuRow, StatusLine, TitleLabel, toolbar
 from app.furnishing import Furnishing
 from app.measured.live import LiveMeasure
+from app.ownership import Ownership
 from app.panels.palette import FindField
 from app.plugins import Plugins
 from app.recovery import Recovery
@@ -53,6 +54,8 @@ class Window(QMainWindow):
         self.actions_table = Actions(self)
         self._finish_menus()
         self._connect()
+        self.ownership = Ownership(self)
+        self.ownership.changed.connect(self.refresh)
         self.plugins, self.consent = Plugins(session, settings), Consent(session, self.banner)
         if kept := settings.layout():
             self.restoreGeometry(kept[0])
@@ -210,6 +213,7 @@ class Window(QMainWindow):
         document = self.session.document
         source = document.project.source.name if document else ""
         name = f"{document.path.name} — {source}" if document and document.path else source
+        name += " (read-only)" if self.ownership.read_only else ""
         dirty = bool(document and document.dirty)
         self.setWindowTitle(f"{name}[*] — Espalier" if name else "Espalier")
         self.setWindowModified(dirty)
@@ -278,6 +282,7 @@ class Window(QMainWindow):
         self.settings.sync()
         self.hide()
         self.recovery.end()
+        self.ownership.end()
         self.session.shutdown()
         event.accept()
 

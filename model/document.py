@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from model.graph import Delta, Graph
+from model.held import Version
 from model.project import Project
 from model.recipe import Recipe
 from model.source import SourceInfo
@@ -54,6 +55,7 @@ class Document:
         self.project = project
         self.store = store
         self.path = path
+        self.version: Version | None = None  # of its file, as it was opened or saved last
         self.listeners: list[Callable[[Change], None]] = []
         self._undo: list[Edit] = []
         self._redo: list[Edit] = []
@@ -124,9 +126,15 @@ class Document:
         self._undo.append(edit)
         return self._move(edit.label, edit.after)
 
-    def saved(self, path: Path, state: State, extras: dict[str, bytes] | None = None) -> None:
+    def saved(
+        self,
+        path: Path,
+        state: State,
+        extras: dict[str, bytes] | None = None,
+        version: Version | None = None,
+    ) -> None:
         """Note that `state` lies in `path`, with `extras` beside it (the present ones where they are not named)."""
-        self.path, self._saved = path, state
+        self.path, self.version, self._saved = path, version, state
         self._saved_extras = self.project.extras if extras is None else extras
         self._saved_source = self.project.source
 

@@ -64,6 +64,10 @@ class ProjectError(EspalierError):
     """A project file is missing, foreign, damaged or too new."""
 
 
+class ChangedError(ProjectError):
+    """A project file was written by another program since it was opened."""
+
+
 class FileError(EspalierError):
     """A file or folder could not be written."""
 

@@ -8,24 +8,25 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shutil
 import struct
 import zipfile
 import zlib
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from model.codec import decode, encode
-from model.errors import EspalierError, ProjectError, damage
+from model.errors import ChangedError, EspalierError, ProjectError, damage
+from model.files import replacing
 from model.graph import Graph
 from model.graph_json import graph_from_json, graph_to_json
+from model.held import FileId, Version
 from model.meta import TensorKey
 from model.recipe import Raw, Recipe, Step, naming_step
 from model.registry import PASSES, Registry
 from model.source import SourceInfo, demo_folder
-from model.weights import Location, Tensor, WeightStore, chunks, read_header
+from model.weights import Kind, Location, Tensor, WeightStore, chunks, read_header, size_of
 from model.zip_member import data_start, write_stored
 
 FORMAT = 3
@@ -139,34 +140,74 @@ def keys_of(*graphs: Graph) -> set[TensorKey]:
 # -- save
 
 
-def save_project(project: Project, store: WeightStore, path: Path, *, everything: bool = False) -> None:
-    """Write the project to `path`, atomically; raises ProjectError and leaves the old file when it cannot.
+Progress = Callable[[int, int], None]
 
-    Tensors that lie in a file of the source are referred to, unless `everything` is wanted in the file.
+
+def save_project(
+    project: Project,
+    store: WeightStore,
+    path: Path,
+    *,
+    everything: bool = False,
+    over: Version | None = None,
+    progress: Progress | None = None,
+) -> Saved:
+    """Write the project to `path`, whole or not at all.
+
+    Tensors that lie in a file of the source are referred to, unless `everything` is wanted in the file. `over`: the
+    version of the file that is to be replaced. `progress` hears how many bytes of how many are written; what it
+    raises ends the save. Raises ProjectError, ChangedError where the file is another version than `over` by now; the
+    old file is then as it was.
     """
     path = Path(path).resolve()
     keys = sorted(keys_of(*project.graphs))
     outside = {} if everything else _outside(keys, store, project.source, path)
-    held = {k: store.get(k) for k in keys if k not in outside}
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        _write(temporary, project, held, outside)
-        if path.exists():
-            shutil.copymode(path, temporary)
-        store.detach(path, held)
-        os.replace(temporary, path)
-    except OSError as error:
-        raise ProjectError(f"{path} could not be written ({error.strerror}).",
-                           "Choose a folder that exists, has room and may be written.") from error  # fmt: skip
-    finally:
-        with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
-    store.forget_file(path, _inside(path) if held else {})
+    kinds = {k: store.kind(k) or store.get(k).kind for k in keys if k not in outside}
+    with replacing(path, ProjectError) as raw:
+        _write(raw, project, kinds, _Reported(store, kinds, progress).get, outside)
+        if over is not None and Version.of(path) not in (over, None):
+            raise changed(path)
+        raw.flush()
+        version = Version.from_stat(os.fstat(raw.fileno()))
+    places = _inside(path) if kinds else {}
+    store.moved(path, places)
+    return Saved(version, places)
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """The file as it was written, and where its tensors lie in it."""
+
+    version: Version | None = None
+    places: dict[TensorKey, Location] = field(default_factory=dict[TensorKey, Location])
+
+
+def changed(path: Path) -> ChangedError:
+    """The error of a file that another program wrote meanwhile."""
+    message = f"{path.name} was changed by another program since it was opened."
+    return ChangedError(message, "Save under another name, or choose which of the two is kept.")
+
+
+class _Reported:
+    """Tensors of a store, each one asked for told to `progress`."""
+
+    def __init__(self, store: WeightStore, kinds: Mapping[TensorKey, Kind], progress: Progress | None) -> None:
+        self._store, self._kinds, self._progress = store, kinds, progress
+        self._done, self._total = 0, sum(size_of(kind) for kind in kinds.values())
+
+    def get(self, key: TensorKey) -> Tensor:
+        """The tensor."""
+        if self._progress:
+            self._progress(self._done, self._total)
+        self._done += size_of(self._kinds[key])
+        return self._store.get(key)
 
 
 def _outside(keys: list[TensorKey], store: WeightStore, source: SourceInfo, path: Path) -> dict[TensorKey, Location]:
     folders = _source_folders(source)
-    return {k: p for k, p in store.locate(keys).items() if p.path.parent in folders and p.path != path}
+    places = {k: p for k, p in store.locate(keys).items() if p.path.parent in folders and p.path != path}
+    now = {file: FileId.of(file) for file in {p.path for p in places.values()}}
+    return {k: p for k, p in places.items() if now[p.path] == p.file}
 
 
 def _source_folders(source: SourceInfo) -> set[Path]:
@@ -176,18 +217,19 @@ def _source_folders(source: SourceInfo) -> set[Path]:
 
 
 def _write(
-    target: Path, project: Project, held: Mapping[TensorKey, Tensor], outside: Mapping[TensorKey, Location]
+    raw: IO[bytes],
+    project: Project,
+    kinds: Mapping[TensorKey, Kind],
+    get: Callable[[TensorKey], Tensor],
+    outside: Mapping[TensorKey, Location],
 ) -> None:
-    with target.open("wb") as raw, zipfile.ZipFile(raw, "w", zipfile.ZIP_DEFLATED) as archive:
+    with zipfile.ZipFile(raw, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, data in _members(project, outside).items():
             archive.writestr(name, json.dumps(data, separators=(",", ":"), allow_nan=False))
         for name, data in project.extras.items():
             archive.writestr(name, data)
-        if held:
-            write_stored(archive, raw, _WEIGHTS, lambda start: chunks(held, base=start))
-        archive.close()
-        raw.flush()
-        os.fsync(raw.fileno())
+        if kinds:
+            write_stored(archive, raw, _WEIGHTS, lambda start: chunks(kinds, get, base=start))
 
 
 def _members(project: Project, outside: Mapping[TensorKey, Location]) -> dict[str, Json]:

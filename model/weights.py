@@ -1,4 +1,4 @@
-"""Content-addressed tensors over safetensors files, memory-mapped and read lazily with numpy alone.
+"""Content-addressed tensors over safetensors files, read when they are asked for, with numpy alone.
 
 A key is the xxh3-128 hash of dtype, shape and bytes. Files may lie inside an uncompressed zip (a project).
 """
@@ -7,23 +7,24 @@ from __future__ import annotations
 
 import json
 import math
-import mmap
 import os
-from collections.abc import Callable, Container, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
 from model.errors import ProjectError
+from model.held import FileId, HeldFiles, Version
 from model.meta import TensorKey
 
 Array = NDArray[Any]
-Maps = dict[Path, mmap.mmap]
+Kind = tuple[str, tuple[int, ...]]  # dtype and shape
 
 # safetensors' dtype names (huggingface/safetensors, README "Format") ↔ ours; numpy lacks bfloat16 and float8.
 NAMES: dict[str, str] = {
@@ -46,6 +47,11 @@ class Tensor:
     def shape(self) -> tuple[int, ...]:
         """The shape."""
         return tuple(self.array.shape)
+
+    @property
+    def kind(self) -> Kind:
+        """Dtype and shape."""
+        return self.dtype, self.shape
 
     @staticmethod
     def carrier(dtype: str) -> np.dtype[Any]:
@@ -81,12 +87,23 @@ def tensor_key(array: Array, dtype: str) -> TensorKey:
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """Where the bytes of a tensor lie."""
+    """Where the bytes of a tensor lie. `file`: which file had the path when it was looked into, where that is known."""
 
     path: Path
     offset: int
     dtype: str
     shape: tuple[int, ...]
+    file: FileId | None = None
+
+    @property
+    def held(self) -> tuple[Path, FileId | None]:
+        """By what its file is held."""
+        return self.path, self.file
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return size_of((self.dtype, self.shape))
 
 
 def read_header(file: Path, start: int = 0) -> dict[str, Location]:
@@ -98,20 +115,21 @@ def read_header(file: Path, start: int = 0) -> dict[str, Location]:
             if length > 100_000_000:
                 raise ValueError("the header is too long")
             header: dict[str, Any] = json.loads(handle.read(length))
-            size = os.fstat(handle.fileno()).st_size
+            facts = os.fstat(handle.fileno())
         header.pop("__metadata__", None)
-        return {k: _location(file, start + 8 + length, v, size) for k, v in header.items()}
+        return {k: _location(file, start + 8 + length, v, facts) for k, v in header.items()}
     except (OSError, ValueError, LookupError, ArithmeticError, TypeError, AttributeError, RecursionError) as error:
         raise ProjectError(f"{file.name} holds no readable safetensors data ({error}).",
                            "Use a complete copy of the file.") from error  # fmt: skip
 
 
-def _location(file: Path, data: int, entry: dict[str, Any], size: int) -> Location:
+def _location(file: Path, data: int, entry: dict[str, Any], facts: os.stat_result) -> Location:
     begin, end = (int(n) for n in entry["data_offsets"])
-    if not 0 <= begin <= end or data + end > size:
+    if not 0 <= begin <= end or data + end > facts.st_size:
         raise ValueError("it is cut off")
-    place = Location(file, data + begin, NAMES[entry["dtype"]], tuple(int(d) for d in entry["shape"]))
-    if min(place.shape, default=0) < 0 or end - begin != _width(place.dtype) * math.prod(place.shape):
+    shape = tuple(int(d) for d in entry["shape"])
+    place = Location(file, data + begin, NAMES[entry["dtype"]], shape, FileId.from_stat(facts))
+    if min(place.shape, default=0) < 0 or end - begin != place.size:
         raise ValueError("its sizes do not agree")
     return place
 
@@ -121,33 +139,32 @@ def _width(dtype: str) -> int:
     return np.dtype(_CARRIER.get(dtype, dtype)).itemsize
 
 
-def _map(path: Path, maps: Maps) -> mmap.mmap:
-    if path not in maps:
-        try:
-            with path.open("rb") as handle:
-                maps[path] = mmap.mmap(handle.fileno(), 0, access=mmap.ACCESS_COPY)
-        except (OSError, ValueError) as error:
-            raise ProjectError(f"The weights in {path.name} cannot be read ({error}).",
-                               "Put the file back, or open the source again.") from error  # fmt: skip
-    return maps[path]
+def size_of(kind: Kind) -> int:
+    """Bytes of a tensor."""
+    return _width(kind[0]) * math.prod(kind[1])
 
 
 class WeightStore:
-    """All tensors that a document knows, by key. Nothing is read before it is asked for."""
+    """All tensors that a document knows, by key. Nothing is read before it is asked for; files are held open."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._locations: dict[TensorKey, Location] = {}
         self._memory: dict[TensorKey, Tensor] = {}
-        self._maps: Maps = {}
-        self._sound: set[tuple[TensorKey, Location]] = set()
+        self._files = HeldFiles()
+        self._read_before: WeakValueDictionary[TensorKey, Array] = WeakValueDictionary()
+        self._sound: dict[tuple[TensorKey, Location], Version] = {}  # whose bytes were checked
 
     def __contains__(self, key: object) -> bool:
         return key in self._locations or key in self._memory
 
     def add(self, locations: Mapping[TensorKey, Location]) -> None:
-        """Learn where tensors lie."""
+        """Learn where tensors lie, and hold those files."""
+        replaced = any(k in self._locations and self._locations[k].held != p.held for k, p in locations.items())
         self._locations.update(locations)
+        self._files.hold({p.held for p in locations.values()})
+        if replaced:
+            self._files.let_go({p.held for p in self._locations.values()})
 
     def locate(self, keys: Iterable[TensorKey]) -> dict[TensorKey, Location]:
         """Locations of `keys`, for another process; tensors that are only in memory are left out."""
@@ -172,97 +189,136 @@ class WeightStore:
                 self._memory.pop(key, None)
 
     def adopt(self, places: Iterable[Location]) -> None:
-        """Map tensors that are in memory from files that hold the same values, found by content."""
+        """Read tensors that are in memory from files that hold the same values, found by content."""
         for place in places:
             key = self._read(place).key()
             if key in self._memory:
                 del self._memory[key]
-                self._locations[key] = place
+                self.add({key: place})
 
     def get(self, key: TensorKey) -> Tensor:
-        """The tensor, mapped, to be read only; raises ProjectError when it is nowhere."""
-        return self._memory[key] if key in self._memory else self._read(self._place(key))
+        """The tensor, to be read only, shared while somebody has it; raises ProjectError when it is nowhere."""
+        if key in self._memory:
+            return self._memory[key]
+        place, before = self._place(key), self._read_before.get(key)
+        if before is not None and self._is_sound(key, place):
+            return Tensor(before, place.dtype)
+        found = self._checked(key, place)
+        self._read_before[key] = found.array
+        return found
 
-    def kind(self, key: TensorKey) -> tuple[str, tuple[int, ...]] | None:
+    def kind(self, key: TensorKey) -> Kind | None:
         """Dtype and shape of a tensor, without reading it; None where there is none."""
         held = self._memory.get(key) or self._locations.get(key)
         return None if held is None else (held.dtype, held.shape)
 
     def reader(self) -> Callable[[TensorKey], Tensor]:
-        """As `get`, for values that may be written: own mappings (copy on write), copies of what is in memory, and of
-        what was given before: two weights of equal values are two.
-        """
-        maps: Maps = {}
-        given: set[TensorKey] = set()
+        """As `get`, for values that may be written: each call gives memory of its own."""
 
         def get(key: TensorKey) -> Tensor:
             held = self._memory.get(key)
-            found = self._read(self._place(key), maps) if held is None else held
-            if held is not None or key in given:
-                return Tensor(found.array.copy(), found.dtype)
-            given.add(key)
-            return found
+            if held is not None:
+                return Tensor(held.array.copy(), held.dtype)
+            return self._checked(key, self._place(key))
 
         return get
 
     def holds(self, key: TensorKey, place: Location) -> bool:
-        """Whether the bytes at a place are those of a key; they are not read again for that."""
-        if (key, place) not in self._sound and self._read(place).key() != key:
+        """Whether the bytes at a place are those of a key; those of a version are read once for that."""
+        if self._is_sound(key, place):
+            return True
+        version = self._files.get(*place.held).version
+        if self._read(place).key() != key:
             return False
-        self._sound.add((key, place))
+        self._sound[key, place] = version
         return True
 
+    def _is_sound(self, key: TensorKey, place: Location) -> bool:
+        """Whether the bytes at a place are known to be those of a key; not when the file was written since."""
+        known = self._sound.get((key, place))
+        return known is not None and known == self._files.get(*place.held).version
+
     def _place(self, key: TensorKey) -> Location:
-        """Where a tensor lies; its content is checked when it is first asked for."""
+        """Where a tensor lies."""
         if key not in self._locations:
             raise ProjectError("A tensor of the model is missing.", "Open the project's source again.")
-        place = self._locations[key]
-        if not self.holds(key, place):
-            raise ProjectError(f"The weights in {place.path.name} are damaged.", "Open an older copy of it.")
-        return place
+        return self._locations[key]
 
-    def _read(self, place: Location, maps: Maps | None = None) -> Tensor:
+    def _checked(self, key: TensorKey, place: Location) -> Tensor:
+        """The tensor at a place, its content checked when this version of the file is first read."""
+        known = self._is_sound(key, place)
+        version = self._files.get(*place.held).version
+        found = self._read(place)
+        if not known:
+            if found.key() != key:
+                message = f"The weights in {place.path.name} are damaged, or were changed by another program."
+                raise ProjectError(message, "Open an older copy of it.")
+            self._sound[key, place] = version
+        return found
+
+    def _read(self, place: Location) -> Tensor:
         carrier = np.dtype(_CARRIER.get(place.dtype, place.dtype))
-        count = int(np.prod(place.shape, dtype=np.int64))
-        if not count:
+        if not place.size:
             return Tensor(np.zeros(place.shape, carrier), place.dtype)
-        array = np.frombuffer(_map(place.path, self._maps if maps is None else maps), carrier, count, place.offset)
+        array = self._files.get(*place.held).read(place.offset, place.size).view(carrier)
         return Tensor(array.reshape(place.shape), place.dtype)
 
     def flush(self, name: str) -> dict[TensorKey, Location]:
         """Write what is only in memory to `folder/name.safetensors`; returns the new locations."""
         if not self._memory:
             return {}
+        written = dict(self._memory)
+        found = self._write(name, written)
+        for key in written:
+            self._memory.pop(key, None)
+        return found
+
+    def _write(self, name: str, tensors: Mapping[TensorKey, Tensor]) -> dict[TensorKey, Location]:
+        """Write tensors of these very keys to a file in the folder, and read them there from now on."""
         path = self.folder / f"{name}.safetensors"
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             with path.open("wb") as handle:
-                write(handle, self._memory)
+                write(handle, tensors)
         except OSError as error:
             raise ProjectError(f"The weights could not be kept in {self.folder} ({error.strerror}).",
                                "Free some space there.") from error  # fmt: skip
-        found = read_header(path)
-        self._locations.update(found)
-        self._sound.update(found.items())  # written just now from values with these keys
-        self._memory.clear()
+        return self._know(read_header(path))
+
+    def _know(self, found: dict[TensorKey, Location]) -> dict[TensorKey, Location]:
+        """Take in places that were written just now from values with these keys."""
+        self.add(found)
+        for key, place in found.items():
+            self._sound[key, place] = self._files.get(*place.held).version
         return found
 
     def places(self) -> dict[TensorKey, Location]:
         """Where all tensors lie that are in files."""
         return dict(self._locations)
 
-    def detach(self, path: Path, kept: Container[TensorKey]) -> None:
-        """Before `path` is replaced: take what only the old file holds into memory (undo may want it again)."""
-        for key, place in self.places().items():
-            if place.path == path and key not in kept:
-                self._memory[key] = self._read(place)
-                del self._locations[key]
+    def view(self) -> WeightStore:
+        """A store with the same tensors and files, for another thread: what is added to either is not in the other."""
+        other = WeightStore(self.folder)
+        other._locations, other._memory, other._sound = dict(self._locations), dict(self._memory), dict(self._sound)
+        other._files.also(self._files)
+        return other
 
-    def forget_file(self, path: Path, moved: Mapping[TensorKey, Location]) -> None:
-        """After `path` was replaced: what lay in it lies at its place in `moved` now."""
-        self._maps.pop(path, None)
-        self._sound = {s for s in self._sound if s[1].path != path} | set(moved.items())
-        self._locations |= {k: p for k, p in moved.items() if k in self._locations and self._locations[k].path == path}
+    def elsewhere(self, keys: Iterable[TensorKey], name: str) -> dict[TensorKey, Location]:
+        """As `locate`, for a process that has not opened the files yet.
+
+        What lies in a file whose path names another file by now is written to `folder/name.safetensors` first.
+        """
+        places = self.locate(keys)
+        now = {path: FileId.of(path) for path in {p.path for p in places.values()}}
+        gone = {k: p for k, p in places.items() if p.file and now[p.path] != p.file and self.holds(k, p)}
+        if not gone:
+            return places
+        return places | self._write(name, {k: self._read(p) for k, p in gone.items()})
+
+    def moved(self, path: Path, places: Mapping[TensorKey, Location]) -> None:
+        """After `path` was replaced with a file of ours: what lay in it lies at its place in `places` now."""
+        there = {k for k, p in self._locations.items() if p.path == path}
+        self._know({k: p for k, p in places.items() if k in there})
 
 
 def header_of(
@@ -278,25 +334,27 @@ def header_of(
 
 
 def chunks(
-    tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None, base: int = 0
+    kinds: Mapping[str, Kind],
+    get: Callable[[str], Tensor],
+    metadata: Mapping[str, str] | None = None,
+    base: int = 0,
 ) -> Iterator[memoryview]:
-    """Safetensors data piece by piece; `base` is the file offset of its first byte, to align the data to 64."""
+    """Safetensors data piece by piece, each tensor asked for when its turn comes.
+
+    `base` is the file offset of its first byte, to align the data to 64.
+    """
     # The widest elements first: so each tensor lies at a multiple of its element's size.
-    ordered = dict(sorted(tensors.items(), key=lambda item: -_width(item[1].dtype)))
-    sizes = {k: (t.dtype, t.shape, t.array.nbytes) for k, t in ordered.items()}
+    ordered = dict(sorted(kinds.items(), key=lambda item: -_width(item[1][0])))
+    sizes = {k: (*kind, size_of(kind)) for k, kind in ordered.items()}
     header = header_of(sizes, metadata)
     header += b" " * (-(base + 8 + len(header)) % 64)
     yield memoryview(len(header).to_bytes(8, "little") + header)
-    yield from _bytes_of(ordered.values())
+    for name, (_, _, size) in sizes.items():
+        if size:
+            yield _raw(get(name).array)
 
 
 def write(handle: IO[bytes], tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> None:
     """Stream a safetensors file."""
-    for chunk in chunks(tensors, metadata):
+    for chunk in chunks({k: t.kind for k, t in tensors.items()}, tensors.__getitem__, metadata):
         handle.write(chunk)
-
-
-def _bytes_of(tensors: Iterable[Tensor]) -> Iterator[memoryview]:
-    for tensor in tensors:
-        if tensor.array.size:
-            yield _raw(tensor.array)

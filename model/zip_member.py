@@ -32,7 +32,8 @@ def write_stored(
     with ThreadPoolExecutor(1) as beside:
         checksum, size = beside.submit(int, 0), 0
         for chunk in chunks(info.header_offset + room):
-            checksum = beside.submit(_continue, chunk, checksum.result)
+            checksum.result()  # else the pieces would gather in memory
+            checksum = beside.submit(zlib.crc32, chunk, checksum.result())
             raw.write(chunk)
             size += chunk.nbytes
         # The checksum takes longer than the writing; meanwhile the disk can have what will be synced anyhow.
@@ -46,7 +47,3 @@ def write_stored(
     archive.filelist.append(info)
     archive.NameToInfo[name] = info
     archive.start_dir = end
-
-
-def _continue(chunk: memoryview, before: Callable[[], int]) -> int:
-    return zlib.crc32(chunk, before())

@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from model.graph import Graph
+from model.held import Version
 from model.meta import TensorKey
 from model.project import Project
 from model.reading import PLAIN, Reading
 from model.recipe import Recipe, Step
 from model.trust import Origin
-from model.weights import Location
+from model.weights import Location, WeightStore
 from passes.kernel_jobs import KernelJob
 
 if TYPE_CHECKING:
@@ -48,7 +49,8 @@ class OpenJob:
 class OpenResult:
     """A project with the places of its tensors; `problems` are texts by node.
 
-    `scorer` has counted the graphs of `scores`, so that nobody who shows them has to.
+    `scorer` has counted the graphs of `scores`, so that nobody who shows them has to. `version`: of a project's file,
+    taken before it was read.
     """
 
     project: Project
@@ -57,6 +59,7 @@ class OpenResult:
     seconds: dict[str, float]
     scorer: Scorer | None = None
     scores: tuple[tuple[Graph, Score], ...] = ()
+    version: Version | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,14 +148,17 @@ class TrialJob:
 
 @dataclass(frozen=True, slots=True)
 class SaveJob:
-    """Save a project; a copy leaves the tensors of the open document where they are."""
+    """Save a project: done in the program that asks, whatever its worker does; its result is a Saved.
+
+    `store`: a view of the document's. `copy`: for recovery; the document's own file stays what it is. `over`: the
+    version of the file that is to be replaced, None where it does not matter.
+    """
 
     project: Project
-    locations: Locations
+    store: WeightStore
     path: Path
-    workdir: Path
-    everything: bool = False
     copy: bool = False
+    over: Version | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,8 @@ from typing import Any
 
 from model.errors import JobError
 from model.graph import Graph
-from model.opening import Opened, needs_source, open_any, reopen
+from model.held import Version
+from model.opening import Opened, is_project, needs_source, open_any, reopen
 from model.project import keys_of, save_project
 from model.registry import Registry
 from model.weights import WeightStore
@@ -29,7 +30,6 @@ from passes.jobs import (
     PluginJob,
     ReplayJob,
     ReplayResult,
-    SaveJob,
     SearchJob,
     SweepJob,
     TrialJob,
@@ -96,6 +96,7 @@ def _flush(store: WeightStore) -> Locations:
 @HANDLERS.register(OpenJob)
 def _open(job: OpenJob, channel: Channel) -> OpenResult:
     channel.progress(0, 0, f"opening {job.spec}")
+    version = Version.of(Path(job.spec)) if is_project(job.spec) else None
     opened = open_any(job.spec, job.workdir, job.inputs, job.seed, origin=job.origin)
     _STATE.stores[job.workdir] = opened.store
     if opened.callables:  # a project holds none: its source is opened for them where it has to run
@@ -107,7 +108,7 @@ def _open(job: OpenJob, channel: Channel) -> OpenResult:
     project = replace(opened.project, recipe=portable(opened.project.recipe))
     scorer, graphs = Scorer(), (project.base, *([project.graph] if project.graph is not project.base else []))
     scores = tuple((graph, scorer.score(graph)) for graph in graphs)
-    return OpenResult(project, locations, opened.problems, seconds, scorer, scores)
+    return OpenResult(project, locations, opened.problems, seconds, scorer, scores, version)
 
 
 def _remember(opened: Opened) -> None:
@@ -194,18 +195,6 @@ def _trial(job: TrialJob, channel: Channel) -> Path:
     made = chosen(job.search, job.space, job.params, context, job.begins)
     save_project(made, store, job.path, everything=True)
     return job.path
-
-
-@HANDLERS.register(SaveJob)
-def _save(job: SaveJob, channel: Channel) -> Locations:
-    channel.progress(0, 0, f"saving {job.path.name}")
-    store = WeightStore(job.workdir) if job.copy else _store(job.workdir)
-    store.add(job.locations)
-    save_project(job.project, store, job.path, everything=job.everything)
-    if job.copy:
-        return {}
-    _flush(store)  # what only the replaced file held
-    return store.places()
 
 
 @HANDLERS.register(ExportJob)

@@ -160,10 +160,12 @@ def _answered(window: Window, answer: QMessageBox.StandardButton, then: Then) ->
 def save(window: Window) -> None:
     """Save to the project's file; the first time ask for one."""
     document = window.session.document
-    if document and document.path:
+    if document is None or document.path is None:
+        save_as(window)
+    elif window.ownership.free(document.path):
         window.session.save()
     else:
-        save_as(window)
+        window.forget_after_save()
 
 
 def save_as(window: Window) -> None:
@@ -172,9 +174,16 @@ def save_as(window: Window) -> None:
     if document is None:
         return
     name = document.path.name if document.path else f"{_word(document.project.source.name)}.espalier"
-    dialog = ask_path(window, "Save as", lambda p: window.session.save_as(_project(p)), save=True,
+    dialog = ask_path(window, "Save as", lambda p: _save_to(window, _project(p)), save=True,
                        names="Espalier projects (*.espalier)", suggestion=name)  # fmt: skip
     dialog.rejected.connect(window.forget_after_save)
+
+
+def _save_to(window: Window, path: Path) -> None:
+    if window.ownership.free(path):
+        window.session.save_as(path)
+    else:
+        window.forget_after_save()
 
 
 def _project(path: Path) -> Path:

@@ -11,11 +11,12 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 
+from model.errors import EspalierError
 from model.trust import begin_session
 from passes.jobs import (
     TERMINAL,
@@ -84,9 +85,11 @@ class Worker:
 class JobRunner:
     """Queue of jobs; `listener` is called from the runner's thread with every event."""
 
-    def __init__(self, listener: Listener) -> None:
-        self._listener = listener
-        self._ids = itertools.count(1)
+    def __init__(
+        self, listener: Listener, prepared: Callable[[Job], Job] = lambda job: job, ids: Iterator[int] | None = None
+    ) -> None:
+        self._listener, self._prepared = listener, prepared
+        self._ids = ids or itertools.count(1)
         self._queue: deque[JobInfo] = deque()
         self._wake = threading.Condition()
         self._current: JobInfo | None = None
@@ -238,7 +241,10 @@ class JobRunner:
         try:
             if not loads and (event := self._furnish(info, worker)):
                 return event
-            worker.pipe.send(info.job)
+            worker.pipe.send(self._prepared(info.job))
+        except EspalierError as error:
+            info.state = "failed"
+            return Failed(error.message, error.hint)
         except OSError:
             return worker.death()
         except UNSENDABLE as error:

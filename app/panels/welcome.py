@@ -213,7 +213,7 @@ class WelcomePage(QScrollArea):
         title = QLabel(f"Unsaved work on {leftover.title}")
         title.setProperty("role", "strong")
         words.addWidget(title)
-        words.addWidget(muted(f"Espalier ended without saving; this copy is of {leftover.when}."))
+        words.addWidget(muted(f"Espalier ended without saving; kept: {leftover.holds}."))
         row = QHBoxLayout(frame)
         row.setContentsMargins(14, 10, 10, 10)
         row.addLayout(words, 1)

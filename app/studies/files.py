@@ -9,16 +9,19 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import secrets
 import shutil
 from pathlib import Path
 
-from app.recovery import _alive
+from app.locks import Locked, hold, take
 from app.settings import data_folder
 from app.studies.record import ENDING, load
 from model.document import Document
 from model.errors import EspalierError
 from passes.search import kept
 from passes.search.trial import Trial
+
+_NOTES: list[Locked] = []  # of this process, held for as long as it lives
 
 
 class Copies:
@@ -55,8 +58,10 @@ def begin_record(path: Path, data: bytes, key: str) -> None:
     """Write a record as it is, and note where it lies."""
     with contextlib.suppress(OSError):  # without it nothing is lost but what a crash would take
         path.write_bytes(data)
-        note = data_folder("studies") / f"{key}-{os.getpid()}.json"
-        note.write_text(json.dumps({"pid": os.getpid(), "record": str(path)}), encoding="utf-8")
+        note = data_folder("studies") / f"{key}-{secrets.token_hex(8)}.json"
+        if held := hold(note):
+            os.write(held.handle, json.dumps({"record": str(path)}).encode())
+            _NOTES.append(held)
 
 
 def add_line(path: Path, line: str) -> None:
@@ -72,26 +77,27 @@ def recovered(key: str, workdir: Path, name: str, known: int) -> tuple[Trial, ..
     """
     found: tuple[Trial, ...] = ()
     for note in data_folder("studies").glob("*.json"):
-        pid, path = _read(note)
+        if (left := take(note)) is None:
+            continue  # a window that lives holds it
+        path = _read(note)
         if path is None or not path.exists():
-            if not _alive(pid):
-                note.unlink(missing_ok=True)  # closed as it should be
-        elif key and note.name.startswith(f"{key}-") and not _alive(pid):
+            note.unlink(missing_ok=True)  # closed as it should be
+        elif key and note.name.startswith(f"{key}-"):
             trials = _trials(path)
             journal = path.with_name(path.name.removesuffix(ENDING) + kept.ENDING)
             if len(trials) > max(known, len(found)) and journal.exists():
                 found = trials
                 shutil.copyfile(journal, kept.path_for(workdir, name))
             note.unlink(missing_ok=True)
+        left.release()
     return found
 
 
-def _read(note: Path) -> tuple[int, Path | None]:
+def _read(note: Path) -> Path | None:
     try:
-        data = json.loads(note.read_text(encoding="utf-8"))
-        return int(data["pid"]), Path(data["record"])
+        return Path(json.loads(note.read_text(encoding="utf-8"))["record"])
     except (OSError, ValueError, KeyError, TypeError):
-        return 0, None
+        return None
 
 
 def _trials(path: Path) -> tuple[Trial, ...]:

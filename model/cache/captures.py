@@ -25,6 +25,7 @@ from model.codec import decode, encode
 from model.errors import EspalierError, ProjectError
 from model.graph import Graph
 from model.graph_json import graph_from_json, graph_to_json
+from model.held import FileId
 from model.meta import TensorKey
 from model.source import SourceInfo, demo_folder
 from model.weights import Location, WeightStore, read_header
@@ -239,7 +240,12 @@ def find(key: str, store: WeightStore) -> Kept | None:
         if not facts.depends.hold():
             return None
         graph = graph_from_json(data["graph"])
-        known = {TensorKey(k): Location(Path(p.path), p.offset, p.dtype, p.shape) for k, p in facts.places.items()}
+        paths = {p.path: Path(p.path) for p in facts.places.values()}
+        ids = {name: FileId.of(path) for name, path in paths.items()}
+        known = {
+            TensorKey(k): Location(paths[p.path], p.offset, p.dtype, p.shape, ids[p.path])
+            for k, p in facts.places.items()
+        }
         if facts.own:
             known |= _own(key, store)
     except (EspalierError, OSError, LookupError, TypeError, ValueError, AttributeError):

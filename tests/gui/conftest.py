@@ -152,11 +152,11 @@ def runner(monkeypatch: pytest.MonkeyPatch) -> list[FakeRunner]:
     """The fake runners that sessions made, oldest first."""
     made: list[FakeRunner] = []
 
-    def make(listener: Listener) -> FakeRunner:
+    def make(listener: Listener, _: object) -> FakeRunner:
         made.append(FakeRunner(listener))
         return made[-1]
 
-    monkeypatch.setattr(app.session, "JobRunner", make)
+    monkeypatch.setattr(app.session, "JobRouter", make)
     return made
 
 

@@ -16,6 +16,7 @@ from app.style import sheet
 from app.theme import PALETTES, Palette, rgb
 from app.window import Window
 from model.errors import PassError
+from model.project import Saved
 from passes.analysis.evaluate import EvaluateOptions
 from passes.base import Report
 from passes.jobs import Failed, LogLine, OpenJob, Progress, SaveJob, Started
@@ -209,7 +210,7 @@ def test_saving_first_closes_when_it_is_saved(opened: Window, runner: list[FakeR
     from passes.jobs import Done
 
     assert opened.isVisible()
-    runner[0].tell(save, Done({}))
+    runner[0].tell(save, Done(Saved()))
     assert not opened.isVisible()
 
 

@@ -3,32 +3,46 @@
 from __future__ import annotations
 
 import json
+import os
+import time
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from PySide6.QtWidgets import QMessageBox, QPushButton
+from pytestqt.qtbot import QtBot
 
 from app import recovery
+from app.edit_journal import ENDING, read
+from app.locks import hold, take
 from app.recovery import Recovery, leftovers
 from app.session import Session
 from app.window import Window
 from model.errors import EspalierError
+from model.project import recipe_to_json
 from model.recipe import Recipe, Step
 from passes.analysis.divergence import DivergenceOptions
 from passes.base import NoOptions
-from passes.jobs import Failed, JobInfo, OpenJob, OpenResult, SaveJob, Started, Stopped
+from passes.jobs import Failed, JobInfo, OpenJob, OpenResult, ReplayJob, SaveJob, Started, Stopped
+from passes.transform.prune import PruneOptions
 from passes.transform.remove_dropout import remove_dropout
 from tests.gui.conftest import FakeRunner, small_project
 
 pytestmark = pytest.mark.gui
-DEAD = 2**22 + 1  # above the largest process id of Linux
 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(recovery, "data_folder", lambda name: tmp_path)
     return tmp_path
+
+
+@pytest.fixture
+def kept(session: Session, folder: Path) -> Iterator[Recovery]:
+    made = Recovery(session)
+    yield made
+    made.end()
 
 
 def open_small(session: Session, runner: FakeRunner) -> None:
@@ -40,8 +54,9 @@ def edit(session: Session) -> None:
     session.run_pass("remove_dropout", NoOptions())
 
 
-def test_a_copy_is_written_once_for_each_state(session: Session, runner: list[FakeRunner], folder: Path) -> None:
-    kept = Recovery(session)
+def test_a_copy_is_written_once_for_each_state(
+    session: Session, runner: list[FakeRunner], folder: Path, kept: Recovery
+) -> None:
     open_small(session, runner[0])
     kept.keep()
     assert not runner[0].waiting
@@ -50,45 +65,107 @@ def test_a_copy_is_written_once_for_each_state(session: Session, runner: list[Fa
     kept.keep()
     job = runner[0].waiting[0].job
     assert len(runner[0].waiting) == 1 and isinstance(job, SaveJob) and job.path == kept.file.resolve()
-    assert json.loads(kept.note.read_text())["title"] == "Small"
+    held = read(kept.journal.path)
+    assert held is not None and held.subject.title == "Small" and held.recipe == session.recipe
     assert session.document and session.document.dirty and session.document.path is None
     session.undo()
-    assert not kept.note.exists()
+    assert not kept.journal.path.exists() and not runner[0].waiting
 
 
-def left_behind(folder: Path, pid: int) -> Path:
-    file = folder / f"{pid}-1.espalier"
+def test_each_edit_is_in_the_journal_at_once(
+    session: Session, runner: list[FakeRunner], folder: Path, kept: Recovery, qtbot: QtBot
+) -> None:
+    """Also one that waits for the worker, until it fails."""
+    open_small(session, runner[0])
+    edit(session)
+    session.set_recipe(session.recipe.append(Step("prune", PruneOptions(0.5))), "Prune half")
+    qtbot.waitUntil(lambda: (held := read(kept.journal.path)) is not None and bool(held.waiting), timeout=1000)
+    held = read(kept.journal.path)
+    assert held and [s.pass_name for s in held.recipe.steps] == ["remove_dropout", "prune"]
+    assert held.waiting == ("Prune half",) and time.time() - held.when < 5
+    assert take(kept.journal.path) is None and not leftovers(), "a window that lives is not a dead one"
+    job = next(j for j in runner[0].waiting if isinstance(j.job, ReplayJob))
+    runner[0].tell(job, Failed("No.", "Do."))
+    qtbot.waitUntil(lambda: (held := read(kept.journal.path)) is not None and not held.waiting, timeout=1000)
+    held = read(kept.journal.path)
+    assert held and [s.pass_name for s in held.recipe.steps] == ["remove_dropout"]
+
+
+def test_a_copy_is_written_again_after_it_failed(
+    session: Session, runner: list[FakeRunner], folder: Path, kept: Recovery
+) -> None:
+    open_small(session, runner[0])
+    edit(session)
+    kept.keep()
+    runner[0].tell(runner[0].waiting[0], Failed("Full.", "Free some space."))
+    kept.keep()
+    assert isinstance(runner[0].waiting[0].job, SaveJob)
+
+
+def test_a_full_disk_does_not_stop_the_work(
+    session: Session, runner: list[FakeRunner], folder: Path, kept: Recovery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    open_small(session, runner[0])
+    edit(session)
+
+    def full(handle: int, data: bytes) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "write", full)
+    kept.keep()
+    assert "No space" in kept.journal.failed and session.document and session.document.dirty
+
+
+EMPTY = Recipe()
+NOTE = {"title": "a.espalier", "path": "", "source": "", "opened": "a.espalier", "version": ""}
+
+
+def left_behind(folder: Path, number: int = 1, recipe: Recipe = EMPTY, **subject: str) -> Path:
+    """A copy and a journal of a window that is gone; returns the copy."""
+    file = folder / f"{number}.espalier"
     file.write_bytes(b"")
-    note = {"pid": pid, "title": "a.espalier", "path": str(folder / "a.espalier"), "when": "today"}
-    file.with_suffix(".json").write_text(json.dumps(note))
+    begin = {"begin": {**NOTE, "path": str(folder / "a.espalier"), **subject}}
+    line = {"edit": "Remove dropout", "when": 1e9 + number, "waiting": [], "recipe": recipe_to_json(recipe)}
+    file.with_suffix(ENDING).write_text(f"{json.dumps(begin)}\n{json.dumps(line)}\n")
     return file
 
 
-def test_only_copies_of_dead_runs_are_offered(folder: Path) -> None:
-    import os
+def small_left(folder: Path, number: int = 1, source: str | None = None) -> Path:
+    """What is left of the small model, which was never saved."""
+    spec = small_project().source.spec if source is None else source
+    return left_behind(folder, number, title="Small", path="", source=spec)
 
-    left_behind(folder, os.getpid())
-    file = left_behind(folder, DEAD)
-    assert [found.file for found in leftovers()] == [file]
+
+def test_only_what_dead_windows_left_is_offered(folder: Path) -> None:
+    alive = hold(left_behind(folder).with_suffix(ENDING))
+    file = left_behind(folder, 2)
+    assert alive and [found.file for found in leftovers()] == [file]
+    assert leftovers()[0].holds.startswith("1 edit, the last at ") and leftovers()[0].title == "a.espalier"
     recovery.discard(leftovers()[0])
     assert not leftovers() and not file.exists()
+    alive.release()
+    assert len(leftovers()) == 1
 
 
-def test_damaged_notes_are_passed_over_and_orphans_deleted(folder: Path) -> None:
-    (folder / "x.json").write_text("{")
-    orphan = folder / f"{DEAD}-2.espalier"
+def test_damaged_journals_are_passed_over_and_orphans_deleted(folder: Path) -> None:
+    (folder / "x.journal").write_text("{")
+    orphan = folder / "2.espalier"
     orphan.write_bytes(b"")
     assert leftovers() == [] and not orphan.exists()
+    file = left_behind(folder)
+    whole = file.with_suffix(ENDING).read_bytes()
+    for damage in (b"{}\n[1]\n" + b"[" * 100_000 + b"\n\xff\n", b'{"edit": "x", "when": 2, "waiting"'):
+        file.with_suffix(ENDING).write_bytes(whole + damage)
+        assert [left.edits.label for left in leftovers()] == ["Remove dropout"]
 
 
 def test_recovered_work_is_unsaved_work_on_the_original(
-    session: Session, runner: list[FakeRunner], folder: Path
+    session: Session, runner: list[FakeRunner], folder: Path, kept: Recovery
 ) -> None:
-    kept, file = Recovery(session), left_behind(folder, DEAD)
-    kept.recover(leftovers()[0])
-    project = small_project()
+    project, recipe = small_project(), Recipe((Step("remove_dropout", NoOptions()),))
+    file = left_behind(folder, recipe=recipe)
+    assert kept.recover(leftovers()[0])
     graph, _ = remove_dropout(project.graph, NoOptions(), None)  # type: ignore[arg-type]
-    recipe = Recipe((Step("remove_dropout", NoOptions()),))
     runner[0].finish(OpenResult(replace(project, recipe=recipe, graph=graph), {}, (), {}))
     assert session.document and session.document.dirty
     assert session.document.path == folder / "a.espalier"
@@ -98,63 +175,73 @@ def test_recovered_work_is_unsaved_work_on_the_original(
 
 
 def test_recovered_studies_are_unsaved_though_no_step_is(
-    session: Session, runner: list[FakeRunner], folder: Path
+    session: Session, runner: list[FakeRunner], folder: Path, kept: Recovery
 ) -> None:
-    kept, file = Recovery(session), left_behind(folder, DEAD)
-    kept.recover(leftovers()[0])
+    file = left_behind(folder)
+    assert kept.recover(leftovers()[0])
     runner[0].finish(OpenResult(replace(small_project(), extras={"studies/a.journal": b"trials"}), {}, (), {}))
     assert session.document and session.document.dirty
     kept.look()
-    assert file.with_suffix(".json").exists(), "what was recovered is not offered again"
+    assert file.with_suffix(ENDING).exists(), "what was recovered is not offered again"
+
+
+def test_edits_after_the_last_copy_are_done_again(
+    session: Session, runner: list[FakeRunner], folder: Path, kept: Recovery
+) -> None:
+    """Also where there is no copy yet: what was opened is opened again."""
+    recipe = Recipe((Step("remove_dropout", NoOptions()),))
+    for copied in (True, False):
+        file = left_behind(folder, recipe=recipe)
+        if not copied:
+            file.unlink()
+        assert kept.recover(leftovers()[0])
+        job = runner[0].waiting[-1].job
+        assert isinstance(job, OpenJob) and job.spec == (str(file) if copied else "a.espalier")
+        runner[0].finish(OpenResult(small_project(), {}, (), {}))
+        assert session.document and session.document.recipe == recipe and session.document.dirty
+        kept.end()
+        assert not leftovers()
 
 
 def test_a_model_that_is_opened_again_offers_what_a_dead_window_held_of_it(
     window: Window, runner: list[FakeRunner], folder: Path
 ) -> None:
     """Also where it is named on the command line, and no welcome page is seen; of other models nothing is said."""
-    file = left_behind(folder, DEAD)
+    file = left_behind(folder)
     open_small(window.session, runner[-1])
     assert not window.banner.text
-    note = {"pid": DEAD, "title": "Small", "path": "", "when": "today"}
-    file.with_suffix(".json").write_text(json.dumps(note))
-    for source, offered in (("/elsewhere/small.py:Small", False), (small_project().source.spec, True), ("", True)):
-        file.with_suffix(".json").write_text(json.dumps({**note, "source": source}))
+    for source, offered in (("/elsewhere/small.py:Small", False), (small_project().source.spec, True)):
+        small_left(folder, source=source)
         open_small(window.session, runner[-1])
         assert ("A window with Small ended before it was saved" in window.banner.text) == offered
     buttons = {b.text(): b for b in window.banner.findChildren(QPushButton)}
     buttons["Recover"].click()
     job = runner[-1].waiting[-1].job
     assert isinstance(job, OpenJob) and job.spec == str(file)
-    older = left_behind(folder, DEAD + 1)
-    older.with_suffix(".json").write_text(json.dumps({**note, "pid": DEAD + 1}))
+    small_left(folder, 0)
     runner[-1].finish(OpenResult(small_project(), {}, (), {}))
     assert not window.banner.text  # of one that was recovered no older copy is offered
 
 
 def test_a_copy_that_is_offered_can_be_discarded(window: Window, runner: list[FakeRunner], folder: Path) -> None:
-    file = left_behind(folder, DEAD)
-    file.with_suffix(".json").write_text(json.dumps({"pid": DEAD, "title": "Small", "path": "", "when": "today"}))
+    file = small_left(folder)
     open_small(window.session, runner[-1])
     next(b for b in window.banner.findChildren(QPushButton) if b.text() == "Discard it").click()
     assert not window.banner.text and not file.exists() and not leftovers()
 
 
 def test_a_copy_that_another_window_took_is_left_alone(window: Window, runner: list[FakeRunner], folder: Path) -> None:
-    import os
-
-    for button, told in (("Recover", "The copy of Small is gone."), ("Discard it", "")):
-        file = left_behind(folder, DEAD)
-        note = {"pid": DEAD, "title": "Small", "path": "", "when": "today"}
-        file.with_suffix(".json").write_text(json.dumps(note))
+    for button, told in (("Recover", "The unsaved work on Small is gone."), ("Discard it", "")):
+        file = small_left(folder)
         open_small(window.session, runner[-1])
-        file.with_suffix(".json").write_text(json.dumps({**note, "pid": os.getppid()}))
+        other = hold(file.with_suffix(ENDING))
         next(b for b in window.banner.findChildren(QPushButton) if b.text() == button).click()
-        assert file.exists() and not runner[-1].waiting and told in window.banner.text
+        assert other and file.exists() and not runner[-1].waiting and told in window.banner.text
+        other.release()
 
 
 def test_an_offer_comes_back_after_another_message(window: Window, runner: list[FakeRunner], folder: Path) -> None:
-    file = left_behind(folder, DEAD)
-    file.with_suffix(".json").write_text(json.dumps({"pid": DEAD, "title": "Small", "path": "", "when": "today"}))
+    file = small_left(folder)
     open_small(window.session, runner[-1])
     banner = window.banner
 
@@ -187,8 +274,7 @@ GONE = Failed("The worker process ended unexpectedly.", "Run the job again.")
 def offered(window: Window, runner: list[FakeRunner], folder: Path) -> Path:
     """A model whose dead window's copy is offered."""
     window.live.enabled = False
-    file = left_behind(folder, DEAD)
-    file.with_suffix(".json").write_text(json.dumps({"pid": DEAD, "title": "Small", "path": "", "when": "today"}))
+    file = small_left(folder)
     open_small(window.session, runner[-1])
     for info in list(runner[-1].waiting):
         runner[-1].tell(info, Stopped())

@@ -135,7 +135,7 @@ def test_a_failed_save_leaves_the_old_file(moment: str, saved: Path, monkeypatch
 
 def test_places_that_cannot_be_written_are_told(tmp_path: Path) -> None:
     for path in (tmp_path / "no" / "folder" / "p.espalier", tmp_path):
-        with pytest.raises(ProjectError, match="could not be written"):
+        with pytest.raises(ProjectError, match=r"could not be written|is a folder"):
             save_project(*make(), path)
     assert list(tmp_path.iterdir()) == []
 

@@ -1,8 +1,9 @@
-"""Tensors by content: keys, safetensors files of every dtype, lazy mappings, places inside a zip, cut files."""
+"""Tensors by content: keys, safetensors files of every dtype, lazy reading, places inside a zip, cut files."""
 
 from __future__ import annotations
 
 import json
+import os
 import zipfile
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from hypothesis import strategies as st
 
 from model.errors import ProjectError
 from model.trace.tensors import to_numpy, to_torch
-from model.weights import CODES, Tensor, WeightStore, chunks, read_header, tensor_key, write
+from model.weights import CODES, Location, Tensor, WeightStore, chunks, read_header, tensor_key, write
 from model.zip_member import data_start, write_stored
 
 
@@ -125,10 +126,11 @@ def test_what_this_store_wrote_is_not_hashed_again_and_replaced_files_are(
     places = store.flush("w")
     assert [store.get(k).shape for k in keys] == [(3,), (5,)] and not hashed
     path = places[keys[0]].path
-    store.forget_file(path, {})
+    os.utime(path, ns=(0, 0))
+    store.get(keys[0])
     store.get(keys[0])
     assert len(hashed) == 1
-    store.forget_file(path, places)
+    store.moved(path, places)
     store.get(keys[0])
     assert len(hashed) == 1
 
@@ -138,7 +140,7 @@ def test_what_this_store_wrote_is_not_hashed_again_and_replaced_files_are(
 def test_data_is_aligned_wherever_it_begins(members: list[tuple[str, int]], base: int) -> None:
     """The first tensor at a multiple of 64 bytes in the file, each at a multiple of its element's size."""
     tensors = {f"t{i}": to_numpy(torch.ones(n).to(getattr(torch, d))) for i, (d, n) in enumerate(members)}
-    data = b"".join(chunks(tensors, base=base))
+    data = b"".join(chunks({k: t.kind for k, t in tensors.items()}, tensors.__getitem__, base=base))
     length = int.from_bytes(data[:8], "little")
     assert (base + 8 + length) % 64 == 0
     header = json.loads(data[8 : 8 + length])
@@ -149,12 +151,13 @@ def test_data_is_aligned_wherever_it_begins(members: list[tuple[str, int]], base
         assert data[8 + length + begin : 8 + length + end] == held.array.tobytes()
 
 
-def test_tensors_in_a_zip_are_mapped_where_they_lie(tmp_path: Path) -> None:
+def test_tensors_in_a_zip_are_read_where_they_lie(tmp_path: Path) -> None:
     path = tmp_path / "p.zip"
     tensors = {"mask": tensor(3, dtype="uint8"), "a": tensor(5, 7), "b": tensor(2, dtype="float64")}
+    kinds = {k: t.kind for k, t in tensors.items()}
     with path.open("wb") as raw, zipfile.ZipFile(raw, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("before.json", json.dumps(["x"] * 1000))
-        write_stored(archive, raw, "w.safetensors", lambda start: chunks(tensors, base=start))
+        write_stored(archive, raw, "w.safetensors", lambda start: chunks(kinds, tensors.__getitem__, base=start))
         archive.writestr("after.json", "{}")
     with zipfile.ZipFile(path) as archive, path.open("rb") as raw:
         assert archive.testzip() is None
@@ -188,9 +191,9 @@ def test_nothing_is_read_before_it_is_asked_for(tmp_path: Path) -> None:
     writer = WeightStore(tmp_path)
     key = writer.hold(tensor(10))
     places = writer.flush("w")
+    (tmp_path / "w.safetensors").unlink()
     store = WeightStore(tmp_path)
     store.add(places)
-    (tmp_path / "w.safetensors").unlink()
     assert key in store and store.locate([key, "other"]) == places == store.places()
     with pytest.raises(ProjectError, match=r"w\.safetensors") as caught:
         store.get(key)
@@ -214,7 +217,6 @@ def test_readers_may_write_without_being_seen(tmp_path: Path) -> None:
     read, other = store.reader(), store.reader()
     for key in (mapped, held):
         read(key).array[:] = 9
-        assert (read(mapped).array == 9).all()  # one reader, one mapping
         assert store.get(key).key() == key == other(key).key()
     assert tensor_key(np.asarray(store.get(mapped).array), "float32") == mapped
 
@@ -244,24 +246,79 @@ def test_adopting_finds_equal_values_in_files(tmp_path: Path) -> None:
     assert set(store.flush("w")) == {b}
 
 
-def test_replacing_a_file_keeps_what_only_it_held(tmp_path: Path) -> None:
-    """Saving over the opened project must not take away what undo can bring back."""
+def replace_file(path: Path, *tensors: Tensor) -> None:
+    fresh = path.with_name("fresh")
+    with fresh.open("wb") as handle:
+        write(handle, {t.key(): t for t in tensors})
+    fresh.replace(path)
+
+
+def test_a_replaced_file_is_read_on(tmp_path: Path) -> None:
+    """Another program's save, or our own, must not take away what undo can bring back."""
     path = tmp_path / "p.safetensors"
     old, new = tensor(4), tensor(4, seed=1)
-    with path.open("wb") as handle:
-        write(handle, {old.key(): old, new.key(): new})
+    replace_file(path, old, new)
     store = WeightStore(tmp_path / "work")
     store.add(read_header(path))
-    store.detach(path, {new.key()})
-    fresh = tmp_path / "fresh"
-    with fresh.open("wb") as handle:
-        write(handle, {"padding": tensor(50, seed=2), new.key(): new})
-    fresh.replace(path)
+    replace_file(path, tensor(50, seed=2), new)
+    assert all(store.get(t.key()).key() == t.key() for t in (old, new))
     moved = read_header(path)
-    store.forget_file(path, moved)
-    assert store.get(old.key()).key() == old.key() and store.get(new.key()).key() == new.key()
-    assert store.locate([old.key(), new.key()]) == {new.key(): moved[new.key()]}
-    assert set(store.flush("w")) == {old.key()} and store.get(old.key()).key() == old.key()
+    store.moved(path, moved)
+    assert store.locate([new.key()]) == {new.key(): moved[new.key()]}
+    path.unlink()
+    assert all(store.get(t.key()).key() == t.key() == store.view().reader()(t.key()).key() for t in (old, new))
+
+
+def test_another_process_finds_tensors_of_files_that_are_gone(tmp_path: Path) -> None:
+    path = tmp_path / "p.safetensors"
+    old, new = tensor(4), tensor(4, seed=1)
+    replace_file(path, old)
+    store = WeightStore(tmp_path / "work")
+    store.add(read_header(path))
+    assert store.elsewhere([old.key()], "kept") == store.places() and not (tmp_path / "work").exists()
+    replace_file(path, new)
+    other = WeightStore(tmp_path / "other")
+    other.add(store.elsewhere([old.key(), "unknown"], "kept"))
+    assert other.get(old.key()).key() == old.key()
+    assert [f.name for f in (tmp_path / "work").iterdir()] == ["kept.safetensors"]
+
+
+def test_a_file_that_is_cut_or_written_over_is_told(tmp_path: Path) -> None:
+    """By an error: a signal would end the program. What was read before is checked anew."""
+    path = tmp_path / "p.safetensors"
+    held = tensor(1 << 12)
+    replace_file(path, held)
+    store = WeightStore(tmp_path / "work")
+    store.add(read_header(path))
+    assert store.get(held.key()).key() == held.key()
+    whole = path.read_bytes()
+    with path.open("r+b") as file:
+        file.truncate(len(whole) // 2)
+    with pytest.raises(ProjectError, match=r"p\.safetensors cannot be read \(it is cut off\)") as caught:
+        store.get(held.key())
+    assert caught.value.hint
+    path.write_bytes(whole[:-1] + b"x")
+    with pytest.raises(ProjectError, match="damaged, or were changed"):
+        store.get(held.key())
+
+
+def test_places_that_are_no_files_are_told(tmp_path: Path) -> None:
+    """A named pipe has no writer to wait for."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    store = WeightStore(tmp_path)
+    for path in (pipe, tmp_path):
+        store.add({"a": Location(path, 0, "float32", (2,))})
+        with pytest.raises(ProjectError, match=r"no regular file|directory"):
+            store.get("a")
+
+
+def test_a_tensor_is_shared_while_somebody_has_it(tmp_path: Path) -> None:
+    store = WeightStore(tmp_path)
+    key = store.hold(tensor(1 << 12))
+    store.flush("w")
+    first = store.get(key)
+    assert store.get(key).array is first.array and store.reader()(key).array is not first.array
 
 
 def test_places_elsewhere_stay(tmp_path: Path) -> None:
@@ -271,7 +328,7 @@ def test_places_elsewhere_stay(tmp_path: Path) -> None:
     copy = tmp_path / "copy"
     with copy.open("wb") as handle:
         write(handle, {key: tensor(4)})
-    store.forget_file(copy, read_header(copy))
+    store.moved(copy, read_header(copy))
     assert store.places() == {key: place}
 
 

@@ -18,7 +18,7 @@ import app.jobs.runner as runner_module
 from app.jobs.runner import JobRunner
 from model.errors import PassError
 from model.formats.integer import Integer
-from model.project import keys_of, load_project
+from model.project import keys_of, load_project, save_project
 from model.recipe import Recipe, Step
 from model.trust import Origin
 from model.weights import WeightStore
@@ -42,7 +42,6 @@ from passes.jobs import (
     PluginJob,
     Progress,
     ReplayJob,
-    SaveJob,
     Started,
     Stopped,
 )
@@ -470,9 +469,11 @@ def test_the_real_worker(tmp_path: Path) -> None:
         )
         assert report.pass_name == "statistics" and report.summary["zeros"] > 0
         project = opened.project.__class__(opened.project.source, base, recipe, graph)
-        places = result(SaveJob(project, locations, path, work))
-        assert keys_of(base, graph) <= set(places)
-        assert load_project(path, store := WeightStore(work)) == project
+        (store := WeightStore(work)).add(locations)
+        places = save_project(project, store, path, everything=True).places
+        assert keys_of(base, graph) == set(places)
+        store = WeightStore(work)
+        assert load_project(path, store) == project
         assert all(store.get(k).key() == k for k in keys_of(base, graph))
 
         refused = listener.end(runner.submit("open", OpenJob("demo:nothing", work)))

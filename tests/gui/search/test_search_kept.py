@@ -10,6 +10,7 @@ import pytest
 from PySide6.QtGui import QGuiApplication
 
 from app.panels.search.panel import SearchPanel
+from app.studies import files
 from app.studies.record import Record, dump, load, member_of, records
 from app.studies.searches import seconds_each
 from app.studies.study import Study
@@ -69,7 +70,7 @@ def test_studies_are_kept_with_the_project(panel: SearchPanel, runner: list[Fake
 
 
 def test_what_a_dead_window_had_found_is_found_again(
-    panel: SearchPanel, runner: list[FakeRunner], window: Window, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    panel: SearchPanel, runner: list[FakeRunner], window: Window, tmp_path: Path
 ) -> None:
     info = begin(panel, runner)
     feed(runner, info, [trial(0)])
@@ -80,7 +81,7 @@ def test_what_a_dead_window_had_found_is_found_again(
     feed(runner, info, [trial(1, 0.95), trial(2)])
     kept.path_for(document.store.folder, "formats 1").write_bytes(b'{"op_code":0}\n{"op_code":4}\n')
     quiet(runner)
-    monkeypatch.setattr("app.studies.files._alive", lambda pid: False)
+    files._NOTES.clear()
     open_small(window, runner, replace(small_project("demo:small"), extras=extras))
     assert panel.study and sorted(panel.study.trials) == [0, 1, 2] and panel.study.leader.number == 1  # type: ignore[union-attr]
     now = window.session.document

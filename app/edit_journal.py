@@ -1,0 +1,161 @@
+"""The journal of one document's unsaved edits: a line an edit, on the disk within a second, read after a crash.
+
+The window that writes it holds a lock on it, which the system takes back when the window dies. No Qt in here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import secrets
+import threading
+import time
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from app.locks import Locked, hold
+from model.errors import EspalierError
+from model.project import recipe_from_json, recipe_to_json
+from model.recipe import Recipe
+
+ENDING = ".journal"
+SYNC = 0.5  # seconds after a line until the disk has it
+MOST = 32 << 20  # bytes: a longer journal begins anew, once a copy holds all of it
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What the edits are of. `opened`: what the user named; `path`: its file, empty where it was never saved.
+
+    `version`: the version of that file that they go on from, its four numbers as text.
+    """
+
+    title: str
+    path: str
+    source: str
+    opened: str
+    version: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Edits:
+    """What a journal holds. `when`: seconds since 1970 of the last edit; `waiting`: what the worker had not done."""
+
+    subject: Subject
+    recipe: Recipe
+    count: int
+    when: float
+    label: str
+    waiting: tuple[str, ...] = ()
+
+
+class EditJournal:
+    """Writes one journal. Nothing of it raises: a full disk must not stop the work; `failed` says that it did."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / f"{secrets.token_hex(8)}{ENDING}"
+        self.failed = ""
+        self._held: Locked | None = None
+        self._disk: _Disk | None = None
+
+    def begin(self, subject: Subject) -> None:
+        """Begin anew, with no edits."""
+        with self._noting():
+            if self._held is None:
+                if (held := hold(self.path)) is None:
+                    raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))
+                self._held, self._disk = held, _Disk(held.handle)
+            os.ftruncate(self._held.handle, 0)
+            self._line({"begin": {name: getattr(subject, name) for name in Subject.__dataclass_fields__}})
+
+    def edit(self, label: str, recipe: Recipe, waiting: tuple[str, ...]) -> None:
+        """Add an edit: the recipe that it led to."""
+        with self._noting():
+            self._line({"edit": label, "when": time.time(), "waiting": waiting, "recipe": recipe_to_json(recipe)})
+
+    @property
+    def long(self) -> bool:
+        """Whether it is to begin anew when it can."""
+        return self._held is not None and os.fstat(self._held.handle).st_size > MOST
+
+    def forget(self) -> None:
+        """Nothing is unsaved: hold no edits."""
+        with contextlib.suppress(OSError):
+            self.path.unlink(missing_ok=True)
+        if self._disk:
+            self._disk.end()
+        if self._held:
+            self._held.release()
+        self._held = self._disk = None
+
+    @contextlib.contextmanager
+    def _noting(self) -> Generator[None]:
+        try:
+            yield
+            self.failed = ""
+        except OSError as error:
+            self.failed = error.strerror or str(error)
+
+    def _line(self, data: Mapping[str, Any]) -> None:
+        """One write, so that the system has the whole line when this process dies."""
+        if self._held is None:
+            return
+        handle, line = self._held.handle, json.dumps(data, separators=(",", ":")).encode() + b"\n"
+        size = os.fstat(handle).st_size
+        if os.write(handle, line) < len(line):
+            os.ftruncate(handle, size)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        if self._disk:
+            self._disk.wanted.set()
+
+
+class _Disk:
+    """Syncs a file in a thread: where that takes long, the window does not wait for it."""
+
+    def __init__(self, handle: int) -> None:
+        self.wanted, self._ended, self._handle = threading.Event(), threading.Event(), os.dup(handle)
+        threading.Thread(target=self._loop, name="espalier-journal", daemon=True).start()
+
+    def end(self) -> None:
+        """No more, at once."""
+        self._ended.set()
+        self.wanted.set()
+
+    def _loop(self) -> None:
+        while not self._ended.is_set():
+            self.wanted.wait()
+            if not self._ended.wait(SYNC):
+                self.wanted.clear()
+                with contextlib.suppress(OSError):
+                    os.fsync(self._handle)
+        os.close(self._handle)
+
+
+def read(path: Path) -> Edits | None:
+    """What a journal holds; None where there is no edit in it. Lines that are damaged are passed over."""
+    subject, last, count = None, None, 0
+    try:
+        lines = path.read_bytes().splitlines()
+    except OSError:
+        return None
+    for line in lines:
+        with contextlib.suppress(ValueError, LookupError, TypeError, AttributeError, RecursionError, EspalierError):
+            data = json.loads(line)
+            if "begin" in data:
+                subject, last, count = _subject(data["begin"]), None, 0
+            elif subject is not None:
+                last, count = _edit(subject, data, count + 1), count + 1
+    return last
+
+
+def _subject(data: Mapping[str, Any]) -> Subject:
+    return Subject(*(str(data[name]) for name in Subject.__dataclass_fields__))
+
+
+def _edit(subject: Subject, data: Mapping[str, Any], count: int) -> Edits:
+    waiting = tuple(str(w) for w in data["waiting"])
+    return Edits(subject, recipe_from_json(data["recipe"]), count, float(data["when"]), str(data["edit"]), waiting)

@@ -1,0 +1,49 @@
+"""Gives each job to who runs it: saves to a thread of the window's process, all others to the worker. No Qt in here."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+
+from app.jobs.runner import JobRunner, Listener
+from app.jobs.saver import Saver
+from passes.jobs import Job, JobInfo, SaveJob
+
+
+class JobRouter:
+    """A runner of both. `prepared`: what a job is when it is sent, perhaps long after it was asked for."""
+
+    def __init__(self, listener: Listener, prepared: Callable[[Job], Job]) -> None:
+        self._ids = itertools.count(1)
+        self._worker = JobRunner(listener, prepared, self._ids)
+        self._saver = Saver(listener)
+        # What remains is the worker's alone.
+        self.stop_and_keep, self.pause, self.resume = (
+            self._worker.stop_and_keep,
+            self._worker.pause,
+            self._worker.resume,
+        )
+        self.give_way, self.drop = self._worker.give_way, self._worker.drop
+
+    @property
+    def worker_pid(self) -> int | None:
+        """The worker's process id, for tests and the log."""
+        return self._worker.worker_pid
+
+    def submit(self, title: str, job: Job, *, urgent: bool = False) -> JobInfo:
+        """Queue a job; an urgent one goes before those that wait."""
+        if not isinstance(job, SaveJob):
+            return self._worker.submit(title, job, urgent=urgent)
+        info = JobInfo(next(self._ids), title, job)
+        self._saver.submit(info, job)
+        return info
+
+    def cancel(self, number: int) -> None:
+        """Stop a job, running or waiting."""
+        if not self._saver.cancel(number):
+            self._worker.cancel(number)
+
+    def close(self) -> None:
+        """Write what the user saved, stop all else, and wait for the threads and the process to end."""
+        self._saver.close()
+        self._worker.close()

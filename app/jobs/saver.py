@@ -1,0 +1,118 @@
+"""Writes projects in a thread of the window's own process, so that no save waits for a job. No Qt in here."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+
+from model.errors import EspalierError
+from model.project import save_project
+from passes.base import Cancelled
+from passes.jobs import Done, Event, Failed, JobEvent, JobInfo, Progress, SaveJob, Started, Stopped
+
+EVERY = 0.05  # seconds between two words of progress
+
+
+class Saver:
+    """Saves one after another; what the user saves goes before copies for recovery, and ends one that is written."""
+
+    def __init__(self, listener: Callable[[JobEvent], None]) -> None:
+        self._listener = listener
+        self._queue: deque[tuple[JobInfo, SaveJob]] = deque()
+        self._wake = threading.Condition()
+        self._current: tuple[JobInfo, SaveJob] | None = None
+        self._stopped: set[int] = set()
+        self._closing = False
+        self._thread = threading.Thread(target=self._loop, name="espalier-saver")
+        self._thread.start()
+
+    def submit(self, info: JobInfo, job: SaveJob) -> None:
+        """Queue a save."""
+        with self._wake:
+            if job.copy:
+                self._queue.append((info, job))
+            else:
+                self._queue.insert(sum(not other.copy for _, other in self._queue), (info, job))
+                if self._current and self._current[1].copy:
+                    self._stopped.add(self._current[0].id)
+            self._wake.notify()
+
+    def cancel(self, number: int) -> bool:
+        """Stop a save, which leaves the old file; False where there is none of this number."""
+        with self._wake:
+            waiting = next((entry for entry in self._queue if entry[0].id == number), None)
+            if waiting:
+                self._queue.remove(waiting)
+            elif self._current and self._current[0].id == number:
+                self._stopped.add(number)
+            else:
+                return False
+        if waiting:
+            self._tell(waiting[0], Stopped())
+        return True
+
+    def close(self) -> None:
+        """Finish what the user saved, drop the rest, and wait for the thread to end."""
+        with self._wake:
+            dropped = [info for info, job in self._queue if job.copy]
+            self._queue = deque(entry for entry in self._queue if not entry[1].copy)
+            if self._current and self._current[1].copy:
+                self._stopped.add(self._current[0].id)
+            self._closing = True
+            self._wake.notify()
+        for info in dropped:
+            self._tell(info, Stopped())
+        self._thread.join()
+
+    # -- in the thread
+
+    def _loop(self) -> None:
+        while (entry := self._next()) is not None:
+            self._tell(entry[0], Started())
+            self._tell(entry[0], self._run(*entry))
+            with self._wake:
+                self._current = None
+                self._stopped.discard(entry[0].id)
+
+    def _next(self) -> tuple[JobInfo, SaveJob] | None:
+        with self._wake:
+            while not self._queue and not self._closing:
+                self._wake.wait(1.0)
+                # A program that ended without closing us must not wait for us for ever.
+                self._closing = self._closing or not threading.main_thread().is_alive()
+            self._current = self._queue.popleft() if self._queue else None
+            return self._current
+
+    def _run(self, info: JobInfo, job: SaveJob) -> Event:
+        last = 0.0
+
+        def progress(done: int, total: int) -> None:
+            nonlocal last
+            if info.id in self._stopped:
+                raise Cancelled("The save was stopped.")
+            if time.monotonic() - last > EVERY:
+                last = time.monotonic()
+                self._tell(info, Progress(done, total, f"saving {job.path.name}"))
+
+        try:
+            return Done(save_project(job.project, job.store, job.path, over=job.over, progress=progress))
+        except Cancelled:
+            return Stopped()
+        except EspalierError as error:
+            return Failed(error.message, error.hint)
+        except MemoryError:
+            return Failed(f"There is not enough memory to save {job.path.name}.", "Close other programs, save again.")
+        # Thread boundary: whatever else goes wrong, the window must hear that nothing was saved.
+        except Exception as error:  # noqa: BLE001
+            message = f"{job.path.name} could not be saved ({type(error).__name__}: {error})."
+            return Failed(message, "Save under another name; report this as a bug.")
+
+    def _tell(self, info: JobInfo, event: Event) -> None:
+        match event:
+            case Done() | Failed() | Stopped():
+                info.state, info.finished = type(event).__name__.lower(), time.monotonic()
+            case _:
+                info.note(event, time.monotonic())
+        self._listener(JobEvent(info, event))

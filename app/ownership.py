@@ -1,0 +1,262 @@
+"""Whose a project's file is: one window may save to it; what another program does to it is told, never lost.
+
+The window that holds a file locks a note in the program's own folder; a second window on the file is read-only until
+it takes over, which the first one hears of through a second note.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import xxhash
+from PySide6.QtCore import QElapsedTimer, QTimer, Signal
+from PySide6.QtCore import QObject as Base
+
+from app.actions import file as files
+from app.locks import Locked, hold, take
+from app.measured.accuracies import Baseline
+from app.panels.recipe.step_words import title
+from app.settings import data_folder
+from model.held import Version
+from model.recipe import Recipe
+from passes.jobs import Failed, JobEvent, OpenJob, OpenResult, SaveJob
+
+if TYPE_CHECKING:
+    from app.errors import Button
+    from app.window import Window
+
+EVERY, PATIENCE, AGAIN = 1000, 5000, 100  # milliseconds: looks at the file, how long a take-over may last, its tries
+DISK = "on disk"
+
+
+class Ownership(Base):
+    """Of the file of one window's document. `changed`: whether the window may save to it."""
+
+    changed = Signal()
+
+    def __init__(self, window: Window) -> None:
+        super().__init__(window)
+        self._window, self._session = window, window.session
+        self._path: Path | None = None
+        self._claim: Locked | None = None
+        self._told: Version | None = None  # the version of the file that the user was asked about
+        self._gone = False
+        self._wish: Locked | None = None  # held while this window asks another for the file
+        self._clock = QTimer(self, interval=EVERY)
+        self._clock.timeout.connect(self.look)
+        self._tries = QTimer(self, interval=AGAIN)
+        self._tries.timeout.connect(self._try)
+        self._waited = QElapsedTimer()
+        session = self._session
+        session.opened.connect(self._follow)
+        session.saved.connect(self._follow)
+        session.job_event.connect(self._heard)
+
+    @property
+    def read_only(self) -> bool:
+        """Whether another window holds the file of the open document."""
+        return self._path is not None and self._claim is None
+
+    def free(self, path: Path) -> bool:
+        """Whether this window may write a project there: no other holds it. Tells the user where not."""
+        path = path.resolve()
+        if path == self._path:
+            if self.read_only:
+                self._tell_held()
+            return not self.read_only
+        claim = _claimed(path)
+        if claim is None:
+            hint = "Choose another name, or save it in that window."
+            self._window.banner.tell(f"{path.name} is open in another Espalier window.", hint, kind="error")
+            return False
+        claim.release()
+        return True
+
+    def end(self) -> None:
+        """Let the file go."""
+        self._clock.stop()
+        self._stop_trying()
+        if self._claim:
+            self._claim.release()
+        self._path = self._claim = self._told = None
+
+    def _follow(self) -> None:
+        """The document has another file, or was saved: hold that."""
+        document = self._session.document
+        path = document.path if document else None
+        if path != self._path or (path and self._claim is None):
+            self.end()
+            self._path = path
+            self._claim = _claimed(path) if path else None
+            if self.read_only:
+                self._tell_held()
+            self.changed.emit()
+        self._told, self._gone = None, False
+        if path:
+            self._clock.start()
+            self.look()
+
+    # -- another window
+
+    def _tell_held(self) -> None:
+        assert self._path is not None
+        take: Button = "Take over", self.take_over
+        save: Button = "Save as…", lambda: files.save_as(self._window)
+        hint = "Here it is read-only: edit as you like, and save under another name, or take it over."
+        self._window.banner.offer(f"{self._path.name} is open in another Espalier window.", hint, [take, save])
+
+    def take_over(self) -> None:
+        """Ask the other window for the file."""
+        if self._path is None:
+            return
+        self._window.banner.drop()
+        self._wish = hold(_wish(self._path))
+        self._waited.start()
+        self._tries.start()
+
+    def _try(self) -> None:
+        """Whether the other window has let it go."""
+        path = self._path
+        if path is None or not self.read_only:
+            self._stop_trying()
+        elif (claim := _claimed(path)) is not None:
+            self._stop_trying()
+            self._claim = claim
+            self.changed.emit()
+            self.look()
+        elif self._waited.elapsed() > PATIENCE:
+            self._stop_trying()
+            self._window.banner.tell(f"The other window with {path.name} does not answer.", "Save under another name.",
+                                     kind="error")  # fmt: skip
+
+    def _stop_trying(self) -> None:
+        self._tries.stop()
+        if self._wish:
+            self._wish.path.unlink(missing_ok=True)
+            self._wish.release()
+        self._wish = None
+
+    def _give_up(self, path: Path) -> None:
+        """Another window took the file over: what is unsaved here stays here."""
+        assert self._claim is not None
+        self._claim.release()
+        self._claim = None
+        take: Button = "Take it back", self.take_over
+        save: Button = "Save as…", lambda: files.save_as(self._window)
+        hint = "Your edits are still here: save them under another name, or take it back."
+        self._window.banner.offer(f"Another Espalier window took over {path.name}.", hint, [take, save])
+        self.changed.emit()
+
+    # -- another program
+
+    def look(self) -> None:
+        """Look at the file, and tell what another program, or another window, did to it."""
+        document, path = self._session.document, self._path
+        if document is None or path is None or path != document.path:
+            return
+        if self._claim and not self._saving() and _is_wanted(path):
+            self._give_up(path)
+        now = Version.of(path)
+        if self._saving() or now == document.version:
+            return
+        if now is None and not self._gone:
+            self._gone = True
+            save: Button = "Save it again", lambda: files.save(self._window)
+            hint = "Everything is still open here."
+            self._window.banner.offer(f"{path.name} was moved or removed by another program.", hint, [save])
+        elif now is not None and now != self._told:
+            self._told = now
+            self._ask(path)
+
+    def _saving(self) -> bool:
+        return any(isinstance(j.job, SaveJob) and not j.job.copy for j in self._session.jobs)
+
+    def _ask(self, path: Path, compared: str = "") -> None:
+        document = self._session.document
+        dirty = bool(document and document.dirty)
+        buttons: list[Button] = [("Reload and drop my edits" if dirty else "Reload", self._reload)]
+        if not self.read_only:
+            buttons.append(("Keep mine: save over it", self._keep))
+        if not compared:
+            buttons.append(("Compare", self._compare))
+        hint = compared or "Nothing is written before you choose; you can also save under another name."
+        self._window.banner.offer(f"{path.name} was changed by another program since it was opened.", hint, buttons)
+
+    def _reload(self) -> None:
+        self._window.banner.drop()
+        if self._path:
+            self._window.begin_opening(str(self._path))
+
+    def _keep(self) -> None:
+        self._window.banner.drop()
+        self._session.save(anyway=True)
+
+    def _compare(self) -> None:
+        """Open what is on the disk beside, as what figures are compared with."""
+        document, path = self._session.document, self._path
+        if document is None or path is None:
+            return
+        self._window.banner.drop()
+        job = OpenJob(str(path), document.store.folder / "on-disk")
+        self._session.submit(f"Compare with {path.name}", job, lambda result: self._compared(path, result))
+
+    def _compared(self, path: Path, found: OpenResult) -> None:
+        document = self._session.document
+        if document is None or path != self._path:
+            return
+        mine, theirs = self._session.recipe, found.project.recipe
+        if found.project.base != document.project.base:
+            self._ask(path, "On disk is another model.")
+            return
+        document.store.add(found.locations)
+        self._session.compare_with(Baseline(DISK, theirs, found.project.graph))
+        self._ask(path, differences(mine, theirs) + " Figures are compared with it.")
+
+    def _heard(self, heard: JobEvent) -> None:
+        """A save that found the file changed asks what is to be kept."""
+        if isinstance(heard.event, Failed) and isinstance(heard.job.job, SaveJob) and not heard.job.job.copy:
+            self._told = None
+            QTimer.singleShot(0, self, self.look)
+
+
+def differences(mine: Recipe, theirs: Recipe) -> str:
+    """What two recipes do not share, in words."""
+    same = 0
+    while same < min(len(mine.steps), len(theirs.steps)) and mine.steps[same] == theirs.steps[same]:
+        same += 1
+    here, there = (", ".join(title(s) for s in r.steps[same:]) or "nothing" for r in (mine, theirs))
+    if mine.steps == theirs.steps:
+        return "Both have the same steps."
+    return f"The first {same} steps are the same; then here: {here}; on disk: {there}."
+
+
+def _claimed(path: Path) -> Locked | None:
+    """The claim of a project's file; None where another window has it. Where no file can be locked, it is anybody's."""
+    try:
+        return hold(_note(path))
+    except OSError:
+        return Locked(path, -1)
+
+
+def _is_wanted(path: Path) -> bool:
+    """Whether a window that lives asks for the file."""
+    wish = _wish(path)
+    if not wish.exists():
+        return False
+    try:
+        if left := take(wish):  # of a window that is gone
+            wish.unlink(missing_ok=True)
+            left.release()
+            return False
+    except OSError:
+        return False
+    return wish.exists()
+
+
+def _note(path: Path) -> Path:
+    return data_folder("locks") / f"{xxhash.xxh3_128_hexdigest(str(path).encode())}.lock"
+
+
+def _wish(path: Path) -> Path:
+    return _note(path).with_suffix(".wanted")
