@@ -122,7 +122,7 @@ class Ownership(Base):
             self._stop_trying()
         elif (claim := _claimed(path)) is not None:
             self._stop_trying()
-            self._claim = claim
+            self._claim, self._told = claim, None
             self.changed.emit()
             self.look()
         elif self._waited.elapsed() > PATIENCE:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,11 +11,16 @@ from PySide6.QtCore import QSettings
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
+from app.edit_journal import read
 from app.session import Session
 from app.settings import Settings
 from app.style import Appearance
 from app.window import Window
 from model.formats.integer import Integer
+from model.project import load_project
+from model.recipe import Step
+from model.weights import WeightStore
+from passes.transform.finetune import FinetuneOptions
 from tests.patience import MILLISECONDS
 
 pytestmark = [pytest.mark.gui, pytest.mark.slow]
@@ -112,3 +118,26 @@ def test_a_killed_worker_leaves_the_document_and_the_next_job_works(qtbot: QtBot
     idle(qtbot, session)
     assert session.document.graph.nodes[layer[0]].sparsity["weight"].ratio == 0.5
     assert len(told) <= 1
+
+
+def test_a_save_waits_for_no_job(qtbot: QtBot, window: Window, tmp_path: Path) -> None:
+    """Nor does the journal; what the job gives afterwards is unsaved."""
+    session, path = window.session, tmp_path / "p.espalier"
+    opened(qtbot, session, "demo:digits")
+    wish = FinetuneOptions(data=session.open_document.project.source.data or "", epochs=1000)
+    session.set_recipe(session.recipe.append(Step("finetune", wish)), "Train")
+    qtbot.waitUntil(lambda: any(j.state == "running" and j.metrics for j in session.jobs), timeout=PATIENCE)
+    layers = [n.id for n in session.open_document.graph if n.op == "linear"][:1]
+    session.set_format(layers, "weight", Integer(4, 2))
+    assert session.waiting and any(j.state == "running" for j in session.jobs)
+    begin = time.monotonic()
+    with qtbot.waitSignal(session.saved, timeout=PATIENCE):
+        session.save_as(path)
+    assert any(j.state == "running" for j in session.jobs), "the save waited for the training"
+    assert (
+        time.monotonic() - begin < 60
+        and load_project(path, WeightStore(tmp_path)).base == session.open_document.project.base
+    )
+    qtbot.waitUntil(lambda: (held := read(window.recovery.journal.path)) is not None and len(held.waiting) == 2)
+    held = read(window.recovery.journal.path)
+    assert held and [s.pass_name for s in held.recipe.steps] == ["finetune", "quantize"]
