@@ -5,8 +5,8 @@ from __future__ import annotations
 import gc
 import os
 import sys
-import tempfile
 from collections.abc import Sequence
+from pathlib import Path
 
 from PySide6.QtCore import (
     QEventLoop,
@@ -21,10 +21,12 @@ from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QApplication
 
 from app.errors import install_hooks
+from app.paper import write_image
 from app.settings import Settings
 from app.style import Appearance
 from app.window import Window
-from model.errors import EspalierError, ExportError, OptionsError, nearest
+from model.errors import EspalierError, OptionsError, nearest
+from model.leftovers import scratch
 
 SETTLED = 5000  # milliseconds after which all that stays for good has been made
 SWITCH = 0.001  # seconds that a thread which computes may keep the window's waiting; Python's own are 5 ms
@@ -102,7 +104,7 @@ def render_screenshot(
     qInstallMessageHandler(_tell_qt)
     app = make_application()
     install_hooks()
-    with tempfile.TemporaryDirectory() as folder:
+    with scratch() as folder:
         settings = Settings(QSettings(f"{folder}/settings.ini", QSettings.Format.IniFormat))
         window = make_window(app, settings, theme)
         window.resize(*size)
@@ -139,8 +141,7 @@ class Camera:
         self._clock.stop()
         if self._errors and self._window.session.document is None:
             raise self._errors[0]
-        if not self._window.grab().save(file):
-            raise ExportError(f"{file} cannot be written.", "Choose another folder, and a name that ends in .png.")
+        write_image(Path(file), self._window.grab())
 
     def _fail(self, error: EspalierError) -> None:
         self._errors.append(error)

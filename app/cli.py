@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import importlib
 import json
 import os
@@ -22,10 +23,27 @@ from app.commands.command import Answer, Command, Parser, UsageError, add_common
 from app.commands.console import Console, one_line
 from app.commands.crash import write_crash_report
 from model.cache.entries import OFF
-from model.errors import EspalierError, nearest
+from model.errors import EspalierError, FileError, nearest
+from model.files import hint_of, told
+from model.leftovers import clear_scratch
 from model.trust import NAMED
 
 PROGRAM = "main.py"
+REFUSED = {
+    errno.ENOSPC,
+    errno.EDQUOT,
+    errno.EFBIG,
+    errno.EROFS,
+    errno.EACCES,
+    errno.EPERM,
+    errno.ENAMETOOLONG,
+    errno.EIO,
+    errno.ESTALE,
+    errno.ENODEV,
+    errno.ENXIO,
+    errno.EMFILE,
+    errno.ENFILE,
+}  # by the system: no bugs
 # Read when the libraries are imported: nothing of theirs belongs on the terminal.
 QUIET = {"TRANSFORMERS_VERBOSITY": "error", "HF_HUB_DISABLE_PROGRESS_BARS": "1", "TOKENIZERS_PARALLELISM": "false",
          "TORCH_CPP_LOG_LEVEL": "ERROR", "KINETO_LOG_LEVEL": "99"}  # fmt: skip
@@ -60,20 +78,29 @@ def main(words: list[str] | None = None, window: Window | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:  # whoever read our output has gone, as `head` does
-        with contextlib.suppress(OSError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        _abandon(out)
         return 0
     except MemoryError:
         hint = "Close other programs, or use a smaller model."
         _tell("memory", "There is not enough memory for this.", hint, words, out)
         return 2
+    except OSError as error:
+        if error.errno not in REFUSED:
+            return _bug(error, words, out)
+        problem = told(error)
+        _tell("file", problem.message, problem.hint, words, out)
+        return 2
     # A bug: whatever it is, the user gets one line and a file.
     except Exception as error:  # noqa: BLE001
-        path = write_crash_report(error, words)
-        what = f"Espalier failed: {type(error).__name__}: {error}."
-        print(one_line(f"{what} Report: {path}"), file=sys.stderr)
-        _tell_json("bug", what, f"Report: {path}", words, out)
-        return 1
+        return _bug(error, words, out)
+
+
+def _bug(error: Exception, words: list[str], out: TextIO) -> int:
+    path = write_crash_report(error, words)
+    what = f"Espalier failed: {type(error).__name__}: {error}."
+    print(one_line(f"{what} Report: {path}"), file=sys.stderr)
+    _tell_json("bug", what, f"Report: {path}", words, out)
+    return 1
 
 
 def process(window: Window | None = None) -> int:
@@ -97,11 +124,20 @@ def _tell(kind: str, what: str, do: str, words: list[str], out: TextIO) -> None:
     _tell_json(kind, what, do, words, out)
 
 
+def _abandon(out: TextIO) -> None:
+    """Nothing more can be written there; what is left goes nowhere, so that the interpreter's end says nothing."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), out.fileno())
+
+
 def _tell_json(kind: str, what: str, do: str, words: list[str], out: TextIO) -> None:
     """With --json, whoever reads stdout learns of a failure too."""
     if "--json" in words:
         found = {"error": {"message": one_line(what), "hint": one_line(do), "kind": kind}}
-        print(json.dumps(found, ensure_ascii=False), file=out, flush=True)
+        try:
+            print(json.dumps(found, ensure_ascii=False), file=out, flush=True)
+        except OSError:
+            _abandon(out)
 
 
 def _dispatch(words: list[str], window: Window | None, out: TextIO) -> int:
@@ -177,16 +213,24 @@ def _prepare(files: list[str], console: Console) -> None:
     from passes.heap import keep_freed_memory
     from passes.plugins import load_plugins
 
+    clear_scratch()
     keep_freed_memory()
     load_plugins(files, console.note)
 
 
 def _answer(answer: Answer, console: Console) -> None:
     if console.json:
-        console.out.write(json.dumps(plain(answer.data), ensure_ascii=False, allow_nan=False) + "\n")
+        lines = [json.dumps(plain(answer.data), ensure_ascii=False, allow_nan=False) + "\n"]
     else:
-        console.out.writelines(line + "\n" for line in answer.lines())
-    console.out.flush()
+        lines = [line + "\n" for line in answer.lines()]
+    try:
+        console.out.writelines(lines)
+        console.out.flush()
+    except OSError as error:
+        _abandon(console.out)
+        if isinstance(error, BrokenPipeError):
+            raise
+        raise FileError(f"The answer could not be written ({error.strerror}).", hint_of(error)) from error
 
 
 def plain(value: Any) -> Any:

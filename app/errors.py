@@ -24,6 +24,7 @@ from app.measured.live import is_evaluation
 from app.panels.heading import column_of, row_of
 from app.settings import data_folder
 from model.errors import EspalierError, JobError
+from model.files import write_text
 from passes.jobs import Done, Failed, JobEvent, JobInfo, ReplayJob, Started
 
 if TYPE_CHECKING:
@@ -177,7 +178,7 @@ def crash_report(error: BaseException) -> Path:
     path = folder / f"crash-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.txt"
     head = [f"Espalier crash report, {time.strftime('%Y-%m-%d %H:%M:%S')}",
             f"Python {platform.python_version()}, {platform.platform()}", *_versions(), ""]  # fmt: skip
-    path.write_text("\n".join(head) + "".join(traceback.format_exception(error)), encoding="utf-8")
+    write_text(path, "\n".join(head) + "".join(traceback.format_exception(error)), mode=0o600)
     for old in sorted(folder.glob("crash-*.txt"))[:-KEPT_REPORTS]:
         old.unlink(missing_ok=True)
     return path
@@ -204,7 +205,7 @@ def _hook(kind: type[BaseException], error: BaseException | None, trace: Traceba
         return
     try:
         path = str(crash_report(error))
-    except OSError:
+    except (OSError, EspalierError):
         path = ""
     CRASHES.happened.emit(path, error)
 

@@ -49,11 +49,26 @@ def explained(path: Path | str, kind: Kind = FileError) -> Generator[None]:
 
 
 def _told(path: Path | str, error: OSError, kind: Kind) -> EspalierError:
-    reason = error.strerror or str(error) or type(error).__name__
-    other = error.filename2 or error.filename
+    reason, other = _reason(error), error.filename2 or error.filename
     if isinstance(other, str) and not _is_of(Path(other), Path(path)):
         reason = f"{other}: {reason}"
-    return kind(f"{path} could not be written ({reason}).", _HINTS.get(error.errno or 0, _HINT))
+    return kind(f"{path} could not be written ({reason}).", hint_of(error))
+
+
+def _reason(error: OSError) -> str:
+    return error.strerror or str(error) or type(error).__name__
+
+
+def hint_of(error: OSError) -> str:
+    """What to do about an error of the system."""
+    return _HINTS.get(error.errno or 0, _HINT)
+
+
+def told(error: OSError) -> FileError:
+    """An error of the system that nobody else has put into words, in two sentences."""
+    name = error.filename2 or error.filename
+    where = f"{os.fsdecode(name)} could not be read or written" if isinstance(name, str | bytes) else "A file failed"
+    return FileError(f"{where} ({_reason(error)}).", hint_of(error))
 
 
 def _is_of(other: Path, path: Path) -> bool:
@@ -81,6 +96,18 @@ def replacing(path: Path | str, kind: Kind = FileError, mode: int = 0o666) -> Ge
     with placing(path, kind, mode) as part, part.open("r+b") as handle:
         yield handle
         handle.close()
+
+
+def make_folder(path: Path, kind: Kind = FileError) -> None:
+    """A folder, with those above it, unless it is there."""
+    with explained(path, kind):
+        path.mkdir(parents=True, exist_ok=True)
+
+
+def check_target(path: Path | str, kind: Kind = FileError) -> None:
+    """Raise `kind` where no file can be written, before hours are spent on what it shall hold."""
+    with explained(path, kind), part_in(_target(Path(path), kind).parent):
+        pass
 
 
 def write_bytes(path: Path | str, data: bytes, kind: Kind = FileError, mode: int = 0o666) -> None:
@@ -147,7 +174,7 @@ def filling(path: Path | str, kind: Kind = FileError) -> Generator[Path]:
         with part_folder_in(target) as part:
             yield part
             _sync_tree(part)
-            for file in sorted(p for p in part.rglob("*") if not p.is_dir()):
+            for file in sorted((p for p in part.rglob("*") if not p.is_dir()), reverse=True):  # x.data before x
                 place = target / file.relative_to(part)
                 place.parent.mkdir(parents=True, exist_ok=True)
                 os.replace(file, place)
@@ -179,6 +206,7 @@ def _sync_tree(folder: Path) -> None:
 
 def _target(path: Path, kind: Kind) -> Path:
     """The file behind links; refuses what is no file, and a file that may not be written."""
+    target = Path(path)
     try:
         target = Path(os.path.realpath(path))
         facts = target.stat()

@@ -60,10 +60,10 @@ def part_folder_in(folder: Path) -> Generator[Path]:
 class Scratch:
     """A working folder of this process, below the system's own for such; the next process deletes a dead one's."""
 
-    def __init__(self) -> None:
+    def __init__(self, prefix: str = SCRATCH) -> None:
         self._handle: int | None = None
         while True:
-            self.folder = Path(tempfile.mkdtemp(prefix=SCRATCH))
+            self.folder = Path(tempfile.mkdtemp(prefix=prefix))
             self._handle = _open_folder(self.folder)
             if self._handle is None or _hold(self._handle, self.folder):
                 break
@@ -100,9 +100,9 @@ def clear_parts(folder: Path) -> int:
     return _clear(folder, PREFIX, PART)
 
 
-def clear_scratch() -> int:
+def clear_scratch(prefix: str = SCRATCH) -> int:
     """Delete the working folders of dead processes; how many."""
-    return _clear(Path(tempfile.gettempdir()), SCRATCH, "")
+    return _clear(Path(tempfile.gettempdir()), prefix, "")
 
 
 def _clear(folder: Path, start: str, end: str) -> int:

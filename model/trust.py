@@ -11,14 +11,14 @@ import hashlib
 import json
 import os
 import secrets
-import tempfile
 from collections.abc import Generator
 from enum import Enum
 from importlib.machinery import all_suffixes
 from pathlib import Path
 from typing import Literal, cast
 
-from model.errors import EspalierError, SourceError
+from model.errors import EspalierError, FileError, SourceError
+from model.files import explained, write_text
 
 NAMED = "ESPALIER_TRUST"  # paths, for a run of the program and its workers
 SESSION = "ESPALIER_TRUST_SESSION"  # a random word of one window
@@ -192,11 +192,8 @@ def _kept() -> dict[str, str]:
 def _write(kept: dict[str, str]) -> None:
     file = _file()
     try:
-        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        handle, name = tempfile.mkstemp(dir=file.parent)  # readable by the user alone
-        with os.fdopen(handle, "w") as target:
-            json.dump(kept, target)
-        os.replace(name, file)
-    except OSError as error:
-        raise EspalierError(f"{file} could not be written ({error.strerror}).",
-                            "Allow the code with --trust instead.") from error  # fmt: skip
+        with explained(file):
+            file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        write_text(file, json.dumps(kept), mode=0o600)
+    except FileError as error:
+        raise EspalierError(error.message, "Allow the code with --trust instead.") from error

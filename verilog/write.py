@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from model.errors import EmitError
+from model.files import explained, replacing_folder
 from verilog.netlist import Design, Wire
 from verilog.templates.base import Template, port
 
@@ -84,33 +82,14 @@ def write(design: Design, folder: Path, more: dict[str, str] | None = None, plan
     files = {**texts(design, planned), **(more or {})}
     _check_folder(folder)
     files[LIST] = "".join(f"{name}\n" for name in sorted((*files, LIST)))
-    try:
+    with explained(folder, EmitError):
         folder.parent.mkdir(parents=True, exist_ok=True)
-        _replace(folder, files)
-    except OSError as error:
-        text = f"The design could not be written to {folder} ({error.strerror})."
-        raise EmitError(text, "Name a folder that can be written.") from error
-    return Emitted(folder, tuple(sorted(files)))
-
-
-def _replace(folder: Path, files: dict[str, str]) -> None:
-    """A folder with these files in the place of what is there, which comes back if that fails."""
-    fresh = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
-    old = fresh.with_name(f"{fresh.name}-old")
-    try:
+    with replacing_folder(folder, EmitError) as fresh:
         for name, text in files.items():
             path = fresh / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
-        fresh.chmod(0o755)
-        if folder.exists():
-            os.replace(folder, old)
-        os.replace(fresh, folder)
-    finally:
-        if old.exists() and not folder.exists():
-            os.replace(old, folder)
-        shutil.rmtree(fresh, ignore_errors=True)
-        shutil.rmtree(old, ignore_errors=True)
+    return Emitted(folder, tuple(sorted(files)))
 
 
 def _check_folder(folder: Path) -> None:

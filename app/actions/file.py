@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +13,7 @@ from PySide6.QtWidgets import QFileDialog, QInputDialog, QMenu, QMessageBox
 from app.icons import file_icons
 from app.words import mebibytes
 from model.errors import EspalierError
+from model.files import write_text
 from model.opening import is_project
 
 if TYPE_CHECKING:
@@ -276,28 +276,30 @@ def export_picture(window: Window) -> None:
         if kind not in PICTURES:
             told = f"{path.name} could not be written: {kind or 'a name without an ending'} is not supported."
             window.banner.tell(told, "Choose a name that ends in .svg or .png.", kind="error")
-        elif why := _drawn(window, path):
-            window.banner.tell(f"{path.name} could not be written ({why}).", "Choose another folder.", kind="error")
+        else:
+            telling(window, lambda: _draw(window, path))
 
     names = "Pictures (*.svg *.png)"
     ask_path(window, "Export a picture", write, save=True, names=names, suggestion="graph.svg")
 
 
-def _drawn(window: Window, path: Path) -> str:
-    """Draw the graph into a file; why that failed, or empty."""
+def telling(window: Window, write: Callable[[], object]) -> None:
+    """Write a file; the banner tells why that failed."""
+    try:
+        write()
+    except EspalierError as error:
+        window.banner.error(error)
+
+
+def _draw(window: Window, path: Path) -> None:
+    """Draw the graph into a file; raises FileError."""
     from app.canvas.svg import to_svg
 
     canvas, graph = window.canvas, window.session.open_document.graph
     if path.suffix.lower() == ".svg":
-        try:
-            text = to_svg(graph, canvas.open_groups, horizontal=canvas.horizontal)
-            path.write_text(text, encoding="utf-8", newline="")
-        except OSError as error:
-            return error.strerror or str(error)
-        return ""
-    if canvas.render(str(path), (3200, 2400)):
-        return ""
-    return "the folder is missing or takes no file" if not os.access(path.parent, os.W_OK) else "it could not be drawn"
+        write_text(path, to_svg(graph, canvas.open_groups, horizontal=canvas.horizontal))
+    else:
+        canvas.render(path, (3200, 2400))
 
 
 def save_plots(
@@ -309,12 +311,7 @@ def save_plots(
     """Write the plots that are shown as a picture or their figures as CSV, as the name's ending says."""
 
     def write(path: Path) -> None:
-        try:
-            plots.export(path if path.suffix in PLOTS else path.with_name(path.name + ".png"))
-        except OSError as error:
-            window.banner.tell(
-                f"{path.name} could not be written ({error.strerror}).", "Choose another folder.", kind="error"
-            )
+        telling(window, lambda: plots.export(path if path.suffix in PLOTS else path.with_name(path.name + ".png")))
 
     names = "Pictures and figures (*.png *.svg *.csv)"
     ask_path(window, title, write, save=True, names=names, suggestion=suggestion)
@@ -324,11 +321,6 @@ def save_table(window: Window, rows: Table) -> None:
     """Write a table as CSV."""
 
     def write(path: Path) -> None:
-        try:
-            rows.save(path)
-        except OSError as error:
-            window.banner.tell(
-                f"{path.name} could not be written ({error.strerror}).", "Choose another folder.", kind="error"
-            )
+        telling(window, lambda: rows.save(path))
 
     ask_path(window, "Save the table", write, save=True, names="CSV (*.csv)", suggestion="report.csv")

@@ -10,9 +10,8 @@ from PySide6.QtCore import Qt
 from PySide6.QtGui import QKeySequence, QShortcut
 
 from app import larger
-from app.actions.file import ask_path, open_spec
+from app.actions.file import ask_path, open_spec, telling
 from app.style import RESOURCES
-from model.errors import EspalierError
 
 if TYPE_CHECKING:
     from app.panels.search.panel import SearchPanel
@@ -156,13 +155,7 @@ def save_model(window: Window, trial: Trial) -> None:
 
 def _save(window: Window, title: str, write: Callable[[Path], object], suggestion: str, names: str) -> None:
     def go(path: Path) -> None:
-        try:
-            write(path)
-        except EspalierError as error:
-            window.banner.error(error)
-        except OSError as error:
-            text = f"{path.name} could not be written ({error.strerror})."
-            window.banner.tell(text, "Choose another folder.", kind="error")
+        telling(window, lambda: write(path))
 
     ask_path(window, title, go, save=True, names=names, suggestion=suggestion)
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from app.actions import file as files
 from app.kernels.timed import Timed
+from model.files import write_bytes
 
 if TYPE_CHECKING:
     from app.panels.kernels.panel import KernelsPanel
@@ -55,11 +55,8 @@ def save_trace(window: Window, page: Any) -> None:
     """Ask for a file and copy the trace of the last run there."""
 
     def write(path: Path) -> None:
-        try:
-            shutil.copyfile(page.trace_file, path if path.suffix == ".json" else path.with_name(f"{path.name}.json"))
-        except OSError as error:
-            text = f"{path.name} could not be written ({error.strerror})."
-            window.banner.tell(text, "Choose another folder.", kind="error")
+        whole = path if path.suffix == ".json" else path.with_name(f"{path.name}.json")
+        files.telling(window, lambda: write_bytes(whole, page.trace_file.read_bytes()))
 
     if page.trace_file is not None:
         files.ask_path(window, "Save the trace", write, save=True, names="Chrome traces (*.json)",

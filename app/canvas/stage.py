@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 
 from PySide6.QtCore import QPointF, QRectF, QSizeF, Qt, QTimer
 from PySide6.QtGui import QColor, QImage, QPainter, QPaintEvent, QResizeEvent
@@ -14,6 +15,7 @@ from app.canvas.overlay import BUSY, EMPTY, Marks, paint_marks, paint_words
 from app.canvas.paint import Painter
 from app.canvas.scene import Scene
 from app.canvas.tiles import MARGIN, Tiles
+from app.paper import write_image
 from app.theme import Palette
 
 REST = 90  # ms without movement after which a zoom is painted anew
@@ -195,8 +197,8 @@ class Stage(QWidget):
             self.hold(*self._middle)
         super().resizeEvent(event)
 
-    def render(self, path: str, size: tuple[int, int]) -> bool:
-        """Paint the whole graph into a picture file; False when it could not be written."""
+    def render(self, path: Path, size: tuple[int, int]) -> None:
+        """Paint the whole graph into a picture file; raises FileError."""
         image = QImage(*size, QImage.Format.Format_RGB32)
         image.fill(QColor(self.tokens.background))
         if self.scene:
@@ -207,7 +209,7 @@ class Stage(QWidget):
             painter.translate(-camera.x, -camera.y)
             Painter(self.tokens, self.kit.casts).paint(painter, self.scene, camera.area(*size), camera.scale, 1.0)
             painter.end()
-        return image.save(path)
+        write_image(path, image)
 
 
 def _area(rect: QRectF) -> Area:

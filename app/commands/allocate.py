@@ -16,6 +16,7 @@ from app.commands.opening import Target, opened, save
 from app.commands.option_flags import read_options
 from app.commands.run import extended
 from app.commands.scoring import add_data, bit_lines, data_options, figures, noise_lines, plain, score
+from model.files import write_text
 from model.formats.base import parse_format
 from model.recipe import Recipe, Step
 from passes.allocation.places import column_title
@@ -190,10 +191,7 @@ def _allocated(made: Allocation, recipe: Recipe, target: Target, found: Argument
 def _write(recipe: Recipe, path: Path) -> str:
     known = recipe_to_dict(recipe)
     text = to_toml(known) if path.suffix.lower() == ".toml" else json.dumps(known, indent=1, ensure_ascii=False) + "\n"
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"{path} was not written: {error.strerror}.", "Choose another place.") from error
+    write_text(path, text, UsageError)
     return str(path)
 
 

@@ -9,6 +9,9 @@ import time
 import traceback
 from pathlib import Path
 
+from model.errors import FileError
+from model.files import write_text
+
 KEPT = 20
 
 
@@ -30,9 +33,9 @@ def write_crash_report(error: BaseException, words: list[str]) -> Path | None:
     text = "\n".join([*head, f"arguments: {words}", "", *traceback.format_exception(error)])
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+        write_text(path, text, mode=0o600)
         for old in sorted(folder.glob("crash-*.txt"))[:-KEPT]:
             old.unlink(missing_ok=True)
-    except OSError:
+    except (OSError, FileError):
         return None
     return path

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from app.commands.command import Answer, Arguments, Command, Parser, UsageError
 from app.commands.console import Console, cell, count, facts, table
 from model.errors import FormatError
+from model.files import replacing
 from model.formats.base import Format, parse_format
 from model.registry import FORMATS
 
@@ -82,10 +83,8 @@ def _apply(fmt: Format, source: str, result: str) -> dict[str, Any]:
         y = fmt.quantize(x)
     if not result.endswith(".npy"):
         raise UsageError(f"{result} does not end in .npy.", "Write the result to a .npy file.")
-    try:
-        np.save(result, y.numpy(), allow_pickle=False)
-    except OSError as error:
-        raise UsageError(f"{result} cannot be written ({error.strerror}).", "Choose another file.") from error
+    with replacing(result, UsageError) as file:
+        np.save(file, y.numpy(), allow_pickle=False)
     stored = fmt.stored_bits(array.shape) / array.size if array.size else fmt.bits  # short blocks, scales of rows
     return {**compare(fmt, x).row(), "bits": stored, "elements": array.size, "output": result}
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import tempfile
 from collections.abc import Generator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 from app.commands.command import Arguments
 from app.commands.console import Console
 from model.errors import MissingCodeError, SourceError
+from model.leftovers import scratch
 from model.opening import Opened, is_project, needs_source, open_any, reopen
 from model.project import Project, save_project
 from model.trust import Origin
@@ -45,15 +45,15 @@ def opened(spec: str, found: Arguments, console: Console, *, cached: bool = True
     `cached`: a source that was captured before need not be loaded.
     """
     inputs = tuple(i.strip() for i in (getattr(found, "inputs", None) or "").split(",") if i.strip())
-    with tempfile.TemporaryDirectory(prefix="espalier-", ignore_cleanup_errors=True) as folder:
+    with scratch() as folder:
         console.progress(0, 0, f"opening {spec}")
-        result = open_any(spec, Path(folder), inputs, found.seed, cached=cached, origin=Origin.TYPED)
+        result = open_any(spec, folder, inputs, found.seed, cached=cached, origin=Origin.TYPED)
         result.project = project = _reading_as(result.project, found)
         if notice := missing_notice(project.recipe, "Give their plug-in with --plugin FILE.py to replay or edit them."):
             console.note(str(notice))
         callables, refused = result.callables, None
         if not callables and is_project(spec):
-            callables, refused = _callables(project, Path(folder))
+            callables, refused = _callables(project, folder)
         context = Context(
             result.store, found.seed, console.progress, callables, project.source.reading, base=project.base
         )

@@ -18,6 +18,7 @@ from app.commands.opening import opened
 from app.commands.option_flags import add_options, read_options
 from app.words import of_row
 from model.errors import OptionsError, nearest
+from model.files import write_text
 from model.recipe import Step
 from model.registry import PASSES
 from passes.analysis.compile import CompileOptions
@@ -98,10 +99,7 @@ def writer(path: str) -> Writer:
 
 def write_report(path: str, text: str) -> str:
     """Write a file, and return its path."""
-    try:
-        Path(path).write_text(text, encoding="utf-8", newline="")
-    except OSError as error:
-        raise UsageError(f"{path} cannot be written ({error.strerror}).", "Choose another file.") from error
+    write_text(path, text, UsageError)
     return path
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from app.commands.command import Arguments, Parser, UsageError
 from app.commands.console import Console
+from model.files import write_text
 from passes.training.curve import Curve, Recorder
 
 if TYPE_CHECKING:
@@ -80,13 +81,10 @@ class Curves:
         from app.figures.curves import write
         from app.figures.steps import training
 
-        try:
-            if path.suffix.lower() == ".csv":
-                path.write_text(to_csv(self.recorder.curves), encoding="utf-8", newline="")
-            else:
-                write(path, training(_runs([(path, self.recorder.curves), *self.others]), inset=self.inset))
-        except OSError as error:
-            raise UsageError(f"{path} cannot be written ({error.strerror}).", "Choose another file.") from error
+        if path.suffix.lower() == ".csv":
+            write_text(path, to_csv(self.recorder.curves), UsageError)
+        else:
+            write(path, training(_runs([(path, self.recorder.curves), *self.others]), inset=self.inset), UsageError)
 
 
 def _runs(found: Sequence[tuple[Path, list[Curve]]]) -> list[Runs]:

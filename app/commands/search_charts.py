@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from app.commands.command import Arguments, Parser, UsageError
 from model.errors import nearest
+from model.leftovers import scratch
 from model.recipe import Recipe
 from passes.figure import accuracy_of
 from passes.search.search import Search
@@ -69,10 +69,7 @@ class Picture:
         own = study_of(self.search.spec, self.search.recipe, space, trials)
         own.baseline = {k: float(v) for k, v in self.base.items() if isinstance(v, int | float)}
         own.named, own.sampled = self.named or own.named, own.sampled or accuracy_of(self.base)
-        try:
-            write(path, self._sheet(own))
-        except OSError as error:
-            raise UsageError(f"{path} cannot be written ({error.strerror}).", "Choose another file.") from error
+        write(path, self._sheet(own), UsageError)
 
     def _sheet(self, own: Study) -> Drawing:
         from app.figures.choices import importance, precision
@@ -133,7 +130,7 @@ def _read(text: str) -> list[tuple[SearchSpec, Study]]:
     path = Path(name)
     if not path.is_file():
         raise UsageError(f"There is no file {name!r} to compare with.", "Give a project or a journal.")
-    with tempfile.TemporaryDirectory() as folder:
+    with scratch() as folder:
         files = list(unpack(_members(path, FOLDER), Path(folder)).values()) if path.suffix == ".espalier" else [path]
         studies = [(n, s) for f in files for s in [open_storage(journal_url(f))] for n in study_names(s)]
         names = [n for n, _ in studies]

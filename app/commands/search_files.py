@@ -7,7 +7,6 @@ import csv
 import hashlib
 import io
 import json
-import os
 import shutil
 import time
 import zipfile
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING
 from app.commands.command import UsageError
 from app.commands.opening import Target, save
 from app.commands.search_charts import PICTURES, Picture
+from model.files import write_bytes, write_text
 from model.project import Project, save_project
 from model.recipe import Recipe
 from passes.config import recipe_to_dict
@@ -79,7 +79,7 @@ def storage_for(named: str | None, output: Output, target: Target) -> Storage:
     path = Path(f"{output.path}.journal") if output.path else _state(study, output.search)
     held = output.held(kept.member(study)) or target.project.extras.get(kept.member(study))
     if held is not None and not path.exists():
-        path.write_bytes(held)
+        write_bytes(path, held, UsageError)
     return Storage(journal_url(path), path)
 
 
@@ -149,12 +149,7 @@ class Output:
 
     def _replace(self, text: str) -> None:
         assert self.path is not None
-        partial = self.path.with_name(f".{self.path.name}.part")
-        try:
-            partial.write_text(text, encoding="utf-8", newline="")
-            os.replace(partial, self.path)
-        except OSError as error:
-            raise UsageError(f"{self.path} cannot be written ({error.strerror}).", "Choose another file.") from error
+        write_text(self.path, text, UsageError)
 
     def _project(self, trials: Sequence[Trial], recipe: Recipe | None, record: dict[str, bytes]) -> None:
         assert self.path is not None

@@ -8,10 +8,11 @@ import io
 import json
 from collections.abc import Callable, Generator
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from app.commands.command import UsageError
 from app.figures.curves import draw
+from model.files import append, write_bytes, write_text
 from passes.sweep import journal
 from passes.sweep.journal import Journal
 from passes.sweep.outcome import Outcome, rows
@@ -23,8 +24,8 @@ KINDS = (".csv", ".json", ".jsonl", ".svg", ".png", ".espalier")
 class Record:
     """Points as JSON lines beside the output, until the output itself is written."""
 
-    def __init__(self, path: Path | None, known: tuple[Outcome, ...] = (), handle: IO[str] | None = None) -> None:
-        self.path, self.known, self._handle = path, known, handle
+    def __init__(self, path: Path | None, known: tuple[Outcome, ...] = ()) -> None:
+        self.path, self.known = path, known
         self._done = False
 
     @property
@@ -33,10 +34,9 @@ class Record:
         return f"They are kept in {self.path}; the same command goes on from there." if self.path else ""
 
     def add(self, outcome: Outcome) -> None:
-        """Write a point, whole."""
-        if self._handle:
-            self._handle.write(journal.line(outcome) + "\n")
-            self._handle.flush()
+        """Write a point, whole; raises FileError."""
+        if self.path:
+            append(self.path, f"{journal.line(outcome)}\n".encode())
 
     def finish(self) -> None:
         """The result is written, or there is none: the record is no longer needed."""
@@ -58,29 +58,19 @@ def keeper(output: str | None, sweep: Sweep) -> Generator[Record]:
     held = journal.read(path)
     if held is None and path.exists() and path.stat().st_size:
         raise UsageError(f"{path} is not the record of a sweep.", "Choose another file, or delete it.")
+    known = held.outcomes if held else ()  # not lost even where this run ends before it comes to them
+    write_bytes(path, journal.dump(Journal(sweep, known)), UsageError)
+    record = Record(path, known)
     try:
-        handle = path.open("w", encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"{path} cannot be written ({error.strerror}).", "Choose another folder.") from error
-    with handle:
-        handle.write(journal.head_line(sweep) + "\n")
-        known = held.outcomes if held else ()
-        for outcome in known:  # not lost even where this run ends before it comes to them
-            handle.write(journal.line(outcome) + "\n")
-        record = Record(path, known, handle)
-        try:
-            yield record
-        finally:
-            if record.finished and not output.endswith(".jsonl"):
-                path.unlink(missing_ok=True)
+        yield record
+    finally:
+        if record.finished and not output.endswith(".jsonl"):
+            path.unlink(missing_ok=True)
 
 
 def write_result(path: Path, found: Journal, data: dict[str, Any]) -> None:
-    """Write the result in the form that the path's ending names; raises UsageError."""
-    try:
-        _WRITERS[path.suffix.lower()](path, found, data)
-    except OSError as error:
-        raise UsageError(f"{path} cannot be written ({error.strerror}).", "Choose another file.") from error
+    """Write the result in the form that the path's ending names; raises FileError."""
+    _WRITERS[path.suffix.lower()](path, found, data)
 
 
 def to_csv(found: Journal) -> str:
@@ -94,17 +84,17 @@ def to_csv(found: Journal) -> str:
 
 
 def _csv(path: Path, found: Journal, data: dict[str, Any]) -> None:
-    path.write_text(to_csv(found), encoding="utf-8", newline="")
+    write_text(path, to_csv(found))
 
 
 def _json(path: Path, found: Journal, data: dict[str, Any]) -> None:
     from app.cli import plain
 
-    path.write_text(json.dumps(plain(data), ensure_ascii=False, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+    write_text(path, json.dumps(plain(data), ensure_ascii=False, indent=1, allow_nan=False) + "\n")
 
 
 def _jsonl(path: Path, found: Journal, data: dict[str, Any]) -> None:
-    path.write_bytes(journal.dump(found))
+    write_bytes(path, journal.dump(found))
 
 
 def _picture(path: Path, found: Journal, data: dict[str, Any]) -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 from app.commands.command import Answer, Arguments, Command, Parser, UsageError
 from app.commands.console import Console, age, count, facts, seconds
 from app.commands.opening import Target, opened, save
+from model.files import write_text
 from model.opening import is_project
 from model.packed.file import is_packed
 from passes.analysis.graph import summarise
@@ -60,10 +60,7 @@ def _verify(target: Target, data: dict[str, Any], console: Console) -> None:
 def _draw(target: Target, path: str) -> str:
     from app.canvas.svg import to_svg
 
-    try:
-        Path(path).write_text(to_svg(target.project.base), encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"{path} cannot be written ({error.strerror}).", "Choose another file.") from error
+    write_text(path, to_svg(target.project.base), UsageError)
     return path
 
 

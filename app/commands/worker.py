@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import tempfile
 import time
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 from app.commands.command import Answer, Arguments, Command, Parser, UsageError
 from app.commands.console import Console, cell, seconds, size
 from app.commands.polite import polite
 from app.commands.storages import trying
+from model.leftovers import scratch
 from passes.search.goals import wanted
 from passes.search.storage import load_study, open_storage, shown, study_names
 from passes.search.trial import Trial
@@ -52,10 +51,10 @@ def _run(found: Arguments, console: Console) -> Answer:
         name = found.study or _only(found.storage)
     part = Part(Wish(found.storage, name, found.project, found.data, found.trials, found.timeout))
     running: dict[int, Trial] = {}
-    with tempfile.TemporaryDirectory(prefix="espalier-", ignore_cleanup_errors=True) as folder, polite():
+    with scratch() as folder, polite():
         try:
             console.progress(0, 0, f"joining {name}")
-            plan = joined(part.wish, Path(folder), console.progress, console.note, part)
+            plan = joined(part.wish, folder, console.progress, console.note, part)
             figures = wanted(plan.search.spec).figures
             _threads(found.threads)
             with contextlib.closing(work(plan, part, console.note)) as trials:

@@ -11,10 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 from app.theme import CATEGORIES, LIGHT, Palette, css_fonts, rgb
 from app.words import THIN
+from model.errors import FileError
+from model.files import Kind, replacing, write_text
 from passes.figure import is_near
 from passes.sweep.outcome import Mean, Outcome, bands, baseline_label, baseline_of, curves, guessing_of, sampled
 from passes.sweep.sweep import Sweep, axis_title
@@ -306,16 +308,17 @@ def legend(sheet: Drawing, rows: list[list[tuple[float, Entry]]], look: Palette,
 def draw(
     path: Path, sweep: Sweep, outcomes: Sequence[Outcome], figure: str, look: Palette = LIGHT, title: str = ""
 ) -> None:
-    """Write the curves to a .png or .svg file; raises OSError."""
+    """Write the curves to a .png or .svg file; raises FileError."""
     write(path, lay_out(sweep, outcomes, figure, look, title))
 
 
-def write(path: Path, sheet: Drawing) -> None:
-    """Write a drawing to a .png or .svg file; raises OSError."""
+def write(path: Path, sheet: Drawing, kind: Kind = FileError) -> None:
+    """Write a drawing to a .png or .svg file; raises `kind`."""
     if path.suffix.lower() == ".png":
-        _to_png(sheet, path)
+        with replacing(path, kind) as file:
+            _to_png(sheet, file)
     else:
-        path.write_text(to_svg(sheet), encoding="utf-8")
+        write_text(path, to_svg(sheet), kind)
 
 
 def to_svg(sheet: Drawing) -> str:
@@ -344,7 +347,7 @@ def _svg(part: Line | Area | Disc | Word) -> str:
             return f"<text {place}{weight}{turn}>{html.escape(text)}</text>"
 
 
-def _to_png(sheet: Drawing, path: Path) -> None:
+def _to_png(sheet: Drawing, file: IO[bytes]) -> None:
     from PIL import Image, ImageDraw
 
     fine = 2  # drawn larger and made smaller: Pillow's lines have no smooth edges
@@ -352,7 +355,7 @@ def _to_png(sheet: Drawing, path: Path) -> None:
     pencil = ImageDraw.Draw(picture)
     for part in sheet.parts:
         _pencil(pencil, picture, part, SCALE * fine)
-    picture.resize((sheet.width * SCALE, sheet.height * SCALE), Image.Resampling.LANCZOS).save(path, "PNG")
+    picture.resize((sheet.width * SCALE, sheet.height * SCALE), Image.Resampling.LANCZOS).save(file, "PNG")
 
 
 def _pencil(pencil: ImageDraw, picture: object, part: Line | Area | Disc | Word, scale: int) -> None:

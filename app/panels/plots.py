@@ -167,5 +167,5 @@ class PlotsPanel(QWidget):
             self._session.stop_and_keep(self.run.id)
 
     def export(self, path: Path) -> None:
-        """Write what is shown to a .png, .svg or .csv file; raises OSError."""
+        """Write what is shown to a .png, .svg or .csv file; raises FileError."""
         export(list(self.charts.values()), path)

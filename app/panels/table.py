@@ -23,6 +23,7 @@ from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QTableView, QWidge
 
 from app.theme import ROW
 from app.words import cell, column_title, of_row, shown
+from model.files import write_text
 
 Row = dict[str, Any]
 Index = QModelIndex | QPersistentModelIndex
@@ -247,8 +248,8 @@ class Table(QTableView):
         QGuiApplication.clipboard().setText(to_text(self.picked(), self.rows.columns, "\t"))
 
     def save(self, path: Path) -> None:
-        """Write all rows as CSV; raises OSError."""
-        path.write_text(to_text(self.rows.shown, self.rows.columns, ","), encoding="utf-8")
+        """Write all rows as CSV; raises FileError."""
+        write_text(path, to_text(self.rows.shown, self.rows.columns, ","))
 
     def _choose(self, now: QModelIndex) -> None:
         if now.isValid() and (node := self.rows.shown[now.row()].get("node")):

@@ -74,7 +74,7 @@ class Chart(pg.PlotWidget):
         return (), ()
 
     def export(self, path: Path) -> None:
-        """Write the plot to a .png (twice the size on screen), .svg or .csv file; raises OSError."""
+        """Write the plot to a .png (twice the size on screen), .svg or .csv file; raises FileError."""
         with in_light(self, path):
             write_chart(self, path, self.table, self._paint_on)
 

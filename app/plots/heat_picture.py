@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import csv
 from pathlib import Path
 
 from PySide6.QtCore import QRect, QRectF, QSize, Qt
-from PySide6.QtGui import QColor, QFont, QFontMetrics, QPaintDevice, QPainter, QPixmap
-from PySide6.QtSvg import QSvgGenerator
+from PySide6.QtGui import QColor, QFont, QFontMetrics, QPaintDevice, QPainter
 
+from app.paper import write_picture, write_rows
 from app.plots.heat import BAR, in_two, paint_cell, paint_scale, paints
 from app.plots.heat_lines import Heat, Line, divergence_words
 from app.theme import BODY, LIGHT, ROW, Palette
@@ -21,11 +20,10 @@ Middle, Left = Qt.AlignmentFlag.AlignCenter, Qt.AlignmentFlag.AlignLeft | Qt.Ali
 
 def export_heat(path: Path, heat: Heat, font: QFont) -> None:
     """Write the map as it is arranged, in the light theme, to a .png (twice the size), .svg or .csv file; raises
-    OSError."""
+    FileError."""
     if path.suffix == ".csv":
         save_rows(path, tuple(line.row for line in heat.lines if line.row))
         return
-    path.touch()  # Qt does not tell why it cannot write
     face = QFont(font)
     face.setPixelSize(round(BODY))
     names = max((QFontMetrics(face).horizontalAdvance(_title(line)) for line in heat.lines), default=0) + 16
@@ -34,23 +32,12 @@ def export_heat(path: Path, heat: Heat, font: QFont) -> None:
     size = QSize(
         2 * EDGE + max(names + CELL * len(heat.columns), foot), 2 * EDGE + HEAD + ROW * len(heat.lines) + FOOT
     )  # fmt: skip
-    if path.suffix == ".svg":
-        made = QSvgGenerator()
-        made.setFileName(str(path))
-        made.setSize(size)
-        made.setViewBox(QRectF(0, 0, size.width(), size.height()))
-        _paint(made, heat, LIGHT, face, names, size)
-        return
-    picture = QPixmap(size * 2)
-    picture.setDevicePixelRatio(2)
-    _paint(picture, heat, LIGHT, face, names, size)
-    picture.save(str(path))
+    write_picture(path, size, lambda device: _paint(device, heat, LIGHT, face, names, size))
 
 
 def save_rows(path: Path, rows: tuple[Sensitivity, ...]) -> None:
     """One line a port and candidate."""
-    with path.open("w", newline="", encoding="utf-8") as handle:
-        csv.writer(handle).writerows([HEADINGS, *(cells for row in rows for cells in _cells(row))])
+    write_rows(path, [HEADINGS, *(cells for row in rows for cells in _cells(row))])
 
 
 def _title(line: Line) -> str:

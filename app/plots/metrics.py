@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -10,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pyqtgraph as pg
 from PySide6.QtCore import QPointF, QRect, QRectF, QSize, Qt
-from PySide6.QtGui import QColor, QFont, QMouseEvent, QPaintDevice, QPainter, QPixmap, QResizeEvent, QTextDocument
-from PySide6.QtSvg import QSvgGenerator
+from PySide6.QtGui import QColor, QFont, QMouseEvent, QPaintDevice, QPainter, QResizeEvent, QTextDocument
 from PySide6.QtWidgets import QApplication, QToolTip, QWidget
 
+from app.paper import write_picture, write_rows
 from app.plots.chart import Chart, pen
 from app.plots.picture import Table
 from app.theme import CATEGORIES, LIGHT, PLOT_WIDTH, SECONDARY, Palette
@@ -237,26 +236,14 @@ def table(series: Mapping[str, Series]) -> Table:
 
 
 def export(charts: Sequence[MetricChart], path: Path) -> None:
-    """Write charts side by side to a .png (twice their size in pixels), .svg or .csv file; raises OSError."""
+    """Write charts side by side to a .png (twice their size in pixels), .svg or .csv file; raises FileError."""
     if path.suffix == ".csv":
         names, rows = table({n: p for c in charts for n, p in c.series.items()})
-        with path.open("w", newline="", encoding="utf-8") as handle:
-            csv.writer(handle).writerows([names, *rows])
+        write_rows(path, [names, *rows])
         return
     drawn = [_large(c) for c in charts]
     size = QSize(PICTURE.width() * len(drawn), PICTURE.height())
-    path.touch()  # Qt does not tell why it cannot write
-    if path.suffix == ".svg":
-        made = QSvgGenerator()
-        made.setFileName(str(path))
-        made.setSize(size)
-        made.setViewBox(QRect(0, 0, size.width(), size.height()))
-        _paint(drawn, made, size)
-    else:
-        picture = QPixmap(size * 2)
-        picture.setDevicePixelRatio(2)
-        _paint(drawn, picture, size)
-        picture.save(str(path))
+    write_picture(path, size, lambda device: _paint(drawn, device, size))
 
 
 def _large(chart: MetricChart) -> MetricChart:

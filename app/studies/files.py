@@ -10,14 +10,14 @@ import contextlib
 import json
 import os
 import secrets
-import shutil
 from pathlib import Path
 
 from app.locks import Locked, hold, take
 from app.settings import data_folder
 from app.studies.record import ENDING, load
 from model.document import Document
-from model.errors import EspalierError
+from model.errors import EspalierError, FileError
+from model.files import append, write_bytes
 from passes.search import kept
 from passes.search.trial import Trial
 
@@ -56,8 +56,8 @@ def record_path(workdir: Path, name: str) -> Path:
 
 def begin_record(path: Path, data: bytes, key: str) -> None:
     """Write a record as it is, and note where it lies."""
-    with contextlib.suppress(OSError):  # without it nothing is lost but what a crash would take
-        path.write_bytes(data)
+    with contextlib.suppress(OSError, FileError):  # without it nothing is lost but what a crash would take
+        write_bytes(path, data)
         note = data_folder("studies") / f"{key}-{secrets.token_hex(8)}.json"
         if held := hold(note):
             os.write(held.handle, json.dumps({"record": str(path)}).encode())
@@ -66,8 +66,8 @@ def begin_record(path: Path, data: bytes, key: str) -> None:
 
 def add_line(path: Path, line: str) -> None:
     """Add a trial to a record."""
-    with contextlib.suppress(OSError), path.open("a", encoding="utf-8") as file:
-        file.write(line + "\n")
+    with contextlib.suppress(FileError):
+        append(path, f"{line}\n".encode())
 
 
 def recovered(key: str, workdir: Path, name: str, known: int) -> tuple[Trial, ...]:
@@ -87,7 +87,7 @@ def recovered(key: str, workdir: Path, name: str, known: int) -> tuple[Trial, ..
             journal = path.with_name(path.name.removesuffix(ENDING) + kept.ENDING)
             if len(trials) > max(known, len(found)) and journal.exists():
                 found = trials
-                shutil.copyfile(journal, kept.path_for(workdir, name))
+                write_bytes(kept.path_for(workdir, name), journal.read_bytes())
             note.unlink(missing_ok=True)
         left.release()
     return found

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import math
-import os
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field, fields
@@ -15,6 +13,7 @@ from typing import Any, cast
 from kernels.bench.ceilings import Ceilings
 from kernels.bench.others import TELLING
 from kernels.bench.spec import KernelError, Shape, shape_text
+from model.files import check_target, write_text
 
 MARK, FORMAT = "espalier_kernels", 1
 
@@ -138,25 +137,13 @@ def _rounded(row: dict[str, Any]) -> dict[str, Any]:
 
 def check_place(path: Path) -> None:
     """Raises KernelError where no file can be written, before anything is measured for it."""
-    beside = path.with_name(path.name + ".part")
-    try:
-        if path.is_dir():
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-        beside.touch()
-        beside.unlink()
-    except OSError as error:
-        raise KernelError(f"{path} cannot be written ({error.strerror}).", "Choose another file.") from error
+    check_target(path, KernelError)
 
 
 def save(results: Results, path: Path) -> None:
     """Write a file, whole or not at all; raises KernelError."""
     text = json.dumps(dumped(results), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-    beside = path.with_name(path.name + ".part")
-    try:
-        beside.write_text(text, encoding="utf-8")
-        os.replace(beside, path)
-    except OSError as error:
-        raise KernelError(f"{path} cannot be written ({error.strerror}).", "Choose another file.") from error
+    write_text(path, text, KernelError)
 
 
 def load(path: Path) -> Results:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import json
-import os
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
@@ -15,6 +14,8 @@ import torch
 
 from kernels.bench.timing import Clock
 from model.data.cache import cache_folder
+from model.errors import FileError
+from model.files import write_text
 
 Config = dict[str, int]
 TRIES = 7
@@ -97,10 +98,8 @@ def _keep(card: str) -> None:
     held = data.get(card)  # others may have tuned since it was read
     ours = {k.partition("|")[2]: v for k, v in _known.items() if k.partition("|")[0] == card}
     data[card] = (held if isinstance(held, dict) else {}) | ours
-    beside = path.with_name(f"{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        beside.write_text(json.dumps(data, indent=1), encoding="utf-8")
-        os.replace(beside, path)
-    except OSError:
+        write_text(path, json.dumps(data, indent=1))
+    except (OSError, FileError):
         return

@@ -11,11 +11,14 @@ import hashlib
 import json
 import os
 import stat
-import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from model.errors import FileError
+from model.files import write_bytes
+from model.leftovers import part_in
 
 OFF = "ESPALIER_NO_CACHE"
 SIZE = "ESPALIER_CACHE_SIZE"
@@ -83,8 +86,8 @@ class Entries:
             self._prune(self.limit - size)
             if tensors:
                 self._place(tensors, self.tensors(key))
-            self._put(self.folder / f"{key}{_ENTRY}", _digest(body) + b"\n" + body)
-        except OSError:
+            write_bytes(self.folder / f"{key}{_ENTRY}", _digest(body) + b"\n" + body, mode=0o600)
+        except (OSError, FileError):
             return False
         return True
 
@@ -122,24 +125,12 @@ class Entries:
         if not _private(self.folder):
             raise PermissionError(f"{self.folder} belongs to somebody else")
 
-    def _put(self, path: Path, data: bytes) -> None:
-        handle, part = tempfile.mkstemp(dir=self.folder, suffix=_PART)
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(data)
-            os.replace(part, path)
-        except OSError:
-            Path(part).unlink(missing_ok=True)
-            raise
-
     def _place(self, source: Path, target: Path) -> None:
-        part = target.with_name(f"{target.name}.{os.getpid()}{_PART}")
-        try:
+        with part_in(self.folder) as part:
+            part.unlink()  # a link needs its name; who takes it away meanwhile only costs this entry
             link_or_copy(source, part)
             os.chmod(part, 0o600)
             os.replace(part, target)
-        finally:  # where two names are one file already, replacing leaves both
-            part.unlink(missing_ok=True)
 
     def _held(self) -> list[tuple[float, int, str]]:
         """(when it was last used, bytes, key) of all entries, oldest first; what belongs to none is as old as it is."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import tempfile
 import zipfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -17,6 +16,8 @@ from typing import Any
 import numpy as np
 
 from model.data.base import Array, LoadOptions, Split, TaskData
+from model.errors import FileError
+from model.files import replacing
 
 VERSION = 2  # raise it when the same key would hold something else
 KEEP = 64  # files; the oldest beyond it are removed
@@ -65,12 +66,10 @@ def write(key: str, data: TaskData) -> None:
     folder = cache_folder()
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        handle, partial = tempfile.mkstemp(dir=folder, suffix=".part")
-        with os.fdopen(handle, "wb") as file:
+        with replacing(folder / f"{key}.npz", mode=0o600) as file:
             np.savez(file, allow_pickle=False, **_pack(data))
-        Path(partial).replace(folder / f"{key}.npz")
         _prune(folder)
-    except OSError:
+    except (OSError, FileError):
         return
 
 

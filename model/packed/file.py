@@ -6,9 +6,7 @@ uint8. `check` in the metadata entry `espalier` is the xxh3-128 of all that foll
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -20,6 +18,7 @@ import xxhash
 from numpy.typing import NDArray
 
 from model.errors import ExportError, ProjectError, damage
+from model.files import replacing
 from model.graph import Graph
 from model.meta import TensorKey
 from model.packed.bits import Bytes
@@ -57,27 +56,21 @@ class PackedFile:
 def write_packed(graph: Graph, store: WeightStore, source: SourceInfo, path: Path) -> tuple[list[Packed], list[str]]:
     """Write the packed file, whole or not at all; returns its tensors, and notes on what could not be taken along.
 
-    Raises ExportError for a model without weights, FormatError for values that a format has no code for, OSError where
-    it cannot write.
+    Raises ExportError for a model without weights or a file that cannot be written, FormatError for values that a
+    format has no code for.
     """
     if any(w.key is None for w in graph.weights.values()):
         raise ExportError("The model was opened without weights, so there are none to export.", "Open it with weights.")
     parts, (origin, notes) = plan(graph), _source_bytes(source)
     blobs = {GRAPH: described(graph, parts), SOURCE: origin}
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        with temporary.open("wb") as handle:
-            handle.write(_start(parts, blobs, "0" * 32))
-            digest = xxhash.xxh3_128()
-            for chunk in _chunks(parts, blobs, graph, store, notes):
-                digest.update(chunk)
-                handle.write(chunk)
-            handle.seek(0)
-            handle.write(_start(parts, blobs, digest.hexdigest()))
-        os.replace(temporary, path)
-    finally:
-        with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
+    with replacing(path, ExportError) as handle:
+        handle.write(_start(parts, blobs, "0" * 32))
+        digest = xxhash.xxh3_128()
+        for chunk in _chunks(parts, blobs, graph, store, notes):
+            digest.update(chunk)
+            handle.write(chunk)
+        handle.seek(0)
+        handle.write(_start(parts, blobs, digest.hexdigest()))
     return parts, notes
 
 

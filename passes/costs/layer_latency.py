@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from model.data.cache import cache_folder
 from model.errors import OptionsError
+from model.files import explained, write_text
 from model.formats.base import Format
 from model.graph import Graph, Node
 from passes.allocation.places import bare
@@ -77,11 +77,10 @@ def keep(new: Times) -> None:
     times = Times(
         new.batch, {**same.layers, **new.layers}, {**same.rounding, **new.rounding}, same.formats | new.formats
     )
-    held.parent.mkdir(parents=True, exist_ok=True)
-    partial = held.with_name(f".{FILE}.{os.getpid()}")
-    partial.write_text(json.dumps({"batch": times.batch, "layers": dict(times.layers), "rounding": dict(times.rounding),
-                                   "formats": sorted(times.formats)}), encoding="utf-8")  # fmt: skip
-    os.replace(partial, held)
+    with explained(held):
+        held.parent.mkdir(parents=True, exist_ok=True)
+    write_text(held, json.dumps({"batch": times.batch, "layers": dict(times.layers), "rounding": dict(times.rounding),
+                                 "formats": sorted(times.formats)}))  # fmt: skip
 
 
 _read: tuple[tuple[str, int], Times | None] = (("", 0), None)

@@ -121,5 +121,5 @@ def export(
             file.chmod(file.stat().st_mode | 0o044)
         size = sum(f.stat().st_size for f in files)
     except OSError as error:
-        raise ExportError(f"{path} cannot be written ({error.strerror}).", "Choose another place.") from error
+        raise ExportError(f"{path} could not be written ({error.strerror}).", "Choose another place.") from error
     return Exported(tuple(str(f) for f in files), size, tuple(notes), tuple(tensors), difference)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from model.adapters import adapted, module_path
 from model.errors import ExportError
+from model.files import filling, make_folder
 from model.graph import Graph
 from model.project import Project
 from model.weights import WeightStore
@@ -22,10 +23,10 @@ def write_adapter(project: Project, store: WeightStore, folder: Path) -> tuple[l
         raise ExportError("The model has no adapters.", "Insert some with LoRA, or export another form.")
     if any(w.key is None for w in graph.weights.values()):
         raise ExportError("The model was opened without weights, so there are none to export.", "Open it with weights.")
-    if folder.exists() and not folder.is_dir():
-        raise ExportError(f"{folder.name} is a file.", "Give a folder.")
     base = base_name(project)
-    notes = write_peft(graph, store, folder, base, changed_tensors(project.base, graph))
+    make_folder(folder.parent, ExportError)
+    with filling(folder, ExportError) as part:
+        notes = write_peft(graph, store, part, base, changed_tensors(project.base, graph))
     files = sorted(f for f in folder.iterdir() if f.is_file())
     return files, [*notes, *_notes(graph, base, project.source.spec)]
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from model.errors import EspalierError, ExportError
+from model.files import filling, make_folder
 from model.graph import Graph, Ref
 from model.graph_json import graph_to_json
 from model.opening import needs_source
@@ -36,20 +37,20 @@ TOKENIZER_FILES = (
 
 def write_checkpoint(project: Project, store: WeightStore, folder: Path) -> tuple[list[Path], list[str]]:
     """Write the folder; returns its files and what it could not take along. Raises ExportError."""
-    if folder.exists() and not folder.is_dir():
-        raise ExportError(f"{folder.name} is a file.", "Give a folder.")
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder.parent, ExportError)
     weights, foreign = dict(effective_weights(project.graph, store)), needs_source(project.graph)
-    model, why, told = _model_of(project, weights, store, folder)
-    _clear(folder)
-    if model is not None:
-        _save(model, folder)
-        _copy_tokenizer(project, folder)
-        if _has_adapters(project):
-            write_peft(project.graph, store, folder / ADAPTER, str(folder), {})
-    else:
-        plain = {k: to_numpy(v) for k, v in weights.items()}
-        (_write_plain if foreign else _write_own)(project, plain, store, folder)
+    with filling(folder, ExportError) as part:
+        model, why, told = _model_of(project, weights, store, part)
+        if model is not None:
+            _save(model, part)
+            _copy_tokenizer(project, part)
+            if _has_adapters(project):
+                write_peft(project.graph, store, part / ADAPTER, str(folder), {})
+        else:
+            plain = {k: to_numpy(v) for k, v in weights.items()}
+            (_write_plain if foreign else _write_own)(project, plain, store, part, folder.name)
+    if model is not None or foreign:
+        _clear(folder)
     files = [*folder.iterdir(), *((folder / ADAPTER).iterdir() if model is not None and _has_adapters(project) else ())]
     return sorted(f for f in files if f.is_file()), [
         *([f"This is Espalier's own form, as transformers cannot say the model: {why}."] if why else ()),
@@ -175,7 +176,7 @@ def _copy_tokenizer(project: Project, folder: Path) -> None:
     home = Path(project.source.tokenizer) if project.source.tokenizer else None
     if home and home.is_dir():
         for name in TOKENIZER_FILES:
-            if (home / name).is_file() and home.resolve() != folder.resolve():
+            if (home / name).is_file():
                 shutil.copyfile(home / name, folder / name)
     elif project.source.tokenizer:
         from transformers import AutoTokenizer
@@ -245,7 +246,7 @@ if __name__ == "__main__":
 '''
 
 
-def _write_own(project: Project, weights: dict[str, Tensor], store: WeightStore, folder: Path) -> None:
+def _write_own(project: Project, weights: dict[str, Tensor], store: WeightStore, folder: Path, name: str) -> None:
     graph = _bare(project.graph, weights)
     masks = {s.mask for n in graph for s in n.sparsity.values() if s.mask is not None}
     with (folder / "model.safetensors").open("wb") as handle:
@@ -253,12 +254,12 @@ def _write_own(project: Project, weights: dict[str, Tensor], store: WeightStore,
     text = json.dumps(graph_to_json(graph), separators=(",", ":"), allow_nan=False)
     (folder / "graph.json").write_text(text, encoding="utf-8")
     inputs = ", ".join(f"{n.target}=…" for n in graph.placeholders)
-    note = README.format(name=project.source.name, folder=folder.name, inputs=inputs)
+    note = README.format(name=project.source.name, folder=name, inputs=inputs)
     (folder / "README.md").write_text(note, encoding="utf-8")
     (folder / "load.py").write_text(SCRIPT, encoding="utf-8")
 
 
-def _write_plain(project: Project, weights: dict[str, Tensor], _: WeightStore, folder: Path) -> None:
+def _write_plain(project: Project, weights: dict[str, Tensor], _: WeightStore, folder: Path, name: str) -> None:
     """Weights alone: no file can hold the code that the model runs."""
     with (folder / "model.safetensors").open("wb") as handle:
         write(handle, weights)

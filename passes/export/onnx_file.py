@@ -14,6 +14,7 @@ import torch
 from torch import nn
 
 from model.errors import ExportError
+from model.files import check_target, filling, make_folder
 from model.graph import Graph
 from model.layers import Compressed, Effective
 from model.project import Project
@@ -54,8 +55,10 @@ def write_onnx(project: Project, store: WeightStore, path: Path, settings: Setti
     path = path if path.suffix == ".onnx" else path.with_name(f"{path.name}.onnx")
     made, left = onnx_program(project.graph, store, settings)
     settings.progress(2, 4, "writing the file")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    made.save(str(path))
+    make_folder(path.parent, ExportError)
+    check_target(path, ExportError)
+    with filling(path.parent, ExportError) as part:  # the file names the one beside it, so it is written under its name
+        made.save(str(part / path.name))
     beside = path.with_name(path.name + ".data")
     notes = [f"{item} is left in float." for item in left]
     return [path, *([beside] if beside.exists() else [])], notes

@@ -15,7 +15,7 @@ from model.weights import WeightStore
 def write_packed_model(
     project: Project, store: WeightStore, path: Path
 ) -> tuple[list[Path], list[str], list[dict[str, Any]]]:
-    """Write the file; returns it, notes, and a row a stored tensor. Raises ExportError and OSError."""
+    """Write the file; returns it, notes, and a row a stored tensor. Raises ExportError."""
     path = path if path.name.endswith(".safetensors") else path.with_name(f"{path.name}.packed.safetensors")
     parts, notes = write_packed(project.graph, store, project.source, path)
     return [path], [*notes, *_notes(project, parts)], [tensor_row(p) for p in parts]

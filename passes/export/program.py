@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from model.errors import ExportError
+from model.files import make_folder, placing
 from model.graph import Graph
 from model.project import Project
 from model.weights import WeightStore
@@ -57,11 +58,9 @@ def write_program(project: Project, store: WeightStore, path: Path, settings: Se
     settings.progress(0, 3, "exporting the graph")
     program = program_of(standalone(project.graph, store), project.graph)
     settings.progress(1, 3, "writing the file")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        torch.export.save(program, path)
-    except RuntimeError as error:
-        raise ExportError(f"{path} cannot be written ({first_line(error)}).", "Choose another place.") from error
+    make_folder(path.parent, ExportError)
+    with placing(path, ExportError) as part:
+        torch.export.save(program, part)
     return [path]
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from model.errors import ExportError
+from model.files import write_text
 from model.project import Project
 from passes.config import recipe_to_dict
 
@@ -24,7 +25,7 @@ def write_recipe(project: Project, path: Path) -> list[Path]:
             text = to_toml(data)
         case _:
             raise ExportError(f"{path.name} has no known kind.", "End it in .toml or .json.")
-    path.write_text(text, encoding="utf-8")
+    write_text(path, text, ExportError)
     return [path]
 
 

@@ -7,6 +7,7 @@ import pprint
 from pathlib import Path
 
 from model.errors import ExportError
+from model.files import write_text
 from model.project import Project
 from model.recipe import Recipe
 from model.registry import FORMATS
@@ -67,7 +68,7 @@ if __name__ == "__main__":
 
 def write_script(project: Project, path: Path) -> list[Path]:
     """Write the script."""
-    path.write_text(script_of(project, path.name), encoding="utf-8")
+    write_text(path, script_of(project, path.name), ExportError)
     return [path]
 
 

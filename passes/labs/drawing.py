@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from html import escape
-from pathlib import Path
 from typing import Any
 
 import igraph
 from torch import fx
 
 from model.errors import PassError
+from model.files import write_text
 
 _ACROSS, _DOWN, _MARGIN = 250.0, 66.0, 20.0
 _WIDTH, _HEIGHT, _LETTERS = 230.0, 38.0, 36
@@ -22,10 +22,7 @@ def draw(graph: fx.Graph, file: str) -> None:
     """Write the graph to an SVG file; raises PassError."""
     if not file.endswith(".svg"):
         raise PassError(f"mg.draw cannot write {file!r}.", "End the name in .svg.")
-    try:
-        Path(file).write_text("\n".join(_lines(graph)) + "\n", encoding="utf-8")
-    except OSError as error:
-        raise PassError(f"{file} cannot be written ({error.strerror}).", "Choose another file.") from error
+    write_text(file, "\n".join(_lines(graph)) + "\n", PassError)
 
 
 def _lines(graph: fx.Graph) -> Iterator[str]:

@@ -5,7 +5,6 @@ The GraphModule stays the same object through all of it, so whoever holds `mg.mo
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -18,6 +17,7 @@ from torch import fx, nn
 
 from model.errors import PassError
 from model.graph import Graph
+from model.leftovers import scratch
 from model.recipe import Recipe, Step
 from passes.base import Context, run_step
 from passes.config import load_recipe
@@ -132,8 +132,8 @@ def from_checkpoint(name: str) -> MaseGraph:
     if not path.exists() and path.with_suffix(".pt").exists():
         raise PassError(f"{path.stem}.pt is a checkpoint of the labs' tool, and opening it would run code in it.",
                         "Export the model there with save_pretrained, and open that folder.")  # fmt: skip
-    with tempfile.TemporaryDirectory() as folder:
-        other = open_any(str(path) if path.exists() else name, Path(folder))
+    with scratch() as folder:
+        other = open_any(str(path) if path.exists() else name, folder)
         graph = other.project.graph
         keys = {w.key for w in graph.weights.values() if w.key}
         held = {k: context.store.hold(other.store.get(k)) for k in keys}

@@ -25,7 +25,7 @@ def write_peft(graph: Graph, store: WeightStore, folder: Path, base: str | None,
     Raises ExportError where calls of one module have different adapters.
     """
     held = _by_module(graph)
-    folder.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(exist_ok=True)
     tensors = {f"{PREFIX}{name}": store.get(graph.weights[w].key or "") for name, w in saved.items()}
     for path, (node, adapter) in held.items():
         for part, weight in (("A", adapter.a), ("B", adapter.b)):

@@ -23,6 +23,9 @@ from optuna.storages.journal._file import LOCK_FILE_SUFFIX
 from optuna.storages.journal._storage import JournalOperation, JournalStorageReplayResult
 from optuna.trial import FrozenTrial
 
+from model.errors import StorageError
+from model.files import explained
+
 Log = dict[str, Any]
 BEGIN = b'{"op_code":'
 PATIENCE = 2.0  # seconds that somebody else's lock is waited for; it is held for milliseconds
@@ -84,10 +87,10 @@ class JournalFile(BaseJournalBackend):
                         yield log
 
     def append_logs(self, logs: list[Log]) -> None:
-        """Write operations, whole."""
+        """Write operations, whole; raises StorageError."""
         said = ({**log, "distribution": _short(log["distribution"])} if "distribution" in log else log for log in logs)
         data = "".join(json.dumps(log, separators=_COMPACT) + "\n" for log in said).encode()
-        with self._locked(), self.path.open("r+b") as file:
+        with explained(self.path, StorageError), self._locked(), self.path.open("r+b") as file:
             file.truncate(_whole(file))
             file.seek(0, os.SEEK_END)
             file.write(data)

@@ -5,11 +5,12 @@ A search writes the journal; what is saved is a copy of its whole lines.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import quote, unquote
 
+from model.errors import ProjectError
+from model.files import write_bytes
 from passes.search.storage import journal_url
 
 FOLDER = "studies/"
@@ -46,9 +47,7 @@ def unpack(extras: Mapping[str, bytes], workdir: Path) -> dict[str, Path]:
             name = name_of(held)
             path = found[name] = path_for(workdir, name)
             if not path.exists():
-                partial = path.with_name(f".{path.name}.part")
-                partial.write_bytes(data)
-                os.replace(partial, path)
+                write_bytes(path, data, ProjectError)
     return found
 
 

@@ -5,11 +5,9 @@ A divergence is ½·E[(g·δ)²], g the gradient of a sample's log-likelihood un
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import os
-import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
@@ -21,6 +19,7 @@ from numpy.typing import NDArray
 
 from model.data.cache import cache_folder
 from model.errors import ProjectError
+from model.files import explained, replacing
 from model.weights import Location, Tensor, read_header, write
 
 VERSION = 4  # raise it when the same key would hold something else
@@ -152,17 +151,11 @@ def save(evidence: Evidence, path: Path) -> None:
 
 
 def write_whole(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
-    """A safetensors file, whole or not at all: what was begun does not stay, least of all on a full disk."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, partial = tempfile.mkstemp(dir=path.parent, suffix=".part")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            write(file, tensors, metadata)
-        Path(partial).replace(path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            Path(partial).unlink(missing_ok=True)
-        raise
+    """A safetensors file, whole or not at all; raises ProjectError."""
+    with explained(path, ProjectError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(path, ProjectError) as file:
+        write(file, tensors, metadata)
 
 
 def _stored(part: str, value: NDArray[Any]) -> tuple[NDArray[Any], float]:

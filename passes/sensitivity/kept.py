@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from model.codec import encode
+from model.errors import FileError
+from model.files import append
 from passes.sensitivity.evidence import evidence_folder
 from passes.sensitivity.measure import Measured
 from passes.sensitivity.table import Candidate
@@ -35,9 +37,8 @@ class Kept:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             if not self._known:
                 self._make_room()
-            with self._path.open("a") as file:
-                file.write(f"{line}\n")
-        except OSError:
+            append(self._path, f"{line}\n".encode())
+        except (OSError, FileError):
             pass  # the run itself needs no file
         self._known[name] = found
 

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from model.errors import ProjectError
 from model.weights import NAMES, Tensor
 from passes.sensitivity.evidence import write_whole
 
@@ -53,16 +54,14 @@ class Unfinished:
         try:
             write_whole(self.path, tensors, {"state": json.dumps(facts)})
             self._make_room()
-        except OSError:
+        except (OSError, ProjectError):
             pass  # the pass itself needs no file
         self._written = time.monotonic()
         self._took = self._written - begun
 
     def _make_room(self) -> None:
         held = self.path.parent
-        old = sorted(held.glob("*.unfinished"), key=lambda p: p.stat().st_mtime, reverse=True)[KEEP:]
-        cut = (p for p in held.glob("*.part") if time.time() - p.stat().st_mtime > 3600)  # of writers that were killed
-        for path in (*old, *cut):
+        for path in sorted(held.glob("*.unfinished"), key=lambda p: p.stat().st_mtime, reverse=True)[KEEP:]:
             path.unlink(missing_ok=True)
 
     def remove(self) -> None:

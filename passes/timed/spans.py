@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import statistics
 import time
 from collections.abc import Iterable
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from model.errors import ExportError
+from model.files import placing
 from model.graph import Graph
 from passes.base import Context
 
@@ -157,13 +157,9 @@ def _nothing() -> None:
 
 
 def _save(seen: Any, path: Path, places: list[tuple[str, bool]]) -> None:
-    try:
-        with path.open("w", encoding="utf-8"):  # torch tells no reason when it cannot write
-            pass
-        seen.export_chrome_trace(str(path))
-        _rename(path, places)
-    except OSError as error:
-        raise ExportError(f"{path} cannot be written ({error.strerror}).", "Choose another file.") from error
+    with placing(path, ExportError) as part:
+        seen.export_chrome_trace(str(part))
+        _rename(part, places)
 
 
 def _rename(path: Path, places: list[tuple[str, bool]]) -> None:
@@ -172,12 +168,7 @@ def _rename(path: Path, places: list[tuple[str, bool]]) -> None:
         told = json.loads(path.read_text(encoding="utf-8"))
     except ValueError:  # torch escapes not all that kernels' names hold
         return
-    partial = path.with_name(f".{path.name}.part")
-    try:
-        partial.write_text(json.dumps(_named(told, places)), encoding="utf-8")
-        os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)
+    path.write_text(json.dumps(_named(told, places)), encoding="utf-8")
 
 
 def _named(told: dict[str, Any], places: list[tuple[str, bool]]) -> dict[str, Any]:

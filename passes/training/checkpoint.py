@@ -5,7 +5,6 @@ chance, figures and whatever else moves. Tensors as safetensors, the rest as JSO
 from __future__ import annotations
 
 import json
-import os
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -20,8 +19,10 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 from transformers import TrainerCallback
 
+from model.errors import FileError
+from model.files import replacing_folder
 from passes.base import Context
-from passes.training.unfinished import PART, STATE, TENSORS, clear, clear_old, latest
+from passes.training.unfinished import STATE, TENSORS, clear, clear_old, latest
 
 SECONDS = 60.0  # between checkpoints
 SHARE = 0.02  # of the time that writing them may take
@@ -143,7 +144,6 @@ class Checkpoints(TrainerCallback):
         start = time.monotonic()
         step = trainer.state.global_step
         whole = self.folder / f"step-{step:09d}"
-        part = whole.with_suffix(PART)
         held: Raw = {
             "step": step, "steps": trainer.state.max_steps, "data": self.data, "weights": self.tensors(),
             "optimiser": trainer.optimizer.state_dict(), "schedule": trainer.lr_scheduler.state_dict(),
@@ -151,14 +151,11 @@ class Checkpoints(TrainerCallback):
             "chance": chance(), "parts": {n: p.state() for n, p in self.parts.items()},
         }  # fmt: skip
         try:
-            clear(part)
-            part.mkdir(parents=True)
-            write(part, held)
-            trainer.state.save_to_json(str(part / TRAINER))
-            part.rename(whole)
-        except (OSError, SafetensorError) as error:
-            clear(part)
-            self.failed = f"{NONE} ({getattr(error, 'strerror', None) or error})."
+            with replacing_folder(whole) as part:
+                write(part, held)
+                trainer.state.save_to_json(str(part / TRAINER))
+        except FileError as error:
+            self.failed = f"{NONE}: {error}"
         else:
             for old in self.folder.glob("step-*"):
                 if old != whole:
@@ -182,14 +179,11 @@ class Checkpoints(TrainerCallback):
 
 
 def write(folder: Path, held: Raw) -> None:
-    """Write values with tensors in them: tensors.safetensors, and state.json with the rest; both synced."""
+    """Write values with tensors in them: tensors.safetensors, and state.json with the rest."""
     tensors: dict[str, Tensor] = {}
     text = json.dumps({"step": held["step"], "steps": held["steps"], "held": _pack(held, tensors)})
     save_file(tensors, folder / TENSORS)
     (folder / STATE).write_text(text)
-    for name in (TENSORS, STATE):
-        with (folder / name).open("rb") as file:
-            os.fsync(file.fileno())
 
 
 def read(folder: Path) -> Raw:

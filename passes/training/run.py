@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import logging
-import tempfile
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -16,6 +15,7 @@ from transformers import Trainer, TrainerCallback, TrainingArguments
 from transformers.trainer_callback import PrinterCallback
 
 from model.errors import DataError, PassError
+from model.leftovers import scratch
 from model.unheard import unheard
 from passes.analysis.evaluate import fit_error
 from passes.base import Context
@@ -85,10 +85,10 @@ def running() -> Generator[str]:
         _quiet(),
         _no_denormals(),
         _garbage_of_its_own(),
-        tempfile.TemporaryDirectory() as folder,
+        scratch() as folder,
         torch.random.fork_rng(_devices()),
     ):
-        yield folder
+        yield str(folder)
 
 
 def trainer_of(

@@ -25,7 +25,7 @@ from passes.training.options import FinetuneOptions
 VERSION = 1  # raise it when a checkpoint would hold something else
 DAYS = 30  # that a checkpoint is kept for a training that nobody goes on with
 INDIFFERENT = ("checkpoint_every", "resume")  # options that change nothing of the result
-STATE, TENSORS, PART = "state.json", "tensors.safetensors", ".part"
+STATE, TENSORS = "state.json", "tensors.safetensors"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ def unfinished(graph: Graph, options: FinetuneOptions, seed: int, base: Graph | 
 
 def latest(home_of_one: Path) -> Path | None:
     """The newest complete checkpoint among those of one training."""
-    found = [p for p in home_of_one.glob("step-*") if p.suffix != PART and (p / STATE).is_file()]
+    found = [p for p in home_of_one.glob("step-*") if (p / STATE).is_file()]
     return max(found, key=lambda p: p.name, default=None)
 
 

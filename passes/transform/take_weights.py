@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from model.errors import PassError
 from model.graph import Graph
+from model.leftovers import scratch
 from passes.base import Context, Report, transform
 
 
@@ -32,8 +32,8 @@ def take_weights(graph: Graph, options: TakeWeightsOptions, context: Context) ->
     from model.opening import open_any
     from passes.search.architecture.inheriting import inherit
 
-    with tempfile.TemporaryDirectory() as folder:
-        other = open_any(options.source, Path(folder))
+    with scratch() as folder:
+        other = open_any(options.source, folder)
         found = inherit(graph, context.store, other.project.graph, other.store)
     if not found.taken:
         raise PassError(f"{Path(options.source).name} has no weight that fits this model.",

@@ -6,10 +6,10 @@ import importlib.util
 import os
 import re
 import subprocess
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from model.leftovers import scratch
 from verilog.proof.tools import verilator
 
 SECONDS = 300
@@ -52,7 +52,7 @@ def lint(files: dict[str, str], top: str) -> Lint:
 def _verilator(files: dict[str, str], top: str) -> list[Finding]:
     tool = verilator()
     assert tool is not None
-    with tempfile.TemporaryDirectory() as place:
+    with scratch() as place:
         sources = sorted(n for n in files if n.endswith(".sv"))
         for name in sources:
             path = Path(place, name)

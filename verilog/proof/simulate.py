@@ -6,9 +6,7 @@ import hashlib
 import os
 import re
 import shlex
-import shutil
 import sys
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -18,6 +16,8 @@ from typing import Literal
 import numpy as np
 
 from model.errors import SimulateError
+from model.files import make_folder, replacing_folder
+from model.leftovers import scratch
 from verilog.netlist import Design, Wire
 from verilog.numbers.fixed import Codes
 from verilog.proof.bench import CLOCK, DRIVER, bench
@@ -121,17 +121,12 @@ def _built(kind: str, tool: Tool, design: Design, frames: int, cache: Path, trac
     built = Built(kind, folder, command, trace)
     if Path(built.command[-1]).exists():
         return built
-    cache.mkdir(parents=True, exist_ok=True)
-    fresh = Path(tempfile.mkdtemp(prefix="build-", dir=cache))
-    try:
+    make_folder(cache, SimulateError)
+    with replacing_folder(folder, SimulateError) as fresh:
         for path, text in files.items():
             (fresh / path).parent.mkdir(parents=True, exist_ok=True)
             (fresh / path).write_text(text)
         _compile(kind, tool, fresh, design, trace, tick)
-        shutil.rmtree(folder, ignore_errors=True)
-        os.replace(fresh, folder)
-    finally:
-        shutil.rmtree(fresh, ignore_errors=True)
     return built
 
 
@@ -172,7 +167,7 @@ def run(design: Design, built: Built, inputs: tuple[Codes, ...], stall: int = 0,
     import time
 
     start = time.perf_counter()
-    with tempfile.TemporaryDirectory() as place:
+    with scratch() as place:
         folder = Path(place)
         os.symlink(built.folder / "mem", folder / "mem")
         for boundary, codes in zip(design.inputs, inputs, strict=True):

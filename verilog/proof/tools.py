@@ -7,13 +7,13 @@ import importlib.util
 import os
 import shutil
 import sys
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
 from model.errors import SimulateError
+from model.leftovers import Scratch
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +48,10 @@ def _spaceless(folder: Path) -> Path:
     """The same folder by a path that make can read, for as long as this process lives."""
     if not any(map(str.isspace, str(folder))):
         return folder
-    held = Path(tempfile.mkdtemp(prefix="espalier-"))
-    atexit.register(shutil.rmtree, held, ignore_errors=True)
-    (held / folder.name).symlink_to(folder)
-    return held / folder.name
+    made = Scratch()
+    atexit.register(made.close)
+    (made.folder / folder.name).symlink_to(folder)
+    return made.folder / folder.name
 
 
 def _path() -> str:

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from model.errors import SimulateError
+from model.files import filling, make_folder
 from verilog.netlist import Design
 
 LOG, HEAD, RUNS = "handshakes.log", "handshakes.json", "handshakes.bin"
@@ -97,12 +98,23 @@ def handshakes(folder: Path) -> Handshakes:
 
 
 def keep(found: Handshakes, folder: Path) -> Handshakes:
-    """Write a record that `handshakes` reads, and the trace beside it, in place of what is there."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for name in (*TRACES, HEAD, RUNS):
-        (folder / name).unlink(missing_ok=True)
+    """Write a record that `handshakes` reads, and the trace beside it, in place of what is there.
+
+    Raises SimulateError.
+    """
+    make_folder(folder, SimulateError)
+    with filling(folder, SimulateError) as part:
+        _write(found, part)
+    trace = found.trace and folder / found.trace.name
+    for name in TRACES:
+        if trace is None or name != trace.name:
+            (folder / name).unlink(missing_ok=True)
+    return replace(found, trace=trace)
+
+
+def _write(found: Handshakes, folder: Path) -> None:
     if found.trace is not None:
-        found = replace(found, trace=Path(shutil.move(found.trace, folder / found.trace.name)))
+        shutil.move(found.trace, folder / found.trace.name)
     with (folder / RUNS).open("wb") as held:
         for lane in found.lanes:
             held.write(((lane.starts << 2) | lane.states).astype("<u4").tobytes())
@@ -113,7 +125,6 @@ def keep(found: Handshakes, folder: Path) -> Handshakes:
     ]  # fmt: skip
     head = {"version": VERSION, "first": found.first, "cycles": found.cycles, "streams": streams}
     (folder / HEAD).write_text(json.dumps(head, indent=1) + "\n")
-    return found
 
 
 def logged(design: Design, folder: Path) -> Handshakes:

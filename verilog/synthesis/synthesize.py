@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import re
-import tempfile
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from model.errors import SimulateError
+from model.leftovers import scratch
 from verilog.netlist import Design
 from verilog.proof.child import watched
 from verilog.proof.tools import Tool, yosys
@@ -70,7 +70,7 @@ def synthesize(design: Design, target: str, say: Say = lambda text: None, route:
     if target not in COMMANDS:
         raise SimulateError(f"There is no synthesis for {target}.", f"Choose one of {', '.join(TARGETS)}.")
     tool, begin = yosys(), time.perf_counter()
-    with tempfile.TemporaryDirectory() as name:
+    with scratch() as name:
         folder = Path(name)
         _files(design, folder)
         (folder / "synth.ys").write_text(script(design, target))

@@ -256,7 +256,7 @@ class AllocatePanel(AllocateParts):
         self._say()
 
     def export(self, path: Path) -> None:
-        """Write the chart to a .png, .svg or .csv file; raises OSError."""
+        """Write the chart to a .png, .svg or .csv file; raises FileError."""
         self.chart.export(path)
 
 

@@ -273,7 +273,7 @@ class TimelineCanvas(QAbstractScrollArea):
         return ("lane", "span", "node", "begin (µs)", "length (µs)"), rows
 
     def export(self, path: Path) -> None:
-        """Write what is seen to a .png or .svg file, or all spans to a .csv; raises OSError."""
+        """Write what is seen to a .png or .svg file, or all spans to a .csv; raises FileError."""
         with in_light(self, path):
             write_chart(self.viewport(), path, self.table, self._paint_on)
 

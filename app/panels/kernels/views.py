@@ -202,5 +202,5 @@ class Views(QWidget):
         self.save_wanted.emit(*what[self.tabs.currentIndex()])
 
     def export(self, path: Path) -> None:
-        """Write the chart in front to a .png, .svg or .csv file; raises OSError."""
+        """Write the chart in front to a .png, .svg or .csv file; raises FileError."""
         (self.roof if self.tabs.currentIndex() == ROOF else self.curves).chart.export(path)

@@ -286,5 +286,5 @@ class SearchPanel(Bench):
         self.file_wanted.emit("save")
 
     def export(self, path: Path) -> None:
-        """Write the trials that are shown to a .csv file; raises OSError."""
+        """Write the trials that are shown to a .csv file; raises FileError."""
         self.trials.save(path)

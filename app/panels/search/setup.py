@@ -28,6 +28,7 @@ from app.studies.searches import check_source
 from app.studies.templates import FOLDER, load, templates, to_toml
 from app.studies.words import entry_words, size_words, time_words
 from model.errors import EspalierError, OptionsError
+from model.files import write_text
 from model.graph import Graph
 from model.recipe import Recipe
 from passes.search.goals import wanted
@@ -141,8 +142,8 @@ class SearchSetup(Owing):
         self.put(replace(spec, study="" if path.parent == FOLDER else spec.study))
 
     def save_file(self, path: Path) -> None:
-        """Write the search; raises OptionsError or OSError."""
-        path.write_text(to_toml(self.spec(), self.used), encoding="utf-8")
+        """Write the search; raises OptionsError or FileError."""
+        write_text(path, to_toml(self.spec(), self.used))
 
     @property
     def used(self) -> Recipe:

@@ -14,6 +14,7 @@ from app.panels.heading import link, muted
 from app.panels.table import to_text
 from app.studies.trial_rows import FILTERS, TrialRows, told
 from app.theme import ROW
+from model.files import write_text
 from passes.search.spec import Goal
 from passes.search.trial import Trial
 
@@ -219,6 +220,6 @@ class SearchTrials(QWidget):
             self.used.emit(self.picked)
 
     def save(self, path: Path) -> None:
-        """Write the trials that are shown as CSV; raises OSError."""
+        """Write the trials that are shown as CSV; raises FileError."""
         self.settle()
-        path.write_text(to_text(*self.table.rows.table(), ","), encoding="utf-8")
+        write_text(path, to_text(*self.table.rows.table(), ","))

@@ -280,7 +280,7 @@ class SensitivityPanel(QWidget):
         return Overlay(f"KL under {heat.columns[column].title}", overlay_values(heat, column), "log", self.known.words)
 
     def export(self, path: Path) -> None:
-        """Write what is shown to a .png, .svg or .csv file; raises OSError."""
+        """Write what is shown to a .png, .svg or .csv file; raises FileError."""
         if self.views.chart is None:
             export_heat(path, self.views.heat, self.font())
         else:

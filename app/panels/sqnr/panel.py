@@ -19,6 +19,7 @@ from app.panels.sqnr.table import MOST, SqnrTable
 from app.panels.table import to_text
 from app.words import THIN, plural
 from model.errors import ExportError
+from model.files import write_text
 from model.graph import Graph
 from model.recipe import Step
 from passes.analysis.format_sqnr import PORT, FormatSqnrOptions, WeightSqnr, columns, tried_nodes, usual_formats
@@ -221,9 +222,9 @@ class SqnrPanel(Owing):
     def save(self, path: Path) -> None:
         """Write the table as CSV; a file that cannot be written is told."""
         try:
-            path.write_text(to_text(*self.table.heat.table(), ","), encoding="utf-8")
-        except OSError as error:
-            self._session.problem.emit(ExportError(f"{path.name} was not written: {error}", "Choose another place."))
+            write_text(path, to_text(*self.table.heat.table(), ","), ExportError)
+        except ExportError as error:
+            self._session.problem.emit(error)
 
 
 def _state(graph: Graph) -> object:

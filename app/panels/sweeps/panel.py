@@ -20,6 +20,7 @@ from app.plots.curves import CurveChart
 from app.studies.sweeps import Run, Sweeps
 from app.words import plural
 from model.errors import EspalierError
+from model.files import write_text
 from passes.sweep.example import example
 from passes.sweep.outcome import Outcome, figures_of
 from passes.sweep.sweep import Sweep, points
@@ -242,7 +243,7 @@ class SweepsPanel(Bench):
             act(self.run)  # type: ignore[operator]
 
     def export(self, path: Path) -> None:
-        """Write the curves to a .png or .svg file, or the points to .csv; raises OSError."""
+        """Write the curves to a .png or .svg file, or the points to .csv; raises FileError."""
         run = self.run
         if run is None:
             return
@@ -250,7 +251,7 @@ class SweepsPanel(Bench):
             from app.commands.sweep_files import to_csv
             from passes.sweep.journal import Journal
 
-            path.write_text(to_csv(Journal(run.sweep, tuple(self.points.outcomes))), encoding="utf-8", newline="")
+            write_text(path, to_csv(Journal(run.sweep, tuple(self.points.outcomes))))
         else:
             draw(path, run.sweep, self.points.outcomes, self.figure)
 

@@ -129,7 +129,7 @@ class Picture(QWidget):
         self.update()
 
     def export(self, path: Path) -> None:
-        """Write it to a .png (twice the size on screen), .svg or .csv file; raises OSError."""
+        """Write it to a .png (twice the size on screen), .svg or .csv file; raises FileError."""
         with in_light(self, path):
             write_chart(self, path, self.table, self._paint_on)
 

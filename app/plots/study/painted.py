@@ -199,7 +199,7 @@ class PaintedChart(Face, QWidget):
         """Finish at once what is drawn bit by bit, before it is written to a file."""
 
     def export(self, path: Path) -> None:
-        """Write the chart to a .png (twice the size on screen), .svg or .csv file; raises OSError."""
+        """Write the chart to a .png (twice the size on screen), .svg or .csv file; raises FileError."""
         with in_light(self, path):
             self.settle()
             write_chart(self, path, self.table, self._on)

@@ -17,6 +17,7 @@ from app.plots.study.data import Study
 from app.plots.study.face import Option
 from app.plots.study.parallel import ParallelChart
 from app.plots.study.rest import fill
+from model.errors import EspalierError
 
 FILTERS = "PNG (*.png);;SVG (*.svg);;CSV (*.csv)"
 WIDEST = 150  # pixels of a list of options
@@ -252,7 +253,6 @@ class Tile(QWidget):
     def export(self, path: Path) -> None:
         """Write the chart to a .png, .svg or .csv file; tells `failed` where it cannot."""
         try:
-            path.touch()  # Qt does not tell why it cannot write
             self.chart.export(path)
-        except OSError as error:
-            self.failed.emit(f"{path.name} could not be written: {error.strerror or error}.")
+        except EspalierError as error:
+            self.failed.emit(str(error))

@@ -6,7 +6,6 @@ import contextlib
 import os
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field, replace
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from model.errors import StorageError
+from model.leftovers import Scratch
 from passes.search.fleet.beat import worker_name
 from passes.search.fleet.memory import Room, free, resident
 from passes.search.fleet.work import ENDED, PARENT, wait_for_others
@@ -38,7 +38,7 @@ class Crew:
     tell: Callable[[str], None]
     plugins: tuple[str, ...] = ()
     workers: list[subprocess.Popen[bytes]] = field(default_factory=list[subprocess.Popen[bytes]])
-    _logs: tempfile.TemporaryDirectory[str] = field(default_factory=tempfile.TemporaryDirectory)
+    _logs: Scratch = field(default_factory=Scratch)
     _asked: bool = False
 
     @property
@@ -68,7 +68,7 @@ class Crew:
         self.workers.append(worker)
 
     def _log(self, number: int) -> Path:
-        return Path(self._logs.name) / f"{number}.log"
+        return self._logs.folder / f"{number}.log"
 
     def look(self) -> None:
         """Tell of workers that ended otherwise than they should."""
@@ -90,7 +90,7 @@ class Crew:
             except subprocess.TimeoutExpired:
                 worker.kill()
                 worker.wait()
-        self._logs.cleanup()
+        self._logs.close()
 
 
 def together(running: Running, crew: Crew) -> Generator[Trial, None, str]:

@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import atexit
 import hashlib
-import os
 import re
-import tempfile
 from collections.abc import Generator, Iterable, Iterator
 from itertools import chain
 from pathlib import Path
-from typing import IO, Any, Protocol, cast
+from typing import Any, Protocol
 
 from model.errors import StorageError
+from model.files import explained, placing
 from passes.search.storage import TIMEOUT, address, database_url, path_of, scheme_of, shown
 
 CHUNK = 1 << 20
@@ -57,20 +56,17 @@ def keep(folder: Path, digest: str, chunks: Iterable[bytes], name: str = "") -> 
     target = folder / (name or digest)
     if target.exists():
         return target
-    folder.mkdir(parents=True, exist_ok=True)
-    handle, partial = tempfile.mkstemp(dir=folder, suffix=".part")
-    try:
-        found = hashlib.sha256()
-        with cast("IO[bytes]", os.fdopen(handle, "wb")) as file:
+    with explained(target, StorageError):
+        folder.mkdir(parents=True, exist_ok=True)
+    found = hashlib.sha256()
+    with placing(target, StorageError) as part:
+        with part.open("wb") as file:
             for chunk in chunks:
                 found.update(chunk)
                 file.write(chunk)
         if found.hexdigest() != digest:
             raise StorageError("A file arrived altered or cut off.", "Start the worker again.")
-        os.chmod(partial, 0o644)  # other users' workers read it
-        os.replace(partial, target)
-    finally:
-        Path(partial).unlink(missing_ok=True)
+        part.chmod(0o644)  # other users' workers read it
     return target
 
 

@@ -5,7 +5,6 @@ storage, then from a cache by content. What a worker finds at the same path it d
 from __future__ import annotations
 
 import os
-import tempfile
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -16,7 +15,9 @@ from model.codec import decode, encode
 from model.data.cache import TOKENIZER_FILES, cache_folder
 from model.data.local import find
 from model.errors import DataError, StorageError
+from model.files import replacing_folder
 from model.graph_json import fingerprint
+from model.leftovers import scratch
 from model.opening import Opened, is_project, needs_source, open_any
 from model.project import Project, keys_of, save_project
 from model.recipe import Recipe
@@ -67,12 +68,12 @@ def hand_over(
     lean = replace(project, recipe=Recipe(), graph=project.base, reports={}, view={}, extras={}, milestones={})
     size = sum(p.path.exists() and _bytes(p) for p in store.locate(keys_of(lean.base)).values())
     made = Handed(fingerprint(lean.base), project.source.spec, str(Path(path).resolve()) if path else "", "", size)
-    with tempfile.TemporaryDirectory(prefix="espalier-") as folder:
+    with scratch() as folder:
         if size <= LIMIT:
-            made = replace(made, digest=_put(files, _saved(lean, store, Path(folder))))
+            made = replace(made, digest=_put(files, _saved(lean, store, folder)))
         tokenizer = project.source.tokenizer or ""
         paths = {*local_paths(plain), *([tokenizer] if tokenizer and Path(tokenizer).is_dir() else [])}
-        zips = {p: _zipped(Path(p), Path(folder) / f"{i}.zip") for i, p in enumerate(sorted(paths))}
+        zips = {p: _zipped(Path(p), folder / f"{i}.zip") for i, p in enumerate(sorted(paths))}
         beside = {p: _put(files, z) for p, z in zips.items() if z.stat().st_size <= LIMIT}
     made = replace(made, beside=beside)
     study.set_user_attr(PROJECT, encode(made))
@@ -246,10 +247,8 @@ def _moved(held: Handed, url: str) -> tuple[dict[str, str], int]:
 
 def _unpack(packed: Path, folder: Path) -> None:
     """Whole or not at all; zipfile keeps members inside the folder."""
-    with tempfile.TemporaryDirectory(dir=folder.parent) as partial, zipfile.ZipFile(packed) as archive:
-        archive.extractall(Path(partial) / "all")
-        if not folder.is_dir():
-            os.replace(Path(partial) / "all", folder)
+    with replacing_folder(folder, StorageError) as part, zipfile.ZipFile(packed) as archive:
+        archive.extractall(part)
 
 
 def elsewhere(plain: Any, moved: Mapping[str, str]) -> Any:
