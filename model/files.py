@@ -219,7 +219,9 @@ def _target(path: Path, kind: Kind) -> Path:
     if not stat.S_ISREG(facts.st_mode):
         raise kind(f"{path} is a device or a pipe.", "Choose a file.")
     if not os.access(target, os.W_OK):
-        raise PermissionError(errno.EACCES, "the file is read-only")
+        with target.open("ab"):  # says why
+            pass
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
     return target
 
 

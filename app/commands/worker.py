@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import sys
 import time
 from collections.abc import Iterable
 from typing import Any
@@ -12,6 +14,7 @@ from app.commands.console import Console, cell, seconds, size
 from app.commands.polite import polite
 from app.commands.storages import trying
 from model.leftovers import scratch
+from passes.orphans import end_with_parent
 from passes.search.goals import wanted
 from passes.search.storage import load_study, open_storage, shown, study_names
 from passes.search.trial import Trial
@@ -44,9 +47,11 @@ def _arguments(parser: Parser) -> None:
 
 def _run(found: Arguments, console: Console) -> Answer:
     from passes.search.fleet.memory import resident
-    from passes.search.fleet.work import Part, Wish, joined, work
+    from passes.search.fleet.work import PARENT, Part, Wish, joined, work
 
     _check(found)
+    if os.environ.get(PARENT):
+        end_with_parent(sys.stdin.fileno())
     with trying(found.storage, console):
         name = found.study or _only(found.storage)
     part = Part(Wish(found.storage, name, found.project, found.data, found.trials, found.timeout))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, cast
 
 from model.errors import ExportError
-from model.files import make_folder, placing
+from model.files import make_folder, replacing
 from model.graph import Graph
 from model.project import Project
 from model.weights import WeightStore
@@ -59,9 +60,32 @@ def write_program(project: Project, store: WeightStore, path: Path, settings: Se
     program = program_of(standalone(project.graph, store), project.graph)
     settings.progress(1, 3, "writing the file")
     make_folder(path.parent, ExportError)
-    with placing(path, ExportError) as part:
-        torch.export.save(program, part)
+    with replacing(path, ExportError) as file:
+        calm = _Calm(file)
+        torch.export.save(program, cast("IO[bytes]", calm))
+        if calm.error is not None:
+            raise calm.error
     return [path]
+
+
+class _Calm(io.RawIOBase):
+    """A file whose errors come out later: one within torch's own writer would end the whole process."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        super().__init__()
+        self._file = file
+        self.error: OSError | None = None
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any, /) -> int:
+        if self.error is None:
+            try:
+                self._file.write(data)
+            except OSError as error:
+                self.error = error
+        return len(data)
 
 
 def compare_program(graph: Graph, store: WeightStore, path: Path) -> Compared | None:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
 
 from model.errors import SimulateError
+from tests.patience import until
 from verilog.proof.child import watched
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_tells_the_exit_code_and_the_output(tmp_path: Path) -> None:
@@ -30,6 +35,25 @@ def test_what_the_tick_raises_ends_it_and_its_children(tmp_path: Path) -> None:
     while _runs(child) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not _runs(child)
+
+
+HOLD = """
+import sys
+from pathlib import Path
+from verilog.proof.child import watched
+watched(["sh", "-c", "trap '' TERM HUP INT; sleep 600 & echo $$ $! > pids; wait"], Path(sys.argv[1]), {}, 600)
+"""
+
+
+def test_ends_with_who_started_it(tmp_path: Path) -> None:
+    """Killed, it cannot end what it started: that ends by itself."""
+    pids = tmp_path / "pids"
+    with subprocess.Popen([sys.executable, "-c", HOLD, str(tmp_path)], cwd=ROOT) as parent:
+        until(lambda: pids.exists() and len(pids.read_text().split()) == 2)
+        parent.kill()
+    began = time.monotonic()
+    until(lambda: not any(_runs(int(p)) for p in pids.read_text().split()))
+    assert time.monotonic() - began < 5
 
 
 def _runs(pid: int) -> bool:

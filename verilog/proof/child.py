@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -13,6 +14,9 @@ from model.errors import SimulateError
 
 Tick = Callable[[Path], None]
 LOOK = 0.1  # seconds between two looks
+# Beside the program stands a shell that kills the whole group when our end of its standard input closes, which it
+# does however we end. In one command with the program, so that there is no moment without it.
+TETHER = 'exec 3<&0 </dev/null; (read _ <&3; kill -KILL 0) & exec "$@" 3<&-'
 
 
 def quiet(log: Path) -> None:
@@ -29,8 +33,9 @@ def watched(
     name = Path(command[0]).name
     log = folder / f"{name}.log"
     with log.open("w") as held:
-        process = subprocess.Popen(command, cwd=folder, env={**os.environ, **environment}, stdin=subprocess.DEVNULL,
-                                   stdout=held, stderr=held, start_new_session=True)  # fmt: skip
+        process = subprocess.Popen(["sh", "-c", TETHER, "sh", *command], cwd=folder, stdin=subprocess.PIPE,
+                                   env={**os.environ, **environment}, stdout=held, stderr=held,
+                                   start_new_session=True)  # fmt: skip
         deadline = time.monotonic() + seconds
         wait = 0.002  # short at first: many runs are
         try:
@@ -46,7 +51,9 @@ def watched(
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """The program and its children."""
-    if process.poll() is None:
+    """The program and its children: the shell beside it keeps the group's number ours."""
+    with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
+    assert process.stdin is not None
+    process.stdin.close()

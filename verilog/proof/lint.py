@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 import re
-import subprocess
 from dataclasses import dataclass
-from pathlib import Path
 
 from model.leftovers import scratch
+from verilog.proof.child import watched
 from verilog.proof.tools import verilator
 
 SECONDS = 300
@@ -55,23 +53,22 @@ def _verilator(files: dict[str, str], top: str) -> list[Finding]:
     with scratch() as place:
         sources = sorted(n for n in files if n.endswith(".sv"))
         for name in sources:
-            path = Path(place, name)
+            path = place / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(files[name])
         # -O0: nothing is to run, and loops that optimising takes away are told
         command = [*tool.command, "--lint-only", "-O0", "-Wall", "--top-module", top, *sources]
-        environment = {**os.environ, **tool.environment}
-        done = subprocess.run(command, cwd=place, env=environment, capture_output=True, text=True, timeout=SECONDS)
+        code, said = watched(command, place, tool.environment, SECONDS)
     found = []
-    for line in done.stderr.splitlines():
+    for line in said.splitlines():
         got = _VERILATOR.match(line)
         if got and "Exiting due to" not in line:
             kind, code, file, number, _, text = got.groups()
             found.append(
                 Finding("verilator", kind.lower(), file or "", int(number or 0), f"{code}: {text}" if code else text)
             )
-    if done.returncode and not found:
-        found.append(Finding("verilator", "error", "", 0, done.stderr.strip()[-300:]))
+    if code and not found:
+        found.append(Finding("verilator", "error", "", 0, said.strip()[-300:]))
     return found
 
 

@@ -14,6 +14,8 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from passes.orphans import end_with_parent
+
 FEWEST = 10  # complete trials
 
 
@@ -68,6 +70,7 @@ def _distribution(optuna: Any, choice: dict[str, Any]) -> Any:
 
 
 if __name__ == "__main__":
+    end_with_parent()
     asked = read(sys.stdin.buffer)
     if hasattr(os, "nice") and asked[0]["method"] != "ped":  # two seconds are not worth waiting a minute for
         os.nice(10)  # the search and the window come first

@@ -62,7 +62,7 @@ class Crew:
                  "--threads", str(self.threads), *(w for p in self.plugins for w in ("--plugin", p))]  # fmt: skip
         threads = {f"{n}_NUM_THREADS": str(self.threads) for n in ("OMP", "MKL", "NUMBA")}
         with self._log(number).open("wb") as log:
-            worker = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=log,
+            worker = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=log,
                                       env={**os.environ, **threads, PARENT: str(os.getpid())},
                                       start_new_session=True)  # fmt: skip
         self.workers.append(worker)
@@ -90,6 +90,8 @@ class Crew:
             except subprocess.TimeoutExpired:
                 worker.kill()
                 worker.wait()
+            if worker.stdin is not None:  # open until now: where it closes, the worker ends
+                worker.stdin.close()
         self._logs.close()
 
 
