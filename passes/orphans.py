@@ -24,8 +24,7 @@ def end_with_parent(pipe: int | None = None) -> None:
     """
     parent = multiprocessing.parent_process()
     if pipe is None and parent is not None:
-        sentinel = parent.sentinel
-        pipe = sentinel if isinstance(sentinel, int) else sentinel.fileno()
+        pipe = parent.sentinel
     if sys.platform == "win32":
         return
     if pipe is None:
