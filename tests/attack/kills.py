@@ -22,9 +22,10 @@ import sys
 import tempfile
 import time
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import psutil
@@ -130,7 +131,7 @@ class Kind:
     """A command, what must hold after a kill, and what must hold at its end."""
 
     name = ""
-    files: dict[str, str] = {}
+    files: Mapping[str, str] = MappingProxyType({})
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.known, self.expected = folder, 0, ""
@@ -183,7 +184,7 @@ class Kind:
 class Sweep(Kind):
     """`sweep -o t.csv`, whose record lies beside it until it is done."""
 
-    name, files = "sweep", {"r.toml": RECIPE}
+    name, files = "sweep", MappingProxyType({"r.toml": RECIPE})
 
     def words(self) -> list[str]:
         over = f"prune.sparsity={','.join(str(round(0.05 * (i + 1), 2)) for i in range(POINTS))}"
@@ -213,7 +214,7 @@ class Sweep(Kind):
 class Search(Kind):
     """`search -o t.espalier`, whose journal lies beside it until it is done."""
 
-    name, files = "search", {"s.toml": SPEC}
+    name, files = "search", MappingProxyType({"s.toml": SPEC})
     more: tuple[str, ...] = ()
 
     def words(self) -> list[str]:
@@ -247,9 +248,6 @@ class Search(Kind):
         done = answer["complete"] + answer["pruned"] + answer["failed"]
         assert not self.journal.exists()
         return f"{done} trials, {answer['failed']} failed"
-
-    def told(self, said: str) -> int:
-        return super().told(said)
 
 
 class Worker(Search):
@@ -293,7 +291,7 @@ class Crew(Search):
 class Training(Kind):
     """`run` of a finetuning with a checkpoint every few steps."""
 
-    name, files = "training", {"r.toml": TUNE}
+    name, files = "training", MappingProxyType({"r.toml": TUNE})
 
     def words(self) -> list[str]:
         return ["run", SOURCE, str(self.folder / "r.toml"), "-o", str(self.folder / "t.espalier")]
@@ -405,13 +403,11 @@ def main(words: list[str] | None = None) -> int:
             begun = time.monotonic()
             tally = attack(KINDS[name](folder / name), found.kills, found.seed)
             failed = failed or bool(tally.problems)
-            print(
-                f"{name}: {tally.kills} kills, {tally.whole} runs to their end, {len(tally.problems)} problems, "
-                f"last child gone after {tally.slowest:.2f} s, {time.monotonic() - begun:.0f} s",
-                flush=True,
-            )
-            for problem in dict.fromkeys(tally.problems[:20]):
-                print(f"  {problem}", flush=True)  # noqa: T201
+            counts = f"{tally.kills} kills, {tally.whole} runs to their end, {len(tally.problems)} problems"
+            times = f"last child gone after {tally.slowest:.2f} s, {time.monotonic() - begun:.0f} s"
+            sys.stdout.write(f"{name}: {counts}, {times}\n")
+            sys.stdout.writelines(f"  {problem}\n" for problem in dict.fromkeys(tally.problems[:20]))
+            sys.stdout.flush()
     return 1 if failed else 0
 
 

@@ -1,4 +1,4 @@
-"""A slice of the kills that `python -m tests.attack.kills` has many of: each kind some times, in a process of its own."""
+"""A slice of the kills that `python -m tests.attack.kills` has many of, and children whose parent is killed."""
 
 from __future__ import annotations
 

@@ -131,7 +131,7 @@ def test_copy_and_save(panel: SqnrPanel, runner: list[FakeRunner], tmp_path: Pat
     heard: list[object] = []
     panel._session.problem.connect(heard.append)
     panel.save(tmp_path / "nowhere" / "sqnr.csv")
-    assert "was not written" in str(heard[0])
+    assert "could not be written" in str(heard[0])
 
 
 def test_the_first_measurement_gets_room_for_rows(panel: SqnrPanel, runner: list[FakeRunner], window: Window) -> None:

@@ -97,7 +97,7 @@ def test_the_trace_is_a_file_of_its_own(tmp_path: Path) -> None:
     assert not any(n.startswith(AT) and n != RUN for n in names)
     with pytest.raises(ExportError, match="known kind"):
         told(mlp, mlp.graph, ProfileOptions(trace="x.txt"))
-    with pytest.raises(ExportError, match="cannot be written"):
+    with pytest.raises(ExportError, match="could not be written"):
         told(mlp, mlp.graph, ProfileOptions(runs=1, trace=str(tmp_path / "nowhere" / "x.json")))
 
 
