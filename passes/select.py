@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal, get_args
 
-from model.errors import OptionsError, PassError, nearest
+from model.errors import PassError, nearest
 from model.graph import Graph, Node
 from model.leaf_names import class_of_word, is_of_class
 from model.ops import OPS, Category, category
+from model.patterns import Patterns, check
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,19 +29,12 @@ class Select:
     def __post_init__(self) -> None:
         if self.by == "regex":
             for pattern in self.values:
-                _compile(pattern)
+                check(pattern)
 
     def describe(self) -> str:
         """For steps and messages: "type linear", "no type"."""
         named = f"{self.by} {', '.join(self.values)}" if self.values else f"no {self.by}"
         return "all" if self.by == "all" else named
-
-
-def _compile(pattern: str) -> re.Pattern[str]:
-    try:
-        return re.compile(pattern)
-    except re.error as error:
-        raise OptionsError(f"{pattern!r} is not a regular expression ({error}).", "Correct it.") from error
 
 
 def _path(node: Node) -> str:
@@ -52,7 +45,7 @@ _TESTS: dict[str, Callable[[Node, frozenset[str]], bool]] = {
     "all": lambda node, values: True,
     "type": lambda node, values: _types(values).has(node),
     "name": lambda node, values: node.id in values or (node.call == "call_module" and node.target in values),
-    "regex": lambda node, values: any(re.search(v, node.id) or re.search(v, _path(node)) for v in values),
+    "regex": lambda node, values: _occurs(_patterns(values), node),
     "module": lambda node, values: any(_path(node) == v or _path(node).startswith(v + ".") for v in values),
 }
 
@@ -77,6 +70,15 @@ def _types(words: frozenset[str]) -> _Types:
     categories = {w for w in words if w not in OPS and w in get_args(Category)}
     classes = {w: c for w in words - categories if w not in OPS and (c := class_of_word(w))}
     return _Types(words - categories - set(classes), frozenset(categories), frozenset(classes.values()))
+
+
+@lru_cache(maxsize=64)
+def _patterns(values: frozenset[str]) -> Patterns:
+    return Patterns(sorted(values))
+
+
+def _occurs(patterns: Patterns, node: Node) -> bool:
+    return patterns.first(node.id) is not None or patterns.first(_path(node)) is not None
 
 
 def _unknown_type(graph: Graph, select: Select) -> str | None:

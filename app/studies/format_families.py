@@ -7,14 +7,14 @@ from dataclasses import dataclass, fields, replace
 
 from model.errors import OptionsError, nearest
 from model.formats.base import Format
+from model.patterns import comma_parts
 from model.registry import FORMATS
 
 FLOAT, ALL = "float", "all"
 WIDTHS = ("2", "3", "4", "5", "6", "8", "12", "16")
 ELEMENTS = ("e2m1", "e2m3", "e3m2", "e4m3", "e5m2")
 BEGIN: dict[str, str] = {"width": "4|6|8", "element": "e2m1|e4m3", "levels": "1|2"}  # what a new family begins with
-_COMMAS = re.compile(r",(?![^(]*\))")
-_CALL = re.compile(r"^\s*([\w ]+?)\s*(?:\((.*)\))?\s*$", re.DOTALL)
+_CALL = re.compile(r"([\w ]+)(?:\((.*)\))?", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Family:
 
 def read(text: str) -> tuple[Family, ...]:
     """The families in `integer(width=4|8), mxint`; raises OptionsError."""
-    return tuple(_family(part) for part in _COMMAS.split(text) if part.strip())
+    return tuple(_family(part) for part in comma_parts(text) if part.strip())
 
 
 def write(families: tuple[Family, ...]) -> str:
@@ -54,7 +54,7 @@ def write(families: tuple[Family, ...]) -> str:
 
 
 def _family(text: str) -> Family:
-    match = _CALL.match(text)
+    match = _CALL.fullmatch(text.strip())
     name = match.group(1).strip().replace(" ", "_") if match else ""
     if match is None or not (name in (FLOAT, ALL) or name in FORMATS):
         raise OptionsError(f"{text.strip()!r} is not a format.", nearest(name or text.strip(), [FLOAT, ALL, *FORMATS]))

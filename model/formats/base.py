@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model.errors import FormatError, nearest
+from model.patterns import comma_parts
 from model.registry import FORMATS, Registry
 
 if TYPE_CHECKING:
@@ -224,14 +225,12 @@ def make_format(name: str, values: dict[str, Any]) -> Format:
     return cls(**values)
 
 
-_CALL = re.compile(r"^\s*([A-Za-z_]\w*)\s*(?:\((.*)\))?\s*$", re.S)
-
-_SPLIT = re.compile(r",(?![^\[(]*[\])])")  # commas outside brackets
+_CALL = re.compile(r"([A-Za-z_]\w*)\s*(?:\((.*)\))?", re.S)
 
 
 def parse_format(text: str) -> Format:
     """`integer(width=8, frac_width=4)` → Format; raises FormatError. Words may stand unquoted."""
-    match = _CALL.match(text)
+    match = _CALL.fullmatch(text.strip())
     if match is None:
         raise FormatError(
             f"{text!r} is not a format.", "Write name(key=value, …), e.g. integer(width=8, frac_width=4)."
@@ -242,7 +241,7 @@ def parse_format(text: str) -> Format:
 
 def _pairs(name: str, inner: str) -> Iterator[tuple[str, Any]]:
     seen = set[str]()
-    for part in filter(str.strip, _SPLIT.split(inner)):
+    for part in filter(str.strip, comma_parts(inner)):
         key, equals, value = part.partition("=")
         if not equals:
             raise FormatError(f"{name}: {part.strip()!r} is not key=value.", f"Write {name}(key=value, …).")

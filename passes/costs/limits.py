@@ -14,7 +14,7 @@ from passes.costs.base import COSTS
 MEASURED = {"accuracy": "high", "loss": "low"}  # figures of the score that only a run tells
 UNITS = {"": 1.0, "%": 0.01, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12, "kib": 2.0**10, "mib": 2.0**20, "gib": 2.0**30,
          "kb": 1e3, "mb": 1e6, "gb": 1e9, "b": 1.0, "bytes": 1.0, "bits": 1.0, "s": 1.0, "ms": 1e-3}  # fmt: skip
-_TEXT = re.compile(r"^\s*([A-Za-z_]\w*)\s*(<=|>=|≤|≥|<|>|=+)\s*([-+−]?[\d._]+(?:[eE][-+]?\d+)?)\s*([A-Za-z%]*)\s*$")
+_TEXT = re.compile(r"([A-Za-z_]\w*)\s*(<=|>=|≤|≥|<|>|=+)\s*([-+−]?[\d._]+(?:[eE][-+]?\d+)?)\s*([A-Za-z%]*)")
 FORM = "Write it as weight_bits<=4.5, size_bytes<=1.5MiB or accuracy>=0.9."
 
 
@@ -46,7 +46,7 @@ def known_figures() -> dict[str, str]:
 
 def parse_limit(text: str, figures: Iterable[str] | None = None) -> Limit:
     """`weight_bits<=4.5` → Limit; raises OptionsError. `figures`: those that are allowed, else all that are known."""
-    match = _TEXT.match(text)
+    match = _TEXT.fullmatch(text.strip())
     if match is None:
         raise OptionsError(f"{text!r} is not a constraint.", FORM)
     name, sign, number, unit = match.groups()

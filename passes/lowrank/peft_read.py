@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 
-from model.errors import ProjectError
+from model.errors import OptionsError, ProjectError
+from model.patterns import Patterns
 from model.weights import Location, Tensor, read_header
 
 CONFIG, VALUES = "adapter_config.json", "adapter_model.safetensors"
@@ -66,8 +67,8 @@ def read_peft(folder: Path) -> PeftAdapter:
         raise ProjectError(f"{folder.name} {what}.", "Save the adapter with safe_serialization=True.")
     places = read_header(folder / VALUES)
     pairs, saved = _sorted_in(places)
-    alpha, patterns = _number(config, "lora_alpha", 8), config.get("alpha_pattern") or {}
-    layers = {path: Layer(_alpha(path, alpha, patterns), tensor_at(a), tensor_at(b), embedding)
+    alphas = _alphas(config, pairs)
+    layers = {path: Layer(alphas[path], tensor_at(a), tensor_at(b), embedding)
               for path, (a, b, embedding) in pairs.items()}  # fmt: skip
     return PeftAdapter(str(config.get("base_model_name_or_path") or ""), _number(config, "lora_dropout", 0),
                        bool(config.get("use_rslora")), layers,
@@ -140,10 +141,15 @@ def _number(config: Mapping[str, Any], key: str, default: float) -> float:
     return float(value)
 
 
-def _alpha(path: str, alpha: float, patterns: Mapping[str, Any]) -> float:
-    """As PEFT does: the first pattern that the end of the path matches."""
+def _alphas(config: Mapping[str, Any], paths: Iterable[str]) -> dict[str, float]:
+    """By path, as PEFT does: of the first pattern that the end of the path matches."""
+    alpha, by_pattern = _number(config, "lora_alpha", 8), config.get("alpha_pattern") or {}
+    if not isinstance(by_pattern, Mapping):
+        raise ProjectError(f"alpha_pattern of the adapter is {by_pattern!r}.", "It must be a table.")
+    keys = {rf"\A(.*\.)?({k})$": k for k in cast("Mapping[str, Any]", by_pattern)}
     try:
-        key = next((k for k in patterns if re.match(rf"(.*\.)?({k})$", path)), None)
-    except re.error as error:
-        raise ProjectError(f"alpha_pattern of the adapter is wrong ({error}).", "Correct it.") from error
-    return alpha if key is None else _number(patterns, key, alpha)
+        patterns = Patterns(tuple(keys))
+        found = {path: patterns.first(path) for path in paths}
+    except OptionsError as error:
+        raise ProjectError(f"alpha_pattern of the adapter is wrong: {error.message}", error.hint) from error
+    return {path: alpha if key is None else _number(by_pattern, keys[key], alpha) for path, key in found.items()}

@@ -6,21 +6,23 @@ import itertools
 import re
 from collections.abc import Iterator
 from dataclasses import fields
+from math import prod
 
 from model.errors import EspalierError, OptionsError
 from model.formats.base import Format, parameters, parse_format
+from model.patterns import comma_parts
 
 MOST = 500  # formats of one choice; more is a slip
+MOST_WRITTEN = 50_000  # combinations of parameters, those that no format has included
 FLOAT = "float"
 TELLING = ("width", "element", "levels")  # what tells formats of a family apart is written even where it is the default
-_PARTS = re.compile(r",(?![^\[(]*[\])])")  # commas outside brackets
-_CALL = re.compile(r"^\s*([A-Za-z_]\w*)\s*\((.*)\)\s*$", re.S)
+_CALL = re.compile(r"([A-Za-z_]\w*)\s*\((.*)\)", re.S)
 
 
 def formats_of(text: str, where: str = "values") -> tuple[str, ...]:
     """The formats that `text` lists, each once, as text (`float`: none); raises OptionsError that says `where`."""
     found: list[str] = []
-    for part in filter(None, (p.strip() for p in _PARTS.split(text))):
+    for part in filter(None, (p.strip() for p in comma_parts(text))):
         found += _family(part, where)
         if len(found) > MOST:
             raise OptionsError(f"{where}: that is {len(found)} formats.", f"List at most {MOST}.")
@@ -52,12 +54,14 @@ def _family(part: str, where: str) -> Iterator[str]:
 
 def _product(part: str) -> Iterator[str]:
     """`name(a=1|2, b=3)` → `name(a=1, b=3)`, `name(a=2, b=3)`."""
-    match = _CALL.match(part)
+    match = _CALL.fullmatch(part.strip())
     if match is None:
         yield part
         return
     name, inner = match.groups()
-    given = [p.partition("=") for p in _PARTS.split(inner) if p.strip()]
+    given = [p.partition("=") for p in comma_parts(inner) if p.strip()]
+    if prod(values.count("|") + 1 for _, _, values in given) > MOST_WRITTEN:
+        raise OptionsError(f"{name} lists too many formats.", f"List at most {MOST}.")
     rows = [[f"{key.strip()}{equals}{v.strip()}" for v in values.split("|")] for key, equals, values in given]
     yield from (f"{name}({', '.join(row)})" for row in itertools.product(*rows))
 
@@ -73,8 +77,8 @@ def named(written: str) -> str:
 
 
 def _keys(written: str) -> set[str | None]:
-    match = _CALL.match(written)
-    return {p.partition("=")[0].strip() for p in _PARTS.split(match.group(2))} if match else set()
+    match = _CALL.fullmatch(written.strip())
+    return {p.partition("=")[0].strip() for p in comma_parts(match.group(2))} if match else set()
 
 
 def unfitted(fmt: Format) -> str:

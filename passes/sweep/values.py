@@ -7,17 +7,17 @@ from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from model.errors import OptionsError
+from model.patterns import comma_parts
 
 MOST = 1000  # values; more than that is a slip of the keyboard
 WORDS: dict[str, bool] = {"on": True, "off": False, "yes": True, "no": False, "true": True, "false": False}
-DOTS = re.compile(r"\s*(?:…|\.{3})\s*")
-_OUTSIDE = re.compile(r",(?![^\[(]*[\])])")  # commas outside brackets
+DOTS = re.compile(r"…|\.{3}")
 
 
 def parse_values(text: str, once: bool = True) -> tuple[Any, ...]:
     """The values that `text` lists, in order, each `once`; raises OptionsError."""
     found: list[Any] = []
-    for part in _filled_in([p.strip() for p in _OUTSIDE.split(text) if p.strip()], text):
+    for part in _filled_in([p.strip() for p in comma_parts(text) if p.strip()], text):
         found += _range(part, text) if _is_range(part) else [parse_value(part)]
     if not found:
         raise OptionsError("There is no value to try.", "Write 4, 8, 16 or a range such as 0.1:0.9:0.1.")
@@ -59,7 +59,7 @@ def _filled_in(parts: list[str], text: str) -> list[str]:
     """`4, 8, 12…32` → 4, 8, 12:32:4; the step is that of the two numbers before the dots, or 1."""
     done: list[str] = []
     for part in _joined(parts):
-        ends = DOTS.split(part)
+        ends = [e.strip() for e in DOTS.split(part)]
         if len(ends) == 1 or part[:1].isalpha():
             done.append(part)
         elif len(ends) == 2 and all(ends):
@@ -73,8 +73,10 @@ def _filled_in(parts: list[str], text: str) -> list[str]:
 
 def _joined(parts: list[str]) -> list[str]:
     """`12, …, 32` stands for `12…32`."""
-    text = ",".join(parts)
-    return [p.strip() for p in _OUTSIDE.split(re.sub(r",?\s*(…|\.{3})\s*,?", r"\1", text)) if p.strip()]
+    first, *others = (p.strip() for p in DOTS.split(",".join(parts)))
+    sides = [first, *(p.removeprefix(",") for p in others)]
+    text = "…".join([*(p.removesuffix(",") for p in sides[:-1]), sides[-1]])
+    return [p.strip() for p in comma_parts(text) if p.strip()]
 
 
 def _is_range(part: str) -> bool:
