@@ -8,7 +8,7 @@ from collections.abc import Generator
 
 from app.commands.console import Console
 from model.errors import StorageError
-from passes.search.storage import open_storage, scheme_of, shown, study_names
+from passes.search.storage import damage_of, open_storage, scheme_of, shown, study_names
 
 PATIENCE = 2.0  # seconds until it is said that a storage does not answer
 
@@ -31,7 +31,9 @@ def trying(url: str, console: Console) -> Generator[None]:
 def look_into(url: str, study: str, resume: bool, console: Console) -> None:
     """Raise StorageError where the storage cannot be reached, or has such a study that is not to go on."""
     with trying(url, console):
-        names = study_names(open_storage(url))
+        names = study_names(storage := open_storage(url))
+    if damage := damage_of(storage):
+        console.note(damage)
     if study in names and not resume:
         raise StorageError(f"The storage has a study {study!r} already.",
                            "Go on with it (--resume), or give the search another name.")  # fmt: skip

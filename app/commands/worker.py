@@ -7,7 +7,7 @@ import os
 import sys
 import time
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from app.commands.command import Answer, Arguments, Command, Parser, UsageError
 from app.commands.console import Console, cell, seconds, size
@@ -16,8 +16,11 @@ from app.commands.storages import trying
 from model.leftovers import scratch
 from passes.orphans import end_with_parent
 from passes.search.goals import wanted
-from passes.search.storage import load_study, open_storage, shown, study_names
+from passes.search.storage import damage_of, load_study, open_storage, shown, study_names
 from passes.search.trial import Trial
+
+if TYPE_CHECKING:
+    from optuna.storages import BaseStorage
 
 DETAILS = """examples
   main.py worker --storage grpc://server:13000 --study mixed-precision
@@ -53,7 +56,10 @@ def _run(found: Arguments, console: Console) -> Answer:
     if os.environ.get(PARENT):
         end_with_parent(sys.stdin.fileno())
     with trying(found.storage, console):
-        name = found.study or _only(found.storage)
+        storage = open_storage(found.storage)
+        name = found.study or _only(storage)
+    if damage := damage_of(storage):
+        console.note(damage)
     part = Part(Wish(found.storage, name, found.project, found.data, found.trials, found.timeout))
     running: dict[int, Trial] = {}
     with scratch() as folder, polite():
@@ -82,8 +88,8 @@ def _check(found: Arguments) -> None:
             raise UsageError(f"--{name} is {getattr(found, name)}.", "It must be a number above 0, or 0 for no bound.")
 
 
-def _only(url: str) -> str:
-    names = study_names(storage := open_storage(url))
+def _only(storage: BaseStorage) -> str:
+    names = study_names(storage)
     if len(names) != 1:
         there = f"There are {', '.join(names)}." if names else "Begin one with main.py search … --storage."
         raise UsageError(f"The storage has {len(names) or 'no'} studies; which?" if names else

@@ -21,7 +21,9 @@ from optuna.storages import JournalStorage
 from optuna.storages.journal import BaseJournalBackend, JournalFileOpenLock, JournalFileSymlinkLock
 from optuna.storages.journal._file import LOCK_FILE_SUFFIX
 from optuna.storages.journal._storage import JournalOperation, JournalStorageReplayResult
-from optuna.trial import FrozenTrial
+from optuna.trial import FrozenTrial, TrialState, create_trial
+
+from passes.search.journal_records import damaged_creation, fits_goals, is_sound
 
 from model.errors import StorageError
 from model.files import explained
@@ -36,6 +38,10 @@ _LAST = b',"distribution":'
 _distribution = lru_cache(4096)(json_to_distribution)
 _text = lru_cache(4096)(json.loads)
 _COMPACT = (",", ":")
+DAMAGED = -1
+_DAMAGE = (ValueError, LookupError, TypeError, RecursionError, OverflowError)
+_NOBODY = {"worker_id": ""}
+_EPOCH = "1970-01-02T00:00:00"
 
 
 @lru_cache(4096)
@@ -48,14 +54,21 @@ def parse_line(line: bytes) -> Log | None:
     """The operation on a line; of two that ran together, the second; None where there is none."""
     head, found, tail = line.rpartition(_LAST)
     if found:
-        with contextlib.suppress(ValueError):
+        with contextlib.suppress(*_DAMAGE):
             return {**json.loads(head + b"}"), "distribution": _text(tail.rstrip()[:-1])}
     for text in (line, line[line.rfind(BEGIN) :] if BEGIN in line else b""):
-        with contextlib.suppress(ValueError):
+        with contextlib.suppress(*_DAMAGE):
             log = json.loads(text)
             if isinstance(log, dict) and "op_code" in log:
                 return log
     return None
+
+
+def _record(line: bytes) -> Log | None:
+    """The operation on a line; of a line that cannot be read, what it tells all the same; None of an empty one."""
+    if not line.strip(b"\0 \r\n\t"):
+        return None
+    return parse_line(line) or damaged_creation(line) or {"op_code": DAMAGED}
 
 
 class JournalFile(BaseJournalBackend):
@@ -81,7 +94,7 @@ class JournalFile(BaseJournalBackend):
                 if not line.endswith(b"\n"):
                     return
                 self._offset += len(line)
-                if log := parse_line(line):
+                if log := _record(line):
                     self._count += 1
                     if self._count > log_number_from:
                         yield log
@@ -174,11 +187,64 @@ def _system_lock(path: Path) -> Generator[bool]:
 
 
 class _Replay(JournalStorageReplayResult):
-    """Optuna's, but parses a distribution once and remembers the first of each parameter."""
+    """Optuna's, but parses a distribution once and remembers the first of each parameter, and skips what is damaged.
+
+    `skipped`: the numbers of the records that were.
+    """
 
     def __init__(self, worker_id_prefix: str) -> None:
         super().__init__(worker_id_prefix)
         self._first: dict[tuple[int, str], BaseDistribution] = {}
+        self._prefix = worker_id_prefix
+        self.skipped: list[int] = []
+
+    def apply_logs(self, logs: Iterable[Log]) -> None:
+        """Replay records; what another process wrote wrongly does not keep the others from being read."""
+        for log in logs:
+            if log.get("damaged") or not is_sound(log) or not self._ends_well(log):
+                self.log_number_read += 1
+                self._skip(log)
+                continue
+            try:
+                super().apply_logs([log])
+            except (AssertionError, AttributeError, *_DAMAGE) as error:
+                if str(log["worker_id"]).startswith(self._prefix):
+                    raise  # an answer to this process: the study is there already, the trial has ended
+                del error
+                self._skip(log)
+
+    def _ends_well(self, log: Log) -> bool:
+        if log["op_code"] not in (JournalOperation.SET_TRIAL_STATE_VALUES, JournalOperation.CREATE_TRIAL):
+            return True
+        if log.get("state") != TrialState.COMPLETE.value:
+            return True
+        study_id = log["study_id"] if "study_id" in log else self._trial_id_to_study_id.get(log["trial_id"], -1)
+        study, values = self._studies.get(study_id), log.get("values")
+        values = [log["value"]] if values is None and log.get("value") is not None else values
+        return study is None or fits_goals(values, len(study.directions))
+
+    def _skip(self, log: Log) -> None:
+        """What a damaged record made keeps its number, which later records go by."""
+        self.skipped.append(self.log_number_read)
+        op, study = log.get("op_code"), log.get("study_id")
+        if op == JournalOperation.CREATE_STUDY:
+            number = self._next_study_id
+            name = f"damaged study {number} of {self.log_number_read}"
+            super().apply_logs([{**_NOBODY, "op_code": op, "study_name": name, "directions": [1]}])
+            self.log_number_read -= 1
+        elif op == JournalOperation.CREATE_TRIAL:
+            known = type(study) is int and study in self._studies
+            if known or len(self._studies) == 1:
+                self._place_failed(study if known else next(iter(self._studies)))
+            else:  # of no study: it only keeps its number
+                number = len(self._trials)
+                self._trials[number] = create_trial(state=TrialState.FAIL)
+
+    def _place_failed(self, study: int) -> None:
+        said = {"state": TrialState.FAIL.value, "user_attrs": {"error": "Its record in the journal is damaged."}}
+        when = {"datetime_start": _EPOCH, "datetime_complete": _EPOCH}
+        super().apply_logs([{**_NOBODY, **said, **when, "op_code": JournalOperation.CREATE_TRIAL, "study_id": study}])
+        self.log_number_read -= 1
 
     def _apply_set_trial_param(self, log: Log) -> None:
         number, name = log["trial_id"], log["param_name"]
@@ -209,5 +275,17 @@ class Journal(JournalStorage):
         self._worker_id_prefix = f"{uuid.uuid4().hex[:12]}-"  # it stands in every line
         self._backend = JournalFile(path)
         self._thread_lock = threading.Lock()
-        self._replay_result = _Replay(self._worker_id_prefix)  # instead of Optuna's, which its __init__ would make
+        self._replay: _Replay = _Replay(self._worker_id_prefix)
+        self._replay_result = self._replay  # instead of Optuna's, which its __init__ would make
         self._sync_with_backend()
+
+    @property
+    def damage(self) -> str:
+        """How many records could not be read, in a sentence; empty where all could."""
+        skipped = self._replay.skipped
+        if not skipped:
+            return ""
+        if len(skipped) == 1:
+            return f"Record {skipped[0]} of {self.path.name} is damaged and was skipped; all others were read."
+        told = f"{len(skipped)} records of {self.path.name} are damaged and were skipped, the first is {skipped[0]}"
+        return f"{told}; all others were read."

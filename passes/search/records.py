@@ -47,8 +47,14 @@ def search_of(study: Study) -> tuple[SearchSpec, Recipe, Space]:
 
 def trial_of(frozen: FrozenTrial, coded: Mapping[str, tuple[Any, ...]] | None = None) -> Trial:
     """A trial as a plain value. `coded`: choices that stand in the storage as numbers of their values."""
+    try:
+        return _trial_of(frozen, coded or {})
+    except (TypeError, ValueError, LookupError, AttributeError, OverflowError):  # another program wrote it, or nobody
+        return Trial(frozen.number, "failed", error="What the storage says of this trial cannot be read.")
+
+
+def _trial_of(frozen: FrozenTrial, coded: Mapping[str, tuple[Any, ...]]) -> Trial:
     attrs = frozen.user_attrs
-    coded = coded or {}
     params = {k: coded[k][int(v)] if k in coded else v for k, v in frozen.params.items()}
     started = frozen.datetime_start.timestamp() if frozen.datetime_start else 0.0
     state = STATES[frozen.state.name]
@@ -56,12 +62,34 @@ def trial_of(frozen: FrozenTrial, coded: Mapping[str, tuple[Any, ...]] | None = 
     return Trial(
         frozen.number, state, params,
         tuple(frozen.values or ()) if state == "complete" else (),
-        dict(attrs.get("figures", {})), steps, dict(attrs.get("violation", {})), started, _seconds(frozen),
-        attrs.get("worker", ""), attrs.get("origin", ""), bool(attrs.get("reused")), attrs.get("error", ""),
-        bool(attrs.get("lost")), attrs.get("begins", ""), attrs.get("kept", ""), attrs.get("parent"),
+        _numbers(attrs, "figures"), steps, _numbers(attrs, "violation"), started, _seconds(frozen),
+        _text(attrs, "worker"), _text(attrs, "origin"), bool(attrs.get("reused")), _text(attrs, "error"),
+        bool(attrs.get("lost")), _text(attrs, "begins"), _text(attrs, "kept"), _parent(attrs),
         dict(attrs.get("noise", {})), tuple((int(k), float(v)) for k, v in attrs.get("losses", ())),
         dict(attrs.get("bits", {})),
     )  # fmt: skip
+
+
+def _text(attrs: Mapping[str, Any], key: str) -> str:
+    value = attrs.get(key, "")
+    if not isinstance(value, str):
+        raise TypeError(key)
+    return value
+
+
+def _numbers(attrs: Mapping[str, Any], key: str) -> dict[str, Any]:
+    """Figures by name; some are none, or a word."""
+    table = dict(attrs.get(key, {}))
+    if not all(isinstance(v, int | float | str | None) for v in table.values()):
+        raise TypeError(key)
+    return table
+
+
+def _parent(attrs: Mapping[str, Any]) -> int | None:
+    value = attrs.get("parent")
+    if value is not None and type(value) is not int:
+        raise TypeError("parent")
+    return value
 
 
 def _seconds(frozen: FrozenTrial) -> float | None:
@@ -74,7 +102,11 @@ def _seconds(frozen: FrozenTrial) -> float | None:
 
 def coded_values(study: Study) -> dict[str, tuple[Any, ...]]:
     """Choice → the values whose numbers the storage holds."""
-    return {k: tuple(v) for k, v in study.user_attrs.get("coded", {}).items()}
+    try:
+        return {k: tuple(v) for k, v in study.user_attrs.get("coded", {}).items()}
+    except (TypeError, AttributeError) as error:
+        raise StorageError(f"The choices of the study {study.study_name!r} cannot be read.",
+                           "Choose another study, or an older copy of the storage.") from error  # fmt: skip
 
 
 def trials_of(study: Study) -> tuple[Trial, ...]:

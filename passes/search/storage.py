@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 TIMEOUT = 5  # seconds until a server counts as out of reach
 PORT = 13000
+FIRST_LINES = 20  # of which one must be a record
 Direction = Literal["minimize", "maximize"]
 FINGERPRINT = "fingerprint"
 KINDS = "journal:PATH, sqlite:///PATH, postgresql://user@host/name or grpc://host:port"
@@ -99,25 +100,37 @@ def _path(url: str) -> Path:
 
 
 def _journal(url: str) -> BaseStorage:
-    from passes.search.journal_file import BEGIN, Journal, parse_line
+    from passes.search.journal_file import Journal
 
     path = _path(url)
     try:
         if path.exists():
-            with path.open("rb") as file:
-                first = file.readline(1 << 24)
-            if first.startswith(_SQLITE):
-                raise StorageError(f"{path.name} is an SQLite database, not a journal.",
-                                   f"Write sqlite:///{path}.")  # fmt: skip
-            cut_off = not first.endswith(b"\n") and first[: len(BEGIN)] == BEGIN[: len(first)]
-            if not cut_off and parse_line(first) is None:
-                raise StorageError(f"{path.name} is not a journal of studies.", "Choose another file.")
+            _refuse_other_files(path)
         return Journal(path)
     except OSError as error:
         raise _unwritable(path, error) from error
     except (LookupError, TypeError, ValueError, AssertionError) as error:
         raise StorageError(f"{path.name} is no journal that can be read ({type(error).__name__}: {error}).",
                            "Choose another file, or an older copy of it.") from error  # fmt: skip
+
+
+def _refuse_other_files(path: Path) -> None:
+    """A journal has a record among its first lines, or is one that was cut off in its first."""
+    from passes.search.journal_file import BEGIN, parse_line
+
+    with path.open("rb") as file:
+        first = file.readline(1 << 24)
+        if first.startswith(_SQLITE):
+            raise StorageError(f"{path.name} is an SQLite database, not a journal.", f"Write sqlite:///{path}.")
+        cut_off = not first.endswith(b"\n") and first[: len(BEGIN)] == BEGIN[: len(first)]
+        lines = [first, *(file.readline(1 << 20) for _ in range(FIRST_LINES))]
+    if not cut_off and not any(map(parse_line, lines)):
+        raise StorageError(f"{path.name} is not a journal of studies.", "Choose another file.")
+
+
+def damage_of(storage: BaseStorage) -> str:
+    """What of a storage could not be read, in a sentence; empty where all could."""
+    return str(getattr(storage, "damage", ""))
 
 
 def _unwritable(path: Path, error: OSError) -> StorageError:

@@ -13,12 +13,12 @@ from model.errors import EspalierError, OptionsError
 from model.project import recipe_from_json, recipe_to_json
 from model.recipe import Recipe
 from passes.analysis.evaluate import EvaluateOptions
-from passes.sweep.outcome import Outcome
+from passes.sweep.outcome import BASELINE, Outcome
 from passes.sweep.sweep import Axis, Sweep, Variant
 
 VERSION = 1
 FOLDER = "sweeps/"
-_DAMAGE = (ValueError, LookupError, TypeError, AttributeError)
+_DAMAGE = (ValueError, LookupError, TypeError, AttributeError, RecursionError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +70,9 @@ def dump(journal: Journal) -> bytes:
     return "\n".join([head_line(journal.sweep), *map(line, journal.outcomes), ""]).encode()
 
 
-def load(text: str) -> Journal:
-    """A journal; a last line that is cut off is left out. Raises OptionsError where the head cannot be read."""
-    head, *rest = text.split("\n")
+def load(text: str | bytes) -> Journal:
+    """A journal; a line that is cut off or damaged is left out. Raises OptionsError where the head cannot be read."""
+    head, *rest = (text.encode() if isinstance(text, str) else text).split(b"\n")
     try:
         sweep = sweep_from_json(json.loads(head)["sweep"])
     except EspalierError:
@@ -81,12 +81,21 @@ def load(text: str) -> Journal:
         raise OptionsError("The record of a sweep cannot be read.", "It is left as it is.") from error
     found: dict[tuple[int, int, int], Outcome] = {}
     for outcome in _outcomes(rest):
-        found[outcome.place] = outcome
+        if _is_point(sweep, outcome):
+            found[outcome.place] = outcome
     return Journal(sweep, tuple(found.values()))
 
 
-def _outcomes(lines: Iterable[str]) -> Iterable[Outcome]:
-    for text in filter(str.strip, lines):
+def _is_point(sweep: Sweep, outcome: Outcome) -> bool:
+    """Whether the sweep has such a point."""
+    if outcome.variant == BASELINE:
+        return True
+    values = len(sweep.values) if sweep.axis else 1
+    return 0 <= outcome.variant < len(sweep.variants) and 0 <= outcome.x < values
+
+
+def _outcomes(lines: Iterable[bytes]) -> Iterable[Outcome]:
+    for text in filter(bytes.strip, lines):
         try:
             yield decode(Outcome, json.loads(text), "point")
         except (*_DAMAGE, EspalierError):
@@ -96,8 +105,8 @@ def _outcomes(lines: Iterable[str]) -> Iterable[Outcome]:
 def read(path: Path) -> Journal | None:
     """The journal in a file; None where there is none, or none that can be read."""
     try:
-        return load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, EspalierError):
+        return load(path.read_bytes())
+    except (OSError, EspalierError):
         return None
 
 
@@ -107,8 +116,8 @@ def journals(extras: dict[str, bytes]) -> dict[str, Journal]:
     for name, data in sorted(extras.items()):
         if name.startswith(FOLDER):
             try:
-                found[name] = load(data.decode())
-            except (UnicodeDecodeError, EspalierError):
+                found[name] = load(data)
+            except EspalierError:
                 continue
     return found
 

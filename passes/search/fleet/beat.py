@@ -79,7 +79,7 @@ def is_dead(trial: FrozenTrial) -> bool:
     beat = trial.user_attrs.get(BEAT)
     if not (isinstance(beat, list) and len(beat) == 4 and beat[1] == home()):
         return False
-    return _began(int(beat[2])) != beat[3]
+    return type(beat[2]) is int and 0 < beat[2] < 1 << 31 and _began(beat[2]) != beat[3]
 
 
 @contextlib.contextmanager

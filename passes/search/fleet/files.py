@@ -38,6 +38,11 @@ class Files(Protocol):
         ...
 
 
+def is_digest(text: str) -> bool:
+    """Whether it is a SHA-256 in hexadecimal digits."""
+    return bool(_DIGEST.fullmatch(text))
+
+
 def digest_of(path: Path) -> str:
     """The SHA-256 of a file."""
     with path.open("rb") as file:
@@ -83,11 +88,11 @@ class FolderFiles:
 
     def has(self, digest: str) -> bool:
         """Whether the file is there."""
-        return bool(_DIGEST.fullmatch(digest)) and (self._folder / digest).is_file()
+        return is_digest(digest) and (self._folder / digest).is_file()
 
     def put(self, digest: str, chunks: Iterable[bytes]) -> None:
         """Keep a file."""
-        if not _DIGEST.fullmatch(digest):
+        if not is_digest(digest):
             raise StorageError(f"{digest[:80]!r} is no digest.", "It must be 64 hexadecimal digits.")
         keep(self._folder, digest, chunks)
 

@@ -23,13 +23,14 @@ from model.project import Project, keys_of, save_project
 from model.recipe import Recipe
 from model.trust import Origin
 from model.weights import WeightStore
-from passes.search.fleet.files import Files, digest_of, files_of, keep, pieces
+from passes.search.fleet.files import Files, digest_of, files_of, is_digest, keep, pieces
 
 if TYPE_CHECKING:
     from optuna.study import Study
 
 PROJECT = "project"  # the study's attribute
 LIMIT = int(os.environ.get("ESPALIER_HAND_OVER", 4 << 30))  # bytes that are handed over; larger ones need a path
+UNPACKED = 4 * LIMIT  # bytes that data which were handed over may unpack to
 _EPOCH = (2020, 1, 1, 0, 0, 0)  # of all members of a zip, so that equal files are equal zips
 
 
@@ -52,7 +53,13 @@ class Handed:
 def handed(study: Study) -> Handed | None:
     """What the study says; None where nobody has handed its model over."""
     held = study.user_attrs.get(PROJECT)
-    return decode(Handed, held) if isinstance(held, Mapping) else None
+    found = decode(Handed, held) if isinstance(held, Mapping) else None
+    digests = [] if found is None else [*filter(None, [found.digest]), *(found.beside or {}).values()]
+    strange = next((d for d in digests if not is_digest(d)), None)
+    if strange is not None:  # it would become a file's name here
+        raise StorageError(f"The study {study.study_name!r} names a file that has no digest: {strange[:80]!r}.",
+                           "Give the worker the project with --project P.espalier.")  # fmt: skip
+    return found
 
 
 # -- out
@@ -221,7 +228,8 @@ def _keep(folder: Path, digest: str, files: Files, ending: str) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     target = folder / f"{digest}{ending}"
     with FileLock(f"{target}.lock"):
-        if not target.exists():
+        if not target.exists() or digest_of(target) != digest:
+            target.unlink(missing_ok=True)
             keep(folder, digest, files.get(digest), target.name)
     os.utime(target)
     return target
@@ -247,8 +255,12 @@ def _moved(held: Handed, url: str) -> tuple[dict[str, str], int]:
 
 def _unpack(packed: Path, folder: Path) -> None:
     """Whole or not at all; zipfile keeps members inside the folder."""
-    with replacing_folder(folder, StorageError) as part, zipfile.ZipFile(packed) as archive:
-        archive.extractall(part)
+    with zipfile.ZipFile(packed) as archive:
+        if sum(member.file_size for member in archive.infolist()) > UNPACKED:
+            raise StorageError(f"The data of this study unpack to more than {UNPACKED >> 30} GiB.",
+                               "Copy the data to this machine, and name them with --data.")  # fmt: skip
+        with replacing_folder(folder, StorageError) as part:
+            archive.extractall(part)
 
 
 def elsewhere(plain: Any, moved: Mapping[str, str]) -> Any:
