@@ -18,17 +18,14 @@ from passes.search.fleet.serve import serve
 from passes.search.storage import load_study, open_storage
 
 SPEC = """
-[search]
-title = "bits"
+study = "bits"
+goals = ["accuracy"]
+sampler = "random"
 trials = 2
-goals = ["weight_bits"]
-
-[[search.space]]
-select = {by = "type", values = ["linear"]}
-ports = ["weight"]
-values = "integer(width=4|8)"
-
-[search.score]
+[[space]]
+per = "all"
+values = "integer(width=2|4|8)"
+[score]
 data = "demo:digits-mlp"
 limit = 20
 """
