@@ -10,6 +10,7 @@ from PySide6.QtCore import QObject, Qt, Signal
 from PySide6.QtGui import QColor, QFont, QGuiApplication, QPalette
 from PySide6.QtWidgets import QApplication
 
+from app.plain import PlainStyle
 from app.theme import BODY, DARK, LIGHT, PALETTES, Palette, mix
 
 RESOURCES = Path(__file__).resolve().parents[1] / "resources"
@@ -61,7 +62,7 @@ class Appearance(QObject):
         font = QFont(app.font())
         font.setPixelSize(round(BODY))
         app.setFont(font)
-        app.setStyle("Fusion")
+        app.setStyle(PlainStyle("Fusion"))
         QGuiApplication.styleHints().colorSchemeChanged.connect(self._follow)
         self._apply()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +59,7 @@ class Chart(pg.PlotWidget):
         up, along = self.plot.getAxis("left"), self.plot.getAxis("bottom")
         for axis, text in ((up, y), (along, x)):
             axis.enableAutoSIPrefix(False)
-            axis.setLabel(text, color=self.look.muted, **{"font-size": "11px"})
+            axis.setLabel(escape(text), color=self.look.muted, **{"font-size": "11px"})
         up.setTickPen(pen(self.look.line, 1.0))
         up.setStyle(tickAlpha=255, maxTickLevel=0)
         up.setGrid(255)

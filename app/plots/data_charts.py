@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from html import escape
+
 import numpy as np
 import pyqtgraph as pg
 from PySide6.QtCore import QPointF, QSize, Qt
@@ -87,7 +89,7 @@ class ClassChart(DataChart):
             x = np.arange(len(shown)) - 0.4 + (place + 0.5) * width
             bars = pg.BarGraphItem(x=x, height=shares, width=width * 0.86, pen=NO_PEN, brush=tint(colour, 200))
             self.plot.addItem(bars)
-            words.append(f'<span style="color:{colour}">{split.name}</span>')
+            words.append(f'<span style="color:{colour}">{escape(split.name)}</span>')
         if len(shown) < len(seen.classes):
             words.append(f'<span style="color:{palette.muted}">the {len(shown)} most frequent</span>')
         self._head(" &nbsp; ".join(words), palette)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from html import escape
 from pathlib import Path
 
 import numpy as np
@@ -133,11 +134,11 @@ class MetricChart(Chart):
 
     def _titles(self) -> Iterator[list[str]]:
         """The words of the title, from all of them to the fewest."""
-        what = f"<b>{self.what[:1].upper() + self.what[1:]}</b>"
+        what = f"<b>{escape(self.what[:1].upper() + self.what[1:])}</b>"
         names = [name.removesuffix(self.what).strip() for name in self.series]
         values = [metric(n, points[-1][1]) if points else "" for n, points in self.series.items()]
         full = self._inked([f"{n} {v}".strip() for n, v in zip(names, values, strict=True)])
-        dashed = f"dashed: {self.beside}" if self.others else "by optimiser step"
+        dashed = f"dashed: {escape(self.beside)}" if self.others else "by optimiser step"
         yield [what, *full, f'<span style="color:{self.look.muted}">{dashed}</span>']
         yield [what, *full]
         yield [what, *self._inked(values)]
@@ -145,7 +146,9 @@ class MetricChart(Chart):
 
     def _inked(self, words: Sequence[str]) -> list[str]:
         """Words about the series, each in the colour of its line."""
-        return [f'<span style="color:{self.colour(k, self.look)}">{word}</span>' for k, word in enumerate(words)]
+        return [
+            f'<span style="color:{self.colour(k, self.look)}">{escape(word)}</span>' for k, word in enumerate(words)
+        ]
 
     def resizeEvent(self, event: QResizeEvent | None) -> None:
         super().resizeEvent(event)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from html import escape
 from itertools import accumulate
 
 import numpy as np
@@ -146,7 +147,7 @@ class PayingChart(Chart):
     def legend(self) -> str:
         """The lines in words of their colours."""
         names = [n for n in self.calls if self.kind == EACH or n != "captured"]
-        words = [f'<span style="color:{self.colour(n)}">●</span> {n}' for n in names]
+        words = [f'<span style="color:{self.colour(n)}">●</span> {escape(n)}' for n in names]
         if self.kind == SUMMED and self.calls:
             even = self.even
             words.append(f"equal after {plural(math.ceil(even), 'call')}" if even else "compiling never pays here")

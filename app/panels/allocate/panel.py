@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -131,7 +132,9 @@ class AllocatePanel(AllocateParts):
 
     def _name_colours(self) -> None:
         """The legend, in the theme's colours."""
-        self.legend.setText(" &nbsp; ".join(f'<span style="color:{c}">● {w}</span>' for w, c in self.chart.legend()))
+        self.legend.setText(
+            " &nbsp; ".join(f'<span style="color:{c}">● {escape(w)}</span>' for w, c in self.chart.legend())
+        )
 
     def _moved(self) -> None:
         """Another budget is tried, or none: the graph, the table, the words and the fields follow."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from html import escape
 from typing import TYPE_CHECKING, Any
 
 from PySide6.QtCore import Qt, QTimer
@@ -299,7 +300,7 @@ def _facts(seen: DataLook) -> str:
     words = f"{plural(len(seen.classes), 'class', 'classes')}; {balance(seen.counts, seen.classes)}."
     guess = f"Always telling the most frequent class is right for {percent(seen.judged.majority)}"
     least = f"{guess} of {seen.judged.name}; a model must beat that."
-    lines = [f"<b>{count(sum(seen.counts))} {kind}</b>", sizes, words, least]
+    lines = [f"<b>{count(sum(seen.counts))} {escape(kind)}</b>", *map(escape, (sizes, words, least))]
     if seen.kind == "text":
         lines.append(f"Half of the texts have up to {plural(seen.median, 'token')}, the longest {count(seen.longest)}.")
     return "<p style='margin:0 0 5px 0'>" + "</p><p style='margin:0 0 5px 0'>".join(lines) + "</p>"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,6 +15,7 @@ from app.panels.table import Index, Row, alignment, columns_of, to_text
 from app.words import column_title, shown
 
 LINES, PICTURE = 38, 52  # heights of a row with two lines of text, with a picture
+TIP = 100  # characters of a line of a tooltip
 NOWHERE = QModelIndex()
 Pictures = Mapping[int, tuple[int, int, int, bytes]]
 
@@ -78,7 +80,7 @@ class SampleModel(QAbstractTableModel):
         if role == Qt.ItemDataRole.DisplayRole:
             return shown(name, value)
         if role == Qt.ItemDataRole.ToolTipRole and name == "text":
-            return f"<p>{str(value).replace('&', '&amp;').replace('<', '&lt;')}</p>"
+            return textwrap.fill(str(value), TIP)
         if role == Qt.ItemDataRole.TextAlignmentRole:
             return alignment(value)
         if role == Qt.ItemDataRole.ForegroundRole and name == "told" and value != row["class"]:

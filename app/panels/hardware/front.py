@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from html import escape
 from typing import TYPE_CHECKING, Any
 
 from PySide6.QtCore import Qt, Signal
@@ -139,7 +140,7 @@ class FrontView(QWidget):
         return {name: int(f.text()) for name, f in self.budgets.items() if f.text().isdigit()}
 
     def _tell(self) -> None:
-        words = (f'<span style="color:{colour}">●</span> {word}' for word, colour in self.chart.legend())
+        words = (f'<span style="color:{colour}">●</span> {escape(word)}' for word, colour in self.chart.legend())
         self._legend.setText(" &nbsp; ".join(words))
         missing = self._held.front.unknown if self._held.front else ()
         unknown = f"; area not known: there is no estimate of {', '.join(missing)}" if missing else ""

@@ -17,6 +17,7 @@ from app.jobs.previews import Previews
 from app.panels.heading import heading, link
 from app.panels.inspector.bits import stored_words
 from app.panels.table import Table
+from app.plain import rich
 from app.plots.staircase import Staircase
 from app.words import plural
 from model.formats.base import Format
@@ -49,7 +50,7 @@ class FormatSection(QWidget):
         self.codes.horizontalHeader().setSectionResizeMode(QHeaderView.ResizeMode.Stretch)
         self.codes.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.copy = link("Copy the codes", self.codes.copy)
-        self.names = QLabel(), QLabel()
+        self.names = rich(), rich()
         self._arrange()
         self._name_plots()
 

@@ -19,6 +19,7 @@ from app.panels.heading import heading
 from app.panels.inspector.bits import BitsBar, formula, key_words
 from app.panels.inspector.sensitivity import SensitivityLine
 from app.panels.inspector.terms import TERMS, explained
+from app.plain import rich
 from app.words import plural
 from model.errors import EspalierError
 from model.formats.base import Format
@@ -196,7 +197,8 @@ class PrecisionSection(QWidget):
         column.setSpacing(4)
         self.formula = QLabel(wordWrap=True)
         self.formula.setProperty("role", "small")
-        self.bits, self.key = BitsBar(), QLabel(wordWrap=True)
+        self.bits, self.key = BitsBar(), rich()
+        self.key.setWordWrap(True)
         self.key.setProperty("role", "small")
         self.cost = SensitivityLine(self._session)
         self._column.addWidget(self.cost)

@@ -18,6 +18,7 @@ from app.panels.kernels.answer import Shown, formulas_html, lines_html, links_ht
 from app.panels.kernels.timed import forbid
 from app.panels.pressed import hand_over
 from app.panels.progress import Bar
+from app.plain import rich
 from app.theme import ROW
 from kernels.bench.answers.lines import lines_of
 from kernels.bench.answers.questions import QUESTIONS, Question
@@ -43,8 +44,8 @@ class KernelsExplained(QWidget):
         self._session = session
         self.held = kernel_answers_of(session)
         self.list, self.split = QListWidget(), QSplitter(Qt.Orientation.Horizontal)
-        self.title, self.text, self.formulas = QLabel(), QLabel(), QLabel()
-        self.figures, self.links, self.wrong = QLabel(), QLabel(), warning()
+        self.title, self.text, self.formulas = QLabel(), rich(), rich()
+        self.figures, self.links, self.wrong = rich(), rich(), warning()
         self.device = Choice(DEVICES, tuple(TITLES[d] for d in DEVICES))
         self.measure_button, self.stop_button = QPushButton("Measure"), QPushButton("Stop")
         self.doing, self.bar = muted(""), Bar()

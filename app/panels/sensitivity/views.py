@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import Signal
-from PySide6.QtWidgets import QHBoxLayout, QLabel, QStackedWidget, QTabBar, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QStackedWidget, QTabBar, QVBoxLayout, QWidget
 
 from app.forms.fields import Check, Choice
 from app.forms.flow import Flow
 from app.panels.heading import Elided, empty_state, link, say_as
+from app.plain import rich
 from app.plots.agreement import AgreementChart, agreement_words
 from app.plots.chart import Chart
 from app.plots.error_spread import ErrorSpread
@@ -57,7 +58,7 @@ class Views(QWidget):
         self._only = Check("only selected layers")
         self._format = Choice()
         self.status, self.words, self.scale = Elided("", "muted", 40), Elided("", "muted"), HeatScale()
-        self._legend = QLabel()
+        self._legend = rich()
         self._empty = empty_state(NO_DOTS)
         self.links = {
             "run": link("Run again", self.run.emit), "stop": link("Stop", self.stop.emit),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from html import escape
 from typing import Any, ClassVar
 
 import numpy as np
@@ -124,7 +125,7 @@ class StudyChart(Face, Chart):
 
     def _titled(self, name: str, log: bool) -> str:
         """What an axis is called."""
-        return title(name) + (" (log)" if log and name else "")
+        return escape(title(name)) + (" (log)" if log and name else "")
 
     log_x: bool = False
     log_y: bool = False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from html import escape
 from typing import Any, ClassVar
 
 import numpy as np
@@ -115,7 +116,7 @@ class ComparisonChart(StudyChart):
             spread = f" ± {value_words(self.y_name, float(last.std(ddof=1)))}" if len(rows) > 1 else ""
             told = f"{value_words(self.y_name, float(last.mean()))}{spread}"
             many = f", {len(rows)} studies" if len(rows) > 1 else ""
-            words.append(f'<span style="color:{self.colour(place)}">━ {label}</span> {told}{many}')
+            words.append(f'<span style="color:{self.colour(place)}">━ {escape(label)}</span> {told}{many}')
         if words and self.y_name in self.study.baseline:
             told = value_words(self.y_name, self.study.baseline[self.y_name])
             words.append(f'<span style="color:{self.look.muted}">╌ baseline {told}</span>')

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from html import escape
 from typing import Any, ClassVar
 
 import numpy as np
@@ -77,7 +78,7 @@ class HistoryChart(StudyChart):
             words.append(f'<span style="color:{look.bad}">┃ {failed} failed{" or lost" if lost else ""}</span>')
         if self.y_name in study.baseline:
             told = value_words(self.y_name, study.baseline[self.y_name])
-            words.append(f'<span style="color:{look.muted}">╌ {study.named} {told}</span>')
+            words.append(f'<span style="color:{look.muted}">╌ {escape(study.named)} {told}</span>')
         if sampled := self._sampled:
             words.append(f'<span style="color:{look.muted}">▒ 95 % of n = {count(sampled.n)}</span>')
             if sampled.guessing is not None:

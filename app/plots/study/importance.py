@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
+from html import escape
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -77,7 +78,9 @@ class ImportanceChart(PaintedChart):
     def legend(self) -> str:
         if not self.found:
             return ""
-        words = [f'<span style="color:{self._colour(k)}">■</span> {title(g)}' for k, g in enumerate(self._shown())]
+        words = [
+            f'<span style="color:{self._colour(k)}">■</span> {escape(title(g))}' for k, g in enumerate(self._shown())
+        ]
         text = " &nbsp; ".join(words) + f" &nbsp; of {count(self._of)} complete trials"
         return f'<span style="color:{self.look.muted}">{text}{"; counted again now" * self.busy}</span>'
 

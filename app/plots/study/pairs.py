@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from html import escape
 from typing import Any, ClassVar
 
 import numpy as np
@@ -96,9 +97,8 @@ class PairsChart(OfFigure):
             return ""
         stops = "".join(f'<span style="color:{self.look.sequential(k / 4)}">■</span>' for k in range(5))
         ends = [value_words(self.figure, float(v)) for v in (known.min(), known.max())]
-        return (
-            f'<span style="color:{self.look.muted}">{self.of} {title(self.figure)} {ends[0]} {stops} {ends[1]}</span>'
-        )
+        named = f"{self.of} {escape(title(self.figure))}"
+        return f'<span style="color:{self.look.muted}">{named} {ends[0]} {stops} {ends[1]}</span>'
 
     @override
     def show_study(self, study: Study) -> None:

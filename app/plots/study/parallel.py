@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from html import escape
 from typing import Any, ClassVar
 
 import numpy as np
@@ -94,12 +95,16 @@ class ParallelChart(AxesOfTrials):
     def legend(self) -> str:
         ends = [value_words(self.shade, v) for v in self._span]
         stops = "".join(f'<span style="color:{self.look.sequential(k / 4)}">■</span>' for k in range(5))
-        told = f'<span style="color:{self.look.muted}">{title(self.shade)} {ends[0]} {stops} {ends[1]}'
+        told = f'<span style="color:{self.look.muted}">{escape(title(self.shade))} {ends[0]} {stops} {ends[1]}'
         if any(a.brushes for a in self.axes):
             many = count(int(self._wanted.sum()))
             return f"{told} &nbsp; {many} of {count(len(self._complete()))} brushed · Esc clears</span>"
         few = len(self.axes) < self._made
-        some = f" &nbsp; {len(self.axes)} of {self._made} axes: what tells most of {title(self.shade)}" if few else ""
+        some = (
+            f" &nbsp; {len(self.axes)} of {self._made} axes: what tells most of {escape(title(self.shade))}"
+            if few
+            else ""
+        )
         return f"{told}{some} &nbsp; drag on an axis to choose trials, on its title to move it</span>"
 
     def _complete(self) -> Array:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from html import escape
 from typing import Any, ClassVar
 
 import numpy as np
@@ -93,17 +94,17 @@ class ParetoChart(StudyChart):
     @override
     def legend(self) -> str:
         look = self.look
-        words = [f'<span style="color:{look.bad}">╌ {w}</span>' for w in self._limits()]
+        words = [f'<span style="color:{look.bad}">╌ {escape(w)}</span>' for w in self._limits()]
         words.append(f'<span style="color:{look.accent}">━ front, {self._points()}</span>')
         if self.shade and (ends := self._ends_of(self.shade)) and ends[1] > ends[0]:
             low, high = (value_words(self.shade, v) for v in ends)
             stops = "".join(f'<span style="color:{look.sequential(k / 4)}">■</span>' for k in range(5))
-            words.append(f'<span style="color:{look.muted}">{title(self.shade)} {low} {stops} {high}</span>')
+            words.append(f'<span style="color:{look.muted}">{escape(title(self.shade))} {low} {stops} {high}</span>')
         if self.bulk and (ends := self._ends_of(self.bulk)) and ends[1] > ends[0]:
             low, high = (value_words(self.bulk, v) for v in ends)
-            words.append(f'<span style="color:{look.muted}">{title(self.bulk)} {low} · ● {high}</span>')
+            words.append(f'<span style="color:{look.muted}">{escape(title(self.bulk))} {low} · ● {high}</span>')
         goals = ", ".join(self._better(n) for n in (self.y_name, self.x_name) if n)
-        words.append(f'<span style="color:{look.muted}">better: {goals}</span>')
+        words.append(f'<span style="color:{look.muted}">better: {escape(goals)}</span>')
         return " &nbsp; ".join(words)
 
     def _limits(self) -> list[str]:

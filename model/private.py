@@ -1,0 +1,42 @@
+"""What others are not to read: passwords in texts, and files of the program's own on a shared machine."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from pathlib import Path
+
+# The last @ of a word ends its password: one that holds an @ or a / is hidden whole.
+_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]{0,30}://[^\s/:@'\"]{0,200}):\S{0,2000}@")
+_NAMED = re.compile(r"(?i)\b((?:pg)?pass(?:word|wd)|secret|(?:espalier_|access_|auth_)?token|api_?key)(\s*[=:]\s*)"
+                    r"(\"[^\"\n]*\"|'[^'\n]*'|[^\s&,;\"')\]}]+)")  # fmt: skip
+HIDDEN = "…"
+
+
+def redacted(text: str) -> str:
+    """The text without passwords: of URLs (`postgresql://me:…@host/db`) and behind `password=` and its like."""
+    if "://" in text and "@" in text:
+        text = _URL.sub(rf"\1:{HIDDEN}@", text)
+    return _NAMED.sub(rf"\1\2{HIDDEN}", text) if "=" in text else text
+
+
+def private_folder(folder: Path) -> Path:
+    """The folder, made if need be, for this user alone; raises OSError."""
+    for missing in reversed([p for p in (folder, *folder.parents) if not p.exists()]):
+        with contextlib.suppress(FileExistsError):
+            missing.mkdir(mode=0o700)
+    if os.name == "posix":
+        facts = folder.stat()
+        if facts.st_uid == os.getuid() and facts.st_mode & 0o077:
+            folder.chmod(0o700)
+    return folder
+
+
+def write_private(path: Path, text: str) -> None:
+    """Write a file that this user alone may read; raises OSError."""
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_NOFOLLOW", 0), 0o600)
+    with os.fdopen(handle, "w", encoding="utf-8") as file:
+        if os.name == "posix":
+            os.fchmod(handle, 0o600)
+        file.write(text)
