@@ -24,7 +24,7 @@ from app.measured.live import is_evaluation
 from app.panels.heading import column_of, row_of
 from app.settings import data_folder
 from model.errors import EspalierError, JobError
-from model.files import write_text
+from model.private import redacted, write_private
 from passes.jobs import Done, Failed, JobEvent, JobInfo, ReplayJob, Started
 
 if TYPE_CHECKING:
@@ -178,7 +178,7 @@ def crash_report(error: BaseException) -> Path:
     path = folder / f"crash-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.txt"
     head = [f"Espalier crash report, {time.strftime('%Y-%m-%d %H:%M:%S')}",
             f"Python {platform.python_version()}, {platform.platform()}", *_versions(), ""]  # fmt: skip
-    write_text(path, "\n".join(head) + "".join(traceback.format_exception(error)), mode=0o600)
+    write_private(path, redacted("\n".join(head) + "".join(traceback.format_exception(error))))
     for old in sorted(folder.glob("crash-*.txt"))[:-KEPT_REPORTS]:
         old.unlink(missing_ok=True)
     return path
@@ -199,7 +199,7 @@ def _hook(kind: type[BaseException], error: BaseException | None, trace: Traceba
     if error is None or issubclass(kind, KeyboardInterrupt | SystemExit):
         sys.__excepthook__(kind, error or kind(), trace)
         return
-    sys.__excepthook__(kind, error, trace)
+    sys.stderr.write(redacted("".join(traceback.format_exception(kind, error, trace))))
     if isinstance(error, EspalierError):
         CRASHES.happened.emit("", error)
         return
@@ -217,7 +217,8 @@ def show_crash(banner: Banner, path: str, error: BaseException) -> None:
         return
     hint = "The document is as it was before. " + (f"A report lies in {path}." if path else "")
     open_it: list[Button] = [("Open report", lambda: open_file(path))] if path else []
-    banner.tell(f"Something went wrong inside Espalier: {type(error).__name__}: {error}", hint, open_it, "error")
+    what = redacted(f"{type(error).__name__}: {error}")
+    banner.tell(f"Something went wrong inside Espalier: {what}", hint, open_it, "error")
 
 
 def open_file(path: str | Path) -> None:

@@ -8,6 +8,8 @@ from pathlib import Path
 
 from PySide6.QtCore import QByteArray, QSettings, QStandardPaths
 
+from model.private import private_folder, redacted
+
 RECENT = 10
 LAYOUT_VERSION = 2
 MODES = ("system", "light", "dark")
@@ -43,6 +45,7 @@ class Settings:
 
     def add_recent(self, spec: str) -> None:
         """Put `spec` first."""
+        spec = redacted(spec)
         rest = [r for r in self.recent if r != spec]
         self._store.setValue("recent", [spec, *rest][:RECENT])
 
@@ -93,8 +96,7 @@ def data_folder(name: str) -> Path:
     base = QStandardPaths.writableLocation(QStandardPaths.StandardLocation.GenericDataLocation)
     usual = Path(base or Path.home() / ".local" / "share") / "espalier"
     folder = Path(os.environ.get("ESPALIER_STATE") or usual) / name
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
+    return private_folder(folder)
 
 
 def is_path(spec: str) -> bool:

@@ -11,6 +11,8 @@ import zipfile
 import zlib
 from collections.abc import Iterable
 
+from model.private import redacted
+
 
 class EspalierError(Exception):
     """A mistake that the user can mend.
@@ -19,6 +21,7 @@ class EspalierError(Exception):
     """
 
     def __init__(self, message: str, hint: str = "", node: str | None = None) -> None:
+        message, hint = redacted(message), redacted(hint)
         super().__init__(message, hint, node)
         self.message = message
         self.hint = hint

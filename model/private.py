@@ -7,9 +7,12 @@ import os
 import re
 from pathlib import Path
 
+from model.errors import FileError
+from model.files import write_text
+
 # The last @ of a word ends its password: one that holds an @ or a / is hidden whole.
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]{0,30}://[^\s/:@'\"]{0,200}):\S{0,2000}@")
-_NAMED = re.compile(r"(?i)\b((?:pg)?pass(?:word|wd)|secret|(?:espalier_|access_|auth_)?token|api_?key)(\s*[=:]\s*)"
+_NAMED = re.compile(r"(?i)\b((?:pg)?pass(?:word|wd)|espalier_token|api_?key)(\s*=\s*)"
                     r"(\"[^\"\n]*\"|'[^'\n]*'|[^\s&,;\"')\]}]+)")  # fmt: skip
 HIDDEN = "…"
 
@@ -34,9 +37,10 @@ def private_folder(folder: Path) -> Path:
 
 
 def write_private(path: Path, text: str) -> None:
-    """Write a file that this user alone may read; raises OSError."""
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_NOFOLLOW", 0), 0o600)
-    with os.fdopen(handle, "w", encoding="utf-8") as file:
-        if os.name == "posix":
-            os.fchmod(handle, 0o600)
-        file.write(text)
+    """Write a file that this user alone may read; raises FileError, also where the path is a link."""
+    if path.is_symlink():
+        raise FileError(f"{path} is a link.", "Remove it.")
+    if path.exists() and os.name == "posix":
+        with contextlib.suppress(OSError):
+            path.chmod(0o600)  # the new file takes over the mode of the old
+    write_text(path, text, mode=0o600)

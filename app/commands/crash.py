@@ -10,7 +10,7 @@ import traceback
 from pathlib import Path
 
 from model.errors import FileError
-from model.files import write_text
+from model.private import private_folder, redacted, write_private
 
 KEPT = 20
 
@@ -32,8 +32,7 @@ def write_crash_report(error: BaseException, words: list[str]) -> Path | None:
     head = [f"Espalier crash report, {stamp}", f"Python {platform.python_version()}, {platform.platform()}", *loaded]
     text = "\n".join([*head, f"arguments: {words}", "", *traceback.format_exception(error)])
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        write_text(path, text, mode=0o600)
+        write_private(private_folder(folder) / path.name, redacted(text))
         for old in sorted(folder.glob("crash-*.txt"))[:-KEPT]:
             old.unlink(missing_ok=True)
     except (OSError, FileError):

@@ -11,6 +11,7 @@ from typing import Any
 from app.commands.command import Answer, Arguments, Command, Parser, UsageError
 from app.commands.console import Console, seconds
 from app.commands.storages import trying
+from model.private import private_folder
 from passes.search.storage import PORT, journal_url, open_storage, shown, study_names
 from passes.training.unfinished import home
 
@@ -38,7 +39,7 @@ def _arguments(parser: Parser) -> None:
 def own_storage() -> str:
     """The journal that is served where none is named."""
     folder = home().parent / "studies"
-    folder.mkdir(parents=True, exist_ok=True)
+    private_folder(folder)
     return journal_url(folder / "served.journal")
 
 

@@ -16,7 +16,7 @@ from app.commands.storages import trying
 from model.leftovers import scratch
 from passes.orphans import end_with_parent
 from passes.search.goals import wanted
-from passes.search.storage import damage_of, load_study, open_storage, shown, study_names
+from passes.search.storage import NAMED, damage_of, load_study, open_storage, shown, study_names
 from passes.search.trial import Trial
 
 if TYPE_CHECKING:
@@ -33,9 +33,8 @@ copy, --data the data where they lie at another path here."""
 
 
 def _arguments(parser: Parser) -> None:
-    parser.add_argument(
-        "--storage", metavar="URL", required=True, help="grpc://HOST:PORT, postgresql://…, journal:FILE"
-    )
+    parser.add_argument("--storage", metavar="URL", default=os.environ.get(NAMED), help="grpc://HOST:PORT, "
+                        f"postgresql://…, journal:FILE (default: {NAMED} of the environment)")  # fmt: skip
     parser.add_argument("--study", metavar="NAME", help="the study (default: the only one there is)")
     parser.add_argument("--project", metavar="P.espalier", help="the model, where it lies on this machine")
     parser.add_argument("--data", metavar="DATA", help="the data that trials are scored on, where they lie here")
@@ -55,6 +54,8 @@ def _run(found: Arguments, console: Console) -> Answer:
     _check(found)
     if os.environ.get(PARENT):
         end_with_parent(sys.stdin.fileno())
+    if not found.storage:
+        raise UsageError("--storage is missing.", f"Write worker --storage URL, or set {NAMED}.")
     with trying(found.storage, console):
         storage = open_storage(found.storage)
         name = found.study or _only(storage)

@@ -13,6 +13,7 @@ from app.recovery import is_copy
 from app.words import duration
 from model.document import Change
 from model.errors import EspalierError
+from model.private import redacted
 from passes.jobs import Done, Failed, JobEvent, LogLine, ReplayJob, Started, Stopped, Yielded
 
 if TYPE_CHECKING:
@@ -59,6 +60,7 @@ class LogPanel(QWidget):
 
     def add(self, line: str) -> None:
         """Add a line with the time; one that differs from the last in its figures alone replaces it."""
+        line = redacted(line)
         stem = FIGURES.sub("", line)
         if stem == self._stem and stem != line:
             self._replace_last()

@@ -10,7 +10,7 @@ from pathlib import Path
 from app.settings import data_folder
 from model.codec import decode, encode
 from model.errors import EspalierError, FileError
-from model.files import write_text
+from model.private import write_private
 from passes.training.options import FinetuneOptions
 
 KEPT = 50  # models
@@ -23,7 +23,7 @@ def _file(spec: str) -> Path:
 def remember(spec: str, options: FinetuneOptions) -> None:
     """Keep the options of a training that begins; a folder that cannot be written is passed over."""
     with contextlib.suppress(OSError, FileError):
-        write_text(_file(spec), json.dumps(encode(options)))
+        write_private(_file(spec), json.dumps(encode(options)))
         kept = sorted(data_folder("trained").glob("*.json"), key=lambda p: p.stat().st_mtime, reverse=True)
         for old in kept[KEPT:]:
             old.unlink(missing_ok=True)

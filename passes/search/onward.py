@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from model.private import private_folder
 from model.recipe import Recipe, Step
 from passes.search.goals import Wanted, best, ranked
 from passes.search.trial import Trial
@@ -36,7 +37,7 @@ def kept_folder() -> Path:
 def new_place() -> Path:
     """A file for a trained model; those that nobody has used for DAYS go."""
     folder = kept_folder()
-    folder.mkdir(parents=True, exist_ok=True)
+    private_folder(folder)
     for old in folder.glob(f"*{ENDING}"):
         with contextlib.suppress(OSError):
             if time.time() - old.stat().st_mtime > DAYS * 86400:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import quote, unquote, urlsplit
 
 from model.errors import StorageError, nearest
+from model.private import redacted
 
 if TYPE_CHECKING:
     from optuna.samplers import BaseSampler
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 TIMEOUT = 5  # seconds until a server counts as out of reach
 PORT = 13000
+NAMED = "ESPALIER_STORAGE"  # a URL in the environment: arguments are seen by everybody on this machine
 FIRST_LINES = 20  # of which one must be a record
 Direction = Literal["minimize", "maximize"]
 FINGERPRINT = "fingerprint"
@@ -65,7 +67,7 @@ def path_of(url: str) -> Path | None:
 
 def shown(url: str) -> str:
     """The URL without its password."""
-    return re.sub(r"(://[^/@:]*):[^@/]*@", r"\1:…@", url)
+    return redacted(url)
 
 
 def journal_url(path: Path) -> str:

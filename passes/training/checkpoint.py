@@ -21,6 +21,7 @@ from transformers import TrainerCallback
 
 from model.errors import FileError
 from model.files import replacing_folder
+from model.private import private_folder
 from passes.base import Context
 from passes.training.unfinished import STATE, TENSORS, clear, clear_old, latest
 
@@ -67,7 +68,7 @@ class Checkpoints(TrainerCallback):
     def _take(self) -> bool:
         clear_old()
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
+            private_folder(self.folder)
             self._lock.acquire(timeout=0)
         except (Timeout, OSError) as error:
             self.failed = OTHER if isinstance(error, Timeout) else f"{NONE} ({error})."

@@ -42,7 +42,9 @@ def labels(window: Window) -> list[QLabel]:
 
 def harmless(label: QLabel) -> bool:
     rich = label.textFormat() in (Qt.TextFormat.RichText, Qt.TextFormat.MarkdownText)
-    return label.textFormat() == Qt.TextFormat.PlainText or (rich and "x.invalid" not in label.text().replace("&lt;", ""))
+    return label.textFormat() == Qt.TextFormat.PlainText or (
+        rich and "x.invalid" not in label.text().replace("&lt;", "")
+    )
 
 
 def test_no_label_reads_markup(window: Window, runner: list[FakeRunner], qtbot: QtBot) -> None:

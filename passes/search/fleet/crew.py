@@ -18,7 +18,7 @@ from passes.search.fleet.beat import worker_name
 from passes.search.fleet.memory import Room, free, resident
 from passes.search.fleet.work import ENDED, PARENT, wait_for_others
 from passes.search.outage import LIMIT, OUTAGE
-from passes.search.storage import broken_off, outages, reason, shown
+from passes.search.storage import NAMED, broken_off, outages, reason, shown
 from passes.search.trial import Trial
 
 if TYPE_CHECKING:
@@ -58,12 +58,12 @@ class Crew:
             self._start(number)
 
     def _start(self, number: int) -> None:
-        words = [sys.executable, str(MAIN), "worker", "--storage", self.storage, "--study", self.study,
+        words = [sys.executable, str(MAIN), "worker", "--study", self.study,
                  "--threads", str(self.threads), *(w for p in self.plugins for w in ("--plugin", p))]  # fmt: skip
         threads = {f"{n}_NUM_THREADS": str(self.threads) for n in ("OMP", "MKL", "NUMBA")}
         with self._log(number).open("wb") as log:
             worker = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=log,
-                                      env={**os.environ, **threads, PARENT: str(os.getpid())},
+                                      env={**os.environ, **threads, PARENT: str(os.getpid()), NAMED: self.storage},
                                       start_new_session=True)  # fmt: skip
         self.workers.append(worker)
 
