@@ -12,6 +12,7 @@ from app.commands.command import Answer, Arguments, Command, Parser, UsageError
 from app.commands.console import Console, seconds
 from app.commands.storages import trying
 from model.private import private_folder
+from passes.search.fleet.token import TOKEN, TOKEN_FILE, given_token, served_token, token_file
 from passes.search.storage import PORT, journal_url, open_storage, shown, study_names
 from passes.training.unfinished import home
 
@@ -22,11 +23,13 @@ DETAILS = f"""examples
 Then, on any machine that reaches it:
   main.py search P.espalier SPEC.toml --storage grpc://HOST:{PORT}
   main.py worker --storage grpc://HOST:{PORT} --study NAME
-It hands projects over too. It asks for no password and encrypts nothing: leave it on 127.0.0.1, or in a network whose
-machines you trust; over others use ssh -L {PORT}:127.0.0.1:{PORT} HOST. Ctrl+C ends it; studies and projects stay."""
+Clients must know its token, which it prints: workers of this user on this machine find it by themselves, others have it
+in {TOKEN}, or in a file that {TOKEN_FILE} names. It hands projects over too: 10 GB in all, 16 MiB a message. Nothing is
+encrypted: leave it on 127.0.0.1, or in a network that you trust; over others use ssh -L {PORT}:127.0.0.1:{PORT} HOST.
+Ctrl+C ends it; studies, projects and token stay."""
 
-OPEN = ("Everyone who reaches this address can read and change its studies and projects: there is no password and no "
-        "encryption. Let a firewall keep others out, or use 127.0.0.1 and ssh -L.")  # fmt: skip
+OPEN = ("Nothing is encrypted: who can listen on this network reads the token, the studies and the projects, and can "
+        "then change them. Use it in a network that you trust, or 127.0.0.1 and ssh -L.")  # fmt: skip
 
 
 def _arguments(parser: Parser) -> None:
@@ -53,9 +56,11 @@ def _run(found: Arguments, console: Console) -> Answer:
         raise UsageError("A gRPC storage is served already.", "Give workers its address.")
     _hush()
     with trying(url, console):
-        server, port = serve(url, found.host, found.port)
+        tokens: list[str] = []
+        server, port = serve(url, found.host, found.port, lambda port: tokens.append(served_token(port)) or tokens[0])
     address = f"grpc://{found.host}:{port}"
     console.note(f"Serving {shown(url)} at {address}. Ctrl+C ends it.")
+    console.note(_about_token(tokens[0], port))
     if not is_loopback(found.host):
         console.note(OPEN)
     start = time.monotonic()
@@ -65,6 +70,13 @@ def _run(found: Arguments, console: Console) -> Answer:
     data: dict[str, Any] = {"storage": shown(url), "address": address, "host": found.host, "port": port,
                             "studies": study_names(open_storage(url)), "seconds": round(took, 3)}  # fmt: skip
     return Answer(data, lambda: _lines(data))
+
+
+def _about_token(token: str, port: int) -> str:
+    """The token, said once; one that was given is known already."""
+    if given_token():
+        return f"Clients must know the token of {TOKEN}."
+    return f"Token: {token} (workers elsewhere need it in {TOKEN}; it lies in {token_file(port)})."
 
 
 def _hush() -> None:

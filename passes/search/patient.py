@@ -10,9 +10,11 @@ from optuna.storages import GrpcStorageProxy
 from optuna.storages._grpc.auto_generated import api_pb2_grpc
 from optuna.storages._grpc.client import GrpcClientCache
 
+from passes.search.fleet.token import metadata
 from passes.search.outage import LIMIT, OUTAGE
 from passes.search.storage import reason
 
+MOST_RECEIVED = 512 << 20  # bytes of an answer
 _CONFIG = {"methodConfig": [{
     "name": [{}], "waitForReady": True, "timeout": f"{LIMIT:.0f}s",
     "retryPolicy": {"maxAttempts": 5, "initialBackoff": "0.5s", "maxBackoff": "10s", "backoffMultiplier": 2,
@@ -31,15 +33,16 @@ def _heard(state: grpc.ChannelConnectivity, name: str) -> None:
 class _Watched:
     """A stub whose calls are known while they wait."""
 
-    def __init__(self, stub: Any, name: str) -> None:
-        self._stub, self._name = stub, name
+    def __init__(self, stub: Any, name: str, metadata: tuple[tuple[str, str], ...]) -> None:
+        self._stub, self._name, self._metadata = stub, name, metadata
 
     def __getattr__(self, method: str) -> Any:
         call = getattr(self._stub, method)
 
         def watched(*args: Any, **more: Any) -> Any:
+            said = {"timeout": OUTAGE.limit, "metadata": self._metadata, **more}
             with OUTAGE.calling(self._name):
-                return OUTAGE.patiently(self._name, lambda: call(*args, timeout=OUTAGE.limit, **more), _gone)
+                return OUTAGE.patiently(self._name, lambda: call(*args, **said), _gone)
 
         return watched
 
@@ -56,11 +59,11 @@ class PatientProxy(GrpcStorageProxy):
 
     def _setup(self) -> None:
         held: Any = self
-        options = [("grpc.max_receive_message_length", -1), ("grpc.service_config", json.dumps(_CONFIG)),
+        options = [("grpc.max_receive_message_length", MOST_RECEIVED), ("grpc.service_config", json.dumps(_CONFIG)),
                    ("grpc.initial_reconnect_backoff_ms", 500), ("grpc.max_reconnect_backoff_ms", 5000)]  # fmt: skip
         held._channel = grpc.insecure_channel(f"{held._host}:{held._port}", options=options)
         name = f"grpc://{held._host}:{held._port}"
         held._channel.subscribe(lambda state: _heard(state, name))
-        stub: Any = _Watched(api_pb2_grpc.StorageServiceStub(held._channel), name)  # type: ignore[no-untyped-call]
+        stub: Any = _Watched(api_pb2_grpc.StorageServiceStub(held._channel), name, metadata(held._host, held._port))  # type: ignore[no-untyped-call]
         held._stub = stub
         held._cache = GrpcClientCache(stub)

@@ -309,6 +309,7 @@ def _grpc(url: str) -> BaseStorage:
     require_grpc()
     import grpc
 
+    from passes.search.fleet.token import refused
     from passes.search.patient import PatientProxy
 
     with _quiet():
@@ -322,6 +323,8 @@ def _grpc(url: str) -> BaseStorage:
         raise _unreachable(url, f"nobody answered within {TIMEOUT} s") from error
     except grpc.RpcError as error:
         storage.close()
+        if isinstance(error, grpc.Call) and error.code() == grpc.StatusCode.UNAUTHENTICATED:
+            raise refused(url) from error
         raise StorageError(f"{url} is not a storage of studies.", "Start one with main.py serve-storage.") from error
     return storage
 

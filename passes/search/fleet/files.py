@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 from model.errors import StorageError
 from model.files import explained, placing
+from passes.search.fleet.token import metadata, refused
 from passes.search.storage import TIMEOUT, address, database_url, path_of, scheme_of, shown
 
 CHUNK = 1 << 20
@@ -27,6 +28,10 @@ class Files(Protocol):
 
     def has(self, digest: str) -> bool:
         """Whether the file is there."""
+        ...
+
+    def size(self) -> int:
+        """The bytes of all files."""
         ...
 
     def put(self, digest: str, chunks: Iterable[bytes]) -> None:
@@ -70,9 +75,17 @@ def keep(folder: Path, digest: str, chunks: Iterable[bytes], name: str = "") -> 
                 found.update(chunk)
                 file.write(chunk)
         if found.hexdigest() != digest:
-            raise StorageError("A file arrived altered or cut off.", "Start the worker again.")
+            raise _altered()
         part.chmod(0o644)  # other users' workers read it
     return target
+
+
+def _altered() -> StorageError:
+    return StorageError("A file arrived altered or cut off.", "Start the worker again.")
+
+
+def _no_digest(digest: str) -> StorageError:
+    return StorageError(f"{digest[:80]!r} is no digest.", "It must be 64 hexadecimal digits.")
 
 
 def _missing(digest: str) -> StorageError:
@@ -86,6 +99,10 @@ class FolderFiles:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
+    def size(self) -> int:
+        """The bytes of all files."""
+        return sum(f.stat().st_size for f in self._folder.iterdir()) if self._folder.is_dir() else 0
+
     def has(self, digest: str) -> bool:
         """Whether the file is there."""
         return is_digest(digest) and (self._folder / digest).is_file()
@@ -93,7 +110,7 @@ class FolderFiles:
     def put(self, digest: str, chunks: Iterable[bytes]) -> None:
         """Keep a file."""
         if not is_digest(digest):
-            raise StorageError(f"{digest[:80]!r} is no digest.", "It must be 64 hexadecimal digits.")
+            raise _no_digest(digest)
         keep(self._folder, digest, chunks)
 
     def get(self, digest: str) -> Iterator[bytes]:
@@ -123,19 +140,33 @@ class TableFiles:
         found = sql.select(self._table.c.data).where(self._table.c.digest == digest).order_by(self._table.c.part)
         return found.where(sql.func.length(self._table.c.data) == 0) if empty else found
 
+    def size(self) -> int:
+        """The bytes of all files."""
+        import sqlalchemy as sql
+
+        with self._engine.connect() as database:
+            return int(database.execute(sql.select(sql.func.sum(sql.func.length(self._table.c.data)))).scalar() or 0)
+
     def has(self, digest: str) -> bool:
         """Whether the file is there."""
         with self._engine.connect() as database:
             return database.execute(self._rows(digest, empty=True)).first() is not None
 
     def put(self, digest: str, chunks: Iterable[bytes]) -> None:
-        """Keep a file, all of it in one transaction; of two that do it at once, one does."""
+        """Keep a file, all of it in one transaction; of two that do it at once, one does. Raises StorageError."""
         from sqlalchemy.exc import IntegrityError
 
+        if not is_digest(digest):
+            raise _no_digest(digest)
         try:
             with self._engine.begin() as database:
-                for part, data in enumerate(chain(chunks, [b""])):
+                found = hashlib.sha256()
+                for part, data in enumerate(filter(None, chunks)):
+                    found.update(data)
                     database.execute(self._table.insert().values(digest=digest, part=part, data=data))
+                if found.hexdigest() != digest:
+                    raise _altered()
+                database.execute(self._table.insert().values(digest=digest, part=1 << 30, data=b""))
         except IntegrityError:
             if not self.has(digest):
                 raise
@@ -156,7 +187,7 @@ class GrpcFiles:
         import grpc
 
         host, port = address(url)
-        self._url, self._lost = url, grpc.RpcError
+        self._url, self._lost, self._said = url, grpc.RpcError, metadata(host, port)
         self._channel = grpc.insecure_channel(f"{host}:{port}")
         atexit.register(self._channel.close)
         self._has = self._channel.unary_unary(f"/{SERVICE}/Has")
@@ -166,21 +197,21 @@ class GrpcFiles:
     def has(self, digest: str) -> bool:
         """Whether the file is there."""
         try:
-            return self._has(digest.encode(), timeout=30) == b"1"
+            return self._has(digest.encode(), timeout=30, metadata=self._said) == b"1"
         except self._lost as error:
             raise self._refused(error) from error
 
     def put(self, digest: str, chunks: Iterable[bytes]) -> None:
         """Keep a file."""
         try:
-            self._put(chain([digest.encode()], chunks))
+            self._put(chain([digest.encode()], chunks), metadata=self._said)
         except self._lost as error:
             raise self._refused(error) from error
 
     def get(self, digest: str) -> Iterator[bytes]:
         """Its bytes."""
         try:
-            yield from self._get(digest.encode())
+            yield from self._get(digest.encode(), metadata=self._said)
         except self._lost as error:
             raise self._refused(error) from error
 
@@ -189,6 +220,11 @@ class GrpcFiles:
 
         if error.code() == grpc.StatusCode.NOT_FOUND:
             return StorageError(str(error.details()), "Give the worker the project with --project P.espalier.")
+        if error.code() == grpc.StatusCode.UNAUTHENTICATED:
+            return refused(self._url)
+        if error.code() == grpc.StatusCode.RESOURCE_EXHAUSTED:
+            return StorageError(f"{self._url} takes no more files: {error.details()}",
+                                "Remove old files beside it, or give workers --project P.espalier.")  # fmt: skip
         if error.code() == grpc.StatusCode.UNIMPLEMENTED:
             return StorageError(f"{self._url} keeps studies but no files, so it cannot hand over a project.",
                                 "Start it with serve-storage, or give workers --project P.espalier.")  # fmt: skip

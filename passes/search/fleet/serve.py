@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import hmac
 import ipaddress
+import os
 import socket
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from model.errors import StorageError
 from passes.search.fleet.files import SERVICE, Files, files_of
+from passes.search.fleet.token import KEY
 from passes.search.storage import open_storage, require_grpc
 
 if TYPE_CHECKING:
     import grpc
 
 THREADS = 32
+MESSAGE = 16 << 20  # bytes of a message that a client sends
+FILES = int(os.environ.get("ESPALIER_FILES", 10 * 10**9))  # bytes of all files of a server
 
 
 def is_loopback(host: str) -> bool:
@@ -28,10 +34,49 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def serve(url: str, host: str, port: int) -> tuple[grpc.Server, int]:
+class Quota:
+    """How many bytes of files a server still takes."""
+
+    def __init__(self, most: int, held: int) -> None:
+        self._left, self._lock = most - held, threading.Lock()
+
+    def limited(self, chunks: Iterator[bytes]) -> Generator[bytes]:
+        """The same chunks; raises QuotaError past the limit. What is not kept in the end is to be given back."""
+        for chunk in chunks:
+            with self._lock:
+                if len(chunk) > self._left:
+                    raise QuotaError(f"all files together may take {FILES / 1e9:.0f} GB.")
+                self._left -= len(chunk)
+            yield chunk
+
+    def put(self, files: Files, digest: str, chunks: Iterator[bytes]) -> None:
+        """Keep a file, counted once."""
+        known, kept, taken = files.has(digest), False, 0
+
+        def counted() -> Generator[bytes]:
+            nonlocal taken
+            for chunk in self.limited(chunks):
+                taken += len(chunk)
+                yield chunk
+
+        try:
+            files.put(digest, counted())
+            kept = not known
+        finally:
+            if not kept:
+                with self._lock:
+                    self._left += taken
+
+
+class QuotaError(StorageError):
+    """A file that a server has no room for."""
+
+
+def serve(url: str, host: str, port: int, token: Callable[[int], str] | None = None) -> tuple[grpc.Server, int]:
     """Serve the storage at `url`; returns the server, which runs, and its port (`port` 0: any that is free).
 
-    Raises StorageError where the storage cannot be opened or the port is taken.
+    `token`: by port, what clients must say; without it everybody is served. Raises StorageError where the storage
+    cannot be opened or the port is taken.
     """
     require_grpc()
     import grpc
@@ -39,8 +84,11 @@ def serve(url: str, host: str, port: int) -> tuple[grpc.Server, int]:
     from optuna.storages._grpc.servicer import OptunaStorageProxyService
 
     storage = open_storage(url)
-    unbounded = [("grpc.max_receive_message_length", -1), ("grpc.so_reuseport", 0)]
-    server = grpc.server(ThreadPoolExecutor(THREADS, thread_name_prefix="storage"), options=unbounded)
+    bounds = [("grpc.max_receive_message_length", MESSAGE), ("grpc.max_metadata_size", 16 << 10),
+              ("grpc.so_reuseport", 0)]  # fmt: skip
+    guard = _guard()
+    server = grpc.server(ThreadPoolExecutor(THREADS, thread_name_prefix="storage"), options=bounds,
+                         interceptors=[guard] if token else [])  # fmt: skip
     api_pb2_grpc.add_StorageServiceServicer_to_server(OptunaStorageProxyService(storage), server)  # type: ignore[no-untyped-call]
     server.add_generic_rpc_handlers((_file_service(files_of(url)),))
     try:
@@ -49,6 +97,8 @@ def serve(url: str, host: str, port: int) -> tuple[grpc.Server, int]:
         raise _refused(host, port) from error
     if not bound:
         raise _refused(host, port)
+    if token:
+        guard.token = token(bound)
     server.start()
     return server, bound
 
@@ -61,15 +111,38 @@ def _refused(host: str, port: int) -> StorageError:
     return StorageError(f"Port {port} of {host} cannot be used; perhaps it is taken.", "Choose another with --port.")
 
 
+def _guard() -> Any:
+    """Refuses every call without the token, of studies as of files, before a byte of its message is read."""
+    import grpc
+
+    class Guard(grpc.ServerInterceptor):
+        token = ""
+
+        def intercept_service(self, continuation: Any, details: Any) -> Any:
+            said = next((v for k, v in details.invocation_metadata if k == KEY and isinstance(v, str)), "")
+            known = bool(self.token) and hmac.compare_digest(said.encode(), self.token.encode())
+            return continuation(details) if known else refusal
+
+    def refuse(requests: Any, context: Any) -> Any:
+        context.abort(grpc.StatusCode.UNAUTHENTICATED, "The token is missing or wrong.")
+
+    refusal = grpc.stream_stream_rpc_method_handler(refuse)
+    return Guard()
+
+
 def _file_service(files: Files) -> Any:
     import grpc
+
+    quota = Quota(FILES, files.size())
 
     def has(request: bytes, context: Any) -> bytes:
         return b"1" if files.has(request.decode(errors="replace")) else b""
 
     def put(requests: Iterator[bytes], context: Any) -> bytes:
         try:
-            files.put(next(requests, b"").decode(errors="replace"), requests)
+            quota.put(files, next(requests, b"").decode(errors="replace"), requests)
+        except QuotaError as error:
+            context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, error.message)
         except StorageError as error:
             context.abort(grpc.StatusCode.INVALID_ARGUMENT, error.message)
         return b"1"
