@@ -99,6 +99,10 @@ class SimulateError(EspalierError):
     """A hardware simulator or synthesiser is missing or failed."""
 
 
+class Damage(ValueError):
+    """What is wrong with a file, in words that end a sentence; a reader's border makes an EspalierError of it."""
+
+
 _LISTED = 20  # names that a hint lists at most; of more it tells the nearest three
 _TYPED = 0.85  # from this likeness on, one name is the other with a slip of the keyboard
 
@@ -133,6 +137,12 @@ def damage(error: BaseException) -> str:
     match error:
         case EspalierError():
             return error.message.rstrip(".")
+        case Damage():
+            return str(error)
+        case RecursionError():
+            return "it is nested too deeply"
+        case MemoryError():
+            return "it would take more memory than there is"
         case KeyError(args=(str(name), *_)):
             return name if " " in name else f"{name!r} is missing"
         case UnicodeDecodeError() | json.JSONDecodeError():

@@ -10,7 +10,7 @@ from typing import Any, Literal, cast
 
 from model.check import check
 from model.codec import decode, decode_arg, encode, encode_arg
-from model.errors import EspalierError, FormatError, ProjectError, damage
+from model.errors import FormatError, ProjectError, damage
 from model.graph import Graph, Node
 from model.meta import Adapter, Parallel, Precision, Sparsity, TensorMeta, Weight
 
@@ -89,15 +89,7 @@ def graph_from_json(data: dict[str, Any]) -> Graph:
             runs=decode(Literal["graph", "module"], data.get("runs", "graph"), "runs"),
         )
         faults = [p for p in check(graph) if p.severity == "error"]
-    except (
-        EspalierError,
-        LookupError,
-        TypeError,
-        ArithmeticError,
-        ValueError,
-        AttributeError,
-        RecursionError,
-    ) as error:
+    except Exception as error:
         message, hint = f"The graph in the file is damaged: {damage(error)}.", "Open an older copy of it."
         if isinstance(error, FormatError) and "There is no format" in error.message:
             message = f"The graph in the file needs a number format that is not here: {damage(error)}."

@@ -8,16 +8,16 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import struct
+import re
 import zipfile
-import zlib
 from collections.abc import Callable, Generator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any
 
+from model.borders import opened_zip, parse_json, read_member, reading
 from model.codec import decode, encode
-from model.errors import ChangedError, EspalierError, ProjectError, damage
+from model.errors import ChangedError, Damage, ProjectError, damage
 from model.files import replacing
 from model.graph import Graph
 from model.graph_json import graph_from_json, graph_to_json
@@ -27,7 +27,7 @@ from model.recipe import Raw, Recipe, Step, naming_step
 from model.registry import PASSES, Registry
 from model.source import SourceInfo, demo_folder
 from model.weights import Kind, Location, Tensor, WeightStore, chunks, read_header, size_of
-from model.zip_member import data_start, write_stored
+from model.zip_member import Sealed, data_start, read_sealed, write_sealed, write_stored
 
 FORMAT = 3
 APP = "0.3.0"
@@ -35,9 +35,10 @@ _KNOWN = ("manifest.json", "recipe.json", "graph.json", "view.json", "reports.js
 _WEIGHTS = "weights/tensors.safetensors"
 Json = dict[str, Any]
 
-# What zipfile, zlib and json raise for files that are cut off, edited or something else.
-_DAMAGE = (zipfile.BadZipFile, zlib.error, struct.error, OSError, ValueError, LookupError, EOFError, RuntimeError,
-           TypeError, AttributeError, ArithmeticError)  # fmt: skip
+# What Espalier itself keeps beside the model: studies, sweeps, and what was measured in JSON at the top. It is read at
+# once; anything else stays packed, and is copied when the project is saved.
+_OWN = re.compile(r"(studies|sweeps)/.+|[^/]+\.json")
+_MOST_OWN, _MOST_READ, _MOST_SEALED = 256 << 20, 512 << 20, 64 << 20  # bytes: of one, of all, of what stays packed
 MIGRATIONS: Registry[int, Callable[[Json], Json]] = Registry("migration from project format", ProjectError)
 
 
@@ -77,7 +78,8 @@ def _with_length(step: Json) -> Json:
 class Project:
     """Where the model came from, what it was, what was done to it, what it is now.
 
-    `reports` and `view` are plain JSON. `extras` are members of the file that this version does not know.
+    `reports` and `view` are plain JSON. `extras` are further members of the file that Espalier keeps; `sealed` are
+    those that this version does not know, as they lie in the file.
     `milestones`: number of active steps → the graph after them, for steps that take too long to be run again.
     """
 
@@ -89,6 +91,7 @@ class Project:
     view: Json = field(default_factory=dict)  # type: ignore[assignment]
     extras: dict[str, bytes] = field(default_factory=dict)  # type: ignore[assignment]
     milestones: dict[int, Graph] = field(default_factory=dict)  # type: ignore[assignment]
+    sealed: dict[str, Sealed] = field(default_factory=dict)  # type: ignore[assignment]
 
     @property
     def graphs(self) -> tuple[Graph, ...]:
@@ -228,6 +231,9 @@ def _write(
             archive.writestr(name, json.dumps(data, separators=(",", ":"), allow_nan=False))
         for name, data in project.extras.items():
             archive.writestr(name, data)
+        for name, member in project.sealed.items():
+            if name not in archive.NameToInfo:
+                write_sealed(archive, raw, name, member)
         if kinds:
             write_stored(archive, raw, _WEIGHTS, lambda start: chunks(kinds, get, base=start))
 
@@ -265,33 +271,37 @@ def _relative(project: Project, outside: Mapping[TensorKey, Location]) -> Json:
 def load_project(path: Path, store: WeightStore) -> Project:
     """Read a project; its tensors become known to `store` but are not read. Raises ProjectError."""
     path = Path(path).resolve()
-    try:
+    with reading(path, ProjectError, "is not a readable project",
+                 "Open a complete .espalier file, such as an older copy of it.", "Check the path."):  # fmt: skip
         return _load(path, store)
-    except FileNotFoundError as error:
-        raise ProjectError(f"There is no file {path.name!r}.", "Check the path.") from error
-    except _DAMAGE as error:
-        raise ProjectError(f"{path.name} is not a readable project: {damage(error)}.",
-                           "Open a complete .espalier file, such as an older copy of it.") from error  # fmt: skip
 
 
 def _load(path: Path, store: WeightStore) -> Project:
-    with zipfile.ZipFile(path) as archive:
-        members, extras = _read(archive)
-    project = _decode(_migrate(members, path), extras, path)
+    with opened_zip(path) as (archive, raw):
+        members, extras, sealed = _read(archive, raw)
+    project = replace(_decode(_migrate(members, path), path), extras=extras, sealed=sealed)
     store.add(_inside(path) if _WEIGHTS in members else {})
     _find_outside(members["manifest.json"].get("outside", {}), project.source, store)
     _check_tensors(project, store, path)
     return project
 
 
-def _read(archive: zipfile.ZipFile) -> tuple[Json, dict[str, bytes]]:
-    names = archive.namelist()
-    if "manifest.json" not in names:
-        raise ValueError("it has no manifest")
-    members: Json = {n: json.loads(archive.read(n)) for n in names if n in _KNOWN}
-    if _WEIGHTS in names:
+def _read(archive: zipfile.ZipFile, raw: IO[bytes]) -> tuple[Json, dict[str, bytes], dict[str, Sealed]]:
+    held = archive.NameToInfo
+    if "manifest.json" not in held:
+        raise Damage("it has no manifest")
+    own, others = [n for n in held if _is_own(n)], [n for n in held if not _is_own(n) and n != _WEIGHTS]
+    if sum(held[n].file_size for n in own) > _MOST_READ or sum(held[n].compress_size for n in others) > _MOST_SEALED:
+        raise Damage("it holds more than the project itself")
+    members: Json = {n: parse_json(read_member(archive, n)) for n in held if n in _KNOWN}
+    if _WEIGHTS in held:
         members[_WEIGHTS] = True
-    return members, {n: archive.read(n) for n in names if n not in _KNOWN and n != _WEIGHTS}
+    extras = {n: read_member(archive, n, _MOST_OWN) for n in own if n not in _KNOWN}
+    return members, extras, {n: read_sealed(raw, held[n]) for n in others}
+
+
+def _is_own(name: str) -> bool:
+    return _OWN.fullmatch(name) is not None
 
 
 def _migrate(members: Json, path: Path) -> Json:
@@ -308,7 +318,7 @@ def _migrate(members: Json, path: Path) -> Json:
     return members
 
 
-def _decode(members: Json, extras: dict[str, bytes], path: Path) -> Project:
+def _decode(members: Json, path: Path) -> Project:
     with _part(path, "its graph"):
         graphs = members["graph.json"]
         base = graph_from_json(graphs["base"])
@@ -320,7 +330,7 @@ def _decode(members: Json, extras: dict[str, bytes], path: Path) -> Project:
         recipe = recipe_from_json(members["recipe.json"])
     with _part(path, "its reports or view"):
         reports, view = (decode(dict[str, Any], members.get(n, {}), n) for n in ("reports.json", "view.json"))
-    return Project(source, base, recipe, graph, reports, view, extras, milestones)
+    return Project(source, base, recipe, graph, reports, view, milestones=milestones)
 
 
 @contextlib.contextmanager
@@ -330,14 +340,14 @@ def _part(path: Path, what: str) -> Generator[None]:
         yield
     except ProjectError:
         raise
-    except (EspalierError, KeyError, TypeError, AttributeError, ValueError) as error:
+    except Exception as error:
         message = f"{path.name} is damaged: {what} cannot be read, as {damage(error)}."
         raise ProjectError(message, "Open an older copy of it, or its source.") from error
 
 
 def _inside(path: Path) -> dict[TensorKey, Location]:
     """Locations of the tensors in the project file itself."""
-    with zipfile.ZipFile(path) as archive:
+    with opened_zip(path) as (archive, _):
         info = archive.getinfo(_WEIGHTS)
     if info.compress_type != zipfile.ZIP_STORED:
         raise ProjectError(f"{path.name} holds compressed weights.", "Save it again with Espalier.")

@@ -1,4 +1,4 @@
-"""An uncompressed member of a zip that can be memory-mapped: where its data lies, and how it is written fast.
+"""Members of a zip file as they lie there: an uncompressed one that can be memory-mapped, one that stays packed.
 
 zipfile hashes each chunk before it writes it; here the checksum runs beside the write and the sync.
 """
@@ -10,7 +10,40 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import IO
+
+
+@dataclass(frozen=True, slots=True)
+class Sealed:
+    """A member that is copied and never unpacked."""
+
+    data: bytes
+    method: int
+    checksum: int
+    size: int
+    flags: int
+
+
+def read_sealed(raw: IO[bytes], info: zipfile.ZipInfo) -> Sealed:
+    """A member as it lies in the file; raises EOFError where it is cut off."""
+    raw.seek(data_start(raw, info.header_offset))
+    data = raw.read(info.compress_size)
+    if len(data) != info.compress_size:
+        raise EOFError
+    return Sealed(data, info.compress_type, info.CRC, info.file_size, info.flag_bits & 1)
+
+
+def write_sealed(archive: zipfile.ZipFile, raw: IO[bytes], name: str, member: Sealed) -> None:
+    """Append it as it was; `raw` is the file under `archive`."""
+    info = zipfile.ZipInfo(name)
+    info.compress_type, info.CRC, info.flag_bits = member.method, member.checksum, member.flags
+    info.file_size, info.compress_size = member.size, len(member.data)
+    info.header_offset = archive.start_dir
+    raw.seek(info.header_offset)
+    raw.write(info.FileHeader())
+    raw.write(member.data)
+    _listed(archive, info, raw.tell())
 
 
 def data_start(raw: IO[bytes], header: int) -> int:
@@ -44,6 +77,10 @@ def write_stored(
     raw.seek(info.header_offset)
     raw.write(info.FileHeader(zip64=True))
     raw.seek(end)
+    _listed(archive, info, end)
+
+
+def _listed(archive: zipfile.ZipFile, info: zipfile.ZipInfo, end: int) -> None:
     archive.filelist.append(info)
-    archive.NameToInfo[name] = info
+    archive.NameToInfo[info.filename] = info
     archive.start_dir = end

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
+from model.borders import read_json, read_toml, reading
 from model.codec import decode, encode, join
 from model.errors import OptionsError, nearest
 from model.formats.base import Format
@@ -31,6 +30,12 @@ def load_recipe(source: str | Path | Mapping[str, Any], seed: int = 0) -> Recipe
     The caller's dict is never altered. `seed` is for steps that name none.
     """
     data = source if isinstance(source, Mapping) else read_file(Path(source))
+    name = "The recipe" if isinstance(source, Mapping) else Path(source).name
+    with reading(name, OptionsError, "cannot be read", "Correct what it says of its steps."):
+        return _recipe(data, seed)
+
+
+def _recipe(data: Mapping[str, Any], seed: int) -> Recipe:
     if "steps" not in data:
         return Recipe(tuple(s for k, v in data.items() for s in _named(str(k), v, seed)))
     extra = [k for k in data if k != "steps"]
@@ -71,13 +76,8 @@ def readable(value: Any) -> Json:
 
 def read_file(path: Path) -> Mapping[str, Any]:
     """The table in a TOML or JSON file; raises OptionsError."""
-    try:
-        text = path.read_text(encoding="utf-8")
-        data: Any = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
-    except FileNotFoundError as error:
-        raise OptionsError(f"There is no recipe {str(path)!r}.", "Give the path of a TOML or JSON file.") from error
-    except (OSError, ValueError, RecursionError) as error:
-        raise OptionsError(f"{path.name} cannot be read: {error}", "Write TOML or JSON.") from error
+    with reading(path, OptionsError, "cannot be read", "Write TOML or JSON.", "Give the path of a TOML or JSON file."):
+        data: Any = read_json(path) if path.suffix == ".json" else read_toml(path)
     if not isinstance(data, Mapping):
         raise OptionsError(f"{path.name} holds no table.", "Write {steps = [...]} or pass names with options.")
     return cast("Mapping[str, Any]", data)

@@ -6,32 +6,28 @@ Nothing of the text is run: of Python only literals are read, and names that sta
 from __future__ import annotations
 
 import ast
-import json
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
+from model.borders import parse_json, parse_toml, read_text, reading, tried
 from model.errors import OptionsError
 from model.recipe import Recipe
 from passes.config import load_recipe
 
 Json = Any
-_FAULTS = (ValueError, SyntaxError, TypeError, RecursionError, MemoryError)
+_MOST = 4 << 20  # bytes of a text; Python's own reader takes much more memory than that
 
 
 def load_recipe_file(path: Path, seed: int = 0) -> Recipe:
     """The recipe in a file of whatever form; raises OptionsError."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise OptionsError(f"{path.name} cannot be read: {error}.", "Choose a TOML, JSON or Python file.") from error
-    return parse_recipe(text, seed)
+    with reading(path, OptionsError, "cannot be read", "Choose a TOML, JSON or Python file."):
+        return parse_recipe(read_text(path, _MOST), seed)
 
 
 def parse_recipe(text: str, seed: int = 0) -> Recipe:
     """The recipe that a text holds; raises OptionsError with the path of what is wrong."""
-    found = next((d for read in (json.loads, tomllib.loads, _python) if (d := _tried(read, text))), None)
+    found = next((d for read in (parse_json, parse_toml, _python) if (d := _tried(read, text))), None)
     if found is None:
         raise OptionsError("The text holds no recipe.", "Give TOML, JSON or a Python dict of pass names with options.")
     recipe = load_recipe(found, seed)
@@ -42,10 +38,7 @@ def parse_recipe(text: str, seed: int = 0) -> Recipe:
 
 def _tried(read: Any, text: str) -> Mapping[str, Any] | None:
     """The table that a reader finds; None where the text is of another form."""
-    try:
-        found: Json = read(text)
-    except _FAULTS:
-        return None
+    found: Json = tried(lambda: read(text), None)
     return cast("Mapping[str, Any]", found) if isinstance(found, Mapping) and found else None
 
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
+from model.borders import parse_json, reading
 from model.errors import OptionsError
 
 MEMBER = "hardware_modules.json"  # of the project file
@@ -42,14 +43,12 @@ def from_bytes(raw: bytes | None) -> dict[str, Edited]:
     """What `to_bytes` gave, by module; raises OptionsError where it cannot be read."""
     if raw is None:
         return {}
-    try:
-        data: Any = json.loads(raw)
+    what = "The edited modules of hardware in the project"
+    with reading(what, OptionsError, "cannot be read", "They are left out; ours are used."):
+        data: Any = parse_json(raw)
         if data["version"] != VERSION:
             raise ValueError(f"version {data['version']}")
         found = {str(n): Edited(str(n), *_texts(n, m)) for n, m in data["modules"].items()}
-    except (ValueError, LookupError, TypeError, AttributeError) as error:
-        text = "The edited modules of hardware in the project cannot be read."
-        raise OptionsError(text, "They are left out; ours are used.") from error
     return found
 
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from app.commands.command import Answer, Arguments, Command, Parser, UsageError
 from app.commands.console import Console, cell, count, facts, table
+from model.borders import reading
 from model.errors import FormatError
 from model.files import replacing
 from model.formats.base import Format, parse_format
@@ -91,12 +92,8 @@ def _apply(fmt: Format, source: str, result: str) -> dict[str, Any]:
 
 def _load(path: str) -> NDArray[Any]:
     hint = "Give a .npy file with an array of float16, float32 or float64."
-    try:
+    with reading(Path(path), FormatError, "is not a readable .npy file", hint):
         found: Any = np.load(path, allow_pickle=False)
-    except FileNotFoundError as error:
-        raise FormatError(f"There is no file {path!r}.", hint) from error
-    except (OSError, ValueError, EOFError) as error:
-        raise FormatError(f"{Path(path).name} is not a readable .npy file ({error}).", hint) from error
     if not isinstance(found, np.ndarray):
         raise FormatError(f"{Path(path).name} holds several arrays.", hint)
     if found.dtype.name not in ("float16", "float32", "float64"):

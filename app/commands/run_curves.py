@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from app.commands.command import Arguments, Parser, UsageError
 from app.commands.console import Console
+from model.borders import reading
 from model.files import write_text
 from passes.training.curve import Curve, Recorder
 
@@ -119,17 +120,13 @@ def to_csv(curves: Sequence[Curve]) -> str:
 def _read(name: str) -> list[Curve]:
     """The curves of such a table; raises UsageError."""
     found: dict[tuple[str, ...], dict[str, list[tuple[int, float]]]] = {}
-    try:
+    with reading(name, UsageError, "is no table of curves", "Give a table that --curves wrote."):
         with Path(name).open(encoding="utf-8", newline="") as handle:
             for row in csv.DictReader(handle):
                 series = found.setdefault(tuple(row[c] for c in COLUMNS[:5]), {})
                 series.setdefault(row["figure"], []).append((int(row["training step"]), float(row["value"])))
         curves = [Curve(recipe, int(place), step, int(seed), taught == "1", {n: tuple(s) for n, s in series.items()})
                   for (recipe, place, step, seed, taught), series in found.items()]  # fmt: skip
-    except OSError as error:
-        raise UsageError(f"{name} cannot be read ({error.strerror}).", "Give a table that --curves wrote.") from error
-    except (KeyError, TypeError, ValueError) as error:
-        raise UsageError(f"{name} is no table of curves.", "Give a table that --curves wrote.") from error
     if not curves:
         raise UsageError(f"{name} holds no curves.", "Give a table that --curves wrote.")
     return curves

@@ -9,8 +9,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from model.borders import parse_json, read_json, reading, tried
 from model.codec import decode, encode
-from model.errors import OptionsError
+from model.errors import Damage, OptionsError
 from model.graph import Graph, Node
 from model.graph_json import graph_to_json
 from passes.analysis.balance_front import BalanceFrontOptions
@@ -112,11 +113,7 @@ def waves_of(made: Made, home: Path | None) -> Path | None:
 def _streams_in(folder: Path) -> list[str] | None:
     from verilog.proof.waves import HEAD  # which loads numpy; the window paints before
 
-    try:
-        head: Any = json.loads((folder / HEAD).read_text())
-        return [s["name"] for s in head["streams"]]
-    except (OSError, ValueError, LookupError, TypeError):
-        return None
+    return tried(lambda: [s["name"] for s in read_json(folder / HEAD)["streams"]], None)
 
 
 def to_bytes(made: Made | None, front: Front | None) -> bytes | None:
@@ -135,14 +132,12 @@ def to_bytes(made: Made | None, front: Front | None) -> bytes | None:
 
 def from_bytes(raw: bytes) -> tuple[Made | None, Front | None]:
     """What `to_bytes` gave; raises OptionsError where it cannot be read."""
-    try:
-        data: Any = json.loads(raw)
+    what = "The results of hardware in the project"
+    with reading(what, OptionsError, "cannot be read", "Check the hardware again."):
+        data: Any = parse_json(raw)
         if data["version"] != VERSION:
-            raise ValueError("another version")
+            raise Damage("they are of another version")
         return _made(data.get("made")), _front(data.get("front"))
-    except (ValueError, LookupError, TypeError, AttributeError) as error:
-        text = "The results of hardware in the project cannot be read."
-        raise OptionsError(text, "Check the hardware again.") from error
 
 
 def _made(data: Any) -> Made | None:

@@ -16,7 +16,8 @@ from kernels.bench.answers.known import Fact, Known, gathered
 from kernels.bench.answers.questions import question
 from kernels.bench.ceilings import Ceilings
 from kernels.bench.results import Results, Row
-from kernels.bench.spec import DEVICES, KernelError
+from kernels.bench.spec import DEVICES
+from model.borders import parse_json
 from model.errors import EspalierError, JobError, OptionsError
 from passes.analysis.memory import MemoryOptions
 from passes.jobs import TERMINAL, Found, JobEvent, JobInfo, Stopped
@@ -209,11 +210,11 @@ def to_bytes(kept: Mapping[str, Kept]) -> bytes:
 def from_bytes(raw: bytes) -> dict[str, Kept]:
     """What `to_bytes` gave; raises OptionsError where it cannot be read."""
     try:
-        data: Any = json.loads(raw)
+        data: Any = parse_json(raw)
         if data["version"] != VERSION:
             raise ValueError(data["version"])
         return {d: _read(d, held) for d, held in data["devices"].items() if d in DEVICES}
-    except (KernelError, ValueError, LookupError, TypeError, AttributeError) as error:
+    except Exception as error:
         raise UNREAD from error
 
 

@@ -17,7 +17,8 @@ from kernels.bench import results as files
 from kernels.bench.ceilings import Ceilings
 from kernels.bench.request import Request
 from kernels.bench.results import Results, Row
-from kernels.bench.spec import KernelError, Lab
+from kernels.bench.spec import Lab
+from model.borders import parse_json, tried
 from model.errors import EspalierError, JobError, OptionsError
 from passes.jobs import TERMINAL, Found, JobEvent, JobInfo, Stopped
 from passes.kernel_jobs import KernelsJob, LabJob
@@ -278,14 +279,17 @@ class KernelBench(QObject):
 
 def _runs(raw: bytes, cannot: Callable[[], None]) -> list[tuple[dict[str, Any], Results]]:
     """The runs of a project's member; none, and `cannot`, where it cannot be read."""
-    try:
-        data = json.loads(raw)
+
+    def read() -> list[tuple[dict[str, Any], Results]]:
+        data = parse_json(raw)
         if data["version"] != VERSION:
             raise ValueError(data["version"])
         return [(told, files.parsed(told["results"], "the project")) for told in data["runs"]]
-    except (KernelError, ValueError, LookupError, TypeError, AttributeError):
+
+    found = tried(read, None)
+    if found is None:
         cannot()
-        return []
+    return found or []
 
 
 def _fail(run: Run, error: JobError) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from PySide6.QtCore import QObject, Signal
 
 from app.hardware.kept import alike, mark_of
+from model.borders import parse_json, reading
 from model.codec import decode, encode
 from model.errors import EspalierError, JobError, OptionsError
 from model.graph import Graph
@@ -175,8 +176,8 @@ def _renamed(told: dict[str, Any]) -> Row:
 
 def from_bytes(raw: bytes, options: type, name: str) -> Measured:
     """What a project holds; raises OptionsError where it cannot be read."""
-    try:
-        data: Any = json.loads(raw)
+    with reading("What was measured", OptionsError, "cannot be read from the project", "Measure it again."):
+        data: Any = parse_json(raw)
         if data["version"] != VERSION:
             raise ValueError("another version")
         rows, summary = tuple(map(_renamed, data["rows"])), _renamed(data["summary"])
@@ -185,6 +186,3 @@ def from_bytes(raw: bytes, options: type, name: str) -> Measured:
             raise ValueError("something is missing")
         made = decode(options, data["options"], "options")
         return Measured(None, made, rows, summary, dict(data["more"]), str(data["mark"]))
-    except (ValueError, LookupError, TypeError, AttributeError) as error:
-        text = "What was measured cannot be read from the project."
-        raise OptionsError(text, "Measure it again.") from error

@@ -142,5 +142,5 @@ class Measures:
                     if found := accuracy_of(told):
                         self._accuracies[recipe_key(recipe)] = found
             self._divergences = {str(k): float(v) for k, v in held.get("kl", {}).items()}
-        except (KeyError, TypeError, ValueError, AttributeError):
+        except Exception:  # noqa: BLE001
             self._clear()

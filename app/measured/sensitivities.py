@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from PySide6.QtCore import QObject, QTimer, Signal
 
 from app.words import plural
+from model.borders import parse_json, tried
 from model.codec import decode, encode, hints
 from model.errors import EspalierError, JobError, OptionsError
 from model.graph import Graph
@@ -305,9 +306,8 @@ class Sensitivities(QObject):
         document = self._session.document
         raw = document.project.extras.get(MEMBER) if document else None
         if raw is not None:
-            try:
-                self._held = Held.from_json(json.loads(raw))
-            except (EspalierError, ValueError, LookupError, TypeError, AttributeError):
+            self._held = tried(lambda: Held.from_json(parse_json(raw)), None)
+            if self._held is None:
                 self.error = OptionsError("The sensitivities in the project cannot be read.", "Run them again.")
         self.changed.emit()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,6 +23,7 @@ from app.panels.heading import Elided, column_of, heading, link, muted, row_of
 from app.recovery import Leftover
 from app.settings import Settings, is_missing, is_path
 from app.words import count, percent
+from model.borders import read_json, tried
 from model.demos import DEMOS
 
 WIDTH = 860
@@ -51,11 +51,12 @@ def cards() -> list[Card]:
 
 def _figures(path: Path) -> str:
     """Accuracy on the test split and size, as far as the demo's card tells."""
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+
+    def read() -> str:
+        data = read_json(path)
         return f"{percent(data['accuracy']['test'])} held-out accuracy\n{count(data['parameters'])} parameters"
-    except (OSError, ValueError, KeyError, TypeError):
-        return ""
+
+    return tried(read, "")
 
 
 class CardButton(QFrame):

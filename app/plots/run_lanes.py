@@ -96,7 +96,7 @@ def run_of(told: dict[str, Any], graph: Graph) -> Run | None:
         spans = [(str(k), int(lv), str(n), str(i), float(b) * US, float(s) * US) for k, lv, n, i, b, s in told["spans"]]
         held = np.array(told["held"], float).reshape(-1, 2)
         length, left_out = float(told["seconds"]) * US, int(told.get("left_out", 0))
-    except (KeyError, TypeError, ValueError):
+    except Exception:  # noqa: BLE001
         return None
     if not spans or length <= 0:
         return None

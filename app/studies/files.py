@@ -15,8 +15,9 @@ from pathlib import Path
 from app.locks import Locked, hold, take
 from app.settings import data_folder
 from app.studies.record import ENDING, load
+from model.borders import read_json, tried
 from model.document import Document
-from model.errors import EspalierError, FileError
+from model.errors import FileError
 from model.files import append, write_bytes
 from passes.search import kept
 from passes.search.trial import Trial
@@ -94,14 +95,8 @@ def recovered(key: str, workdir: Path, name: str, known: int) -> tuple[Trial, ..
 
 
 def _read(note: Path) -> Path | None:
-    try:
-        return Path(json.loads(note.read_text(encoding="utf-8"))["record"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
+    return tried(lambda: Path(read_json(note)["record"]), None)
 
 
 def _trials(path: Path) -> tuple[Trial, ...]:
-    try:
-        return load(path.read_bytes()).trials
-    except (OSError, EspalierError):
-        return ()
+    return tried(lambda: load(path.read_bytes()).trials, ())

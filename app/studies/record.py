@@ -6,11 +6,13 @@ the same number holds.
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from model.borders import parse_json, reading, tried
 from model.codec import decode, encode
 from model.errors import EspalierError, OptionsError
 from model.project import recipe_from_json, recipe_to_json
@@ -22,7 +24,6 @@ from passes.search.trial import Trial
 
 VERSION = 1
 ENDING = ".trials.jsonl"
-_DAMAGE = (ValueError, LookupError, TypeError, AttributeError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +76,8 @@ def line(trial: Trial) -> str:
 def load(data: bytes) -> Record:
     """A record; a line that is cut off is left out. Raises OptionsError where the head cannot be read."""
     head, *rest = data.decode("utf-8", "replace").split("\n")
-    try:
-        found = json.loads(head)["study"]
+    with reading("The record of a study", OptionsError, "cannot be read", "It is left as it is."):
+        found = parse_json(head)["study"]
         if found["version"] != VERSION:
             raise OptionsError(f"The study is of version {found['version']}.", "Open it with a newer Espalier.")
         space = decode(Space, found["space"], "space") if found.get("space") else None
@@ -84,30 +85,18 @@ def load(data: bytes) -> Record:
         baseline = {str(k): float(v) for k, v in found.get("baseline", {}).items()}
         return Record(spec, recipe, space, tuple(_trials(rest)), str(found.get("key", "")), baseline,
                       dict(found.get("against", {})))  # fmt: skip
-    except EspalierError:
-        raise
-    except _DAMAGE as error:
-        raise OptionsError("The record of a study cannot be read.", "It is left as it is.") from error
 
 
 def _trials(lines: Iterable[str]) -> Iterable[Trial]:
     found: dict[int, Trial] = {}
-    for text in filter(str.strip, lines):
-        try:
-            trial = _trial(json.loads(text))
-        except _DAMAGE:
-            continue
+    for trial in filter(None, (tried(lambda t=text: _trial(parse_json(t)), None) for text in filter(str.strip, lines))):
         found[trial.number] = trial
     return found.values()
 
 
 def _trial(data: Mapping[str, Any]) -> Trial:
-    known = {k: v for k, v in data.items() if k in Trial.__slots__}
-    known["number"] = int(known["number"])
-    known["values"] = tuple(map(float, known.get("values", ())))
-    known["steps"] = tuple((int(n), float(v)) for n, v in known.get("steps", ()))
-    known["losses"] = tuple((int(n), float(v)) for n, v in known.get("losses", ()))
-    return Trial(**known)
+    """A later version may have noted more."""
+    return decode(Trial, {k: v for k, v in data.items() if k in Trial.__slots__}, "trial")
 
 
 def records(extras: Mapping[str, bytes]) -> dict[str, Record]:
@@ -115,8 +104,6 @@ def records(extras: Mapping[str, bytes]) -> dict[str, Record]:
     found: dict[str, Record] = {}
     for held, data in sorted(extras.items()):
         if held.startswith(FOLDER) and held.endswith(ENDING):
-            try:
+            with contextlib.suppress(EspalierError):
                 found[name_of(held)] = load(data)
-            except EspalierError:
-                continue
     return found

@@ -8,8 +8,9 @@ import json
 from pathlib import Path
 
 from app.settings import data_folder
+from model.borders import read_json, tried
 from model.codec import decode, encode
-from model.errors import EspalierError, FileError
+from model.errors import FileError
 from model.private import write_private
 from passes.training.options import FinetuneOptions
 
@@ -31,7 +32,4 @@ def remember(spec: str, options: FinetuneOptions) -> None:
 
 def recall(spec: str) -> FinetuneOptions | None:
     """The options of the last training of a model; None where there was none, or by another version."""
-    try:
-        return decode(FinetuneOptions, json.loads(_file(spec).read_text(encoding="utf-8")))
-    except (OSError, ValueError, EspalierError):
-        return None
+    return tried(lambda: decode(FinetuneOptions, read_json(_file(spec))), None)

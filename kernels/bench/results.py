@@ -8,11 +8,13 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from kernels.bench.ceilings import Ceilings
 from kernels.bench.others import TELLING
 from kernels.bench.spec import KernelError, Shape, shape_text
+from model.borders import read_json, reading
+from model.codec import decode
 from model.files import check_target, write_text
 
 MARK, FORMAT = "espalier_kernels", 1
@@ -149,12 +151,8 @@ def save(results: Results, path: Path) -> None:
 def load(path: Path) -> Results:
     """Read a file that `save` wrote; raises KernelError."""
     hint = "Give a file that `kernels … -o FILE` wrote."
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise KernelError(f"There is no file {str(path)!r}.", hint) from error
-    except (OSError, ValueError) as error:
-        raise KernelError(f"{path.name} is not readable JSON.", hint) from error
+    with reading(path, KernelError, "is not readable JSON", hint):
+        data = read_json(path)
     return parsed(data, path.name, hint)
 
 
@@ -164,24 +162,25 @@ def parsed(data: Any, name: str, hint: str = "") -> Results:
         raise KernelError(f"{name} holds no measurements of kernels.", hint)
     if data[MARK] > FORMAT:
         raise KernelError(f"{name} was written by a newer Espalier.", "Update Espalier to read it.")
-    try:
-        ceilings = Ceilings(**data["ceilings"]) if data.get("ceilings") else None
+    with reading(name, KernelError, "is damaged", hint):
+        machine = {"name": "unknown", "device": "unknown", **decode(dict[str, Any], data["machine"], "machine")}
+        machine |= {k: str(machine[k]) for k in ("name", "device")}
+        limits = decode(Ceilings | None, data.get("ceilings"), "ceilings")
         rows = tuple(_row(r) for r in data["rows"])
-        return Results(dict(data["machine"]), str(data["date"]), ceilings, rows, dict(data.get("settings") or {}))
-    except (KeyError, TypeError, ValueError) as error:
-        raise KernelError(f"{name} is damaged ({error}).", hint) from error
+        settings = decode(dict[str, Any], data.get("settings") or {}, "settings")
+        return Results(machine, str(data["date"]), limits, rows, settings)
 
 
-_KINDS = {f.name: str(f.type) for f in fields(Row)}
+_FLOATS = tuple(f.name for f in fields(Row) if "float" in str(f.type))
 
 
 def _row(data: dict[str, Any]) -> Row:
     """Keys that a newer version added are left out; infinities were written as words."""
-    kept = {k: float(v) if "float" in _KINDS[k] and v is not None else v for k, v in data.items() if k in _KINDS}
+    kept = {k: data[k] for k in Row.__slots__ if k in data}
+    kept |= {k: float(kept[k]) for k in _FLOATS if kept.get(k) is not None}
     if (kept.get("of_roof") or 0) > 1:  # as earlier versions wrote them
         kept["of_roof"], kept["above_roof"] = under_roof(kept["of_roof"])
-    kept["shape"] = {str(k): int(v) for k, v in data["shape"].items()}
-    return Row(**cast("Any", kept))
+    return decode(Row, kept, "row")
 
 
 def compared(runs: Sequence[Results]) -> list[dict[str, Any]]:

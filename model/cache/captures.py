@@ -22,7 +22,7 @@ from model.cache.files import FileState, FolderState, file_state, folder_state, 
 from model.cache.watching import PYTHON, Watched, libraries, listed_folders, read_files
 from model.check import Problem
 from model.codec import decode, encode
-from model.errors import EspalierError, ProjectError
+from model.errors import ProjectError
 from model.graph import Graph
 from model.graph_json import graph_from_json, graph_to_json
 from model.held import FileId
@@ -248,7 +248,8 @@ def find(key: str, store: WeightStore) -> Kept | None:
         }
         if facts.own:
             known |= _own(key, store)
-    except (EspalierError, OSError, LookupError, TypeError, ValueError, AttributeError):
+    # An entry that cannot be read is as good as none.
+    except Exception:  # noqa: BLE001
         return None
     if any(w.key and w.key not in known for w in graph.weights.values()):
         return None

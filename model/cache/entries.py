@@ -69,7 +69,8 @@ class Entries:
                 return None
             os.utime(path)
             return json.loads(body)
-        except (OSError, ValueError, RecursionError):
+        # An entry that cannot be read is as good as none.
+        except Exception:  # noqa: BLE001
             return None
 
     def write(self, key: str, data: Any, tensors: Path | None = None) -> bool:

@@ -17,7 +17,7 @@ from model.data.base import ALL
 from model.data.columns import choose_columns, looks_like_header
 from model.data.local import LONE, find
 from model.data.rows import SHARES
-from model.data.tables import refuse_utf16
+from model.data.tables import refuse_utf16, unreadable
 from model.errors import DataError
 
 MOST = 1 << 18  # bytes read of a file
@@ -68,9 +68,8 @@ def _with_splits(columns: tuple[str, ...], splits: tuple[str, ...], words: str) 
 def _columns(path: Path) -> tuple[str, ...]:
     try:
         return _READERS[path.suffix.lower()](path)
-    except (OSError, ValueError) as error:
-        first = str(error).strip().splitlines()[0]
-        raise DataError(f"{path.name} cannot be read: {first}", "See whether its ending fits its content.") from error
+    except Exception as error:
+        raise unreadable(path, error) from error
 
 
 def _beginning(path: Path) -> str:

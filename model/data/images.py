@@ -104,7 +104,7 @@ def _read(source: Source, wish: tuple[int, int, int] | None) -> _Read:
             )
             fitted = fitted if fitted.size == size else fitted.resize(size, pillow.Resampling.BILINEAR)
             return _Read(np.asarray(fitted), own, image.size)
-    except (pillow.UnidentifiedImageError, OSError, AttributeError) as error:
+    except Exception as error:
         raise DataError(f"{told} is no image that can be read.", "Remove it.") from error
 
 

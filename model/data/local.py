@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from model.borders import reading
 from model.data import cache
 from model.data.base import ALL, LoadOptions, TaskData
 from model.data.images import IMAGE_SUFFIXES, image_data
@@ -124,10 +125,8 @@ def _read(kind: str, files: tuple[tuple[Path, str], ...], options: LoadOptions) 
 
 def _read_text(path: Path) -> str:
     refuse_utf16(path)
-    try:
+    with reading(path, DataError, "cannot be read", "Texts are UTF-8 files."):
         text = path.read_text(encoding="utf-8-sig")
-    except (UnicodeDecodeError, OSError) as error:
-        raise DataError(f"{path.name} cannot be read: {error}", "Texts are UTF-8 files.") from error
     if not text.strip():
         raise DataError(f"{path.parent.name}/{path.name} is empty.", "Remove it or give it a text.")
     return text

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from model.borders import read_json, tried
 from model.data.base import TaskData
 
 _UNNAMED = re.compile(r"LABEL_\d+|\d+", re.IGNORECASE)
@@ -19,20 +19,17 @@ _UNNAMED = re.compile(r"LABEL_\d+|\d+", re.IGNORECASE)
 def model_names(source: str | None) -> tuple[str, ...]:
     """The classes in the config.json beside a model's tokenizer, in order; nothing where there is none or no names."""
     path = local_file(source, "config.json") if source else None
-    try:
-        return names_of(json.loads(path.read_text(encoding="utf-8")).get("id2label")) if path else ()
-    except (OSError, ValueError, AttributeError):
-        return ()
+    return tried(lambda: names_of(read_json(path).get("id2label")), ()) if path else ()
 
 
 def names_of(found: Any) -> tuple[str, ...]:
     """The classes of an `id2label`, whose keys are numbers or their texts; nothing where they have no names."""
-    try:
-        by_number = {int(at): str(name) for at, name in found.items()}
-        names = tuple(by_number[at] for at in range(len(by_number)))
-    except (ValueError, KeyError, TypeError, AttributeError):
-        return ()
+    names = tried(lambda: _in_order({int(at): str(name) for at, name in found.items()}), ())
     return names if named(names) else ()
+
+
+def _in_order(names: Mapping[int, str]) -> tuple[str, ...]:
+    return tuple(names[at] for at in range(len(names)))
 
 
 def named(classes: Sequence[str]) -> bool:

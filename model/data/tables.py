@@ -11,7 +11,7 @@ from typing import Any
 from model.data.base import LoadOptions
 from model.data.columns import choose_columns, looks_like_header
 from model.data.rows import Rows, label_name
-from model.errors import DataError
+from model.errors import DataError, damage
 
 Table = Any  # a pandas DataFrame: pandas comes untyped
 
@@ -32,17 +32,23 @@ def read_table(path: Path, options: LoadOptions) -> Table:
     refuse_utf16(path)
     try:
         table = _READERS[path.suffix.lower()](path, options)
-    except UnicodeDecodeError as error:
-        raise DataError(
-            f"{path.name} is not UTF-8 (byte {error.start}).",
-            "Convert it, for example: iconv -f latin1 -t utf-8 OLD > NEW",
-        ) from error
-    except (ValueError, OSError) as error:
-        first = str(error).strip().splitlines()[0]
-        raise DataError(f"{path.name} cannot be read: {first}", "See whether its ending fits its content.") from error
+    except Exception as error:
+        raise unreadable(path, error) from error
     if not len(table):
         raise NoRowsError(f"{path.name} holds no rows.", "Give a file with at least a text and a label column.")
     return table
+
+
+def unreadable(path: Path, error: Exception) -> DataError:
+    """What to say of a file that its reader refuses: what the reader says of it, where it says a thing."""
+    if isinstance(error, DataError):
+        return error
+    if isinstance(error, UnicodeDecodeError):
+        hint = "Convert it, for example: iconv -f latin1 -t utf-8 OLD > NEW"
+        return DataError(f"{path.name} is not UTF-8 (byte {error.start}).", hint)
+    told = str(error).strip().splitlines() if isinstance(error, ValueError | OSError) else []
+    first = told[0].rstrip(".") if told else damage(error)
+    return DataError(f"{path.name} cannot be read: {first}.", "See whether its ending fits its content.")
 
 
 def refuse_utf16(path: Path) -> None:

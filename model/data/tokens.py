@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from model.borders import read_json, tried
 from model.data.base import Array, Inputs
 from model.data.naming import local_file
 from model.errors import DataError
@@ -50,10 +50,7 @@ def longest(source: str | Path) -> int | None:
 
 
 def _entry(file: Path, name: str) -> Any:
-    try:
-        found: Any = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
+    found: Any = tried(lambda: read_json(file), None)
     return found.get(name) if isinstance(found, dict) else None
 
 
@@ -68,7 +65,10 @@ def _load(source: str | Path) -> Any:
             return AutoTokenizer.from_pretrained(str(source), trust_remote_code=False)
         with offline_if_unreachable() as online:
             return AutoTokenizer.from_pretrained(str(source), trust_remote_code=False)
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    # The tokenizers are a library in Rust, which may raise what is no Exception.
+    except BaseException as error:
+        if isinstance(error, KeyboardInterrupt | SystemExit | GeneratorExit):
+            raise
         hint = "Give a folder with tokenizer.json (or vocab.txt) and tokenizer_config.json, or a Hugging Face name."
         if not online:
             raise DataError(

@@ -7,7 +7,6 @@ uint8. `check` in the metadata entry `espalier` is the xxh3-128 of all that foll
 from __future__ import annotations
 
 import json
-import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +16,8 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
-from model.errors import ExportError, ProjectError, damage
+from model.borders import parse_json, reading, tried
+from model.errors import Damage, ExportError, ProjectError
 from model.files import replacing
 from model.graph import Graph
 from model.meta import TensorKey
@@ -28,8 +28,6 @@ from model.packed.values import pack, same_values, unpack
 from model.source import SourceInfo, demo_folder
 from model.weights import Location, WeightStore, read_header
 
-DAMAGE = (OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError, MemoryError,
-          zlib.error)  # fmt: skip
 _CHUNK = 2**24
 
 
@@ -46,7 +44,7 @@ class PackedFile:
     def data(self, name: str) -> Bytes:
         """The bytes of a stored tensor; raises ValueError."""
         if name not in self.places:
-            raise ValueError(f"{name} is missing")
+            raise Damage(f"{name} is missing")
         return _read(self.places[name])
 
 
@@ -149,15 +147,12 @@ def is_packed(spec: str) -> bool:
     path = Path(spec).expanduser()
     if spec.endswith(".packed.safetensors"):
         return path.is_file()
-    try:
-        return bool(_metadata(path))
-    except DAMAGE:
-        return False
+    return tried(lambda: bool(_metadata(path)), False)
 
 
 def read_packed(path: Path) -> PackedFile:
     """The graph of a packed file and where its tensors lie; raises ProjectError where it is damaged."""
-    try:
+    with decoding(path):
         facts = _metadata(path)
         if not facts:
             raise ProjectError(f"{path.name} is no packed model.", "Give one that `export --as packed` wrote.")
@@ -166,20 +161,16 @@ def read_packed(path: Path) -> PackedFile:
             raise ProjectError(text, "Update Espalier, or export the model again.")
         places = read_header(path)
         if _digest(path) != facts["check"]:
-            raise ValueError("its data are altered or cut off")
+            raise Damage("its data are altered or cut off")
         graph, tensors = graph_of(_read(places[GRAPH]).tobytes())
-        source: dict[str, str] = json.loads(_read(places[SOURCE]).tobytes())
+        source: dict[str, str] = parse_json(_read(places[SOURCE]).tobytes())
         return PackedFile(path, graph, {str(k): str(v) for k, v in source.items()}, places, tensors)
-    except DAMAGE as error:
-        raise damaged(path, error) from error
 
 
-def damaged(path: Path, error: BaseException) -> ProjectError:
-    """What to say of a packed file that cannot be read."""
-    text = str(error) if type(error) is ValueError and not isinstance(error, json.JSONDecodeError) else damage(error)
-    if isinstance(error, FileNotFoundError):
-        return ProjectError(f"There is no file {path.name!r}.", "Check the path.")
-    return ProjectError(f"{path.name} is damaged: {text}.", "Export the model again, or use a complete copy.")
+def decoding(path: Path) -> contextlib.AbstractContextManager[None]:
+    """Whatever is raised while a packed file is read becomes a ProjectError."""
+    hint = "Export the model again, or use a complete copy."
+    return reading(path, ProjectError, "is damaged", hint, "Check the path.")
 
 
 def _metadata(path: Path) -> dict[str, Any]:
@@ -187,9 +178,9 @@ def _metadata(path: Path) -> dict[str, Any]:
     with path.open("rb") as handle:
         length = int.from_bytes(handle.read(8), "little")
         if length > min(100_000_000, path.stat().st_size):
-            raise ValueError("it is cut off")
-        text = json.loads(handle.read(length)).get("__metadata__", {}).get("espalier")
-    facts = json.loads(text) if text else {}
+            raise Damage("it is cut off")
+        text = parse_json(handle.read(length)).get("__metadata__", {}).get("espalier")
+    facts = parse_json(text) if text else {}
     return facts if "packed" in facts else {}
 
 

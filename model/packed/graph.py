@@ -11,14 +11,16 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from model.borders import parse_json
 from model.codec import encode
+from model.errors import Damage
 from model.graph import Graph, Node
 from model.graph_json import graph_from_json, node_to_json
 from model.meta import Weight
 
 LINES = 128
 _WRITER = json.JSONEncoder(separators=(",", ":"), allow_nan=False)  # made once: an edit writes hundreds of lines
-MOST = 2**30  # bytes of text: a damaged file must not fill the memory
+MOST, RATIO, RATIO_FROM = 2**28, 100, 2**24  # bytes of text, and of how many for each of the file: no more memory
 Lines = tuple[str, ...]
 Facts = Mapping[str, Any]
 
@@ -82,7 +84,7 @@ def graph_of(data: bytes) -> tuple[Graph, dict[str, list[Any]]]:
     parts: dict[str, dict[str, Any]] = {"graph": {}, "node": {}, "weight": {}}
     tensors: dict[str, list[Any]] = {}
     for line in _text(data).splitlines():
-        kind, name, held, *facts = json.loads(line)
+        kind, name, held, *facts = parse_json(line)
         parts[kind][name] = held
         if kind == "weight":
             tensors[name] = facts
@@ -91,12 +93,12 @@ def graph_of(data: bytes) -> tuple[Graph, dict[str, list[Any]]]:
 
 
 def _text(data: bytes) -> str:
-    found, size = list[bytes](), 0
+    found, size, most = list[bytes](), 0, min(MOST, max(RATIO_FROM, RATIO * len(data)))
     while data:
         stream = zlib.decompressobj()
-        found.append(stream.decompress(data, MOST - size))
+        found.append(stream.decompress(data, max(most - size, 1)))
         size += len(found[-1])
         if not stream.eof:
-            raise ValueError("the graph is cut off or too long")
+            raise Damage("the graph is cut off or too long")
         data = stream.unused_data
     return b"".join(found).decode()

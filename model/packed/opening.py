@@ -17,12 +17,13 @@ from numpy.typing import NDArray
 
 from model.check import Problem
 from model.data.naming import model_names
+from model.errors import Damage
 from model.formats.base import Format
 from model.formats.scaled import ScaledFormat
 from model.graph import Graph, Node
 from model.meta import Precision, TensorKey, Weight
 from model.ops import base_port
-from model.packed.file import DAMAGE, PackedFile, damaged, read_packed
+from model.packed.file import PackedFile, decoding, read_packed
 from model.packed.layout import Packed, Use, facts, lies, stored, use_at, users_of, ways
 from model.packed.values import Values, same_values, unpack, unpack_mask
 from model.ports import weights_of
@@ -49,11 +50,9 @@ def load_packed(path: Path, store: WeightStore) -> tuple[Project, tuple[Problem,
     """The project of a packed file, its tensors held by `store`, and what could not be kept; raises ProjectError."""
     path = path.expanduser().resolve()
     file = read_packed(path)
-    try:
+    with decoding(path):
         loader = _Loader(file, store)
         graph = loader.graph()
-    except DAMAGE as error:
-        raise damaged(path, error) from error
     return Project(_source(file), graph, Recipe(), graph), tuple(loader.problems)
 
 
@@ -77,7 +76,7 @@ class _Loader:
         self._parts = {name: stored(name, w, users[name]) for name, w in held.items()}
         for name, parts in self._parts.items():
             if [lies(facts(p)) for p in parts] != [lies(f) for f in file.tensors[name]]:
-                raise ValueError(f"{name} does not lie in it as its format sees it today")
+                raise Damage(f"{name} does not lie in it as its format sees it today")
         self._weights: dict[str, Weight] = {}
         self._given: dict[tuple[str, Use], _Given] = {}
 

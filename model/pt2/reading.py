@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import importlib
 import io
-import json
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from model.borders import opened_zip, parse_json
 from model.pt2.rules import Json, checked, results_of
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def read_program(path: Path) -> ExportedProgram:
     Raises Unsafe where the file holds pickled objects or compiled code, ValueError and what zipfile and torch raise
     where it is damaged.
     """
-    with zipfile.ZipFile(path) as archive:
+    with opened_zip(path) as (archive, _):
         members = _Members(archive, path.stat().st_size)
         program = _program(members)
         tensors = _tensors(members, "weights", "weight_")
@@ -69,7 +69,7 @@ class _Members:
         """A member's JSON."""
         if self.names[name] > LARGEST_TEXT:
             raise ValueError("its program is too large")
-        return json.loads(self.read(name))
+        return parse_json(self.read(name))
 
 
 def _check_member(name: str) -> None:

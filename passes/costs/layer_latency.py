@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from model.borders import read_json, tried
 from model.data.cache import cache_folder
 from model.errors import OptionsError
 from model.files import explained, write_text
@@ -101,12 +102,13 @@ def known() -> Times | None:
 
 def _parsed(held: Path) -> Times | None:
     """None where the file cannot be read: then it is as if nothing had been measured."""
-    try:
-        data = json.loads(held.read_text(encoding="utf-8"))
+
+    def read() -> Times:
+        data = read_json(held)
         layers, rounding = ({str(k): float(v) for k, v in data[n].items()} for n in ("layers", "rounding"))
         return Times(int(data["batch"]), layers, rounding, frozenset(map(str, data["formats"])))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return None
+
+    return tried(read, None)
 
 
 def seconds_of(graph: Graph) -> float:

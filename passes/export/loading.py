@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 from torch import Tensor, fx
 
+from model.borders import read_json, reading
 from model.build import build
 from model.errors import ProjectError
 from model.graph import Graph
@@ -33,8 +33,5 @@ def example_of(folder: Path) -> dict[str, Tensor]:
 
 
 def _graph(folder: Path) -> Graph:
-    try:
-        data = json.loads((folder / "graph.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ProjectError(f"{folder.name} holds no readable graph ({error}).", "Export it again.") from error
-    return graph_from_json(data)
+    with reading(folder, ProjectError, "holds no readable graph", "Export it again."):
+        return graph_from_json(read_json(folder / "graph.json"))

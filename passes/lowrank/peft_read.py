@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Iterable, Mapping
@@ -12,6 +11,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from model.borders import read_json, reading
 from model.errors import OptionsError, ProjectError
 from model.patterns import Patterns
 from model.weights import Location, Tensor, read_header
@@ -59,6 +59,11 @@ class PeftAdapter:
 def read_peft(folder: Path) -> PeftAdapter:
     """The adapter in `folder`; raises ProjectError where there is none, or one that this version cannot compute."""
     folder = folder.parent if folder.name in (CONFIG, VALUES) else folder
+    with reading(folder, ProjectError, "is no adapter that can be read", "Use a complete copy of the adapter."):
+        return _read(folder)
+
+
+def _read(folder: Path) -> PeftAdapter:
     config = _config(folder)
     _refuse(config)
     if not (folder / VALUES).is_file():
@@ -76,13 +81,9 @@ def read_peft(folder: Path) -> PeftAdapter:
 
 
 def _config(folder: Path) -> Mapping[str, Any]:
-    try:
-        found = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        hint = "Give the folder that PEFT's save_pretrained wrote."
-        raise ProjectError(f"There is no {CONFIG} in {str(folder)!r}.", hint) from error
-    except (OSError, ValueError, RecursionError) as error:
-        raise ProjectError(f"{CONFIG} cannot be read ({error}).", "Use a complete copy of the adapter.") from error
+    with reading(folder / CONFIG, ProjectError, "cannot be read", "Use a complete copy of the adapter.",
+                 "Give the folder that PEFT's save_pretrained wrote."):  # fmt: skip
+        found = read_json(folder / CONFIG)
     if not isinstance(found, Mapping):
         raise ProjectError(f"{CONFIG} holds no table.", "Use a complete copy of the adapter.")
     return cast("Mapping[str, Any]", found)

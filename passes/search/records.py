@@ -6,8 +6,9 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
+from model.borders import reading
 from model.codec import decode, encode
-from model.errors import EspalierError, StorageError
+from model.errors import StorageError
 from model.project import recipe_from_json, recipe_to_json
 from model.recipe import Recipe
 from passes.search.fleet.claim import is_spare
@@ -38,11 +39,9 @@ def search_of(study: Study) -> tuple[SearchSpec, Recipe, Space]:
     if not isinstance(held, Mapping) or cast("Any", held).get("version") != VERSION:
         raise StorageError(f"The study {study.study_name!r} was not made by this version of Espalier.",
                            "Choose another study.")  # fmt: skip
-    try:
-        return (decode(SearchSpec, held["spec"]), recipe_from_json(held["recipe"]), decode(Space, held["space"]))
-    except (EspalierError, LookupError, TypeError, ValueError) as error:
-        raise StorageError(f"What the study {study.study_name!r} varies cannot be read ({error}).",
-                           "Open it with the plug-ins that it was made with.") from error  # fmt: skip
+    what = f"What the study {study.study_name!r} varies"
+    with reading(what, StorageError, "cannot be read", "Open it with the plug-ins that it was made with."):
+        return decode(SearchSpec, held["spec"]), recipe_from_json(held["recipe"]), decode(Space, held["space"])
 
 
 def trial_of(frozen: FrozenTrial, coded: Mapping[str, tuple[Any, ...]] | None = None) -> Trial:

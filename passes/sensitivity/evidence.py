@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from model.borders import parse_json, reading
 from model.data.cache import cache_folder
 from model.errors import ProjectError
 from model.files import explained, replacing
@@ -171,13 +172,11 @@ def load(path: Path) -> Evidence:
     whole = path.with_name(path.stem.removesuffix(PART) + path.suffix)
     if whole.exists():  # a worker may have finished the gradients since, and removed the part
         path = whole
-    try:
+    with reading(path, ProjectError, "holds no evidence", "Run the sensitivity again."):
         facts = path.stat()
         found = _opened(path, facts.st_ino, facts.st_size)
         os.utime(path)
         return found
-    except (OSError, LookupError, ValueError, TypeError) as error:
-        raise ProjectError(f"{path.name} holds no evidence ({error}).", "Run the sensitivity again.") from error
 
 
 @lru_cache(2)
@@ -186,7 +185,7 @@ def _opened(path: Path, inode: int, size: int) -> Evidence:
     places = read_header(path)
     with path.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
-        told = json.loads(json.loads(file.read(length))["__metadata__"]["evidence"])
+        told = parse_json(parse_json(file.read(length))["__metadata__"]["evidence"])
     pieces = _Pieces(path, places, told["index"])
     return Evidence(pieces, told["words"], told["samples"], told["reference"], told["facts"])
 

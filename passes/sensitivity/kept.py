@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from model.borders import parse_json, read_text, tried
 from model.codec import encode
 from model.errors import FileError
 from model.files import append
@@ -54,13 +55,10 @@ def _name(node: str, port: str, candidate: Candidate) -> str:
 
 def _read(path: Path) -> Iterator[tuple[str, Measured]]:
     """Lines that are whole; the last may have been cut off."""
-    try:
-        lines = path.read_text().splitlines()
-    except OSError:
-        return
-    for line in lines:
-        try:
-            held: dict[str, Any] = json.loads(line)
-            yield str(held["of"]), Measured(*(held[f] for f in FIGURES))
-        except (ValueError, LookupError, TypeError):
-            continue
+    for line in tried(lambda: read_text(path), "").splitlines():
+        if found := tried(lambda line=line: _measured(parse_json(line)), None):
+            yield found
+
+
+def _measured(held: dict[str, Any]) -> tuple[str, Measured]:
+    return str(held["of"]), Measured(*(held[f] for f in FIGURES))

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from model.borders import parse_json, tried
 from model.errors import ProjectError
 from model.weights import NAMES, Tensor
 from passes.sensitivity.evidence import write_whole
@@ -33,14 +34,14 @@ class Unfinished:
 
     def read(self) -> tuple[Arrays, dict[str, Any]] | None:
         """(arrays, facts) as they were written last; None where there are none, or they cannot be read."""
-        try:
-            data = self.path.read_bytes()  # all at once: another process may put a newer one in its place
-            start = 8 + int.from_bytes(data[:8], "little")
-            header = json.loads(data[8:start])
-            facts = json.loads(header.pop("__metadata__")["state"])
-            return {name: _array(data, start, entry) for name, entry in header.items()}, facts
-        except (OSError, LookupError, ValueError, TypeError, AttributeError):
-            return None
+        return tried(self._read, None)
+
+    def _read(self) -> tuple[Arrays, dict[str, Any]]:
+        data = self.path.read_bytes()  # all at once: another process may put a newer one in its place
+        start = 8 + int.from_bytes(data[:8], "little")
+        header = parse_json(data[8:start])
+        facts = parse_json(header.pop("__metadata__")["state"])
+        return {name: _array(data, start, entry) for name, entry in header.items()}, facts
 
     @property
     def due(self) -> bool:

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from model.borders import parse_json, read_bytes, reading, tried
 from model.codec import decode, encode
-from model.errors import EspalierError, OptionsError
+from model.errors import OptionsError
 from model.project import recipe_from_json, recipe_to_json
 from model.recipe import Recipe
 from passes.analysis.evaluate import EvaluateOptions
@@ -18,7 +19,7 @@ from passes.sweep.sweep import Axis, Sweep, Variant
 
 VERSION = 1
 FOLDER = "sweeps/"
-_DAMAGE = (ValueError, LookupError, TypeError, AttributeError, RecursionError)
+MOST = 256 << 20  # bytes of a journal
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,14 +74,10 @@ def dump(journal: Journal) -> bytes:
 def load(text: str | bytes) -> Journal:
     """A journal; a line that is cut off or damaged is left out. Raises OptionsError where the head cannot be read."""
     head, *rest = (text.encode() if isinstance(text, str) else text).split(b"\n")
-    try:
-        sweep = sweep_from_json(json.loads(head)["sweep"])
-    except EspalierError:
-        raise
-    except _DAMAGE as error:
-        raise OptionsError("The record of a sweep cannot be read.", "It is left as it is.") from error
+    with reading("The record of a sweep", OptionsError, "cannot be read", "It is left as it is."):
+        sweep = sweep_from_json(parse_json(head)["sweep"])
     found: dict[tuple[int, int, int], Outcome] = {}
-    for outcome in _outcomes(rest):
+    for outcome in filter(None, map(_outcome, filter(bytes.strip, rest))):
         if _is_point(sweep, outcome):
             found[outcome.place] = outcome
     return Journal(sweep, tuple(found.values()))
@@ -94,32 +91,20 @@ def _is_point(sweep: Sweep, outcome: Outcome) -> bool:
     return 0 <= outcome.variant < len(sweep.variants) and 0 <= outcome.x < values
 
 
-def _outcomes(lines: Iterable[bytes]) -> Iterable[Outcome]:
-    for text in filter(bytes.strip, lines):
-        try:
-            yield decode(Outcome, json.loads(text), "point")
-        except (*_DAMAGE, EspalierError):
-            continue  # cut off while it was written: the point runs again
+def _outcome(text: bytes) -> Outcome | None:
+    """None for a line that was cut off while it was written: the point runs again."""
+    return tried(lambda: decode(Outcome, parse_json(text), "point"), None)
 
 
 def read(path: Path) -> Journal | None:
     """The journal in a file; None where there is none, or none that can be read."""
-    try:
-        return load(path.read_bytes())
-    except (OSError, EspalierError):
-        return None
+    return tried(lambda: load(read_bytes(path, MOST)), None)
 
 
 def journals(extras: dict[str, bytes]) -> dict[str, Journal]:
     """The sweeps among a project's further members, by member; what cannot be read stays where it is."""
-    found: dict[str, Journal] = {}
-    for name, data in sorted(extras.items()):
-        if name.startswith(FOLDER):
-            try:
-                found[name] = load(data)
-            except EspalierError:
-                continue
-    return found
+    held = ((n, tried(lambda d=d: load(d), None)) for n, d in sorted(extras.items()) if n.startswith(FOLDER))
+    return {name: found for name, found in held if found}
 
 
 def member(extras: Iterable[str]) -> str:

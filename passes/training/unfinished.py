@@ -17,6 +17,7 @@ from typing import Any
 
 import xxhash
 
+from model.borders import tried
 from model.codec import encode
 from model.graph import Graph
 from model.graph_json import fingerprint
@@ -67,11 +68,11 @@ def latest(home_of_one: Path) -> Path | None:
 
 
 def _read(folder: Path) -> Unfinished | None:
-    try:
+    def read() -> Unfinished:
         held: dict[str, Any] = json.loads((folder / STATE).read_text())
         return Unfinished(folder, int(held["step"]), int(held["steps"]), (folder / STATE).stat().st_mtime)
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
+
+    return tried(read, None)
 
 
 def discard(graph: Graph, options: FinetuneOptions, seed: int, base: Graph | None = None) -> None:

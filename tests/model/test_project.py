@@ -62,7 +62,8 @@ def test_unknown_members_are_kept_byte_for_byte(tmp_path: Path) -> None:
     extras = {"studies/a.jsonl": b'{"trial": 1}\n\x00\xff', "later/thing.bin": os.urandom(1000), "empty/": b""}
     save_project(*make(extras=extras), tmp_path / "p.espalier")
     project, store = load(tmp_path / "p.espalier")
-    assert project.extras == extras
+    assert project.extras == {"studies/a.jsonl": extras["studies/a.jsonl"]}
+    assert project.sealed.keys() == {"later/thing.bin", "empty/"}  # not even read
     save_project(project, store, tmp_path / "p.espalier")
     with zipfile.ZipFile(tmp_path / "p.espalier") as archive:
         assert archive.testzip() is None
@@ -295,7 +296,7 @@ def test_format_1_opens_for_ever(root: Path, tmp_path: Path) -> None:
     assert project.recipe.steps[1].options == PruneOptions(0.3, "random", "local", Select("regex", ("^conv$",)))
     assert (project.source.inputs, project.source.seed, project.source.data) == (("image", "ids"), 7, "demo:digits")
     assert project.view["camera"] == [1.5, 0, 0] and "scores" in project.reports
-    assert project.extras == {"studies/first.jsonl": b'{"trial": 1}\n\x00\xff', "notes/": b""}
+    assert project.extras == {"studies/first.jsonl": b'{"trial": 1}\n\x00\xff'} and "notes/" in project.sealed
     image = torch.arange(2 * 9, dtype=torch.float32).reshape(2, 1, 3, 3) / 9 - 1
     with torch.no_grad():
         results = build(graph, store)(image=image, ids=torch.tensor([[0, 1, 2], [4, 4, 3]]))

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from model.borders import read_json
 from model.errors import SimulateError
 from model.files import filling, make_folder
 from verilog.netlist import Design
@@ -81,7 +82,7 @@ class Handshakes:
 def handshakes(folder: Path) -> Handshakes:
     """What a simulation left in its folder; raises SimulateError where nothing is, or something else."""
     try:
-        head = json.loads((folder / HEAD).read_text())
+        head = read_json(folder / HEAD)
         words = np.fromfile(folder / RUNS, "<u4")
         if head["version"] > VERSION:
             raise SimulateError(f"{folder} is of a newer version.", "Simulate again.")
@@ -93,7 +94,9 @@ def handshakes(folder: Path) -> Handshakes:
             raise ValueError("runs are missing")
         trace = next((folder / n for n in TRACES if (folder / n).exists()), None)
         return Handshakes(head["first"], head["cycles"], tuple(lanes), trace)
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except SimulateError:
+        raise
+    except Exception as error:
         raise SimulateError(f"There are no handshakes in {folder}.", "Simulate again.") from error
 
 

@@ -19,6 +19,7 @@ from app.panels.kernels.timed import OLD, Pages, TimedPage, forbid, titled
 from app.panels.table import Table
 from app.plots.paying import EACH, SUMMED, Calls, PayingChart
 from app.words import count, figure, percent, plural
+from model.borders import tried
 from model.errors import OptionsError
 from passes.analysis.compile import COMPILER, CompileOptions, has_compiler
 from passes.timed.why import RESTLESS
@@ -236,11 +237,12 @@ def version_of(row: dict[str, Any]) -> dict[str, Any]:
 def calls_of(made: Measured | None) -> tuple[Calls, ...]:
     """Each version's calls; none where a project holds something else there."""
     told = made.more.get("calls", {}) if made else {}
-    try:
+
+    def read() -> tuple[Calls, ...]:
         return tuple(Calls(n, float(c["first"]), tuple(map(float, c["later"]))) for n, c in told.items() if c["later"]
                      and n in ("eager", "captured", "compiled"))  # fmt: skip
-    except (KeyError, TypeError, ValueError, AttributeError):
-        return ()
+
+    return tried(read, ())
 
 
 def call_rows(calls: tuple[Calls, ...]) -> list[dict[str, Any]]:

@@ -72,7 +72,7 @@ def hand_over(
     files, held = files_of(url), handed(study)
     if held is not None and held.digest and files.has(held.digest):
         return held
-    lean = replace(project, recipe=Recipe(), graph=project.base, reports={}, view={}, extras={}, milestones={})
+    lean = Project(project.source, project.base, Recipe(), project.base)
     size = sum(p.path.exists() and _bytes(p) for p in store.locate(keys_of(lean.base)).values())
     made = Handed(fingerprint(lean.base), project.source.spec, str(Path(path).resolve()) if path else "", "", size)
     with scratch() as folder:
