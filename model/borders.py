@@ -116,16 +116,21 @@ def _shallow(value: Any) -> Any:
 
 
 def _digits(parse: Callable[[Any], Any], text: bytes | str) -> Any:
-    """What a parser finds, without whole numbers that no float could take."""
+    """What a parser finds, without whole numbers of absurd length."""
     try:
         found = parse(text)
     except ValueError as error:
         if "digits" in str(error):  # Python refuses to make a number of thousands of them
             raise Damage(_LONG_NUMBER) from error
         raise
-    if (_DIGITS if isinstance(text, str) else _DIGIT_BYTES).search(text) and not _short(found):  # pyright: ignore[reportArgumentType]
+    if _long_digits(text) and not _short(found):
         raise Damage(_LONG_NUMBER)
     return found
+
+
+def _long_digits(text: bytes | str) -> bool:
+    held = _DIGITS.search(text) if isinstance(text, str) else _DIGIT_BYTES.search(text)
+    return held is not None
 
 
 def _short(value: Any) -> bool:
