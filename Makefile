@@ -15,13 +15,14 @@ SIZE := 1600x1000
 # A process a core; tests/conftest.py brings the long files first.
 PYTEST := QT_QPA_PLATFORM=offscreen $(PY) -m pytest -n logical --maxprocesses 8 --dist loadfile --no-loadscope-reorder
 
-.PHONY: help run test test-all check setup setup-test lint types contracts format screenshots demo-weights bench clean
+.PHONY: help run test test-all check attack setup setup-test lint types contracts format screenshots demo-weights bench clean
 
 help:
 	@echo 'make run           set up, then open the window on the demo project (without a display: render it to a file)'
 	@echo 'make test          set up, then lint, types, import contracts and all tests'
 	@echo 'make test-all      as make test, with 20 times the examples of each property test'
 	@echo 'make check         the quick form: without the tests marked slow'
+	@echo 'make attack        open 5 000 damaged files of each kind (KINDS="pt2 tables": some; COUNT=100: fewer)'
 	@echo 'make format        let ruff format and mend the source'
 	@echo 'make screenshots   render the window, light and dark, to resources/screenshots'
 	@echo 'make demo-weights  train the weights of the demo projects again'
@@ -58,6 +59,10 @@ test-all: setup-test lint types contracts
 check: setup-test lint types contracts
 	@echo '== tests (not slow)'
 	@$(PYTEST) -m 'not slow'
+
+# The table is printed, and written to build/attack.json.
+attack: setup-test
+	@$(PY) -m tests.attack.mutants $(KINDS) $(if $(COUNT),--count $(COUNT)) -o build/attack.json
 
 lint: setup-test
 	@echo '== ruff'

@@ -31,10 +31,12 @@ T = TypeVar("T")
 
 
 @contextlib.contextmanager
-def reading(path: Path | str, error: type[EspalierError], what: str, hint: str, missing: str = "") -> Generator[None]:
+def reading(
+    path: Path | str, error: type[EspalierError], what: str, hint: str, missing: str = "", thing: str = "file"
+) -> Generator[None]:
     """Whatever is raised within becomes `error`: "NAME WHAT: how it is damaged." and `hint`.
 
-    Our own errors and Ctrl+C pass as they are. `missing`: the hint where there is no file, in place of `hint`.
+    Our own errors and Ctrl+C pass as they are. `missing`: the hint where there is no such `thing`, in place of `hint`.
     """
     name = path.name if isinstance(path, Path) else path
     try:
@@ -42,7 +44,7 @@ def reading(path: Path | str, error: type[EspalierError], what: str, hint: str, 
     except (EspalierError, KeyboardInterrupt, SystemExit, GeneratorExit):
         raise
     except FileNotFoundError as fault:
-        raise error(f"There is no file {str(path)!r}.", missing or hint) from fault
+        raise error(f"There is no {thing} {str(path)!r}.", missing or hint) from fault
     # Parsers raise what they like, those in Rust even what is no Exception.
     except BaseException as fault:
         raise error(f"{name} {what}: {damage(fault)}.", hint) from fault

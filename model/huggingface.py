@@ -83,8 +83,10 @@ def _pretrained(name: str) -> tuple[nn.Module, dict[str, Any], tuple[Any, ...]]:
             architecture = (getattr(config, "architectures", None) or [""])[0]
             cls = getattr(transformers, architecture, AutoModel)
             model = cls.from_pretrained(name, config=config, trust_remote_code=False)
-    # Damaged files, unknown architectures, a missing network: transformers and its parsers raise many types.
-    except Exception as error:
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    # Damaged files, unknown architectures, a missing network: transformers and its parsers, some in Rust, raise many.
+    except BaseException as error:
         hint = "Check the name, the network or the cache, or give a sound local folder."
         called = Path(name).name if Path(name).exists() else name
         raise SourceError(f"{called} cannot be loaded: {first_line(error)}", hint) from error

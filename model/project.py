@@ -294,6 +294,9 @@ def _read(archive: zipfile.ZipFile, raw: IO[bytes]) -> tuple[Json, dict[str, byt
     if sum(held[n].file_size for n in own) > _MOST_READ or sum(held[n].compress_size for n in others) > _MOST_SEALED:
         raise Damage("it holds more than the project itself")
     members: Json = {n: parse_json(read_member(archive, n)) for n in held if n in _KNOWN}
+    json.dumps(
+        [members.get(n) for n in ("recipe.json", "view.json", "reports.json")], allow_nan=False
+    )  # as it is saved
     if _WEIGHTS in held:
         members[_WEIGHTS] = True
     extras = {n: read_member(archive, n, _MOST_OWN) for n in own if n not in _KNOWN}

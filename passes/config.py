@@ -76,7 +76,9 @@ def readable(value: Any) -> Json:
 
 def read_file(path: Path) -> Mapping[str, Any]:
     """The table in a TOML or JSON file; raises OptionsError."""
-    with reading(path, OptionsError, "cannot be read", "Write TOML or JSON.", "Give the path of a TOML or JSON file."):
+    with reading(
+        path, OptionsError, "cannot be read", "Write TOML or JSON.", "Give the path of a TOML or JSON file.", "recipe"
+    ):
         data: Any = read_json(path) if path.suffix == ".json" else read_toml(path)
     if not isinstance(data, Mapping):
         raise OptionsError(f"{path.name} holds no table.", "Write {steps = [...]} or pass names with options.")

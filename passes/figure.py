@@ -6,6 +6,7 @@ Closed forms, so that the window's process needs no scipy; tests hold them to sc
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from statistics import NormalDist
@@ -16,6 +17,7 @@ ROOM = 1.5  # of the span of a chart's values, up to which the line of guessing 
 Z = NormalDist().inv_cdf(0.5 + LEVEL / 2)
 
 OPENED = "opened"
+_HITS = re.compile(r"[0-9a-f]+")
 BASELINES: dict[str, str] = {
     OPENED: "the model as it was opened, before the first step of the recipe",
     "project at start": "the project as it was when this run, sweep or search began",
@@ -133,5 +135,6 @@ def accuracy_of(summary: Mapping[str, Any]) -> Figure | None:
     value, n = summary.get("accuracy"), summary.get("n")
     if not isinstance(value, int | float) or not isinstance(n, int) or n <= 0:
         return None
-    guessing = summary.get("guessing")
-    return Figure(float(value), n, str(summary.get("hits") or ""), None if guessing is None else float(guessing))
+    guessing, hits = summary.get("guessing"), summary.get("hits")
+    hits = hits if isinstance(hits, str) and _HITS.fullmatch(hits) else ""
+    return Figure(float(value), n, hits, float(guessing) if isinstance(guessing, int | float) else None)

@@ -21,7 +21,7 @@ _MOST = 4 << 20  # bytes of a text; Python's own reader takes much more memory t
 
 def load_recipe_file(path: Path, seed: int = 0) -> Recipe:
     """The recipe in a file of whatever form; raises OptionsError."""
-    with reading(path, OptionsError, "cannot be read", "Choose a TOML, JSON or Python file."):
+    with reading(path, OptionsError, "cannot be read", "Choose a TOML, JSON or Python file.", thing="recipe"):
         return parse_recipe(read_text(path, _MOST), seed)
 
 

@@ -83,14 +83,17 @@ def load(data: bytes) -> Record:
         space = decode(Space, found["space"], "space") if found.get("space") else None
         spec, recipe = decode(SearchSpec, found["spec"], "spec"), recipe_from_json(found["recipe"])
         baseline = {str(k): float(v) for k, v in found.get("baseline", {}).items()}
-        return Record(spec, recipe, space, tuple(_trials(rest)), str(found.get("key", "")), baseline,
+        return Record(spec, recipe, space, tuple(_trials(rest, spec)), str(found.get("key", "")), baseline,
                       dict(found.get("against", {})))  # fmt: skip
 
 
-def _trials(lines: Iterable[str]) -> Iterable[Trial]:
+def _trials(lines: Iterable[str], spec: SearchSpec) -> Iterable[Trial]:
+    """Those that can be read, each by its last line; a complete one has a value for each goal."""
+    goals = 1 if spec.summed else len(spec.goals)
     found: dict[int, Trial] = {}
     for trial in filter(None, (tried(lambda t=text: _trial(parse_json(t)), None) for text in filter(str.strip, lines))):
-        found[trial.number] = trial
+        if trial.state != "complete" or len(trial.values) == goals:
+            found[trial.number] = trial
     return found.values()
 
 

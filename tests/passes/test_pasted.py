@@ -70,6 +70,6 @@ def test_what_is_no_recipe(text: str, told: str) -> None:
 
 def test_a_file_that_is_no_text(tmp_path: Path) -> None:
     (tmp_path / "x.json").write_bytes(b"\xff\xfe\x00")
-    for name in ("x.json", "missing.toml"):
-        with pytest.raises(OptionsError, match="cannot be read"):
+    for name, told in (("x.json", "cannot be read"), ("missing.toml", "no recipe")):
+        with pytest.raises(OptionsError, match=told):
             load_recipe_file(tmp_path / name)

@@ -17,8 +17,9 @@ import xxhash
 NASTY: tuple[Any, ...] = (
     None, True, False, -1, 0, 1, 2, 3.5, -0.0, 2**31, -(2**31), 2**63, -(2**63), 2**64, 10**18, 10**30, 1e308, -1e308,
     1e-320, float("nan"), float("inf"), float("-inf"), "", "x", "1", "-1", "nan", "1e999", "true", "null", "\0",
-    "\ud800", "../../x", "/dev/zero", "é" * 50, "x" * 100_000, "<a href='x'>x</a>", "float", "integer(width=8)", "^(\\w+)$",
-    "(", [], {}, [[]], [None], {"a": 1}, {"": {}}, [1, "a", None], [0] * 1000, {"ref": ["x", 0]}, {"float": "nan"},
+    "\ud800", "../../x", "/dev/zero", "é" * 50, "x" * 100_000, "<a href='x'>x</a>", "float", "integer(width=8)",
+    "^(\\w+)$", "(", [], {}, [[]], [None], {"a": 1}, {"": {}}, [1, "a", None], [0] * 1000,
+    {"ref": ["x", 0]}, {"float": "nan"},
 )  # fmt: skip
 NUMBERS = ("1" * 5000, "1" * 100_000, "1e99999", "-1", "0", "NaN", "Infinity", "1e308", "9" * 30, "0.1", "1" * 300)
 DEEP = (60, 150, 500, 990, 3000, 100_000)
@@ -153,7 +154,9 @@ def _other_type(value: Any, rng: Random) -> Any:
         case bool() | int() | float() | None:
             return rng.choice((str(value), [value], {"x": value}, not value))
         case list():
-            return rng.choice(({str(n): v for n, v in enumerate(value)}, value[:1], value * 2, value[::-1], str(value), len(value)))
+            return rng.choice(
+                ({str(n): v for n, v in enumerate(value)}, value[:1], value * 2, value[::-1], str(value), len(value))
+            )
         case _:
             return rng.choice((list(value), list(value.values()), [value], str(value), len(value)))
 
