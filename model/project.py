@@ -294,13 +294,19 @@ def _read(archive: zipfile.ZipFile, raw: IO[bytes]) -> tuple[Json, dict[str, byt
     if sum(held[n].file_size for n in own) > _MOST_READ or sum(held[n].compress_size for n in others) > _MOST_SEALED:
         raise Damage("it holds more than the project itself")
     members: Json = {n: parse_json(read_member(archive, n)) for n in held if n in _KNOWN}
-    json.dumps(
-        [members.get(n) for n in ("recipe.json", "view.json", "reports.json")], allow_nan=False
-    )  # as it is saved
+    _check_numbers([members.get(n) for n in ("recipe.json", "view.json", "reports.json")])
     if _WEIGHTS in held:
         members[_WEIGHTS] = True
     extras = {n: read_member(archive, n, _MOST_OWN) for n in own if n not in _KNOWN}
     return members, extras, {n: read_sealed(raw, held[n]) for n in others}
+
+
+def _check_numbers(members: list[Any]) -> None:
+    """Raise Damage for a number that could not be saved again."""
+    try:
+        json.dumps(members, allow_nan=False)
+    except ValueError as error:
+        raise Damage("a number in it is infinite, or none") from error
 
 
 def _is_own(name: str) -> bool:
