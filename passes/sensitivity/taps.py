@@ -140,9 +140,9 @@ def _own(leaf: nn.Module, port: str) -> tuple[str, Tensor] | None:
     """(path, tensor) of a leaf's own tensor, wherever masks and adapters have put it."""
     for path in _INSIDE:
         try:
-            found = getattr(leaf.get_submodule(path.rstrip(".")), port, None)
+            found = dict(leaf.get_submodule(path.rstrip(".")).named_parameters(recurse=False)).get(port)
         except AttributeError:
             continue
-        if isinstance(found, nn.Parameter):
+        if found is not None:  # a wrapper also shows its inner module's, as a property
             return f"{path}{port}", found
     return None

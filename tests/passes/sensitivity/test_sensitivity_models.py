@@ -136,6 +136,16 @@ def test_pruned_models(tmp_path: Path) -> None:
     report, rows = found(masked)
     judge(report, rows)
     assert report.summary["baseline"] == "opened", "masks are choices"
+    random = np.random.default_rng(2)
+    weights = dict(masked.graph.weights)
+    for name, weight in weights.items():  # as after a training under the masks, which then stay
+        was = to_torch(masked.context.store.get(weight.key or ""))
+        if was.is_floating_point():
+            moved = was * torch.from_numpy(1 + 0.1 * random.normal(size=tuple(was.shape))).to(was.dtype)
+            weights[name] = replace(weight, key=masked.context.store.hold(to_numpy(moved)))
+    report, rows = found(Held(masked.graph.with_weights(weights), masked.context))
+    judge(report, rows)
+    assert report.summary["baseline"] == "present weights in float"
     smaller = with_step(with_step(opened(tmp_path), "prune_structured", what="neurons", ratio=0.5), "remove_pruned")
     report, rows = found(smaller)
     judge(report, rows)
