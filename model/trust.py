@@ -58,7 +58,7 @@ def require(path: Path, what: str, origin: Origin) -> None:
         _typed.add(path)
     elif not _allowed(path):
         message = f"This project names code: {what} of {path}, which could do anything with your files."
-        hint = f"Read that file; to let it run, open it in the window, or add --trust {path}."
+        hint = f"Read that file; to let it run, open the file itself, or add --trust {path}."
         raise TrustError(message, hint, path=path)
 
 

@@ -35,7 +35,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
     "Prune": ("prune", "prune_structured", "prune_activations", "remove_pruned"),
     "Simplify": ("remove_layers", "replace_linear", "remove_dropout", "fold_batch_norm", "decompose_attention"),
     "Deploy": ("pack_mx",),
-    "Hardware": ("parallelize", "balance_parallelism"),
+    "Hardware": ("hardware_functions", "parallelize", "balance_parallelism"),
 }
 OTHER = "Other"
 # Passes that take one kind of node: others that happen to be selected are no subject of theirs.

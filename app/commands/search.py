@@ -20,7 +20,7 @@ from app.commands.search_workers import add_workers, check_workers, trials_of_al
 from app.commands.storages import look_into
 from app.commands.sweep import known_steps
 from app.kernels.words import time_words
-from app.words import THIN, change_words, left, noise_words, training_words
+from app.words import THIN, change_words, left, noise_words, plural, training_words
 from model.recipe import Recipe
 from passes.analysis.evaluate import EvaluateOptions
 from passes.config import recipe_to_dict
@@ -175,7 +175,7 @@ def _searched(
             done.ended = _followed(trials, running, done, output, console)
         done.trials = running.told | done.trials  # what was heard last is newer, where a storage was away
     except KeyboardInterrupt:
-        ended = sum(t.state in ("complete", "pruned", "failed") for t in done.all)
+        ended = sum(t.ended for t in done.all)
         output.write(done.all, _best_recipe(done))
         console.note(
             f"Stopped after {ended} trials, which are kept in {shown(storage)}; the same with --resume goes on."
@@ -205,14 +205,14 @@ def _followed(
 
 def _told(done: _Done, trial: Trial) -> str:
     """`[12/50] accuracy 0.9310, weight bits 4.31, 1.2 s`; the best so far says so."""
-    ended = sum(t.state in ("complete", "pruned", "failed") and not t.lost for t in done.all)
+    ended = sum(t.ended for t in done.all)
     head = f"[{ended}/{done.search.spec.trials}]"
     if trial.state == "failed":
         return f"{head} trial {trial.number} {'lost' if trial.lost else 'failed'}: {trial.error}"
     figures = ", ".join(f"{n.replace('_', ' ')} {_figure(n, trial.figures[n])}" for n in done.want.figures
                         if n in trial.figures)  # fmt: skip
     notes = [seconds(trial.seconds or 0.0)]
-    notes += ["known already"] if trial.reused else []
+    notes += ["duplicate"] if trial.reused else []
     notes += [trial.error] if trial.state == "pruned" else []
     notes += ["not feasible"] if trial.state == "complete" and not trial.feasible else []
     notes += [training_words(trial.figures)]
@@ -309,9 +309,12 @@ def _lines(done: _Done, data: dict[str, Any]) -> Iterable[str]:
         yield f"accuracy of the best: {noise_words(lead.accuracy)}"
         yield from [f"accuracy of the best: {change_words(change_of(told))}"] if told else []
     outside = f"{data['unmeasured']} not measured, " if data["unmeasured"] else ""
-    early = data["pruned"] - data["unmeasured"]
+    early = sum(t.state == "pruned" and t.counts for t in done.all)
+    twice = sum(t.reused and not t.unmeasured for t in done.all)
+    complete = sum(t.state == "complete" and not t.reused for t in done.all)
     yield from [f"texts: {words}"] if (words := text_words(data)) else []
-    counts = f"{data['complete']} complete, {outside}{early} ended early, {data['failed']} failed"
+    outside += f"{plural(twice, 'duplicate')}, " if twice else ""
+    counts = f"{complete} complete, {outside}{early} ended early, {data['failed']} failed"
     counts += f", {data['lost']} lost" if data["lost"] else ""
     yield f"{counts}; {data['ended']}; {seconds(data['seconds'])}"
     yield f"study {data['study']!r} in {data['storage']}"

@@ -121,7 +121,7 @@ def words(trial: Trial, figures: Iterable[str]) -> str:
     if trial.state != "complete":
         return f"{'lost' if trial.lost else trial.state}{took}: {trial.error}"
     told = ", ".join(f"{k.replace('_', ' ')} {cell(trial.figures.get(k))}" for k in figures)
-    return f"{told}{took}{' (known already)' if trial.reused else ''}"
+    return f"{told}{took}{' (duplicate)' if trial.reused else ''}"
 
 
 def _row(trial: Trial) -> dict[str, Any]:

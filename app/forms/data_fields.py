@@ -153,7 +153,7 @@ class NameField(QStackedWidget):
     def __init__(self, kind: str, empty: str = "") -> None:
         super().__init__()
         self._kind, self._empty, self._guess = kind, empty, ""
-        self.line, self.choice = Line(empty or "found by itself"), Choice()
+        self.line, self.choice = Line(empty or "inferred"), Choice()
         for widget in (self.line, self.choice):
             self.addWidget(widget)
             widget.edited.connect(self.edited)
@@ -183,7 +183,7 @@ class NameField(QStackedWidget):
 
     def _list(self, names: Iterable[str], value: str) -> None:
         offered = tuple(dict.fromkeys((*names, value)))
-        first = f"{self._guess} (by default)" if self._guess else "found by itself"
+        first = f"{self._guess} (by default)" if self._guess else "inferred"
         self.choice.offer(offered, tuple(n or first for n in offered))
         self.choice.put(value)
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from PySide6.QtCore import QObject, QTimer, Signal
 
+from app.jobs.queue import Rest
 from app.words import plural
 from model.borders import parse_json, tried
 from model.codec import decode, encode, hints
@@ -21,6 +22,7 @@ from model.recipe import Step
 from model.registry import PASSES
 from passes.analysis.divergence import Cell, DivergenceOptions, Truth
 from passes.analysis.evaluate import EvaluateOptions
+from passes.analysis.sensitivity import UNFINISHED
 from passes.base import Report
 from passes.jobs import TERMINAL, Event, Found, JobEvent, JobInfo
 from passes.sensitivity.table import Candidate, Predictions, Sensitivity
@@ -91,6 +93,7 @@ class Sensitivities(QObject):
         session.opened.connect(self._read)
         session.changed.connect(lambda _: self._check_age())
         session.job_event.connect(self._hear)
+        session.queued.connect(self._make_room)
         self._read()
 
     # -- what is known
@@ -241,8 +244,14 @@ class Sensitivities(QObject):
             if job:
                 self._session.cancel(job.id)
 
+    def _make_room(self) -> None:
+        """Let what an edit asks for go first; the run goes on behind it with what it has gathered."""
+        run = self.job
+        if run and run.state == "running" and any(j.state == "waiting" for j in self._session.jobs if j is not run):
+            self._session.give_way(run.id, lambda r: Rest(run.job) if r.summary.get(UNFINISHED) else None)
+
     def _done(self, report: Report) -> None:
-        if self._next:
+        if self._next and not report.summary.get(UNFINISHED):
             self._held = replace(self._next, summary=dict(report.summary))
             self._next = self._table = None
             self._keep()

@@ -97,7 +97,7 @@ class Figure(QWidget):
     def __init__(self, entry: Entry) -> None:
         super().__init__(toolTip=entry.help)
         self._entry = entry
-        self._note = self._noise = self.texts = ""
+        self._note = self._noise = self.texts = self.baseline = ""
         self.chip = QPushButton()
         self.chip.setProperty("chip", "small")
         self.chip.hide()
@@ -203,7 +203,9 @@ class Figure(QWidget):
         help_ = self._entry.help
         help_ += f". {self._note}" if self._note else ""
         help_ += f"\nTexts: {self.texts}" if self.texts and self._entry.measured else ""
-        help_ += f"\n{self._noise}" if self._noise else ""
+        compared = self.baseline and self._change.text() not in ("", self._entry.suffix)
+        told = f"{self._value.text()}, {self._change.text()} from {self.baseline}" if compared else ""
+        help_ += f"\n{self._noise or told}" if self._noise or told else ""
         self.setToolTip(f"{help_}\n{self.told}" if brief and self._change.text() else help_)
 
     @property
@@ -316,12 +318,13 @@ class ScorePanel(QWidget):
         noise, within = self._noise()
         holder, brief = self._holder(document.graph if document else None)
         named = f"{estimate.how}, from {estimate.baseline}"
-        read = score, before, edited, estimate.kl, named, dict(estimate.last), missing, texts, noise, holder
+        base = self._session.compared.name if document else ""
+        read = score, before, edited, estimate.kl, named, dict(estimate.last), missing, texts, noise, holder, base
         if read == self._read:
             return
         self._read = read
         for key, figure in self.figures.items():
-            figure.texts = texts
+            figure.texts, figure.baseline = texts, base
             now, old = getattr(score, key, None), estimate.last.get(key)
             if key == "kl":
                 figure.show_noted(estimate.kl or 0.0, named, present=True)

@@ -81,7 +81,7 @@ class Searches(Applied):
         self._copies = Copies()
         self._frame = QTimer(self, singleShot=True, interval=FRAME)
         self._frame.timeout.connect(self._tell)
-        session.queued.connect(self._make_room)
+        session.queued.connect(self._let_pass)
 
     # -- what there is
 
@@ -289,6 +289,13 @@ class Searches(Applied):
         """A job waits: a search that is paused must not keep it waiting."""
         for study in self.studies.values():
             if study.job and study.job.state == "paused" and not study.ending:
+                self._give_way(study)
+
+    def _let_pass(self) -> None:
+        """A job has come: it goes after the trial that runs, or at once while gradients are gathered."""
+        self._make_room()
+        for study in self.studies.values():
+            if study.job and study.job.state == "running" and not study.ending:
                 self._give_way(study)
 
     # -- using

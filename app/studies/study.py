@@ -58,8 +58,8 @@ class Study:
 
     @property
     def done(self) -> int:
-        """How many trials have ended; one whose worker died is made up for by another."""
-        return sum(t.state in FINISHED and not t.lost for t in self.trials.values())
+        """How many trials have ended; for one that was lost, is a duplicate or misses a limit another is run."""
+        return sum(t.ended for t in self.trials.values())
 
     @property
     def other(self) -> bool:

@@ -81,7 +81,7 @@ def state_words(trial: Trial) -> str:
     if trial.unmeasured:
         return UNMEASURED
     words = "outside" if trial.state == "complete" and not trial.feasible else STATES[trial.state]
-    return words.replace("complete", "known") if trial.reused and trial.feasible else words
+    return words.replace("complete", "duplicate") if trial.reused and trial.feasible else words
 
 
 def told(trial: Trial) -> str:

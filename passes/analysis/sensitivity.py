@@ -22,6 +22,7 @@ from passes.transform.quantize import PORTS
 
 LEAST = 32  # samples on which picked candidates are measured; where there is time for fewer, none is
 TRIED = 8  # samples by which it is judged how long that takes
+UNFINISHED = "unfinished"  # in the summary of a run that ended early; the same run again goes on
 PART = 0.6  # of a run of the whole model, what measuring a candidate takes
 
 if TYPE_CHECKING:
@@ -80,10 +81,28 @@ def sensitivity(graph: Graph, options: SensitivityOptions, context: Context) -> 
     if not options.data:
         raise DataError("Sensitivities are found on data, and none is named.",
                         "Name some: demo:NAME, hub:NAME, a file or a folder; random inputs tell nothing.")  # fmt: skip
-    work = _Work(graph, options, context)
-    rows = work.rows()
+    try:
+        work = _Work(graph, options, _ending(context))
+        rows = work.rows()
+    except _Enough:
+        return graph, Report("sensitivity", (), {UNFINISHED: True})
     report = Report("sensitivity", work.lines(rows), work.summary(rows, start))
     return graph, report
+
+
+class _Enough(Exception):
+    """Another job is to go first: the next run goes on with what is kept."""
+
+
+def _ending(context: Context) -> Context:
+    """A context that also ends where nobody waits for more."""
+
+    def progress(done: int, total: int, text: str) -> None:
+        context.progress(done, total, text)
+        if context.enough():
+            raise _Enough
+
+    return replace(context, progress=progress)
 
 
 def gather(graph: Graph, options: SensitivityOptions, context: Context) -> bool:
@@ -169,6 +188,7 @@ class _Work:
         formats = self.options.formats or usual_formats()
         found: list[Sensitivity] = []
         begun = time.perf_counter()
+        self.context.progress(0, len(self.places), "preparing the formats")  # the first row waits for their kernels
         stream = rows_of_table(
             self.evidence, self.places, self.run, self.context.store, formats, self.options.sparsities
         )

@@ -15,16 +15,20 @@ from passes.search.trial import Trial
 if TYPE_CHECKING:
     from optuna.study import Study
 
+MOST = 10  # configurations a trial that is asked for, of which most are duplicates or miss a limit
 LEAST, EVERY = 30, 5  # complete trials before the terminator can judge, and trials between two judgements, of seconds
 
 
 def reason(
     spec: SearchSpec, want: Wanted, space: Space, study: Study, told: Mapping[int, Trial], seconds: float
 ) -> str:
-    """In words; empty: it goes on. Running trials of other workers count as begun."""
+    """In words; empty: it goes on. Running trials of other workers count as begun; of the others those that ran."""
     begun = [t for t in told.values() if t.state != "waiting" and not t.lost]
-    if len(begun) >= spec.trials:
+    count = sum(t.counts for t in begun)
+    if count >= spec.trials:
         return f"all {spec.trials} trials have run"
+    if len(begun) >= MOST * spec.trials:
+        return f"only {count} of {len(begun)} configurations were new and within the limits"
     if spec.timeout and seconds >= spec.timeout:
         return f"{spec.timeout:g} s are over"
     if spec.patience and _stale(begun, want) >= spec.patience:
@@ -43,7 +47,7 @@ def reason(
 
 def _stale(trials: list[Trial], want: Wanted) -> int:
     """How many trials have ended since the front last grew."""
-    ended = [t for t in trials if t.state in ("complete", "pruned", "failed")]
+    ended = [t for t in trials if t.ended]
     last = max((t.number for t in front(ended, want)), default=-1)
     return sum(t.number > last for t in ended)
 

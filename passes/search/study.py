@@ -230,8 +230,8 @@ class Running:
 
     @property
     def done(self) -> int:
-        """Trials that have ended."""
-        return sum(t.state in ("complete", "pruned", "failed") and not t.lost for t in self.told.values())
+        """Trials that have ended, of those that count."""
+        return sum(t.ended for t in self.told.values())
 
     def _hopeless(self) -> None:
         ended = [t for t in self.told.values() if t.state in ("complete", "pruned", "failed")]

@@ -51,6 +51,16 @@ class Trial:
         return self.state == "pruned" and not self.steps and any(v > 0 for v in self.violation.values())
 
     @property
+    def counts(self) -> bool:
+        """Whether it is one of the trials that were asked for: neither lost, nor a duplicate, nor left unmeasured."""
+        return self.state != "waiting" and not (self.lost or self.reused or self.unmeasured)
+
+    @property
+    def ended(self) -> bool:
+        """Whether it counts, and is over."""
+        return self.counts and self.state != "running"
+
+    @property
     def accuracy(self) -> Figure | None:
         """Its accuracy with the samples; None where either is not known."""
         return accuracy_of({"accuracy": self.figures.get("accuracy"), **self.noise})

@@ -154,7 +154,8 @@ def test_an_output_of_no_kind(capsys: Capture, spec: Path) -> None:
 def test_a_template_goes_by_its_name(capsys: Capture) -> None:
     assert "no search" in refused(capsys, MLP, "mixed-precison")
     found = answer(capsys, MLP, "samplers", "--trials", 2, "--limit", 40)
-    assert found["study"] == "samplers" and len(found["trials"]) == 2
+    assert found["study"] == "samplers" and found["ended"] == "all 2 trials have run"
+    assert sum("accuracy" in t["figures"] and not t["reused"] for t in found["trials"]) == 2
 
 
 @pytest.mark.parametrize(("url", "said"), [

@@ -6,11 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from PySide6.QtWidgets import QPushButton
+from PySide6.QtWidgets import QApplication, QPushButton
 
 from app.window import Window
-from model.trust import Origin, wanted_code
-from passes.jobs import OpenJob, OpenResult
+from model.trust import Origin, TrustError, wanted_code
+from passes.analysis.evaluate import EvaluateOptions
+from passes.jobs import AnalyseJob, Failed, OpenJob, OpenResult
 from tests.gui.conftest import FakeRunner, small_project
 
 pytestmark = pytest.mark.gui
@@ -52,6 +53,21 @@ def test_it_asks_and_hears_the_answer(window: Window, runner: list[FakeRunner], 
     assert window.session.document is not None and window.canvas.isVisible()
     assert window.banner.isVisible() and {"Allow for this project", "Allow once", "Never"} <= set(buttons(window))
     buttons(window)["Allow once"].click()
+    assert wanted_code(f"{code}:make") is None and not window.banner.isVisible()
+
+
+def test_what_fails_for_want_of_the_code_asks_again(window: Window, runner: list[FakeRunner], code: Path) -> None:
+    """In place of an error without a way out; once allowed, what was asked for is measured."""
+    arrive(window, runner, f"{code}:make")
+    buttons(window)["Dismiss"].click()
+    window.session.evaluate(EvaluateOptions(data="some.csv", limit=7))
+    error = TrustError(f"This project names code: make() of {code.resolve()}, which could do anything.", "Read it.")
+    runner[-1].tell(runner[-1].waiting[0], Failed(error.message, error.hint))
+    QApplication.processEvents()  # new buttons of a banner that shows appear then
+    assert "Allow once" in buttons(window) and not runner[-1].waiting
+    buttons(window)["Allow once"].click()
+    (again,) = (j.job for j in runner[-1].waiting)
+    assert isinstance(again, AnalyseJob) and again.step.options == EvaluateOptions(data="some.csv", limit=7)
     assert wanted_code(f"{code}:make") is None and not window.banner.isVisible()
 
 

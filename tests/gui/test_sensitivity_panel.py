@@ -21,9 +21,9 @@ from model.formats.base import Format, parse_format
 from passes.analysis.beside import BesideOptions
 from passes.analysis.divergence import DivergenceOptions, Truth
 from passes.analysis.evaluate import EvaluateOptions
-from passes.analysis.sensitivity import SensitivityOptions
+from passes.analysis.sensitivity import UNFINISHED, SensitivityOptions
 from passes.base import Report
-from passes.jobs import AnalyseJob, Failed, Found, OpenResult
+from passes.jobs import AnalyseJob, Done, Failed, Found, OpenResult, Started
 from passes.sensitivity.evidence import Evidence, Vectors, save
 from passes.sensitivity.table import Candidate, Sensitivity
 from tests.gui.bert import KEY, QUERY, open_bert, traced
@@ -60,6 +60,23 @@ def run(panel: SensitivityPanel, runner: list[FakeRunner]) -> None:
     for row in ROWS:
         runner[-1].tell(info, Found(row))
     runner[-1].finish(Report("sensitivity", (), {"error_factor": 1.4}))
+
+
+def test_a_run_makes_room_for_an_edit(panel: SensitivityPanel, runner: list[FakeRunner]) -> None:
+    """It goes on behind it with what it has gathered; what it had found stays meanwhile."""
+    panel.find(SensitivityOptions(data="some.csv"))
+    info = runner[-1].waiting[0]
+    runner[-1].tell(info, Started())
+    runner[-1].tell(info, Found(ROWS[0]))
+    panel._session.evaluate(EvaluateOptions(data="some.csv"))
+    assert runner[-1].kept == [info.id]
+    runner[-1].tell(info, Done(Report("sensitivity", (), {UNFINISHED: True})))
+    known = sensitivities_of(panel._session)
+    assert info.state == "waiting" and runner[-1].waiting[-1] is info and known.running and known.table == ROWS[:1]
+    for row in ROWS:
+        runner[-1].tell(info, Found(row))
+    runner[-1].tell(info, Done(Report("sensitivity", (), {"error_factor": 1.4})))
+    assert not known.running and len(known.table) == len(ROWS) and known.error_factor == 1.4
 
 
 def held(panel: SensitivityPanel, node: str, port: str = "weight") -> Format | None:

@@ -181,8 +181,9 @@ def progress_words(study: Study, now: float) -> str:
     trials = study.trials.values()
     failed = sum(t.state == "failed" and not t.lost for t in trials)
     unmeasured = sum(t.unmeasured for t in trials)
-    early = sum(t.state == "pruned" for t in trials) - unmeasured
-    kinds = {"failed": failed, "not measured": unmeasured, "ended early": early}
+    early = sum(t.state == "pruned" and t.counts for t in trials)
+    twice = sum(t.reused and not t.unmeasured for t in trials)
+    kinds = {"failed": failed, "duplicate": twice, "not measured": unmeasured, "ended early": early}
     wanted = max(study.spec.trials, study.done)  # more were asked for, and the window ended before it was saved
     words = [f"{count(study.done)} of {plural(wanted, 'trial')}",
              *(f"{number} {kind}" for kind, number in kinds.items() if number), *_doing(study, now)]  # fmt: skip

@@ -6,6 +6,7 @@ A worker takes a trial first and looks then who was before it; one too many wait
 from __future__ import annotations
 
 import contextlib
+import math
 import time
 from typing import TYPE_CHECKING
 
@@ -75,7 +76,11 @@ def _has_place(study: Study, mine: int, places: int) -> bool:
 
 
 def _counts(trial: FrozenTrial) -> bool:
-    return trial.state.name != "WAITING" and not trial.user_attrs.get(LOST)
+    """As `Trial.counts`, of a trial as the storage has it."""
+    attrs = trial.user_attrs
+    missed = trial.state.name == "PRUNED" and any(v > 0 for v in attrs.get("violation", {}).values())
+    aside = attrs.get(LOST) or attrs.get("reused") or (missed and not any(map(math.isfinite, trial.intermediate_values.values())))
+    return trial.state.name != "WAITING" and not aside
 
 
 def is_settled(trial: FrozenTrial) -> bool:

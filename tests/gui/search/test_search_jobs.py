@@ -87,6 +87,17 @@ def test_other_jobs_go_between_two_trials(panel: SearchPanel, runner: list[FakeR
     assert runner[-1].waiting.index(waiting) < runner[-1].waiting.index(again)
 
 
+def test_an_edit_does_not_wait_for_all_gradients(panel: SearchPanel, runner: list[FakeRunner]) -> None:
+    """Before its first trial a search gathers some: it makes room as soon as another job comes."""
+    info = begin(panel, runner)
+    panel._session.evaluate()
+    assert runner[-1].kept == [info.id]
+    panel._session.evaluate()
+    assert runner[-1].kept == [info.id], "asked once"
+    runner[-1].tell(info, Done("as asked"))
+    assert search_job(runner) is info and info.state == "waiting" and panel.study and panel.study.running
+
+
 def test_a_search_that_makes_room_stays_one_job(panel: SearchPanel, runner: list[FakeRunner], window: Window) -> None:
     info = begin(panel, runner)
     info.started -= 200.0

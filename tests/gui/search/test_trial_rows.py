@@ -65,7 +65,7 @@ def test_limits_are_told_in_words_and_their_figures_stand_beside_the_goals() -> 
     assert [c.key for c in rows.columns][:5] == ["number", "state", "accuracy", "weight_bits", "loss"]
     assert told(rows.trials[0]) == "outside weight bits ≤ 4.5"
     assert told(early) == "not measured: it misses weight bits ≤ 4.5" and state_words(early) == "not measured"
-    assert state_words(twice) == "known" and state_words(rows.trials[0]) == "outside"
+    assert state_words(twice) == "duplicate" and state_words(rows.trials[0]) == "outside"
 
 
 @pytest.mark.parametrize(

@@ -173,7 +173,8 @@ def test_figures_are_those_of_evaluate(mlp: Opened, ports: tuple[str, ...]) -> N
 @pytest.mark.parametrize("sampler", ["tpe", "random", "grid", "nsga2", "nsga3", "gp", "cmaes", "qmc"])
 def test_every_sampler_runs(mlp: Opened, tmp_path: Path, sampler: Any) -> None:
     found = searched(mlp, tmp_path, spec(sampler=sampler, trials=5))
-    assert [t.number for t in found] == list(range(5)) and all(t.state == "complete" for t in found)
+    assert [t.number for t in found] == list(range(len(found))) and all(t.state == "complete" for t in found)
+    assert sum(t.counts for t in found) == 5
     assert {v for t in found for v in t.params.values()} <= set(formats_of(BITS.values))
 
 
@@ -222,7 +223,8 @@ def test_a_stop_gives_the_running_trial_back(mlp: Opened, tmp_path: Path) -> Non
     states = [t.state for t in trials_of(study)]
     assert states[-1] == "waiting" and "running" not in states
     found = searched(mlp, tmp_path, spec(seed=1), resume=True)
-    assert found[0].number == len(states) - 1 and found[0].state == "complete" and found[-1].number == 5
+    assert found[0].number == len(states) - 1 and found[0].state == "complete"
+    assert sum(t.ended for t in trials_of(load_study(open_storage(f"journal://{tmp_path}/s.journal"), "s"))) == 6
 
 
 def test_enough_ends_after_the_trial(mlp: Opened, tmp_path: Path) -> None:
@@ -297,7 +299,7 @@ def test_equal_recipes_run_once(mlp: Opened, tmp_path: Path) -> None:
 
 def test_patience_and_timeout(mlp: Opened, tmp_path: Path) -> None:
     found, _ = made(mlp, tmp_path, lambda count, params: 1 / count, spec(patience=2, sampler="random"))
-    assert len(found) == 3
+    assert sum(t.counts for t in found) == 3
     none, _ = made(mlp, tmp_path, lambda count, params: 0.5, spec(timeout=1e-9, study="t"))
     assert none == []
 
@@ -308,6 +310,18 @@ def test_a_missed_budget_costs_nothing(mlp: Opened, tmp_path: Path) -> None:
     assert missed and all("weight_bits<=4" in t.error and "accuracy" not in t.figures for t in missed)
     assert all(t.figures["weight_bits"] <= 4 for t in found if t.feasible)
     assert all(t.violation["weight_bits<=4"] > 0 for t in missed)
+
+
+@pytest.mark.parametrize("sampler", ["tpe", "random"])
+def test_trials_are_those_that_are_measured(mlp: Opened, tmp_path: Path, sampler: Any) -> None:
+    """Those over a limit, and duplicates, come on top; where most are, the search ends nevertheless."""
+    wish = spec(within=("weight_bits<=4",), sampler=sampler, trials=8)
+    found = searched(mlp, tmp_path, wish)
+    assert sum(t.unmeasured for t in found) and sum("accuracy" in t.figures and not t.reused for t in found) == 8
+    tight = spec(Vary(values="integer(width=8|9|10|11|12|13|14|15|16|4)"), within=("weight_bits<=5",), study="t",
+                 sampler=sampler, trials=3)  # fmt: skip
+    few = searched(mlp, tmp_path, tight)
+    assert len(few) == 30 and sum(t.counts for t in few) < 3
 
 
 def test_other_programs_know_what_holds_the_limits(mlp: Opened, tmp_path: Path) -> None:
@@ -332,7 +346,7 @@ def test_the_terminator_ends_a_search_that_has_found_its_best(mlp: Opened, tmp_p
             next(trials)
         except StopIteration as end:
             why = end.value
-    assert why == "little is left to gain" and 30 <= running.done < 60
+    assert why == "little is left to gain" and 30 <= len(running.told) and running.done < 60
     (tmp_path / "all").mkdir()
     every = searched(mlp, tmp_path / "all", replace(wish, sampler="grid", trials=64, terminator=False))
     least, found = (min(t.values[0] for t in held) for held in (every, running.told.values()))
@@ -397,7 +411,7 @@ def test_a_pause_is_no_time_of_its_trial(mlp: Opened, tmp_path: Path, monkeypatc
     monkeypatch.setattr("passes.search.clock.time", clock)
     wish = spec(trials=2, timeout=900.0)
     found = searched(mlp, tmp_path, wish, context=context(mlp, progress=progress))
-    assert paused[0] and len(found) == 2 and all(t.seconds is not None and t.seconds < 900 for t in found)
+    assert paused[0] and sum(t.counts for t in found) == 2 and all(t.seconds is not None and t.seconds < 900 for t in found)
 
 
 def test_rungs_end_what_is_surely_worse(mlp: Opened, tmp_path: Path) -> None:

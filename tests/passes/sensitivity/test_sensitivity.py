@@ -22,7 +22,7 @@ from model.meta import Precision
 from model.opening import open_source
 from model.trust import Origin
 from passes.analysis.evaluate import EvaluateOptions, batches, evaluate, load_split
-from passes.analysis.sensitivity import SensitivityOptions, kept_places, sensitivity
+from passes.analysis.sensitivity import UNFINISHED, SensitivityOptions, kept_places, sensitivity
 from passes.base import Cancelled, Context
 from passes.select import Select
 from passes.sensitivity import truth
@@ -338,6 +338,31 @@ def test_it_stops_where_it_is_cancelled(mlp: Case) -> None:
 
     with pytest.raises(Cancelled):
         sensitivity(mlp.graph, SensitivityOptions(data="demo:digits"), replace(mlp.context, progress=stop))
+
+
+def test_it_makes_room_and_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that ended early for another job, while gradients came, comes to the same."""
+    monkeypatch.setenv("ESPALIER_CACHE", str(tmp_path / "cache"))
+    opened = open_source("demo:digits-mlp", tmp_path, origin=Origin.TYPED)
+    context = Context(opened.store, base=opened.project.base)
+    wish = SensitivityOptions(data="demo:digits", limit=128, formats=(INT8, INT4), configurations=2)
+    asked = [3]
+
+    def enough() -> bool:
+        asked[0] -= 1
+        return asked[0] == 0
+
+    texts: list[str] = []
+    hearing = replace(context, enough=enough, progress=lambda done, total, text: texts.append(text))
+    _, early = sensitivity(opened.project.base, wish, hearing)
+    assert early.summary == {UNFINISHED: True} and not early.rows and texts.count(texts[0]) == len(texts) == 3
+    asked[0] = 10**9
+    _, whole = sensitivity(opened.project.base, wish, hearing)
+    assert texts[3:].count(texts[0]) == 32 - 3, "the first three passes are not run again"
+    monkeypatch.setenv("ESPALIER_CACHE", str(tmp_path / "other"))
+    asked[0] = 10**9
+    _, alone = sensitivity(opened.project.base, wish, hearing)
+    assert alone.rows == whole.rows
 
 
 def test_gradients_are_taken_at_the_base_without_formats_and_masks(mlp: Case) -> None:
