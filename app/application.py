@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -82,7 +83,15 @@ def rest_collector() -> None:
     gc.freeze()
 
 
+def _tidy() -> None:
+    """Take away what windows that are gone left, once what they had found is safe."""
+    from app.studies.files import rescue
+
+    rescue()
+
+
 def _begin(window: Window, target: str | None, plugins: Sequence[str]) -> None:
+    threading.Thread(target=_tidy, name="espalier-tidy", daemon=True).start()
     window.plugins.start(plugins)
     if target:
         window.begin_opening(target)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import shutil
-import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +21,7 @@ from model.document import Change, Document
 from model.errors import ProjectError
 from model.formats.base import Format
 from model.held import Version
+from model.leftovers import WINDOW, Scratch
 from model.project import Project, Saved, keys_of
 from model.recipe import Recipe, Step
 from model.registry import PASSES
@@ -70,7 +69,7 @@ class Session(Scored):
         self.selection: tuple[str, ...] = ()
         self.view_provider: Callable[[], dict[str, Any]] = dict
         self._edits = Edits(self)
-        self._folders: list[Path] = []
+        self._folders: list[Scratch] = []
         self._store: WeightStore | None = None
         self._kept_files = itertools.count(1)
         self._shut = False
@@ -79,8 +78,8 @@ class Session(Scored):
 
     def open(self, spec: str, inputs: tuple[str, ...] = ()) -> None:
         """Open what the user named, in the worker; the present document stays until it arrives."""
-        workdir = Path(tempfile.mkdtemp(prefix="espalier-"))
-        self._folders.append(workdir)
+        self._folders.append(Scratch(WINDOW))
+        workdir = self._folders[-1].folder
         title = f"Open {Path(spec).name if '/' in spec else spec}"
         self.submit(
             title, OpenJob(spec, workdir, inputs, origin=Origin.TYPED), lambda result: self._take(result, workdir, spec)
@@ -121,7 +120,7 @@ class Session(Scored):
             self._shut = True
             self.end_jobs()
             for folder in self._folders:
-                shutil.rmtree(folder, ignore_errors=True)
+                folder.close()
 
     # -- saving
 

@@ -19,7 +19,7 @@ try:
 except ImportError:  # Windows: nothing is held, and nothing is taken for a dead process's
     fcntl = None
 
-PREFIX, PART, SCRATCH = ".espalier-", ".part", "espalier-scratch-"
+PREFIX, PART, SCRATCH, WINDOW = ".espalier-", ".part", "espalier-scratch-", "espalier-window-"
 _cleared = set[Path]()  # folders, once in the life of a process
 
 

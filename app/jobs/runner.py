@@ -38,6 +38,7 @@ from passes.jobs import (
     Word,
     Yielded,
 )
+from passes.orphans import end_with_parent
 
 GRACE = 1.0
 NICE = 3  # where processors are short, the window answers first
@@ -45,6 +46,7 @@ Listener = Callable[[JobEvent], None]
 
 
 def _entry(pipe: Connection) -> None:
+    end_with_parent()
     if hasattr(os, "nice"):
         os.nice(NICE)
     from passes.worker import main

@@ -10,6 +10,7 @@ import contextlib
 import json
 import os
 import secrets
+import shutil
 from pathlib import Path
 
 from app.locks import Locked, hold, take
@@ -18,11 +19,31 @@ from app.studies.record import ENDING, load
 from model.borders import read_json, tried
 from model.document import Document
 from model.errors import FileError
-from model.files import append, write_bytes
+from model.files import append, write_bytes, write_text
+from model.leftovers import WINDOW, clear_scratch
 from passes.search import kept
 from passes.search.trial import Trial
 
 _NOTES: list[Locked] = []  # of this process, held for as long as it lives
+
+
+def rescue() -> None:
+    """Keep what windows that are gone had found, and delete their working folders, which held it."""
+    folder = data_folder("studies")
+    for note in folder.glob("*.json"):
+        with contextlib.suppress(OSError, FileError):
+            if (left := take(note)) is None:
+                continue
+            path = _read(note)
+            if path is not None and path.exists() and folder not in path.parents:
+                home = folder / note.stem
+                home.mkdir(mode=0o700, exist_ok=True)
+                for file in (path, _journal(path)):
+                    if file.exists():
+                        write_bytes(home / file.name, file.read_bytes())
+                write_text(note, json.dumps({"record": str(home / path.name)}), mode=0o600)
+            left.release()
+    clear_scratch(WINDOW)
 
 
 class Copies:
@@ -82,16 +103,26 @@ def recovered(key: str, workdir: Path, name: str, known: int) -> tuple[Trial, ..
             continue  # a window that lives holds it
         path = _read(note)
         if path is None or not path.exists():
-            note.unlink(missing_ok=True)  # closed as it should be
+            _forget(note)  # closed as it should be
         elif key and note.name.startswith(f"{key}-"):
             trials = _trials(path)
-            journal = path.with_name(path.name.removesuffix(ENDING) + kept.ENDING)
+            journal = _journal(path)
             if len(trials) > max(known, len(found)) and journal.exists():
                 found = trials
                 write_bytes(kept.path_for(workdir, name), journal.read_bytes())
-            note.unlink(missing_ok=True)
+            _forget(note)
         left.release()
     return found
+
+
+def _journal(record: Path) -> Path:
+    """The study's journal beside its record."""
+    return record.with_name(record.name.removesuffix(ENDING) + kept.ENDING)
+
+
+def _forget(note: Path) -> None:
+    shutil.rmtree(note.with_suffix(""), ignore_errors=True)
+    note.unlink(missing_ok=True)
 
 
 def _read(note: Path) -> Path | None:

@@ -6,6 +6,7 @@ uint8. `check` in the metadata entry `espalier` is the xxh3-128 of all that foll
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

@@ -30,7 +30,8 @@ def mode(path: Path) -> int:
 @pytest.mark.parametrize("text", [
     "postgresql://me:hunter2@db/studies", "['worker', 'postgresql+psycopg2://me:hunter2@db:5432/x?sslmode=no']",
     "postgresql://me:hun/ter2@hunter2@db/x", "postgresql://:hunter2@db", "grpc://me:hunter2@h:1 and a@b",
-    "host=db password=hunter2 dbname=x", "PGPASSWORD='hunter2'", "ESPALIER_TOKEN=hunter2", "?user=me&password=hunter2&x=1",
+    "host=db password=hunter2 dbname=x", "PGPASSWORD='hunter2'", "ESPALIER_TOKEN=hunter2",
+    "?user=me&password=hunter2&x=1",
     "HTTPS://me:hunter2@[::1]/x",
 ])  # fmt: skip
 def test_passwords_are_hidden(text: str) -> None:
