@@ -51,9 +51,8 @@ def marker(tmp_path: Path) -> Path:
 def code(tmp_path: Path, marker: Path) -> Path:
     """A stranger's file: a model, a plug-in and a data set in one."""
     file = tmp_path / "evil.py"
-    file.write_text(f"open({str(marker)!r}, 'w').close()\nimport torch\n\ndef make():\n"
-                    "    return torch.nn.Sequential(torch.nn.Linear(64, 10)), "
-                     "{'input': torch.randn(2, 64)}\n")  # fmt: skip
+    made = "torch.nn.Sequential(torch.nn.Linear(64, 10)), {'input': torch.randn(2, 64)}"
+    file.write_text(f"open({str(marker)!r}, 'w').close()\nimport torch\n\ndef make():\n    return {made}\n")
     return file
 
 
