@@ -38,7 +38,7 @@ Json = dict[str, Any]
 # What Espalier itself keeps beside the model: studies, sweeps, and what was measured in JSON at the top. It is read at
 # once; anything else stays packed, and is copied when the project is saved.
 _OWN = re.compile(r"(studies|sweeps)/.+|[^/]+\.json")
-_MOST_OWN, _MOST_READ, _MOST_SEALED = 256 << 20, 512 << 20, 64 << 20  # bytes: of one, of all, of what stays packed
+MOST_OWN, _MOST_READ, _MOST_SEALED = 256 << 20, 512 << 20, 64 << 20  # bytes: of one, of all, of what stays packed
 MIGRATIONS: Registry[int, Callable[[Json], Json]] = Registry("migration from project format", ProjectError)
 
 
@@ -297,7 +297,7 @@ def _read(archive: zipfile.ZipFile, raw: IO[bytes]) -> tuple[Json, dict[str, byt
     _check_numbers([members.get(n) for n in ("recipe.json", "view.json", "reports.json")])
     if _WEIGHTS in held:
         members[_WEIGHTS] = True
-    extras = {n: read_member(archive, n, _MOST_OWN) for n in own if n not in _KNOWN}
+    extras = {n: read_member(archive, n, MOST_OWN) for n in own if n not in _KNOWN}
     return members, extras, {n: read_sealed(raw, held[n]) for n in others}
 
 

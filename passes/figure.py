@@ -133,7 +133,7 @@ def hits_of(correct: Iterable[bool]) -> str:
 def accuracy_of(summary: Mapping[str, Any]) -> Figure | None:
     """The accuracy that an evaluation found; None where it found none, or not on how many samples."""
     value, n = summary.get("accuracy"), summary.get("n")
-    if not isinstance(value, int | float) or not isinstance(n, int) or n <= 0:
+    if not isinstance(value, int | float) or not 0 <= value <= 1 or not isinstance(n, int) or n <= 0:
         return None
     guessing, hits = summary.get("guessing"), summary.get("hits")
     hits = hits if isinstance(hits, str) and _HITS.fullmatch(hits) else ""

@@ -147,7 +147,9 @@ def _read(text: str) -> list[tuple[SearchSpec, Study]]:
 
 
 def _members(path: Path, folder: str) -> dict[str, bytes]:
-    import zipfile
+    from model.borders import opened_zip, read_member, reading
+    from model.project import MOST_OWN
 
-    with zipfile.ZipFile(path) as archive:
-        return {n: archive.read(n) for n in archive.namelist() if n.startswith(folder)}
+    guard = reading(path, UsageError, "is not a readable project", "Give a project or a journal.")
+    with guard, opened_zip(path) as (archive, _):
+        return {n: read_member(archive, n, MOST_OWN) for n in archive.namelist() if n.startswith(folder)}

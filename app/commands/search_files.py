@@ -9,7 +9,6 @@ import io
 import json
 import shutil
 import time
-import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,8 +17,9 @@ from typing import TYPE_CHECKING
 from app.commands.command import UsageError
 from app.commands.opening import Target, save
 from app.commands.search_charts import PICTURES, Picture
+from model.borders import opened_zip, read_member, tried
 from model.files import write_bytes, write_text
-from model.project import Project, save_project
+from model.project import MOST_OWN, Project, save_project
 from model.recipe import Recipe
 from passes.config import recipe_to_dict
 from passes.export.recipe import to_toml
@@ -107,11 +107,15 @@ class Output:
 
     def held(self, member: str) -> bytes | None:
         """A member of the project that is there already under the output's name."""
-        if not self._is_project or self.path is None or not self.path.exists():
+        path = self.path
+        if not self._is_project or path is None or not path.exists():
             return None
-        with contextlib.suppress(OSError, KeyError, zipfile.BadZipFile), zipfile.ZipFile(self.path) as archive:
-            return archive.read(member)
-        return None
+
+        def read() -> bytes:
+            with opened_zip(path) as (archive, _):
+                return read_member(archive, member, MOST_OWN)
+
+        return tried(read, None)
 
     def better(self, trials: Sequence[Trial], recipe: Recipe | None, running: Running) -> None:
         """A better one is known: tables at once, a project now and then, of what its trial made where that ran here."""

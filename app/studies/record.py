@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from model.borders import parse_json, reading, tried
@@ -99,7 +99,10 @@ def _trials(lines: Iterable[str], spec: SearchSpec) -> Iterable[Trial]:
 
 def _trial(data: Mapping[str, Any]) -> Trial:
     """A later version may have noted more."""
-    return decode(Trial, {k: v for k, v in data.items() if k in Trial.__slots__}, "trial")
+    known = {k: v for k, v in data.items() if k in Trial.__slots__ and k != "figures"}
+    figures = data.get("figures", {})
+    decode(dict[str, float | str | bool | None], figures, "figures")  # some are none, or a word
+    return replace(decode(Trial, known, "trial"), figures=dict(figures))
 
 
 def records(extras: Mapping[str, bytes]) -> dict[str, Record]:

@@ -10,6 +10,7 @@ from model.errors import OptionsError
 from model.patterns import comma_parts
 
 MOST = 1000  # values; more than that is a slip of the keyboard
+DIGITS = 30  # of a number, before or behind its point
 WORDS: dict[str, bool] = {"on": True, "off": False, "yes": True, "no": False, "true": True, "false": False}
 DOTS = re.compile(r"…|\.{3}")
 
@@ -106,6 +107,8 @@ def _number(text: str, whole: str) -> Decimal:
         raise OptionsError(f"{text.strip()!r} in {whole!r} is not a number.", "Write 4:32:4 or 4, 8, 16.") from error
     if not found.is_finite():
         raise OptionsError(f"{text.strip()!r} in {whole!r} is not finite.", "Write 4:32:4 or 4, 8, 16.")
+    if found and abs(found.adjusted()) > DIGITS:
+        raise OptionsError(f"{text.strip()[:40]!r} in {whole[:40]!r} is out of reach.", "Write 4:32:4 or 4, 8, 16.")
     return found
 
 

@@ -161,7 +161,7 @@ class Study:
 
     def _told(self, trial: Trial) -> dict[str, float]:
         """All figures of a trial; of one that ended early, the last that it told of its first goal."""
-        told = {k: float(v) for k, v in trial.figures.items()}
+        told = {k: float(v) for k, v in trial.figures.items() if isinstance(v, int | float)}
         if len(trial.values) == len(self.goals):
             told |= {g.figure: float(v) for g, v in zip(self.goals, trial.values, strict=True)}
         elif len(trial.values) == 1:
