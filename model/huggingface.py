@@ -239,7 +239,9 @@ def example_inputs(model: Any) -> dict[str, Any]:
     if main == "input_ids" and getattr(model.config, "vocab_size", None):
         inputs = _text_inputs(model)
         return inputs if _takes(model, "attention_mask") else {k: v for k, v in inputs.items() if k != "attention_mask"}
-    raise SourceError(f"Models that take {main!r} need example inputs of your own.",
+    kind = getattr(model.config, "model_type", type(model).__name__)
+    why = f"the configuration of {kind} has no vocab_size" if main == "input_ids" else f"{kind} takes {main!r}"
+    raise SourceError(f"No example inputs can be made: {why}.",
                       "Give a file.py:factory that returns (model, example inputs).")  # fmt: skip
 
 

@@ -205,10 +205,12 @@ def to_csv(trials: Sequence[Trial]) -> str:
     figures = list(dict.fromkeys(k for t in trials for k in t.figures))
     params = list(dict.fromkeys(k for t in trials for k in t.params))
     own = ("number", "state", "feasible", "seconds", "origin", "reused", "worker", "error")
+    noise = ("n", "interval_low", "interval_high") if any(t.accuracy for t in trials) else ()
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow([*own, *figures, *(f"param {p}" for p in params)])
+    writer.writerow([*own, *figures, *noise, *(f"param {p}" for p in params)])
     for t in trials:
         line = [t.number, t.state, t.feasible, t.seconds, t.origin, t.reused, t.worker, t.error]
-        writer.writerow([*line, *(t.figures.get(f, "") for f in figures), *(t.params.get(p, "") for p in params)])
+        sampled = [t.accuracy.n, *t.accuracy.interval] if t.accuracy else [""] * len(noise)
+        writer.writerow([*line, *(t.figures.get(f, "") for f in figures), *sampled, *(t.params.get(p, "") for p in params)])
     return out.getvalue()

@@ -27,6 +27,7 @@ from passes.sweep import journal
 from passes.sweep.journal import Journal
 from passes.sweep.outcome import (
     FIGURES,
+    KEPT_STEP,
     Outcome,
     baseline_label,
     baseline_of,
@@ -211,6 +212,7 @@ def _lines(done: _Done, data: dict[str, Any]) -> Iterable[str]:
     yield from _noise_lines(done, data, bool(marks)) if figure == "accuracy" else ()
     yield from [f"texts: {words}"] if (words := text_words(data)) else []
     yield from _failures(sweep, done.outcomes)
+    yield from _unhelped(sweep, done.outcomes)
     counts = f"{data['ran']} points run, {data['reused']} known already, {data['failed']} failed"
     yield f"{counts}; {seconds(data['seconds'])}"
     if "output" in data:
@@ -244,6 +246,13 @@ def _failures(sweep: Sweep, outcomes: Sequence[Outcome]) -> Iterable[str]:
     for outcome in outcomes:
         if outcome.error:
             yield f"failed: {point_words(sweep, outcome)}: {outcome.error}"
+
+
+def _unhelped(sweep: Sweep, outcomes: Sequence[Outcome]) -> Iterable[str]:
+    """Where training did not help: the score is that of the weights before it."""
+    found = [point_words(sweep, o) for o in outcomes if o.variant >= 0 and o.score.get(KEPT_STEP) == 0]
+    if found:
+        yield f"training did not help, and the weights of before it are kept: {'; '.join(found)}"
 
 
 COMMAND = Command("sweep", "varies an option of a recipe: a curve of scores", _arguments, _run, DETAILS)

@@ -75,12 +75,21 @@ def write_result(path: Path, found: Journal, data: dict[str, Any]) -> None:
 
 def to_csv(found: Journal) -> str:
     """One line a point."""
-    table = rows(found.sweep, found.outcomes)
+    table = [_flat(row) for row in rows(found.sweep, found.outcomes)]
     out = io.StringIO()
     writer = csv.DictWriter(out, list(table[0]) if table else [], lineterminator="\n")
     writer.writeheader()
     writer.writerows({k: "" if v is None else v for k, v in row.items()} for row in table)
     return out.getvalue()
+
+
+def _flat(row: dict[str, Any]) -> dict[str, Any]:
+    """A row with a column for each end of an interval."""
+    found: dict[str, Any] = {}
+    for key, value in row.items():
+        ends = (None, None) if value is None else value
+        found |= {"interval_low": ends[0], "interval_high": ends[1]} if key == "interval" else {key: value}
+    return found
 
 
 def _csv(path: Path, found: Journal, data: dict[str, Any]) -> None:

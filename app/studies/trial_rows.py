@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from PySide6.QtCore import QAbstractTableModel, QModelIndex, QPersistentModelIndex, Qt
 
 from app.panels.table import alignment, plain
-from app.studies.words import LOST, PAUSED, STATES, UNMEASURED, figure_name, figure_value, limit_words, limited
+from app.studies.words import (
+    LOST,
+    PAUSED,
+    STATES,
+    UNMEASURED,
+    accuracy_words,
+    figure_name,
+    figure_value,
+    limit_words,
+    limited,
+)
 from app.words import cell, duration, shown
 from passes.search.spec import Goal
 from passes.search.trial import Trial
@@ -119,6 +129,7 @@ class TrialRows(QAbstractTableModel):
         self.trials: dict[int, Trial] = {}
         self.shown: list[int] = []
         self.best: frozenset[int] = frozenset()
+        self.baseline: tuple[Mapping[str, float], Mapping[str, Any]] = ({}, {})  # figures; name and samples
         self.paused = False  # whether what runs waits to be told to go on
         self._goals: tuple[Goal, ...] = ()
         self._within: tuple[str, ...] = ()
@@ -285,10 +296,16 @@ class TrialRows(QAbstractTableModel):
                 return PAUSED
             return star + column.words(column.of(trial))
         if role == Qt.ItemDataRole.ToolTipRole:
-            return told(trial) if column.key == "state" else plain(column.of(trial)) or None
+            return self._tip(trial, column) or None
         if role == Qt.ItemDataRole.TextAlignmentRole:
             return alignment(column.of(trial))
         return None
+
+    def _tip(self, trial: Trial, column: Column) -> str:
+        if column.key == "state":
+            return told(trial)
+        noise = accuracy_words(trial, *self.baseline) if column.key == "accuracy" else ""
+        return noise or plain(column.of(trial))
 
     def headerData(self, section: int, side: Qt.Orientation, role: int = Qt.ItemDataRole.DisplayRole) -> object:
         if side != Qt.Orientation.Horizontal or section >= len(self.columns):

@@ -8,7 +8,17 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from app.plots.study.words import title, value_words
-from app.words import THIN, count, duration, guess_words, plural, signed, training_words
+from app.words import (
+    THIN,
+    change_words,
+    count,
+    duration,
+    guess_words,
+    noise_words,
+    plural,
+    signed,
+    training_words,
+)
 from passes.costs.base import timed_beside
 from passes.figure import accuracy_of
 from passes.search.space import Choice, Space
@@ -140,6 +150,15 @@ def accuracy_note(trial: Trial, baseline: Mapping[str, float], against: Mapping[
     if now.guesses:
         return guess_words(now)
     return "within noise" if before and now.against(before).noise else ""
+
+
+def accuracy_words(trial: Trial, baseline: Mapping[str, float], against: Mapping[str, Any]) -> str:
+    """Samples and interval of a trial's accuracy, its change from the baseline, what its training lost: a line each."""
+    now, before = trial.accuracy, accuracy_of({"accuracy": baseline.get("accuracy"), **against})
+    if now is None:
+        return ""
+    change = change_words(now.against(before, str(against.get("name", "")))) if before else ""
+    return "\n".join(w for w in (noise_words(now), change, training_words(trial.figures)) if w)
 
 
 def _told(figure: str, value: float, before: float | None, note: str = "") -> str:

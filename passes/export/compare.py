@@ -103,8 +103,8 @@ def _last_line(error: Exception) -> str:
 def _unopened(graph: Graph, text: str) -> str:
     """Why a file was not run, and what to do."""
     if any(w.dtype == "bfloat16" for w in graph.weights.values()):
-        return ("The file was not run: onnxruntime computes bfloat16 on a GPU only. Run it there, or export the model "
-                "in float32.")  # fmt: skip
+        return (f"The file was not run: onnxruntime's CPU provider did not open it ({text}). The model has bfloat16 "
+                "weights: run it by another provider, or export it in float32.")  # fmt: skip
     return f"The file was not run: this onnxruntime cannot open it ({text})."
 
 

@@ -33,7 +33,7 @@ class Place:
 
 
 def expansion(graph: Graph, base: Graph | None) -> Graph:
-    """The graph without its formats, and without the masks that the recipe chose: where gradients are taken.
+    """The graph without its formats and hardware's arithmetic, and without the masks that the recipe chose: where gradients are taken.
 
     That is the model as it was opened, as long as the steps choose formats and masks alone. Where they change weights,
     it is the changed model in float, its masks in place, since weights were trained under them.
@@ -42,7 +42,8 @@ def expansion(graph: Graph, base: Graph | None) -> Graph:
     bare: list[Node] = []
     for node in graph:
         held = base.nodes.get(node.id) if same and base is not None else None
-        bare.append(replace(node, precision={}, sparsity=node.sparsity if held is None else held.sparsity))
+        masks = node.sparsity if held is None else held.sparsity
+        bare.append(replace(node, precision={}, sparsity=masks, arithmetic="float"))
     return graph.replace(*bare)
 
 

@@ -14,6 +14,7 @@ from passes.sweep.values import value_text
 FIGURES = ("accuracy", "loss", "size_bytes", "weight_bits", "activation_bits", "sparsity", "bitops", "memory_density",
            "activation_sparsity")  # fmt: skip
 BASELINE = -1
+KEPT_STEP = "kept_step"  # of a point's last training; 0: it did not help, and the weights of before it are kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +144,8 @@ def rows(sweep: Sweep, outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
             row[k] = o.score.get(k)
             if k == "accuracy" and sampled(outcomes):
                 row |= _noise(o, outcomes, sweep)
+        if any(KEPT_STEP in other.score for other in outcomes):
+            row[KEPT_STEP] = o.score.get(KEPT_STEP)
         found.append({**row, "error": o.error, "seconds": round(sum(o.seconds.values()), 3)})
     return found
 

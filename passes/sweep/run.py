@@ -19,7 +19,7 @@ from passes.base import Cancelled, Context, run_step
 from passes.replay import Memo, prefix_keys, recipe_key, remembered, replay
 from passes.score import static_score
 from passes.set_up import check_set_up, options_of, reads
-from passes.sweep.outcome import Outcome, point_words
+from passes.sweep.outcome import KEPT_STEP, Outcome, point_words
 from passes.sweep.sweep import Point, Sweep, points
 
 # What torch and numpy raise where a model cannot do what is asked of it: one point's misfortune, told with it.
@@ -96,8 +96,8 @@ def _outcome(
     plain = Outcome(key, point.variant, point.x, point.seed, seconds=seconds)
     try:
         context.progress(0, 1, "starting")
-        graph = _replayed(point, base, context, memo, seconds)
-        return replace(plain, score=_score(graph, point, sweep, context, scores, seconds))
+        graph, kept = _replayed(point, base, context, memo, seconds)
+        return replace(plain, score=_score(graph, point, sweep, context, scores, seconds) | kept)
     except Cancelled:
         raise
     except EspalierError as error:
@@ -106,15 +106,18 @@ def _outcome(
         return replace(plain, error=f"{type(error).__name__}: {str(error).strip()[:300]}")
 
 
-def _replayed(point: Point, base: Graph, context: Context, memo: Memo, seconds: dict[str, float]) -> Graph:
-    """The point's graph; notes how long each step took that had to run."""
+def _replayed(
+    point: Point, base: Graph, context: Context, memo: Memo, seconds: dict[str, float]
+) -> tuple[Graph, dict[str, int]]:
+    """The point's graph, and the step that its last training kept; notes how long each step took that had to run."""
     active = point.recipe.active
     before = remembered(prefix_keys(active), memo)
     done = replay(base, point.recipe, context, memo)
     for step, result in list(zip(active, done.results, strict=True))[before:]:
         if result:
             seconds[step.pass_name] = seconds.get(step.pass_name, 0.0) + result.seconds
-    return done.graph
+    kept = [r.report.summary[KEPT_STEP] for r in done.results if r and KEPT_STEP in r.report.summary]
+    return done.graph, {KEPT_STEP: int(kept[-1])} if kept else {}
 
 
 def _score(

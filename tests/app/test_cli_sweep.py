@@ -87,6 +87,7 @@ def test_files_in_five_forms(capsys: Capture, recipe: Path, tmp_path: Path) -> N
     with (tmp_path / "c.csv").open() as handle:
         rows = list(csv.DictReader(handle))
     assert [r["quantize.width"] for r in rows] == ["", "4", "8", "4", "8"] and float(rows[1]["accuracy"]) <= 1
+    assert float(rows[1]["interval_low"]) <= float(rows[1]["accuracy"]) <= float(rows[1]["interval_high"])
     assert json.loads((tmp_path / "c.json").read_text())["reused"] == 5
     drawn = ElementTree.parse(tmp_path / "c.svg").getroot()
     words_drawn = [e.text for e in drawn.iter() if e.tag.endswith("text")]
@@ -163,6 +164,21 @@ def test_a_file_says_it_all(capsys: Capture, recipe: Path, tmp_path: Path) -> No
 def test_mistakes(capsys: Capture, recipe: Path, words: tuple[str, ...], what: str, do: str) -> None:
     told = mistake(capsys, "sweep", MLP, recipe, *words)
     assert what in told and do in told
+
+
+def test_a_training_that_did_not_help_is_told(capsys: Capture, tmp_path: Path) -> None:
+    """Its point has the score of the weights before it: in the text and in the file."""
+    recipe = tmp_path / "r.toml"
+    recipe.write_text(
+        '[[steps]]\npass = "prune"\noptions = {sparsity = 0.1}\n[[steps]]\npass = "finetune"\n'
+        f'options = {{data = "{MLP}", max_steps = 2, learning_rate = 5.0}}\n'
+    )
+    output = tmp_path / "c.csv"
+    assert main(["sweep", MLP, str(recipe), "--over", "prune.sparsity=0.1", "--limit", "50", "-o", str(output)]) == 0
+    told = "training did not help, and the weights of before it are kept: sparsity 0.1"
+    assert told in capsys.readouterr().out
+    with output.open() as handle:
+        assert [r["kept_step"] for r in csv.DictReader(handle)] == ["", "0"]
 
 
 def test_a_failed_point_is_told_and_the_rest_goes_on(capsys: Capture, tmp_path: Path) -> None:

@@ -64,6 +64,7 @@ class SearchResults(QWidget):
         trials = list(study.trials.values()) if study else []
         goals = study.spec.goals if study else ()
         self.trials.use.setText(AS_PROJECT if study and study.other else "Apply")
+        self.trials.table.rows.baseline = (study.baseline, study.against) if study else ({}, {})
         self.trials.begin(goals, trials, study.best if study else frozenset(), study.spec.within if study else ())
         self.board.show_study(trials, goals, study.space.choices if study else (),
                               baseline=study.baseline if study else None,

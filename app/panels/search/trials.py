@@ -19,7 +19,7 @@ from passes.search.spec import Goal
 from passes.search.trial import Trial
 
 WIDEST = 190
-WIDTHS = {"number": 76, "state": 100, "origin": 62, "seconds": 64}  # of what changes as trials end
+WIDTHS = {"number": 76, "state": 118, "origin": 62, "seconds": 64}  # of what changes as trials end
 REST = 200  # milliseconds between two lots of rows: a table is laid out and painted whole for each
 PAD, CELLS = 32, 360  # pixels beside a text; cells by which widths are found: a space of layers has many columns
 

@@ -9,7 +9,9 @@ from PySide6.QtCore import Qt
 
 from app.studies.trial_rows import TrialRows, state_words, told
 from app.studies.words import limit_words
+from passes.figure import hits_of
 from passes.search.spec import Goal
+from passes.search.trial import Trial
 from tests.gui.search.searching import trial
 from tests.patience import budget
 
@@ -66,6 +68,19 @@ def test_limits_are_told_in_words_and_their_figures_stand_beside_the_goals() -> 
     assert told(rows.trials[0]) == "outside weight bits ≤ 4.5"
     assert told(early) == "not measured: it misses weight bits ≤ 4.5" and state_words(early) == "not measured"
     assert state_words(twice) == "duplicate" and state_words(rows.trials[0]) == "outside"
+
+
+def test_an_accuracy_tells_its_samples_and_its_change() -> None:
+    rows = TrialRows()
+    known = {"n": 270, "guessing": 0.1, "hits": hits_of(i < 266 for i in range(270))}
+    base = {"n": 270, "guessing": 0.1, "hits": hits_of(i < 264 for i in range(270)), "name": "opened"}
+    rows.baseline = ({"accuracy": 264 / 270}, base)
+    figures = {"accuracy": 266 / 270, "accuracy_compressed": 268 / 270}
+    rows.begin((Goal("accuracy"),), [Trial(0, "complete", values=(266 / 270,), figures=figures, noise=known)])
+    place = next(i for i, c in enumerate(rows.columns) if c.key == "accuracy")
+    tip = str(rows.data(rows.index(0, place), Qt.ItemDataRole.ToolTipRole)).replace("\u2009", " ").split("\n")
+    assert tip[0].startswith("n = 270, 95 % interval") and tip[1].startswith("+0.7 points from opened, within noise")
+    assert tip[2] == "training after compression lost 0.7 points"
 
 
 @pytest.mark.parametrize(

@@ -370,6 +370,8 @@ def test_gradients_are_taken_at_the_base_without_formats_and_masks(mlp: Case) ->
     graph = quantize(mlp.graph, QuantizeOptions((rule,)), mlp.context)[0]
     graph = prune(graph, PruneOptions(sparsity=0.5), mlp.context)[0]
     assert expansion(graph, mlp.graph) == mlp.graph and expansion_name(graph, mlp.graph) == "opened"
+    hardware = graph.replace(*(replace(n, arithmetic="hardware") for n in graph if n.op == "relu"))
+    assert hardware != graph and expansion(hardware, mlp.graph) == mlp.graph, "without formats hardware has no part"
     trained = graph.with_weights({k: replace(w, key="0" * 32) for k, w in graph.weights.items()})
     bare = expansion(trained, mlp.graph)
     assert expansion_name(trained, mlp.graph) == "present weights in float"

@@ -188,6 +188,13 @@ def test_the_baseline_is_the_state_where_the_sweep_begins(early: Counting, late:
     assert journal.load(journal.dump(Journal(started)).decode()).sweep == started
 
 
+def test_points_say_where_training_did_not_help() -> None:
+    done = [outcome(-1, 0, 0, 0.8), *(replace(outcome(0, 0, 0, 0.8), score={"accuracy": 0.8, "kept_step": k})
+                                      for k in (0, 6))]  # fmt: skip
+    assert [r["kept_step"] for r in rows(sweep((1.0,)), done)] == [None, 0, 6]
+    assert "kept_step" not in rows(sweep((1.0,)), done[:1])[0]
+
+
 def test_points_say_what_is_noise() -> None:
     """Two of 270 more than the baseline are noise; a third fewer are not."""
     samples = {-1: [True] * 264 + [False] * 6, 0: [True] * 266 + [False] * 4, 1: [True] * 180 + [False] * 90}
