@@ -31,7 +31,7 @@ def write_picture(path: Path, size: QSize, paint: Callable[[QPaintDevice], objec
         made.setSize(size)
         made.setViewBox(QRectF(0, 0, size.width(), size.height()))
         paint(made)
-        write_bytes(path, held.data().data())
+        write_bytes(path, bytes(held.data().data()))
     else:
         picture = QPixmap(size * 2)
         picture.setDevicePixelRatio(2)
@@ -44,7 +44,7 @@ def write_image(path: Path, picture: QPixmap | QImage) -> None:
     held = _buffer()
     if not picture.save(held, path.suffix[1:] or "?"):  # type: ignore[call-overload, arg-type]
         raise FileError(f"{path.name} names no kind of picture.", "End it in .png or .svg.")
-    write_bytes(path, held.data().data())
+    write_bytes(path, bytes(held.data().data()))
 
 
 def _buffer() -> QBuffer:

@@ -150,7 +150,7 @@ def _analyse(job: AnalyseJob, channel: Channel) -> Any:
     store = _store(job.workdir, job.locations)
     callables = {} if is_instant(job.step) else _callables(job.graph, job.source, job.workdir)
     context = Context(store, progress=channel.progress, callables=callables, reading=job.reading,
-                      found=lambda part: channel.send(Found(part)), paused=channel.paused,
+                      found=lambda part: channel.send(Found(part)), enough=channel.enough, paused=channel.paused,
                       base=job.base)  # fmt: skip
     return run_step(job.graph, job.step, context).report
 

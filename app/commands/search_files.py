@@ -212,5 +212,6 @@ def to_csv(trials: Sequence[Trial]) -> str:
     for t in trials:
         line = [t.number, t.state, t.feasible, t.seconds, t.origin, t.reused, t.worker, t.error]
         sampled = [t.accuracy.n, *t.accuracy.interval] if t.accuracy else [""] * len(noise)
-        writer.writerow([*line, *(t.figures.get(f, "") for f in figures), *sampled, *(t.params.get(p, "") for p in params)])
+        line += [*(t.figures.get(f, "") for f in figures), *sampled]
+        writer.writerow([*line, *(t.params.get(p, "") for p in params)])
     return out.getvalue()

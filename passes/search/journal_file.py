@@ -232,9 +232,9 @@ class _Replay(JournalStorageReplayResult):
             super().apply_logs([{**_NOBODY, "op_code": op, "study_name": name, "directions": [1]}])
             self.log_number_read -= 1
         elif op == JournalOperation.CREATE_TRIAL:
-            known = type(study) is int and study in self._studies
-            if known or len(self._studies) == 1:
-                self._place_failed(study if known else next(iter(self._studies)))
+            known = study if isinstance(study, int) and not isinstance(study, bool) and study in self._studies else None
+            if known is not None or len(self._studies) == 1:
+                self._place_failed(next(iter(self._studies)) if known is None else known)
             else:  # of no study: it only keeps its number
                 number = len(self._trials)
                 self._trials[number] = create_trial(state=TrialState.FAIL)

@@ -33,7 +33,7 @@ class Place:
 
 
 def expansion(graph: Graph, base: Graph | None) -> Graph:
-    """The graph without its formats and hardware's arithmetic, and without the masks that the recipe chose: where gradients are taken.
+    """The graph in float, without the masks that the recipe chose: where gradients are taken.
 
     That is the model as it was opened, as long as the steps choose formats and masks alone. Where they change weights,
     it is the changed model in float, its masks in place, since weights were trained under them.

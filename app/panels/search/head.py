@@ -183,7 +183,8 @@ def progress_words(study: Study, now: float) -> str:
     unmeasured = sum(t.unmeasured for t in trials)
     early = sum(t.state == "pruned" and t.counts for t in trials)
     twice = sum(t.reused and not t.unmeasured for t in trials)
-    kinds = {"failed": failed, "duplicate" if twice == 1 else "duplicates": twice, "not measured": unmeasured, "ended early": early}
+    doubled = "duplicate" if twice == 1 else "duplicates"
+    kinds = {"failed": failed, doubled: twice, "not measured": unmeasured, "ended early": early}
     wanted = max(study.spec.trials, study.done)  # more were asked for, and the window ended before it was saved
     words = [f"{count(study.done)} of {plural(wanted, 'trial')}",
              *(f"{number} {kind}" for kind, number in kinds.items() if number), *_doing(study, now)]  # fmt: skip

@@ -79,8 +79,8 @@ def _counts(trial: FrozenTrial) -> bool:
     """As `Trial.counts`, of a trial as the storage has it."""
     attrs = trial.user_attrs
     missed = trial.state.name == "PRUNED" and any(v > 0 for v in attrs.get("violation", {}).values())
-    found = any(map(math.isfinite, trial.intermediate_values.values()))
-    aside = attrs.get(LOST) or attrs.get("reused") or (missed and not found)
+    began = any(map(math.isfinite, trial.intermediate_values.values()))
+    aside = attrs.get(LOST) or attrs.get("reused") or (missed and not began)
     return trial.state.name != "WAITING" and not aside
 
 

@@ -30,10 +30,6 @@ class Files(Protocol):
         """Whether the file is there."""
         ...
 
-    def size(self) -> int:
-        """The bytes of all files."""
-        ...
-
     def put(self, digest: str, chunks: Iterable[bytes]) -> None:
         """Keep a file."""
         ...
@@ -233,9 +229,12 @@ class GrpcFiles:
 
 def files_of(url: str) -> Files:
     """The files beside the storage at `url`."""
+    return GrpcFiles(url) if scheme_of(url) == "grpc" else own_files_of(url)
+
+
+def own_files_of(url: str) -> FolderFiles | TableFiles:
+    """The files beside a storage that is no server's."""
     match scheme_of(url):
-        case "grpc":
-            return GrpcFiles(url)
         case "postgresql":
             return TableFiles(url)
         case _:

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from model.errors import StorageError
-from passes.search.fleet.files import SERVICE, Files, files_of
+from passes.search.fleet.files import SERVICE, FolderFiles, TableFiles, own_files_of
 from passes.search.fleet.token import KEY
 from passes.search.storage import open_storage, require_grpc
 
@@ -90,7 +90,7 @@ def serve(url: str, host: str, port: int, token: Callable[[int], str] | None = N
     server = grpc.server(ThreadPoolExecutor(THREADS, thread_name_prefix="storage"), options=bounds,
                          interceptors=[guard] if token else [])  # fmt: skip
     api_pb2_grpc.add_StorageServiceServicer_to_server(OptunaStorageProxyService(storage), server)  # type: ignore[no-untyped-call]
-    server.add_generic_rpc_handlers((_file_service(files_of(url)),))
+    server.add_generic_rpc_handlers((_file_service(own_files_of(url)),))
     try:
         bound = server.add_insecure_port(f"{f'[{host}]' if ':' in host and '[' not in host else host}:{port}")
     except RuntimeError as error:
@@ -118,10 +118,10 @@ def _guard() -> Any:
     class Guard(grpc.ServerInterceptor):
         token = ""
 
-        def intercept_service(self, continuation: Any, details: Any) -> Any:
-            said = next((v for k, v in details.invocation_metadata if k == KEY and isinstance(v, str)), "")
+        def intercept_service(self, continuation: Any, handler_call_details: Any) -> Any:
+            said = next((v for k, v in handler_call_details.invocation_metadata if k == KEY and isinstance(v, str)), "")
             known = bool(self.token) and hmac.compare_digest(said.encode(), self.token.encode())
-            return continuation(details) if known else refusal
+            return continuation(handler_call_details) if known else refusal
 
     def refuse(requests: Any, context: Any) -> Any:
         context.abort(grpc.StatusCode.UNAUTHENTICATED, "The token is missing or wrong.")
@@ -130,7 +130,7 @@ def _guard() -> Any:
     return Guard()
 
 
-def _file_service(files: Files) -> Any:
+def _file_service(files: FolderFiles | TableFiles) -> Any:
     import grpc
 
     quota = Quota(FILES, files.size())
