@@ -122,6 +122,7 @@ class Tally:
     """What came of one kind."""
 
     kills: int = 0
+    amid: int = 0  # of them, with something finished on disk
     whole: int = 0  # runs that came to their end
     problems: list[str] = field(default_factory=list)
     slowest: float = 0.0  # seconds until the last orphan was gone
@@ -334,7 +335,7 @@ def attack(kind: Kind, kills: int, seed: int) -> Tally:
     tally.problems += kind.after_end()
     kind.renew()
     while tally.kills < kills:
-        run, end = begin([*kind.words(), "--json"], kind.folder), time.monotonic() + drawn.uniform(0, took)
+        run, end = begin([*kind.words(), "--json"], kind.folder), time.monotonic() + drawn.uniform(0, 1.5 * took)
         while time.monotonic() < end and not run.ended():
             time.sleep(0.002)
         if run.ended():
@@ -346,6 +347,7 @@ def attack(kind: Kind, kills: int, seed: int) -> Tally:
         below = run.kill()
         tally.kills += 1
         tally.problems += kind.after_kill(said_before)
+        tally.amid += kind.known > 0
         tally.problems += _orphans(below, tally)
     return tally
 
@@ -403,7 +405,8 @@ def main(words: list[str] | None = None) -> int:
             begun = time.monotonic()
             tally = attack(KINDS[name](folder / name), found.kills, found.seed)
             failed = failed or bool(tally.problems)
-            counts = f"{tally.kills} kills, {tally.whole} runs to their end, {len(tally.problems)} problems"
+            counts = f"{tally.kills} kills, {tally.amid} amid finished work, {tally.whole} runs to their end"
+            counts += f", {len(tally.problems)} problems"
             times = f"last child gone after {tally.slowest:.2f} s, {time.monotonic() - begun:.0f} s"
             sys.stdout.write(f"{name}: {counts}, {times}\n")
             sys.stdout.writelines(f"  {problem}\n" for problem in dict.fromkeys(tally.problems[:20]))
