@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from model.errors import StorageError
-from passes.search.fleet.files import SERVICE, FolderFiles, TableFiles, own_files_of
+from passes.search.fleet.files import SERVICE, Files, FolderFiles, TableFiles, own_files_of
 from passes.search.fleet.token import KEY
 from passes.search.storage import open_storage, require_grpc
 
