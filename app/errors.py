@@ -24,7 +24,8 @@ from app.measured.live import is_evaluation
 from app.panels.heading import column_of, row_of
 from app.settings import data_folder
 from model.errors import EspalierError, JobError
-from model.private import redacted, write_private
+from model.files import write_private
+from model.private import redacted
 from passes.jobs import Done, Failed, JobEvent, JobInfo, ReplayJob, Started
 
 if TYPE_CHECKING:

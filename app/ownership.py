@@ -49,6 +49,7 @@ class Ownership(Base):
         self._tries.timeout.connect(self._try)
         self._waited = QElapsedTimer()
         session = self._session
+        self.changed.connect(window.refresh)
         session.opened.connect(self._follow)
         session.saved.connect(self._follow)
         session.job_event.connect(self._heard)
@@ -57,6 +58,16 @@ class Ownership(Base):
     def read_only(self) -> bool:
         """Whether another window holds the file of the open document."""
         return self._path is not None and self._claim is None
+
+    @property
+    def title(self) -> str:
+        """What the open document is called; empty where there is none."""
+        document = self._session.document
+        if document is None:
+            return ""
+        source = document.project.source.name
+        name = f"{document.path.name} — {source}" if document.path else source
+        return f"{name} (read-only)" if self.read_only else name
 
     def free(self, path: Path) -> bool:
         """Whether this window may write a project there: no other holds it. Tells the user where not."""

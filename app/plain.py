@@ -16,6 +16,7 @@ class PlainStyle(QProxyStyle):
     """Makes each label plain that does not say what it is, before it is shown; a tooltip is a label of Qt's own."""
 
     def polish(self, what: Any) -> Any:
+        """As Qt's, of a widget, an application or a palette."""
         if isinstance(what, QLabel) and what.textFormat() == Qt.TextFormat.AutoText:
             what.setTextFormat(Qt.TextFormat.PlainText)
         return super().polish(what)

@@ -55,7 +55,6 @@ class Window(QMainWindow):
         self._finish_menus()
         self._connect()
         self.ownership = Ownership(self)
-        self.ownership.changed.connect(self.refresh)
         self.plugins, self.consent = Plugins(session, settings), Consent(session, self.banner)
         if kept := settings.layout():
             self.restoreGeometry(kept[0])
@@ -211,9 +210,7 @@ class Window(QMainWindow):
     def refresh(self) -> None:
         """Say what is open, and whether it is saved."""
         document = self.session.document
-        source = document.project.source.name if document else ""
-        name = f"{document.path.name} — {source}" if document and document.path else source
-        name += " (read-only)" if self.ownership.read_only else ""
+        name = self.ownership.title
         dirty = bool(document and document.dirty)
         self.setWindowTitle(f"{name}[*] — Espalier" if name else "Espalier")
         self.setWindowModified(dirty)

@@ -121,6 +121,16 @@ def write_text(path: Path | str, text: str, kind: Kind = FileError, mode: int = 
     write_bytes(path, text.encode(), kind, mode)
 
 
+def write_private(path: Path, text: str) -> None:
+    """Write a file that this user alone may read; raises FileError, also where the path is a link."""
+    if path.is_symlink():
+        raise FileError(f"{path} is a link.", "Remove it.")
+    if path.exists() and os.name == "posix":
+        with contextlib.suppress(OSError):
+            path.chmod(0o600)  # the new file takes over the mode of the old
+    write_text(path, text, mode=0o600)
+
+
 def append(path: Path | str, data: bytes, kind: Kind = FileError, mode: int = 0o666) -> None:
     """Add to a file all of `data` or nothing, synced; behind a line that a dead process left unfinished, a new one."""
     with explained(path, kind):

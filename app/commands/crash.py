@@ -10,7 +10,8 @@ import traceback
 from pathlib import Path
 
 from model.errors import FileError
-from model.private import private_folder, redacted, write_private
+from model.files import write_private
+from model.private import private_folder, redacted
 
 KEPT = 20
 

@@ -82,11 +82,10 @@ class Sensitivities(QObject):
         self.job: JobInfo | None = None
         self.truths: JobInfo | None = None  # the job that measures single cells
         self.refining = False  # all rows of the running job are predicted, and measurements correct them
-        self.error: EspalierError | None = None
+        self.error, self._old = cast("EspalierError | None", None), False
         self._known: tuple[Graph, str] | None = None
         self._table: tuple[Sensitivity, ...] | None = None  # the rows in order, until one changes
         self._wholes: tuple[tuple[Sensitivity, ...], Wholes] | None = None
-        self._old = False
         self.changed.connect(self._sort_again)
         self._wait = QTimer(self, singleShot=True, interval=PAUSE)
         self._wait.timeout.connect(self.changed)

@@ -11,7 +11,7 @@ from app.settings import data_folder
 from model.borders import read_json, tried
 from model.codec import decode, encode
 from model.errors import FileError
-from model.private import write_private
+from model.files import write_private
 from passes.training.options import FinetuneOptions
 
 KEPT = 50  # models

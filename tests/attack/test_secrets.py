@@ -10,7 +10,8 @@ import pytest
 from app.cli import main
 from app.commands.crash import crash_folder, write_crash_report
 from model.errors import EspalierError, FileError
-from model.private import private_folder, redacted, write_private
+from model.files import write_private
+from model.private import private_folder, redacted
 from passes.search.storage import shown
 
 SECRET = "hunter2"

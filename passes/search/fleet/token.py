@@ -11,7 +11,8 @@ import stat
 from pathlib import Path
 
 from model.errors import StorageError
-from model.private import private_folder, write_private
+from model.files import write_private
+from model.private import private_folder
 from passes.training.unfinished import home
 
 TOKEN, TOKEN_FILE = "ESPALIER_TOKEN", "ESPALIER_TOKEN_FILE"
