@@ -210,8 +210,7 @@ class Window(QMainWindow):
     def refresh(self) -> None:
         """Say what is open, and whether it is saved."""
         document = self.session.document
-        name = self.ownership.title
-        dirty = bool(document and document.dirty)
+        name, dirty = self.ownership.title, bool(document and document.dirty)
         self.setWindowTitle(f"{name}[*] — Espalier" if name else "Espalier")
         self.setWindowModified(dirty)
         self.title.tell(name, dirty)
