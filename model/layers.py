@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
@@ -10,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
+from model.errors import ProjectError
 from model.flowing import Flowing
 from model.formats.base import Format
 from model.straight_through import NOTHING, Own, gated, reused, scaled, straight_through
@@ -220,7 +222,7 @@ def unpack_mask(packed: Tensor, shape: tuple[int, ...]) -> Tensor:
     """Bool mask from numpy.packbits bytes (uint8, one bit an element, most significant first)."""
     shifts = torch.arange(7, -1, -1, dtype=torch.uint8)
     bits = (packed.unsqueeze(1) >> shifts) & 1
-    count = 1
-    for size in shape:
-        count *= size
+    count = math.prod(shape)
+    if min(shape, default=0) < 0 or count > bits.numel():
+        raise ProjectError("A mask does not have as many bits as its weight has values.", "Open an older copy of it.")
     return bits.reshape(-1)[:count].reshape(shape).bool()
