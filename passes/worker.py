@@ -42,6 +42,7 @@ from passes.score import Scorer
 from passes.serving import Channel, serve
 from passes.set_up import check_set_up, options_of
 from passes.sweep.run import run
+from passes.training.unfinished import clear, until_saved
 
 
 @dataclass(slots=True)
@@ -51,12 +52,14 @@ class _State:
     stores: dict[Path, WeightStore] = field(default_factory=dict)  # type: ignore[assignment]
     memos: OrderedDict[str, Memo] = field(default_factory=OrderedDict)  # type: ignore[assignment]
     opened: OrderedDict[str, dict[str, Any]] = field(default_factory=OrderedDict)  # type: ignore[assignment]
+    trained: list[tuple[Path, float]] = field(default_factory=list)  # type: ignore[assignment]
     files: int = 0
 
 
 _STATE = _State()
 HANDLERS: Registry[type, Callable[[Any, Channel], Any]] = Registry("kind of job", JobError)
 LONG = 1.0  # seconds
+SAVED = 60.0  # seconds after which the window has copied what a training gave
 
 
 def main(pipe: Connection) -> None:
@@ -65,11 +68,22 @@ def main(pipe: Connection) -> None:
     for name in ("torch", "torch.export", "transformers"):
         importlib.import_module(name)
     serve(pipe, _tidily)
+    _clear_trained(0)
+
+
+def _clear_trained(after: float) -> None:
+    """Delete the checkpoints of trainings that ended so many seconds ago."""
+    now = time.monotonic()
+    for folder, ended in _STATE.trained:
+        if now - ended >= after:
+            clear(folder)
+    _STATE.trained = [(f, ended) for f, ended in _STATE.trained if now - ended < after]
 
 
 def _tidily(job: Any, channel: Channel) -> Any:
     """Run one job; what a long one leaves goes back to the system, which takes milliseconds."""
     begin = time.monotonic()
+    _clear_trained(SAVED)
     try:
         return handle(job, channel)
     finally:
@@ -139,8 +153,10 @@ def _replay(job: ReplayJob, channel: Channel) -> ReplayResult:
     todo = job.recipe.active[job.known[0] if job.known else 0 :]
     if len(todo) > 1:  # a lone step says it itself
         check_set_up(options_of(todo), job.base, context)
-    done = replay(job.base, job.recipe, context, memo)
-    _flush(store)
+    with until_saved() as trained:
+        done = replay(job.base, job.recipe, context, memo)
+        _flush(store)
+    _STATE.trained += [(folder, time.monotonic()) for folder in trained]
     graphs = [done.graph, *(r.graph for r in done.results if r)]
     return ReplayResult(done.graph, done.results, store.locate(keys_of(*graphs)))
 

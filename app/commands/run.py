@@ -32,6 +32,7 @@ from passes.replay import Memo, Replayed, check_ready, milestones, prefix_keys, 
 from passes.set_up import check_set_up, options_of, source_after
 from passes.sweep.outcome import FIGURES, mean_of
 from passes.training.curve import Recorder
+from passes.training.unfinished import clear, until_saved
 
 
 def _arguments(parser: Parser) -> None:
@@ -52,7 +53,11 @@ def _run(found: Arguments, console: Console) -> Answer:
     check_ready(recipe)
     if not recipe.steps:
         console.note("The recipe has no steps.")
-    with opened(found.target, found, console) as target, curves.recording(target.context, console) as recorder:
+    with (
+        until_saved() as trained,
+        opened(found.target, found, console) as target,
+        curves.recording(target.context, console) as recorder,
+    ):
         base = target.project.graph
         check_set_up(options_of(recipe.active), base, target.context)
         options = data_options(found, target)
@@ -71,6 +76,8 @@ def _run(found: Arguments, console: Console) -> Answer:
         data |= _repeated(recipe, found, target, console, after, recorder) if found.seeds > 1 else {}
         if found.output:
             data["output"] = save(target, extended(target.project, recipe, replayed), found.output)
+        for folder in trained:
+            clear(folder)
         data |= {"curves": curves.written} if curves.written else {}
     return Answer(data, lambda: _lines(data))
 

@@ -22,7 +22,7 @@ from model.errors import FileError
 from model.files import replacing_folder
 from model.private import private_folder
 from passes.base import Context
-from passes.training.unfinished import STATE, TENSORS, clear, clear_old, latest
+from passes.training.unfinished import STATE, TENSORS, clear, clear_old, end, latest
 
 SECONDS = 60.0  # between checkpoints
 SHARE = 0.02  # of the time that writing them may take
@@ -168,7 +168,7 @@ class Checkpoints(TrainerCallback):
         if self._mine:
             self._lock.release()
             if finished:
-                clear(self.folder)
+                end(self.folder)
 
     def _clear(self) -> None:
         for old in self.folder.glob("step-*"):

@@ -11,6 +11,7 @@ import json
 import os
 import shutil
 import time
+from collections.abc import Generator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ VERSION = 1  # raise it when a checkpoint would hold something else
 DAYS = 30  # that a checkpoint is kept for a training that nobody goes on with
 INDIFFERENT = ("checkpoint_every", "resume")  # options that change nothing of the result
 STATE, TENSORS = "state.json", "tensors.safetensors"
+_ended: list[Path] | None = None  # trainings whose results are not saved yet; None: nobody saves them
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +65,7 @@ def unfinished(graph: Graph, options: FinetuneOptions, seed: int, base: Graph | 
 
 def latest(home_of_one: Path) -> Path | None:
     """The newest complete checkpoint among those of one training."""
-    found = [p for p in home_of_one.glob("step-*") if (p / STATE).is_file()]
+    found = [p for p in home_of_one.glob("step-*") if p.name[5:].isdigit() and (p / STATE).is_file()]
     return max(found, key=lambda p: p.name, default=None)
 
 
@@ -83,6 +85,25 @@ def discard(graph: Graph, options: FinetuneOptions, seed: int, base: Graph | Non
 def clear(folder: Path) -> None:
     """Delete a folder of checkpoints; what cannot be deleted stays."""
     shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def until_saved() -> Generator[list[Path]]:
+    """Trainings that end within it keep their checkpoints; whoever has saved their results clears what it yields."""
+    global _ended
+    before, _ended = _ended, (found := list[Path]())
+    try:
+        yield found
+    finally:
+        _ended = before
+
+
+def end(folder: Path) -> None:
+    """A training has its result: its checkpoints go, now or when that is saved."""
+    if _ended is None:
+        clear(folder)
+    else:
+        _ended.append(folder)
 
 
 def clear_old() -> None:

@@ -27,7 +27,7 @@ from passes.base import Context, Report, run_step
 from passes.config import decode_options
 from passes.jobs import TERMINAL, Done, Failed, JobEvent, Metric, OpenJob, ReplayJob
 from passes.training.checkpoint import Checkpoints, read, write
-from passes.training.unfinished import DAYS, discard, folder_of, home, latest, unfinished
+from passes.training.unfinished import DAYS, discard, folder_of, home, latest, unfinished, until_saved
 from tests.patience import until
 
 OPTIONS: dict[str, Any] = {"data": "demo:digits", "max_steps": 12, "batch_size": 16, "train_limit": 96,
@@ -122,6 +122,17 @@ def test_it_goes_on_bit_for_bit(at: int, options: dict[str, Any]) -> None:
     for name in ("training loss", "learning rate"):
         assert [s for n, s, _ in heard if n == name] == list(range(1, 13))
     assert unfinished(graph, whole, 1) is None and not list(home().glob("*"))
+
+
+def test_checkpoints_stay_until_the_result_is_saved() -> None:
+    """A death between the end of a training and the save of its result costs the steps since the last of them."""
+    graph, store = drops()
+    with until_saved() as ended:
+        want, _ = finetuned(graph, store, made())
+    (folder,) = ended
+    assert latest(folder) is not None
+    got, report = finetuned(graph, store, made())
+    assert got == want and report.summary["resumed_from"] and not list(home().glob("*"))
 
 
 def test_scales_masks_and_several_deaths() -> None:
