@@ -24,7 +24,7 @@ from app.words import (
     scaled,
     signed,
 )
-from passes.dominant import Dominant, dominant
+from passes.dominant import Dominant, Dominants
 
 if TYPE_CHECKING:
     from app.measured.live import LiveMeasure
@@ -246,6 +246,7 @@ class ScorePanel(QWidget):
         self._session = session
         self._estimate = estimate_of(session)
         self._shown = tuple(e.key for e in ENTRIES)
+        self._dominants = Dominants()
         self._dominant: tuple[Graph | None, Dominant | None] = (None, None)
         self._read: object = None  # what stands in the figures: an edit tells of itself more than once
         self.figures = {e.key: Figure(e) for e in ENTRIES}
@@ -292,7 +293,7 @@ class ScorePanel(QWidget):
     def _holder(self, graph: Graph | None) -> tuple[str, str]:
         """What keeps the average of stored bits up: a sentence, and a few words for beside the figure's name."""
         if self._dominant[0] is not graph:
-            self._dominant = graph, dominant(graph) if graph else None
+            self._dominant = graph, self._dominants.of(graph) if graph else None
         found = self._dominant[1]
         return (dominant_words(found), f"{found.kind} {percent(found.share, 0)}") if found else ("", "")
 

@@ -13,7 +13,7 @@ from model.graph import Graph
 from model.opening import open_source
 from model.trust import Origin
 from passes.base import Context
-from passes.dominant import dominant
+from passes.dominant import Dominants, dominant
 from passes.score import static_score
 from passes.select import Select
 from passes.transform.quantize import QuantizeOptions, Rule, quantize
@@ -52,6 +52,15 @@ def test_nothing_is_named_where_nothing_stands_out(bert: tuple[Graph, Context]) 
     assert dominant(bert[0]) is None, "all is float"
     assert dominant(formatted(bert, 8, "linear", "embedding")) is None, "all is narrow: the norms are few"
     assert dominant(formatted(bert, 8, "embedding")) is None, "the vocabulary is what was made narrow"
+
+
+def test_one_graph_after_another_gives_the_same(bert: tuple[Graph, Context]) -> None:
+    """What an edit left alone is not counted again; what it changed is."""
+    counted = Dominants()
+    kinds = (("linear",), ("linear", "embedding"), (), ("embedding",), ("linear",))
+    for width, chosen in zip((8, 4, 8, 2, 8), kinds, strict=True):
+        graph = formatted(bert, width, *chosen) if chosen else bert[0]
+        assert counted.of(graph) == dominant(graph)
 
 
 def test_a_dense_model_names_none(tmp_path: Path) -> None:
