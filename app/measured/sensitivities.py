@@ -244,8 +244,7 @@ class Sensitivities(QObject):
                 self._session.cancel(job.id)
 
     def _make_room(self) -> None:
-        """Let what an edit asks for go first; the run goes on behind it with what it has gathered."""
-        run = self.job
+        run = self.job  # goes on behind what an edit asks for, with what it has gathered
         if run and run.state == "running" and any(j.state == "waiting" for j in self._session.jobs if j is not run):
             self._session.give_way(run.id, lambda r: Rest(run.job) if r.summary.get(UNFINISHED) else None)
 
@@ -309,8 +308,7 @@ class Sensitivities(QObject):
         """Take what the project of another document holds."""
         self._wait.stop()
         self._held = self._next = self.job = self.truths = self.error = self._known = self._table = None
-        self.refining = False
-        self._old = False
+        self.refining = self._old = False
         document = self._session.document
         raw = document.project.extras.get(MEMBER) if document else None
         if raw is not None:
