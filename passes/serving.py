@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import contextlib
 import io
+import signal
+import threading
 import time
 import traceback
 from collections.abc import Callable
@@ -34,6 +36,11 @@ from passes.jobs import (
 )
 
 Handler = Callable[[Any, "Channel"], Any]
+INTERRUPT = getattr(signal, "SIGUSR1", None)  # tells a worker that its job was cancelled, where the job does not ask
+
+
+class Interrupted(BaseException):
+    """The job was cancelled, and broken off between two of its operations."""
 
 
 class Channel:
@@ -43,10 +50,29 @@ class Channel:
         self._pipe = pipe
         self._last = self._since = 0.0
         self._enough = self._paused = False
+        self.working = False  # whether the code of a job runs now
+        self._talking = self._late = False  # a message is under way; an interrupt waits for its end
+
+    def interrupt(self, *_: object) -> None:
+        """Break the job off; a worker without one has nothing to break off."""
+        self._late = self._talking
+        if self.working and not self._talking:
+            self.working = False
+            raise Interrupted
 
     def send(self, event: Event) -> None:
         """Send one event."""
-        self._pipe.send(event)
+        self._whole(lambda: self._pipe.send(event))
+
+    def _whole(self, talk: Callable[[], Any]) -> Any:
+        """A message, never broken off in its middle: what came after it would not be understood."""
+        self._talking = True
+        try:
+            return talk()
+        finally:
+            self._talking = False
+            if self._late:
+                self.interrupt()
 
     def progress(self, done: int, total: int, text: str) -> None:
         """Send progress, at most 20 a second; waits while the job is paused; raises Cancelled when it was stopped."""
@@ -84,13 +110,13 @@ class Channel:
 
     def _hear(self) -> None:
         while self._pipe.poll():
-            self._take(self._pipe.recv())
+            self._take(self._whole(self._pipe.recv))
 
     def _wait(self) -> None:
         """Without work until somebody says a word."""
         self.send(Paused())
         while self._paused:
-            self._take(self._pipe.recv())
+            self._take(self._whole(self._pipe.recv))
         self.send(Continued())
 
     def _take(self, word: Word | None) -> None:
@@ -133,6 +159,8 @@ class _Lines(io.TextIOBase):
 def serve(pipe: Connection, handler: Handler) -> None:
     """The worker's loop: take a job, run it, send its one terminal event; ends when the pipe closes."""
     channel = Channel(pipe)
+    if INTERRUPT is not None and threading.current_thread() is threading.main_thread():
+        signal.signal(INTERRUPT, channel.interrupt)
     while True:
         try:
             job = pipe.recv()
@@ -170,9 +198,13 @@ def run_one(job: Any, channel: Channel, handler: Handler) -> Event:
 def _outcome(job: Any, channel: Channel, handler: Handler, lines: Any) -> Event:
     try:
         with contextlib.redirect_stdout(lines), contextlib.redirect_stderr(lines):
-            result = handler(job, channel)
+            channel.working = True
+            try:
+                result = handler(job, channel)
+            finally:
+                channel.working = False
             return Done(result, channel.spent())
-    except Cancelled:
+    except (Cancelled, Interrupted):
         return Stopped()
     except EspalierError as error:
         return Failed(error.message, error.hint, error.node)

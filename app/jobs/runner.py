@@ -5,6 +5,7 @@ A worker that dies gives one Failed event; the next job gets a new worker. No Qt
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import multiprocessing
 import os
@@ -39,8 +40,10 @@ from passes.jobs import (
     Yielded,
 )
 from passes.orphans import end_with_parent
+from passes.serving import INTERRUPT
 
-GRACE = 1.0
+GRACE = 1.5  # seconds that a cancelled job has to end before its worker is killed
+AGAIN = 0.3  # seconds between two interrupts of a job that does not ask whether it is cancelled
 NICE = 3  # where processors are short, the window answers first
 Listener = Callable[[JobEvent], None]
 
@@ -74,6 +77,12 @@ class Worker:
             if self.process.is_alive():
                 end()
                 self.process.join(GRACE)
+
+    def interrupt(self) -> None:
+        """Break the job off between two operations: the next job finds the worker warm."""
+        if INTERRUPT is not None and self.process.pid is not None and self.process.is_alive():
+            with contextlib.suppress(OSError):
+                os.kill(self.process.pid, INTERRUPT)
 
     def death(self) -> Failed:
         """Why the process is gone, in words."""
@@ -276,6 +285,7 @@ class JobRunner:
 
     def _follow(self, info: JobInfo, worker: Worker, silent: bool = False) -> Event:
         asked: float | None = None
+        again = 0.0
         while True:
             event = self._hear(worker)
             if isinstance(event, TERMINAL):
@@ -283,10 +293,13 @@ class JobRunner:
             if event is not None and not silent:
                 self._tell(info, event)
             if (self._closing or info.id in self._cancelled) and asked is None:
-                asked = time.monotonic()
+                asked, again = time.monotonic(), AGAIN
                 self._say(worker, None)
             if word := self._words.pop(info.id, None):
                 self._say(worker, word)
+            if asked is not None and time.monotonic() - asked > again:
+                again += AGAIN
+                worker.interrupt()
             if asked is not None and time.monotonic() - asked > (0 if self._closing else GRACE):
                 worker.stop()
                 return Stopped()

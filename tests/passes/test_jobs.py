@@ -359,6 +359,17 @@ def test_cancelling_a_running_job(runner: ToyRunner, listener: Listener) -> None
     assert listener.end(runner.run("pid")) == Done(pid)  # it stopped by itself: the worker is still warm
 
 
+def test_cancelling_a_job_that_does_not_ask_keeps_its_worker_warm(runner: ToyRunner, listener: Listener) -> None:
+    """It is broken off between two operations, never in a message; a new worker would load torch again."""
+    for verb in ("busy", "busy", "talkative", "talkative"):
+        job = runner.run(verb, 10 * PATIENCE)
+        listener.begun(job)
+        pid = runner.worker_pid
+        runner.cancel(job.id)
+        assert listener.end(job) == Stopped()
+        assert listener.end(runner.run("pid")) == Done(pid)
+
+
 def test_cancelling_a_deaf_job_ends_its_worker(runner: ToyRunner, listener: Listener) -> None:
     job = runner.run("deaf", 10 * PATIENCE)  # nobody waits for that
     listener.begun(job)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from model.errors import PassError
-from passes.jobs import PluginJob
+from passes.jobs import LogLine, PluginJob
 from passes.serving import Channel, serve
 
 PLACES: list[Path] = []
@@ -90,9 +90,26 @@ def do_patient(value: float, channel: Channel) -> None:
 
 
 def do_deaf(value: float, channel: Channel) -> None:
-    """Works for long, and hears nothing."""
+    """Works for long, and hears nothing, as one operation of a library does."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
     channel.progress(1, 1, "begun")
     time.sleep(value)
+
+
+def do_busy(value: float, channel: Channel) -> None:
+    """Works for long in many operations, and never asks whether to stop."""
+    channel.progress(1, 1, "begun")
+    until = time.monotonic() + value
+    while time.monotonic() < until:
+        sum(range(1000))
+
+
+def do_talkative(value: float, channel: Channel) -> None:
+    """As busy, but for long messages."""
+    channel.progress(1, 1, "begun")
+    until = time.monotonic() + value
+    while time.monotonic() < until:
+        channel.send(LogLine("x" * 100_000))
 
 
 def do_fail(value: tuple[str, str, str | None], channel: Channel) -> None:
