@@ -18,6 +18,7 @@ from app.locks import Locked, hold, take
 from app.measured.accuracies import Baseline
 from app.panels.recipe.step_words import title
 from app.settings import data_folder
+from app.words import plural
 from model.held import Version
 from model.recipe import Recipe
 from passes.jobs import Failed, JobEvent, OpenJob, OpenResult, SaveJob
@@ -236,10 +237,11 @@ def differences(mine: Recipe, theirs: Recipe) -> str:
     same = 0
     while same < min(len(mine.steps), len(theirs.steps)) and mine.steps[same] == theirs.steps[same]:
         same += 1
-    here, there = (", ".join(title(s) for s in r.steps[same:]) or "nothing" for r in (mine, theirs))
     if mine.steps == theirs.steps:
         return "Both have the same steps."
-    return f"The first {same} steps are the same; then here: {here}; on disk: {there}."
+    here, there = (", ".join(title(s) for s in r.steps[same:]) or "no step" for r in (mine, theirs))
+    equal = f"The first {plural(same, 'step')} {'is' if same == 1 else 'are'} equal, then: " if same else ""
+    return f"{equal}{here} here, {there} on disk."
 
 
 def _claimed(path: Path) -> Locked | None:

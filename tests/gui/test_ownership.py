@@ -164,7 +164,7 @@ def test_a_change_from_outside_is_told_and_never_overwritten_unasked(
     job = runner[0].waiting[-1]
     runner[0].tell(job, Started())
     runner[0].tell(job, Done(OpenResult(theirs, {}, (), {})))
-    assert "on disk: " in window.banner.text and window.session.compared.name == "on disk"
+    assert "on disk. " in window.banner.text and window.session.compared.name == "on disk"
     press(window, "Keep mine: save over it")
     info = next(j for j in runner[0].waiting if isinstance(j.job, SaveJob))
     assert isinstance(info.job, SaveJob) and info.job.over is None
@@ -215,4 +215,6 @@ def test_what_recipes_do_not_share_is_said() -> None:
     one, two = (Recipe((Step(n, NoOptions()),)) for n in ("remove_dropout", "not_there"))
     assert differences(one, one) == "Both have the same steps."
     text = differences(one, two)
-    assert "first 0 steps" in text and "not_there (not available)" in text
+    assert text == "Remove dropout here, not_there (not available) on disk."
+    more = Recipe((*one.steps, *two.steps))
+    assert differences(one, more) == "The first 1 step is equal, then: no step here, not_there (not available) on disk."
