@@ -19,7 +19,8 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
-from model.errors import ProjectError
+from model.borders import parse_json, reading
+from model.errors import Damage, ProjectError
 from model.held import FileId, HeldFiles, Version
 from model.meta import TensorKey
 
@@ -108,29 +109,26 @@ class Location:
 
 def read_header(file: Path, start: int = 0) -> dict[str, Location]:
     """Tensor name → location in the safetensors data that begins at byte `start`; raises ProjectError."""
-    try:
+    with reading(file, ProjectError, "holds no readable safetensors data", "Use a complete copy of the file."):
         with file.open("rb") as handle:
             handle.seek(start)
             length = int.from_bytes(handle.read(8), "little")
-            if length > 100_000_000:
-                raise ValueError("the header is too long")
-            header: dict[str, Any] = json.loads(handle.read(length))
             facts = os.fstat(handle.fileno())
+            if start + 8 + length > facts.st_size:
+                raise Damage("it is cut off")
+            header: dict[str, Any] = parse_json(handle.read(length))
         header.pop("__metadata__", None)
         return {k: _location(file, start + 8 + length, v, facts) for k, v in header.items()}
-    except (OSError, ValueError, LookupError, ArithmeticError, TypeError, AttributeError, RecursionError) as error:
-        raise ProjectError(f"{file.name} holds no readable safetensors data ({error}).",
-                           "Use a complete copy of the file.") from error  # fmt: skip
 
 
 def _location(file: Path, data: int, entry: dict[str, Any], facts: os.stat_result) -> Location:
     begin, end = (int(n) for n in entry["data_offsets"])
     if not 0 <= begin <= end or data + end > facts.st_size:
-        raise ValueError("it is cut off")
+        raise Damage("it is cut off")
     shape = tuple(int(d) for d in entry["shape"])
     place = Location(file, data + begin, NAMES[entry["dtype"]], shape, FileId.from_stat(facts))
     if min(place.shape, default=0) < 0 or end - begin != place.size:
-        raise ValueError("its sizes do not agree")
+        raise Damage("its sizes do not agree")
     return place
 
 
