@@ -8,9 +8,10 @@ from pathlib import Path
 from app.errors import Banner
 from app.measured.live import is_evaluation
 from app.session import Session
+from app.words import plural
 from model.errors import EspalierError
 from model.opening import needs_source
-from model.trust import Decision, begin_session, decide, refused, wanted_code
+from model.trust import Decision, begin_session, beside, decide, refused, wanted_code
 from passes.analysis.evaluate import EvaluateOptions
 from passes.jobs import AnalyseJob, Failed, JobEvent, JobInfo
 
@@ -43,9 +44,11 @@ class Consent:
         def answer(decision: Decision) -> Callable[[], object]:
             return lambda: self._decide(path, decision)
 
+        others = beside(path)
+        more = f" It can import {plural(others, 'file')} beside it, which are allowed with it." if others else ""
         self._banner.offer(
             f"This project wants to run {path.name}, which could do anything with your files ({path}).",
-            "Its graph is shown without it; measuring and training need it. Read the file before you allow it.",
+            f"Its graph is shown without it; measuring and training need it. Read the file before you allow it.{more}",
             [(title, answer(decision)) for title, decision in _ANSWERS],
         )
 

@@ -154,6 +154,11 @@ def digest(path: Path) -> str:
     return found.hexdigest() if files else ""
 
 
+def beside(path: Path) -> int:
+    """How many other files beside and beneath a Python file it can import."""
+    return max(0, len(_importable(path.resolve())) - 1)
+
+
 def _importable(path: Path) -> set[Path]:
     """The file and what lies beside and beneath it with an ending of modules; nothing where that is too much."""
     endings, found, seen = tuple(all_suffixes()), {path}, set[str]()
