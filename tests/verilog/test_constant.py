@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
 from verilog.constant.layout import laid
-from verilog.constant.network import Network, width
+from verilog.constant.network import Adder, Network, Output, width
 from verilog.constant.solve import count_of, digits, expected, parts, shared, solve, solved
 
 Case = tuple[np.ndarray, list[tuple[int, int]], np.ndarray, np.random.Generator]
@@ -29,6 +29,19 @@ def cases(draw: st.DrawFn) -> Case:
     return matrix, spans, rng.integers(-500, 500, outputs) * draw(st.integers(0, 1)), rng
 
 
+def alike(case: Case) -> Case:
+    """The same with rows that repeat others, turned or not."""
+    matrix, spans, constants, rng = case
+    rows = rng.integers(0, len(matrix), len(matrix))
+    return matrix[rows] * rng.choice((-1, 1), (len(rows), 1)), spans, constants, rng
+
+
+def one(*rows: list[int], constants: tuple[int, ...] = ()) -> Case:
+    """A matrix that was found once, of inputs that are all alike."""
+    matrix, rng = np.array(rows), np.random.default_rng(0)
+    return matrix, [(-100, 100)] * matrix.shape[1], np.array(constants or [0] * len(rows)), rng
+
+
 def inside(spans: list[tuple[int, int]], rng: np.random.Generator) -> np.ndarray:
     """Inputs within their ranges, the ends among them."""
     low, high = np.array(spans).T
@@ -41,7 +54,9 @@ def plain(matrix: np.ndarray) -> int:
 
 
 @settings(max_examples=60)
-@given(cases(), st.sampled_from((0, 1, -1)))
+@given(cases() | cases().map(alike), st.sampled_from((0, 1, -1)))
+@example(one([-1], [4], [7], [5], [7], constants=(32,) * 5), 1)
+@example(one([5, 6], [-5, -6]), 1)
 def test_computes_the_matrix(case: Case, slack: int) -> None:
     matrix, spans, constants, rng = case
     made = solve(matrix, spans, constants, slack)
@@ -55,14 +70,8 @@ def test_computes_the_matrix(case: Case, slack: int) -> None:
             assert values.max() <= high[out.value]
 
 
-def one(*rows: list[int], constants: tuple[int, ...] = ()) -> Case:
-    """A matrix that was found once, of inputs that are all alike."""
-    matrix, rng = np.array(rows), np.random.default_rng(0)
-    return matrix, [(-100, 100)] * matrix.shape[1], np.array(constants or [0] * len(rows)), rng
-
-
 @settings(max_examples=60)
-@given(cases(), st.sampled_from((0, 1)))
+@given(cases() | cases().map(alike), st.sampled_from((0, 1)))
 @example(one([0, 3, 0, -4], [0, 3, 4, -2]), 0)
 @example(one([0, -2, 3], [1, -2, -3]), 0)  # half of the second row's digits, shared, would leave it negative
 @example(one([-6, -8, 0, 5], [3, -3, 7, 3], [5, 0, 8, 0]), 0)
@@ -87,13 +96,21 @@ def test_digits_are_the_fewest(number: int) -> None:
 
 
 @settings(max_examples=30)
-@given(cases(), st.sampled_from((1, 2, 4, 64)))
+@given(cases() | cases().map(alike), st.sampled_from((1, 2, 4, 64)))
 def test_rows_are_made_from_each_other(case: Case, deep: int) -> None:
     matrix = case[0]
     first, second = parts(matrix, deep)
     assert_array_equal(second @ first, matrix)
     assert (np.abs(second).sum(axis=1) <= deep).all()
     assert plain(first) + (np.abs(second).sum(axis=1) > 1).sum() <= plain(matrix) + len(matrix)
+
+
+def test_nothing_is_not_a_value() -> None:
+    """A row that repeats another, turned or not, differs from it by 0: no value holds that, so none may be read."""
+    first, second = parts(np.array([[5], [7], [5], [-7], [0]]), 4)
+    assert not second[:, ~first.any(axis=1)].any()
+    with pytest.raises(ValueError, match="reads -1 and 0"):
+        Network(((0, 1),), (), (Adder(-1, 0, 0, "a+b"),), (Output(1),))
 
 
 def test_sharing_saves() -> None:

@@ -85,6 +85,17 @@ def shifted(frac: int, weight_frac: int, accumulator: int) -> tuple[Unrolled, np
     return made, np.random.default_rng(0)
 
 
+def repeated(weight: list[int], frac: int) -> tuple[Unrolled, np.random.Generator]:
+    """A row that repeats another one, where half a step is added to each sum."""
+    x, y, form = Fixed(1, 0, False), Fixed(1, 0, False), Fixed(4, frac)
+    made = Unrolled(
+        name="fc", node="fc", inputs=(Stream(1, 1, x, 1),), outputs=(Stream(1, len(weight), y, len(weight)),),
+        weight=np.array(weight)[:, None], weight_format=form, bias=np.zeros(len(weight), np.int64),
+        accumulator=form, span=(x.low, x.high), every=1,
+    )  # fmt: skip
+    return made, np.random.default_rng(0)
+
+
 @needs_icarus
 @pytest.mark.rtl
 @settings(max_examples=12)
@@ -93,6 +104,8 @@ def shifted(frac: int, weight_frac: int, accumulator: int) -> tuple[Unrolled, np
 @example(shifted(0, 2, 2))
 @example(halfway(2))
 @example(halfway(3))
+@example(repeated([-1, 0, 4, 7, -8, -6, 5, 7], 6))
+@example(repeated([0, -8, 1, -5, -2, -4, 6, 6], 5))
 def test_a_layer_equals_its_integer_model(
     tmp_path_factory: pytest.TempPathFactory, case: tuple[Unrolled, np.random.Generator]
 ) -> None:

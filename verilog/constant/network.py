@@ -60,6 +60,11 @@ class Network:
     adders: tuple[Adder, ...]
     outputs: tuple[Output, ...]
 
+    def __post_init__(self) -> None:
+        for value, adder in enumerate(self.adders, self.first):
+            if not (0 <= adder.a < value and 0 <= adder.b < value):
+                raise ValueError(f"the adder of value {value} reads {adder.a} and {adder.b}: one is not made before it")
+
     @property
     def first(self) -> int:
         """The number of the first adder's value."""

@@ -147,7 +147,7 @@ def parts(matrix: Codes, deep: int) -> tuple[Codes, Codes]:
         open_[row] = False
         up = int(parent[row])
         first[row] = matrix[row] - sign[row] * matrix[up] if up >= 0 else matrix[row]
-        second[row, row] = 1
+        second[row, row] = first[row].any()  # a row like its parent adds 0, and no value holds that
         if up >= 0:
             second[row] += sign[row] * second[up]
         if level[row] < deep:
