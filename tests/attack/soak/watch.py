@@ -1,0 +1,140 @@
+"""What a soak looks out for: whatever is a bug, and what the window and its worker hold when they rest."""
+
+from __future__ import annotations
+
+import gc
+import sys
+import tempfile
+import time
+import traceback
+from collections import Counter, deque
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+from PySide6.QtCore import QMessageLogContext, QObject, QtMsgType, qInstallMessageHandler
+from PySide6.QtWidgets import QApplication
+
+from app.errors import CRASHES, install_hooks
+from app.window import Window
+from model.errors import EspalierError
+from passes.jobs import Failed, JobEvent
+
+INSIDE, DEAD, UNSAVED = "Something went wrong inside", "worker process ended", "could not be saved ("
+QUIET = ("propagateSizeHints", "This plugin does not support")  # what the offscreen platform says of itself
+BAD = (QtMsgType.QtWarningMsg, QtMsgType.QtCriticalMsg, QtMsgType.QtFatalMsg)
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """What is held at rest: no document, no job, no dialog. `objects`: QObjects; `tracked`: those of Python."""
+
+    minute: float
+    action: int
+    rss_mb: float
+    widgets: int
+    objects: int
+    threads: int
+    descriptors: int
+    tracked: int
+    worker_rss_mb: float
+    worker_descriptors: int
+    worker_pid: int
+    folders: int  # files and folders below the system's folder for temporary ones
+
+
+class Watch:
+    """Hears all that goes wrong in this process and its worker; what a user can mend is no bug, only counted."""
+
+    def __init__(self, window: Window) -> None:
+        self.problems: list[dict[str, Any]] = []
+        self.told: Counter[str] = Counter()
+        self.trail: deque[str] = deque(maxlen=8)
+        self.action, self.longest = 0, (0.0, "")
+        self._seen: set[str] = set()
+        self._window, self._begun = window, time.monotonic()
+        install_hooks()
+        sys.unraisablehook = lambda found: self.wrong("unraisable", _text(found.exc_value, str(found.object)))
+        qInstallMessageHandler(self._qt)
+        CRASHES.happened.connect(self._crashed)
+        window.session.problem.connect(self._problem)
+        window.session.job_event.connect(self._job)
+
+    def wrong(self, kind: str, text: str) -> None:
+        """Take down a problem, once for each place that it comes from."""
+        key = f"{kind} {text[-300:]}"
+        if key in self._seen:
+            return
+        self._seen.add(key)
+        minute = round((time.monotonic() - self._begun) / 60, 2)
+        self.problems.append({"kind": kind, "minute": minute, "action": self.action, "text": text[-3000:],
+                              "trail": list(self.trail)})  # fmt: skip
+        sys.stderr.write(f"problem at action {self.action}: {kind}: {text}\n  after {list(self.trail)}\n")
+
+    def look(self) -> None:
+        """What the banner says."""
+        if INSIDE in self._window.banner.text:
+            self.wrong("banner", self._window.banner.text.split(" A report lies")[0])
+
+    def turn(self, act: Callable[[], object]) -> None:
+        """Do something in the window's thread, and remember what took longest of its own time."""
+        begun = time.thread_time()
+        act()
+        took = time.thread_time() - begun
+        if took > self.longest[0]:
+            self.longest = took, self.trail[-1] if self.trail else ""
+
+    def _qt(self, kind: QtMsgType, context: QMessageLogContext, text: str) -> None:
+        if kind in BAD and not any(word in text for word in QUIET):
+            self.wrong("Qt", text)
+
+    def _crashed(self, path: str, error: BaseException) -> None:
+        if isinstance(error, EspalierError):
+            self.told[str(error)[:160]] += 1
+        else:
+            self.wrong("exception", _text(error))
+
+    def _problem(self, error: EspalierError) -> None:
+        self.told[str(error)[:160]] += 1
+
+    def _job(self, heard: JobEvent) -> None:
+        event = heard.event
+        if isinstance(event, Failed) and (event.details or DEAD in event.message or UNSAVED in event.message):
+            self.wrong("job", f"{heard.job.title}: {event.message} {event.details}")
+
+    def sample(self, minute: float) -> Sample:
+        """Count what is held; the window must be at rest."""
+        gc.collect()
+        mine, worker = psutil.Process(), self.worker()
+        mebi, tops = 1 << 20, QApplication.topLevelWidgets()
+        inner = {id(o) for top in [*tops, self._window.session] for o in top.findChildren(QObject)}
+        return Sample(
+            minute=round(minute, 2), action=self.action, rss_mb=round(mine.memory_info().rss / mebi, 1),
+            widgets=len(QApplication.allWidgets()), objects=len(inner), threads=mine.num_threads(),
+            descriptors=mine.num_fds(), tracked=len(gc.get_objects()),
+            worker_rss_mb=round(worker.memory_info().rss / mebi, 1) if worker else 0.0,
+            worker_descriptors=worker.num_fds() if worker else 0, worker_pid=worker.pid if worker else 0,
+            folders=sum(1 for _ in Path(tempfile.gettempdir()).rglob("*")),
+        )  # fmt: skip
+
+    def worker(self) -> psutil.Process | None:
+        """The worker's process."""
+        pid = self._window.session._runner.worker_pid  # type: ignore[attr-defined]
+        return psutil.Process(pid) if pid and psutil.pid_exists(pid) else None
+
+
+def _text(error: BaseException | None, more: str = "") -> str:
+    return "".join(traceback.format_exception(error)) + more if error else more
+
+
+GROWING = ("rss_mb", "widgets", "objects", "threads", "descriptors", "tracked", "worker_rss_mb", "worker_descriptors",
+           "folders")  # fmt: skip
+
+
+def ratios(samples: list[Sample], reference: float) -> dict[str, float]:
+    """The last sample by the first one after the reference minute, figure by figure."""
+    first = asdict(next((s for s in samples if s.minute >= reference), samples[-1]))
+    last = asdict(samples[-1])
+    return {name: round(last[name] / first[name], 3) for name in GROWING if first[name]}
