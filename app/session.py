@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -30,8 +31,10 @@ from model.weights import WeightStore
 from passes.base import Report
 from passes.edits import with_activation_sparsity, with_format, with_sparsity
 from passes.jobs import (
+    TERMINAL,
     ExportJob,
     Job,
+    JobEvent,
     JobInfo,
     OpenJob,
     OpenResult,
@@ -48,6 +51,11 @@ STAYING = (OpenJob, PluginJob, *KERNEL_JOBS)  # jobs that are not of a document
 def _stays(job: Job) -> bool:
     """Whether a job goes on when the document is closed: what is no document's, and what the user saved."""
     return isinstance(job, STAYING) or (isinstance(job, SaveJob) and not job.copy)
+
+
+def _workdir(job: Job) -> Path:
+    """The working folder that a job reads or writes; the present one for those without."""
+    return job.store.folder if isinstance(job, SaveJob) else getattr(job, "workdir", Path())
 
 
 class Session(Scored):
@@ -69,17 +77,19 @@ class Session(Scored):
         self.selection: tuple[str, ...] = ()
         self.view_provider: Callable[[], dict[str, Any]] = dict
         self._edits = Edits(self)
-        self._folders: list[Scratch] = []
+        self._folders: dict[Path, Scratch] = {}  # of documents, by place
         self._store: WeightStore | None = None
         self._kept_files = itertools.count(1)
         self._shut = False
+        self.job_event.connect(self._heard_end)
 
     # -- opening and closing
 
     def open(self, spec: str, inputs: tuple[str, ...] = ()) -> None:
         """Open what the user named, in the worker; the present document stays until it arrives."""
-        self._folders.append(Scratch(WINDOW))
-        workdir = self._folders[-1].folder
+        made = Scratch(WINDOW)
+        workdir = made.folder
+        self._folders[workdir] = made
         title = f"Open {Path(spec).name if '/' in spec else spec}"
         self.submit(
             title, OpenJob(spec, workdir, inputs, origin=Origin.TYPED), lambda result: self._take(result, workdir, spec)
@@ -104,6 +114,7 @@ class Session(Scored):
         """Close the document without asking; running jobs of it are cancelled."""
         self._drop_document()
         self.opened.emit()
+        self._clear_folders()
 
     def _drop_document(self) -> None:
         for job in [j for j in self.jobs if not _stays(j.job)]:
@@ -119,8 +130,15 @@ class Session(Scored):
         if not self._shut:
             self._shut = True
             self.end_jobs()
-            for folder in self._folders:
+            for folder in self._folders.values():
                 folder.close()
+
+    def _clear_folders(self) -> None:
+        """Delete the working folders that neither the document nor a job needs any more."""
+        used = {f for job in self.jobs for f in (_workdir(job.job), *_workdir(job.job).parents)}
+        for folder in self._folders.keys() - used - {self._store.folder if self._store else None}:
+            # It may hold gigabytes, and nobody waits for it.
+            threading.Thread(target=self._folders.pop(folder).close, name="espalier-clearing").start()
 
     # -- saving
 
@@ -259,6 +277,10 @@ class Session(Scored):
         self.select(self.selection)
         self.changed.emit(change)
         self.score_changed.emit()
+
+    def _heard_end(self, heard: JobEvent) -> None:
+        if isinstance(heard.event, TERMINAL):
+            self._clear_folders()
 
     def _ended(self, job: JobInfo) -> None:
         if isinstance(job.job, ReplayJob):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import io
 import signal
+import sys
 import threading
 import time
 import traceback
@@ -36,6 +37,7 @@ from passes.jobs import (
 )
 
 Handler = Callable[[Any, "Channel"], Any]
+IMPORTS = "<frozen importlib._bootstrap>"  # the file of the interpreter's own code that imports
 INTERRUPT = getattr(signal, "SIGUSR1", None)  # tells a worker that its job was cancelled, where the job does not ask
 
 
@@ -54,9 +56,12 @@ class Channel:
         self._talking = self._late = False  # a message is under way; an interrupt waits for its end
 
     def interrupt(self, *_: object) -> None:
-        """Break the job off; a worker without one has nothing to break off."""
+        """Break the job off; a worker without one has nothing to break off.
+
+        Not within an import, which would leave half a module for all jobs to come: the window interrupts again soon.
+        """
         self._late = self._talking
-        if self.working and not self._talking:
+        if self.working and not self._talking and not _importing():
             self.working = False
             raise Interrupted
 
@@ -129,6 +134,16 @@ class Channel:
                 self._enough, self._paused = True, False
             case _:
                 raise Cancelled("The job was cancelled.")
+
+
+def _importing() -> bool:
+    """Whether the code that runs now is being imported."""
+    frame = sys._getframe()
+    while frame is not None:
+        if frame.f_code.co_filename == IMPORTS:
+            return True
+        frame = frame.f_back
+    return False
 
 
 class _Lines(io.TextIOBase):

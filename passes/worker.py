@@ -80,10 +80,18 @@ def _clear_trained(after: float) -> None:
     _STATE.trained = [(f, ended) for f, ended in _STATE.trained if now - ended < after]
 
 
+def _forget_closed() -> None:
+    """Let go of the tensors, the files and the graphs of documents that were closed: their working folder is gone."""
+    for folder in [f for f in _STATE.stores if not f.exists()]:
+        del _STATE.stores[folder]
+        _STATE.memos.pop(f"{folder}", None)
+
+
 def _tidily(job: Any, channel: Channel) -> Any:
     """Run one job; what a long one leaves goes back to the system, which takes milliseconds."""
     begin = time.monotonic()
     _clear_trained(SAVED)
+    _forget_closed()
     try:
         return handle(job, channel)
     finally:

@@ -35,6 +35,7 @@ from passes.jobs import (
     PluginJob,
     ReplayJob,
     ReplayResult,
+    Started,
     Stopped,
     Word,
     Yielded,
@@ -285,11 +286,12 @@ class JobRunner:
 
     def _follow(self, info: JobInfo, worker: Worker, silent: bool = False) -> Event:
         asked: float | None = None
-        again = 0.0
+        again, begun = 0.0, False
         while True:
             event = self._hear(worker)
             if isinstance(event, TERMINAL):
                 return event
+            begun = begun or isinstance(event, Started)  # before, it listens to no interrupt, which would kill it
             if event is not None and not silent:
                 self._tell(info, event)
             if (self._closing or info.id in self._cancelled) and asked is None:
@@ -299,7 +301,8 @@ class JobRunner:
                 self._say(worker, word)
             if asked is not None and time.monotonic() - asked > again:
                 again += AGAIN
-                worker.interrupt()
+                if begun:
+                    worker.interrupt()
             if asked is not None and time.monotonic() - asked > (0 if self._closing else GRACE):
                 worker.stop()
                 return Stopped()

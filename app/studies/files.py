@@ -24,7 +24,7 @@ from model.leftovers import WINDOW, clear_scratch
 from passes.search import kept
 from passes.search.trial import Trial
 
-_NOTES: list[Locked] = []  # of this process, held for as long as it lives
+_NOTES: dict[tuple[Path, str], Locked] = {}  # of this process by record and key, held until the record is gone
 
 
 def rescue() -> None:
@@ -80,10 +80,21 @@ def begin_record(path: Path, data: bytes, key: str) -> None:
     """Write a record as it is, and note where it lies."""
     with contextlib.suppress(OSError, FileError):  # without it nothing is lost but what a crash would take
         write_bytes(path, data)
+        _let_go()
+        if (path, key) in _NOTES:
+            return
         note = data_folder("studies") / f"{key}-{secrets.token_hex(8)}.json"
         if held := hold(note):
             os.write(held.handle, json.dumps({"record": str(path)}).encode())
-            _NOTES.append(held)
+            _NOTES[path, key] = held
+
+
+def _let_go() -> None:
+    """Forget the notes of records that are gone with their document, or were removed."""
+    for place in [place for place in _NOTES if not place[0].exists()]:
+        held = _NOTES.pop(place)
+        held.path.unlink(missing_ok=True)
+        held.release()
 
 
 def add_line(path: Path, line: str) -> None:

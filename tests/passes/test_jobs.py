@@ -370,6 +370,39 @@ def test_cancelling_a_job_that_does_not_ask_keeps_its_worker_warm(runner: ToyRun
         assert listener.end(runner.run("pid")) == Done(pid)
 
 
+def test_cancelling_before_the_worker_has_loaded_is_no_death(
+    listener: Listener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runner_module, "_entry", toy_worker.late_entry)
+    made = ToyRunner(listener)
+    try:
+        job = made.run("patient", PATIENCE)
+        while made.worker_pid is None:
+            time.sleep(0.01)
+        made.cancel(job.id)
+        assert listener.end(job) == Stopped()
+        assert listener.end(made.run("echo", 1)) == Done(1)
+    finally:
+        made.close()
+
+
+def test_cancelling_amid_an_import_leaves_no_half_module(runner: ToyRunner, listener: Listener, tmp_path: Path) -> None:
+    """Python forgets a module whose import is broken off, but not its parts: no later job could import it."""
+    (tmp_path / "slowly").mkdir()
+    (tmp_path / "slowly" / "__init__.py").write_text("from slowly import part\nwhole = part.held")
+    (tmp_path / "slowly" / "part.py").write_text(
+        "import sys, time\nassert not hasattr(sys, 'begun'), 'imported twice'\nsys.begun = True\n"
+        "until = time.monotonic() + 0.8\nwhile time.monotonic() < until:\n    sum(range(1000))\nheld = 'whole'"
+    )
+    job = runner.run("importing", str(tmp_path))
+    listener.begun(job)
+    pid = runner.worker_pid
+    runner.cancel(job.id)
+    listener.end(job)
+    assert listener.end(runner.run("importing", str(tmp_path))) == Done("whole")
+    assert listener.end(runner.run("pid")) == Done(pid)
+
+
 def test_cancelling_a_deaf_job_ends_its_worker(runner: ToyRunner, listener: Listener) -> None:
     job = runner.run("deaf", 10 * PATIENCE)  # nobody waits for that
     listener.begun(job)

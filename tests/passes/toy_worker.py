@@ -104,6 +104,15 @@ def do_busy(value: float, channel: Channel) -> None:
         sum(range(1000))
 
 
+def do_importing(value: str, channel: Channel) -> str:
+    """Imports a module for a second, without one long operation."""
+    channel.progress(1, 1, "begun")
+    sys.path.insert(0, value)
+    from slowly import whole  # pyright: ignore
+
+    return whole
+
+
 def do_talkative(value: float, channel: Channel) -> None:
     """As busy, but for long messages."""
     channel.progress(1, 1, "begun")
@@ -159,6 +168,14 @@ def do_places(value: Any, channel: Channel) -> list[Path]:
 
 def do_pid(value: Any, channel: Channel) -> int:
     return os.getpid()
+
+
+def late_entry(pipe: Connection) -> None:
+    """The same, after a second in which it loads what a worker needs."""
+    until = time.monotonic() + 1
+    while time.monotonic() < until:
+        time.sleep(0.01)
+    serve(pipe, handle)
 
 
 def entry(pipe: Connection) -> None:

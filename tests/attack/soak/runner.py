@@ -73,9 +73,12 @@ def soak(seed: int, minutes: float, actions: int, folder: Path, every: float = E
         settle(0.2)
         closing = time.monotonic() - begun
     reference = min(REFERENCE, minutes / 2)
-    return {"seed": seed, "minutes": minutes, "actions": watch.action, "problems": watch.problems,
-            "ratios": ratios(samples, reference), "longest": watch.longest, "closing_s": round(closing, 2),
-            "told": dict(watch.told.most_common(30)), "samples": [asdict(s) for s in samples]}  # fmt: skip
+    return {
+        "seed": seed, "minutes": minutes, "actions": watch.action, "problems": watch.problems,
+        "ratios": ratios(samples, reference), "longest": watch.longest, "loaded": watch.loaded,
+        "closing_s": round(closing, 2), "told": dict(watch.told.most_common(30)),
+        "samples": [asdict(s) for s in samples],
+    }  # fmt: skip
 
 
 def _minutes(user: Any, watch: Watch, inside: list[float], minutes: float, actions: int, every: float) -> list[Sample]:
@@ -110,8 +113,8 @@ def apart(seed: int, minutes: float, actions: int, every: float = EVERY) -> dict
         (folder / "tmp").mkdir()
         environment = {**os.environ, "QT_QPA_PLATFORM": "offscreen", "ESPALIER_STATE": str(folder / "state"),
                        "TMPDIR": str(folder / "tmp"), "HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}  # fmt: skip
-        words = [sys.executable, "-m", "tests.attack.soak", "--one", str(seed), "--minutes", str(minutes), "--actions",
-                 str(actions), "--every", str(every), "-o", str(folder / "found.json"), "--folder", str(folder)]  # fmt: skip
+        words = f"-m tests.attack.soak --one {seed} --minutes {minutes} --actions {actions} --every {every}".split()
+        words = [sys.executable, *words, "-o", str(folder / "found.json"), "--folder", str(folder)]
         limit = 60 * (1.5 * minutes + 3) + 30 * 60 * minutes / every
         with (folder / "log").open("wb") as log:
             code: int | str

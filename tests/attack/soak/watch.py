@@ -24,6 +24,7 @@ from passes.jobs import Failed, JobEvent
 
 INSIDE, DEAD, UNSAVED = "Something went wrong inside", "worker process ended", "could not be saved ("
 QUIET = ("propagateSizeHints", "This plugin does not support")  # what the offscreen platform says of itself
+HEAVY = ("torch", "transformers", "optuna", "numba", "scipy", "sklearn", "datasets", "pandas", "pyqtgraph")
 BAD = (QtMsgType.QtWarningMsg, QtMsgType.QtCriticalMsg, QtMsgType.QtFatalMsg)
 
 
@@ -52,6 +53,7 @@ class Watch:
         self.problems: list[dict[str, Any]] = []
         self.told: Counter[str] = Counter()
         self.trail: deque[str] = deque(maxlen=8)
+        self.loaded: dict[str, str] = {}
         self.action, self.longest = 0, (0.0, "")
         self._seen: set[str] = set()
         self._window, self._begun = window, time.monotonic()
@@ -74,7 +76,10 @@ class Watch:
         sys.stderr.write(f"problem at action {self.action}: {kind}: {text}\n  after {list(self.trail)}\n")
 
     def look(self) -> None:
-        """What the banner says."""
+        """What the banner says, and what has been imported into the window's process."""
+        for name in HEAVY:
+            if name in sys.modules and name not in self.loaded:
+                self.loaded[name] = f"{self.action}: {self.trail[-1]}"
         if INSIDE in self._window.banner.text:
             self.wrong("banner", self._window.banner.text.split(" A report lies")[0])
 

@@ -1,0 +1,86 @@
+"""What a document leaves when it is closed: no working folder, no open file, nothing in the worker."""
+
+from __future__ import annotations
+
+import multiprocessing
+from pathlib import Path
+
+import psutil
+import pytest
+from pytestqt.qtbot import QtBot
+
+from app.session import Session
+from app.studies import files
+from model.errors import EspalierError
+from model.leftovers import WINDOW
+from passes import worker
+from passes.jobs import OpenJob, OpenResult
+from passes.serving import Channel
+from tests.patience import PatientBot
+
+pytestmark = pytest.mark.gui
+
+
+@pytest.mark.slow
+def test_documents_that_are_closed_leave_nothing(
+    qtbot: PatientBot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    session, told = Session(), list[EspalierError]()
+    session.problem.connect(told.append)
+
+    def folders() -> int:
+        return sum(1 for _ in tmp_path.glob(f"{WINDOW}*"))
+
+    def opened(spec: str) -> None:
+        with qtbot.waitSignal(session.opened):
+            session.open(spec)
+        qtbot.waitUntil(lambda: folders() == 1 and not session.jobs)
+
+    try:
+        opened("demo:digits-mlp")
+        first = psutil.Process().num_fds()
+        for _ in range(3):
+            opened("demo:digits-mlp")
+        qtbot.waitUntil(lambda: psutil.Process().num_fds() <= first)
+        session.open("demo:none")
+        qtbot.waitUntil(lambda: bool(told) and folders() == 1)
+        session.close()
+        qtbot.waitUntil(lambda: folders() == 0)
+    finally:
+        session.shutdown()
+
+
+def test_the_worker_lets_go_of_closed_documents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker, "_STATE", worker._State())
+
+    ours, theirs = multiprocessing.Pipe()
+
+    def run(name: str) -> OpenResult:
+        (tmp_path / name).mkdir()
+        return worker._tidily(OpenJob("demo:digits-mlp", tmp_path / name), Channel(ours))
+
+    run("a")
+    run("b")
+    assert set(worker._STATE.stores) == {tmp_path / "a", tmp_path / "b"}
+    for path in (tmp_path / "a").iterdir():
+        path.unlink()
+    (tmp_path / "a").rmdir()
+    run("c")
+    assert set(worker._STATE.stores) == {tmp_path / "b", tmp_path / "c"}
+    theirs.close()
+
+
+def test_one_note_tells_of_a_study_that_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, qtbot: QtBot) -> None:
+    monkeypatch.setenv("ESPALIER_STATE", str(tmp_path / "state"))
+    monkeypatch.setattr(files, "_NOTES", {})
+    first, second = tmp_path / "a" / "r.json", tmp_path / "b" / "r.json"
+    for path in (first, second):
+        path.parent.mkdir()
+    notes = tmp_path / "state" / "studies"
+    for _ in range(3):
+        files.begin_record(first, b"{}", "key")
+    assert len(list(notes.iterdir())) == len(files._NOTES) == 1
+    first.unlink()
+    files.begin_record(second, b"{}", "key")
+    assert len(list(notes.iterdir())) == 1 and list(files._NOTES) == [(second, "key")]
