@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from string import Template
@@ -49,6 +52,18 @@ def qt_palette(palette: Palette) -> QPalette:
     return result
 
 
+@contextmanager
+def _uncollected() -> Generator[None]:
+    """Without Python's collector: Qt walks a list of all widgets, and one that goes meanwhile ends the program."""
+    held = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if held:
+            gc.enable()
+
+
 class Appearance(QObject):
     """Which theme holds: the user's choice, or the system's and its changes."""
 
@@ -89,8 +104,9 @@ class Appearance(QObject):
         if palette is self._palette:
             return
         self._palette = palette
-        self._app.setPalette(qt_palette(palette))
-        self._app.setStyleSheet(sheet(palette))
+        with _uncollected():
+            self._app.setPalette(qt_palette(palette))
+            self._app.setStyleSheet(sheet(palette))
         self.changed.emit(palette)
 
     def _system(self) -> Palette:

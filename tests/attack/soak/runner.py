@@ -41,6 +41,7 @@ def soak(seed: int, minutes: float, actions: int, folder: Path, every: float = E
     from app.settings import Settings
     from tests.attack.soak.user import User, settle
 
+    faulthandler.enable()
     application = make_application()
     window = make_window(application, Settings(QSettings(str(folder / "s.ini"), QSettings.Format.IniFormat)), "light")
     watch = Watch(window)
@@ -99,6 +100,7 @@ def _minutes(user: Any, watch: Watch, inside: list[float], minutes: float, actio
             at = time.monotonic()
             faulthandler.cancel_dump_traceback_later()
             user.rest()
+            user.warm()
             samples.append(watch.sample(spent / 60))
             sys.stderr.write(f"{samples[-1]}\n")
             due, rested = due + every, rested + time.monotonic() - at

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -101,6 +102,7 @@ class User:
     def _do(self, act: Callable[[], str]) -> None:
         self.watch.action += 1
         self.watch.trail.append(act.__name__)
+        self.note(act.__name__.lstrip("<"))
 
         def go() -> None:
             self.watch.trail[-1] = act() or self.watch.trail[-1]
@@ -116,7 +118,8 @@ class User:
         return self.drawn.choice(of)
 
     def note(self, text: str) -> str:
-        """What is done, in words, before it is: it may raise."""
+        """What is done, in words, before it is: it may raise, or end the process."""
+        sys.stderr.write(f"{self.watch.action} {text}\n")
         self.watch.trail[-1] = text
         return text
 
@@ -502,6 +505,16 @@ class User:
         self.session.close()  # one may have been opened meanwhile
         self.window.banner.clear()
         settle(0.7)
+
+    def warm(self, patience: float = 180.0) -> None:
+        """Have a worker that has done something, whatever became of the one before; then rest."""
+        end, told = time.monotonic() + patience, len(self.watch.problems)
+        self.session.open("demo:digits-mlp")
+        while (self.session.document is None or self.session.jobs) and time.monotonic() < end:
+            settle(0.1)
+        if self.session.document is None and len(self.watch.problems) == told:
+            self.watch.wrong("worker", "It opens nothing any more.")
+        self.rest()
 
 
 def _words(widget: QWidget) -> str:

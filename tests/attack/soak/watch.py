@@ -11,6 +11,7 @@ from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import psutil
@@ -136,10 +137,12 @@ def _text(error: BaseException | None, more: str = "") -> str:
 
 GROWING = ("rss_mb", "widgets", "objects", "threads", "descriptors", "tracked", "worker_rss_mb", "worker_descriptors",
            "folders")  # fmt: skip
+SOME = 3  # counts: one alone may fall on a thread that is about to end
 
 
 def ratios(samples: list[Sample], reference: float) -> dict[str, float]:
-    """The last sample by the first one after the reference minute, figure by figure."""
-    first = asdict(next((s for s in samples if s.minute >= reference), samples[-1]))
-    last = asdict(samples[-1])
-    return {name: round(last[name] / first[name], 3) for name in GROWING if first[name]}
+    """The last counts by the first ones after the reference minute, figure by figure; of some each, the median."""
+    at = [asdict(s) for s in samples if s.minute >= reference] or [asdict(samples[-1])]
+    some = min(SOME, max(1, len(at) // 2))
+    ends = [{n: median(s[n] for s in part) for n in GROWING} for part in (at[:some], at[-some:])]
+    return {name: round(ends[1][name] / ends[0][name], 3) for name in GROWING if ends[0][name]}
