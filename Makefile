@@ -22,7 +22,8 @@ help:
 	@echo 'make test          set up, then lint, types, import contracts and all tests'
 	@echo 'make test-all      as make test, with 20 times the examples of each property test'
 	@echo 'make check         the quick form: without the tests marked slow'
-	@echo 'make attack        open 5 000 damaged files of each kind (KINDS="pt2 tables": some; COUNT=100: fewer)'
+	@echo 'make attack        open 5 000 damaged files of each kind (KINDS="pt2 tables": some; COUNT=100: fewer), and kill'
+	@echo '                   the window, sweeps, searches, workers and trainings 200 times each (KILLS=20: fewer)'
 	@echo 'make format        let ruff format and mend the source'
 	@echo 'make screenshots   render the window, light and dark, to resources/screenshots'
 	@echo 'make demo-weights  train the weights of the demo projects again'
@@ -60,9 +61,13 @@ check: setup-test lint types contracts
 	@echo '== tests (not slow)'
 	@$(PYTEST) -m 'not slow'
 
-# The table is printed, and written to build/attack.json.
+# The table of the files is printed, and written to build/attack.json. All run, whatever the ones before found.
 attack: setup-test
-	@$(PY) -m tests.attack.mutants $(KINDS) $(if $(COUNT),--count $(COUNT)) -o build/attack.json
+	@failed=0; \
+	$(PY) -m tests.attack.mutants $(KINDS) $(if $(COUNT),--count $(COUNT)) -o build/attack.json || failed=1; \
+	$(PY) -m tests.attack.window_kills $(if $(KILLS),--kills $(KILLS)) || failed=1; \
+	$(PY) -m tests.attack.kills $(if $(KILLS),--kills $(KILLS)) || failed=1; \
+	exit $$failed
 
 lint: setup-test
 	@echo '== ruff'

@@ -72,6 +72,14 @@ class EditJournal:
             os.ftruncate(self._held.handle, 0)
             self._line({"begin": {name: getattr(subject, name) for name in Subject.__dataclass_fields__}})
 
+    def adopt(self, held: Locked) -> None:
+        """Go on with the journal of a window that is gone."""
+        with self._noting():
+            self.path, self._held, self._disk = held.path, held, _Disk(held.handle)
+            size = os.fstat(held.handle).st_size
+            if size and os.pread(held.handle, 1, size - 1) != b"\n":  # its last line was cut off
+                os.write(held.handle, b"\n")
+
     def edit(self, label: str, recipe: Recipe, waiting: tuple[str, ...]) -> None:
         """Add an edit: the recipe that it led to."""
         with self._noting():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -67,7 +68,7 @@ def leftovers() -> list[Leftover]:
     """What windows that no longer live left, newest first; copies without a journal are deleted."""
     folder = data_folder("recovery")
     for file in folder.glob("*.espalier"):
-        if not file.with_suffix(ENDING).exists():
+        if not (folder / f"{file.name.partition('.')[0]}{ENDING}").exists():
             file.unlink(missing_ok=True)
     found = [left for journal in folder.glob(f"*{ENDING}") if take(journal) and (left := _read(journal))]
     return sorted(found, key=lambda left: left.edits.when, reverse=True)
@@ -75,7 +76,14 @@ def leftovers() -> list[Leftover]:
 
 def _read(journal: Path) -> Leftover | None:
     edits = read(journal)
+    if edits is None and journal.read_bytes().count(b"\n") <= 1:  # its window died before the first edit was in it
+        journal.unlink(missing_ok=True)
     return edits and Leftover(journal.with_suffix(".espalier"), journal, edits)
+
+
+def _base(file: Path) -> Path:
+    """By what name a copy is read that is recovered: the copies after it take its own name."""
+    return file.with_suffix(f".read{file.suffix}")
 
 
 def holds(leftover: Leftover, document: Document) -> bool:
@@ -86,7 +94,7 @@ def holds(leftover: Leftover, document: Document) -> bool:
 
 def discard(leftover: Leftover) -> None:
     """Delete it."""
-    for path in (leftover.journal, leftover.file):
+    for path in (leftover.journal, leftover.file, _base(leftover.file)):
         path.unlink(missing_ok=True)
 
 
@@ -104,7 +112,7 @@ class Recovery(QObject):
         self._kept: tuple[State, dict[str, bytes]] | None = None
         self._noted: tuple[Recipe, tuple[str, ...]] | None = None
         self._wanted: tuple[Leftover, Locked] | None = None
-        self._held: tuple[Leftover, Locked] | None = None
+        self._held: Leftover | None = None
         self._copying: JobInfo | None = None
         self._begun = self._cost = 0.0
         self._pen = QTimer(self, interval=PEN, singleShot=True)
@@ -148,7 +156,7 @@ class Recovery(QObject):
     def _subject(self, document: Document) -> Subject:
         version = document.version
         facts = (version.file.device, version.file.inode, version.size, version.time) if version else ()
-        opened = self._held[0].edits.subject.opened if self._held else self._session.named
+        opened = self._held.edits.subject.opened if self._held else self._session.named
         path, source = str(document.path or ""), document.project.source.spec
         return Subject(title_of(document), path, source, opened, " ".join(map(str, facts)))
 
@@ -193,14 +201,12 @@ class Recovery(QObject):
         if self._copying:
             self._session.cancel(self._copying.id)
         self.file.unlink(missing_ok=True)
-        if self._held:
-            self._held[0].journal.unlink(missing_ok=True)
 
     def end(self) -> None:
         """The document is gone: delete everything."""
         self.forget()
         if self._held:
-            discard(self._held[0])
+            discard(self._held)
         self._held = None
 
     def recover(self, leftover: Leftover) -> bool:
@@ -209,8 +215,7 @@ class Recovery(QObject):
         if taken is None:
             return False
         self._wanted = leftover, taken
-        copied = leftover.file.exists()
-        self._session.open(str(leftover.file) if copied else leftover.edits.subject.opened)
+        self._session.open(str(_to_read(leftover.file)) if leftover.file.exists() else leftover.edits.subject.opened)
         return True
 
     def _opened(self) -> None:
@@ -220,16 +225,34 @@ class Recovery(QObject):
             return
         leftover, subject = wanted[0], wanted[0].edits.subject
         self._wanted = None
-        if self._session.named not in (str(leftover.file), subject.opened):
+        copies, named = (str(leftover.file), str(_base(leftover.file))), self._session.named
+        if named not in (*copies, subject.opened):
             return
-        self._held = wanted
-        if self._session.named == str(leftover.file):
+        self._adopt(leftover, wanted[1])
+        if named in copies:
             unsaved = {"": b""}  # no file holds it: studies, which are no steps, are unsaved too until they are saved
             document.saved(leftover.file, State(Recipe(), document.project.base), unsaved)
             document.path, document.version = Path(subject.path) if subject.path else None, version_of(subject)
         if self._session.recipe != leftover.edits.recipe:
             self._session.set_recipe(leftover.edits.recipe, "Recover edits")
         self.look()
+
+    def _adopt(self, leftover: Leftover, taken: Locked) -> None:
+        """Go on with its journal and its copy, so that there is no moment without them, and none with two."""
+        self._held, self.file = leftover, leftover.file
+        self.journal.adopt(taken)
+        self._noted = leftover.edits.recipe, leftover.edits.waiting
+
+
+def _to_read(file: Path) -> Path:
+    """A second name of a copy, to read it by while newer copies take its place; itself where there are no such."""
+    base = _base(file)
+    base.unlink(missing_ok=True)
+    try:
+        os.link(file, base)
+    except OSError:
+        return file
+    return base
 
 
 def version_of(subject: Subject) -> Version | None:

@@ -21,6 +21,7 @@ import signal
 import sys
 import tempfile
 import time
+import traceback
 import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -92,6 +93,20 @@ class Run:
 
 def begin(words: list[str], folder: Path, modules: Path | None = None) -> Run:
     """Start a command with its state and temporary files below `folder`."""
+
+    def work() -> int:
+        from app.cli import main
+
+        code = main(words)
+        if modules:
+            modules.write_text("\n".join(sys.modules))
+        return code
+
+    return fork(work, folder)
+
+
+def fork(work: Callable[[], int], folder: Path) -> Run:
+    """Do it in a process of its own, with its state and temporary files below `folder`."""
     log = folder / "log"
     pid = os.fork()
     if pid:
@@ -107,12 +122,10 @@ def begin(words: list[str], folder: Path, modules: Path | None = None) -> Run:
             (folder / name).mkdir(exist_ok=True)
         os.environ.update({"TMPDIR": str(folder / "tmp"), "ESPALIER_STATE": str(folder / "state")})
         tempfile.tempdir = None
-        from app.cli import main
-
-        code = main(words)
-        if modules:
-            modules.write_text("\n".join(sys.modules))
+        code = work()
         sys.stdout.flush()
+    except BaseException:  # noqa: BLE001  # a fork that went on would be a second harness
+        traceback.print_exc()
     finally:
         os._exit(code)
 
@@ -348,11 +361,11 @@ def attack(kind: Kind, kills: int, seed: int) -> Tally:
         tally.kills += 1
         tally.problems += kind.after_kill(said_before)
         tally.amid += kind.known > 0
-        tally.problems += _orphans(below, tally)
+        tally.problems += orphans(below, tally)
     return tally
 
 
-def _orphans(below: list[psutil.Process], tally: Tally) -> list[str]:
+def orphans(below: list[psutil.Process], tally: Tally) -> list[str]:
     """Those that live for longer than they may, which are ended then."""
     begun = time.monotonic()
     while below and time.monotonic() - begun < ORPHANS:

@@ -185,6 +185,30 @@ def test_recovered_studies_are_unsaved_though_no_step_is(
     assert file.with_suffix(ENDING).exists(), "what was recovered is not offered again"
 
 
+def test_what_is_recovered_is_gone_on_with_in_its_own_journal(
+    session: Session, runner: list[FakeRunner], folder: Path, kept: Recovery
+) -> None:
+    """So that another death leaves one journal, never none and never two, and a newer copy takes the older one's place."""
+    file = left_behind(folder)
+    journal = file.with_suffix(ENDING)
+    journal.write_bytes(journal.read_bytes() + b'{"edit": "cut o')
+    assert kept.recover(leftovers()[0])
+    runner[0].finish(OpenResult(small_project(), {}, (), {}))
+    edit(session)
+    kept.keep()
+    held, job = read(journal), runner[0].waiting[-1].job
+    assert held and held.recipe == session.recipe and held.count == 2
+    assert list(folder.glob(f"*{ENDING}")) == [journal] and isinstance(job, SaveJob) and job.path == file.resolve()
+    kept.end()
+    assert not list(folder.iterdir())
+
+
+def test_a_journal_whose_window_died_before_its_first_edit_is_deleted(folder: Path) -> None:
+    for text in ("", f"{json.dumps({'begin': NOTE})}\n"):
+        (folder / "1.journal").write_text(text)
+        assert not leftovers() and not list(folder.iterdir())
+
+
 def test_edits_after_the_last_copy_are_done_again(
     session: Session, runner: list[FakeRunner], folder: Path, kept: Recovery
 ) -> None:
@@ -196,7 +220,7 @@ def test_edits_after_the_last_copy_are_done_again(
             file.unlink()
         assert kept.recover(leftovers()[0])
         job = runner[0].waiting[-1].job
-        assert isinstance(job, OpenJob) and job.spec == (str(file) if copied else "a.espalier")
+        assert isinstance(job, OpenJob) and (Path(job.spec).samefile(file) if copied else job.spec == "a.espalier")
         runner[0].finish(OpenResult(small_project(), {}, (), {}))
         assert session.document and session.document.recipe == recipe and session.document.dirty
         kept.end()
@@ -217,7 +241,7 @@ def test_a_model_that_is_opened_again_offers_what_a_dead_window_held_of_it(
     buttons = {b.text(): b for b in window.banner.findChildren(QPushButton)}
     buttons["Recover"].click()
     job = runner[-1].waiting[-1].job
-    assert isinstance(job, OpenJob) and job.spec == str(file)
+    assert isinstance(job, OpenJob) and Path(job.spec).samefile(file)
     small_left(folder, 0)
     runner[-1].finish(OpenResult(small_project(), {}, (), {}))
     assert not window.banner.text  # of one that was recovered no older copy is offered
@@ -346,4 +370,4 @@ def test_an_offer_stays_where_changes_are_not_given_up(window: Window, runner: l
     assert OFFERED in window.banner.text and not runner[-1].waiting
     recover(QMessageBox.StandardButton.Discard)
     job = runner[-1].waiting[-1].job
-    assert isinstance(job, OpenJob) and job.spec == str(file) and not window.banner.text
+    assert isinstance(job, OpenJob) and Path(job.spec).samefile(file) and not window.banner.text
