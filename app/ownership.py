@@ -6,6 +6,7 @@ it takes over, which the first one hears of through a second note.
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,7 @@ from app.panels.recipe.step_words import title
 from app.settings import data_folder
 from app.words import plural
 from model.held import Version
+from model.leftovers import clear_parts
 from model.recipe import Recipe
 from passes.jobs import Failed, JobEvent, OpenJob, OpenResult, SaveJob
 
@@ -101,6 +103,8 @@ class Ownership(Base):
             self.end()
             self._path = path
             self._claim = _claimed(path) if path else None
+            if path:  # what a window that is gone had half written there; a drive may be slow
+                threading.Thread(target=clear_parts, args=(path.parent,), name="espalier-parts", daemon=True).start()
             if self.read_only:
                 self._tell_held()
             self.changed.emit()

@@ -20,7 +20,7 @@ from model.borders import read_json, tried
 from model.document import Document
 from model.errors import FileError
 from model.files import append, write_bytes, write_text
-from model.leftovers import WINDOW, clear_scratch
+from model.leftovers import WINDOW, clear_parts, clear_scratch
 from passes.search import kept
 from passes.search.trial import Trial
 
@@ -28,7 +28,7 @@ _NOTES: dict[tuple[Path, str], Locked] = {}  # of this process by record and key
 
 
 def rescue() -> None:
-    """Keep what windows that are gone had found, and delete their working folders, which held it."""
+    """Keep what windows that are gone had found; delete their working folders, which held it, and half copies."""
     folder = data_folder("studies")
     for note in folder.glob("*.json"):
         with contextlib.suppress(OSError, FileError):
@@ -43,6 +43,7 @@ def rescue() -> None:
                         write_bytes(home / file.name, file.read_bytes())
                 write_text(note, json.dumps({"record": str(home / path.name)}), mode=0o600)
             left.release()
+    clear_parts(data_folder("recovery"))
     clear_scratch(WINDOW)
 
 

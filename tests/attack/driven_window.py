@@ -157,11 +157,11 @@ class Driver:
         self.window.live.enabled = self.drawn.random() < 0.5
         self._look()
         self.tell("opened", recipe=mark(self.session.recipe), studies=self._studies())
-        while any(t.name == "espalier-tidy" for t in threading.enumerate()):
+        while any(t.name in ("espalier-tidy", "espalier-parts") for t in threading.enumerate()):
             yield 20
         kept = self.folder / "state" / "recovery"
         there = [*Path(tempfile.gettempdir()).iterdir(), *self.folder.glob(".espalier-*"), *kept.glob(".espalier-*"),
-                 *(p.with_name(p.name.partition(".")[0]) for p in kept.glob("*.*"))]  # fmt: skip
+                 *(p.with_name(p.name.partition(".")[0]) for p in kept.glob("[!.]*"))]  # fmt: skip
         self.tell("tidied", there=[str(p) for p in there])
         while self.session.waiting:
             yield 20

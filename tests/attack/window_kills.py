@@ -37,6 +37,7 @@ class Place:
 
     folder: Path
     recipe: str = ""  # where it stands: what must be found
+    held: str = ""  # what the file held when the last window was killed, or else the demo
     file: list[str] = field(default_factory=list[str])  # what the project's file may hold, the last that was told first
     trials: dict[str, set[int]] = field(default_factory=dict[str, set[int]])
     dead: set[str] = field(default_factory=set[str])  # what dead windows left, and must not outlive the next start
@@ -79,39 +80,43 @@ class Place:
     def _heard(self, lines: list[dict[str, Any]]) -> Iterator[str]:
         """Take in what it told; what was wrong already then."""
         for line in lines:
-            match line["what"]:
-                case "opened":
-                    self.opened += 1
-                    if line["recipe"] != self.recipe:
-                        yield f"opened with {line['recipe']} instead of {self.recipe}"
-                    for name, known in self.trials.items():
-                        if lost := known - set(line["studies"].get(name, [])):
-                            yield f"{len(lost)} of {len(known)} trials lost ({name})"
-                    self.trials = {name: set(found) for name, found in line["studies"].items()}
-                case "settled" if line["recipe"] != self.recipe:
-                    yield f"settled with {line['recipe']} instead of {self.recipe}"
-                case "recovering":
-                    self.recovered += 1
-                case "trial":
-                    self.trials.setdefault(line["study"], set()).add(line["number"])
-                case "discarding":
-                    self.recipe, self.trials = "discarded", {}
-                case "discarded" | "clean" if line["left"]:
-                    yield f"{line['what']}, but left: {sorted({Path(n).suffix for n in line['left']})} {line['left']}"
-                case "tidied":
-                    yield from (f"not tidied: {Path(p).name}" for p in sorted(self.dead & set(line["there"])))
-                    self.dead.clear()
-                case "saving":
-                    self.file.append(line["recipe"])
-                case "saved":
-                    self.saved += 1
-                    self.file = self.file[self.file.index(line["recipe"]) :]
-                case "save failed" | "problem" | "refused":
-                    yield f"{line['what']}: {line['text']}"
-                case _:
-                    pass
-            if line["what"] in ("discarding", "discarded") and self.recipe == "discarded":
-                self.recipe = self._in_file()
+            yield from self._saw(line["what"], line)
+            self._counted(line["what"], line)
+
+    def _saw(self, what: str, line: dict[str, Any]) -> Iterator[str]:
+        if what in ("opened", "settled") and line["recipe"] != self.recipe:
+            yield f"{what} with {line['recipe']} instead of {self.recipe}"
+        if what == "opened":
+            for name, known in self.trials.items():
+                if lost := known - set(line["studies"].get(name, [])):
+                    yield f"{len(lost)} of {len(known)} trials lost ({name})"
+        if what in ("discarded", "clean") and line["left"]:
+            yield f"{what}, but left: {line['left']}"
+        if what == "tidied":
+            yield from (f"not tidied: {Path(p).name}" for p in sorted(self.dead & set(line["there"])))
+        if what in ("save failed", "problem", "refused"):
+            yield f"{what}: {line['text']}"
+
+    def _counted(self, what: str, line: dict[str, Any]) -> None:
+        match what:
+            case "opened":
+                self.opened += 1
+                self.trials = {name: set(found) for name, found in line["studies"].items()}
+            case "recovering":
+                self.recovered += 1
+            case "trial":
+                self.trials.setdefault(line["study"], set()).add(line["number"])
+            case "discarding":
+                self.recipe, self.trials = self.held, {}
+            case "tidied":
+                self.dead.clear()
+            case "saving":
+                self.file.append(line["recipe"])
+            case "saved":
+                self.saved += 1
+                self.file = self.file[self.file.index(line["recipe"]) :]
+            case _:
+                pass
 
     def _in_file(self) -> str:
         """The recipe of the project's file, or of the demo where there is none."""
@@ -130,11 +135,11 @@ class Place:
 
     def _file(self) -> list[str]:
         try:
-            held = self._in_file()
+            self.held = self._in_file()
         except Exception as error:  # noqa: BLE001  # whatever it is, the file cannot be read
             return [f"unreadable: {type(error).__name__}: {error}"]
-        if self.file and held not in self.file:
-            return [f"the file holds {held}, which nobody saved"]
+        if self.file and self.held not in self.file:
+            return [f"the file holds {self.held}, which nobody saved"]
         return []
 
     def _states(self, lines: list[dict[str, Any]], killed: float) -> tuple[list[str], list[float]]:
@@ -153,7 +158,7 @@ class Place:
         left = leftovers()
         kept = {p.name.partition(".")[0] for p in self.folder.glob("state/recovery/[!.]*")}
         self.dead |= {str(self.folder / "state" / "recovery" / k) for k in kept - {x.journal.stem for x in left}}
-        return mark(left[0].edits.recipe) if left else self._in_file()
+        return mark(left[0].edits.recipe) if left else self.held
 
     def more_than_one(self) -> list[str]:
         """Of one document one offer is made."""
@@ -176,7 +181,7 @@ def begin(folder: Path) -> Place:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     os.environ["ESPALIER_STATE"] = str(folder / "state")
-    return Place(folder, mark(Recipe()))
+    return Place(folder, mark(Recipe()), mark(Recipe()))
 
 
 def live(place: Place, drawn: random.Random, tally: Tally) -> None:
@@ -197,10 +202,14 @@ def live(place: Place, drawn: random.Random, tally: Tally) -> None:
     below = run.kill()
     tally.kills += 1
     problems = [*orphans(below, tally), *place.after(killed), *place.more_than_one(), *place.crashes()]
+    if "Traceback" in (said := run.said()):
+        problems.append(said[said.index("Traceback") :][-900:])
     tally.amid += any(n["what"] == "state" for n in place.told())
     if problems and (keep := os.environ.get("KEEP_KILLED")):
         shutil.copytree(place.folder, Path(keep) / f"{os.getpid()}-{tally.kills}", dirs_exist_ok=True)
     tally.problems += [f"kill {tally.kills}: {p}" for p in problems]
+    if problems or not tally.kills % 10:
+        sys.stderr.write("".join(f"kill {tally.kills}: {p}\n" for p in problems or ["well so far"]))
 
 
 def attack(folder: Path, kills: int, seed: int) -> tuple[Tally, list[Place]]:

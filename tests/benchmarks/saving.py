@@ -12,7 +12,6 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -97,10 +96,13 @@ def beside(application: QApplication, window: Window, kind: str, data: str, fold
     run(application, lambda: not session.jobs, 120)
     seconds, clock, own, reference = (list(each) for each in zip(*rounds, strict=True))
     beyond = [s - r for s, r in zip(seconds, reference, strict=True)]
-    told: Callable[[list[float]], float] = lambda found: round(statistics.median(found), 3)
-    return {"seconds": told(seconds), "worst_seconds": round(max(seconds), 3), "plain_seconds": told(reference),
-            "beyond_plain_seconds": told(beyond), "held_ms": {"clock": round(max(clock), 1), "own": round(max(own), 1)},
-            "bytes": len(content)}  # fmt: skip
+    return {"seconds": _median(seconds), "worst_seconds": round(max(seconds), 3), "plain_seconds": _median(reference),
+            "beyond_plain_seconds": _median(beyond), "bytes": len(content),
+            "held_ms": {"clock": round(max(clock), 1), "own": round(max(own), 1)}}  # fmt: skip
+
+
+def _median(found: list[float]) -> float:
+    return round(statistics.median(found), 3)
 
 
 def _edit(window: Window) -> None:
