@@ -59,18 +59,20 @@ class EditJournal:
     def __init__(self, folder: Path) -> None:
         self.path = folder / f"{secrets.token_hex(8)}{ENDING}"
         self.failed = ""
+        self._head = b""  # what is written with the next edit
         self._held: Locked | None = None
         self._disk: _Disk | None = None
 
     def begin(self, subject: Subject) -> None:
-        """Begin anew, with no edits."""
+        """Begin anew: the edits before the next one are of no use any more."""
         with self._noting():
+            self._head = _line({"begin": {name: getattr(subject, name) for name in Subject.__dataclass_fields__}})
             if self._held is None:
                 if (held := hold(self.path)) is None:
                     raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))
                 self._held, self._disk = held, _Disk(held.handle)
-            os.ftruncate(self._held.handle, 0)
-            self._line({"begin": {name: getattr(subject, name) for name in Subject.__dataclass_fields__}})
+            elif self.long:
+                os.ftruncate(self._held.handle, 0)
 
     def adopt(self, held: Locked) -> None:
         """Go on with the journal of a window that is gone."""
@@ -83,7 +85,9 @@ class EditJournal:
     def edit(self, label: str, recipe: Recipe, waiting: tuple[str, ...]) -> None:
         """Add an edit: the recipe that it led to."""
         with self._noting():
-            self._line({"edit": label, "when": time.time(), "waiting": waiting, "recipe": recipe_to_json(recipe)})
+            now = {"edit": label, "when": time.time(), "waiting": waiting, "recipe": recipe_to_json(recipe)}
+            self._write(self._head + _line(now))
+            self._head = b""
 
     @property
     def long(self) -> bool:
@@ -108,17 +112,21 @@ class EditJournal:
         except OSError as error:
             self.failed = error.strerror or str(error)
 
-    def _line(self, data: Mapping[str, Any]) -> None:
-        """One write, so that the system has the whole line when this process dies."""
+    def _write(self, lines: bytes) -> None:
+        """All at once, so that the system has them whole when this process dies."""
         if self._held is None:
             return
-        handle, line = self._held.handle, json.dumps(data, separators=(",", ":")).encode() + b"\n"
+        handle = self._held.handle
         size = os.fstat(handle).st_size
-        if os.write(handle, line) < len(line):
+        if os.write(handle, lines) < len(lines):
             os.ftruncate(handle, size)
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         if self._disk:
             self._disk.wanted.set()
+
+
+def _line(data: Mapping[str, Any]) -> bytes:
+    return json.dumps(data, separators=(",", ":")).encode() + b"\n"
 
 
 class _Disk:

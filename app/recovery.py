@@ -121,7 +121,7 @@ class Recovery(QObject):
         self._clock.timeout.connect(self.keep)
         session.changed.connect(self.look)
         session.wished.connect(self.look)
-        session.saved.connect(self.look)
+        session.saved.connect(self._saved)
         session.opened.connect(self._opened)
         session.job_event.connect(self._heard)
 
@@ -139,6 +139,13 @@ class Recovery(QObject):
         if not self._pen.isActive():
             self._pen.start()
         self._plan(document)
+
+    def _saved(self) -> None:
+        """What is unsaved still, as an edit that waits for the worker, goes on from the version that was just saved."""
+        self.look()
+        if self._noted is not None:
+            self._noted = None
+            self._note()
 
     def _note(self) -> None:
         """Write the edits down."""

@@ -204,7 +204,7 @@ class Driver:
         if document.path is None:
             self.session.save_as(self.folder / PROJECT)
         else:
-            self.session.save(anyway=True)
+            self.session.save()
 
     def _burst(self) -> None:
         for _ in range(self.drawn.randint(3, 12)):

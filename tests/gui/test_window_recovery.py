@@ -16,15 +16,16 @@ from pytestqt.qtbot import QtBot
 from app import recovery
 from app.edit_journal import ENDING, read
 from app.locks import hold, take
-from app.recovery import Recovery, leftovers
+from app.recovery import Recovery, leftovers, version_of
 from app.session import Session
 from app.window import Window
 from model.errors import EspalierError
-from model.project import recipe_to_json
+from model.held import Version
+from model.project import Saved, recipe_to_json
 from model.recipe import Recipe, Step
 from passes.analysis.divergence import DivergenceOptions
 from passes.base import NoOptions
-from passes.jobs import Failed, JobInfo, OpenJob, OpenResult, ReplayJob, SaveJob, Started, Stopped
+from passes.jobs import Done, Failed, JobInfo, OpenJob, OpenResult, ReplayJob, SaveJob, Started, Stopped
 from passes.transform.prune import PruneOptions
 from passes.transform.remove_dropout import remove_dropout
 from tests.gui.conftest import FakeRunner, small_project
@@ -188,7 +189,7 @@ def test_recovered_studies_are_unsaved_though_no_step_is(
 def test_what_is_recovered_is_gone_on_with_in_its_own_journal(
     session: Session, runner: list[FakeRunner], folder: Path, kept: Recovery
 ) -> None:
-    """So that another death leaves one journal, never none and never two, and a newer copy takes the older one's place."""
+    """So that another death leaves one journal, never none or two; a newer copy takes the place of the older."""
     file = left_behind(folder)
     journal = file.with_suffix(ENDING)
     journal.write_bytes(journal.read_bytes() + b'{"edit": "cut o')
@@ -201,6 +202,24 @@ def test_what_is_recovered_is_gone_on_with_in_its_own_journal(
     assert list(folder.glob(f"*{ENDING}")) == [journal] and isinstance(job, SaveJob) and job.path == file.resolve()
     kept.end()
     assert not list(folder.iterdir())
+
+
+def test_what_waits_while_a_save_ends_goes_on_from_what_was_saved(
+    session: Session, runner: list[FakeRunner], folder: Path, kept: Recovery
+) -> None:
+    """Else the window that recovers it would say that another program had changed the file."""
+    open_small(session, runner[0])
+    edit(session)
+    kept.keep()
+    runner[0].tell(runner[0].waiting[0], Stopped())
+    session.set_recipe(session.recipe.append(Step("prune", PruneOptions(0.5))), "Prune half")
+    save = session.save_as(folder / "a.espalier")
+    (folder / "a.espalier").write_bytes(b"")
+    version = Version.of(folder / "a.espalier")
+    runner[0].tell(save, Done(Saved(version)))
+    held = read(kept.journal.path)
+    assert version and held and held.recipe == session.recipe and held.waiting == ("Prune half",) and held.count == 1
+    assert version_of(held.subject) == version and held.subject.path == str(folder / "a.espalier")
 
 
 def test_a_journal_whose_window_died_before_its_first_edit_is_deleted(folder: Path) -> None:
