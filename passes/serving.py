@@ -6,14 +6,15 @@ No Qt, no torch.
 from __future__ import annotations
 
 import contextlib
+import inspect
 import io
 import signal
-import sys
 import threading
 import time
 import traceback
 from collections.abc import Callable
 from multiprocessing.connection import Connection
+from types import FrameType
 from typing import Any
 
 from model.errors import EspalierError
@@ -37,7 +38,6 @@ from passes.jobs import (
 )
 
 Handler = Callable[[Any, "Channel"], Any]
-IMPORTS = "<frozen importlib._bootstrap>"  # the file of the interpreter's own code that imports
 INTERRUPT = getattr(signal, "SIGUSR1", None)  # tells a worker that its job was cancelled, where the job does not ask
 
 
@@ -55,13 +55,10 @@ class Channel:
         self.working = False  # whether the code of a job runs now
         self._talking = self._late = False  # a message is under way; an interrupt waits for its end
 
-    def interrupt(self, *_: object) -> None:
-        """Break the job off; a worker without one has nothing to break off.
-
-        Not within an import, which would leave half a module for all jobs to come: the window interrupts again soon.
-        """
+    def interrupt(self, _signal: int = 0, frame: FrameType | None = None) -> None:
+        """Break the job off; a worker without one has nothing to break off, and the next interrupt comes soon."""
         self._late = self._talking
-        if self.working and not self._talking and not _importing():
+        if self.working and not self._talking and not _imports(frame or inspect.currentframe()):
             self.working = False
             raise Interrupted
 
@@ -136,14 +133,11 @@ class Channel:
                 raise Cancelled("The job was cancelled.")
 
 
-def _importing() -> bool:
-    """Whether the code that runs now is being imported."""
-    frame = sys._getframe()
-    while frame is not None:
-        if frame.f_code.co_filename == IMPORTS:
-            return True
+def _imports(frame: FrameType | None) -> bool:
+    """Whether a module is being imported: one that is broken off stays broken for as long as the process lives."""
+    while frame is not None and not frame.f_code.co_filename.startswith("<frozen importlib"):
         frame = frame.f_back
-    return False
+    return frame is not None
 
 
 class _Lines(io.TextIOBase):

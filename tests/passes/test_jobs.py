@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import multiprocessing
 import os
 import pickle
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -46,7 +48,7 @@ from passes.jobs import (
     Stopped,
 )
 from passes.select import Select
-from passes.serving import Channel, run_one, serve
+from passes.serving import INTERRUPT, Channel, Interrupted, run_one, serve
 from passes.transform.prune import PruneOptions
 from passes.transform.quantize import QuantizeOptions, Rule
 from tests.model.zoo import case
@@ -179,6 +181,24 @@ def test_a_pause_waits_for_a_word() -> None:
         slow = SlowPipe(Pause(), word)
         assert ended(Toy("count", 1), slow) == end
         assert slow.sent == [Paused()] + ([Continued(), Progress(1, 1, "step 1")] if word else [])
+
+
+@pytest.mark.skipif(INTERRUPT is None, reason="this system has no such signal")
+def test_an_import_is_not_broken_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A module that is half imported would stay so for as long as the worker lives."""
+    (tmp_path / "half.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGUSR1)\nwhole = True\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    channel, before = Channel(multiprocessing.Pipe()[0]), signal.getsignal(signal.SIGUSR1)
+    signal.signal(signal.SIGUSR1, channel.interrupt)
+    try:
+        channel.working = True
+        assert importlib.import_module("half").whole
+        with pytest.raises(Interrupted):
+            os.kill(os.getpid(), signal.SIGUSR1)
+            time.sleep(1)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+        sys.modules.pop("half", None)
 
 
 def test_cancelled_is_a_users_error_too() -> None:
