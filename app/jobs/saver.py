@@ -6,8 +6,10 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from pathlib import Path
 
 from model.errors import EspalierError
+from model.held import Version
 from model.project import save_project
 from passes.base import Cancelled
 from passes.jobs import Done, Event, Failed, JobEvent, JobInfo, Progress, SaveJob, Started, Stopped
@@ -24,6 +26,7 @@ class Saver:
         self._wake = threading.Condition()
         self._current: tuple[JobInfo, SaveJob] | None = None
         self._stopped: set[int] = set()
+        self._replaced: dict[tuple[Path, Version], Version] = {}  # by what we replaced a version of a file
         self._closing = False
         self._thread = threading.Thread(target=self._loop, name="espalier-saver")
         self._thread.start()
@@ -97,7 +100,11 @@ class Saver:
                 self._tell(info, Progress(done, total, f"saving {job.path.name}"))
 
         try:
-            return Done(save_project(job.project, job.store, job.path, over=job.over, progress=progress))
+            over = self._now(job)
+            saved = save_project(job.project, job.store, job.path, over=over, progress=progress)
+            if over and saved.version:
+                self._replaced[job.path, over] = saved.version
+            return Done(saved)
         except Cancelled:
             return Stopped()
         except EspalierError as error:
@@ -108,6 +115,13 @@ class Saver:
         except Exception as error:  # noqa: BLE001
             message = f"{job.path.name} could not be saved ({type(error).__name__}: {error})."
             return Failed(message, "Save under another name; report this as a bug.")
+
+    def _now(self, job: SaveJob) -> Version | None:
+        """The version that a save is to replace: of one that was asked for while another was written, that one."""
+        over = job.over
+        while over and (newer := self._replaced.get((job.path, over))):
+            over = newer
+        return over
 
     def _tell(self, info: JobInfo, event: Event) -> None:
         match event:

@@ -11,11 +11,13 @@ import json
 import os
 import secrets
 import shutil
+from collections.abc import Callable, Container, Iterable
+from dataclasses import replace
 from pathlib import Path
 
 from app.locks import Locked, hold, take
 from app.settings import data_folder
-from app.studies.record import ENDING, load
+from app.studies.record import ENDING, Record, load
 from model.borders import read_json, tried
 from model.document import Document
 from model.errors import FileError
@@ -36,12 +38,12 @@ def rescue() -> None:
                 continue
             path = _read(note)
             if path is not None and path.exists() and folder not in path.parents:
-                home = folder / note.stem
+                home, facts = folder / note.stem, read_json(note)
                 home.mkdir(mode=0o700, exist_ok=True)
                 for file in (path, _journal(path)):
                     if file.exists():
                         write_bytes(home / file.name, file.read_bytes())
-                write_text(note, json.dumps({"record": str(home / path.name)}), mode=0o600)
+                write_text(note, json.dumps({**facts, "record": str(home / path.name)}), mode=0o600)
             left.release()
     clear_parts(data_folder("recovery"))
     clear_scratch(WINDOW)
@@ -77,8 +79,8 @@ def record_path(workdir: Path, name: str) -> Path:
     return path.with_name(path.name.removesuffix(kept.ENDING) + ENDING)
 
 
-def begin_record(path: Path, data: bytes, key: str) -> None:
-    """Write a record as it is, and note where it lies."""
+def begin_record(path: Path, data: bytes, key: str, document: Document) -> None:
+    """Write a record as it is, and note where it lies, and of what document it is."""
     with contextlib.suppress(OSError, FileError):  # without it nothing is lost but what a crash would take
         write_bytes(path, data)
         _let_go()
@@ -86,7 +88,7 @@ def begin_record(path: Path, data: bytes, key: str) -> None:
             return
         note = data_folder("studies") / f"{key}-{secrets.token_hex(8)}.json"
         if held := hold(note):
-            os.write(held.handle, json.dumps({"record": str(path)}).encode())
+            os.write(held.handle, json.dumps({"record": str(path), "of": _named(document)}).encode())
             _NOTES[path, key] = held
 
 
@@ -104,12 +106,14 @@ def add_line(path: Path, line: str) -> None:
         append(path, f"{line}\n".encode())
 
 
-def recovered(key: str, workdir: Path, name: str, known: int) -> tuple[Trial, ...]:
+def recovered(key: str, workdir: Path, name: str, known: int) -> tuple[tuple[Trial, ...], Callable[[], None]]:
     """The trials of a study that a window which is gone had found, where they are more than `known`.
 
-    Its journal takes the place of the one from the project, so that the search goes on from there.
+    Its journal takes the place of the one from the project, so that the search goes on from there. What is called
+    forgets where they were, once they are kept elsewhere.
     """
     found: tuple[Trial, ...] = ()
+    done = list[Locked]()
     for note in data_folder("studies").glob("*.json"):
         if (left := take(note)) is None:
             continue  # a window that lives holds it
@@ -122,9 +126,40 @@ def recovered(key: str, workdir: Path, name: str, known: int) -> tuple[Trial, ..
             if len(trials) > max(known, len(found)) and journal.exists():
                 found = trials
                 write_bytes(kept.path_for(workdir, name), journal.read_bytes())
-            _forget(note)
+            done.append(left)
+            continue
+        left.release()
+    return found, lambda: _forget_all(done)
+
+
+def _forget_all(notes: Iterable[Locked]) -> None:
+    for note in notes:
+        _forget(note.path)
+        note.release()
+
+
+def unsaved(document: Document, known: Container[str]) -> dict[str, Record]:
+    """By name: studies of a document, begun and not saved in a window that is gone, without the trials it had found.
+
+    `known`: keys of studies that the document has.
+    """
+    found: dict[str, Record] = {}
+    for note in data_folder("studies").glob("*.json"):
+        key = note.name.partition("-")[0]
+        if key in known or (left := take(note)) is None:
+            continue
+        path = _read(note)
+        if path and path.exists() and tried(lambda n=note: read_json(n)["of"], None) == _named(document):
+            record = tried(lambda p=path: load(p.read_bytes()), None)
+            if record and any(t.state != "running" for t in record.trials) and _journal(path).exists():
+                found[record.spec.study] = replace(record, trials=())
         left.release()
     return found
+
+
+def _named(document: Document) -> list[str]:
+    """By what a document is known again."""
+    return [str(document.path or ""), document.project.source.spec]
 
 
 def _journal(record: Path) -> Path:

@@ -12,7 +12,7 @@ from PySide6.QtCore import QTimer, Signal
 
 from app.jobs.queue import Rest
 from app.measured.accuracies import Baseline
-from app.studies.files import Copies, add_line, begin_record, record_path, recovered
+from app.studies.files import Copies, add_line, begin_record, record_path, recovered, unsaved
 from app.studies.kept_runs import KeptRuns
 from app.studies.present_choices import present_choices
 from app.studies.record import Record, member_of, records
@@ -93,7 +93,8 @@ class Searches(Applied):
         document = self._session.document
         if document:
             kept.unpack(document.project.extras, document.store.folder)
-            for name, held in records(document.project.extras).items():
+            own = records(document.project.extras)
+            for name, held in (unsaved(document, {r.key for r in own.values()}) | own).items():
                 if found := held_study(name, held, document):
                     self.studies[name] = found[0]
                     if found[1]:
@@ -161,7 +162,7 @@ class Searches(Applied):
 
     def _work(self, study: Study) -> SearchJob:
         document = self._session.open_document
-        begin_record(record_path(document.store.folder, study.name), study.data(), study.key)
+        begin_record(record_path(document.store.folder, study.name), study.data(), study.key, document)
         job = search_job(study, document)
         study.by_hand.clear()
         return job
@@ -357,12 +358,16 @@ def held_study(name: str, held: Record, document: Document) -> tuple[Study, bool
         wanted(held.spec)
     except EspalierError:
         return None
-    more = recovered(held.key, document.store.folder, name, len(held.trials))
+    folder = document.store.folder
+    more, forget = recovered(held.key, folder, name, len(held.trials))
     study = Study(name, held.spec, held.recipe, space, key=held.key, baseline=held.baseline, against=held.against)
     for trial in (*held.trials, *more):
         study.take(cut_off(trial) if trial.state == "running" else trial)
     study.fresh.clear()
     study.judge(study.trials.values())
+    if more:  # until it is saved, this window may die too
+        begin_record(record_path(folder, name), study.data(), study.key, document)
+    forget()
     return study, bool(more)
 
 
