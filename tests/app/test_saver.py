@@ -146,3 +146,19 @@ def test_a_stopped_save_leaves_the_old_file(tmp_path: Path) -> None:
     with pytest.raises(Stop):
         save_project(project, store, path, progress=stop)
     assert path.read_bytes() == before and [f.name for f in tmp_path.iterdir()] == ["p.espalier"]
+
+
+def test_a_save_that_was_asked_for_while_another_was_written_replaces_that_one(
+    saver: Saver, heard: list[JobEvent], tmp_path: Path
+) -> None:
+    """Nobody else changed the file; where somebody does, it is told still."""
+    project, store = make()
+    path = tmp_path / "a.espalier"
+    first = save_project(project, store, path).version
+    for number in (1, 2, 3):
+        saver.submit(info := JobInfo(number, "Save", SaveJob(project, store, path, over=first)), info.job)  # type: ignore[arg-type]
+    until(lambda: sum(isinstance(e.event, Done | Failed) for e in heard) == 3)
+    assert all(isinstance(e.event, Done) for e in heard if isinstance(e.event, Done | Failed))
+    path.write_bytes(path.read_bytes() + b"x")
+    saver.submit(info := JobInfo(4, "Save", SaveJob(project, store, path, over=first)), info.job)  # type: ignore[arg-type]
+    until(lambda: any(isinstance(e.event, Failed) for e in heard))

@@ -90,6 +90,26 @@ def test_what_a_dead_window_had_found_is_found_again(
     assert now.dirty
 
 
+def test_a_study_that_no_project_has_yet_is_found_again_where_it_was_begun(
+    panel: SearchPanel, runner: list[FakeRunner], window: Window
+) -> None:
+    """Also after a second death, before it could be saved; of another model it is not."""
+    info = begin(panel, runner)
+    feed(runner, info, [trial(0, 0.95), trial(1)])
+    document = window.session.document
+    assert document
+    kept.path_for(document.store.folder, "formats 1").write_bytes(b'{"op_code":0}\n')
+    quiet(runner)
+    for source, found in (("demo:other", False), ("demo:small", True), ("demo:small", True)):
+        files._NOTES.clear()
+        project = small_project("demo:small")
+        open_small(window, runner, replace(project, source=replace(project.source, spec=source)))
+        assert [sorted(s.trials) for s in panel.searches.studies.values()] == [[0, 1]] * found
+    panel.searches.write()
+    now = window.session.document
+    assert now and now.dirty and kept.path_for(now.store.folder, "formats 1").read_bytes() == b'{"op_code":0}\n'
+
+
 def test_saving_amid_a_search_keeps_every_trial(
     panel: SearchPanel, runner: list[FakeRunner], window: Window, tmp_path: Path
 ) -> None:
