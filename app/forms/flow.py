@@ -9,12 +9,16 @@ from PySide6.QtWidgets import QLayout, QLayoutItem, QWidget
 class Flow(QLayout):
     """Widgets beside each other at the widths that they ask for, in as many lines as that takes."""
 
+    _items: list[QLayoutItem] = []  # noqa: RUF012  # Qt may ask once more while Python takes the layout apart
+
     def __init__(self, parent: QWidget | None = None, spacing: int = 8, between: int = 4) -> None:
-        super().__init__(parent)
-        self._items: list[QLayoutItem] = []
+        super().__init__()
+        self._items = []
         self._heights: dict[int, int] = {}  # by width, until something changes: Qt asks again and again
         self._gap, self._between = spacing, between
         self.setContentsMargins(0, 0, 0, 0)
+        if parent is not None:
+            parent.setLayout(self)  # last: Qt asks for items at once
 
     def addItem(self, item: QLayoutItem) -> None:
         self._items.append(item)

@@ -11,11 +11,14 @@ from pytestqt.qtbot import QtBot
 
 from app.session import Session
 from app.studies import files
+from model.document import Document
 from model.errors import EspalierError
 from model.leftovers import WINDOW
+from model.weights import WeightStore
 from passes import worker
 from passes.jobs import OpenJob, OpenResult
 from passes.serving import Channel
+from tests.gui.conftest import small_project
 from tests.patience import PatientBot
 
 pytestmark = pytest.mark.gui
@@ -77,10 +80,10 @@ def test_one_note_tells_of_a_study_that_goes_on(tmp_path: Path, monkeypatch: pyt
     first, second = tmp_path / "a" / "r.json", tmp_path / "b" / "r.json"
     for path in (first, second):
         path.parent.mkdir()
-    notes = tmp_path / "state" / "studies"
+    notes, document = tmp_path / "state" / "studies", Document(small_project(), WeightStore(tmp_path))
     for _ in range(3):
-        files.begin_record(first, b"{}", "key")
+        files.begin_record(first, b"{}", "key", document)
     assert len(list(notes.iterdir())) == len(files._NOTES) == 1
     first.unlink()
-    files.begin_record(second, b"{}", "key")
+    files.begin_record(second, b"{}", "key", document)
     assert len(list(notes.iterdir())) == 1 and list(files._NOTES) == [(second, "key")]
