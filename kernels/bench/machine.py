@@ -90,7 +90,7 @@ def facts(device: str) -> dict[str, Any]:
 
     found: dict[str, Any] = {
         "name": name(device), "device": device, "system": f"{platform.system()} {platform.machine()}",
-        "python": platform.python_version(), "torch": torch.__version__, "triton": _installed("triton"),
+        "python": platform.python_version(), "torch": str(torch.__version__), "triton": _installed("triton"),
         "numba": _installed("numba"), "threads": torch.get_num_threads(), "cores": processors.threads(),
     }  # fmt: skip
     if device == "cuda":

@@ -103,7 +103,7 @@ def _minutes(user: Any, watch: Watch, inside: list[float], minutes: float, actio
             user.warm()
             samples.append(watch.sample(spent / 60))
             sys.stderr.write(f"{samples[-1]}\n")
-            due, rested = due + every, rested + time.monotonic() - at
+            due, rested = spent + every, rested + time.monotonic() - at
         if ended:
             return samples
 
