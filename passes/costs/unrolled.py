@@ -61,7 +61,7 @@ def area(node: Node, graph: Graph) -> Area:
 @cache
 def _area(work: Product, digits: float, widths: tuple[int, int], image: tuple[int, ...]) -> Area:
     from verilog.area.unrolled import adders, lines
-    from verilog.constant.solve import SAVED
+    from verilog.constant.network import SAVED
 
     depthwise = bool(work.window) and work.outputs == 1 and work.channels > 1
     inputs = work.rows // max(math.prod(image), 1) if depthwise else work.inputs

@@ -12,6 +12,7 @@ from verilog.numbers.fixed import Codes, Fixed, covering
 
 Form = Literal["a+b", "a-b", "b-a"]
 Range = tuple[int, int]  # the least and the largest value
+SAVED = 0.42  # what sharing leaves of the adders; here, where the window can read it without numba
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,12 +8,11 @@ from itertools import product as every
 
 import numpy as np
 
-from verilog.constant.network import Adder, Form, Network, Output, Range, joined, width
+from verilog.constant.network import SAVED, Adder, Form, Network, Output, Range, joined, width
 from verilog.constant.sharing import TURNED, add_up, share
 from verilog.numbers.fixed import Codes
 
 TURNS = 4  # of small matrices, whose equal pairs are ranked anew each time
-SAVED = 0.42  # what sharing leaves
 ENDLESS = 40  # adders in a row
 LARGE, HUGE = 4000, 12000  # signed digits from which one turn has to do, and from which no tree is tried
 FORMS: dict[int, Form] = {1: "a+b", -1: "a-b", TURNED: "b-a"}

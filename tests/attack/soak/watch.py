@@ -25,7 +25,8 @@ from passes.jobs import Failed, JobEvent
 
 INSIDE, DEAD, UNSAVED = "Something went wrong inside", "worker process ended", "could not be saved ("
 QUIET = ("propagateSizeHints", "This plugin does not support")  # what the offscreen platform says of itself
-HEAVY = ("torch", "transformers", "optuna", "numba", "scipy", "sklearn", "datasets", "pandas", "pyqtgraph")
+FOREIGN = ("torch", "transformers")  # only the worker may have them
+HEAVY = (*FOREIGN, "optuna", "numba", "scipy", "sklearn", "datasets", "pandas", "pyqtgraph")
 BAD = (QtMsgType.QtWarningMsg, QtMsgType.QtCriticalMsg, QtMsgType.QtFatalMsg)
 
 
@@ -81,6 +82,8 @@ class Watch:
         for name in HEAVY:
             if name in sys.modules and name not in self.loaded:
                 self.loaded[name] = f"{self.action}: {self.trail[-1]}"
+                if name in FOREIGN:
+                    self.wrong("import", f"{name} is in the window's process.")
         if INSIDE in self._window.banner.text:
             self.wrong("banner", self._window.banner.text.split(" A report lies")[0])
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -76,3 +78,13 @@ def test_it_is_a_budget(opened: Opened) -> None:
     assert found.figures["unrolled_lut"] > 10000, "what it may take is taken"
     first = next(n for n in quantised(opened, 8) if n.op == "linear")
     assert area(first, graph).dsp == 0
+
+
+def test_the_window_loads_no_compiler_for_it() -> None:
+    """A search's limits are checked while they are typed."""
+    code = (
+        "import sys; from passes.costs.unrolled import _area; from passes.parallel import Product;"
+        "_area(Product(rows=1, inputs=64, outputs=32, matrices=1), 2.0, (8, 8), ());"
+        "assert not {'numba', 'scipy', 'torch'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
