@@ -21,7 +21,7 @@ from PySide6.QtWidgets import QApplication
 from app.errors import CRASHES, install_hooks
 from app.window import Window
 from model.errors import EspalierError
-from passes.jobs import Failed, JobEvent
+from passes.jobs import TERMINAL, Failed, JobEvent
 
 INSIDE, DEAD, UNSAVED = "Something went wrong inside", "worker process ended", "could not be saved ("
 QUIET = ("propagateSizeHints", "This plugin does not support")  # what the offscreen platform says of itself
@@ -109,7 +109,9 @@ class Watch:
         self.told[str(error)[:160]] += 1
 
     def _job(self, heard: JobEvent) -> None:
-        event = heard.event
+        event, folder = heard.event, getattr(heard.job.job, "workdir", None)
+        if folder is not None and folder.name != "on-disk" and not isinstance(event, TERMINAL) and not folder.exists():
+            self.wrong("folder", f"{heard.job.title} works in a folder that is gone: {type(event).__name__}")
         if isinstance(event, Failed) and (event.details or DEAD in event.message or UNSAVED in event.message):
             self.wrong("job", f"{heard.job.title}: {event.message} {event.details}")
 
