@@ -22,7 +22,7 @@ from model.borders import read_json, tried
 from model.document import Document
 from model.errors import FileError
 from model.files import append, write_bytes, write_text
-from model.leftovers import WINDOW, clear_parts, clear_scratch
+from model.leftovers import SCRATCH, WINDOW, clear_parts, clear_scratch
 from passes.search import kept
 from passes.search.trial import Trial
 
@@ -46,7 +46,8 @@ def rescue() -> None:
                 write_text(note, json.dumps({**facts, "record": str(home / path.name)}), mode=0o600)
             left.release()
     clear_parts(data_folder("recovery"))
-    clear_scratch(WINDOW)
+    for prefix in (WINDOW, SCRATCH):  # the worker's, too
+        clear_scratch(prefix)
 
 
 class Copies:

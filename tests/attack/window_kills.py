@@ -191,7 +191,7 @@ def live(place: Place, drawn: random.Random, tally: Tally) -> None:
     end = begun + drawn.uniform(0, 4) if early else begun + PATIENCE
     opened = False
     while time.monotonic() < end and not run.ended():
-        time.sleep(0.005)
+        time.sleep(0.01)
         if not opened and not early and any(n["what"] == "settled" for n in place.told()):
             opened, end = True, time.monotonic() + drawn.uniform(0, LIFE)
     if run.ended():
@@ -212,13 +212,14 @@ def live(place: Place, drawn: random.Random, tally: Tally) -> None:
         sys.stderr.write("".join(f"kill {tally.kills}: {p}\n" for p in problems or ["well so far"]))
 
 
-def attack(folder: Path, kills: int, seed: int) -> tuple[Tally, list[Place]]:
-    """Kill so often, in new folders now and then."""
+def attack(folder: Path, kills: int, seed: int, end: float) -> tuple[Tally, list[Place]]:
+    """Kill so often, in new folders now and then, until that moment at most."""
     drawn, tally, places = random.Random(seed), Tally(), list[Place]()
-    while tally.kills < kills:
+    while tally.kills < kills and time.monotonic() < end:
         places.append(begin(folder / "own"))
         for _ in range(min(LIVES, kills - tally.kills)):
-            live(places[-1], drawn, tally)
+            if time.monotonic() < end:
+                live(places[-1], drawn, tally)
     return tally, places
 
 
@@ -227,6 +228,7 @@ def main(words: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--minutes", type=float, default=1e6, help="the longest that it may take")
     found = parser.parse_args(words)
     os.environ.update({f"{n}_NUM_THREADS": "1" for n in ("OMP", "MKL", "NUMBA")})
     os.environ.update({"ESPALIER_NO_CACHE": "1", "QT_QPA_PLATFORM": "offscreen"})
@@ -235,7 +237,7 @@ def main(words: list[str] | None = None) -> int:
         os.environ.update({f"XDG_{kind}_HOME": f"{folder}/{kind}" for kind in ("CONFIG", "DATA", "STATE")})
         from app import docks, furnishing  # noqa: F401  # so that forks need not import them
 
-        tally, places = attack(folder, found.kills, found.seed)
+        tally, places = attack(folder, found.kills, found.seed, begun + 60 * found.minutes)
     counts = {name: sum(getattr(p, name) for p in places) for name in ("opened", "saved", "recovered")}
     lags = sorted(lag for p in places for lag in p.lags)
     print(f"window: {tally.kills} kills, {tally.amid} amid edits, {counts}, {len(tally.problems)} problems; "
