@@ -3,7 +3,7 @@
     python -m tests.attack.window_kills [--kills 200] [--seed 0]
 
 Held after every kill: the project's file holds a state that was saved; the newest that is left, in the journal or else
-in the file, is at most LAG older than the kill; each trial that was told as finished is found again; no child lives 5 s
+in the file, is at most `--lag` older than the kill; each trial that was told as finished is found again; no child lives 5 s
 later; and the next window takes away what the dead one left, at the latest when its document is saved.
 """
 
@@ -40,6 +40,7 @@ class Place:
     held: str = ""  # what the file held when the last window was killed, or else the demo
     file: list[str] = field(default_factory=list[str])  # what the project's file may hold, the last that was told first
     trials: dict[str, set[int]] = field(default_factory=dict[str, set[int]])
+    lag: float = LAG
     dead: set[str] = field(default_factory=set[str])  # what dead windows left, and must not outlive the next start
     lags: list[float] = field(default_factory=list[float])
     opened: int = 0
@@ -143,9 +144,9 @@ class Place:
         return []
 
     def _states(self, lines: list[dict[str, Any]], killed: float) -> tuple[list[str], list[float]]:
-        """The states of which one must be left, and when each began: the last that is older than LAG, and all newer."""
+        """The states of which one must be left, and when each began: the last that is older than the lag, and all newer."""
         states = [(self.recipe, 0.0), *((n["recipe"], n["at"]) for n in lines if n["what"] == "state")]
-        first = max(i for i, (_, at) in enumerate(states) if at <= killed - LAG)
+        first = max(i for i, (_, at) in enumerate(states) if at <= killed - self.lag)
         return [s for s, _ in states[first:]], [at for _, at in states[first:]]
 
     def _found(self) -> str:
@@ -173,7 +174,7 @@ class Place:
         return [f"crash: {text[-900:]}" for text in found]
 
 
-def begin(folder: Path) -> Place:
+def begin(folder: Path, lag: float) -> Place:
     """A new place, whose first window opens the demo."""
     from model.recipe import Recipe
     from tests.attack.driven_window import mark
@@ -181,7 +182,7 @@ def begin(folder: Path) -> Place:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     os.environ["ESPALIER_STATE"] = str(folder / "state")
-    return Place(folder, mark(Recipe()), mark(Recipe()))
+    return Place(folder, mark(Recipe()), mark(Recipe()), lag=lag)
 
 
 def live(place: Place, drawn: random.Random, tally: Tally) -> None:
@@ -212,11 +213,11 @@ def live(place: Place, drawn: random.Random, tally: Tally) -> None:
         sys.stderr.write("".join(f"kill {tally.kills}: {p}\n" for p in problems or ["well so far"]))
 
 
-def attack(folder: Path, kills: int, seed: int, end: float) -> tuple[Tally, list[Place]]:
+def attack(folder: Path, kills: int, seed: int, end: float, lag: float) -> tuple[Tally, list[Place]]:
     """Kill so often, in new folders now and then, until that moment at most."""
     drawn, tally, places = random.Random(seed), Tally(), list[Place]()
     while tally.kills < kills and time.monotonic() < end:
-        places.append(begin(folder / "own"))
+        places.append(begin(folder / "own", lag))
         for _ in range(min(LIVES, kills - tally.kills)):
             if time.monotonic() < end:
                 live(places[-1], drawn, tally)
@@ -228,6 +229,7 @@ def main(words: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--lag", type=float, default=LAG, help="seconds of edits that a kill may cost")
     parser.add_argument("--minutes", type=float, default=1e6, help="the longest that it may take")
     found = parser.parse_args(words)
     os.environ.update({f"{n}_NUM_THREADS": "1" for n in ("OMP", "MKL", "NUMBA")})
@@ -237,7 +239,7 @@ def main(words: list[str] | None = None) -> int:
         os.environ.update({f"XDG_{kind}_HOME": f"{folder}/{kind}" for kind in ("CONFIG", "DATA", "STATE")})
         from app import docks, furnishing  # noqa: F401  # so that forks need not import them
 
-        tally, places = attack(folder, found.kills, found.seed, begun + 60 * found.minutes)
+        tally, places = attack(folder, found.kills, found.seed, begun + 60 * found.minutes, found.lag)
     counts = {name: sum(getattr(p, name) for p in places) for name in ("opened", "saved", "recovered")}
     lags = sorted(lag for p in places for lag in p.lags)
     print(f"window: {tally.kills} kills, {tally.amid} amid edits, {counts}, {len(tally.problems)} problems; "
