@@ -13,7 +13,7 @@ pytestmark = [pytest.mark.gui, pytest.mark.slow]
 
 
 def test_slice() -> None:
-    """A window that is killed, and the one that recovers what it left; how fast edits are written is not judged here."""
+    """A window that is killed, and the one that recovers what it left; how fast is not judged here."""
     words = [sys.executable, "-m", "tests.attack.window_kills", "--kills", "2", "--seed", "3", "--lag", "20"]
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr[-2000:]

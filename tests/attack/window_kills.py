@@ -3,7 +3,7 @@
     python -m tests.attack.window_kills [--kills 200] [--seed 0]
 
 Held after every kill: the project's file holds a state that was saved; the newest that is left, in the journal or else
-in the file, is at most `--lag` older than the kill; each trial that was told as finished is found again; no child lives 5 s
+in the file, is at most `--lag` older; each trial that was told as finished is found again; no child lives 5 s
 later; and the next window takes away what the dead one left, at the latest when its document is saved.
 """
 
@@ -144,7 +144,7 @@ class Place:
         return []
 
     def _states(self, lines: list[dict[str, Any]], killed: float) -> tuple[list[str], list[float]]:
-        """The states of which one must be left, and when each began: the last that is older than the lag, and all newer."""
+        """The states of which one must be left, and when each began: the last older than the lag, and all newer."""
         states = [(self.recipe, 0.0), *((n["recipe"], n["at"]) for n in lines if n["what"] == "state")]
         first = max(i for i, (_, at) in enumerate(states) if at <= killed - self.lag)
         return [s for s, _ in states[first:]], [at for _, at in states[first:]]
