@@ -79,6 +79,13 @@ class _Calm(io.RawIOBase):
     def writable(self) -> bool:
         return True
 
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = 0, /) -> int:
+        """Torch goes back to the beginning when all is written."""
+        return self._file.seek(offset, whence)
+
     def write(self, data: Any, /) -> int:
         if self.error is None:
             try:

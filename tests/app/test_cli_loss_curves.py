@@ -108,7 +108,7 @@ def test_what_was_trained_is_drawn_where_a_later_step_fails(tmp_path: Path, caps
         (["--inset"], "for a picture"),
         (["--curves", "c.pdf"], "no known kind"),
         (["--curves", "no/c.svg"], "no folder"),
-        (["--curves", "c.svg", "--compare", "missing.csv"], "cannot be read"),
+        (["--curves", "c.svg", "--compare", "missing.csv"], "There is no file 'missing.csv'"),
         (["--curves", "c.svg", "--compare", "tuned.json"], "holds no curves"),
     ],
 )

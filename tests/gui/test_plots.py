@@ -16,6 +16,7 @@ from app.panels.plots import PlotsPanel
 from app.plots.chart import Chart
 from app.plots.metrics import MetricChart, precisely, quantities, spacing
 from app.window import Window
+from model.errors import FileError
 from model.recipe import Recipe, Step
 from passes.jobs import Done, JobInfo, Metric, Progress, ReplayJob, ReplayResult, Started, Stopped
 from passes.transform.finetune import FinetuneOptions
@@ -102,7 +103,7 @@ def test_a_plot_that_cannot_be_written_raises(opened: Window, runner: list[FakeR
     begin(opened, runner)
     plots_of(opened).refresh()
     for ending in (".png", ".svg", ".csv"):
-        with pytest.raises(OSError, match="No such file"):
+        with pytest.raises(FileError, match="No such file"):
             plots_of(opened).export(tmp_path / "missing" / f"plot{ending}")
 
 

@@ -16,7 +16,7 @@ from app.measured.estimate import estimate_of
 from app.measured.sensitivities import MEMBER, sensitivities_of
 from app.panels.sensitivity.panel import SensitivityPanel
 from app.window import Window
-from model.errors import OptionsError
+from model.errors import FileError, OptionsError
 from model.formats.base import Format, parse_format
 from passes.analysis.beside import BesideOptions
 from passes.analysis.divergence import DivergenceOptions, Truth
@@ -244,7 +244,7 @@ def test_what_is_shown_is_saved(panel: SensitivityPanel, runner: list[FakeRunner
     assert (tmp_path / "a.png").stat().st_size > 500 and "<svg" in (tmp_path / "a.svg").read_text()
     lines = (tmp_path / "a.csv").read_text().splitlines()
     assert len(lines) == 1 + (6, 1, 2)[tab]
-    with pytest.raises(OSError):
+    with pytest.raises(FileError):
         panel.export(tmp_path / "nowhere" / "a.svg")
 
 

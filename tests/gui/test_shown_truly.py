@@ -196,4 +196,4 @@ def test_the_graph_is_saved_as_svg(bert: Window, tmp_path: Path, monkeypatch: py
     assert "ends in .svg or .png" in bert.banner.text and not written[-1].exists()
     written.append(tmp_path / "nowhere" / "graph.svg")
     files.export_picture(bert)
-    assert "No such file" in bert.banner.text and "another folder" in bert.banner.text
+    assert "No such file" in bert.banner.text and "or choose another" in bert.banner.text

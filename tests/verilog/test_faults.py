@@ -11,6 +11,7 @@ import pytest
 from model.errors import EmitError, OptionsError, SimulateError
 from model.formats.integer import Integer
 from model.meta import Precision
+from passes.base import Cancelled
 from tests.verilog.proof import needs_icarus
 from tests.verilog.test_images import SELF, equal, opened, quantised
 from tests.verilog.test_linear import layer
@@ -172,9 +173,9 @@ make: *** Waiting for unfinished jobs....
 @pytest.mark.rtl
 def test_a_build_that_is_stopped_leaves_nothing(tmp_path: Path) -> None:
     def stop(log: Path) -> None:
-        raise InterruptedError
+        raise Cancelled("It was stopped.")
 
-    with pytest.raises(InterruptedError):
+    with pytest.raises(Cancelled):
         build(chain(layer("a", (4, 1), (4, 1))), 1, tmp_path, "icarus", tick=stop)
     assert not list(tmp_path.iterdir())
 

@@ -18,6 +18,7 @@ from app.canvas.scene import Scene
 from app.canvas.sprites import Face, paint_node
 from app.canvas.view import GraphCanvas
 from app.theme import DARK, LIGHT
+from model.errors import FileError
 from model.formats.integer import Integer
 from model.meta import Precision, TensorMeta
 from tests.gui.canvas.steps import LINEAR, draw_on, pixels, settle, with_precision
@@ -70,10 +71,11 @@ def test_palette_changes_every_colour(canvas: GraphCanvas, qtbot: QtBot) -> None
 def test_render_writes_a_picture(canvas: GraphCanvas, tmp_path: Path) -> None:
     """The whole graph as PNG, whatever is in view."""
     file = tmp_path / "graph.png"
-    assert canvas.render(str(file), (640, 480))
+    canvas.render(file, (640, 480))
     image = QImage(str(file))
     assert (image.width(), image.height()) == (640, 480) and len(np.unique(pixels(image))) > 20
-    assert not canvas.render(str(tmp_path / "no" / "x.png"), (64, 48))
+    with pytest.raises(FileError):
+        canvas.render(tmp_path / "no" / "x.png", (64, 48))
 
 
 @pytest.mark.parametrize("scale", [0.3, 0.73, 1.0, 1.37])

@@ -22,6 +22,7 @@ from app.panels.recipe.panel import RecipePanel
 from app.panels.sweeps.panel import SweepsPanel
 from app.panels.sweeps.setup import work_words
 from app.window import Window
+from model.errors import FileError
 from model.formats.integer import Integer
 from model.recipe import Recipe, Step
 from passes.analysis.evaluate import EvaluateOptions
@@ -297,7 +298,7 @@ def test_sweeps_are_exported(panel: SweepsPanel, runner: list[FakeRunner], tmp_p
         table = list(csv.DictReader(handle))
     name = "quantize.rules.0.formats.weight.width"
     assert len(table) == 7 and table[1][name] == "4" and table[1]["accuracy"] == "0.5"
-    with pytest.raises(OSError, match="No such file"):
+    with pytest.raises(FileError, match="No such file"):
         panel.export(tmp_path / "missing" / "s.csv")
 
 

@@ -76,11 +76,12 @@ def test_trials_begin_before_all_gradients_are_there(mlp: Opened, tmp_path: Path
         if trial.state == "running":
             held = running.study.user_attrs
             fronts.append((held[ROUGH_FRONT], held[FRONT]))
-    assert [rough for rough, _ in fronts] == [True, False, False, False]
+    assert [rough for rough, _ in fronts] == [True, *[False] * (len(fronts) - 1)]
     assert fronts[0][1] != fronts[1][1] == fronts[2][1]
     assert heard.gradients == ALL, "a pass was run twice, or not at all"
     assert heard.texts.count("predicting where to begin") == 2
-    assert [t.origin for t in running.told.values()] == ["front"] * 3 + ["tpe"]
+    origins = [t.origin for t in running.told.values()]
+    assert origins == ["front"] * 3 + ["tpe"] * (len(origins) - 3) and sum(t.counts for t in running.told.values()) == 4
 
 
 def test_after_the_last_trial_no_gradients_are_found(mlp: Opened, tmp_path: Path) -> None:
@@ -114,7 +115,7 @@ def test_gradients_that_cannot_be_kept_end_no_search(
 
     monkeypatch.setattr(evidence, "save", full)
     ended = [t for t in running.trials() if t.state in ("complete", "pruned")]
-    assert [t.number for t in ended] == [0, 1, 2, 3] and ended[2].origin == "front"
+    assert [t.number for t in ended][:4] == [0, 1, 2, 3] and ended[2].origin == "front"
     assert heard.texts.count("no more gradients: The evidence could not be kept.") == 1 and len(saved) == 2
 
 
