@@ -284,7 +284,6 @@ class SensitivityPanel(QWidget):
         if self.views.chart is None:
             export_heat(path, self.views.heat, self.font())
         else:
-            path.touch()
             self.views.chart.export(path)
 
 
