@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
-from PySide6.QtCore import QObject, Signal
+from PySide6.QtCore import QObject, QTimer, Signal
 
 from app.edits import Edits, Wish
 from app.jobs.router import JobRouter
@@ -82,6 +82,8 @@ class Session(Scored):
         self._kept_files = itertools.count(1)
         self._shut = False
         self.job_event.connect(self._heard_end)
+        self._clearing = QTimer(self, singleShot=True)  # a document may be about to arrive: its folder is nobody's yet
+        self._clearing.timeout.connect(self._clear_folders)
 
     # -- opening and closing
 
@@ -114,7 +116,7 @@ class Session(Scored):
         """Close the document without asking; running jobs of it are cancelled."""
         self._drop_document()
         self.opened.emit()
-        self._clear_folders()
+        self._clearing.start()
 
     def _drop_document(self) -> None:
         for job in [j for j in self.jobs if not _stays(j.job)]:
@@ -129,6 +131,7 @@ class Session(Scored):
         """End the worker and remove working folders."""
         if not self._shut:
             self._shut = True
+            self._clearing.stop()
             self.end_jobs()
             for folder in self._folders.values():
                 folder.close()
@@ -279,8 +282,8 @@ class Session(Scored):
         self.score_changed.emit()
 
     def _heard_end(self, heard: JobEvent) -> None:
-        if isinstance(heard.event, TERMINAL):
-            self._clear_folders()
+        if isinstance(heard.event, TERMINAL) and not self._shut:
+            self._clearing.start()
 
     def _ended(self, job: JobInfo) -> None:
         if isinstance(job.job, ReplayJob):
