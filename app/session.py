@@ -284,6 +284,8 @@ class Session(Scored):
     def _heard_end(self, heard: JobEvent) -> None:
         if isinstance(heard.event, TERMINAL) and not self._shut:
             self._clearing.start()
+            if isinstance(save := heard.job.job, SaveJob):  # lists keep it: not the files of a closed document too
+                heard.job.job = replace(save, store=WeightStore(save.store.folder))
 
     def _ended(self, job: JobInfo) -> None:
         if isinstance(job.job, ReplayJob):

@@ -16,6 +16,7 @@ from app.errors import CRASHES
 from app.window import Window
 from model.errors import EspalierError
 from passes.jobs import Failed, JobEvent, JobInfo, PluginJob
+from tests.attack.soak import watch as watch_module
 from tests.attack.soak.runner import apart
 from tests.attack.soak.watch import INSIDE, Sample, Watch, ratios
 
@@ -49,6 +50,7 @@ def test_what_is_a_bug_is_found(qtbot: QtBot, monkeypatch: pytest.MonkeyPatch, t
     monkeypatch.setenv("ESPALIER_STATE", str(tmp_path))
     for owner, name in ((sys, "excepthook"), (threading, "excepthook"), (sys, "unraisablehook")):
         monkeypatch.setattr(owner, name, getattr(owner, name))
+    monkeypatch.setattr(watch_module, "HEAVY", ())  # tests before this one may have loaded any
     session, banner = _Session(), SimpleNamespace(text="")
     before = qInstallMessageHandler(None)
     watch = Watch(cast("Window", SimpleNamespace(session=session, banner=banner)))

@@ -1,14 +1,17 @@
-"""The working folder of a document that is about to arrive is nobody's yet, and stays."""
+"""What documents hold: a folder that is about to be needed stays, a closed one's files are let go."""
 
 from __future__ import annotations
 
 import threading
+from pathlib import Path
 
+import numpy as np
 import pytest
 
 from app.session import Session
+from model.weights import Tensor
 from passes.analysis.evaluate import EvaluateOptions
-from passes.jobs import OpenResult
+from passes.jobs import OpenResult, SaveJob, Stopped
 from tests.gui.conftest import FakeRunner, small_project
 from tests.patience import PatientBot
 
@@ -26,3 +29,14 @@ def test_jobs_that_end_while_a_document_arrives(qtbot: PatientBot, session: Sess
     qtbot.waitUntil(lambda: not before.exists())
     qtbot.waitUntil(lambda: not any(t.name == "espalier-clearing" for t in threading.enumerate()))
     assert now != before and now.is_dir()
+
+
+def test_a_save_that_is_done_holds_no_files(session: Session, runner: list[FakeRunner], tmp_path: Path) -> None:
+    """The list of jobs keeps it for long, whatever is open by then."""
+    session.open("demo:small")
+    runner[-1].finish(OpenResult(small_project(), {}, (), {}))
+    key = session.open_document.store.hold(Tensor(np.ones(3, np.float32), "float32"))
+    info = session.save_as(tmp_path / "a.espalier", copy=True)
+    assert isinstance(info.job, SaveJob) and key in info.job.store
+    runner[-1].tell(info, Stopped())
+    assert isinstance(info.job, SaveJob) and key not in info.job.store and key in session.open_document.store

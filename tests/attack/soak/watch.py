@@ -81,7 +81,7 @@ class Watch:
         """What the banner says, and what has been imported into the window's process."""
         for name in HEAVY:
             if name in sys.modules and name not in self.loaded:
-                self.loaded[name] = f"{self.action}: {self.trail[-1]}"
+                self.loaded[name] = f"{self.action}: {list(self.trail)[-1:]}"
                 if name in FOREIGN:
                     self.wrong("import", f"{name} is in the window's process.")
         if INSIDE in self._window.banner.text:
