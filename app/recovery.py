@@ -136,7 +136,8 @@ class Recovery(QObject):
         if document is None or not (document.dirty or self._session.waiting):
             self.forget()
             return
-        if not self._pen.isActive():
+        if not self._pen.isActive():  # the first edit of a row is written at once, the last when the row pauses
+            self._note()
             self._pen.start()
         self._plan(document)
 
