@@ -159,7 +159,7 @@ class Recovery(QObject):
         if now != self._noted:
             label = now[1][-1] if now[1] else document.undo_label or "results"
             self.journal.edit(label, *now)
-            self._noted = now
+            self._noted = None if self.journal.failed else now
 
     def _subject(self, document: Document) -> Subject:
         version = document.version

@@ -107,14 +107,17 @@ def test_a_full_disk_does_not_stop_the_work(
     session: Session, runner: list[FakeRunner], folder: Path, kept: Recovery, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     open_small(session, runner[0])
-    edit(session)
 
     def full(handle: int, data: bytes) -> int:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(os, "write", full)
-    kept.keep()
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "write", full)
+        edit(session)
     assert "No space" in kept.journal.failed and session.document and session.document.dirty
+    kept.keep()
+    held = read(kept.journal.path)
+    assert held is not None and held.recipe == session.recipe and not kept.journal.failed, "room again, no line"
 
 
 EMPTY = Recipe()
