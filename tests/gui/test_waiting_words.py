@@ -13,6 +13,8 @@ from app.measured.pace import Pace, macs_of
 from app.panels.jobs import JobsPanel
 from app.panels.score import WAITS
 from app.window import Window
+from model.project import Saved
+from model.weights import WeightStore
 from passes.analysis.evaluate import EvaluateOptions
 from passes.base import NoOptions, Report
 from passes.jobs import Done, Failed, LogLine, SaveJob, Started
@@ -106,10 +108,12 @@ def test_what_takes_a_while_starts_once_no_edit_comes(measured: Window, runner: 
     live._wait.setInterval(1)
     qtbot.waitUntil(lambda: bool(runner[0].waiting))
     assert figure.chip.isHidden()
-    measured.session.submit("Something else", SaveJob(small_project(), {}, Path("x"), Path("y")), lambda _: None)
+    measured.session.submit(
+        "Something else", SaveJob(small_project(), WeightStore(Path("y")), Path("x")), lambda _: None
+    )
     assert [j.title for j in measured.session.jobs] == ["Something else"], "nobody asked for it: it makes room"
     assert figure.text.endswith("stale · Measure")
-    runner[0].finish({})
+    runner[0].finish(Saved())
     assert live._wait.isActive(), "it is tried again"
 
 
