@@ -1,4 +1,4 @@
-"""Whose a project's file is: one window may save to it; what another program does to it is told, never lost.
+"""Whose a project's file is: one window may save to it; a change by another program is reported, never overwritten.
 
 The window that holds a file locks a note in the program's own folder; a second window on the file is read-only until
 it takes over, which the first one hears of through a second note.

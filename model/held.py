@@ -30,10 +30,8 @@ class FileId:
     @staticmethod
     def of(path: Path) -> FileId | None:
         """The file that has this path now; None where there is none."""
-        try:
-            return FileId.from_stat(path.stat())
-        except OSError:
-            return None
+        version = Version.of(path)
+        return version and version.file
 
     @staticmethod
     def from_stat(found: os.stat_result) -> FileId:
@@ -113,7 +111,7 @@ class HeldFiles:
         self._files: dict[tuple[Path, FileId | None], HeldFile] = {}
 
     def hold(self, places: Iterable[tuple[Path, FileId | None]]) -> None:
-        """Open what is not held yet; what cannot be opened is told by `get`."""
+        """Open what is not held yet; `get` raises for what cannot be opened."""
         for place in places:
             if place not in self._files:
                 try:

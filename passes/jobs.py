@@ -316,8 +316,10 @@ class JobInfo:
     first: tuple[int, int, float] | None = None  # done and total when its steps began, and the time worked until then
 
     def note(self, event: Event, now: float) -> None:
-        """Take in an event that is not the last."""
+        """Take in an event."""
         match event:
+            case Done() | Failed() | Stopped():
+                self.state, self.finished = type(event).__name__.lower(), now
             case Started():
                 self._start(now)
             case Progress(done, total):

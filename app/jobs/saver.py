@@ -124,9 +124,5 @@ class Saver:
         return over
 
     def _tell(self, info: JobInfo, event: Event) -> None:
-        match event:
-            case Done() | Failed() | Stopped():
-                info.state, info.finished = type(event).__name__.lower(), time.monotonic()
-            case _:
-                info.note(event, time.monotonic())
+        info.note(event, time.monotonic())
         self._listener(JobEvent(info, event))

@@ -1,4 +1,4 @@
-"""What a record of an Optuna journal must hold: one of another form is told apart before it is replayed."""
+"""What a record of an Optuna journal must hold: one of another form is set aside before the replay."""
 
 from __future__ import annotations
 

@@ -151,7 +151,7 @@ def test_a_stopped_save_leaves_the_old_file(tmp_path: Path) -> None:
 def test_a_save_that_was_asked_for_while_another_was_written_replaces_that_one(
     saver: Saver, heard: list[JobEvent], tmp_path: Path
 ) -> None:
-    """Nobody else changed the file; where somebody does, it is told still."""
+    """Nobody else changed the file; a change by somebody else is still reported."""
     project, store = make()
     path = tmp_path / "a.espalier"
     first = save_project(project, store, path).version

@@ -23,6 +23,7 @@ import tempfile
 import time
 import traceback
 import zipfile
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -141,7 +142,7 @@ class Tally:
     slowest: float = 0.0  # seconds until the last orphan was gone
 
 
-class Kind:
+class Kind(ABC):
     """A command, what must hold after a kill, and what must hold at its end."""
 
     name = ""
@@ -158,17 +159,17 @@ class Kind:
         for name, text in self.files.items():
             (self.folder / name).write_text(text)
 
+    @abstractmethod
     def words(self) -> list[str]:
         """The command."""
-        raise NotImplementedError
 
+    @abstractmethod
     def stored(self) -> int:
         """How much is finished by what is on disk; raises where that cannot be read."""
-        raise NotImplementedError
 
+    @abstractmethod
     def result(self) -> str:
         """What an unbroken run would have given as well."""
-        raise NotImplementedError
 
     def told(self, said: str) -> int:
         """How much the run has told as finished: `[3/12] …` is told when the third is on disk."""
