@@ -223,7 +223,8 @@ class Recovery(QObject):
         if taken is None:
             return False
         self._wanted = leftover, taken
-        self._session.open(str(_to_read(leftover.file)) if leftover.file.exists() else leftover.edits.subject.opened)
+        opened = str(_to_read(leftover.file)) if leftover.file.exists() else leftover.edits.subject.opened
+        self._session.open(opened, title=f"Recover {leftover.title}")
         return True
 
     def _opened(self) -> None:

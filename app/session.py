@@ -87,12 +87,12 @@ class Session(Scored):
 
     # -- opening and closing
 
-    def open(self, spec: str, inputs: tuple[str, ...] = ()) -> None:
-        """Open what the user named, in the worker; the present document stays until it arrives."""
+    def open(self, spec: str, inputs: tuple[str, ...] = (), title: str = "") -> None:
+        """Open what the user named, in the worker; the present document stays until it arrives. `title`: the job's."""
         made = Scratch(WINDOW)
         workdir = made.folder
         self._folders[workdir] = made
-        title = f"Open {Path(spec).name if '/' in spec else spec}"
+        title = title or f"Open {Path(spec).name if '/' in spec else spec}"
         self.submit(
             title, OpenJob(spec, workdir, inputs, origin=Origin.TYPED), lambda result: self._take(result, workdir, spec)
         )
