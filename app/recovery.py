@@ -15,6 +15,7 @@ from app.edit_journal import ENDING, EditJournal, Edits, Subject, read
 from app.locks import Locked, take
 from app.settings import data_folder
 from model.document import Document, State
+from model.errors import FileError
 from model.held import FileId, Version
 from model.recipe import Recipe
 from passes.jobs import TERMINAL, Done, JobEvent, JobInfo, SaveJob
@@ -113,6 +114,7 @@ class Recovery(QObject):
         self._noted: tuple[Recipe, tuple[str, ...]] | None = None
         self._wanted: tuple[Leftover, Locked] | None = None
         self._held: Leftover | None = None
+        self._told = ""  # why the journal failed, as the user was told
         self._copying: JobInfo | None = None
         self._begun = self._cost = 0.0
         self._pen = QTimer(self, interval=PEN, singleShot=True)
@@ -160,6 +162,15 @@ class Recovery(QObject):
             label = now[1][-1] if now[1] else document.undo_label or "results"
             self.journal.edit(label, *now)
             self._noted = None if self.journal.failed else now
+            self._tell_failure()
+
+    def _tell_failure(self) -> None:
+        """Say once that edits are not kept; a failure after edits that were kept is reported again."""
+        why = self.journal.failed
+        if why and why != self._told:
+            message = f"Unsaved edits cannot be kept for recovery ({why})."
+            self._session.problem.emit(FileError(message, "Free some space, or save the project now."))
+        self._told = why
 
     def _subject(self, document: Document) -> Subject:
         version = document.version

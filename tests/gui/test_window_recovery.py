@@ -111,9 +111,13 @@ def test_a_full_disk_does_not_stop_the_work(
     def full(handle: int, data: bytes) -> int:
         raise OSError(28, "No space left on device")
 
+    told: list[EspalierError] = []
+    session.problem.connect(told.append)
     with monkeypatch.context() as patched:
         patched.setattr(os, "write", full)
         edit(session)
+        kept._note()
+    assert len(told) == 1 and "cannot be kept for recovery (No space" in told[0].message and told[0].hint
     assert "No space" in kept.journal.failed and session.document and session.document.dirty
     kept.keep()
     held = read(kept.journal.path)
