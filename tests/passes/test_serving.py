@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import multiprocessing
 import os
 import pickle
 import signal
@@ -163,7 +162,7 @@ def test_an_import_is_not_broken_off(tmp_path: Path, monkeypatch: pytest.MonkeyP
     """A module that is half imported would stay so for as long as the worker lives."""
     (tmp_path / "half.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGUSR1)\nwhole = True\n")
     monkeypatch.syspath_prepend(tmp_path)
-    channel, before = Channel(multiprocessing.Pipe()[0]), signal.getsignal(signal.SIGUSR1)
+    channel, before = Channel(Pipe()), signal.getsignal(signal.SIGUSR1)  # type: ignore[arg-type]
     signal.signal(signal.SIGUSR1, channel.interrupt)
     try:
         channel.working = True
