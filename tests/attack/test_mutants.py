@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import time
 from pathlib import Path
 from random import Random
@@ -27,7 +28,7 @@ def test_damaged_files_end_in_a_clear_error(name: str, tmp_path: Path) -> None:
 
 def test_what_fails_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The harness itself: each way to fail is told as what it is."""
-    held: list[bytearray] = []
+    held: list[mmap.mmap] = []  # fresh pages: the heap of a long run may have as much room already
 
     def act(path: Path, rng: Random) -> None:
         match path.stem:
@@ -40,7 +41,9 @@ def test_what_fails_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
             case "slow":
                 time.sleep(5)
             case "large":
-                held.append(bytearray(b"x") * (30 << 20))
+                held.append(mmap.mmap(-1, 30 << 20))
+                for place in range(0, 30 << 20, mmap.PAGESIZE):
+                    held[0][place] = 1
             case _:
                 pass
 
