@@ -174,7 +174,8 @@ class Window(QMainWindow):
             self.canvas.restore(view)
 
     def _changed(self, change: Change) -> None:
-        self.refresh()
+        self._tell()
+        self.actions_table.refresh_soon()
         self.canvas.set_graph(change.after.graph, change.delta)
 
     def _saved(self) -> None:
@@ -208,13 +209,16 @@ class Window(QMainWindow):
         self.actions_table.refresh()
 
     def refresh(self) -> None:
-        """Say what is open, and whether it is saved."""
+        """Say what is open, whether it is saved, and what can be done."""
+        self._tell()
+        self.actions_table.refresh()
+
+    def _tell(self) -> None:
         document = self.session.document
         name, dirty = self.ownership.title, bool(document and document.dirty)
         self.setWindowTitle(f"{name}[*] — Espalier" if name else "Espalier")
         self.setWindowModified(dirty)
         self.title.tell(name, dirty)
-        self.actions_table.refresh()
 
     # -- pages and docks
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from PySide6.QtCore import QTimer
 from PySide6.QtGui import QAction, QKeySequence, QShortcut
 from PySide6.QtWidgets import QMenu, QToolBar, QWidgetAction
 
@@ -240,6 +241,8 @@ class Actions:
             action = self._action(row)
             menu.addAction(action)
             self.actions[row.id] = action
+        self._soon = QTimer(window, interval=0, singleShot=True)
+        self._soon.timeout.connect(self.refresh)
 
     def _menu(self, row: Action, last: dict[str, int]) -> QMenu:
         head, _, tail = row.menu.partition("/")
@@ -279,6 +282,10 @@ class Actions:
         if row.needs(self._window):
             row.run(self._window)
         self.refresh()
+
+    def refresh_soon(self) -> None:
+        """Refresh once what happens now is painted."""
+        self._soon.start()
 
     def refresh(self) -> None:
         """Set what is enabled and ticked, and the labels of undo and redo."""

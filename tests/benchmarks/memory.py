@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import tempfile
 from pathlib import Path
@@ -26,6 +27,7 @@ def main() -> None:
     from dataclasses import replace
 
     folder = Path(tempfile.mkdtemp())
+    os.environ["ESPALIER_CACHE"] = str(folder / "cache")  # nothing captured before: it is traced
     opened = open_source("config:bert?task=sequence-classification", folder)
     recipe: Recipe = load_recipe(RECIPE)
     done = replay(opened.project.base, recipe, Context(opened.store))

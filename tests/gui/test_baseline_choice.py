@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from PySide6.QtWidgets import QApplication
 
 from app.window import Window
 from model.formats.base import parse_format
@@ -43,17 +44,20 @@ def edited(window: Window, runner: list[FakeRunner]) -> Window:
 def test_a_change_within_noise_is_neither_good_nor_bad(edited: Window) -> None:
     session, figure = edited.session, edited.status.score.figures["accuracy"]
     session.know_score(session.recipe, DATA, summary(266))
+    QApplication.processEvents()
     figure.lay_out(brief=False, least=0)
     assert figure.text.endswith("+0.7 within noise") and figure._change.property("tone") == "same"
     assert "n = 270" in figure.toolTip() and "95\u2009% interval" in figure.toolTip()
     assert "+0.7 points from opened, within noise (McNemar, p = 0.5)" in figure.toolTip()
     session.know_score(session.recipe, DATA, summary(200))
+    QApplication.processEvents()
     assert figure.text.endswith("−23.7") and figure._change.property("tone") == "bad"
 
 
 def test_guessing_says_so(edited: Window) -> None:
     session, figure = edited.session, edited.status.score.figures["accuracy"]
     session.know_score(session.recipe, DATA, summary(27))
+    QApplication.processEvents()
     figure.lay_out(brief=False, least=0)
     assert "not above guessing (10.0\u2009%)" in figure.toolTip()
 
@@ -70,12 +74,14 @@ def test_the_baseline_is_named_and_can_be_a_pinned_state(edited: Window, runner:
     pinned = session.compared.graph
     session.set_format((QUERY,), "weight", INT4)
     session.know_score(session.recipe, DATA, summary(100))
+    QApplication.processEvents()
     assert score.figures["accuracy"].text.endswith("−37.0"), "from 200 of 270, no longer from 264"
     session.evaluate(DATA)
     job = runner[-1].waiting[-1].job
     assert isinstance(job, AnalyseJob) and job.base is pinned
     assert isinstance(job.step.options, BesideOptions) and job.step.options.baseline == "pin 1"
     runner[-1].finish(Report("evaluate", (), {**summary(100), "kl": 0.5, "baseline": "pin 1"}))
+    QApplication.processEvents()
     assert score.figures["kl"].text == "0.5 measured, from pin 1"
     edited.live.enabled = True
     session.compare_with(None)
@@ -83,6 +89,7 @@ def test_the_baseline_is_named_and_can_be_a_pinned_state(edited: Window, runner:
     assert isinstance(job, AnalyseJob) and isinstance(job.step.options, DivergenceOptions)
     assert job.base is session.open_document.project.base and job.step.options.baseline == "opened"
     runner[-1].finish(Report("divergence", (), {"kl": 0.7, "baseline": "opened"}))
+    QApplication.processEvents()
     assert score.figures["kl"].text == "0.7 measured, from opened" and choice.text() == "changes from opened"
     edited.live.enabled = False
 
@@ -95,6 +102,7 @@ def test_what_holds_the_average_of_bits_stands_beside_it(window: Window, runner:
     assert "·" not in figure._label.text()
     linear = [n.id for n in session.open_document.graph if n.op == "linear"]
     session.set_format(linear, "weight", INT4)
+    QApplication.processEvents()
     figure.lay_out(brief=False, least=0)
     found = dominant(session.open_document.graph)
     assert found is not None and found.kind == "embedding"

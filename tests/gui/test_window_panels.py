@@ -432,6 +432,7 @@ def test_score_shows_change_from_the_baseline(opened: Window) -> None:
     figures = opened.status.score.figures
     assert figures["accuracy"].text == "not measured yet" and figures["weight_bits"].text == "32.00 of 32"
     quantise(opened)
+    QApplication.processEvents()
     assert figures["weight_bits"].text == "8.00 −24.00" and figures["activation_bits"].text == "32.00 no change"
     assert figures["weight_bits"]._change.property("tone") == "good"
 
@@ -442,7 +443,7 @@ def test_live_measuring_evaluates_where_data_is_known(window: Window, runner: li
     qtbot.waitUntil(lambda: bool(runner[0].waiting))
     assert isinstance(runner[0].waiting[0].job, AnalyseJob)
     runner[0].finish(Report("evaluate", (), {"accuracy": 0.9, "loss": 0.25}))
-    assert window.status.score.figures["accuracy"].text == "90.0\u2009%"
+    qtbot.waitUntil(lambda: window.status.score.figures["accuracy"].text == "90.0\u2009%")
     quantise(window)
     qtbot.waitUntil(lambda: bool(runner[0].waiting))
     quantise(window, 4)

@@ -401,3 +401,16 @@ def test_tensors_are_borrowed_for_a_while(tmp_path: Path) -> None:
     with mine.borrowing(keys, other):
         assert np.array_equal(mine.get(keys[1]).array, lent.array)
     assert held in mine and keys[1] not in mine and keys[1] in other
+
+
+@pytest.mark.parametrize("at", [0, 300_000, 799_999])
+def test_what_lies_at_a_place_is_compared_to_its_last_byte(tmp_path: Path, at: int) -> None:
+    """More than is read at once."""
+    store = WeightStore(tmp_path)
+    key = store.hold(tensor(200_000))
+    (place,) = store.flush("w").values()
+    assert place.size == 800_000 and WeightStore(tmp_path).holds(key, place)
+    data = bytearray(place.path.read_bytes())
+    data[place.offset + at] ^= 1
+    place.path.write_bytes(data)
+    assert not WeightStore(tmp_path).holds(key, place)

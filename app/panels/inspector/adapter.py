@@ -26,6 +26,7 @@ from passes.transform.lora import LoraOptions
 
 if TYPE_CHECKING:
     from app.session import Session
+    from model.document import Change
 
 EVERY = 200  # milliseconds between two requests while somebody types
 FIELDS = ("rank", "alpha", "dropout")
@@ -56,7 +57,7 @@ class AdapterSection(QWidget):
         for field in self.fields.values():
             field.edited.connect(self._timer.start)
         self.frozen.edited.connect(self._freeze)
-        session.changed.connect(lambda _: self._again())
+        session.changed.connect(self._changed)
 
     def _arrange(self) -> None:
         column = QVBoxLayout(self)
@@ -134,12 +135,13 @@ class AdapterSection(QWidget):
     def _adapters(self) -> dict[str, Adapter]:
         return {n.id: n.adapters[PORT] for n in self.nodes if PORT in n.adapters}
 
-    def _again(self) -> None:
+    def _changed(self, change: Change) -> None:
         """Freezing changes no node, so that the inspector does not hear of it."""
         document = self._session.document
         known = document.graph.nodes if document else {}
         nodes = [known[i] for i in self.ids if i in known]
-        if document and nodes and not self.isHidden():  # also behind another tab
+        told = not set(change.delta.changed).isdisjoint(self.ids)
+        if document and nodes and not told and not self.isHidden():  # also behind another tab
             self.show_nodes(nodes, document.graph)
 
     # -- asking
