@@ -40,7 +40,7 @@ def _once(data: bytes, suffix: str, rng: Random) -> bytes:
            ".txt": of_text}.get(suffix)  # fmt: skip
     try:
         return act(data, rng) if act and rng.random() < 0.75 else of_bytes(data, rng)
-    except (ValueError, LookupError, TypeError, RecursionError, zipfile.BadZipFile, zlib.error, EOFError):
+    except (ValueError, LookupError, TypeError, RuntimeError, zipfile.BadZipFile, zlib.error, EOFError):
         return of_bytes(data, rng)  # what was damaged before is not of its kind any more
 
 
