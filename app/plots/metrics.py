@@ -109,6 +109,8 @@ class MetricChart(Chart):
                 faint.setStyle(Qt.PenStyle.DashLine)
                 self._faint[name] = self.plot.plot(pen=faint, connect="finite")
             self._lines[name] = self.plot.plot(pen=pen(self.colour(place, palette)), connect="finite")
+        for line in (*self._lines.values(), *self._faint.values()):
+            line.setDownsampling(auto=True, method="peak")  # of thousands of steps, the highest and lowest of a pixel
         self._fill()
 
     def colour(self, place: int, palette: Palette) -> str:
@@ -176,6 +178,7 @@ class MetricChart(Chart):
         box = self.plot.getViewBox()
         box.setLimits(yMin=low, yMax=high)
         box.setXRange(-SIDE * self.last, (1 + SIDE) * self.last, padding=0)
+        self.sceneObj.prepareForPaint()  # the range of the figures: found while it paints, it would be painted again
 
     def _tick_words(self, values: Sequence[float], scale: float, spacing: float) -> list[str]:
         if self.what == "accuracy":

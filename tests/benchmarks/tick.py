@@ -1,16 +1,18 @@
-"""Event-loop tick of the real window: idle, while BERT-base is traced and edited, while two searches run.
+"""Event-loop tick of the real window: idle, while BERT-base is traced and edited, while a search and a training run.
 
 On a machine that others load, ticks are late by themselves: `held_ms` is this thread's own time in a turn of the loop.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +22,16 @@ import numpy as np
 from PySide6.QtCore import QTimer
 from PySide6.QtWidgets import QApplication
 
+from app.panels.search.panel import SearchPanel
+from app.window import Window
+from model.recipe import Step
+from passes.training.options import FinetuneOptions
 from tests.benchmarks.record import report
 
 IDLE = 0.05  # ms of a turn in which nothing happened
 SECONDS = 30
+MODEL, DATA = "demo:digits-mlp", "demo:digits"
+LONG = 10**6  # steps of a training that outlasts the measurement
 
 
 class Ticks:
@@ -69,37 +77,71 @@ def run(application: QApplication, ticks: Ticks, until: Callable[[], bool], seco
         time.sleep(0.0005)
 
 
-def searching(application: QApplication, window: Any, ticks: Ticks, folder: Path) -> dict[str, Any]:
-    """A search in the window on four charts, and a second one by a process of its own; then BERT-base beside it."""
+def searching(application: QApplication, window: Window, ticks: Ticks, folder: Path) -> dict[str, Any]:
+    """A search in the window on four charts beside a training of another process; then BERT-base beside that."""
     session = window.session
-    session.open("demo:digits-mlp")
+    session.open(MODEL)
     run(application, ticks, lambda: session.document is not None and not session.jobs, 120)
     window.actions_table.run("search_mixed-precision")
     panel = window.docks.panels["search"]
+    assert isinstance(panel, SearchPanel)
     panel.setup.how.editor("trials").put(5000)
     panel.board.lay_out(4)
     run(application, ticks, lambda: False, 1)
-    second = subprocess.Popen(
-        [sys.executable, "main.py", "search", "demo:digits-mlp", "mixed-precision", "--trials", "5000", "--storage",
-         f"journal:{folder / 'second.journal'}"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # fmt: skip
-    try:
+    recipe = folder / "training.json"
+    recipe.write_text(json.dumps({"finetune": {"data": DATA, "max_steps": LONG, "validate": False}}))
+    with beside("run", MODEL, str(recipe)) as training:
         panel.setup.run()
         study = panel.study
+        assert study is not None
         run(application, ticks, lambda: len(study.trials) >= 5, 120)
         ticks.take()
         run(application, ticks, lambda: not study.running, SECONDS)
-        found: dict[str, Any] = {"two_searches": {**ticks.take(), "trials": len(study.trials)}}
+        found: dict[str, Any] = {"search_beside_training": {**ticks.take(), "trials": len(study.trials)}}
         panel.act("stop")
         run(application, ticks, lambda: not session.jobs, 60)
         ticks.take()
         known = session.document
         session.open("config:bert?task=sequence-classification")
         run(application, ticks, lambda: session.document is not known, 240)
-        found["search_and_tracing_bert_base"] = {**ticks.take(), "second_runs": second.poll() is None}
-    finally:
-        second.terminate()
-        second.wait()
+        found["training_and_tracing_bert_base"] = ticks.take()
+        assert training.poll() is None, "nothing ran beside the window"
     return found
+
+
+def training(application: QApplication, window: Window, ticks: Ticks, folder: Path) -> dict[str, Any]:
+    """A training in the window, with its curves, beside a search of another process."""
+    session, known = window.session, window.session.document
+    session.open(MODEL)
+    run(application, ticks, lambda: session.document is not known and not session.jobs, 120)
+    window.docks.bring("training")
+    tune = FinetuneOptions(data=DATA, max_steps=LONG, evaluate_every=20)
+    with beside(
+        "search", MODEL, "compression-aware", "--trials", "100", "--storage", f"journal:{folder / 's'}"
+    ) as search:
+        session.set_recipe(session.recipe.append(Step("finetune", tune)), "Fine-tune")
+        run(application, ticks, lambda: any(j.state == "running" for j in session.jobs), 60)
+        run(application, ticks, lambda: False, 10)
+        ticks.take()
+        run(application, ticks, lambda: False, SECONDS)
+        found = {"training_beside_search": ticks.take()}
+        assert session.jobs and search.poll() is None, "nothing ran beside the window"
+    for job in list(session.jobs):
+        session.cancel(job.id)
+    run(application, ticks, lambda: not session.jobs, 60)
+    return found
+
+
+@contextmanager
+def beside(*command: str) -> Generator[subprocess.Popen[bytes]]:
+    """Another process of the program, ended at the end."""
+    process = subprocess.Popen([sys.executable, "main.py", *command], stdout=subprocess.DEVNULL,
+                               stderr=subprocess.DEVNULL)  # fmt: skip
+    try:
+        yield process
+    finally:
+        process.terminate()
+        process.wait()
 
 
 def main() -> None:
@@ -138,6 +180,7 @@ def main() -> None:
     session.close()
     with tempfile.TemporaryDirectory() as folder:
         figures |= searching(application, window, ticks, Path(folder))
+        figures |= training(application, window, ticks, Path(folder))
     report("tick", {**figures, "load": round(os.getloadavg()[0], 1), "target_p99_ms": 16, "target_max_ms": 50})
     window.close()
     session.shutdown()
