@@ -178,7 +178,7 @@ class MetricChart(Chart):
         box = self.plot.getViewBox()
         box.setLimits(yMin=low, yMax=high)
         box.setXRange(-SIDE * self.last, (1 + SIDE) * self.last, padding=0)
-        self.sceneObj.prepareForPaint()  # the range of the figures: found while it paints, it would be painted again
+        box.prepareForPaint()  # the range of the figures: found while it paints, it would be painted again
 
     def _tick_words(self, values: Sequence[float], scale: float, spacing: float) -> list[str]:
         if self.what == "accuracy":
