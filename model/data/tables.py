@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from model.borders import reading
 from model.data.base import LoadOptions
 from model.data.columns import choose_columns, looks_like_header
 from model.data.rows import Rows, label_name
@@ -22,7 +23,9 @@ class NoRowsError(DataError):
 
 def read_rows(path: Path, options: LoadOptions) -> Rows:
     """The texts and labels of one file; the columns are found as `load_data` says."""
-    return rows_of(read_table(path, options), path.name, options)
+    table = read_table(path, options)
+    with reading(path, DataError, "cannot be read", "Name the columns of texts and labels with --text and --label."):
+        return rows_of(table, path.name, options)
 
 
 def read_table(path: Path, options: LoadOptions) -> Table:

@@ -14,7 +14,7 @@ from model.recipe import Recipe
 from passes.search.fleet.claim import is_spare
 from passes.search.space import Space
 from passes.search.spec import SearchSpec
-from passes.search.trial import State, Trial
+from passes.search.trial import State, Trial, violation_of
 
 if TYPE_CHECKING:
     from optuna.study import Study
@@ -61,7 +61,7 @@ def _trial_of(frozen: FrozenTrial, coded: Mapping[str, tuple[Any, ...]]) -> Tria
     return Trial(
         frozen.number, state, params,
         tuple(frozen.values or ()) if state == "complete" else (),
-        _numbers(attrs, "figures"), steps, _numbers(attrs, "violation"), started, _seconds(frozen),
+        _figures(attrs), steps, violation_of(frozen), started, _seconds(frozen),
         _text(attrs, "worker"), _text(attrs, "origin"), bool(attrs.get("reused")), _text(attrs, "error"),
         bool(attrs.get("lost")), _text(attrs, "begins"), _text(attrs, "kept"), _parent(attrs),
         dict(attrs.get("noise", {})), tuple((int(k), float(v)) for k, v in attrs.get("losses", ())),
@@ -76,11 +76,11 @@ def _text(attrs: Mapping[str, Any], key: str) -> str:
     return value
 
 
-def _numbers(attrs: Mapping[str, Any], key: str) -> dict[str, Any]:
+def _figures(attrs: Mapping[str, Any]) -> dict[str, Any]:
     """Figures by name; some are none, or a word."""
-    table = dict(attrs.get(key, {}))
+    table = dict(attrs.get("figures", {}))
     if not all(isinstance(v, int | float | str | None) for v in table.values()):
-        raise TypeError(key)
+        raise TypeError("figures")
     return table
 
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from passes.figure import Figure, accuracy_of
+
+if TYPE_CHECKING:
+    from optuna.trial import FrozenTrial
 
 State = Literal["waiting", "running", "complete", "pruned", "failed"]
 
@@ -69,3 +72,8 @@ class Trial:
     def feasible(self) -> bool:
         """Whether it is complete and holds every constraint."""
         return self.state == "complete" and all(v <= 0 for v in self.violation.values())
+
+
+def violation_of(frozen: FrozenTrial) -> dict[str, float]:
+    """Constraint → by how much a trial misses it; raises ValueError, TypeError."""
+    return {k: float(v) for k, v in dict(frozen.user_attrs.get("violation", {})).items()}

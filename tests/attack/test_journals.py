@@ -11,7 +11,11 @@ from typing import Any
 import optuna
 import pytest
 
+from model.data.base import LoadOptions
+from model.data.tables import read_rows
+from model.errors import DataError
 from model.recipe import Recipe, Step
+from passes.search.fleet.claim import claimed
 from passes.search.records import trials_of
 from passes.search.storage import damage_of, load_study, open_storage
 from passes.sweep import journal as sweeps
@@ -151,3 +155,26 @@ def test_a_sweep_keeps_its_other_points(spoil: Callable[[list[bytes]], list[byte
     path = tmp_path / "s.jsonl"
     path.write_bytes(b"\n".join(spoil(sweeps.dump(whole).strip().split(b"\n"))) + b"\n")
     assert sweeps.read(path) == whole
+
+
+@pytest.mark.parametrize("wrong", ["x", [], {"a": 1}, None])
+def test_a_violation_that_is_no_number_fails_its_trial_alone(wrong: object) -> None:
+    study = optuna.create_study()
+    for told in (wrong, 0.5, -1.0, True):
+        trial = study.ask()
+        trial.set_user_attr("violation", {"loss <= 1": told})
+        study.tell(trial, 0.0)
+    found = trials_of(study)
+    assert [t.state for t in found] == ["failed", "complete", "complete", "complete"]
+    assert [t.feasible for t in found] == [False, False, True, False]
+    pruned = study.ask()
+    pruned.set_user_attr("violation", {"loss <= 1": wrong})
+    study.tell(pruned, state=optuna.trial.TrialState.PRUNED)
+    assert claimed(study, 6) is not None and claimed(study, 6) is None
+
+
+def test_a_label_of_5000_digits_is_an_error_of_the_table(tmp_path: Path) -> None:
+    file = tmp_path / "d.json"
+    file.write_text(json.dumps([{"text": "a", "label": 0}, {"text": "b", "label": "9" * 5000}]))
+    with pytest.raises(DataError, match=r"d\.json cannot be read"):
+        read_rows(file, LoadOptions())

@@ -10,7 +10,9 @@ import math
 import time
 from typing import TYPE_CHECKING
 
+from model.borders import tried
 from passes.search.fleet.beat import BEAT, LOST, WORKER, id_of, signature, storage_of, worker_name
+from passes.search.trial import violation_of
 
 if TYPE_CHECKING:
     import optuna
@@ -78,7 +80,7 @@ def _has_place(study: Study, mine: int, places: int) -> bool:
 def _counts(trial: FrozenTrial) -> bool:
     """As `Trial.counts`, of a trial as the storage has it."""
     attrs = trial.user_attrs
-    missed = trial.state.name == "PRUNED" and any(v > 0 for v in attrs.get("violation", {}).values())
+    missed = trial.state.name == "PRUNED" and any(v > 0 for v in tried(lambda: violation_of(trial), {}).values())
     began = any(map(math.isfinite, trial.intermediate_values.values()))
     aside = attrs.get(LOST) or attrs.get("reused") or (missed and not began)
     return trial.state.name != "WAITING" and not aside
