@@ -11,7 +11,7 @@ import secrets
 import shutil
 import stat
 import tempfile
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from pathlib import Path
 
 try:
@@ -44,12 +44,13 @@ def part_in(folder: Path, mode: int = 0o666) -> Generator[Path]:
 def part_folder_in(folder: Path) -> Generator[Path]:
     """The same, as a folder."""
     _clear_once(folder)
-    while True:  # until none takes it away before it is held
+
+    def make() -> Path:
         part = folder / f"{PREFIX}{secrets.token_hex(8)}{PART}"
         part.mkdir()
-        handle = _open_folder(part)
-        if handle is None or _hold(handle, part):
-            break
+        return part
+
+    part, handle = _held_folder(make)
     try:
         yield part
     finally:
@@ -61,12 +62,8 @@ class Scratch:
     """A working folder of this process, below the system's own for such; the next process deletes a dead one's."""
 
     def __init__(self, prefix: str = SCRATCH) -> None:
-        self._handle: int | None = None
-        while True:
-            self.folder = Path(tempfile.mkdtemp(prefix=prefix))
-            self._handle = _open_folder(self.folder)
-            if self._handle is None or _hold(self._handle, self.folder):
-                break
+        self._handle: int | None
+        self.folder, self._handle = _held_folder(lambda: Path(tempfile.mkdtemp(prefix=prefix)))
 
     def close(self) -> None:
         """Delete it."""
@@ -157,8 +154,16 @@ def _lock(handle: int, *, wait: bool) -> None:
     fcntl.flock(handle, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
-def _open_folder(path: Path) -> int | None:
-    return None if fcntl is None else os.open(path, os.O_RDONLY)
+def _held_folder(make: Callable[[], Path]) -> tuple[Path, int | None]:
+    """A new folder and what holds it; made again until none takes it away before it is held."""
+    while True:
+        path = make()
+        if fcntl is None:
+            return path, None
+        with contextlib.suppress(FileNotFoundError):
+            handle = os.open(path, os.O_RDONLY)
+            if _hold(handle, path):
+                return path, handle
 
 
 def _let_go(handle: int | None) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import tempfile
 from pathlib import Path
 
 import psutil
@@ -13,7 +14,7 @@ from app.session import Session
 from app.studies import files
 from model.document import Document
 from model.errors import EspalierError
-from model.leftovers import WINDOW
+from model.leftovers import WINDOW, Scratch, clear_scratch
 from model.weights import WeightStore
 from passes import worker
 from passes.jobs import OpenJob, OpenResult
@@ -28,7 +29,7 @@ pytestmark = pytest.mark.gui
 def test_documents_that_are_closed_leave_nothing(
     qtbot: PatientBot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     session, told = Session(), list[EspalierError]()
     session.problem.connect(told.append)
 
@@ -87,3 +88,24 @@ def test_one_note_tells_of_a_study_that_goes_on(tmp_path: Path, monkeypatch: pyt
     first.unlink()
     files.begin_record(second, b"{}", "key", document)
     assert len(list(notes.iterdir())) == 1 and list(files._NOTES) == [(second, "key")]
+
+
+def test_a_folder_that_another_program_clears_before_it_is_held_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It clears at any moment: also between the making of the folder and its opening."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    made, make = list[str](), tempfile.mkdtemp
+
+    def cleared_at_once(prefix: str) -> str:
+        made.append(make(prefix=prefix))
+        if len(made) < 3:
+            clear_scratch()
+        return made[-1]
+
+    monkeypatch.setattr(tempfile, "mkdtemp", cleared_at_once)
+    held = Scratch()
+    assert len(made) == 3 and [f.name for f in tmp_path.iterdir()] == [held.folder.name]
+    assert clear_scratch() == 0, "it is held"
+    held.close()
+    assert not list(tmp_path.iterdir())

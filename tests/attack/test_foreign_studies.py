@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +17,9 @@ from model.trust import NAMED, SESSION
 from passes.search.fleet.handing import handed
 from passes.search.fleet.serve import serve
 from passes.search.storage import load_study, open_storage
+from tests.passes.fleet.fleet_cases import cluster, postgres
+
+__all__ = ["cluster", "postgres"]
 
 SPEC = """
 study = "bits"
@@ -95,20 +99,41 @@ def attacks(code: Path) -> dict[str, Callable[[str, Any], Any]]:
     }
 
 
-@pytest.mark.parametrize("name", list(attacks(Path())))
-@pytest.mark.parametrize("how", ["journal", "grpc"])
+def copied(study: optuna.Study, url: str) -> None:
+    """The study in a database, in the place of the last one."""
+    storage = open_storage(url)
+    for other in optuna.get_all_study_names(storage):
+        optuna.delete_study(study_name=other, storage=storage)
+    optuna.copy_study(from_study_name="bits", from_storage=study._storage, to_storage=storage)
+
+
+@pytest.mark.parametrize(
+    ("how", "name"),
+    [
+        *itertools.product(["journal", "grpc"], attacks(Path())),
+        *itertools.product(["sqlite", "postgresql"], ["source", "plug-in", "everywhere"]),
+    ],
+)
 def test_a_worker_runs_nothing_that_a_study_names(
-    name: str, how: str, journal: Path, code: Path, marker: Path, capsys: pytest.CaptureFixture[str]
+    name: str,
+    how: str,
+    journal: Path,
+    code: Path,
+    marker: Path,
+    capsys: pytest.CaptureFixture[str],
+    request: pytest.FixtureRequest,
 ) -> None:
     rewritten(journal, attacks(code)[name])
     study = load_study(open_storage(str(journal)), "bits")
     study.add_trial(optuna.create_trial(state=optuna.trial.TrialState.WAITING))
     capsys.readouterr()
+    server, url = None, f"journal:{journal}"
     if how == "grpc":
-        server, port = serve(f"journal:{journal}", "127.0.0.1", 0)
+        server, port = serve(url, "127.0.0.1", 0)
         url = f"grpc://127.0.0.1:{port}"
-    else:
-        server, url = None, f"journal:{journal}"
+    elif how != "journal":
+        url = request.getfixturevalue("postgres") if how == "postgresql" else f"sqlite:///{journal}.db"
+        copied(study, url)
     try:
         code_of_exit = main(["worker", "--storage", url, "--study", "bits", "--trials", "1"])
         main(["search", "demo:digits-mlp", str(journal.with_name("s.toml")), "--storage", url, "--resume"])
