@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
 import torch
@@ -161,7 +161,8 @@ def _untouched(graph: Graph, base: Graph) -> set[str]:
     return set(graph.nodes) - touched
 
 
-_COMPUTES = ("op", "call", "target", "attrs", "precision", "sparsity", "adapters", "args", "kwargs", "weights")
+_BESIDE = ("id", "ports", "outputs", "module_path", "source", "parallel")  # of a node, that change no value
+_COMPUTES = tuple(f.name for f in fields(Node) if f.name not in _BESIDE)
 
 
 def _differs(node: Node, base: Graph) -> bool:
