@@ -27,6 +27,7 @@ from passes.allocation.plan import steps
 from passes.allocation.problem import Problem
 from passes.allocation.solve import Competing, problem_of
 from passes.costs.base import Cost, cost, with_candidate
+from passes.figure import OPENED
 from passes.sensitivity.table import Candidate, Sensitivity
 from passes.sensitivity.whole import Wholes
 
@@ -309,6 +310,11 @@ class Allocations(Competition):
                 made = with_candidate(made, port, candidate)
             known = self._nodes[node.id] = choices, node, made
         return known[2]
+
+    @property
+    def baseline(self) -> str:
+        """What the divergences of the front are from."""
+        return str(self.known.summary.get("baseline", OPENED))
 
     def present(self) -> tuple[float, float | None] | None:
         """The present configuration: its cost, and its divergence as the score tells it, where that is known."""

@@ -34,6 +34,7 @@ from passes.dominant import dominant_fields
 from passes.export.recipe import to_toml
 from passes.replay import replay
 from passes.search.families import formats_of
+from passes.sensitivity.places import expansion, expansion_name
 from passes.sensitivity.table import Candidate, Sensitivity
 from passes.sensitivity.whole import Wholes, correction_of
 
@@ -206,11 +207,13 @@ def _chosen(made: Allocation, rows: Sequence[Sensitivity]) -> list[dict[str, Any
 
 
 def _measured(graph: Any, target: Target, found: Arguments) -> dict[str, Any]:
-    """The true score, and the true divergence from the baseline on the same data."""
-    options = data_options(found, target)
+    """The true score, and the true divergence on the same data, from the baseline that predictions are from."""
+    options, base = data_options(found, target), target.context.base
     assert options is not None
-    step = Step("divergence", DivergenceOptions(**{f.name: getattr(options, f.name) for f in fields(EvaluateOptions)}))
-    told = run_step(graph, step, replace(target.context)).report.summary
+    start, name = expansion(target.project.graph, base), expansion_name(target.project.graph, base)
+    data = {f.name: getattr(options, f.name) for f in fields(EvaluateOptions)}
+    step = Step("divergence", DivergenceOptions(**data, baseline=name))
+    told = run_step(graph, step, replace(target.context, base=start)).report.summary
     return {"kl": told["kl"], "baseline": told["baseline"], **plain(score(graph, target, options))}
 
 

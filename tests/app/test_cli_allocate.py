@@ -49,6 +49,17 @@ def test_a_recipe_holds_its_budget(capsys: Capture, tmp_path: Path) -> None:
     assert len(opened.project.recipe) == len(found["recipe"]["steps"])
 
 
+def test_what_is_predicted_and_measured_has_one_baseline(capsys: Capture, tmp_path: Path) -> None:
+    folded, data = tmp_path / "folded.espalier", ("--data", "demo:digits", "--limit", 32)
+    recipe = tmp_path / "fold.toml"
+    recipe.write_text('steps = [{pass = "fold_batch_norm"}, {pass = "prune", options = {sparsity = 0.6}}]\n')
+    answer(capsys, "run", "demo:digits", recipe, "-o", folded, *data)
+    words = ("allocate", folded, *data, "--formats", "integer(width=8)", "--ports", "weight")
+    found = answer(capsys, *words, "--budget", "weight_bits<=9", "--measure")
+    assert found["measured"]["baseline"] == found["sensitivity"]["baseline"] == "present weights in float"
+    assert found["measured"]["kl"] < 1e-2, "of the formats alone, not of the pruning before them"
+
+
 def test_a_front_falls(capsys: Capture) -> None:
     found = answer(capsys, "allocate", MLP, "--formats", FORMATS, "--front", 6, "--cost", "bitops", "--limit", 64)
     rows = found["front"]

@@ -120,9 +120,10 @@ class AllocatePanel(AllocateParts):
         points = held.now.points() if held.now else []
         marks: list[Mark] = []
         if present := held.present():
-            words = f"present: {figure_words(held.figure, present[0])}"
-            more = "" if present[1] is None else f"\nKL {figure(present[1])}, {held.estimate.how}"
-            marks.append(Mark(present[0], present[1], "present", words + more))
+            words, known = f"present: {figure_words(held.figure, present[0])}", held.estimate
+            more = "" if present[1] is None else f"\nKL {figure(present[1])} from {known.baseline}, {known.how}"
+            kl = present[1] if known.baseline == held.baseline else None  # from another it has no place on the axis
+            marks.append(Mark(present[0], kl, "present", words + more))
         for found in self.truth.along(held.figure):
             accuracy = "" if found.accuracy is None else f"\naccuracy {percent(found.accuracy)}"
             words = f"measured: {figure_words(held.figure, found.of.at)}\nKL {figure(found.kl)}, measured; estimated "

@@ -23,7 +23,7 @@ def summary(held: Allocations, truth: Truth) -> str:
     """What is reached, what was measured, and how near it is to the best."""
     if held.now is None or held.found is None or held.reached is None or held.kl is None:
         return _present(held, truth)
-    words = [_reached(held.figure, held.reached), f"KL {figure(held.kl)} estimated"]
+    words = [_reached(held.figure, held.reached), f"KL {figure(held.kl)} from {held.baseline}, estimated"]
     words += [FIRST[:1].lower() + FIRST[1:]] if held.known.uncorrected else []
     words += _measured(truth, held.made_recipe())
     if held.found.gap > GAP:
@@ -46,8 +46,8 @@ def _present(held: Allocations, truth: Truth) -> str:
     if present is None:
         return "Drag the budget." if held.now else ""
     words = [_reached(held.figure, present[0])]
-    how = held.estimate.how
-    words.append("KL not known" if present[1] is None else f"KL {figure(present[1])} {how}")
+    how, name = held.estimate.how, held.estimate.baseline
+    words.append("KL not known" if present[1] is None else f"KL {figure(present[1])} from {name}, {how}")
     known = _measured(truth, held.recipe)
     words += known[1:] if how == "measured" else known  # the divergence stands there already
     return f"Now {' · '.join(words)}. Drag the budget."

@@ -21,6 +21,7 @@ from passes.analysis.allocated import AllocatedOptions
 from passes.analysis.sensitivity import SensitivityOptions
 from passes.base import Report
 from passes.costs.base import figures
+from passes.figure import EXPANSION, OPENED
 from passes.jobs import AnalyseJob, Failed, Found, JobInfo, Progress, Started
 from passes.score import static_score
 from passes.sensitivity.table import Predictions
@@ -50,8 +51,9 @@ def graph_of(window: Window) -> Graph:
 
 
 def find(
-    window: Window, runner: list[FakeRunner], ports: tuple[str, ...] = PORTS, sparsities: tuple[float, ...] = ()
-) -> None:
+    window: Window, runner: list[FakeRunner], ports: tuple[str, ...] = PORTS, sparsities: tuple[float, ...] = (),
+    baseline: str = OPENED,
+) -> None:  # fmt: skip
     """Find sensitivities as the worker would."""
     panel = window.docks.panels["allocate"]
     assert isinstance(panel, AllocatePanel)
@@ -63,7 +65,7 @@ def find(
     for row in made_table(info.job.graph, ports, sparsities=sparsities):
         runner[-1].tell(info, Found(row))
     while info in runner[-1].waiting:
-        runner[-1].finish(Report("sensitivity"))
+        runner[-1].finish(Report("sensitivity", (), {"baseline": baseline}))
 
 
 def begin(window: Window, runner: list[FakeRunner]) -> JobInfo:
@@ -315,6 +317,17 @@ def test_a_press_into_nothing_does_nothing(panel: AllocatePanel, qtbot: QtBot) -
     panel.slider.setValue(3)
     panel.allocations.apply()
     assert panel.allocations.found is None
+
+
+def test_every_divergence_names_its_baseline(panel: AllocatePanel, runner: list[FakeRunner], window: Window) -> None:
+    find(window, runner, baseline=EXPANSION)
+    session = window.session
+    session.know_divergence(session.open_document.recipe, session.measured_on, 0.25, session.compared)
+    (mark,) = panel.chart.marks
+    assert "KL 0.25 from opened, measured" in mark.words and "KL 0.25 from opened, measured" in panel.told.text()
+    assert mark.kl is None, "the front is of the present weights, so that it has no place there"
+    panel.slider.setValue(200)
+    assert f"from {EXPANSION}, estimated" in panel.told.text()
 
 
 def test_a_preview_lasts_while_the_panel_is_in_front(

@@ -23,7 +23,8 @@ import torch
 
 def classifier():
     torch.manual_seed(0)
-    layers = torch.nn.Linear(6, 8), torch.nn.Softmax(-1), torch.nn.ReLU(), torch.nn.Unflatten(1, (2, 4)), torch.nn.Flatten(), torch.nn.Linear(8, 3)
+    layers = [torch.nn.Linear(6, 8), torch.nn.Softmax(-1), torch.nn.ReLU(), torch.nn.Unflatten(1, (2, 4)),
+              torch.nn.Flatten(), torch.nn.Linear(8, 3)]
     return torch.nn.Sequential(*layers).eval(), {"input": torch.randn(4, 6)}
 """
 
