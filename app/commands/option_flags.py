@@ -36,3 +36,11 @@ def read_options(options: type, found: Arguments, **given: Any) -> Any:
     for field in dataclasses.fields(options):
         in_range(field, values.get(field.name), "--" + field.name.replace("_", "-"))
     return decode(options, {**values, **given})
+
+
+def over(held: Any, found: Arguments, **given: Any) -> Any:
+    """Options of a file, with those that the command line gives in place of theirs, a default too; or OptionsError."""
+    asked = read_options(type(held), found, **given)
+    names = (f.name for f in dataclasses.fields(held))
+    told = {n: getattr(asked, n) for n in names if n in given or getattr(found, n, None) is not None}
+    return dataclasses.replace(held, **told)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from app.commands.command import Answer, Arguments, Command, Parser, UsageError
 from app.commands.console import Console, cell, seconds, table
 from app.commands.opening import Target, opened
-from app.commands.option_flags import read_options
+from app.commands.option_flags import over
 from app.commands.polite import polite
 from app.commands.scoring import add_data, bit_lines, plain, score, state_name
 from app.commands.search_charts import Picture, add_charts, check_charts
@@ -22,7 +22,6 @@ from app.commands.sweep import known_steps
 from app.kernels.words import time_words
 from app.words import THIN, change_words, left, noise_words, plural, training_words
 from model.recipe import Recipe
-from passes.analysis.evaluate import EvaluateOptions
 from passes.config import recipe_to_dict
 from passes.costs.base import COSTS, timed_beside
 from passes.data_fit import text_words
@@ -132,11 +131,8 @@ def _asked(spec: SearchSpec, found: Arguments) -> SearchSpec:
 def _search(spec: SearchSpec, recipe: Recipe, target: Target, found: Arguments) -> Search:
     """The search on the project's own recipe, with the data that flags, the file or the source name."""
     data = found.data or spec.score.data or target.project.source.data
-    given = read_options(EvaluateOptions, found, data=data or "")
-    plain = EvaluateOptions()
-    asked = {n: v for n in plain.__dataclass_fields__ if (v := getattr(given, n)) != getattr(plain, n)}
     own = target.project.recipe
-    spec = replace(spec, score=replace(spec.score, **asked))
+    spec = replace(spec, score=over(spec.score, found, data=data or ""))
     steps = (*own.steps, *filled(recipe, spec.score).steps)
     return Search(spec, Recipe(steps), target.project.base, target.project.source)
 

@@ -11,7 +11,7 @@ from typing import Any
 from app.commands.command import Answer, Arguments, Command, Parser, UsageError
 from app.commands.console import Console, cell, seconds, size, table
 from app.commands.opening import Target, opened, save
-from app.commands.option_flags import read_options
+from app.commands.option_flags import over
 from app.commands.scoring import add_data, plain
 from app.commands.sweep_files import KINDS, Record, keeper, write_result
 from app.words import noise_words
@@ -107,10 +107,8 @@ def _score(found: Arguments, wish: Wish, target: Target) -> EvaluateOptions | No
     """On what: --data, what the file says, or the data that a demo was trained on; flags stand above the file."""
     held = wish.score or EvaluateOptions()
     data = found.data or held.data or target.project.source.data
-    given = read_options(EvaluateOptions, found, data=data or "")
-    plain = EvaluateOptions()
-    asked = {n: v for n in plain.__dataclass_fields__ if (v := getattr(given, n)) != getattr(plain, n)}
-    return replace(held, **asked) if data else None
+    given = over(held, found, data=data or "")
+    return given if data else None
 
 
 def _swept(sweep: Sweep, target: Target, record: Record, console: Console) -> _Done:

@@ -53,6 +53,11 @@ def answer(capsys: Capture, *words: object) -> dict[str, Any]:
     return found
 
 
+def test_a_flag_stands_above_the_file_also_where_it_is_a_default(capsys: Capture, spec: Path) -> None:
+    found = answer(capsys, MLP, spec, "--trials", 1, "--limit", 0)
+    assert found["best"]["n"] == found["baseline_score"]["n"] == 270, "all of the split, not the 60 of the file"
+
+
 def refused(capsys: Capture, *words: object) -> str:
     assert main(["search", *map(str, words)]) == 2
     return capsys.readouterr().err

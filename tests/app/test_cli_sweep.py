@@ -148,6 +148,13 @@ def test_a_file_says_it_all(capsys: Capture, recipe: Path, tmp_path: Path) -> No
     assert "no recipe" in mistake(capsys, "sweep", MLP, spec)
 
 
+def test_a_flag_stands_above_the_file_also_where_it_is_a_default(capsys: Capture, tmp_path: Path) -> None:
+    spec = tmp_path / "sweep.toml"
+    spec.write_text('over = "prune.sparsity=0.5"\nsteps = [{pass = "prune"}]\n[score]\nlimit = 30\n')
+    assert answer(capsys, "sweep", MLP, spec)["baseline_score"]["n"] == 30
+    assert answer(capsys, "sweep", MLP, spec, "--limit", 0)["baseline_score"]["n"] == 270, "all of the split"
+
+
 @pytest.mark.parametrize(
     ("words", "what", "do"),
     [
