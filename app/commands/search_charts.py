@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from app.commands.command import Arguments, Parser, UsageError
 from model.errors import nearest
 from model.leftovers import scratch
+from model.project import recipe_to_json
 from model.recipe import Recipe
 from passes.figure import accuracy_of
 from passes.search.search import Search
@@ -35,8 +37,8 @@ def add_charts(parser: Parser) -> None:
     parser.add_argument("--figure", metavar="NAME[,NAME]", default="",
                         help="of the chart (default: the goals; of a front up, then across)")  # fmt: skip
     parser.add_argument("--compare", metavar="FILE[#STUDY]", action="append", default=[],
-                        help="also draw a study of a project or journal; those that differ in seed or name alone are "
-                        "drawn as their mean")  # fmt: skip
+                        help="also draw a study of a project or journal; those that differ in seed, name or number of "
+                        "trials alone are drawn as their mean")  # fmt: skip
     parser.add_argument("--inset", action="store_true", help="in a history or by step, the later half again, enlarged")
 
 
@@ -75,8 +77,10 @@ class Picture:
         from app.figures.choices import importance, precision
         from app.figures.steps import losses, on_the_way
         from app.figures.trials import history, pareto
+        from model.graph_json import fingerprint
 
-        groups = _groups([(self.search.spec, own), *self.others])
+        mine = Known(self.search.spec, _kind(self.search.spec, self.search.recipe, fingerprint(self.search.base)), own)
+        groups = _groups([mine, *self.others])
         names = self._figures(own)
         charts: dict[str, Callable[[], Drawing]] = {
             "history": lambda: history(groups, names[0], inset=self.found.inset),
@@ -89,14 +93,14 @@ class Picture:
         return charts[self.found.chart or "history"]()
 
     def _figures(self, own: Study) -> list[str]:
-        """Two figures: those that were asked for, else the goals, and a cost beside a lone goal."""
+        """Two figures at least: those that were asked for, else the goals, and a cost beside a lone goal."""
         asked = [n for n in self.found.figure.split(",") if n]
         for name in asked:
             if name not in own.names:
                 raise UsageError(f"The trials have no figure {name!r}.", nearest(name, own.names))
         goals = [g.figure for g in own.goals]
         costs = [n for n in ("weight_bits", "size_bytes") if n in own.names]
-        return list(dict.fromkeys([*asked, *goals, *costs, *own.names])) or goals or ["accuracy"]
+        return list(dict.fromkeys([*asked, *goals, *costs, *own.names, "accuracy", "weight_bits"]))
 
 
 def study_of(spec: SearchSpec, recipe: Recipe, space: Space, trials: Sequence[Trial]) -> Study:
@@ -107,23 +111,38 @@ def study_of(spec: SearchSpec, recipe: Recipe, space: Space, trials: Sequence[Tr
     return Study(trials, spec.goals, space.choices, within=spec.within, counted=counted)
 
 
-def _groups(found: Sequence[tuple[SearchSpec, Study]]) -> list[Group]:
-    """Studies that differ in seed and name alone are one group, called by its sampler where that tells them apart."""
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A study with its search; those of one `kind` ask the same of the same model."""
+
+    spec: SearchSpec
+    kind: str
+    study: Study
+
+
+def _kind(spec: SearchSpec, recipe: Recipe, model: str) -> str:
+    """Equal for searches that differ in seed, name and number of trials alone. `model`: its fingerprint."""
+    steps = recipe_to_json(Recipe(tuple(replace(s, seed=0) for s in recipe.steps)))
+    return f"{model} {json.dumps(steps, sort_keys=True)} {replace(spec, study='', seed=0, trials=0)!r}"
+
+
+def _groups(found: Sequence[Known]) -> list[Group]:
+    """Studies of one kind are one group, called by its sampler where that tells them apart."""
     from app.figures.trials import Group
 
-    held: dict[str, list[tuple[SearchSpec, Study]]] = {}
-    for spec, study in found:
-        held.setdefault(repr(replace(spec, study="", seed=0, trials=0)), []).append((spec, study))
-    samplers = [members[0][0].sampler for members in held.values()]
+    held: dict[str, list[Known]] = {}
+    for known in found:
+        held.setdefault(known.kind, []).append(known)
+    samplers = [members[0].spec.sampler for members in held.values()]
     told = len(set(samplers)) == len(samplers)
-    labels = [m[0][0].sampler if told else m[0][0].study for m in held.values()]
-    return [Group(label, tuple(s for _, s in m)) for label, m in zip(labels, held.values(), strict=True)]
+    labels = [m[0].spec.sampler if told else m[0].spec.study for m in held.values()]
+    return [Group(label, tuple(k.study for k in m)) for label, m in zip(labels, held.values(), strict=True)]
 
 
-def _read(text: str) -> list[tuple[SearchSpec, Study]]:
+def _read(text: str) -> list[Known]:
     """The studies of a project or a journal, or the one that is named behind a #."""
     from passes.search.kept import FOLDER, unpack
-    from passes.search.records import search_of, trials_of
+    from passes.search.records import ABOUT, search_of, trials_of
     from passes.search.storage import journal_url, load_study, open_storage, study_names
 
     name, _, wish = text.partition("#")
@@ -137,12 +156,14 @@ def _read(text: str) -> list[tuple[SearchSpec, Study]]:
         if not names or (wish and wish not in names):
             raise UsageError(f"{path.name} holds no study {wish!r}." if wish else f"{path.name} holds no study.",
                              nearest(wish, names) if wish else "Give a project or a journal of a search.")  # fmt: skip
-        found: list[tuple[SearchSpec, Study]] = []
+        found: list[Known] = []
         for study_name, storage in studies:
             if wish in ("", study_name):
                 study = load_study(storage, study_name)
                 spec, recipe, space = search_of(study)
-                found.append((spec, study_of(replace(spec, study=study_name), recipe, space, trials_of(study))))
+                kind = _kind(spec, recipe, str(study.user_attrs[ABOUT].get("model", "")))
+                drawn = study_of(replace(spec, study=study_name), recipe, space, trials_of(study))
+                found.append(Known(replace(spec, study=study_name), kind, drawn))
     return found
 
 

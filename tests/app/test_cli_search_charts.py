@@ -13,10 +13,16 @@ import pytest
 from PIL import Image
 
 from app.cli import main
+from app.commands.command import Arguments
+from app.commands.search_charts import Picture
 from app.figures.curves import to_svg
 from app.figures.trials import Group, history, pareto
 from app.plots.study.data import Study
-from passes.search.spec import Goal
+from model.opening import open_source
+from model.recipe import Recipe
+from passes.search.search import Search
+from passes.search.space import Space
+from passes.search.spec import Goal, SearchSpec
 from passes.search.trial import Trial
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -78,6 +84,28 @@ def test_samplers_in_one_figure(tmp_path: Path, capsys: pytest.CaptureFixture[st
            "-o", str(picture))  # fmt: skip
     with Image.open(picture) as image:
         assert image.width == 1520 and len(image.getcolors(1 << 20) or ()) > 20
+
+
+def test_studies_of_other_recipes_are_no_repetitions(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    first, both, pruned = (tmp_path / n for n in ("first.svg", "both.svg", "pruned.toml"))
+    search(capsys, spec(tmp_path, "random"), "--study", "plain", "--trials", "2", "-o", str(first))
+    begins = '[[steps]]\npass = "prune"\noptions = {sparsity = 0.5}\n[[space]]'
+    pruned.write_text(SPEC.format(sampler="random").replace("[[space]]", begins))
+    compare = ("--compare", f"{first}.journal#plain")
+    search(capsys, str(pruned), "--study", "pruned", "--trials", "2", "-o", str(both), *compare)
+    assert {"plain: best so far", "pruned: best so far"} <= set(words(both))
+    search(
+        capsys, spec(tmp_path, "random"), "--study", "again", "--trials", "2", "--seed", "1", "-o", str(both), *compare
+    )
+    assert "random: mean best so far of 2, band ± s" in words(both)
+
+
+def test_a_front_of_trials_that_all_failed_is_empty(tmp_path: Path) -> None:
+    graph, out = open_source("demo:digits-mlp", tmp_path / "work").project.base, tmp_path / "front.svg"
+    asked = Arguments(chart="pareto", figure="", compare=[], inset=False)
+    picture = Picture(asked, Search(SearchSpec(goals=(Goal("accuracy"),)), Recipe(), graph))
+    picture.draw(out, [Trial(0, "failed", error="no memory")], Space())
+    assert "No trial has both figures yet." in words(out)
 
 
 @pytest.mark.parametrize(
