@@ -119,7 +119,9 @@ def gathered(request: Request, heard: Sequence[object]) -> Results:
     limits = next((one for one in heard if isinstance(one, Ceilings)), None)
     rows = tuple(one for one in heard if isinstance(one, Row))
     today = datetime.date.today().isoformat()
-    return Results(machine.facts(request.device), today, limits, rows, asdict(request))
+    facts = machine.facts(request.device)  # with torch's own number of threads, which a run may set aside
+    used = {"threads": request.threads} if request.threads else {}
+    return Results(facts | used, today, limits, rows, asdict(request))
 
 
 def _limits(request: Request, between: Callable[[], None]) -> Ceilings:

@@ -38,6 +38,12 @@ def by_version(rows: list[Row]) -> dict[str, Row]:
     return {r.version: r for r in rows}
 
 
+def test_the_threads_that_are_told_are_those_that_ran() -> None:
+    before = torch.get_num_threads()
+    assert run(replace(QUICK, threads=before + 1)).machine["threads"] == before + 1
+    assert run(QUICK).machine["threads"] == before == torch.get_num_threads()
+
+
 def test_a_wrong_version_is_told_and_timed() -> None:
     rows = by_version(of(Version("off", lambda x: torch.softmax(x, -1) * 1.01, "1 % off")))
     assert rows["torch"].correct and rows["off"].correct is False
