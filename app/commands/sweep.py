@@ -43,6 +43,7 @@ from passes.sweep.sweep import Sweep, axis_name, axis_title, points
 from passes.sweep.values import value_text
 
 NOISE = "~"
+TESTS = {"McNemar": "exact McNemar test on the same samples", "Newcombe": "Newcombe's interval of the difference"}
 
 DETAILS = """examples
   main.py sweep demo:digits recipe.toml --over prune.sparsity=0.1:0.9:0.1 --variant prune.method=l1,random
@@ -231,7 +232,9 @@ def _noise_lines(done: _Done, data: dict[str, Any], marked: bool) -> Iterable[st
     if known := accuracy_of(data["baseline_score"]):
         yield noise_words(known)
     if marked:
-        yield f"{NOISE} within noise of the baseline (95 %; exact McNemar test on the same samples)"
+        changes = (change_of(o, done.outcomes, done.sweep) for o in done.outcomes)
+        tests = dict.fromkeys(TESTS[c.test] for c in changes if c and c.noise)
+        yield f"{NOISE} within noise of the baseline (95 %; {' or '.join(tests)})"
 
 
 def _mean(mean: Any) -> str:

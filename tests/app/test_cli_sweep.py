@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import statistics
 from pathlib import Path
 from typing import Any
@@ -96,6 +97,16 @@ def test_files_in_five_forms(capsys: Capture, recipe: Path, tmp_path: Path) -> N
         assert picture.width == 1520
         assert picture.convert("RGB").getcolors(1 << 20) is not None
         assert any(c == (0, 114, 178) for _, c in picture.convert("RGB").getcolors(1 << 20) or [])
+
+
+def test_the_test_that_is_named_is_the_one_that_was_made(capsys: Capture, recipe: Path, tmp_path: Path) -> None:
+    kept = tmp_path / "kept.jsonl"
+    words = ("sweep", MLP, recipe, "--over", "prune.sparsity=0,0.02", "--limit", 50, "-o", kept)
+    assert main(list(map(str, words))) == 0
+    assert "(95 %; exact McNemar test on the same samples)" in capsys.readouterr().out
+    kept.write_text(re.sub(r'"hits":"[0-9a-f]+"', '"hits":""', kept.read_text()))  # which were right is not known
+    assert main(list(map(str, words))) == 0
+    assert "(95 %; Newcombe's interval of the difference)" in capsys.readouterr().out
 
 
 def test_what_was_cut_off_goes_on(
