@@ -6,6 +6,7 @@ A file that has changed since (its time or size) is read again.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 from collections import OrderedDict
 from pathlib import Path
 from typing import Any
@@ -44,6 +45,19 @@ def _signature(spec: str) -> tuple[Any, ...]:
     with contextlib.suppress(DataError, OSError):
         return tuple((str(p), (s := p.stat()).st_mtime_ns, s.st_size) for p in find(Path(spec).expanduser()).paths())
     return ()
+
+
+def content_of(spec: str) -> str:
+    """A hash of the files that data are read from; empty for those of a demo or the hub, and where there are none."""
+    if not spec or spec.startswith(("demo:", "hub:")):
+        return ""
+    digest = hashlib.blake2b(digest_size=16)
+    with contextlib.suppress(DataError, OSError):
+        for path in find(Path(spec).expanduser()).paths():
+            with path.open("rb") as file:
+                digest.update(f"{path.name} {hashlib.file_digest(file, 'blake2b').hexdigest()}\n".encode())
+        return digest.hexdigest()
+    return ""
 
 
 def _size(data: TaskData) -> int:

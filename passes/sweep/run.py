@@ -26,10 +26,23 @@ from passes.sweep.sweep import Point, Sweep, points
 FAULTS = (RuntimeError, ValueError, ArithmeticError, LookupError, TypeError, MemoryError)
 
 
-def point_key(base: str, point: Point, sweep: Sweep) -> str:
-    """Equal where the same model gets the same steps and is scored on the same data."""
-    facts = json.dumps([base, recipe_key(point.recipe), point.seed, encode(sweep.score)], sort_keys=True)
-    return xxhash.xxh3_128(facts.encode()).hexdigest()
+def point_key(base: str, point: Point, sweep: Sweep, contents: Mapping[str, str]) -> str:
+    """Equal where the same model gets the same steps and is scored on the same data.
+
+    `contents`: a hash of the files behind each name of data, where there are some.
+    """
+    facts: list[Any] = [base, recipe_key(point.recipe), point.seed, encode(sweep.score)]
+    names = {getattr(o, "data", "") for o in (*options_of(point.recipe.active), sweep.score)}
+    facts += [held] if (held := {n: contents[n] for n in names if contents.get(n)}) else []
+    return xxhash.xxh3_128(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+
+
+def _contents(sweep: Sweep, todo: Iterable[Point]) -> dict[str, str]:
+    """Name of data → a hash of its files."""
+    from model.data.recent import content_of
+
+    named = (getattr(o, "data", "") for p in todo for o in (*options_of(p.recipe.active), sweep.score))
+    return {n: content_of(n) for n in dict.fromkeys(named) if isinstance(n, str)}
 
 
 Scores = dict[str, dict[str, Any]]  # by the graph that has them: recipes that give one graph are measured once
@@ -45,10 +58,11 @@ def run(
     memo = memo if memo is not None else Memo()
     todo, found, name = points(sweep), {o.key: o for o in known if not o.error}, fingerprint(base)
     scores: Scores = {}
-    _check_data(sweep, [p for p in todo if point_key(name, p, sweep) not in found], base, context)
+    contents = _contents(sweep, todo)
+    keys = [point_key(name, p, sweep, contents) for p in todo]
+    _check_data(sweep, [p for p, key in zip(todo, keys, strict=True) if key not in found], base, context)
     ended = False
-    for done, point in enumerate(todo):
-        key = point_key(name, point, sweep)
+    for done, (point, key) in enumerate(zip(todo, keys, strict=True)):
         if key not in found:
             ended = ended or context.enough()
             if ended:

@@ -285,3 +285,18 @@ def test_what_is_known_is_told_after_enough_too(early: Counting, late: Counting)
     early.runs.clear()
     again = list(run(sweep(), base(), context(enough=lambda: True), known=kept))
     assert [o.place for o in again] == [o.place for o in kept] and not early.runs
+
+
+def test_points_of_data_that_changed_run_again(tmp_path: Path) -> None:
+    opened, data = open_source("demo:reviews", tmp_path / "work"), tmp_path / "reviews.csv"
+    rows_of = [("wonderful and lovely", 1), ("dreadful and boring", 0)]
+    data.write_text("text,label\n" + "".join(f"{t},{k}\n" for t, k in rows_of * 4))
+    sweep = Sweep(Recipe((Step("prune", PruneOptions(sparsity=0.1)),)), score=EvaluateOptions(str(data)))
+    context = Context(opened.store, base=opened.project.base, reading=opened.project.source.reading)
+    first = list(run(sweep, opened.project.base, context))
+    again = list(run(sweep, opened.project.base, context, known=first))
+    assert all(o.reused for o in again)
+    data.write_text("text,label\n" + "".join(f"{t},{1 - k}\n" for t, k in rows_of * 4))
+    other = list(run(sweep, opened.project.base, context, known=first))
+    assert not any(o.reused for o in other)
+    assert [o.score["accuracy"] for o in other] == [1 - o.score["accuracy"] for o in first]
