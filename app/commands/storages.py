@@ -8,6 +8,7 @@ from collections.abc import Generator
 
 from app.commands.console import Console
 from model.errors import StorageError
+from passes.search.begun import clear
 from passes.search.storage import damage_of, open_storage, scheme_of, shown, study_names
 
 PATIENCE = 2.0  # seconds until it is said that a storage does not answer
@@ -31,9 +32,10 @@ def trying(url: str, console: Console) -> Generator[None]:
 def look_into(url: str, study: str, resume: bool, console: Console) -> None:
     """Raise StorageError where the storage cannot be reached, or has such a study that is not to go on."""
     with trying(url, console):
-        names = study_names(storage := open_storage(url))
+        storage = open_storage(url)
+        taken = study in study_names(storage) and not clear(storage, study)
     if damage := damage_of(storage):
         console.note(damage)
-    if study in names and not resume:
+    if taken and not resume:
         raise StorageError(f"The storage has a study {study!r} already.",
                            "Go on with it (--resume), or give the search another name.")  # fmt: skip

@@ -122,8 +122,11 @@ class Searches(Applied):
         if held and held.running:
             raise OptionsError(f"The study {spec.study!r} runs already.", "Wait for it, or stop it first.")
         if held and not _alike(held, spec, recipe):
-            raise OptionsError(f"The study {spec.study!r} varies something else, or has another goal.",
-                               "Choose another name, or remove it first.")  # fmt: skip
+            if held.trials:
+                raise OptionsError(f"The study {spec.study!r} varies something else, or has another goal.",
+                                   "Choose another name, or remove it first.")  # fmt: skip
+            self.remove(held)  # no trial ever began, so that its name stands for nothing
+            held = None
         if held is None:
             name = spec.study or new_name(spec, self.studies)
             held = self.studies[name] = Study(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -129,10 +129,20 @@ def reached(recipe: Recipe, base: Graph, context: Context, memo: Memo) -> Graph:
     return replay(base, quick, context, memo).graph
 
 
+def _contents(search: Search) -> dict[str, str]:
+    """Name of data → a hash of its files, where there are some."""
+    from model.data.recent import content_of
+
+    options = [search.spec.score, search.spec.finetune, *(s.options for s in search.recipe.active)]
+    named = (o.get("data", "") if isinstance(o, Mapping) else getattr(o, "data", "") for o in options)
+    return {n: held for n in dict.fromkeys(named) if isinstance(n, str) and (held := content_of(n))}
+
+
 def _fingerprint(search: Search, space: Space) -> str:
     """Equal where trials of two searches can stand in one study: same model, recipe, space, goals and data."""
     spec = search.spec
     facts = [fingerprint(search.base), recipe_key(search.recipe), encode(space.choices), encode(spec.goals),
              spec.summed, list(spec.within), encode(spec.score), spec.train, spec.finetune,
-             spec.sampler in ("cmaes", "qmc"), *([spec.begin_at] if spec.begin_at != "source" else [])]  # fmt: skip
+             spec.sampler in ("cmaes", "qmc"), *([spec.begin_at] if spec.begin_at != "source" else []),
+             *([held] if (held := _contents(search)) else [])]  # fmt: skip
     return xxhash.xxh3_128(json.dumps(facts, sort_keys=True).encode()).hexdigest()

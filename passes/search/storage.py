@@ -364,7 +364,7 @@ def open_study(
     if held is None:  # made a moment ago by another worker, or by one that died then
         study.set_user_attr(FINGERPRINT, fingerprint)
     elif held != fingerprint or wanted != list(directions):
-        raise StorageError(f"The study {name!r} varies something else, or is of another model.",
+        raise StorageError(f"The study {name!r} varies something else, or is of another model or other data.",
                            "Choose another name for this search, or open the one that it belongs to.")  # fmt: skip
     return study
 

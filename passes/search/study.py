@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -20,6 +20,7 @@ from model.errors import EspalierError, JobError, StorageError
 from model.graph_json import fingerprint
 from passes.base import Cancelled, Context
 from passes.replay import Memo
+from passes.search.begun import clear, kept_if_begun, sign
 from passes.search.clock import Clock
 from passes.search.data_check import check_data
 from passes.search.fleet import beat
@@ -80,15 +81,20 @@ def begin(plan: Plan) -> Running:
     place = path_of(plan.storage)
     if not plan.resume or (place is not None and not place.exists()):
         _check(plan, ready)  # before anything is written
-        return Running(plan, ready, opened(plan, ready, open_storage(plan.storage)))
+        return _running(plan, ready, opened(plan, ready, open_storage(plan.storage)))
     storage = open_storage(plan.storage)
     there = plan.search.spec.study in study_names(storage)
     if not there:
         _check(plan, ready)
-    running = Running(plan, ready, opened(plan, ready, storage))
+    running = _running(plan, ready, opened(plan, ready, storage))
     if there and running.goes_on:
         _check(plan, ready)
     return running
+
+
+def _running(plan: Plan, ready: Prepared, study: Study) -> Running:
+    with kept_if_begun(study):
+        return Running(plan, ready, study)
 
 
 def _check(plan: Plan, ready: Prepared) -> None:
@@ -98,12 +104,15 @@ def _check(plan: Plan, ready: Prepared) -> None:
 
 def opened(plan: Plan, ready: Prepared, storage: BaseStorage) -> Study:
     """The study of the search, made or gone on with; raises StorageError."""
-    spec, names = plan.search.spec, study_names(storage)
-    if spec.study in names and not plan.resume:
+    spec = plan.search.spec
+    there = not clear(storage, spec.study) and spec.study in study_names(storage)
+    if there and not plan.resume:
         raise StorageError(f"The storage has a study {spec.study!r} already.",
                            "Go on with it (--resume), or give the search another name.")  # fmt: skip
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     study = open_study(storage, spec.study, ready.want.directions, plan.fingerprint or ready.fingerprint)
+    if not there:
+        sign(study)
     if ABOUT not in study.user_attrs:
         study.set_user_attr(ABOUT, about(spec, plan.search.recipe, ready.space, fingerprint(plan.search.base)))
         study.set_user_attr("coded", {k: list(v) for k, v in coded(spec, ready.space).items()})
@@ -128,6 +137,14 @@ def _name_metrics(study: Study, want: Wanted) -> None:
 def _aside(runner: TrialRun) -> dict[str, Any]:
     """What goes with the figures of the trial that ran last: its accuracy's noise, what holds its bits."""
     return {name: getattr(runner, name, {}) for name in ("noise", "bits")}
+
+
+def _refuse_nothing(trials: Iterable[Trial]) -> None:
+    """Raise JobError where many trials have ended, and all of them failed."""
+    ended = [t for t in trials if t.state in ("complete", "pruned", "failed")]
+    if len(ended) >= HOPELESS and all(t.state == "failed" for t in ended):
+        raise JobError(f"All {len(ended)} trials failed; the last: {ended[-1].error}",
+                       "Correct the space or the recipe; the trials are kept with their reasons.")  # fmt: skip
 
 
 def _strange(name: str, figures: Mapping[str, float]) -> str:
@@ -160,6 +177,10 @@ class Running:
 
     def trials(self) -> Generator[Trial, None, str]:
         """One after another, until something ends the search: why it did."""
+        with kept_if_begun(self.study):
+            return (yield from self._trials())
+
+    def _trials(self) -> Generator[Trial, None, str]:
         if self.plan.heard is not None:
             self.plan.heard(self.space, tuple(self.told.values()))
         self._begin_well()
@@ -173,7 +194,7 @@ class Running:
                 self._enqueue(params, FRONT)
             if trial := claimed(self.study, self.spec.trials):
                 yield from self._one(trial)
-                self._hopeless()
+                _refuse_nothing(self.told.values())
                 took = self.told[trial.number].seconds or 0.0
         yield from self._news()
         return why
@@ -232,12 +253,6 @@ class Running:
     def done(self) -> int:
         """Trials that have ended, of those that count."""
         return sum(t.ended for t in self.told.values())
-
-    def _hopeless(self) -> None:
-        ended = [t for t in self.told.values() if t.state in ("complete", "pruned", "failed")]
-        if len(ended) >= HOPELESS and all(t.state == "failed" for t in ended):
-            raise JobError(f"All {len(ended)} trials failed; the last: {ended[-1].error}",
-                           "Correct the space or the recipe; the trials are kept with their reasons.")  # fmt: skip
 
     # -- one trial
 

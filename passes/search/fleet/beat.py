@@ -76,7 +76,11 @@ def signature(count: int) -> list[Any]:
 
 def is_dead(trial: FrozenTrial) -> bool:
     """Whether a running trial's worker was a process of this machine that is no more."""
-    beat = trial.user_attrs.get(BEAT)
+    return is_gone(trial.user_attrs.get(BEAT))
+
+
+def is_gone(beat: Any) -> bool:
+    """Whether a signature is that of a process of this machine that is no more."""
     if not (isinstance(beat, list) and len(beat) == 4 and beat[1] == home()):
         return False
     return type(beat[2]) is int and 0 < beat[2] < 1 << 31 and _began(beat[2]) != beat[3]

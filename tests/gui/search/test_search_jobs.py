@@ -164,6 +164,15 @@ def test_a_paused_search_lets_other_jobs_go(panel: SearchPanel, runner: list[Fak
     assert not study.running and panel.head.links["on"].isVisibleTo(panel)
 
 
+def test_a_study_without_a_trial_blocks_no_name(panel: SearchPanel, runner: list[FakeRunner]) -> None:
+    panel.setup.name.put("mine")
+    runner[-1].tell(begin(panel, runner), Failed("The data have no rows.", "Give others."))
+    panel.setup.goals.add_goal()
+    panel.setup.run()
+    (study,) = panel.searches.studies.values()
+    assert study.name == "mine" and len(study.spec.goals) == 2 and study.running
+
+
 def test_names_that_are_taken(panel: SearchPanel, runner: list[FakeRunner]) -> None:
     told: list[object] = []
     panel._session.problem.connect(told.append)
@@ -171,6 +180,7 @@ def test_names_that_are_taken(panel: SearchPanel, runner: list[FakeRunner]) -> N
     info = begin(panel, runner)
     panel.setup.run()
     assert "runs already" in str(told[0])
+    feed(runner, info, [trial(0)])
     runner[-1].tell(info, Done(0))
     panel.setup.goals.add_goal()
     panel.setup.run()

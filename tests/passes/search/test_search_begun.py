@@ -1,0 +1,91 @@
+"""A study that was left before its first trial blocks no name; one that holds a trial, or still runs, is kept."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from model.errors import DataError, StorageError
+from model.opening import Opened, open_any
+from model.recipe import Recipe
+from model.trust import Origin
+from passes.analysis.evaluate import EvaluateOptions
+from passes.base import Context
+from passes.search.begun import BEGUN
+from passes.search.fleet.beat import signature
+from passes.search.search import Search
+from passes.search.spec import SearchSpec, Vary
+from passes.search.storage import load_study, open_storage, study_names
+from passes.search.study import Plan, begin, run
+from passes.search.trial_run import Order
+
+MLP = "demo:digits-mlp"
+
+
+@pytest.fixture(scope="module")
+def mlp(tmp_path_factory: pytest.TempPathFactory) -> Opened:
+    return open_any(MLP, tmp_path_factory.mktemp("mlp"), origin=Origin.TYPED)
+
+
+class Fixed:
+    """Trials that all have one accuracy."""
+
+    def key(self, order: Order) -> str:
+        return str(order.params)
+
+    def costs(self, order: Order) -> dict[str, float]:
+        return {}
+
+    def figures(self, order: Order) -> dict[str, float]:
+        return {"accuracy": 0.5}
+
+
+def plan(mlp: Opened, url: str, values: str = "integer(width=2|3|4|8)", **more: Any) -> Plan:
+    score = more.pop("score", EvaluateOptions(MLP, limit=20))
+    spec = SearchSpec(study="s", space=(Vary(values=values),), score=score, trials=more.pop("trials", 1))
+    search = Search(spec, Recipe(), mlp.project.base, mlp.project.source)
+    return Plan(search, Context(mlp.store, base=mlp.project.base), url, **{"runner": lambda *_: Fixed(), **more})
+
+
+def test_a_search_that_raises_before_its_first_trial_leaves_nothing(mlp: Opened, tmp_path: Path) -> None:
+    url = f"journal://{tmp_path}/s.journal"
+
+    def broken(*_: object) -> Any:
+        raise DataError("No data.", "Give some.")
+
+    with pytest.raises(DataError):
+        begin(plan(mlp, url, runner=broken))
+    asked = plan(mlp, url, heard=broken)
+    with pytest.raises(DataError):
+        list(run(asked))
+    assert not study_names(open_storage(url))
+    assert [t.state for t in run(plan(mlp, url, "mxint(width=4|8)"))] == ["running", "complete"]
+    with pytest.raises(StorageError, match="already"):
+        begin(plan(mlp, url))
+
+
+def test_a_study_whose_maker_was_killed_before_its_first_trial_gives_way(mlp: Opened, tmp_path: Path) -> None:
+    url = f"journal://{tmp_path}/s.journal"
+    study = begin(plan(mlp, url)).study
+    with pytest.raises(StorageError, match="already"):
+        begin(plan(mlp, url, "mxint(width=4|8)"))  # its maker lives, so that it may begin yet
+    study.set_user_attr(BEGUN, [*signature(0)[:3], "another time"])
+    assert [t.state for t in run(plan(mlp, url, "mxint(width=4|8)"))] == ["running", "complete"]
+    load_study(open_storage(url), "s").set_user_attr(BEGUN, [*signature(0)[:3], "another time"])
+    with pytest.raises(StorageError, match="already"):
+        begin(plan(mlp, url))  # it holds a trial
+
+
+def test_a_study_does_not_go_on_with_other_data(mlp: Opened, tmp_path: Path) -> None:
+    data, url = tmp_path / "data.csv", f"journal://{tmp_path}/s.journal"
+    data.write_text("text,label\ngood,1\nbad,0\n")
+    asked = plan(mlp, url, score=EvaluateOptions(str(data)))
+    assert len(list(run(asked))) == 2
+    more = replace(plan(mlp, url, score=EvaluateOptions(str(data)), trials=2), resume=True)
+    assert len(list(run(more))) == 2
+    data.write_text("text,label\ngood,0\nbad,1\n")
+    with pytest.raises(StorageError, match="other data"):
+        list(run(more))
