@@ -169,7 +169,8 @@ def _lines(data: dict[str, Any]) -> Iterable[str]:
         yield age
     yield ""
     for number, step in enumerate(data["steps"], 1):
-        told = ", ".join(f"{k.replace('_', ' ')} {cell(v)}" for k, v in step["report"]["summary"].items())
+        found = {k: v for k, v in step["report"]["summary"].items() if v not in ([], (), {})}
+        told = ", ".join(f"{k.replace('_', ' ')} {cell(v)}" for k, v in found.items())
         yield f"{number}  {step['pass']}  {seconds(step['seconds'])}  {told}"
     if "output" in data:
         yield f"saved as {data['output']}"

@@ -32,7 +32,8 @@ def reports() -> list[PassSpec]:
 
 def summary_text(report: Report) -> str:
     """The report's figures in one line."""
-    return " · ".join(f"{column_title(k)} {shown(k, v)}" for k, v in report.summary.items() if v not in (None, {}))
+    told = {k: v for k, v in report.summary.items() if v not in (None, [], (), {})}
+    return " · ".join(f"{column_title(k)} {shown(k, v)}" for k, v in told.items())
 
 
 def is_number(value: object) -> bool:

@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 from app.cli import main
+from app.panels.tables import summary_text
 from model.errors import SimulateError
+from passes.base import Report
 from verilog.proof.waves import handshakes
 
 Capture = pytest.CaptureFixture[str]
@@ -67,6 +69,14 @@ def test_writes_a_design_that_is_equal_each_time(capsys: Capture, project: Path,
 
 @pytest.mark.rtl
 @pytest.mark.skipif(shutil.which("iverilog") is None, reason="iverilog is not installed")
+def test_a_step_tells_no_empty_list(capsys: Capture, tmp_path: Path) -> None:
+    (tmp_path / "r.toml").write_text(RECIPE + '[[steps]]\npass = "hardware_functions"\n')
+    assert main(["run", MLP, str(tmp_path / "r.toml")]) == 0
+    line = next(x for x in capsys.readouterr().out.splitlines() if "hardware_functions" in x)
+    assert line.endswith("nodes 0"), "no format was cleared, so that nothing is said of such"
+    assert summary_text(Report("hardware_functions", (), {"nodes": 0, "cleared": []})) == "nodes 0"
+
+
 def test_simulates_without_a_mismatch(capsys: Capture, project: Path, tmp_path: Path) -> None:
     words = ("emit", project, "-o", tmp_path / "a", "--simulate", "--simulator", "icarus", "--samples", 12)
     found = answer(capsys, *words)
