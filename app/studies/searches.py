@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from PySide6.QtCore import QTimer, Signal
 
 from app.jobs.queue import Rest
-from app.measured.accuracies import Baseline
+from app.measured.accuracies import SCORES, Baseline
 from app.studies.files import Copies, add_line, begin_record, record_path, recovered, unsaved
 from app.studies.kept_runs import KeptRuns
 from app.studies.present_choices import present_choices
@@ -130,7 +130,7 @@ class Searches(Applied):
         if held is None:
             name = spec.study or new_name(spec, self.studies)
             held = self.studies[name] = Study(
-                name, replace(spec, study=name), recipe, space, baseline=self._baseline(), against=self._against(spec)
+                name, replace(spec, study=name), recipe, space, baseline=self._baseline(spec), against=self._against(spec)
             )
         else:
             held.spec = replace(spec, study=held.name)
@@ -173,9 +173,12 @@ class Searches(Applied):
     def _rest(self, run: Study, result: Any) -> Rest | None:
         return Rest(self._work(run), run.held) if run.goes_on(result) else None
 
-    def _baseline(self) -> dict[str, float]:
-        score = self._session.baseline
-        return {n: float(v) for n in score.__dataclass_fields__ if (v := getattr(score, n)) is not None}
+    def _baseline(self, spec: SearchSpec) -> dict[str, float]:
+        """The baseline's figures; of accuracy and loss only those on the search's own data."""
+        score, held = self._session.baseline, self._session.measures.options
+        other = SCORES if (held.which, held.split) != (spec.score.which, spec.score.split) else ()
+        names = (n for n in score.__dataclass_fields__ if n not in other)
+        return {n: float(v) for n in names if (v := getattr(score, n)) is not None}
 
     def _against(self, spec: SearchSpec) -> dict[str, Any]:
         """The name of the baseline, and the samples of its accuracy: which were right only of the search's own data."""

@@ -11,7 +11,9 @@ from pytestqt.qtbot import QtBot
 from app.panels.jobs import JobsPanel
 from app.panels.log import LogPanel
 from app.panels.search.panel import SearchPanel
+from app.studies.words import accuracy_words
 from app.window import Window
+from model.recipe import Recipe
 from passes.base import Report
 from passes.jobs import (
     AnalyseJob,
@@ -171,6 +173,20 @@ def test_a_study_without_a_trial_blocks_no_name(panel: SearchPanel, runner: list
     panel.setup.run()
     (study,) = panel.searches.studies.values()
     assert study.name == "mine" and len(study.spec.goals) == 2 and study.running
+
+
+def test_a_baseline_of_other_data_is_none(panel: SearchPanel, runner: list[FakeRunner]) -> None:
+    """An accuracy on the training split says nothing of how far trials are from it on the test split."""
+    session = panel._session
+    measured = {"accuracy": 0.9, "loss": 0.3, "n": 50}
+    session.know_score(Recipe(), replace(session.measured_on, split="train"), measured, chosen=True)
+    own = panel.setup.spec()
+    held = panel.searches.start(replace(own, study="own", score=session.measured_on))
+    other = panel.searches.start(replace(own, study="other", score=replace(session.measured_on, split="test")))
+    assert held.baseline["accuracy"] == 0.9 and "accuracy" not in other.baseline
+    assert "weight_bits" in other.baseline and "points" not in accuracy_words(
+        replace(trial(0), noise={"n": 50}), other.baseline, other.against
+    )
 
 
 def test_names_that_are_taken(panel: SearchPanel, runner: list[FakeRunner]) -> None:
