@@ -16,19 +16,21 @@ from app.plots.study.on_the_way import SEEN, core_of, figure_of, leading, told
 from app.plots.study.words import title
 from app.theme import LIGHT, Palette
 from model.data.base import Array
+from passes.figure import wilson
 from passes.search.trial import Trial
-from passes.training.curve import TRAINING_LOSS, Curve
+from passes.training.curve import ACCURACY, TRAINING_LOSS, Curve
 
 FAINT = 0.55  # of a line of single batches, how much of its colour; the validations over it are drawn in full
 WEAK = 0.35  # the same of a trial that is not the best
-SHOWN = {"loss": (TRAINING_LOSS, "validation loss"), "accuracy": ("validation accuracy",)}
+SHOWN = {"loss": (TRAINING_LOSS, "validation loss"), "accuracy": (ACCURACY,)}
 TITLES = {"loss": "loss (nats a sample)"}
 MARKED = 40  # points up to which each has a marker
 
 
 @dataclass(frozen=True, slots=True)
 class StepLine:
-    """Values at steps. `spread`: the standard deviation of repetitions, none of a single one."""
+    """Values at steps. `spread`: the standard deviation of repetitions, none of a single one; `noise`: the ends of the
+    95 % intervals of accuracies, where their samples are known."""
 
     steps: Array
     values: Array
@@ -37,6 +39,7 @@ class StepLine:
     dashes: tuple[float, ...] = ()
     spread: Array | None = None
     marked: bool = False
+    noise: tuple[Array, Array] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,13 +75,26 @@ class Runs:
         batches = name == TRAINING_LOSS
         steps, values, spread = self.mean(name)
         return StepLine(steps, values, mixed(colour, look.panel, FAINT) if batches else colour,
-                        1.2 if batches else 2.0, dashes, spread, not batches and len(steps) <= MARKED)  # fmt: skip
+                        1.2 if batches else 2.0, dashes, spread, not batches and len(steps) <= MARKED,
+                        _noise(values, self.samples) if name == ACCURACY else None)  # fmt: skip
+
+    @property
+    def samples(self) -> int:
+        """How many samples the accuracies of a lone training are measured on; 0 where that is not known."""
+        return self.curves[0].samples if len(self.curves) == 1 else 0
 
     def entry(self, name: str) -> str:
         """The words of the legend."""
         words = f"{name} with distillation" if name == TRAINING_LOSS and self.curves[0].taught else name
         count = len(self.curves)
         return f"{self.label}: {words}" + (f", mean of {count} seeds, band ± s" if count > 1 else "")
+
+
+def _noise(shares: Array, samples: int) -> tuple[Array, Array] | None:
+    if not samples or not len(shares):
+        return None
+    low, high = np.array([wilson(float(share), samples) for share in shares]).T
+    return low, high
 
 
 def training(runs: Sequence[Runs], look: Palette = LIGHT, *, inset: bool = False) -> Drawing:
@@ -93,6 +109,9 @@ def training(runs: Sequence[Runs], look: Palette = LIGHT, *, inset: bool = False
             entries += [(r.entry(n), line.colour, line.dashes) for r, n, line in lines if figure == "loss"]
     if not panels:
         return empty("No training has told its loss.", look)
+    counts = sorted({r.samples for r in runs if r.samples and any(c.series.get(ACCURACY) for c in r.curves)})
+    if counts:
+        entries.append((f"bands of accuracy: 95 % of n = {', '.join(map(str, counts))}", look.line, ()))
     return by_step("Loss by training step", "training step (number)", panels, entries, look, inset=inset)
 
 
@@ -198,6 +217,8 @@ def _ends(lines: Iterable[StepLine], x: Ends, figure: str) -> Ends:
 
 def _spans(line: StepLine) -> tuple[Array, Array]:
     """The lower and the upper end of what is drawn."""
+    if line.noise is not None:
+        return line.noise
     spread = 0.0 if line.spread is None else line.spread
     floor = 0.0 if (line.values >= 0).all() else -np.inf
     return np.maximum(line.values - spread, floor), line.values + spread
@@ -261,7 +282,7 @@ def _cut(frame: Frame, a: Ends, b: Ends) -> tuple[Ends, Ends] | None:
 
 
 def _band(frame: Frame, line: StepLine, look: Palette) -> list[Area]:
-    if line.spread is None:
+    if line.spread is None and line.noise is None:
         return []
     there = [i for i, x in enumerate(line.steps) if frame.x[0] <= x <= frame.x[1] and np.isfinite(line.values[i])]
     if len(there) < 2:

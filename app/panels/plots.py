@@ -13,6 +13,7 @@ from app.panels.heading import empty_state, link
 from app.panels.jobs import can_keep, figures, trains
 from app.plots.metrics import MetricChart, export, last_step, quantities, quantity
 from passes.jobs import TERMINAL, JobEvent, JobInfo, Metric
+from passes.training.curve import SAMPLES, samples_of
 
 if TYPE_CHECKING:
     from app.session import Session
@@ -139,14 +140,16 @@ class PlotsPanel(QWidget):
         self._keep.setVisible(run is not None and can_keep(run))
         if run is None:
             return
-        found = {name: list(points) for name, points in list(run.metrics.items())}
+        told = {name: list(points) for name, points in list(run.metrics.items())}
+        found = {name: points for name, points in told.items() if name != SAMPLES}
         other = self.runs.get(self.beside.get())
         faint = {name: list(points) for name, points in list(other.metrics.items())} if other else {}
         called = self._name(other.id) if other else ""
         last = last_step([*found.values(), *(faint[n] for n in faint if n in found)])
         self._offer(quantities(list(found)))
         for what, chart in self.charts.items():
-            chart.show_series({n: p for n, p in found.items() if quantity(n) == what}, faint, called, last)
+            own = {n: p for n, p in found.items() if quantity(n) == what}
+            chart.show_series(own, faint, called, last, samples_of(told))
         self._figures.setText(figures(run))
 
     def _offer(self, wanted: list[str]) -> None:

@@ -14,10 +14,11 @@ from PySide6.QtGui import QColor, QFont, QMouseEvent, QPaintDevice, QPainter, QR
 from PySide6.QtWidgets import QApplication, QToolTip, QWidget
 
 from app.paper import write_picture, write_rows
-from app.plots.chart import Chart, pen
+from app.plots.chart import Chart, pen, tint
 from app.plots.picture import Table
 from app.theme import CATEGORIES, LIGHT, PLOT_WIDTH, SECONDARY, Palette
-from app.words import cell, count, metric, percents
+from app.words import cell, count, metric, noise_words, percents
+from passes.figure import Figure, wilson
 
 Series = Sequence[tuple[int, float]]
 COLOURS = tuple(CATEGORIES[k] for k in ("linear", "activation", "matmul", "norm"))
@@ -29,6 +30,7 @@ BETWEEN = 36, 70  # pixels between two labels, of the left axis and the bottom o
 SIDE = 0.02  # of the steps, free on both sides for the markers of the first and the last
 PICTURE = QSize(520, 300)  # of one chart in an exported picture
 FAINT = 120  # opacity of another run's lines, of 255
+BAND = 40  # opacity of a band of noise, of 255
 MARKED = 40  # points up to which each has a marker
 SHARES = ("loss", "accuracy")  # quantities whose series share a chart
 
@@ -53,6 +55,8 @@ class MetricChart(Chart):
         self.others: dict[str, Series] = {}
         self.beside = ""
         self.last = 1
+        self.samples = 0
+        self._bands: dict[str, tuple[pg.PlotCurveItem, pg.PlotCurveItem]] = {}
         self._lines: dict[str, pg.PlotDataItem] = {}
         self._faint: dict[str, pg.PlotDataItem] = {}
         super().__init__(parent)
@@ -68,17 +72,20 @@ class MetricChart(Chart):
         others: Mapping[str, Series] | None = None,
         beside: str = "",
         last: int = 1,
+        samples: int = 0,
     ) -> None:
         """Draw these series by name, (step, value) in order; lines that are there already only grow.
 
         `others` are those of another run, called `beside`: drawn faint and dashed under them. `last` is the step up to
-        which the charts beside this one go.
+        which the charts beside this one go; `samples`: on how many an accuracy is measured, 0 where that is not known.
         """
         self.series = {name: list(series[name]) for name in sorted(series)}
         self.others = {n: list(p) for n, p in (others or {}).items() if n in self.series}
         self.beside = beside
         self.last = max(last, last_step([*self.series.values(), *self.others.values()]))
-        if self.series.keys() == self._lines.keys() and self.others.keys() == self._faint.keys():
+        known, self.samples = bool(self.samples), samples if self.what == "accuracy" else 0
+        same = self.series.keys() == self._lines.keys() and self.others.keys() == self._faint.keys()
+        if same and known == bool(self.samples):
             self._fill()
         else:
             self.draw(self.look)
@@ -102,8 +109,12 @@ class MetricChart(Chart):
         bottom.tickStrings = whole_words
         bottom.tickSpacing = lambda low, high, size: [(max(spacing(high - low, size / BETWEEN[1]), 1.0), 0)]
         self.plot.clear()
-        self._lines, self._faint = {}, {}
+        self._lines, self._faint, self._bands = {}, {}, {}
         for place, name in enumerate(self.series):
+            if self.samples:
+                self._bands[name] = low, high = pg.PlotCurveItem(pen=None), pg.PlotCurveItem(pen=None)
+                for item in (low, high, pg.FillBetweenItem(low, high, brush=tint(self.colour(place, palette), BAND))):
+                    self.plot.addItem(item)
             if name in self.others:
                 faint = pen(self.colour(place, palette), PLOT_WIDTH, FAINT)
                 faint.setStyle(Qt.PenStyle.DashLine)
@@ -141,6 +152,7 @@ class MetricChart(Chart):
         values = [metric(n, points[-1][1]) if points else "" for n, points in self.series.items()]
         full = self._inked([f"{n} {v}".strip() for n, v in zip(names, values, strict=True)])
         dashed = f"dashed: {escape(self.beside)}" if self.others else "by optimiser step"
+        dashed += f" &nbsp; ▒ 95 % of n = {count(self.samples)}" if self.samples else ""
         yield [what, *full, f'<span style="color:{self.look.muted}">{dashed}</span>']
         yield [what, *full]
         yield [what, *self._inked(values)]
@@ -165,10 +177,17 @@ class MetricChart(Chart):
             colour = self.colour(place, self.look)
             line.setData(steps, values, symbol="o" if few else None, symbolSize=5,
                          symbolBrush=colour, symbolPen=None)  # fmt: skip
+            for end, ends in zip(self._bands.get(name, ()), self._noise(values), strict=False):
+                end.setData(steps, ends)
         for name, line in self._faint.items():
             steps, values = np.array(self.others[name], float).reshape(-1, 2).T
             line.setData(steps, values)
         self._bound()
+
+    def _noise(self, shares: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The ends of Wilson's 95 % intervals of accuracies."""
+        low, high = np.array([wilson(float(s), self.samples) for s in shares]).reshape(-1, 2).T
+        return low, high
 
     def _bound(self) -> None:
         """All steps of the run; no room below zero where no figure is, none above 100 % of an accuracy."""
@@ -200,6 +219,7 @@ class MetricChart(Chart):
                 other = min(self.others.get(name, ()), key=lambda p: abs(p[0] - step), default=None)
                 told = f" · {self.beside}: {metric(name, other[1])}" if other else ""
                 lines.append(f"{name} {metric(name, value)} at step {count(step)}{told}")
+                lines += [noise_words(Figure(value, self.samples))] if self.samples else []
         return "\n".join(lines)
 
     def table(self) -> Table:
@@ -259,7 +279,7 @@ def _large(chart: MetricChart) -> MetricChart:
     made.resize(PICTURE)
     made.show()
     made.set_theme(LIGHT)
-    made.show_series(chart.series, chart.others, chart.beside, chart.last)
+    made.show_series(chart.series, chart.others, chart.beside, chart.last, chart.samples)
     QApplication.sendPostedEvents()
     return made
 

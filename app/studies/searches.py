@@ -129,9 +129,8 @@ class Searches(Applied):
             held = None
         if held is None:
             name = spec.study or new_name(spec, self.studies)
-            held = self.studies[name] = Study(
-                name, replace(spec, study=name), recipe, space, baseline=self._baseline(spec), against=self._against(spec)
-            )
+            compared = {"baseline": self._baseline(spec), "against": self._against(spec)}
+            held = self.studies[name] = Study(name, replace(spec, study=name), recipe, space, **compared)
         else:
             held.spec = replace(spec, study=held.name)
             held.went_on = max(held.trials, default=None)

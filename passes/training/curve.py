@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,6 +11,7 @@ from model.recipe import Step
 
 Series = tuple[tuple[int, float], ...]
 TRAINING_LOSS = "training loss"
+ACCURACY, SAMPLES = "validation accuracy", "validation samples"  # the latter: on how many each accuracy is measured
 MOST = 400  # points of a series that is kept with each trial of a search
 
 
@@ -35,6 +36,16 @@ class Curve:
     seed: int
     taught: bool
     series: dict[str, Series] = field(default_factory=dict[str, Series])
+
+    @property
+    def samples(self) -> int:
+        """How many samples its accuracies are measured on; 0 where that is not known."""
+        return samples_of(self.series)
+
+
+def samples_of(series: Mapping[str, Sequence[tuple[int, float]]]) -> int:
+    """How many samples the accuracies among a training's figures are measured on; 0 where that is not known."""
+    return int(series[SAMPLES][-1][1]) if series.get(SAMPLES) else 0
 
 
 class Recorder:

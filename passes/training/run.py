@@ -41,6 +41,7 @@ def train(ready: Prepared, options: FinetuneOptions, context: Context) -> Watch:
     try_out(ready, options)
     every = (options.evaluate_every or epoch_steps(len(ready.train_on), options)) if ready.check_on else 0
     watch = Watch(ready.moving, context, every, options.keep, options.patience)
+    watch.checked = len(ready.check_on) if ready.check_on else 0
     folder = folder_of(ready.graph, options, context.seed, context.base)
     kept = Checkpoints(folder, context, ready.moving, options.checkpoint_every, ready.digest())
     kept.parts["watch"] = watch

@@ -11,7 +11,7 @@ from transformers import TrainerCallback
 
 from passes.base import Context, Row
 from passes.training.checkpoint import Checkpoints
-from passes.training.curve import TRAINING_LOSS
+from passes.training.curve import ACCURACY, SAMPLES, TRAINING_LOSS
 from passes.training.faults import HINT, Diverged, no_number
 
 Best = Literal["accuracy", "loss", "last"]
@@ -37,6 +37,7 @@ class Watch(TrainerCallback):
         self.kept: dict[str, Tensor] = {}
         self.judged_from = 0  # the step before which no weights are the best
         self.more: Row = {}  # what else stands in a row
+        self.checked = 0  # samples of a validation
         self._losses: list[float] = []
         self._figures: list[tuple[str, int, float]] = []
         self._score, self._tie, self._worse = -math.inf, -math.inf, 0
@@ -144,7 +145,9 @@ class Watch(TrainerCallback):
         found = metrics or {}
         accuracy, loss = float(found["eval_accuracy"]), float(found["eval_loss"])
         self._row(state, accuracy, loss if math.isfinite(loss) else None)
-        self.figure("validation accuracy", state.global_step, accuracy)
+        if self.checked and all(name != SAMPLES for name, *_ in self._figures):
+            self.figure(SAMPLES, state.global_step, self.checked)
+        self.figure(ACCURACY, state.global_step, accuracy)
         if math.isfinite(loss):
             self.figure("validation loss", state.global_step, loss)
         score = {"accuracy": accuracy, "loss": -loss}.get(self.best)

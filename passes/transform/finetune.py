@@ -43,6 +43,7 @@ def _summary(watch: Watch, ready: Prepared, seconds: float) -> dict[str, Any]:
 
     kept = next((r for r in watch.rows if r["step"] == watch.kept_step), {})
     figures = {k: kept[k] for k in ("validation_accuracy", "validation_loss") if kept.get(k) is not None}
+    figures |= {"validation_samples": watch.checked} if figures else {}
     idle = UNHELPED.format(steps=watch.steps) if watch.steps and not watch.kept_step else ""
     warning = " ".join(w for w in (watch.warning, idle, *ready.warnings) if w)
     named_classes = {"classes": list(ready.classes)} if named(ready.classes) else {}

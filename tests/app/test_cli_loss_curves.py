@@ -78,6 +78,16 @@ def test_the_table_is_what_the_report_says(tmp_path: Path, capsys: Capture) -> N
         if row["step"]:  # the report holds the mean since the validation before
             losses = [values["training loss", row["step"] - k] for k in range(3)]
             assert statistics.fmean(losses) == pytest.approx(row["training_loss"])
+    count = found["steps"][1]["report"]["summary"]["validation_samples"]
+    assert values["validation samples", 0] == count > 0
+
+
+def test_the_accuracy_of_one_training_has_its_noise(tmp_path: Path, capsys: Capture) -> None:
+    picture = tmp_path / "c.svg"
+    found = answer(capsys, "run", MLP, recipe(tmp_path), "--curves", picture)
+    count = found["steps"][1]["report"]["summary"]["validation_samples"]
+    assert f"bands of accuracy: 95 % of n = {count}" in words(picture)
+    assert len(list(ET.parse(picture).getroot().iter(f"{SVG}polygon"))) == 1
 
 
 def test_recipes_and_seeds_in_one_picture(tmp_path: Path, capsys: Capture) -> None:
