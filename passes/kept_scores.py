@@ -1,16 +1,19 @@
 """Measured scores on disk by content: the same graph and weights on the same samples are not measured twice.
 
-The key holds the samples themselves as the model takes them, so that a changed file, limit or tokenizer misses. An
-entry is JSON alone; one that cannot be read, or is not a score, is measured again.
+The key holds the samples themselves as the model takes them, so that a changed file, limit or tokenizer misses, and what
+computes: our code, versions of packages, the processor and its number of threads. An entry is JSON alone; one that
+cannot be read, or is not a score, is measured again.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import time
 from dataclasses import asdict
 from functools import cache
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +32,7 @@ from passes.plugins import has_plugins
 if TYPE_CHECKING:
     from model.data.base import Split
 
+CODE = ("passes", "kernels", "verilog")
 LAYOUT = 1  # raise it when an entry says something else
 LIMIT = 64 << 20  # bytes of all entries
 FROM_CACHE = "from_cache"  # of a score: when it was measured, in seconds since 1970
@@ -65,13 +69,16 @@ def _read(key: str) -> dict[str, Any] | None:
 def _key(graph: Graph, options: EvaluateOptions, context: Context) -> str:
     import numpy as np
     import torch
+    from torch.backends.cpu import get_cpu_capability
+
+    from kernels.bench.machine import name
 
     ask_limits(context, graph)
     data = load_task(options, context.reading, whole=options.split in ("", "all"))
     samples = _samples(measured_split(data, options.split, options.limit))
     read = [asdict(options), asdict(context.reading), data.name, data.classes, data.empty, data.notes, samples]
-    versions = [own_code(), _passes_code(), torch.__version__, np.__version__, torch.get_num_threads()]
-    facts = [LAYOUT, fingerprint(graph), context.seed, read, versions]
+    versions = [own_code(), _other_code(), *_packages(), torch.__version__, np.__version__, torch.get_num_threads()]
+    facts = [LAYOUT, fingerprint(graph), context.seed, read, versions, name("cpu"), get_cpu_capability()]
     return hashlib.blake2b(json.dumps(facts, default=str).encode(), digest_size=20).hexdigest()
 
 
@@ -85,9 +92,18 @@ def _samples(split: Split) -> str:
 
 
 @cache
-def _passes_code() -> str:
-    """A hash of all of `passes/`: what measures may measure otherwise."""
-    digest, root = hashlib.blake2b(digest_size=16), Path(__file__).resolve().parent
-    for path in sorted(root.rglob("*.py")):
+def _other_code() -> str:
+    """A hash of what measures, of the fast versions of formats and of hardware's arithmetic: all may give another."""
+    digest, root = hashlib.blake2b(digest_size=16), Path(__file__).resolve().parents[1]
+    for path in sorted(p for folder in CODE for p in (root / folder).rglob("*.py")):
         digest.update(str(path.relative_to(root)).encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()
+
+
+def _packages() -> list[str]:
+    """Versions of the packages that models and kernels are made of, where they are installed."""
+    found: list[str] = []
+    for package in ("transformers", "numba", "triton"):
+        with contextlib.suppress(PackageNotFoundError):
+            found.append(f"{package} {version(package)}")
+    return found

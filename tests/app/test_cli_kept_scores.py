@@ -10,12 +10,15 @@ from typing import Any
 import pytest
 
 from app.cli import main
+from kernels.bench import machine
 from model.demos import RESOURCES
+from passes import kept_scores
 
 SMALL = "hidden_size=16&num_attention_heads=2&intermediate_size=16&num_hidden_layers=1&max_position_embeddings=16"
 BERT = f"config:bert?{SMALL}&vocab_size=2000&task=sequence-classification"
 RULE = {"select": {"by": "type", "values": ["linear"]}, "formats": {"weight": "integer(width=3, frac_width=2)"}}
 Run = Any
+NAME = machine.name("cpu")
 
 
 @pytest.fixture
@@ -54,6 +57,24 @@ def test_what_changes_the_score_misses(run: Run, change: str, tmp_path: Path) ->
         path.write_text(path.read_text().replace("number 3,up", "number 3,down"))
     assert "from_cache" not in run(*more.get(change, ()))["before"]
     assert "from_cache" in run(*more.get(change, ()))["before"]
+
+
+@pytest.mark.parametrize("change", ["processor", "transformers", "kernels", "verilog"])
+def test_what_computes_the_score_is_part_of_its_key(run: Run, change: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    run()
+    versions, read = kept_scores.version, Path.read_bytes
+
+    def edited(path: Path) -> bytes:
+        return read(path) + (b"# edited" if path.parts[-2:] == (change, "registry.py") else b"")
+
+    monkeypatch.setattr(machine, "name", lambda device: "another processor" if change == "processor" else NAME)
+    monkeypatch.setattr(kept_scores, "version", lambda p: "0" if p == change else versions(p))
+    monkeypatch.setattr(Path, "read_bytes", edited)
+    kept_scores._other_code.cache_clear()
+    try:
+        assert "from_cache" not in run()["before"]
+    finally:
+        kept_scores._other_code.cache_clear()
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[1", '{"when": "x", "score": {}}'])
