@@ -14,6 +14,7 @@ from model.data.rows import SPLIT_NAMES, Rows, label_name
 from model.data.tables import rows_of
 from model.errors import DataError
 from model.network import offline_if_unreachable
+from model.source import first_line
 
 LOCAL = "Download it where there is a network and give the folder or file, or use demo:reviews."
 
@@ -51,13 +52,19 @@ def _download(repository: str, config: str | None) -> dict[str, Any]:
     try:
         with offline_if_unreachable() as online:
             loaded = datasets.load_dataset(repository, config)
-    except (ConnectionError, OSError) as error:
-        told = "there is no such data set on the hub" if online else "the hub cannot be reached, and it is not cached"
-        raise DataError(f"hub:{repository} cannot be loaded: {told}.", LOCAL) from error
-    except (ValueError, RuntimeError) as error:
-        first = str(error).strip().splitlines()[0]
-        raise DataError(f"hub:{repository} cannot be loaded: {first}", LOCAL) from error
+    except (OSError, ValueError, RuntimeError, datasets.exceptions.DatasetsError) as error:
+        why = _why(error, online, datasets.exceptions.DatasetNotFoundError)
+        raise DataError(f"hub:{repository} cannot be loaded: {why}.", LOCAL) from error
     return {str(split): part for split, part in loaded.items()}
+
+
+def _why(error: Exception, online: bool, missing: type[Exception]) -> str:
+    """What is known of a failure: only one that says so is a data set that is not there."""
+    if not online and isinstance(error, ConnectionError | FileNotFoundError):
+        return "the hub cannot be reached, and it is not cached"
+    if isinstance(error, missing):
+        return "the hub has no such data set that is open to you"
+    return first_line(error).rstrip(".")
 
 
 def _texts(part: Any, source: str, options: LoadOptions) -> Rows:

@@ -12,6 +12,7 @@ from model.borders import read_json, tried
 from model.data.base import Array, Inputs
 from model.data.naming import local_file
 from model.errors import DataError
+from model.source import first_line
 
 # (texts, max_length) → `input_ids` and `attention_mask`, int64 [n, seq], cut to max_length, padded to the longest;
 # and the length of each text before it was cut, int64 [n]
@@ -70,12 +71,12 @@ def _load(source: str | Path) -> Any:
         if isinstance(error, KeyboardInterrupt | SystemExit | GeneratorExit):
             raise
         hint = "Give a folder with tokenizer.json (or vocab.txt) and tokenizer_config.json, or a Hugging Face name."
-        if not online:
+        if not online and isinstance(error, OSError):  # else it is there, and cannot be read
             raise DataError(
                 f"The tokenizer {source} is not in the cache, and the hub cannot be reached.",
                 "Give a folder that holds it (tokenizer.json and tokenizer_config.json), or use demo:reviews.",
             ) from error
-        raise DataError(f"{source} holds no tokenizer that can be read.", hint) from error
+        raise DataError(f"{source} holds no tokenizer that can be read ({first_line(error)}).", hint) from error
 
 
 def open_shipped(folder: Path) -> Encoder:

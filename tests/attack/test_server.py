@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import socket
 import stat
 from collections.abc import Generator, Iterator
 from pathlib import Path
@@ -158,6 +159,18 @@ def test_a_message_has_a_limit(port: int) -> None:
         put = channel.stream_unary(f"/{SERVICE}/Put")
         assert code_of(lambda: put(large(), metadata=said, timeout=60)) == "RESOURCE_EXHAUSTED"
         assert code_of(lambda: channel.unary_unary(f"/{SERVICE}/Has")(b"x" * (17 << 20), metadata=said)) != "OK"
+
+
+def test_why_a_port_cannot_be_had_is_what_the_system_says(folder: Path) -> None:
+    url = f"journal://{folder}/s.journal"
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(StorageError, match=rf"Port {port} of 127.0.0.1 cannot be used \(Address already in use\)"):
+            serve(url, "127.0.0.1", port, lambda bound: "")
+    with pytest.raises(StorageError, match=r"192\.0\.2\.1 is no address of this machine"):
+        serve(url, "192.0.2.1", 0, lambda bound: "")
 
 
 def test_the_token_is_the_users(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,30 @@ def test_class_names_and_splits(tokenizer: Path, monkeypatch: pytest.MonkeyPatch
     wanted = {"text 0": "neg", "text 1": "pos"}
     found = zip(data.texts["validation"], data.split("validation").labels.tolist(), strict=True)
     assert {text: data.classes[label] for text, label in found} == wanted
+
+
+@pytest.mark.parametrize(("fails", "told"), [
+    (lambda e: e.DatasetNotFoundError("Dataset 'x' doesn't exist"), "the hub has no such data set that is open to you"),
+    (lambda e: e.DataFilesNotFoundError("No (supported) data files found in x"), "data files found in x"),
+    (lambda e: e.DatasetGenerationError("An error occurred while generating the dataset"), "while generating the"),
+    (lambda e: PermissionError(13, "Permission denied", "/cache"), "Permission denied"),
+    (lambda e: ConnectionResetError(104, "Connection reset by peer"), "Connection reset by peer"),
+])  # fmt: skip
+def test_a_failure_is_told_as_it_is(
+    tokenizer: Path, monkeypatch: pytest.MonkeyPatch, fails: Callable[[Any], Exception], told: str
+) -> None:
+    import datasets
+
+    def fail(*args: Any) -> Any:
+        raise fails(datasets.exceptions)
+
+    monkeypatch.setattr("datasets.load_dataset", fail)
+    monkeypatch.setattr(network, "reachable", lambda endpoint: True)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+    monkeypatch.setattr("datasets.config.HF_HUB_OFFLINE", False)
+    with pytest.raises(DataError) as caught:
+        load_data("hub:imdb", tokenizer=tokenizer)
+    assert told in caught.value.message and caught.value.message.endswith(".")
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hmac
 import ipaddress
 import os
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 THREADS = 32
 MESSAGE = 16 << 20  # bytes of a message that a client sends
+ADDRESSES = "Write 127.0.0.1, 0.0.0.0 or the name of this machine."
 FILES = int(os.environ.get("ESPALIER_FILES", 10 * 10**9))  # bytes of all files of a server
 
 
@@ -105,10 +107,17 @@ def serve(url: str, host: str, port: int, token: Callable[[int], str] | None = N
 
 def _refused(host: str, port: int) -> StorageError:
     try:
-        socket.getaddrinfo(host.strip("[]"), None)
-    except OSError:
-        return StorageError(f"{host} is no address of this machine.", "Write 127.0.0.1, 0.0.0.0 or its name.")
-    return StorageError(f"Port {port} of {host} cannot be used; perhaps it is taken.", "Choose another with --port.")
+        found = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM)
+    except OSError as error:
+        return StorageError(f"The address {host} cannot be found ({error.strerror}).", ADDRESSES)
+    try:
+        with socket.socket(found[0][0], socket.SOCK_STREAM) as tried:
+            tried.bind(found[0][4])
+    except OSError as error:
+        if error.errno == errno.EADDRNOTAVAIL:
+            return StorageError(f"{host} is no address of this machine.", ADDRESSES)
+        return StorageError(f"Port {port} of {host} cannot be used ({error.strerror}).", "Choose another with --port.")
+    return StorageError(f"Port {port} of {host} cannot be used.", "Choose another with --port, or try again.")
 
 
 def _guard() -> Any:
