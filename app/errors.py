@@ -212,11 +212,13 @@ def _hook(kind: type[BaseException], error: BaseException | None, trace: Traceba
 
 
 def show_crash(banner: Banner, path: str, error: BaseException) -> None:
-    """Tell of a bug; your document is untouched, since every edit is a value that is swapped at the end."""
+    """Tell of a bug. Every edit is a value that is swapped at the end, so that a document is whole; but whether the last
+    one was made before the bug or not is not known."""
     if isinstance(error, EspalierError):
         banner.error(error)
         return
-    hint = "The document is as it was before. " + (f"A report lies in {path}." if path else "")
+    hint = "See whether the last edit is there, and undo it where it is not as meant."
+    hint += f" A report lies in {path}." if path else ""
     open_it: list[Button] = [("Open report", lambda: open_file(path))] if path else []
     what = redacted(f"{type(error).__name__}: {error}")
     banner.tell(f"Something went wrong inside Espalier: {what}", hint, open_it, "error")

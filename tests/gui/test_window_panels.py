@@ -475,6 +475,10 @@ def test_a_bug_ends_in_a_report_and_a_banner(
     assert "ValueError: odd" in window.banner.text
     assert "ValueError: odd" in next(tmp_path.glob("crash-*.txt")).read_text()
     assert "odd" in capsys.readouterr().err
+    hint = window.banner._hint.text()  # who listens to an edit fails after it was made, who makes one before
+    assert (
+        "as it was before" not in hint and "See whether the last edit is there" in hint and "A report lies in" in hint
+    )
 
 
 def test_crash_reports_lie_where_the_state_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
