@@ -212,8 +212,8 @@ def _hook(kind: type[BaseException], error: BaseException | None, trace: Traceba
 
 
 def show_crash(banner: Banner, path: str, error: BaseException) -> None:
-    """Tell of a bug. Every edit is a value that is swapped at the end, so that a document is whole; but whether the last
-    one was made before the bug or not is not known."""
+    """Tell of a bug. A document is whole, as every edit is a value that is swapped at the end; but whether the last one
+    was made before the bug is not known."""
     if isinstance(error, EspalierError):
         banner.error(error)
         return

@@ -76,8 +76,8 @@ def _unchanged(graph: Graph, rows: list[Row], options: BiasCorrectionOptions) ->
         return "No bias changed: none would bring its layer's means nearer. Give the biases a finer format."
     lost = "formats or pruning" if options.pruning else "formats"
     if options.reference == "stored" and any("weight" in graph.nodes[row["node"]].precision for row in rows):
-        return (f"No bias changed: {lost} shift no selected layer's mean, since the stored weights are exact in their "
-                'format, as GPTQ leaves them. Set reference = "baseline", or correct before.')  # fmt: skip
+        return (f"No bias changed: {lost} shift no selected layer's mean. Where the stored weights are rounded, as "
+                'after GPTQ, set reference = "baseline", or correct before.')  # fmt: skip
     return f"No bias changed: {lost} shift no selected layer's mean. Quantise first, or select others."
 
 

@@ -73,6 +73,7 @@ def test_after_gptq_the_recipes_first_model_is_the_reference() -> None:
     )
     idle = run(rounded, "demo:digits-mlp")[1].summary  # its weights are exact in their format
     assert idle["layers"] == 0 and 'reference = "baseline"' in idle["warning"]
+    assert "since" not in idle["warning"], "that the weights are exact was not looked at"
     context = replace(context, base=base)
     after, report = bias_correction(
         rounded, BiasCorrectionOptions(data="demo:digits-mlp", reference="baseline"), context
