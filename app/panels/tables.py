@@ -13,7 +13,7 @@ from app.panels.table import Table
 from app.words import column_title, plural, shown
 from model.registry import PASSES
 from passes.base import NoOptions, PassSpec, Report
-from passes.jobs import AnalyseJob, JobEvent, Started
+from passes.jobs import AnalyseJob, Failed, JobEvent, JobInfo, Started, Stopped
 
 if TYPE_CHECKING:
     from app.session import Session
@@ -156,19 +156,28 @@ class TablesPanel(QWidget):
 
     def _tell_wait(self, name: str) -> None:
         """Say whether the job of a report waits for others or is the one that runs."""
-        made = [j for j in self._session.jobs if isinstance(j.job, AnalyseJob) and j.job.step.pass_name == name]
-        runs = any(j.state != "waiting" for j in made)
+        runs = any(j.state != "waiting" for j in self._jobs(name))
         self._words.setText(f"{self._choice.currentText()}: being made{'' if runs else ', after the jobs before it'}.")
 
+    def _jobs(self, name: str) -> list[JobInfo]:
+        """Those that make a report and have not ended."""
+        return [j for j in self._session.jobs if isinstance(j.job, AnalyseJob) and j.job.step.pass_name == name]
+
     def _hear(self, heard: JobEvent) -> None:
-        job = heard.job.job
-        began = isinstance(heard.event, Started) and isinstance(job, AnalyseJob) and job.step.pass_name == self.current
-        if began and self.current not in self._reports:
+        job, event = heard.job.job, heard.event
+        if not isinstance(job, AnalyseJob) or job.step.pass_name != self.current or self.current in self._reports:
+            return
+        if isinstance(event, Started):
             self._tell_wait(self.current)
+        elif isinstance(event, Failed):
+            self._words.setText(f"There is no table. {event.message} {event.hint}".strip())
+        elif isinstance(event, Stopped):
+            self._words.setText("There is no table, as the job was stopped. Choose the report again.")
 
     def _give_up(self) -> None:
-        if self.current and self.current not in self._reports:
-            self._words.setText("There is no table, because something went wrong. Problems and the log say what.")
+        """Something is wrong somewhere; of a report whose job is there its own end tells."""
+        if self.current and self.current not in self._reports and not self._jobs(self.current):
+            self._words.setText("There is no table yet. Choose the report again.")
 
     def expect(self, name: str) -> None:
         """Show the report of the next step of this pass."""

@@ -13,11 +13,12 @@ from app.measured.pace import Pace, macs_of
 from app.panels.jobs import JobsPanel
 from app.panels.score import WAITS
 from app.window import Window
+from model.errors import FileError
 from model.project import Saved
 from model.weights import WeightStore
 from passes.analysis.evaluate import EvaluateOptions
 from passes.base import NoOptions, Report
-from passes.jobs import Done, Failed, LogLine, SaveJob, Started
+from passes.jobs import Done, Failed, LogLine, SaveJob, Started, Stopped
 from tests.gui.conftest import FakeRunner, open_small, small_graph, small_project
 from tests.gui.test_window_panels import quantise
 
@@ -31,6 +32,22 @@ def test_a_table_says_whether_its_job_waits_or_runs(opened: Window, runner: list
     assert "after the jobs before it" in tables._words.text()
     runner[-1].tell(runner[-1].waiting[-1], Started())
     assert tables._words.text().endswith(": being made.")
+
+
+def test_a_table_that_does_not_come_says_why(opened: Window, runner: list[FakeRunner]) -> None:
+    tables, session = opened.docks.tables, opened.session
+    tables.wait_for("quantization")
+    session.run_pass("quantization", NoOptions())
+    info = runner[-1].waiting[-1]
+    runner[-1].tell(info, Started())
+    session.problem.emit(FileError("The disk is full.", "Free some space."))  # of something else
+    assert tables._words.text().endswith(": being made.")
+    runner[-1].tell(info, Failed("The weights are damaged.", "Open an older copy."))
+    assert tables._words.text() == "There is no table. The weights are damaged. Open an older copy."
+    tables.wait_for("sparsity")
+    session.run_pass("sparsity", NoOptions())
+    runner[-1].tell(runner[-1].waiting[-1], Stopped())
+    assert "the job was stopped" in tables._words.text()
 
 
 def test_a_job_that_waits_for_another_is_listed_and_can_be_stopped(opened: Window, runner: list[FakeRunner]) -> None:
