@@ -180,7 +180,7 @@ class Ownership(Base):
             self._gone = True
             save: Button = "Save it again", lambda: files.save(self._window)
             hint = "Everything is still open here."
-            self._window.banner.offer(f"{path.name} was moved or removed by another program.", hint, [save])
+            self._window.banner.offer(f"{path.name} cannot be found any more.", hint, [save])
         elif now is not None and now != self._told:
             self._told = now
             self._ask(path)

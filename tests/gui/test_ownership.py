@@ -182,7 +182,7 @@ def test_a_file_that_is_gone_is_told_once_and_saved_again(window: Window, runner
     open_file(window, runner[0], file)
     file.unlink()
     window.ownership.look()
-    assert "was moved or removed" in window.banner.text
+    assert "cannot be found any more" in window.banner.text
     press(window, "Dismiss")
     window.ownership.look()
     assert not window.banner.text

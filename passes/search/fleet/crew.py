@@ -140,7 +140,7 @@ def _all(running: Running, crew: Crew) -> Generator[Trial, None, str]:
                 yield from running.trials()  # what others told last
                 return why
         except UpdateFinishedTrialError:
-            crew.tell("A trial was given to another worker, as this one was silent for too long.")
+            crew.tell("A trial that ran here was ended by another worker.")
 
 
 def _watched(trials: Generator[Trial, None, str], crew: Crew) -> Generator[Trial, None, str]:

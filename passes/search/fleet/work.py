@@ -126,7 +126,7 @@ def _worked(plan: Plan, part: Part, tell: Callable[[str], None]) -> Generator[Tr
             if not wait_for_others(study, part.enough, tell):
                 return
         except UpdateFinishedTrialError:
-            tell("A trial was given to another worker, as this one was silent for too long.")
+            tell("A trial that ran here was ended by another worker.")
         except (StorageError, *outages()) as error:
             if isinstance(error, StorageError) and not since:
                 raise  # it was there a moment ago, or this is no outage
