@@ -23,7 +23,7 @@ from model.errors import ProjectError
 from model.files import explained, replacing
 from model.weights import Location, Tensor, read_header, write
 
-VERSION = 4  # raise it when the same key would hold something else
+VERSION = 5  # raise it when the same key would hold something else
 KEEP = 16  # files; the oldest beyond it are removed
 PART = "-part"  # ends the name of what holds fewer samples than were asked for
 PASSES = 32  # backward passes, each over samples/PASSES samples: so many gradients are known of each weight

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 Kind = Literal["classes", "distributions", "values"]
 WORDS: dict[Kind, str] = {
     "classes": "KL divergence of the classes from the baseline's, nats a sample",
-    "distributions": "KL divergence of each row's distribution from the baseline's, mean over the rows, nats",
+    "distributions": "KL divergence of each row's distribution from the baseline's, mean over a sample's rows, nats",
     "values": "squared error of the outputs over twice their variance, mean over their elements",
 }
 
@@ -75,8 +75,7 @@ class Outputs:
             return float((after - before).square().mean() / (2 * self._variance(before))) * len(before)
         p, q = before.double().log_softmax(-1), after.double().log_softmax(-1)
         lost = (p.exp() * (p - q)).sum(-1).clamp(min=0)
-        weights = self.rows(before, inputs)
-        return float((lost * weights).sum() / weights.sum()) * len(before)
+        return float((lost * self.shares(before, inputs)).sum())
 
     def rows(self, logits: Tensor, inputs: Mapping[str, Tensor]) -> Tensor:
         """1 for each row of the logits that counts, else 0."""
@@ -86,6 +85,12 @@ class Outputs:
         if mask is not None and mask.shape == logits.shape[:-1]:
             return mask.to(logits.dtype)
         return torch.ones(logits.shape[:-1], dtype=logits.dtype)
+
+    def shares(self, logits: Tensor, inputs: Mapping[str, Tensor]) -> Tensor:
+        """What each row counts of its sample: those of one sample together 1, whatever lies beside it in a batch."""
+        weights = self.rows(logits, inputs)
+        held = weights.reshape(len(weights), -1).sum(1).clamp(min=1)
+        return weights / held.reshape(-1, *[1] * (weights.dim() - 1))
 
     def pull(self, before: Tensor, inputs: Mapping[str, Tensor], random: torch.Generator) -> Tensor:
         """A random gradient u of a batch's outputs, each sample's by itself, with E[uuᵀ] the Fisher information of what
@@ -106,9 +111,7 @@ class Outputs:
         mirror = root.clone()
         mirror[..., -1] -= 1
         turned = signs - mirror * (2 * (mirror * signs).sum(-1, True) / mirror.square().sum(-1, True).clamp(min=1e-30))
-        weights = self.rows(before, inputs)
-        share = (weights / (weights.sum() / len(before)).clamp(min=1)).sqrt()
-        return root * turned * share.unsqueeze(-1)
+        return root * turned * self.shares(before, inputs).sqrt().unsqueeze(-1)
 
 
 def _meta(graph: Graph, place: int) -> Any:

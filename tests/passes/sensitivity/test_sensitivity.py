@@ -113,6 +113,18 @@ def test_rows_that_a_mask_hides_do_not_count(tmp_path: Path) -> None:
     assert outputs.divergence(before, after, {}) > 0.1
 
 
+def test_a_divergence_of_rows_does_not_hang_on_the_batch(tmp_path: Path) -> None:
+    opened = open_source("config:gpt2?n_layer=1&n_embd=16&n_head=2&vocab_size=20&task=causal-lm", tmp_path)
+    outputs, draw = Outputs(opened.project.base), torch.Generator().manual_seed(0)
+    before, mask = torch.randn(2, 6, 20, generator=draw), torch.tensor([[1] * 6, [1, 0, 0, 0, 0, 0]])
+    after = before + torch.randn(2, 6, 20, generator=draw)
+    alone = [outputs.divergence(before[[i]], after[[i]], {"attention_mask": mask[[i]]}) for i in range(2)]
+    assert outputs.divergence(before, after, {"attention_mask": mask}) == pytest.approx(sum(alone))
+    p, q = before.double().log_softmax(-1), after.double().log_softmax(-1)
+    rows = (p.exp() * (p - q)).sum(-1)
+    assert alone == pytest.approx([float(rows[0].mean()), float(rows[1, 0])]), "the mean over a sample's rows"
+
+
 def test_outputs_without_classes_are_values(tmp_path: Path) -> None:
     opened = open_source("config:bert?num_hidden_layers=1&hidden_size=16&num_attention_heads=2&intermediate_size=16"
                          "&vocab_size=20", tmp_path)  # fmt: skip
