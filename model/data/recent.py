@@ -22,7 +22,7 @@ _HELD: OrderedDict[tuple[Any, ...], TaskData] = OrderedDict()
 
 def load_recent(spec: str, options: LoadOptions) -> TaskData:
     """As `load_data`; whoever gets it must not change its arrays."""
-    key = (spec, options, _signature(spec))
+    key = (spec, options, signature(spec))
     held = _HELD.get(key)
     if held is None:
         held = load_with(spec, options)
@@ -38,8 +38,8 @@ def forget() -> None:
     _HELD.clear()
 
 
-def _signature(spec: str) -> tuple[Any, ...]:
-    """Times and sizes of the files that data are read from."""
+def signature(spec: str) -> tuple[Any, ...]:
+    """Times and sizes of the files that data are read from: another where they have changed since."""
     if spec.startswith(("demo:", "hub:")):
         return ()
     with contextlib.suppress(DataError, OSError):

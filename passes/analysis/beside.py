@@ -5,7 +5,7 @@ The baseline's outputs stay between evaluations, so from the second on this cost
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -33,12 +33,13 @@ class Beside:
     """Hears the batches of an evaluation, always in the same order, and adds up the divergence from `base`."""
 
     def __init__(self, base: Graph, options: BesideOptions, context: Context) -> None:
+        from model.data.recent import signature
         from passes.sensitivity.outputs import Outputs
 
         self._base, self._context, self._name = base, context, options.baseline
         self._outputs = Outputs(self._base)
         plain = EvaluateOptions(**{n: getattr(options, n) for n in EvaluateOptions.__dataclass_fields__})
-        self._key = fingerprint(self._base), plain
+        self._key = fingerprint(self._base), plain, context.reading, signature(plain.data)
         self._known = list(_HELD.get(self._key, ()))
         self._module: Any = None
         self._lost, self._batches, self._samples = 0.0, 0, 0
@@ -78,4 +79,4 @@ class Beside:
         return {"baseline": self._name, **kl}
 
 
-_HELD: dict[tuple[str, EvaluateOptions], tuple[Tensor, ...]] = {}
+_HELD: dict[Hashable, tuple[Tensor, ...]] = {}

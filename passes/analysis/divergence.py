@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar
 
@@ -107,15 +107,16 @@ def given(graph: Graph, cell: Cell, context: Context) -> Graph:
 
 # -- baselines that stay warm between jobs
 
-_HELD: dict[tuple[str, EvaluateOptions], Baseline] = {}
+_HELD: dict[Hashable, Baseline] = {}
 
 
 def against(graph: Graph, options: EvaluateOptions, context: Context) -> Baseline:
     """The baseline that `graph` makes on the options' data; one that was made lately is taken again."""
+    from model.data.recent import signature
     from passes.sensitivity.measure import Baseline
 
     wish = EvaluateOptions(**{n: getattr(options, n) for n in EvaluateOptions.__dataclass_fields__})
-    key = fingerprint(graph), wish
+    key = fingerprint(graph), wish, context.reading, signature(wish.data)
     held = _HELD.pop(key, None)
     if held is None:
         data = load_task(wish, context.reading, whole=wish.split in ("", "all"))

@@ -80,3 +80,18 @@ def test_divergences_are_kept_with_the_project_by_recipe() -> None:
     older = Measures()
     older.restore(Project())  # type: ignore[arg-type]
     assert older.known(one) and older.accuracy(one) is None and older.divergence(one, opened) is None
+
+
+def test_a_baseline_of_data_that_changed_is_run_again(tmp_path: Path) -> None:
+    opened, data = open_source("demo:reviews", tmp_path / "work"), tmp_path / "rows.csv"
+    base = opened.project.base
+    context = Context(opened.store, reading=opened.project.source.reading, base=base)
+    wish = BesideOptions(str(data), batch_size=8)
+    texts = ["wonderful and lovely", "dreadful and boring", "superb acting", "a tedious plot"]
+    for labels in ([1, 0, 1, 0], [0, 1, 0, 1]):
+        data.write_text("text,label\n" + "".join(f"{t},{k}\n" for t, k in zip(texts, labels, strict=True)))
+        found = evaluate(base, wish, context)[1].summary
+        alone = divergence(base, DivergenceOptions(str(data), batch_size=8), context)[1].summary
+        assert found["kl"] == pytest.approx(0, abs=1e-9), "the model is its own baseline"
+        assert found["baseline_accuracy"] == found["accuracy"] == alone["accuracy"]
+        texts.reverse()
