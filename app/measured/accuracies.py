@@ -34,11 +34,18 @@ class Baseline:
         return f"{recipe_key(recipe)} {own}".rstrip()
 
 
+def _files(options: EvaluateOptions) -> tuple[Any, ...]:
+    from model.data.recent import signature
+
+    return signature(options.data) if options.data else ()
+
+
 class Measures:
     """Accuracy and loss by recipe for the data in use; static scores by graph identity."""
 
     def __init__(self) -> None:
         self.options = EvaluateOptions()
+        self._files: tuple[Any, ...] | None = None  # times and sizes of the data's files when they were measured on
         self.pinned: Baseline | None = None  # chosen in place of the model as opened
         self._found: dict[str, tuple[float, float]] = {}
         self._accuracies: dict[str, Accuracy] = {}  # with their samples, of those where these are known
@@ -55,10 +62,15 @@ class Measures:
         self.restore(result.project)
 
     def use(self, options: EvaluateOptions) -> None:
-        """Measure on this data from now on; figures of other data are forgotten."""
-        if options != self.options:
+        """Measure on this data from now on; figures of other data, or of files that changed since, are forgotten."""
+        if not self.holds(options):
             self.options = options
             self._clear()
+        self._files = _files(options)
+
+    def holds(self, options: EvaluateOptions) -> bool:
+        """Whether the figures are of these data, as their files are now."""
+        return options == self.options and self._files in (None, _files(options))
 
     def _clear(self) -> None:
         self._found.clear()

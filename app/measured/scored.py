@@ -69,7 +69,7 @@ class Scored(JobQueue):
         wish = options or self.measured_on
         base = self.compared
         todo = [("Evaluate", document.recipe, document.graph)]
-        if document.recipe.active and not (self.measures.options == wish and self.measures.known(base.recipe)):
+        if document.recipe.active and not (self.measures.holds(wish) and self.measures.known(base.recipe)):
             todo.insert(0, (f"Evaluate baseline ({base.name})", base.recipe, base.graph))
         for title, recipe, graph in todo:
             beside = BesideOptions(**asdict(wish), baseline=base.name)

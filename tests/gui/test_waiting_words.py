@@ -160,3 +160,21 @@ def test_data_that_fail_take_no_figure_away(opened: Window, runner: list[FakeRun
     session.evaluate(EvaluateOptions(data="mine.csv"))
     runner[0].finish(Report("evaluate", (), {"accuracy": 0.25, "loss": 2.0}))
     assert session.score.accuracy == 0.25 and session.measured_on.data == "mine.csv"
+
+
+def test_a_baseline_of_a_file_that_changed_is_measured_again(
+    opened: Window, runner: list[FakeRunner], tmp_path: Path
+) -> None:
+    session, data = opened.session, tmp_path / "rows.csv"
+    data.write_text("text,label\ngood,1\nbad,0\n")
+    quantise(opened)
+    for again in (False, True):
+        session.evaluate(EvaluateOptions(data=str(data)))
+        titles = [j.title for j in runner[0].waiting]
+        assert titles == ["Evaluate baseline (opened)", "Evaluate"], "files changed" if again else "nothing is known"
+        while runner[0].waiting:
+            runner[0].finish(Report("evaluate", (), {"accuracy": 0.75, "loss": 0.5}))
+        session.evaluate()
+        assert [j.title for j in runner[0].waiting] == ["Evaluate"], "the baseline is known"
+        runner[0].finish(Report("evaluate", (), {"accuracy": 0.75, "loss": 0.5}))
+        data.write_text("text,label\ngood,1\nbad,0\nfine,1\n")
