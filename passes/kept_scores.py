@@ -1,8 +1,7 @@
 """Measured scores on disk by content: the same graph and weights on the same samples are not measured twice.
 
-The key holds the samples themselves as the model takes them, so that a changed file, limit or tokenizer misses, and
-what computes: our code, versions of packages, the processor and its number of threads. An entry is JSON alone; one
-that cannot be read, or is not a score, is measured again.
+The key holds samples as the model takes them and what computes: code, packages, processor, threads. An entry is JSON
+alone; one that cannot be read, or is not a score, is measured again.
 """
 
 from __future__ import annotations

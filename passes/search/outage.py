@@ -76,7 +76,7 @@ class Outage:
                 return
             self.since = time.monotonic() if since is None else since
             begun = time.strftime("%H:%M:%S", time.localtime(time.time() - (time.monotonic() - self.since)))
-        self._tell(f"{name} is away since {begun}: {why.rstrip('. ')}. Trying again; nothing is lost.")
+        self._tell(f"{name} is away since {begun}: {why.rstrip('. ')}. Trying again.")
 
     def back(self, name: str) -> None:
         """It answers; once, where it did not before."""
