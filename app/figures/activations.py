@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from PySide6.QtCore import QObject, Signal
@@ -94,7 +94,9 @@ class ActivationSamples(QObject):
         """What an evaluation was asked to run on is what activations are measured on."""
         job = heard.job.job
         if isinstance(job, AnalyseJob) and isinstance(heard.event, Done) and job.step.pass_name == "evaluate":
-            self._options = job.step.options if isinstance(job.step.options, EvaluateOptions) else None
+            given = job.step.options
+            own = {f.name: getattr(given, f.name) for f in fields(EvaluateOptions)}  # less what it told besides
+            self._options = EvaluateOptions(**own)
 
     def _forget(self) -> None:
         self._found.clear()

@@ -1,0 +1,31 @@
+"""What activations are measured on: the data of the last evaluation, whatever else that one told."""
+
+from __future__ import annotations
+
+import pytest
+from PySide6.QtCore import QObject
+
+from app.figures.activations import SAMPLES, ActivationSamples
+from app.window import Window
+from passes.analysis.activations import ActivationOptions
+from passes.analysis.evaluate import EvaluateOptions
+from passes.base import Report
+from passes.jobs import AnalyseJob
+from tests.gui.conftest import FakeRunner
+from tests.gui.test_window_panels import quantise
+
+pytestmark = pytest.mark.gui
+
+
+def test_they_are_measured_on_the_data_of_an_evaluation_beside_a_baseline(
+    opened: Window, runner: list[FakeRunner]
+) -> None:
+    quantise(opened)
+    samples = ActivationSamples(opened.session, QObject(opened))
+    opened.session.evaluate(EvaluateOptions(data="rows.csv", limit=500))
+    while runner[0].waiting:
+        runner[0].finish(Report("evaluate", (), {"accuracy": 0.75, "loss": 0.5}))
+    samples.measure()
+    job = runner[0].waiting[-1].job
+    assert isinstance(job, AnalyseJob)
+    assert job.step.options == ActivationOptions(data="rows.csv", limit=SAMPLES)
