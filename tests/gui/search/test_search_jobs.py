@@ -189,6 +189,23 @@ def test_a_baseline_of_other_data_is_none(panel: SearchPanel, runner: list[FakeR
     )
 
 
+def test_only_a_whole_score_becomes_the_projects(panel: SearchPanel, runner: list[FakeRunner]) -> None:
+    """One that ended early was measured on a part of the samples; a whole one brings these along."""
+    info, session = begin(panel, runner), panel._session
+    early = trial(1, 0.9, state="pruned", steps=((64, 0.9),))
+    whole = trial(2, 0.7, noise={"n": 270, "guessing": 0.1, "hits": ""})
+    feed(runner, info, [trial(0), early, whole])
+    study = panel.study
+    assert study is not None
+    session.measures.use(study.spec.score)
+    panel.searches.use(study, early)
+    assert session.measures.accuracy(panel.searches.recipe_of(study, early)) is None
+    assert not session.measures.known(panel.searches.recipe_of(study, early))
+    panel.searches.use(study, whole)
+    found = session.measures.accuracy(panel.searches.recipe_of(study, whole))
+    assert found is not None and (found.value, found.n) == (0.7, 270)
+
+
 def test_names_that_are_taken(panel: SearchPanel, runner: list[FakeRunner]) -> None:
     told: list[object] = []
     panel._session.problem.connect(told.append)
