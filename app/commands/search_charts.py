@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,8 @@ from model.leftovers import scratch
 from model.project import recipe_to_json
 from model.recipe import Recipe
 from passes.figure import accuracy_of
+from passes.score import Score
+from passes.search.goals import figures
 from passes.search.search import Search
 from passes.search.space import Space
 from passes.search.spec import SearchSpec, trains
@@ -60,6 +62,8 @@ class Picture:
 
     def __init__(self, found: Arguments, search: Search) -> None:
         self.found, self.search = found, search
+        self.asked = [n for n in found.figure.split(",") if n]
+        _check_figures(self.asked)
         self.others = [o for text in found.compare for o in _read(text)]
         self.base: Mapping[str, Any] = {}
         self.named = ""
@@ -94,13 +98,22 @@ class Picture:
 
     def _figures(self, own: Study) -> list[str]:
         """Two figures at least: those that were asked for, else the goals, and a cost beside a lone goal."""
-        asked = [n for n in self.found.figure.split(",") if n]
-        for name in asked:
+        for name in self.asked:
             if name not in own.names:
                 raise UsageError(f"The trials have no figure {name!r}.", nearest(name, own.names))
         goals = [g.figure for g in own.goals]
         costs = [n for n in ("weight_bits", "size_bytes") if n in own.names]
-        return list(dict.fromkeys([*asked, *goals, *costs, *own.names, "accuracy", "weight_bits"]))
+        return list(dict.fromkeys([*self.asked, *goals, *costs, *own.names, "accuracy", "weight_bits"]))
+
+
+def _check_figures(names: Sequence[str]) -> None:
+    """Raise UsageError for a figure that no trial can ever tell."""
+    score = [f.name for f in fields(Score)]
+    trained = [f"{name}_{when}" for name in ("accuracy", "loss", "kept_step") for when in ("before", "compressed")]
+    known = list(dict.fromkeys([*figures(), *score, *trained, "kept_step"]))
+    for name in names:
+        if name not in known:
+            raise UsageError(f"There is no figure {name!r}.", nearest(name, known))
 
 
 def study_of(spec: SearchSpec, recipe: Recipe, space: Space, trials: Sequence[Trial]) -> Study:

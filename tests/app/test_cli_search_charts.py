@@ -115,6 +115,7 @@ def test_a_front_of_trials_that_all_failed_is_empty(tmp_path: Path) -> None:
         (["-o", "F.svg", "--chart", "precision", "--compare", "x"], "shows one study"),
         (["-o", "F.svg", "--compare", "missing.journal"], "no file"),
         (["-o", "F.svg", "--chart", "pareto", "--inset"], "no inset"),
+        (["-o", "F.svg", "--figure", "acuracy"], "There is no figure 'acuracy'.\nDid you mean 'accuracy'?"),
     ],
 )
 def test_mistakes_are_told_before_the_first_trial(
@@ -122,7 +123,8 @@ def test_mistakes_are_told_before_the_first_trial(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert main(["search", "demo:digits-mlp", spec(tmp_path, "tpe"), *more]) == 2
-    assert message in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert message in said and "[1/" not in said
 
 
 def study(*accuracies: float, bits: tuple[float, ...] = ()) -> Study:
