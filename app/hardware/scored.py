@@ -17,10 +17,11 @@ def scored_verdict(found: dict[str, Any]) -> tuple[str, str]:
     of = f"{count(found['outputs'])} outputs, n = {count(found['n'])}"
     if not found["differing"]:
         return "good", f"✓ equals the scored model to float32's precision ({of})"
+    equal = found["equal_argmax"]
     return "bad", (
         f"✗ differs from the scored model in {count(found['differing'])} of {of}: by at most "
-        f"{found['max_abs_diff']:.2g} where their rms is {found['rms']:.2g}, "
-        f"argmax equal in {percent(found['equal_argmax'])}"
+        f"{found['max_abs_diff']:.2g} where their rms is {found['rms']:.2g}"
+        + ("" if equal is None else f", argmax equal in {percent(equal)}")
     )
 
 

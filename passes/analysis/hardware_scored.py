@@ -33,10 +33,12 @@ class Results:
 
     values: list[NDArray] = field(default_factory=list)  # type: ignore[assignment]
     rows: list[NDArray] = field(default_factory=list)  # type: ignore[assignment]
+    width: int = 1  # of a row; of one number there is no largest to choose
 
     def take(self, result: Any, graph: Graph, frames: int) -> None:
         """Add the results of a batch."""
         first = _first(result, graph).double().numpy()
+        self.width = first.shape[-1]
         self.values.append(first.reshape(frames, -1))
         self.rows.append(first.reshape(-1, first.shape[-1]).argmax(-1).reshape(frames, -1))
 
@@ -50,7 +52,8 @@ class Results:
 
 def beside_scored(graph: Graph, design: Design, batches: list[Batch], context: Context,
                   simulated: tuple[Codes, ...] | None = None) -> dict[str, Any]:  # fmt: skip
-    """`scored_model` of a report: n, max_abs_diff, differing of outputs, equal_argmax, accuracy {rtl, scored, float}.
+    """`scored_model` of a report: n, max_abs_diff, differing of outputs, equal_argmax (None of single
+    numbers), accuracy {rtl, scored, float}.
 
     The RTL's results are the simulated ones where they were simulated on these samples, else those of its integer
     model, which simulations are compared with bit by bit. `float`: the model as opened, or without formats.
@@ -111,11 +114,12 @@ def _difference(rtl: Results, told: Results) -> dict[str, Any]:
     apart = np.abs(ours - theirs)
     apart = np.where(ours == theirs, 0.0, apart)  # equal infinities are no difference
     rms = float(np.sqrt(np.mean(theirs**2)))
+    alike = np.concatenate(rtl.rows) == np.concatenate(told.rows)
     exact = apart <= np.maximum(np.abs(theirs), rms) * FLOAT32
     return {
         "max_abs_diff": float(apart.max(initial=0.0)), "rms": rms,
         "differing": int((~exact).sum()), "outputs": int(apart.size),
-        "equal_argmax": float((np.concatenate(rtl.rows) == np.concatenate(told.rows)).mean()),
+        "equal_argmax": float(alike.mean()) if told.width > 1 else None,
     }  # fmt: skip
 
 

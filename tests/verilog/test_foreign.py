@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 
+from app.hardware.scored import scored_verdict
 from model.build import build, parameters_of, read_back
 from model.emulators import in_float
 from model.formats.integer import Integer
@@ -20,7 +21,8 @@ from model.meta import Precision
 from model.opening import Opened, open_any
 from model.ops import quantisable
 from model.trust import Origin
-from passes.analysis.hardware_scored import beside_scored
+from passes.analysis import hardware_scored
+from passes.analysis.hardware_scored import Results, beside_scored
 from passes.base import Context
 from passes.observe import tap
 from passes.transform.decompose_attention import DecomposeOptions, decompose_attention
@@ -132,6 +134,15 @@ def mlp(tmp_path_factory: pytest.TempPathFactory) -> tuple[Opened, Graph]:
     found = open_any(f"{written(folder)}:mlp", folder, origin=Origin.TYPED)
     graph = hardware_functions(quantised(found, "mlp"), HardwareFunctionsOptions(), Context(found.store))[0]
     return found, graph
+
+
+def test_of_single_numbers_there_is_no_argmax(mlp: tuple[Opened, Graph]) -> None:
+    ours, theirs = Results(), Results()
+    for results, shift in ((ours, 0.0), (theirs, 0.5)):
+        results.take(torch.tensor([[0.25], [0.5]]) + shift, mlp[1], 2)
+    found = hardware_scored._difference(ours, theirs)
+    assert found["differing"] == 2 and found["equal_argmax"] is None
+    assert "argmax" not in scored_verdict({**found, "n": 2})[1]
 
 
 def test_it_is_a_choice_that_is_saved_and_taken_back(mlp: tuple[Opened, Graph]) -> None:
