@@ -21,7 +21,7 @@ _HITS = re.compile(r"[0-9a-f]+")
 BASELINES: dict[str, str] = {
     OPENED: "the model as it was opened, before the first step of the recipe",
     "project at start": "the project as it was when this run, sweep or search began",
-    "present weights in float": "the present weights without formats, with the masks that they were trained under",
+    "present weights in float": "the present weights without formats, with the masks that are there",
 }
 START, EXPANSION = tuple(BASELINES)[1:]
 Test = Literal["McNemar", "Newcombe"]

@@ -36,7 +36,7 @@ def expansion(graph: Graph, base: Graph | None) -> Graph:
     """The graph in float, without the masks that the recipe chose: where gradients are taken.
 
     That is the model as it was opened, as long as the steps choose formats and masks alone. Where they change weights,
-    it is the changed model in float, its masks in place, since weights were trained under them.
+    it is the changed model in float, its masks in place, as weights may have been trained under them.
     """
     same = base is not None and _same_weights(graph, base)
     bare: list[Node] = []
