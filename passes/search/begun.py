@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Generator
 from typing import TYPE_CHECKING
 
+from passes.base import Cancelled
 from passes.search.fleet.beat import is_gone, signature, storage_of
 from passes.search.refine import FRONT
 from passes.search.storage import load_study, study_names
@@ -35,10 +36,12 @@ def clear(storage: BaseStorage, name: str) -> bool:
 
 @contextlib.contextmanager
 def kept_if_begun(study: Study) -> Generator[None]:
-    """Remove a study of this process where what runs inside raises before a trial began."""
+    """Remove a study of this process where what runs inside fails before a trial began; who stops it may go on."""
     try:
         yield
-    except BaseException:
+    except Cancelled:
+        raise
+    except Exception:
         with contextlib.suppress(Exception):  # what was raised is the news, not that the storage is away as well
             if study.user_attrs.get(BEGUN, [])[1:] == signature(0)[1:] and _is_empty(study):
                 _remove(study)
