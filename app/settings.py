@@ -9,6 +9,7 @@ from pathlib import Path
 from PySide6.QtCore import QByteArray, QSettings, QStandardPaths
 
 from model.private import private_folder, redacted
+from model.trust import factory_of
 
 RECENT = 10
 LAYOUT_VERSION = 2
@@ -107,5 +108,6 @@ def is_path(spec: str) -> bool:
 
 def is_missing(spec: str) -> bool:
     """Whether a recent entry names a file or folder that is gone."""
-    path = spec.rpartition(":")[0] if ".py:" in spec else spec
+    factory = factory_of(spec)
+    path = factory[0] if factory else spec
     return is_path(spec) and not Path(path).expanduser().exists()

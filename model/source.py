@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from model.errors import SourceError, nearest
 from model.reading import Limits, Reading
 from model.siblings import Siblings
-from model.trust import Origin, require
+from model.trust import Origin, factory_of, require
 
 if TYPE_CHECKING:
     from torch import nn
@@ -100,7 +100,7 @@ def _loader(spec: str, origin: Origin) -> Callable[[str], Loaded]:
     head = spec.partition(":")[0]
     if head in ("demo", "hf", "config") and ":" in spec:
         return {"demo": _demo, "hf": huggingface.from_hub, "config": huggingface.from_config}[head]
-    if ".py:" in spec or spec.endswith(".py"):
+    if factory_of(spec):
         return partial(_factory, origin=origin)
     if spec.endswith(".pt2"):
         return _exported
@@ -159,7 +159,7 @@ def first_line(error: BaseException) -> str:
 
 
 def _factory(spec: str, origin: Origin) -> Loaded:
-    file, _, name = (spec, "", "") if spec.endswith(".py") else spec.rpartition(":")
+    file, name = factory_of(spec) or (spec, "")
     path = Path(file).expanduser().resolve()
     if not path.exists():
         raise SourceError(f"There is no file {file!r}.", "Give the path of a Python file, then :factory.")

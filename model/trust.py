@@ -68,10 +68,23 @@ def wanted_code(spec: str) -> Path | None:
     return path if path and path.is_file() and not _allowed(path) else None
 
 
+def factory_of(spec: str) -> tuple[str, str] | None:
+    """(Python file, name of its function or "") of a source; None where it names no code.
+
+    Something of that very name on the disk is meant as it is: a folder `bert.py:base` is no function of bert.py.
+    """
+    if spec.endswith(".py"):
+        return spec, ""
+    file, colon, name = spec.rpartition(":")
+    if not colon or not file.endswith(".py") or os.path.lexists(os.path.expanduser(spec)):
+        return None
+    return file, name
+
+
 def _code(spec: str) -> Path | None:
     """The Python file that a source names, there or not."""
-    file = spec if spec.endswith(".py") else spec.rpartition(":")[0]
-    return Path(file).expanduser().resolve() if file.endswith(".py") else None
+    found = factory_of(spec)
+    return Path(found[0]).expanduser().resolve() if found else None
 
 
 def refused(path: Path) -> bool:

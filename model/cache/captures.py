@@ -28,6 +28,7 @@ from model.graph_json import graph_from_json, graph_to_json
 from model.held import FileId
 from model.meta import TensorKey
 from model.source import SourceInfo, demo_folder
+from model.trust import factory_of
 from model.weights import Location, WeightStore, read_header
 
 LAYOUT = 1  # raise it when an entry says something else
@@ -162,8 +163,8 @@ def depends_on(spec: str, watched: Watched, before: int) -> Depends | None:
 
 def factory_file(spec: str) -> Path | None:
     """The Python file that a source names; None where it names none."""
-    file = spec if spec.endswith(".py") else spec.rpartition(":")[0] if ".py:" in spec else ""
-    return Path(file).expanduser().resolve() if file else None
+    found = factory_of(spec)
+    return Path(found[0]).expanduser().resolve() if found else None
 
 
 def _depends(
