@@ -46,16 +46,28 @@ from passes.serving import INTERRUPT
 GRACE = 1.5  # seconds that a cancelled job has to end before its worker is killed
 AGAIN = 0.3  # seconds between two interrupts of a job that does not ask whether it is cancelled
 NICE = 3  # where processors are short, the window answers first
+SAFE_PATH = "PYTHONSAFEPATH"
 Listener = Callable[[JobEvent], None]
 
 
 def _entry(pipe: Connection) -> None:
+    os.environ.pop(SAFE_PATH, None)
     end_with_parent()
     if hasattr(os, "nice"):
         os.nice(NICE)
     from passes.worker import main
 
     main(pipe)
+
+
+@contextlib.contextmanager
+def _away_from_the_working_folder() -> Iterator[None]:
+    """A new Python looks for `multiprocessing` in the working folder first: a stranger's folder may have one."""
+    os.environ[SAFE_PATH] = "1"
+    try:
+        yield
+    finally:
+        os.environ.pop(SAFE_PATH, None)
 
 
 class Worker:
@@ -66,7 +78,8 @@ class Worker:
         context = multiprocessing.get_context("spawn")
         self.pipe, theirs = context.Pipe()
         self.process: BaseProcess = context.Process(target=_entry, args=(theirs,), daemon=True, name="espalier-worker")
-        self.process.start()
+        with _away_from_the_working_folder():
+            self.process.start()
         self.furnished = False
         theirs.close()
 

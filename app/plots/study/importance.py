@@ -141,6 +141,7 @@ class ImportanceChart(PaintedChart):
         process.setWorkingDirectory(str(ROOT))
         environment = QProcessEnvironment.systemEnvironment()
         environment.insert("OMP_NUM_THREADS", "1")
+        environment.remove("PYTHONSAFEPATH")  # while a worker starts, and this one is started from our folder
         process.setProcessEnvironment(environment)
         process.finished.connect(lambda code, _: self._finished(process, code))
         process.errorOccurred.connect(lambda _: self._finished(process, -1))
