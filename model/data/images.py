@@ -15,6 +15,7 @@ from model.data.rows import Rows, arrange, class_indices, find_classes
 from model.errors import DataError
 
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp")
+_FORMATS = ("PNG", "JPEG", "BMP", "GIF", "WEBP")  # by content: Pillow reads PostScript, a program, under any name
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +96,7 @@ def _read(source: Source, wish: tuple[int, int, int] | None) -> _Read:
     pillow = _pillow()
     told = source.name if isinstance(source, Picture) else f"{source.parent.name}/{source.name}"
     try:
-        with source.open() if isinstance(source, Picture) else pillow.open(source) as image:
+        with source.open() if isinstance(source, Picture) else pillow.open(source, formats=_FORMATS) as image:
             own = "L" if image.mode in ("1", "L") else "RGB"
             channels, height, width = wish or (0, 0, 0)
             fitted, size = (
@@ -110,6 +111,8 @@ def _read(source: Source, wish: tuple[int, int, int] | None) -> _Read:
 
 def _pillow() -> Any:
     try:
+        # Pictures of the hub come as Pillow opens them: PostScript among them would run in Ghostscript.
+        importlib.import_module("PIL.EpsImagePlugin").gs_binary = False
         return importlib.import_module("PIL.Image")
     except ImportError as error:
         raise DataError("Reading images needs Pillow.", "Install it: pip install pillow") from error
