@@ -6,6 +6,7 @@ They lie in the project's file as JSON; a design takes them in the place of ours
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
@@ -16,6 +17,18 @@ from model.errors import OptionsError
 MEMBER = "hardware_modules.json"  # of the project file
 VERSION = 1
 MOST = 1 << 20  # characters of a module
+# What a module may call: it computes, or says something. All else opens files or starts programs ($fopen, $system, $c),
+# as do imports from C; and macros can put together any word. Texts come with projects and recipes of other people.
+PURE = frozenset((
+    "bits", "ceil", "clog2", "countones", "display", "error", "fatal", "finish", "floor", "high", "info", "isunknown",
+    "itor", "left", "low", "onehot", "onehot0", "random", "readmemh", "realtime", "right", "rtoi", "signed", "size",
+    "sqrt", "stop", "time", "unsigned", "urandom", "urandom_range", "warning", "write",
+))  # fmt: skip
+_CALLED = re.compile(r"\$([A-Za-z_$][\w$]*)")
+_REMARK = re.compile(
+    r"^[ \t]*//.*$", re.MULTILINE
+)  # a line of its own, which no text runs into: see the last two below
+_FOREIGN = re.compile(r"""`|\b(?:import|export)\b|\"{3}|\\\s*$""", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +71,16 @@ def _texts(name: Any, held: Any) -> tuple[str, str]:
     if not good or not all(isinstance(t, str) and len(t) <= MOST for t in texts):
         raise ValueError("no text of a module")
     return cast("tuple[str, str]", texts)
+
+
+def check_pure(module: str, text: str) -> None:
+    """Raise OptionsError for a module that could do more in a simulation than compute."""
+    called = next((f"${n}" for n in _CALLED.findall(text) if n not in PURE), None)
+    foreign = _FOREIGN.search(_REMARK.sub("", text))
+    if called or foreign:
+        what = called or (foreign.group().strip() if foreign else "")
+        hint = "Take it out of the edited module, or revert the module to ours."
+        raise OptionsError(f"The edited module {module} uses {what}, which can reach files and programs.", hint)
 
 
 def texts_in(extras: Mapping[str, bytes]) -> dict[str, str]:

@@ -32,7 +32,9 @@ STALLS = (0, 1, 2, 3)  # nobody pauses, inputs do, outputs do, both do
 class HardwareOptions:
     """What to write, and how far to prove it."""
 
-    folder: str = field(default="", metadata={"help": "where to write the design; empty: nowhere"})
+    folder: str = field(
+        default="", metadata={"help": "where to write the design; empty: nowhere", "writes": "emit -o DIR"}
+    )
     name: str = field(default="top", metadata={"help": "name of the top module"})
     sizes: str = field(default="", metadata={"help": "sizes of symbols in shapes, such as seq=32"})
     engine: Literal["folded", "unrolled"] = field(
@@ -80,6 +82,7 @@ def emitting(options: HardwareOptions) -> EmitOptions:
 def hardware(graph: Graph, options: HardwareOptions, context: Context) -> tuple[Graph, Report]:
     """One row an instance: module, format, cycles, area. The summary: interval, latency, area, lint, mismatches."""
     from verilog.cycles.schedule import schedule
+    from verilog.edited import check_pure
     from verilog.folder import beside
     from verilog.lower import lower
     from verilog.proof.lint import lint
@@ -92,6 +95,8 @@ def hardware(graph: Graph, options: HardwareOptions, context: Context) -> tuple[
     context.progress(0, 5, "lowering")
     design = lower(graph, context.store, emitting(options))
     design = replace(design, edited={m: t for m, t in options.modules.items() if m in modules(design)})
+    for module, text in design.edited.items():
+        check_pure(module, text)
     summary: dict[str, Any] = {"modules": list(modules(design)), "instances": len(design.instances)}
     summary |= {"edited": sorted(design.edited)} if design.edited else {}
     summary |= {"remarks": design.remarks} if design.remarks else {}
