@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 
 import xxhash
 
+from model.errors import OptionsError
 from model.graph import Graph
 from model.project import step_to_json
 from model.recipe import Recipe, Step, naming_step
@@ -119,9 +120,18 @@ def check_ready(recipe: Recipe) -> None:
                 step.options.ready()
 
 
+def _check_writes_nothing(step: Step) -> None:
+    """A recipe may come from anyone: it changes a graph, and no file of the user's."""
+    for each in fields(step.options) if is_dataclass(step.options) else ():
+        if each.metadata.get("writes") and (place := getattr(step.options, each.name)):
+            text = f"A recipe cannot write files: its {each.name} is {str(place)[:200]!r}."
+            raise OptionsError(text, f"Take {each.name} out of the step; {each.metadata['writes']} writes there.")
+
+
 def _run(graph: Graph, step: Step, context: Context, index: int) -> StepResult:
     try:
         with naming_step(index, step.pass_name):
+            _check_writes_nothing(step)
             return run_step(graph, step, context)
     except Cancelled as error:
         raise Cancelled("The job was cancelled.") from error

@@ -29,7 +29,13 @@ class ProfileOptions(TimedOptions):
     """What is run, and how often. Without data, on made inputs of the model's sizes."""
 
     runs: int = field(default=5, metadata={"min": 1, "max": 100, "help": "runs that are profiled; medians are told"})
-    trace: str = field(default="", metadata={"help": "a .json file for the Chrome trace (chrome://tracing, Perfetto)"})
+    trace: str = field(
+        default="",
+        metadata={
+            "help": "a .json file for the Chrome trace (chrome://tracing, Perfetto)",
+            "writes": "report --what profile --trace F.json",
+        },
+    )
 
 
 @analysis("profile", "Profile", ProfileOptions)
