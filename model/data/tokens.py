@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from model.borders import read_json, tried
+from model.borders import read_json, reading, tried
 from model.data.base import Array, Inputs
 from model.data.naming import local_file
 from model.errors import DataError
@@ -29,6 +29,13 @@ def open_tokenizer(source: str | Path) -> Encoder:
         tokenizer.pad_token = tokenizer.eos_token or tokenizer.unk_token
 
     def encode(texts: Sequence[str], max_length: int) -> tuple[Inputs, Array]:
+        # Its patterns are the file's, and give up, by a panic, where they would try for ever.
+        with reading(
+            f"The tokenizer {Path(source).name}", DataError, "fails on these texts", "Give another tokenizer."
+        ):
+            return _encoded(texts, max_length)
+
+    def _encoded(texts: Sequence[str], max_length: int) -> tuple[Inputs, Array]:
         rows = tokenizer(list(texts), truncation=True, max_length=max_length, padding="longest")
         inputs = {name: np.array(rows[name], dtype=np.int64) for name in NAMES}
         if rows.encodings:
