@@ -80,8 +80,9 @@ def places(graph: Graph, run: Graph, parts: dict[str, tuple[str, ...]]) -> tuple
         for port in offered(node):
             inner = [run[i] for i in parts.get(node.id, ()) if run[i].op == "matmul"] or [run[node.id]]
             inner = inner[-1:] if port == "data_out" else inner
-            held = weight_at(inner[0], port, run) if len(inner) == 1 else None
             tensors = tuple((n.id, p) for n in inner for p in _ports(n, port, run, moved))
+            # Beside a stored operand (a norm's gain) its partner flows: such a place is no weight.
+            held = weight_at(inner[0], port, run) if len(tensors) == 1 else None
             if tensors:
                 found.append(Place(node.id, port, tensors, held))
     return tuple(found)

@@ -193,3 +193,34 @@ def test_without_weights_it_says_so(tmp_path: Path) -> None:
     made = open_source("config:bert?num_hidden_layers=1&hidden_size=16&num_attention_heads=2&weights=none", tmp_path)
     with pytest.raises(PassError, match="without weights"):
         sensitivity(made.project.base, SensitivityOptions(data="made here"), Context(made.store))
+
+
+GAIN = """
+import torch
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.table = torch.nn.Embedding(60, 16)
+        self.gain = torch.nn.Parameter(torch.ones(16))
+        self.last = torch.nn.Linear(16, 3)
+    def forward(self, input_ids, attention_mask):
+        return self.last((self.gain * self.table(input_ids)).mean(1))
+def make():
+    torch.manual_seed(0)
+    ids = torch.randint(0, 60, (2, 6))
+    return Net(), {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+"""
+
+
+def test_what_a_stored_gain_multiplies_counts(tmp_path: Path) -> None:
+    """Llama's norms put their gain first; data_in holds for what flows beside it too, not for the gain alone."""
+    (tmp_path / "net.py").write_text(GAIN)
+    made = open_source(f"{tmp_path / 'net.py'}:make", tmp_path / "work", origin=Origin.TYPED)
+    held = Held(made.project.base, Context(made.store, base=made.project.base, callables=made.callables))
+    (node,) = (n.id for n in held.graph if n.op == "mul")
+    _, rows = found(held, ports=("data_in",), select=Select("name", (node,)))
+    (row,) = rows
+    assert len(row.candidates) == 2
+    for predicted, measured in zip(row.predicted, row.measured, strict=True):
+        assert measured and measured > 1e-6
+        assert abs(math.log2(predicted / measured)) < 1
