@@ -79,9 +79,11 @@ def _on_data(graph: Graph, options: ObserveOptions, context: Context) -> tuple[l
                "logits_cosine": logits["cosine"], **_scores(found, len(split))}  # fmt: skip
     changed, base = _changed(graph, context.base), context.base
     if changed and base is not None:
+        summary |= {"weights_changed_by_steps": changed}
         first, count = tally(base, split, options.batch_size, context), max(len(split), 1)
-        summary |= {"weights_changed_by_steps": changed, "accuracy_of_samples_baseline": first.correct / count,
-                    "loss_of_samples_baseline": first.loss / count}  # fmt: skip
+        if first.told:
+            summary |= {"accuracy_of_samples_baseline": first.correct / count,
+                        "loss_of_samples_baseline": first.loss / count}  # fmt: skip
     return [*activations, *outputs, logits], summary
 
 
@@ -108,9 +110,12 @@ def _rows(graph: Graph, found: dict[Place, Comparison], kind: str) -> list[Row]:
 def _scores(found: Outcome, samples: int) -> dict[str, Any]:
     """Before (the same weights in float) and after (quantised), and the fraction with the same predicted class.
 
-    Of these samples, and named so that nobody takes them for the score's, which are of the whole split.
+    Of these samples, and named so that nobody takes them for the score's, which are of the whole split. A language
+    model has the logits' figures alone.
     """
     count = max(samples, 1)
+    if not found.after.told:
+        return {"samples": samples}
     return {"samples": samples, "agreement": found.same / count,
             "accuracy_of_samples_before": found.before.correct / count,
             "accuracy_of_samples": found.after.correct / count,

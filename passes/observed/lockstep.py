@@ -33,13 +33,17 @@ MOST = 1 << 28
 
 @dataclass(slots=True)
 class Tally:
-    """Samples that a model told right, and the sum of their cross-entropies."""
+    """Samples that a model told right, and the sum of their cross-entropies; a language model tells no classes."""
 
     correct: int = 0
     loss: float = 0.0
+    told: bool = True
 
     def add(self, logits: Tensor, labels: Tensor) -> None:
         """Count a batch."""
+        if logits.dim() != 2:
+            self.told = False
+            return
         self.correct += int((logits.argmax(-1) == labels).sum())
         self.loss += float(torch.nn.functional.cross_entropy(logits.float(), labels, reduction="sum"))
 
@@ -75,12 +79,12 @@ def lockstep(plain: Graph, graph: Graph, split: Split, batch_size: int, context:
 
 def tally(graph: Graph, split: Split, batch_size: int, context: Context) -> Tally:
     """What a model by itself tells of `split`."""
-    told, module = Tally(), build(graph, context.store, context.callables)
+    found, module = Tally(), build(graph, context.store, context.callables)
     with torch.no_grad():
         for inputs, labels in batches(split, graph, batch_size):
             with fit_error(inputs):
-                told.add(logits_of(module(**inputs), graph), labels)
-    return told
+                found.add(logits_of(module(**inputs), graph), labels)
+    return found
 
 
 class _Lockstep:
@@ -106,7 +110,8 @@ class _Lockstep:
         self.found.logits.add(before, after)
         self.found.before.add(before, labels)
         self.found.after.add(after, labels)
-        self.found.same += int((before.argmax(-1) == after.argmax(-1)).sum())
+        if self.found.after.told:
+            self.found.same += int((before.argmax(-1) == after.argmax(-1)).sum())
 
     def _hold(self, node: str, port: str, x: Tensor) -> None:
         self._held[node].append(x.clone())  # a later node may write in place

@@ -8,17 +8,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
 from app.cli import main
 from model.build import build
+from model.data.base import Split
 from model.errors import DataError
 from model.formats.base import parse_format
 from model.formats.integer import Integer
 from model.graph import Graph
-from model.opening import open_any
+from model.opening import open_any, open_source
 from model.recipe import Step
 from model.trust import Origin
 from passes.analysis.evaluate import EvaluateOptions, load_split
@@ -34,6 +36,20 @@ from passes.transform.quantize import QuantizeOptions, Rule, quantize
 DIGITS, LIMIT = "demo:digits", 50
 KEYS = ["node", "port", "kind", "format", "bits", "sqnr_db", "max_error", "mean_error", "saturated", "zeros",
         "underflow", "cosine"]  # fmt: skip
+
+WORDS = """
+import torch
+def make():
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(torch.nn.Embedding(20, 8), torch.nn.Linear(8, 20))
+    class Words(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.net = net
+        def forward(self, input_ids):
+            return {"logits": self.net(input_ids)}
+    return Words(), {"input_ids": torch.randint(0, 20, (2, 6))}
+"""
 
 
 @pytest.fixture(scope="module")
@@ -242,3 +258,17 @@ def test_report_on_data(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> N
     assert main(["report", DIGITS, "--what", "graph", "--data", DIGITS]) == 2
     error = capsys.readouterr().err.splitlines()
     assert error == ["--data is of no use to graph.", "Add --what statistics or quantization."]
+
+
+def test_a_language_model_is_compared_without_classes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Scores of each word are no classes of texts: the layers and the logits have figures, no accuracy is told."""
+    (tmp_path / "net.py").write_text(WORDS)
+    made = open_source(f"{tmp_path / 'net.py'}:make", tmp_path / "work", origin=Origin.TYPED)
+    ids = np.random.default_rng(0).integers(0, 20, (8, 6))
+    monkeypatch.setattr("passes.analysis.evaluate.load_split", lambda *_: Split({"input_ids": ids}, np.zeros(8, int)))
+    context = Context(made.store, base=made.project.base)
+    graph = chosen(made.project.base, context, "integer(width=4, frac_width=3)")
+    report = found("quantization", graph, context, ObserveOptions(data="made here"))
+    assert report.summary["logits_sqnr_db"] > 0 and report.summary["samples"] == 8
+    assert not {k for k in report.summary if "accuracy" in k or "loss" in k or k == "agreement"}
+    assert {r["kind"] for r in report.rows} == {"weight", "activation", "output", "logits"}
