@@ -91,6 +91,6 @@ def from_words(words: list[str], lanes: int, width: int, signed: bool) -> Codes:
         nibbles[inside] = raw[inside] - low + base
     if (nibbles == 255).any():
         raise ValueError("a word is not a number")
-    bits = ((nibbles[..., None] >> np.array([3, 2, 1, 0])) & 1).reshape(len(words), -1)[:, ::-1]
+    bits = ((nibbles[..., None] >> np.array([3, 2, 1, 0])) & 1).reshape(len(words), digits * 4)[:, ::-1]
     codes = (bits[:, : lanes * width].reshape(len(words), lanes, width).astype(np.int64) << np.arange(width)).sum(-1)
     return np.where(codes >= 1 << (width - 1), codes - (1 << width), codes) if signed else codes

@@ -11,7 +11,7 @@ import pytest
 from tests.verilog.proof import needs_icarus, on_time, proven, random_codes
 from tests.verilog.test_linear import layer
 from verilog.cycles.buffering import buffered, pace
-from verilog.cycles.schedule import schedule
+from verilog.cycles.schedule import never_stuck, schedule
 from verilog.lower import forked
 from verilog.netlist import Boundary, Design, Wire
 from verilog.numbers.fixed import Fixed
@@ -66,6 +66,44 @@ def test_one_beat_less_costs_time() -> None:
         assert less.stuck or less.latency > full.latency or less.interval > full.interval
     longest = max(fifos, key=lambda i: i.depth)
     assert any(schedule(shallower(design, longest.name, n)).stuck for n in range(1, longest.depth))
+
+
+def pipelined(rows: int) -> Design:
+    """The same, but layers on both branches, and a slow one behind them that sets the pace."""
+    base = residual(rows)
+    stream = base.inputs[0].stream
+    layers = [replace(layer(n, (16, 4), (16, 4), rows), inputs=(stream,), outputs=(stream,)) for n in ("first", "short")]
+    slow = replace(layer("slow", (16, 4), (16, 1), rows), inputs=(stream,))
+    inner = [i for i in base.instances if i.name in ("long", "join")]
+    end = Boundary("y", slow.outputs[0], "y", (rows, 16), np.arange(slow.outputs[0].elements))
+    wires = {"first": (Wire(""),), "short": (Wire(""),), "long": (Wire("first"),), "join": (Wire("short"), Wire("long")),
+             "slow": (Wire("join"),)}  # fmt: skip
+    made = replace(base, instances=(*layers, *inner, slow), wires=wires, outputs=(end,), ends=(Wire("slow"),))
+    return forked(made)
+
+
+@needs_icarus
+@pytest.mark.rtl
+@pytest.mark.parametrize("rows", [2, 3, 6])
+def test_pauses_lock_nothing_up(tmp_path: Path, rows: int) -> None:
+    """Beats that a full pipeline holds need a place in the FIFO too: with pauses it holds one alone."""
+    design = buffered(pipelined(rows))
+    assert never_stuck(design, 4)
+    codes = (random_codes(np.random.default_rng(3), design.inputs[0].stream, 6),)
+    built = build(design, 6, tmp_path, "icarus")
+    for stall, seed in ((1, 1), (1, 2), (2, 1), (3, 2)):
+        done = run(design, built, codes, stall, seed, limit=200_000)
+        assert not done.stuck and not done.mismatches
+
+
+@needs_icarus
+@pytest.mark.rtl
+def test_what_is_stuck_ends_at_once(tmp_path: Path) -> None:
+    """Without its FIFOs a residual never moves: the bench says so, in place of going on to the limit."""
+    design = residual()
+    codes = (random_codes(np.random.default_rng(3), design.inputs[0].stream, 2),)
+    done = run(design, build(design, 2, tmp_path, "icarus"), codes, 1)
+    assert done.stuck and done.total < 10_000
 
 
 @needs_icarus

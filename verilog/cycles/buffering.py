@@ -1,7 +1,8 @@
 """FIFOs where beats must wait: behind a layer that is read in bursts, and on the short branch before a join.
 
 Their depths are those with which the design runs at the pace of its slowest engine, found by stepping the schedule with
-room for everything, frames coming at that pace; then the least that are as fast.
+room for everything, frames coming at that pace; then the least that are as fast and never lock up where inputs or
+outputs pause.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ def buffered(design: Design) -> Design:
 
     What a window gives is many times what it takes, so that beats wait before it first, and behind it if need be.
     """
-    from verilog.cycles.schedule import schedule  # it brings numba, which nobody needs before
+    from verilog.cycles.schedule import held, never_stuck, schedule  # numba, which nobody needs before
 
     ideal = pace(design)
     frames = FRAMES if ideal < LONG else 2
@@ -37,9 +38,14 @@ def buffered(design: Design) -> Design:
         wires = [w for w in design.all_wires() if _can_wait(design, w)]
         wires = [w for w in wires if design.instance(w.source).module not in spared]
         room = {w: frames * design.stream(w).beats + 1 for w in wires}
-        planned = schedule(with_fifos(design, room, registered=False), frames, spacing=ideal)
+        roomy = with_fifos(design, room, registered=False)
+        planned = schedule(roomy, frames, spacing=ideal)
         depths = {w: planned.waiting[_name(design, w)] for w in room}
         slim = with_fifos(design, {w: d for w, d in depths.items() if d > 1})
+        if not never_stuck(slim, frames):
+            paused = held(roomy, frames, ideal)
+            depths = {w: max(d, paused[_name(design, w)]) for w, d in depths.items()}
+            slim = with_fifos(design, {w: d for w, d in depths.items() if d > 1})
         found = schedule(slim, frames)
         if not found.stuck and found.interval <= ideal * SLACK:
             return trimmed(design, {w: d for w, d in depths.items() if d > 1}, slim, frames)
@@ -49,19 +55,21 @@ def buffered(design: Design) -> Design:
 
 
 def trimmed(design: Design, depths: dict[Wire, int], slim: Design, frames: int) -> Design:
-    """The design with the least depths with which it is as fast as `slim`, the widest FIFOs first.
+    """The design with the least depths with which it is as fast as `slim` and never stuck, the widest FIFOs first.
 
     What waits is more than has to: a branch takes all that it can get. Long designs keep what waits.
     """
-    from verilog.cycles.schedule import schedule
+    from verilog.cycles.schedule import never_stuck, schedule
 
     found, tries = schedule(slim, frames), sum(d.bit_length() for d in depths.values())
     if tries * frames * pace(design) * len(slim.instances) > WORK:
         return slim
 
     def as_fast(tried: dict[Wire, int]) -> bool:
-        now = schedule(with_fifos(design, {w: d for w, d in tried.items() if d > 1}), frames)
-        return not now.stuck and now.interval <= found.interval and now.latency <= found.latency
+        slimmer = with_fifos(design, {w: d for w, d in tried.items() if d > 1})
+        now = schedule(slimmer, frames)
+        fast = not now.stuck and now.interval <= found.interval and now.latency <= found.latency
+        return fast and never_stuck(slimmer, frames)
 
     for wire in sorted(depths, key=lambda w: -depths[w] * design.stream(w).width):
         low, high = 1, depths[wire]

@@ -85,11 +85,27 @@ def _scheduled(design: Design, frames: int, spacing: int) -> Schedule:
     return Schedule(first, latency, interval, busy, stamps, waiting, stuck)
 
 
-class _Plan:
-    """The design as numbered engines and channels."""
+def never_stuck(design: Design, frames: int) -> bool:
+    """Whether the design comes to its end however inputs and outputs pause.
 
-    def __init__(self, design: Design, frames: int) -> None:
-        self.design, self.frames = design, frames
+    Whether bounded streams lock up depends on what they hold, not on when; a pipeline into which pauses came as gaps
+    holds a single beat when it is stopped. So the design is stepped with pipelines of one beat.
+    """
+    return run(_Plan(design, frames, shallow=True).clockwork(0)).state != STUCK
+
+
+def held(design: Design, frames: int, spacing: int) -> dict[str, int]:
+    """The most beats that each FIFO held with pipelines of one beat: with such depths, pauses lock nothing up."""
+    made = _Plan(design, frames, shallow=True)
+    found = run(made.clockwork(spacing))
+    return {name: int(found.most[c]) for name, c in made.fifos.items()}
+
+
+class _Plan:
+    """The design as numbered engines and channels; `shallow`: pipelines hold a beat, as when there were pauses."""
+
+    def __init__(self, design: Design, frames: int, shallow: bool = False) -> None:
+        self.design, self.frames, self.shallow = design, frames, shallow
         self.channels: dict[Wire, int] = {}
         self.beats: list[int] = []
         self.fifos: dict[str, int] = {}
@@ -145,7 +161,8 @@ class _Plan:
         units: list[dict[str, Any]] = []
         for engine in engines:
             units.append({
-                "kind": kind, "depth": engine.depth, "steps": engine.steps, "frames": self.frames,
+                "kind": kind, "depth": 1 if self.shallow else engine.depth,
+                "steps": engine.steps, "frames": self.frames,
                 "ins": [ins[n] if n in ins else inner[n][1] for n in engine.takes],
                 "outs": [outs[n] if n in outs else inner[n][0] for n in engine.gives],
                 "takes": list(engine.takes.values()), "gives": list(engine.gives.values()),

@@ -8,6 +8,7 @@ from __future__ import annotations
 from verilog.netlist import Design, Wire
 
 STALLS = ("none", "input", "output", "both")  # which sides pause at random
+LOCKED = 4  # times as long as that: what is not done then is stuck
 QUIET = 64  # cycles beyond a frame of the slowest engine without any beat, after which nothing more will come
 
 
@@ -17,7 +18,10 @@ def quiet(design: Design) -> int:
 
 
 def bench(design: Design, frames: int) -> str:
-    """Module `bench`: clock in, `done` out after the last beat; +stall=0…3 (bits: inputs, outputs), +seed=N."""
+    """Module `bench`: clock in, `done` out after the last beat, `stuck` where it never comes.
+
+    +stall=0…3 (bits: inputs, outputs), +seed=N.
+    """
     body = [_head(design), *(_source(design, k, frames) for k in range(len(design.inputs)))]
     body += [_log(design, wire) for wire in design.all_wires()]
     body.append(_handshakes(design))
@@ -29,7 +33,8 @@ def _head(design: Design) -> str:
         "// Generated: drives the design from files and logs every beat of every stream.",
         "module bench (",
         "    input  logic clk,",
-        "    output logic done",
+        "    output logic done,",
+        "    output logic stuck",
         ");",
         "  int stall, seed, cycle;",
         "  logic rst, rst_before;",
@@ -134,7 +139,8 @@ def _tail(design: Design, frames: int) -> str:
   int quiet;
   initial quiet = 0;
   always_ff @(posedge clk) quiet <= ({" || ".join(taken)}) ? 0 : quiet + 1;
-  assign done = quiet > {quiet(design)} && {" && ".join(ends)};""")
+  assign done = quiet > {quiet(design)} && {" && ".join(ends)};
+  assign stuck = quiet > {LOCKED * quiet(design)} && !done;""")
     return "\n".join(lines)
 
 
@@ -143,7 +149,7 @@ def _at(design: Design, wire: Wire) -> str:
     return f"dut.{name}" if wire.source else name
 
 
-DRIVER = """// Clock of the simulation: runs until the bench is done or `limit` cycles have passed.
+DRIVER = """// Clock of the simulation: runs until the bench is done or stuck or `limit` cycles have passed.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -182,7 +188,7 @@ int main(int argc, char** argv) {
   unsigned long long cycles = 0;
   bench->clk = 0;
   bench->eval();
-  while (!bench->done && cycles < limit) {
+  while (!bench->done && !bench->stuck && cycles < limit) {
     for (int level = 1; level >= 0; level--) {
       bench->clk = level;
       bench->eval();
@@ -206,13 +212,13 @@ int main(int argc, char** argv) {
 }
 """
 
-CLOCK = """// Clock of the simulation for Icarus Verilog: until the bench is done or +limit cycles have passed.
+CLOCK = """// Clock of the simulation for Icarus Verilog: until the bench is done or stuck or +limit cycles have passed.
 `timescale 1ns / 1ps
 module clocked;
-  logic clk, done;
+  logic clk, done, stuck;
   int limit;
   reg [8*16-1:0] trace;
-  bench b (.clk(clk), .done(done));
+  bench b (.clk(clk), .done(done), .stuck(stuck));
   initial begin
     if ($value$plusargs("trace=%s", trace)) begin
       $dumpfile(trace);
@@ -220,7 +226,7 @@ module clocked;
     end
     if (!$value$plusargs("limit=%d", limit)) limit = 1000000000;
     clk = 1'b0;
-    while (done !== 1'b1 && b.cycle < limit) begin
+    while (done !== 1'b1 && stuck !== 1'b1 && b.cycle < limit) begin
       #1 clk = 1'b1;
       #1 clk = 1'b0;
     end
