@@ -51,7 +51,10 @@ def test_a_front_goes_from_small_to_fast(source: str) -> None:
 def test_a_point_is_what_balancing_gives(source: str) -> None:
     graph, context = quantised(source)
     for point in balance_front(graph, context.store, EmitOptions(), 5):
-        after = ran(source, "balance_parallelism", multipliers=point.multipliers)
+        step = load_recipe({"steps": [{"pass": "balance_parallelism", "options": {"multipliers": point.multipliers}}]})
+        done = run_step(graph, step.steps[0], context)
+        after, told = done.graph, done.report.summary
+        assert (told["interval"], told["bottleneck"]) == (point.interval, point.bottleneck), "windows count too"
         assert {n.id: n.parallel for n in after if n.parallel} == point.parallelism
         design = lower(after, context.store, EmitOptions())
         assert pace(design) == point.interval and total(design.instances) == point.area
