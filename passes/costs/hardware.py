@@ -83,6 +83,12 @@ def check_ours(node: Node) -> None:
                            "Limit another figure, or unload the plug-in.", node.id)  # fmt: skip
 
 
+def every_ours(graph: Graph) -> None:
+    """The same of all nodes: what a plug-in brings is part of the design, and unknown, whatever it computes."""
+    for node in graph:
+        check_ours(node)
+
+
 @cache
 def _area(op: str, work: Product, at_once: Parallel, x: Form, w: Form, y: Form) -> Area:
     """Equal nodes are worked out once; what competes are some dozens of formats at some dozens of sizes."""
@@ -161,16 +167,20 @@ def _share(of: Callable[[Area], float]) -> Callable[[Node, Graph], float]:
     """What a node adds."""
 
     def share(node: Node, graph: Graph) -> float:
-        return float(of(area_of(node, graph))) if counts(node) else 0.0
+        if counts(node):
+            return float(of(area_of(node, graph)))
+        check_ours(node)
+        return 0.0
 
     return share
 
 
 def _sum(of: Callable[[Node, Graph], float]) -> Callable[[Graph, object], float]:
-    """Of all nodes; no number where a layer has no format of hardware."""
+    """Of all nodes; no number where a layer has no format of hardware, or a plug-in brings any node's."""
 
     def figure(graph: Graph, score: object) -> float:
         try:
+            every_ours(graph)
             return sum(of(n, graph) for n in counted(graph)) if layers(graph) else math.nan
         except OptionsError:
             return math.nan

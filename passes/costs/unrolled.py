@@ -14,7 +14,18 @@ from typing import TYPE_CHECKING
 from model.errors import OptionsError
 from model.graph import Graph, Node
 from passes.costs.base import COSTS, Cost, Shares
-from passes.costs.hardware import PORTS, SIGNS, area_of, check_ours, counted, counts, cycles_of, form_of, layers
+from passes.costs.hardware import (
+    PORTS,
+    SIGNS,
+    area_of,
+    check_ours,
+    counted,
+    counts,
+    cycles_of,
+    every_ours,
+    form_of,
+    layers,
+)
 from passes.parallel import Product, product_of
 from passes.score import one_sample
 
@@ -83,16 +94,20 @@ def _area(work: Product, digits: float, widths: tuple[int, int], image: tuple[in
 
 def _share(of: Callable[[Area], float]) -> Callable[[Node, Graph], float]:
     def share(node: Node, graph: Graph) -> float:
-        return float(of(area(node, graph))) if node.op in ADDERS or counts(node) else 0.0
+        if node.op in ADDERS or counts(node):
+            return float(of(area(node, graph)))
+        check_ours(node)
+        return 0.0
 
     return share
 
 
 def _sum(of: Callable[[Area], float]) -> Callable[[Graph, object], float]:
-    """Of all nodes; no number where a layer has no format of hardware."""
+    """Of all nodes; no number where a layer has no format of hardware, or a plug-in brings any node's."""
 
     def figure(graph: Graph, score: object) -> float:
         try:
+            every_ours(graph)
             return sum(float(of(area(n, graph))) for n in counted(graph)) if layers(graph) else math.nan
         except OptionsError:
             return math.nan

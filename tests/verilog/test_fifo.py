@@ -72,7 +72,9 @@ def pipelined(rows: int) -> Design:
     """The same, but layers on both branches, and a slow one behind them that sets the pace."""
     base = residual(rows)
     stream = base.inputs[0].stream
-    layers = [replace(layer(n, (16, 4), (16, 4), rows), inputs=(stream,), outputs=(stream,)) for n in ("first", "short")]
+    layers = [
+        replace(layer(n, (16, 4), (16, 4), rows), inputs=(stream,), outputs=(stream,)) for n in ("first", "short")
+    ]
     slow = replace(layer("slow", (16, 4), (16, 1), rows), inputs=(stream,))
     inner = [i for i in base.instances if i.name in ("long", "join")]
     end = Boundary("y", slow.outputs[0], "y", (rows, 16), np.arange(slow.outputs[0].elements))

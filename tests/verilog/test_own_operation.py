@@ -152,6 +152,19 @@ def test_no_limit_is_kept_by_an_area_that_is_not_known(plugin: Path, tmp_path: P
         cost.shares.node(node, graph)
 
 
+@pytest.mark.parametrize("name", ["lut", "ff", "dsp", "bram", "unrolled_lut", "unrolled_ff"])
+def test_an_operation_between_layers_leaves_no_sum(plugin: Path, tmp_path: Path, capsys: Capture, name: str) -> None:
+    """The activation's own area is part of the design: emit says not known, and so do costs and their limits."""
+    made = project(tmp_path, capsys)
+    graph, cost = load_project(made, WeightStore(tmp_path / "store")).graph, COSTS.get(name)
+    assert cost.of is not None and cost.of(graph, None) >= 0
+    load_plugin(plugin)
+    assert math.isnan(cost.of(graph, None))
+    assert cost.shares is not None and cost.shares.node is not None
+    with pytest.raises(OptionsError, match="The area of act is not known"):
+        cost.shares.node(graph.nodes["act"], graph)
+
+
 def test_no_table_swallows_it(plugin: Path, tmp_path: Path, capsys: Capture) -> None:
     """Steps that are functions of one number become one table, except where the user has an operation for one."""
     made = project(tmp_path, capsys, more=" * 0.5")
