@@ -78,8 +78,8 @@ def pipelined(rows: int) -> Design:
     slow = replace(layer("slow", (16, 4), (16, 1), rows), inputs=(stream,))
     inner = [i for i in base.instances if i.name in ("long", "join")]
     end = Boundary("y", slow.outputs[0], "y", (rows, 16), np.arange(slow.outputs[0].elements))
-    wires = {"first": (Wire(""),), "short": (Wire(""),), "long": (Wire("first"),), "join": (Wire("short"), Wire("long")),
-             "slow": (Wire("join"),)}  # fmt: skip
+    wires = {"first": (Wire(""),), "short": (Wire(""),), "long": (Wire("first"),)}
+    wires |= {"join": (Wire("short"), Wire("long")), "slow": (Wire("join"),)}
     made = replace(base, instances=(*layers, *inner, slow), wires=wires, outputs=(end,), ends=(Wire("slow"),))
     return forked(made)
 
