@@ -163,7 +163,7 @@ class Session(Scored):
 
         def done(written: Saved) -> None:
             if not copy and self.document is document:
-                store.moved(path, written.places)
+                store.moved(path, written.places, by=job.store)
                 document.saved(path, state, extras, written.version)
                 self.saved.emit()
 

@@ -5,8 +5,10 @@ Read by position, never memory-mapped: touching a map of a file that was truncat
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
+import threading
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -118,37 +120,50 @@ def unreadable(path: Path, error: OSError) -> ProjectError:
 
 
 class HeldFiles:
-    """The files that the tensors of a store lie in, by path and identity; the newest of a path is held without one."""
+    """The files that the tensors of a store lie in, by path and identity; the newest of a path is held without one.
+
+    Threads of the window share it: what one opens is not lost where another closes what is no longer in use.
+    """
 
     def __init__(self) -> None:
         self._files: dict[tuple[Path, FileId | None], HeldFile] = {}
+        self._lock = threading.RLock()
 
     def hold(self, places: Iterable[tuple[Path, FileId | None]]) -> None:
         """Open what is not held yet; `get` raises for what cannot be opened."""
         for place in places:
-            if place not in self._files:
-                try:
-                    self._open(*place)
-                except OSError:
-                    continue
+            with contextlib.suppress(OSError):
+                self._held(*place)
 
     def get(self, path: Path, of: FileId | None) -> HeldFile:
         """The file of this identity, else the one that has its path now, as its content may be the same."""
         try:
-            return self._files.get((path, of)) or self._open(path, of)
+            return self._held(path, of)
         except OSError as error:
             raise unreadable(path, error) from error
 
-    def _open(self, path: Path, of: FileId | None) -> HeldFile:
-        found = HeldFile(path)
-        self._files[path, of] = self._files.setdefault((path, found.id), found)
-        return found
+    def has(self, path: Path, of: FileId | None) -> bool:
+        """Whether the very file of this identity is held; it is, if it has its path still."""
+        with contextlib.suppress(OSError):
+            return of is not None and self._held(path, of).id == of
+        return False
+
+    def _held(self, path: Path, of: FileId | None) -> HeldFile:
+        with self._lock:
+            if (path, of) not in self._files:
+                found = HeldFile(path)
+                self._files[path, of] = self._files.setdefault((path, found.id), found)
+            return self._files[path, of]
 
     def let_go(self, used: Iterable[tuple[Path, FileId | None]]) -> None:
         """Close all but those in use."""
         kept = set(used)
-        self._files = {place: file for place, file in self._files.items() if place in kept}
+        with self._lock:
+            self._files = {place: file for place, file in self._files.items() if place in kept}
 
     def also(self, other: HeldFiles) -> None:
         """Hold what another holds."""
-        self._files |= other._files
+        with other._lock:
+            theirs = dict(other._files)
+        with self._lock:
+            self._files |= theirs

@@ -168,11 +168,13 @@ def save_project(
     kinds = {k: store.kind(k) or store.get(k).kind for k in keys if k not in outside}
     with replacing(path, ProjectError) as raw:
         _write(raw, project, kinds, _Reported(store, kinds, progress).get, outside)
-        if over is not None and Version.of(path) not in (over, None):
-            raise changed(path)
         raw.flush()
         version = Version.from_stat(os.fstat(raw.fileno()))
-    places = _inside(path) if kinds else {}
+        # Not read under its own name: another program may have replaced it by then.
+        places = {k: replace(p, path=path) for k, p in _inside(Path(raw.name)).items()} if kinds else {}
+        os.fsync(raw.fileno())  # before the last look at the file that goes, as it may take long
+        if over is not None and Version.of(path) not in (over, None):
+            raise changed(path)
     store.moved(path, places)
     return Saved(version, places)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import threading
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -151,6 +152,7 @@ class WeightStore:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self._lock = threading.RLock()  # a thread that sends jobs adds places too
         self._locations: dict[TensorKey, Location] = {}
         self._memory: dict[TensorKey, Tensor] = {}
         self._files = HeldFiles()
@@ -162,11 +164,12 @@ class WeightStore:
 
     def add(self, locations: Mapping[TensorKey, Location]) -> None:
         """Learn where tensors lie, and hold those files."""
-        replaced = any(k in self._locations and self._locations[k].held != p.held for k, p in locations.items())
-        self._locations.update(locations)
-        self._files.hold({p.held for p in locations.values()})
-        if replaced:
-            self._files.let_go({p.held for p in self._locations.values()})
+        with self._lock:
+            self._files.hold({p.held for p in locations.values()})
+            replaced = any(k in self._locations and self._locations[k].held != p.held for k, p in locations.items())
+            self._locations.update(locations)
+            if replaced:
+                self._files.let_go({p.held for p in self._locations.values()})
 
     def locate(self, keys: Iterable[TensorKey]) -> dict[TensorKey, Location]:
         """Locations of `keys`, for another process; tensors that are only in memory are left out."""
@@ -205,7 +208,7 @@ class WeightStore:
         place, before = self._place(key), self._read_before.get(key)
         if before is not None and self._is_sound(key, place):
             return Tensor(before, place.dtype)
-        found = self._checked(key, place)
+        found = self._found(key)
         self._read_before[key] = found.array
         return found
 
@@ -221,7 +224,7 @@ class WeightStore:
             held = self._memory.get(key)
             if held is not None:
                 return Tensor(held.array.copy(), held.dtype)
-            return self._checked(key, self._place(key))
+            return self._found(key)
 
         return get
 
@@ -253,6 +256,16 @@ class WeightStore:
             raise ProjectError("A tensor of the model is missing.", "Open the project's source again.")
         return self._locations[key]
 
+    def _found(self, key: TensorKey) -> Tensor:
+        """The tensor where it lies; there again where that was changed meanwhile, as the project was saved."""
+        place = self._place(key)
+        try:
+            return self._checked(key, place)
+        except ProjectError:
+            if (now := self._place(key)) == place:
+                raise
+            return self._checked(key, now)
+
     def _checked(self, key: TensorKey, place: Location) -> Tensor:
         """The tensor at a place, its content checked when this version of the file is first read."""
         known = self._is_sound(key, place)
@@ -277,18 +290,21 @@ class WeightStore:
         if not self._memory:
             return {}
         written = dict(self._memory)
-        found = self._write(name, written)
+        found = self._write(name, {k: t.kind for k, t in written.items()}, written.__getitem__)
         for key in written:
             self._memory.pop(key, None)
         return found
 
-    def _write(self, name: str, tensors: Mapping[TensorKey, Tensor]) -> dict[TensorKey, Location]:
-        """Write tensors of these very keys to a file in the folder, and read them there from now on."""
+    def _write(
+        self, name: str, kinds: Mapping[TensorKey, Kind], get: Callable[[TensorKey], Tensor]
+    ) -> dict[TensorKey, Location]:
+        """Write tensors of these very keys to a file in the folder, one at a time, and read them there from now on."""
         path = self.folder / f"{name}.safetensors"
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             with path.open("wb") as handle:
-                write(handle, tensors)
+                for chunk in chunks(kinds, get):
+                    handle.write(chunk)
         except OSError as error:
             raise ProjectError(f"The weights could not be kept in {self.folder} ({error.strerror}).",
                                "Free some space there.") from error  # fmt: skip
@@ -322,12 +338,20 @@ class WeightStore:
         gone = {k: p for k, p in places.items() if p.file and now[p.path] != p.file and self.holds(k, p)}
         if not gone:
             return places
-        return places | self._write(name, {k: self._read(p) for k, p in gone.items()})
+        kinds = {k: (p.dtype, p.shape) for k, p in gone.items()}
+        return places | self._write(name, kinds, lambda key: self._read(gone[key]))
 
-    def moved(self, path: Path, places: Mapping[TensorKey, Location]) -> None:
-        """After `path` was replaced with a file of ours: what lay in it lies at its place in `places` now."""
-        there = {k for k, p in self._locations.items() if p.path == path}
-        self._know({k: p for k, p in places.items() if k in there})
+    def moved(self, path: Path, places: Mapping[TensorKey, Location], by: WeightStore | None = None) -> None:
+        """After `path` was replaced with a file of ours: what lay in it lies at its place in `places` now.
+
+        `by`: the view that wrote it, and holds it. Where another program has replaced it since, and nobody holds it,
+        all is read where it was.
+        """
+        if by is not None:
+            self._files.also(by._files)
+        with self._lock:
+            there = {k for k, p in self._locations.items() if p.path == path}
+        self._know({k: p for k, p in places.items() if k in there and self._files.has(*p.held)})
 
 
 def header_of(
