@@ -15,7 +15,7 @@ from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
-from model.errors import Damage, EspalierError, damage
+from model.errors import PASSING, Damage, EspalierError, damage
 
 MOST_TEXT = 64 << 20  # bytes of a text that is read whole
 MOST_VALUES = 3_000_000  # of a JSON text; each takes some 50 bytes of memory or more
@@ -36,12 +36,13 @@ def reading(
 ) -> Generator[None]:
     """Whatever is raised within becomes `error`: "NAME WHAT: how it is damaged." and `hint`.
 
-    Our own errors and Ctrl+C pass as they are. `missing`: the hint where there is no such `thing`, in place of `hint`.
+    Our own errors, Ctrl+C and the end of a cancelled job pass as they are. `missing`: the hint where there is no such
+    `thing`, in place of `hint`.
     """
     name = path.name if isinstance(path, Path) else path
     try:
         yield
-    except (EspalierError, KeyboardInterrupt, SystemExit, GeneratorExit):
+    except (EspalierError, *PASSING):
         raise
     except FileNotFoundError as fault:
         raise error(f"There is no {thing} {str(path)!r}.", missing or hint) from fault

@@ -99,6 +99,13 @@ class SimulateError(EspalierError):
     """A hardware simulator or synthesiser is missing or failed."""
 
 
+class Interrupted(BaseException):
+    """The job was cancelled, and broken off between two of its operations: nobody's mistake, and nobody's to catch."""
+
+
+PASSING = (KeyboardInterrupt, SystemExit, GeneratorExit, Interrupted)  # what no border makes an error of
+
+
 class Damage(ValueError):
     """What is wrong with a file, in words that end a sentence; a reader's border makes an EspalierError of it."""
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
-from model.errors import EspalierError, SourceError, nearest
+from model.errors import PASSING, EspalierError, SourceError, nearest
 from model.network import offline_if_unreachable
 from model.source import KINDS, Loaded, SourceInfo, first_line
 
@@ -83,7 +83,7 @@ def _pretrained(name: str) -> tuple[nn.Module, dict[str, Any], tuple[Any, ...]]:
             architecture = (getattr(config, "architectures", None) or [""])[0]
             cls = getattr(transformers, architecture, AutoModel)
             model = cls.from_pretrained(name, config=config, trust_remote_code=False)
-    except (KeyboardInterrupt, SystemExit):
+    except PASSING:
         raise
     # Damaged files, unknown architectures, a missing network: transformers and its parsers, some in Rust, raise many.
     except BaseException as error:

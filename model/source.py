@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from model.errors import SourceError, nearest
+from model.errors import Interrupted, SourceError, nearest
 from model.reading import Limits, Reading
 from model.siblings import Siblings
 from model.trust import Origin, factory_of, require
@@ -208,7 +208,7 @@ def call_user_code(function: Callable[[], Any], path: Path, what: str) -> Any:
     """Call the user's code; whatever it raises becomes a SourceError with the line in `path`."""
     try:
         return function()
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, Interrupted):
         raise
     # The user's own code may raise anything, SystemExit too.
     except BaseException as error:

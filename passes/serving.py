@@ -17,7 +17,7 @@ from multiprocessing.connection import Connection
 from types import FrameType
 from typing import Any
 
-from model.errors import EspalierError
+from model.errors import EspalierError, Interrupted
 from passes.base import Cancelled
 from passes.jobs import (
     UNSENDABLE,
@@ -39,10 +39,6 @@ from passes.jobs import (
 
 Handler = Callable[[Any, "Channel"], Any]
 INTERRUPT = getattr(signal, "SIGUSR1", None)  # tells a worker that its job was cancelled, where the job does not ask
-
-
-class Interrupted(BaseException):
-    """The job was cancelled, and broken off between two of its operations."""
 
 
 class Channel:

@@ -11,7 +11,7 @@ import numpy as np
 from model.borders import read_json, reading, tried
 from model.data.base import Array, Inputs
 from model.data.naming import local_file
-from model.errors import DataError
+from model.errors import PASSING, DataError
 from model.source import first_line
 
 # (texts, max_length) → `input_ids` and `attention_mask`, int64 [n, seq], cut to max_length, padded to the longest;
@@ -75,7 +75,7 @@ def _load(source: str | Path) -> Any:
             return AutoTokenizer.from_pretrained(str(source), trust_remote_code=False)
     # The tokenizers are a library in Rust, which may raise what is no Exception.
     except BaseException as error:
-        if isinstance(error, KeyboardInterrupt | SystemExit | GeneratorExit):
+        if isinstance(error, PASSING):
             raise
         hint = "Give a folder with tokenizer.json (or vocab.txt) and tokenizer_config.json, or a Hugging Face name."
         if not online and isinstance(error, OSError):  # else it is there, and cannot be read

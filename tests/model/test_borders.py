@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from model.borders import parse_json, parse_toml, read_bytes, read_text, reading, tried
-from model.errors import Damage, OptionsError, ProjectError
+from model.errors import Damage, Interrupted, OptionsError, ProjectError
 
 
 class Panic(BaseException):
@@ -37,7 +37,7 @@ def test_whatever_is_raised_becomes_two_sentences(fault: BaseException, told: st
     assert caught.value.hint == "Write TOML." and caught.value.__cause__ is fault
 
 
-@pytest.mark.parametrize("fault", [KeyboardInterrupt(), SystemExit(3), ProjectError("It is.", "Do.")])
+@pytest.mark.parametrize("fault", [KeyboardInterrupt(), SystemExit(3), Interrupted(), ProjectError("It is.", "Do.")])
 def test_what_passes(fault: BaseException) -> None:
     with pytest.raises(type(fault)) as caught:
         entered(fault)

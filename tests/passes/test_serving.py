@@ -8,12 +8,15 @@ import pickle
 import signal
 import sys
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from model.errors import PassError
+from model.borders import reading
+from model.errors import Interrupted, PassError, ProjectError
+from model.source import call_user_code
 from passes.base import Cancelled
 from passes.jobs import (
     Continue,
@@ -29,7 +32,7 @@ from passes.jobs import (
     Started,
     Stopped,
 )
-from passes.serving import INTERRUPT, Channel, Interrupted, run_one, serve
+from passes.serving import INTERRUPT, Channel, run_one, serve
 from tests.passes.toy_worker import Toy, handle
 
 
@@ -173,6 +176,37 @@ def test_an_import_is_not_broken_off(tmp_path: Path, monkeypatch: pytest.MonkeyP
     finally:
         signal.signal(signal.SIGUSR1, before)
         sys.modules.pop("half", None)
+
+
+@pytest.fixture
+def interruptible() -> Iterator[Channel]:
+    """A channel that hears this process's interrupts."""
+    if INTERRUPT is None:
+        pytest.skip("this system has no such signal")
+    channel, before = Channel(Pipe()), signal.getsignal(INTERRUPT)  # type: ignore[arg-type]
+    signal.signal(INTERRUPT, channel.interrupt)
+    yield channel
+    signal.signal(INTERRUPT, before)
+
+
+def sleeps() -> None:
+    os.kill(os.getpid(), signal.SIGUSR1)
+    time.sleep(1)
+
+
+def reads() -> None:
+    with reading("a.safetensors", ProjectError, "is damaged", "Open another."):
+        sleeps()
+
+
+def calls_the_users() -> None:
+    call_user_code(sleeps, Path("net.py"), "make()")
+
+
+@pytest.mark.parametrize("work", [sleeps, reads, calls_the_users])
+def test_a_job_that_is_broken_off_is_no_damaged_file(interruptible: Channel, work: Callable[[], None]) -> None:
+    """Readers make an error of whatever is raised in them, but not of the end of a cancelled job."""
+    assert run_one(None, interruptible, lambda job, channel: work()) == Stopped()
 
 
 def test_cancelled_is_a_users_error_too() -> None:
