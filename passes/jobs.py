@@ -203,6 +203,11 @@ Job = OpenJob | ReplayJob | AnalyseJob | SweepJob | SearchJob | TrialJob | SaveJ
 
 
 @dataclass(frozen=True, slots=True)
+class Ready:
+    """The worker has loaded what it needs, and takes jobs from now on."""
+
+
+@dataclass(frozen=True, slots=True)
 class Started:
     """The worker took the job."""
 
@@ -286,7 +291,7 @@ class Stopped:
     """The job was cancelled."""
 
 
-Event = Started | Progress | Metric | LogLine | Found | Paused | Continued | Yielded | Done | Failed | Stopped
+Event = Ready | Started | Progress | Metric | LogLine | Found | Paused | Continued | Yielded | Done | Failed | Stopped
 TERMINAL = (Done, Failed, Stopped)
 # What pickle raises for values that cannot travel.
 UNSENDABLE = (pickle.PicklingError, TypeError, AttributeError, ValueError, RecursionError)

@@ -32,6 +32,7 @@ from passes.jobs import (
     Pause,
     Paused,
     Progress,
+    Ready,
     Started,
     Stopped,
     Word,
@@ -166,6 +167,8 @@ def serve(pipe: Connection, handler: Handler) -> None:
     channel = Channel(pipe)
     if INTERRUPT is not None and threading.current_thread() is threading.main_thread():
         signal.signal(INTERRUPT, channel.interrupt)
+    with contextlib.suppress(BrokenPipeError):
+        channel.send(Ready())
     while True:
         try:
             job = pipe.recv()

@@ -11,6 +11,7 @@ import multiprocessing
 import os
 import threading
 import time
+import traceback
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -33,9 +34,9 @@ from passes.jobs import (
     Pause,
     Paused,
     PluginJob,
+    Ready,
     ReplayJob,
     ReplayResult,
-    Started,
     Stopped,
     Word,
     Yielded,
@@ -80,7 +81,7 @@ class Worker:
         self.process: BaseProcess = context.Process(target=_entry, args=(theirs,), daemon=True, name="espalier-worker")
         with _away_from_the_working_folder():
             self.process.start()
-        self.furnished = False
+        self.ready = self.furnished = False
         theirs.close()
 
     def stop(self) -> None:
@@ -220,12 +221,14 @@ class JobRunner:
     # -- in the thread
 
     def _loop(self) -> None:
-        self._worker = Worker()
+        with contextlib.suppress(OSError):  # the first job tries again, and tells
+            self._worker = Worker()
         while (info := self._next()) is not None:
-            event = self._park(info, self._run(info))
+            event = self._park(info, self._guarded(info))
             self._tell(info, event)
             self._current = None
-        self._worker.stop()
+        if self._worker:
+            self._worker.stop()
 
     def _next(self) -> JobInfo | None:
         with self._wake:
@@ -254,6 +257,19 @@ class JobRunner:
             self._worker = Worker()
         return self._worker
 
+    def _guarded(self, info: JobInfo) -> Event:
+        """As `_run`, but whatever goes wrong here, the next job is run."""
+        try:
+            return self._run(info)
+        # Thread boundary: without this thread no job would ever end.
+        except Exception as error:  # noqa: BLE001
+            if self._worker:
+                self._worker.stop()  # it may be amid the job
+            info.state = "failed"
+            told = f"The job could not be run ({type(error).__name__}: {error})."
+            details = "".join(traceback.format_exception(error))
+            return Failed(told, "Run it again; if that fails too, report this as a bug.", details=details)
+
     def _run(self, info: JobInfo) -> Event:
         """Send the job and pass its events on; returns its terminal event."""
         event = self._attempt(info)
@@ -263,6 +279,8 @@ class JobRunner:
     def _attempt(self, info: JobInfo) -> Event:
         worker = self._alive()
         loads = isinstance(info.job, PluginJob)
+        if event := self._loaded(info, worker):
+            return event
         try:
             if not loads and (event := self._furnish(info, worker)):
                 return event
@@ -282,6 +300,17 @@ class JobRunner:
             self._plugins, worker.furnished = (info.job if isinstance(event, Done) else None), True
         return event
 
+    def _loaded(self, info: JobInfo, worker: Worker) -> Event | None:
+        """Wait until the worker takes jobs; returns an event where none is to be sent: it died, or nobody waits."""
+        while not worker.ready:
+            if self._closing or info.id in self._cancelled:
+                return Stopped()
+            event = self._hear(worker)
+            if event is not None and not isinstance(event, Ready):
+                return event
+            worker.ready = event is not None
+        return None
+
     def _furnish(self, info: JobInfo, worker: Worker) -> Event | None:
         """Give the plug-ins to a worker that replaces a dead one; returns an event where it came to no good.
 
@@ -299,12 +328,11 @@ class JobRunner:
 
     def _follow(self, info: JobInfo, worker: Worker, silent: bool = False) -> Event:
         asked: float | None = None
-        again, begun = 0.0, False
+        again = 0.0
         while True:
             event = self._hear(worker)
             if isinstance(event, TERMINAL):
                 return event
-            begun = begun or isinstance(event, Started)  # before, it listens to no interrupt, which would kill it
             if event is not None and not silent:
                 self._tell(info, event)
             if (self._closing or info.id in self._cancelled) and asked is None:
@@ -314,8 +342,7 @@ class JobRunner:
                 self._say(worker, word)
             if asked is not None and time.monotonic() - asked > again:
                 again += AGAIN
-                if begun:
-                    worker.interrupt()
+                worker.interrupt()
             if asked is not None and time.monotonic() - asked > (0 if self._closing else GRACE):
                 worker.stop()
                 return Stopped()

@@ -232,14 +232,38 @@ def test_cancelling_before_the_worker_has_loaded_is_no_death(
     listener: Listener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(runner_module, "_entry", toy_worker.late_entry)
+    monkeypatch.setattr(runner_module, "GRACE", 0.2)
     made = ToyRunner(listener)
     try:
         job = made.run("patient", PATIENCE)
         while made.worker_pid is None:
             time.sleep(0.01)
+        pid = made.worker_pid
         made.cancel(job.id)
-        assert listener.end(job) == Stopped()
-        assert listener.end(made.run("echo", 1)) == Done(1)
+        assert listener.end(job) == Stopped() and listener.of(job) == [Stopped()], "it was not sent"
+        assert listener.end(made.run("pid")) == Done(pid), "what it had loaded was not lost"
+    finally:
+        made.close()
+
+
+def test_the_next_job_runs_whatever_went_wrong_in_the_window(
+    listener: Listener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Preparing a job reads the document, in the thread without which no job would end."""
+    faults: list[Exception] = [RuntimeError("dictionary changed size"), MemoryError()]
+
+    def prepared(job: Any) -> Any:
+        if faults:
+            raise faults.pop()
+        return job
+
+    monkeypatch.setattr(runner_module, "_entry", toy_worker.entry)
+    made = ToyRunner(listener, prepared)
+    try:
+        for word in ("MemoryError", "dictionary changed size"):
+            end = listener.end(made.run("echo", 1))
+            assert isinstance(end, Failed) and word in end.message and end.hint and end.details
+        assert listener.end(made.run("echo", 2)) == Done(2)
     finally:
         made.close()
 

@@ -29,6 +29,7 @@ from passes.jobs import (
     Pause,
     Paused,
     Progress,
+    Ready,
     Started,
     Stopped,
 )
@@ -62,7 +63,8 @@ class Pipe:
 def served(*jobs: Any) -> list[Any]:
     pipe = Pipe(*jobs)
     serve(pipe, handle)  # type: ignore[arg-type]
-    return pipe.sent
+    assert pipe.sent[0] == Ready()
+    return pipe.sent[1:]
 
 
 def ended(job: Toy, pipe: Pipe | None = None) -> Event:
