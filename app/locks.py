@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 from pathlib import Path
+
+TRIES = 10
 
 
 class Locked:
@@ -27,7 +30,10 @@ class Locked:
 
 def hold(path: Path) -> Locked | None:
     """Hold a file, made if need be; None where another holds it."""
-    return _lock(path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
+    for _ in range(TRIES):
+        with contextlib.suppress(FileNotFoundError):  # who had it deleted it just then
+            return _lock(path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
+    raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
 
 
 def take(path: Path) -> Locked | None:
@@ -39,15 +45,16 @@ def take(path: Path) -> Locked | None:
 
 
 def _lock(path: Path, flags: int) -> Locked | None:
+    """Raises FileNotFoundError where there is none, or it was replaced or deleted meanwhile."""
     handle = os.open(path, flags | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if os.fstat(handle).st_ino == path.stat().st_ino:  # else it was replaced or removed meanwhile
-            return Locked(path, handle)
-    except (BlockingIOError, FileNotFoundError):
-        pass
+        if os.fstat(handle).st_ino != path.stat().st_ino:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+    except BlockingIOError:
+        os.close(handle)
+        return None
     except OSError:
         os.close(handle)
         raise
-    os.close(handle)
-    return None
+    return Locked(path, handle)

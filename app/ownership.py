@@ -10,15 +10,14 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import xxhash
 from PySide6.QtCore import QElapsedTimer, QTimer, Signal
 from PySide6.QtCore import QObject as Base
 
 from app.actions import file as files
-from app.locks import Locked, hold, take
+from app.claims import claim, give_back, holder, is_wanted, want
+from app.locks import Locked
 from app.measured.accuracies import Baseline
 from app.panels.recipe.step_words import title
-from app.settings import data_folder
 from app.words import plural
 from model.held import Version
 from model.leftovers import clear_parts
@@ -79,12 +78,12 @@ class Ownership(Base):
             if self.read_only:
                 self._tell_held()
             return not self.read_only
-        claim = _claimed(path)
-        if claim is None:
+        held = claim(path)
+        if held is None:
             hint = "Choose another name, or save it in that window."
-            self._window.banner.tell(f"{path.name} is open in another Espalier window.", hint, kind="error")
+            self._window.banner.tell(_elsewhere(path), hint, kind="error")
             return False
-        claim.release()
+        held.release()  # its note stays until the save is heard of: it tells where one that is killed was writing
         return True
 
     def end(self) -> None:
@@ -92,7 +91,7 @@ class Ownership(Base):
         self._clock.stop()
         self._stop_trying()
         if self._claim:
-            self._claim.release()
+            give_back(self._claim)
         self._path = self._claim = self._told = None
 
     def _follow(self) -> None:
@@ -102,7 +101,7 @@ class Ownership(Base):
         if path != self._path or (path and self._claim is None):
             self.end()
             self._path = path
-            self._claim = _claimed(path) if path else None
+            self._claim = claim(path) if path else None
             if path:  # what a window that is gone had half written there; a drive may be slow
                 threading.Thread(target=clear_parts, args=(path.parent,), name="espalier-parts", daemon=True).start()
             if self.read_only:
@@ -120,14 +119,15 @@ class Ownership(Base):
         take: Button = "Take over", self.take_over
         save: Button = "Save as…", lambda: files.save_as(self._window)
         hint = "Here it is read-only: edit as you like, and save under another name, or take it over."
-        self._window.banner.offer(f"{self._path.name} is open in another Espalier window.", hint, [take, save])
+        self._window.banner.offer(_elsewhere(self._path), hint, [take, save])
 
     def take_over(self) -> None:
         """Ask the other window for the file."""
         if self._path is None:
             return
         self._window.banner.drop()
-        self._wish = hold(_wish(self._path))
+        self._stop_trying()  # asked twice, it would be without the first wish, and hold none
+        self._wish = want(self._path)
         self._waited.start()
         self._tries.start()
 
@@ -136,9 +136,9 @@ class Ownership(Base):
         path = self._path
         if path is None or not self.read_only:
             self._stop_trying()
-        elif (claim := _claimed(path)) is not None:
+        elif (held := claim(path)) is not None:
             self._stop_trying()
-            self._claim, self._told = claim, None
+            self._claim, self._told = held, None
             self.changed.emit()
             self.look()
         elif self._waited.elapsed() > PATIENCE:
@@ -149,14 +149,13 @@ class Ownership(Base):
     def _stop_trying(self) -> None:
         self._tries.stop()
         if self._wish:
-            self._wish.path.unlink(missing_ok=True)
-            self._wish.release()
+            give_back(self._wish)
         self._wish = None
 
     def _give_up(self, path: Path) -> None:
         """Another window took the file over: what is unsaved here stays here."""
         assert self._claim is not None
-        self._claim.release()
+        give_back(self._claim)
         self._claim = None
         take: Button = "Take it back", self.take_over
         save: Button = "Save as…", lambda: files.save_as(self._window)
@@ -171,7 +170,7 @@ class Ownership(Base):
         document, path = self._session.document, self._path
         if document is None or path is None or path != document.path:
             return
-        if self._claim and not self._saving() and _is_wanted(path):
+        if self._claim and not self._saving() and is_wanted(path):
             self._give_up(path)
         now = Version.of(path)
         if self._saving() or now == document.version:
@@ -248,32 +247,6 @@ def differences(mine: Recipe, theirs: Recipe) -> str:
     return f"{equal}{here} here, {there} on disk."
 
 
-def _claimed(path: Path) -> Locked | None:
-    """The claim of a project's file; None where another window has it. Where no file can be locked, it is anybody's."""
-    try:
-        return hold(_note(path))
-    except OSError:
-        return Locked(path, -1)
-
-
-def _is_wanted(path: Path) -> bool:
-    """Whether a window that lives asks for the file."""
-    wish = _wish(path)
-    if not wish.exists():
-        return False
-    try:
-        if left := take(wish):  # of a window that is gone
-            wish.unlink(missing_ok=True)
-            left.release()
-            return False
-    except OSError:
-        return False
-    return wish.exists()
-
-
-def _note(path: Path) -> Path:
-    return data_folder("locks") / f"{xxhash.xxh3_128_hexdigest(str(path).encode())}.lock"
-
-
-def _wish(path: Path) -> Path:
-    return _note(path).with_suffix(".wanted")
+def _elsewhere(path: Path) -> str:
+    who = holder(path)
+    return f"{path.name} is open in another Espalier window{f' ({who})' if who else ''}."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -129,6 +130,12 @@ def signed(value: float, digits: int) -> str:
     """+0.2, −0.01, or ±0 when it rounds to nothing."""
     text = f"{value:+.{digits}f}"
     return "±0" if not text.strip("+-0.") else text.replace("-", "−")
+
+
+def moment(seconds: float) -> str:
+    """A time of seconds since 1970: `14:02:11` of today, else `24 November, 14:02`."""
+    then, now = time.localtime(seconds), time.localtime()
+    return time.strftime("%H:%M:%S" if then[:3] == now[:3] else "%d %B, %H:%M", then)
 
 
 def duration(seconds: float) -> str:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Container, Iterable
 from dataclasses import replace
 from pathlib import Path
 
+from app import claims
 from app.locks import Locked, hold, take
 from app.settings import data_folder
 from app.studies.record import ENDING, Record, load
@@ -46,6 +47,7 @@ def rescue() -> None:
                 write_text(note, json.dumps({**facts, "record": str(home / path.name)}), mode=0o600)
             left.release()
     clear_parts(data_folder("recovery"))
+    claims.tidy()
     for prefix in (WINDOW, SCRATCH):  # the worker's, too
         clear_scratch(prefix)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import getpass
+import platform
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -11,14 +13,17 @@ from PySide6.QtCore import QCoreApplication, QEvent
 from PySide6.QtWidgets import QApplication, QPushButton
 from pytestqt.qtbot import QtBot
 
+from app import claims
+from app.claims import claim, holder, want
 from app.jobs.saver import Saver
 from app.locks import hold
-from app.ownership import _wish, differences
+from app.ownership import differences
 from app.session import Session
 from app.settings import Settings
 from app.style import Appearance
 from app.window import Window
 from model.held import Version
+from model.leftovers import PART, PREFIX
 from model.project import Project, load_project, save_project
 from model.recipe import Recipe, Step
 from model.weights import WeightStore
@@ -127,11 +132,58 @@ def test_a_window_that_closes_lets_the_file_go(
 
 def test_the_wish_of_a_dead_window_is_not_granted(window: Window, runner: list[FakeRunner], file: Path) -> None:
     open_file(window, runner[0], file)
-    wish = hold(_wish(file))
+    wish = want(file)
     assert wish
     wish.release()
     window.ownership.look()
-    assert not window.ownership.read_only and not _wish(file).exists()
+    assert not window.ownership.read_only and not wish.path.exists()
+
+
+def test_a_take_over_that_is_asked_for_twice_is_one(
+    window: Window, other: Window, runner: list[FakeRunner], file: Path, qtbot: QtBot
+) -> None:
+    """Whoever presses again does not let go of what the other window is to see."""
+    open_file(window, runner[0], file)
+    open_file(other, runner[1], file)
+    other.ownership.take_over()
+    other.ownership.take_over()
+    assert claims.is_wanted(file)
+    qtbot.waitUntil(lambda: not other.ownership.read_only)
+
+
+def test_the_lock_tells_whose_it_is(window: Window, other: Window, runner: list[FakeRunner], file: Path) -> None:
+    open_file(window, runner[0], file)
+    open_file(other, runner[1], file)
+    who = f"{getpass.getuser()} on {platform.node()}, since "
+    assert holder(file).startswith(who) and f"in another Espalier window ({who}" in other.banner.text
+    held = hold(window.ownership._claim.path)  # type: ignore[union-attr]
+    assert held is None
+    for damage in ("", "{}", '{"user": "a", "host": "b", "since": 1e300}', "[" * 100_000):
+        window.ownership._claim.path.write_text(damage)  # type: ignore[union-attr]
+        assert holder(file) == "" and not other.ownership.free(file)
+
+
+def test_no_note_outlives_its_window_and_a_killed_one_tells_where_it_wrote(
+    window: Window, runner: list[FakeRunner], file: Path, tmp_path: Path
+) -> None:
+    """A first save into a new folder that is killed leaves a half-written file, where no other save might come."""
+    notes = tmp_path / "state" / "locks"
+    open_file(window, runner[0], file)
+    assert len(list(notes.iterdir())) == 1
+    new = tmp_path / "new" / "q.espalier"
+    new.parent.mkdir()
+    assert window.ownership.free(new), "which a save asks first"
+    half = new.parent / f"{PREFIX}0123456789abcdef{PART}"
+    half.write_bytes(b"half")
+    other = claim(tmp_path / "elsewhere" / "r.espalier")
+    claims.tidy()
+    assert not half.exists() and len(list(notes.iterdir())) == 2 and other and other.path.exists()
+    window.session.close()
+    assert [n.name for n in notes.iterdir()] == [other.path.name]
+    (notes / "foreign.lock").write_text("{")
+    (notes / "folder.lock").mkdir()
+    claims.tidy()
+    assert not (notes / "foreign.lock").exists()
 
 
 def test_a_window_that_does_not_answer_keeps_the_file(
@@ -140,11 +192,11 @@ def test_a_window_that_does_not_answer_keeps_the_file(
     from app import ownership
 
     monkeypatch.setattr(ownership, "PATIENCE", 150)
-    claim = hold(ownership._note(file))
+    held = claim(file)
     open_file(window, runner[0], file)
     press(window, "Take over")
     qtbot.waitUntil(lambda: "does not answer" in window.banner.text)
-    assert claim and window.ownership.read_only and not _wish(file).exists()
+    assert held and window.ownership.read_only and not held.path.with_suffix(".wanted").exists()
 
 
 def test_a_change_from_outside_is_told_and_never_overwritten_unasked(
